@@ -1,0 +1,24 @@
+"""The `gpuctl` command: one file a command group; what a command needs is imported when it is called."""
+
+from __future__ import annotations
+
+import click
+
+from gpuctl import __version__
+from gpuctl.cli import hosts, profile, runs
+from gpuctl.cli.errors import guarded
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, message="gpuctl %(version)s")
+def app() -> None:
+    """From bare GPU machines to a trusted training cluster."""
+
+
+for command in (hosts.tune_nodes, hosts.drift, hosts.rollback, profile.group, runs.group):
+    app.add_command(command)
+
+
+def main() -> None:
+    """The entry point of the command."""
+    guarded(app)

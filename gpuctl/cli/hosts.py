@@ -1,0 +1,194 @@
+"""tune-nodes, drift, rollback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuctl.cli import options
+from gpuctl.cli.output import Output
+from gpuctl.core.errors import Unusable
+
+if TYPE_CHECKING:
+    from gpuctl.hosts.flow import Job, Way
+    from gpuctl.hosts.model import Target
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a run's result is judged and printed."""
+
+    form: Output
+    check: bool = False
+    diff: bool = False
+    strict: bool = False
+    drift: bool = False
+    why: Mapping[str, str] = field(default_factory=dict)
+
+
+@click.command("tune-nodes")
+@options.inventory
+@options.profile
+@options.limit
+@options.check
+@options.diff
+@options.strict
+@options.allow_busy
+@click.option("--reboot", is_flag=True, help="Reboot hosts that need it, one after the other.")
+@options.batches
+@options.carrier
+@options.yes
+@options.output
+def tune_nodes(
+    inventory: str,
+    profile: str,
+    limit: str,
+    check: bool,
+    diff: bool,
+    strict: bool,
+    allow_busy: bool,
+    reboot: bool,
+    yes: bool,
+    form: Output,
+    **way: Any,
+) -> None:
+    """Tune hosts to a profile: change only what differs, and keep a record to undo it by."""
+    from gpuctl.hosts import flow
+
+    if reboot and way["via"] == "ssh":
+        hint = "leave out --via ssh"
+        raise Unusable("reboot over the direct carrier", "waiting for a host to come back is Ansible's part", hint)
+    if not (inventory or check):
+        _ask("this machine", yes)
+    source, hosts = _hosts(inventory, limit)
+    profiles = _profiles(hosts, profile)
+    job = flow.tune(profiles, check=check, allow_busy=allow_busy, strict=strict, reboot=reboot)
+    _run(source, hosts, job, _way(**way), Shown(form, check, diff, strict, why=_why(profiles)))
+
+
+@click.command()
+@options.inventory
+@options.profile
+@options.limit
+@options.diff
+@options.strict
+@options.carrier
+@options.output
+def drift(inventory: str, profile: str, limit: str, diff: bool, strict: bool, form: Output, **way: Any) -> None:
+    """Compare hosts with a profile and change nothing; exit 1 where a host differs."""
+    from gpuctl.hosts import flow
+
+    source, hosts = _hosts(inventory, limit)
+    profiles = _profiles(hosts, profile)
+    job = flow.tune(profiles, check=True, strict=strict)
+    _run(source, hosts, job, _way(**way), Shown(form, True, diff, strict, drift=True, why=_why(profiles)))
+
+
+@click.command()
+@options.inventory
+@options.limit
+@click.option("--to", metavar="RECORD", default="", help="Go back only to the state right after this record of a host.")
+@click.option("--only", metavar="KNOB", multiple=True, help="Only this setting, or pattern; may be given again.")
+@options.check
+@options.diff
+@click.option("--force", is_flag=True, help="Take back what somebody else has changed since, too.")
+@options.allow_busy
+@options.batches
+@options.carrier
+@options.yes
+@options.output
+def rollback(
+    inventory: str,
+    limit: str,
+    to: str,
+    only: tuple[str, ...],
+    check: bool,
+    diff: bool,
+    force: bool,
+    allow_busy: bool,
+    yes: bool,
+    form: Output,
+    **way: Any,
+) -> None:
+    """Put hosts back to what they were before gpuctl, from the record that each host keeps."""
+    from gpuctl.hosts import flow
+
+    if not (inventory or check):
+        _ask("this machine", yes)
+    source, hosts = _hosts(inventory, limit)
+    job = flow.rollback(check=check, to=to, only=only, force=force, allow_busy=allow_busy)
+    _run(source, hosts, job, _way(**way), Shown(form, check, diff))
+
+
+def _hosts(inventory: str, limit: str) -> tuple[Path, list[Target]]:
+    from gpuctl.hosts import flow
+    from gpuctl.hosts.inventory import DEFAULT, find
+
+    source = find(inventory or DEFAULT)
+    return source, flow.targets(source, limit)
+
+
+def _profiles(hosts: list[Target], asked: str) -> dict[str, dict[str, Any]]:
+    """Each host's compiled profile: the one asked for, else what its inventory says, else training."""
+    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
+
+    from gpuctl.cli.profile import load
+
+    names = {host.name: asked or host.profile or "training" for host in hosts}
+    compiled = {name: dict(profiles.compiled(load(name))) for name in dict.fromkeys(names.values())}
+    return {host: compiled[name] for host, name in names.items()}
+
+
+def _why(profiles: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Each knob's reason. Where profiles give different ones, the first is shown: `profile explain` has them all."""
+    found: dict[str, str] = {}
+    for compiled in {profile["name"]: profile for profile in profiles.values()}.values():
+        for row in [*compiled["knobs"], *(r for overlay in compiled["overlays"] for r in overlay["knobs"])]:
+            found.setdefault(row["name"], row["why"])
+    return found
+
+
+def _way(forks: int, timeout: float, via: str | None, batch: str = "100%", max_fail: str = "100%") -> Way:
+    from gpuctl.hosts.flow import Way
+
+    return Way(via=via or "", forks=forks, limit=timeout, batch=batch, max_fail=int(max_fail.rstrip("%")))
+
+
+def _run(source: Path, hosts: list[Target], job: Job, way: Way, shown: Shown) -> None:
+    """Do the job on the hosts, keep a record of it and print what it came to."""
+    from gpuctl.cli.show import Progress, show
+    from gpuctl.hosts import flow, judge
+
+    run = ""
+    with Progress([host.name for host in hosts], shown.strict) as progress:
+        try:
+            for visit in flow.run(source, hosts, job, way, progress.seen):
+                progress.settle(visit)
+        finally:
+            if not job.check:
+                run = _keep(progress, shown)
+    show(progress.visits, shown, run)
+    code = judge.exit_code(progress.visits, shown.strict, shown.drift)
+    raise click.exceptions.Exit(code)
+
+
+def _keep(progress: Any, shown: Shown) -> str:
+    """The record of a run, also of one that was broken off."""
+    from gpuctl.core import runs
+    from gpuctl.hosts import judge
+
+    told = {visit.host: judge.told(visit, shown.strict) for visit in progress.visits}
+    return runs.keep(sys.argv[1:], judge.exit_code(progress.visits, shown.strict), told).name if told else ""
+
+
+def _ask(what: str, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Unusable(f"change {what}", "nobody is there to be asked", "add --yes, or name an inventory")
+    click.confirm(f"No --inventory: change {what}?", abort=True)

@@ -1,0 +1,32 @@
+"""runs: what was done, when, by whom."""
+
+from __future__ import annotations
+
+import click
+
+from gpuctl.cli import options, output
+from gpuctl.cli.output import Output
+from gpuctl.core import runs
+
+
+@click.group("runs", invoke_without_command=True)
+@options.output
+@click.pass_context
+def group(context: click.Context, form: Output) -> None:
+    """List what gpuctl changed from this machine, oldest first; `show RUN` tells one in full."""
+    if context.invoked_subcommand:
+        return
+    found = [runs.load(name) for name in runs.names()]
+    if form != "table":
+        output.data([{**vars(run), "hosts": sorted(run.hosts)} for run in found], form)
+        return
+    rows = [(r.name, r.by, len(r.hosts), r.exit_code, " ".join(r.command)) for r in found]
+    output.table(("RUN", "BY", "HOSTS", "EXIT", "COMMAND"), rows)
+
+
+@group.command()
+@click.argument("name")
+@click.option("--output", "-o", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+def show(name: str, form: Output) -> None:
+    """Show one run: how each host stood, and what changed there."""
+    output.data(vars(runs.load(name)), form)

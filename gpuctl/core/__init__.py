@@ -1,0 +1,1 @@
+"""What every feature shares: errors, verdicts, places, records of runs."""

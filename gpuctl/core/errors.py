@@ -1,0 +1,25 @@
+"""Errors say what was being done, what went wrong, and what to try; `cli/errors.py` alone catches and prints them."""
+
+from __future__ import annotations
+
+
+class GpuctlError(Exception):
+    """Something gpuctl could not do. `doing` completes "cannot …"; `hint` says what to try."""
+
+    exit_code = 3
+
+    def __init__(self, doing: str, wrong: str, hint: str = "") -> None:
+        super().__init__(f"cannot {doing}: {wrong}")
+        self.doing = doing
+        self.wrong = wrong
+        self.hint = hint
+
+
+class Unusable(GpuctlError):
+    """What the user gave cannot be used; nothing was touched."""
+
+    exit_code = 2
+
+
+class Unreachable(GpuctlError):
+    """A host, cluster or cloud did not answer or did not let us in."""

@@ -1,0 +1,52 @@
+"""Where gpuctl keeps and finds things; each place can be moved by an environment variable."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def _place(own: str, xdg: str, default: str) -> Path:
+    if own in os.environ:
+        return Path(os.environ[own])
+    return Path(os.environ.get(xdg) or Path.home() / default) / "gpuctl"
+
+
+def config_dir() -> Path:
+    """The user's own inventories and profiles ($GPUCTL_CONFIG_DIR, else ~/.config/gpuctl)."""
+    return _place("GPUCTL_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
+
+
+def state_dir() -> Path:
+    """Records of runs and fault logs ($GPUCTL_STATE_DIR, else ~/.local/state/gpuctl)."""
+    return _place("GPUCTL_STATE_DIR", "XDG_STATE_HOME", ".local/state")
+
+
+def cache_dir() -> Path:
+    """What can be thrown away ($GPUCTL_CACHE_DIR, else ~/.cache/gpuctl)."""
+    return _place("GPUCTL_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
+
+
+def collection_dir() -> Path:
+    """The collection gpuctl.fleet that this gpuctl came with: the folder that holds playbooks/ and roles/."""
+    from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost
+
+    return Path(gpuhost.__path__[0]).parents[2]
+
+
+def private(folder: Path) -> Path:
+    """Make a folder that only its owner can enter."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+    return folder
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Put a private file in place whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(path)

@@ -1,0 +1,54 @@
+"""A record of every run, on the machine gpuctl runs on: who, when, what changed on which host."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gpuctl.core.errors import Unusable
+from gpuctl.core.paths import private, state_dir, write_atomically
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run; `hosts` holds what each host came to, `command` the words that were typed."""
+
+    name: str
+    at: str
+    by: str
+    command: Sequence[str]
+    exit_code: int
+    hosts: Mapping[str, Any]
+
+
+def who() -> str:
+    """The user and machine that ask, for records and locks."""
+    return f"{os.environ.get('SUDO_USER') or getpass.getuser()}@{os.uname().nodename}"
+
+
+def keep(command: Sequence[str], exit_code: int, hosts: Mapping[str, Any]) -> Run:
+    """Write a run down, whole or not at all."""
+    now = time.time()
+    name = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{os.getpid()}"
+    run = Run(name, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)), who(), list(command), exit_code, hosts)
+    folder = private(state_dir() / "runs")
+    write_atomically(folder / f"{name}.json", json.dumps(asdict(run), indent=1) + "\n")
+    return run
+
+
+def names() -> list[str]:
+    """All runs on record, oldest first."""
+    return sorted(path.stem for path in (state_dir() / "runs").glob("*.json"))
+
+
+def load(name: str) -> Run:
+    """One run by its name."""
+    path = state_dir() / "runs" / f"{name}.json"
+    if "/" in name or not path.is_file():
+        raise Unusable(f"show the run {name!r}", "there is none of that name", "`gpuctl runs` lists them")
+    return Run(**json.loads(path.read_text()))

@@ -1,0 +1,75 @@
+"""Remember what plain inventory files came to: reading them costs more than asking ten hosts.
+
+Only what is the same every time is kept: files of the inventory's own folder that are text, no program, no inventory
+plugin, nothing encrypted; and of the variables only those that say how a host is reached, never a password.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from gpuctl.core.paths import cache_dir, private, write_atomically
+from gpuctl.edges import inventory
+
+Variables = dict[str, Any]
+FORM = "1"
+_LARGEST = 4 * 2**20
+_SECRET = ("pass", "secret", "token", "vault")
+
+
+def read(source: Path, limit: str) -> dict[str, Variables]:
+    """As `inventory.read`, from memory where the files have not changed since."""
+    key = _key(source, limit)
+    kept = cache_dir() / "inventories" / f"{key}.json"
+    if key and kept.is_file():
+        found: dict[str, Variables] = json.loads(kept.read_text())
+        return found
+    hosts = inventory.read(source, limit)
+    if key:
+        private(kept.parent)
+        write_atomically(kept, json.dumps({host: _connection(own) for host, own in hosts.items()}))
+    return hosts
+
+
+def _connection(variables: Variables) -> Variables:
+    """Only what reaching and choosing takes; a password is kept as the fact that there is one."""
+    own = {n: value for n, value in variables.items() if n.startswith("ansible_") or n == "host_profile_name"}
+    return {name: "kept out of the cache" if any(s in name for s in _SECRET) else value for name, value in own.items()}
+
+
+def _key(source: Path, limit: str) -> str:
+    """A hash over everything the answer depends on; empty where that cannot be known."""
+    files = sorted(p for p in source.rglob("*") if p.is_file()) if source.is_dir() else _beside(source)
+    told = [
+        FORM,
+        str(source),
+        limit,
+        *(f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("ANSIBLE")),
+    ]
+    for path in [*files, *(p for p in _configs() if p.is_file())]:
+        facts = path.stat()
+        if path in files and not _plain(path, facts.st_size):
+            return ""
+        told.append(f"{path} {facts.st_mtime_ns} {facts.st_size} {facts.st_ino}")
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
+
+
+def _beside(source: Path) -> list[Path]:
+    """A single file, and the variable folders that Ansible reads beside it."""
+    folders = (source.parent / "group_vars", source.parent / "host_vars")
+    return [source, *sorted(p for folder in folders for p in folder.rglob("*") if p.is_file())]
+
+
+def _configs() -> list[Path]:
+    return [Path.cwd() / "ansible.cfg", Path.home() / ".ansible.cfg", Path("/etc/ansible/ansible.cfg")]
+
+
+def _plain(path: Path, size: int) -> bool:
+    if os.access(path, os.X_OK) or size > _LARGEST:
+        return False
+    text = path.read_bytes()
+    return not any(mark in text for mark in (b"plugin:", b"$ANSIBLE_VAULT", b"!vault", b"lookup("))

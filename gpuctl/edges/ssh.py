@@ -1,0 +1,133 @@
+"""The user's own OpenSSH client, as a carrier: one connection a host, the program to run goes in by standard input."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuctl.edges.process import Done, Processes
+
+CONNECT_SECONDS = 10
+# Tried in turn on a host whose inventory names no interpreter. Plain POSIX shell: nothing of the input goes into it.
+_ANY_PYTHON = (
+    "for p in python3 /usr/libexec/platform-python python3.13 python3.12 python3.11 python3.10 python3.9; do "
+    "q=$(command -v $p) && exec {sudo}$q -IS -; done; echo gpuctl-no-python >&2; exit 127"
+)
+
+
+@dataclass(frozen=True)
+class Login:
+    """How to get onto one host; empty means what the user's own ssh configuration says."""
+
+    address: str
+    port: int | None = None
+    user: str = ""
+    key: str = ""
+    args: tuple[str, ...] = ()
+    sudo_to: str = ""
+    python: str = ""
+    local: bool = False
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a host gave no answer, and what to try."""
+
+    wrong: str
+    hint: str = ""
+
+
+def run_python(processes: Processes, login: Login, program: bytes, limit: float) -> bytes | Failure:
+    """Run a Python program on a host; its standard output, or why there is none."""
+    try:
+        done = processes.run(_command(login), program, limit)
+    except OSError as error:
+        return Failure(f"cannot start {error.filename}: {error.strerror}", "install the OpenSSH client")
+    return done.out if done.code == 0 else explain(login, done, limit)
+
+
+def _command(login: Login) -> Sequence[str]:
+    sudo = ["sudo", "-n", "-H", "-u", login.sudo_to, "--"] if login.sudo_to else []
+    if login.local:
+        return [*sudo, login.python or sys.executable, "-IS", "-"]
+    start = shlex.join([*sudo, login.python, "-IS", "-"]) if login.python else _any_python(sudo)
+    options = [
+        "-o",
+        "BatchMode=yes",
+        "-o",
+        f"ConnectTimeout={CONNECT_SECONDS}",
+        "-o",
+        "ServerAliveInterval=15",
+    ]
+    port = ["-p", str(login.port)] if login.port else []
+    user = ["-l", login.user] if login.user else []
+    key = ["-i", login.key, "-o", "IdentitiesOnly=yes"] if login.key else []
+    # The user's arguments come first: OpenSSH takes the first value it is given for an option.
+    return ["ssh", "-T", *login.args, *options, *port, *user, *key, "--", login.address, start]
+
+
+def _any_python(sudo: Sequence[str]) -> str:
+    return "exec /bin/sh -c " + shlex.quote(_ANY_PYTHON.format(sudo=shlex.join(sudo) + " " if sudo else ""))
+
+
+# What ssh, sudo and the shell say, in the order of how telling it is.
+_KNOWN = (
+    (
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "its host key has changed",
+        "find out why before you trust it; then `ssh-keygen -R ADDRESS` and log in once by hand",
+    ),
+    (
+        r"Host key verification failed",
+        "its host key is not known",
+        "log in once by hand with ssh, or add its key to known_hosts",
+    ),
+    (
+        r"Permission denied",
+        "it does not let us log in",
+        "check ansible_user and the key; gpuctl asks for no password",
+    ),
+    (
+        r"sudo: .*(password|terminal)",
+        "sudo wants a password",
+        "allow NOPASSWD, or set ansible_become_password: such a host is reached through Ansible",
+    ),
+    (
+        r"not in the sudoers|may not run sudo|not allowed to (execute|run)",
+        "this user may not use sudo",
+        "log in as another user",
+    ),
+    (
+        r"sudo: (command )?not found|exec: sudo: not found",
+        "sudo is not installed",
+        "log in as root, or install sudo",
+    ),
+    (r"gpuctl-no-python", "it has no Python", "install python3 there"),
+    (r"Could not resolve hostname", "its name cannot be resolved", "set ansible_host to an address"),
+    (
+        r"Connection refused|No route to host|Network is unreachable|timed out|Connection closed|Connection reset",
+        "it cannot be reached",
+        "is it up, and is sshd running there?",
+    ),
+)
+
+
+def explain(login: Login, done: Done, limit: float) -> Failure:
+    """Why a host gave no answer, from what ssh, sudo, the shell or our program said."""
+    if done.code is None:
+        return Failure(f"it gave no answer within {limit:g} s", "log in by hand and look; --timeout gives it longer")
+    lines = [
+        line for line in done.err.splitlines() if line.strip() and not line.startswith("Warning: Permanently added")
+    ]
+    last = lines[-1].strip() if lines else f"exit status {done.code}"
+    if "Traceback (most recent call last)" in done.err:
+        return Failure(f"gpuctl itself failed there: {last}", "please report it")
+    for pattern, wrong, hint in _KNOWN:
+        if re.search(pattern, done.err):
+            return Failure(f"{wrong} ({last})", hint.replace("ADDRESS", login.address))
+    if done.code == 127 and login.python:
+        return Failure(f"it has no {login.python} ({last})", "set ansible_python_interpreter to one it has")
+    return Failure(last, "log in by hand and look" if not login.local else "")

@@ -1,0 +1,1 @@
+"""Hosts: tune them, compare them, put them back."""

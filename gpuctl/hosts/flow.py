@@ -1,0 +1,161 @@
+"""Tune hosts, compare them, put them back: ask all of them first, then act only where something differs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gpuctl.core.runs import who
+from gpuctl.edges import ansible, inventory_cache
+from gpuctl.hosts.direct import visit_all
+from gpuctl.hosts.inventory import target
+from gpuctl.hosts.judge import exit_code
+from gpuctl.hosts.model import Target, Visit
+
+Seen = Callable[[Visit], None]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a run goes: by which carrier, how many hosts at a time, how long to wait for one (seconds)."""
+
+    via: str = ""  # "ansible" or "ssh" forces one; empty: ask over ssh, act through Ansible
+    forks: int = 64
+    limit: float = 120.0
+    batch: str = "100%"
+    max_fail: int = 100
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to do on each host: the engine's request for the direct carrier, the playbook that does the same.
+
+    `profiles` gives each host its compiled profile, where the job is about profiles.
+    """
+
+    request: Mapping[str, Any]
+    playbook: str
+    variables: Mapping[str, Any]
+    check: bool = False
+    profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def request_of(self, host: Target) -> dict[str, Any]:
+        own = {"profile": self.profiles[host.name]} if self.profiles else {}
+        return {**self.request, **own, "check": self.check}
+
+
+def tune(
+    profiles: Mapping[str, Mapping[str, Any]],
+    *,
+    check: bool,
+    allow_busy: bool = False,
+    strict: bool = False,
+    reboot: bool = False,
+) -> Job:
+    """Bring each host to its compiled profile."""
+    by = who()
+    request = {"action": "tune", "scope": "profile", "allow_busy": allow_busy, "by": by}
+    variables = {
+        "host_profile_allow_busy": allow_busy,
+        "host_profile_strict": strict,
+        "host_profile_reboot": reboot,
+        "host_profile_by": by,
+    }
+    return Job(request, "gpuctl.fleet.tune_nodes", variables, check, profiles)
+
+
+def rollback(
+    *, check: bool, to: str = "", only: Sequence[str] = (), force: bool = False, allow_busy: bool = False
+) -> Job:
+    """Put hosts back to what they were."""
+    asked = {"to": to, "only": list(only), "force": force, "allow_busy": allow_busy, "by": who()}
+    variables = {f"host_rollback_{name}": value for name, value in asked.items()}
+    return Job({"action": "undo", "scope": "", **asked}, "gpuctl.fleet.rollback", variables, check)
+
+
+def targets(source: Path, limit: str = "") -> list[Target]:
+    """Every host of an inventory that a pattern names, with how to reach it."""
+    return [target(name, variables) for name, variables in inventory_cache.read(source, limit).items()]
+
+
+def run(source: Path, hosts: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:
+    """Ask every host, then act where something differs. `seen` hears of each visit as it ends; the last one counts."""
+    direct = [h for h in hosts if way.via == "ssh" or not (way.via or h.needs_ansible)]
+    found = {v.host: v for v in _ask(direct, job, way, seen)}
+    due = [h for h in hosts if h not in direct or (found[h.name].differs and not job.check)]
+    for visit in _act_in_batches(source, due, job, way, seen):
+        found[visit.host] = visit
+    return [found[h.name] for h in hosts]
+
+
+def _ask(direct: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:
+    only_asking = replace(job, check=True)
+    return visit_all(direct, only_asking.request_of, forks=way.forks, limit=way.limit, seen=seen) if direct else []
+
+
+def _act_in_batches(source: Path, due: Sequence[Target], job: Job, way: Way, seen: Seen) -> Iterator[Visit]:
+    """Batch after batch, until too many of one have failed: then the rest is left alone, and told so."""
+    stopped = ""
+    for batch in batches(due, way.batch):
+        if stopped:
+            yield from (
+                Visit(h.name, wrong=stopped, hint="look at the failed hosts, then run this again") for h in batch
+            )
+            continue
+        acted = (
+            _over_ssh(batch, job, way, seen) if way.via == "ssh" else _through_ansible(source, batch, job, way, seen)
+        )
+        yield from acted
+        failed = sum(exit_code([visit]) != 0 for visit in acted)
+        if failed * 100 > way.max_fail * len(batch):
+            stopped = f"not begun: {failed} of the {len(batch)} hosts before it failed, more than {way.max_fail}%"
+
+
+def _over_ssh(batch: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:
+    # Acting may take longer than asking: packages, swap read back from disk, a new boot configuration.
+    return visit_all(batch, job.request_of, forks=way.forks, limit=way.limit * 10, seen=seen)
+
+
+def _through_ansible(source: Path, batch: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:
+    found: dict[str, Visit] = {}
+
+    def told(end: ansible.Told) -> None:
+        hint = "log in by hand and look" if end.unreachable else ""
+        found[end.host] = Visit(end.host, answer=end.result, wrong=end.wrong, hint=hint)
+        seen(found[end.host])
+
+    names = [h.name for h in batch]
+    chosen = {name: job.profiles[name] for name in names} if job.profiles else {}
+    # As files: Ansible would take braces in a variable's text for a template.
+    files = {f"{profile['name']}.compiled.json": json.dumps(profile) for profile in chosen.values()}
+    by_host = {name: f"{profile['name']}.compiled.json" for name, profile in chosen.items()}
+    play = ansible.Play(job.playbook, source, names, job.variables, files, by_host, way.forks, job.check)
+    with _ctrl_c() as broken_off:
+        last_words = ansible.run(play, told, broken_off.is_set)
+    if broken_off.is_set():
+        raise KeyboardInterrupt
+    missing = last_words or "Ansible ended before it was this host's turn"
+    return [found.get(name, Visit(name, wrong=missing)) for name in names]
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[threading.Event]:
+    """Turn Ctrl-C into a request: what runs on hosts ends whole, and what was done is still told."""
+    asked = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: asked.set())
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def batches(hosts: Sequence[Target], size: str) -> Iterator[Sequence[Target]]:
+    """Hosts in groups of "N" or "P%", at least one each."""
+    count = max(1, len(hosts) * int(size[:-1]) // 100 if size.endswith("%") else int(size))
+    return (hosts[i : i + count] for i in range(0, len(hosts), count))

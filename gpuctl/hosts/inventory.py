@@ -1,0 +1,122 @@
+"""Which inventory a name means, and how each of its hosts is reached."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuctl.core.errors import Unusable
+from gpuctl.core.paths import collection_dir, config_dir
+from gpuctl.hosts.model import Target
+
+DEFAULT = "localhost"
+ENDINGS = ("", ".yml", ".yaml", ".ini")
+# Ansible's own expression for "the Python that runs Ansible", which is the one that runs us.
+THIS_PYTHON = "{{ ansible_playbook_python }}"
+REACHABLE = ("", "ssh", "ansible.builtin.ssh", "smart", "local", "ansible.builtin.local")
+# What the direct carrier does not do, and Ansible does.
+PASSWORDS = (
+    "ansible_password",
+    "ansible_ssh_pass",
+    "ansible_ssh_password",
+    "ansible_become_password",
+    "ansible_become_pass",
+    "ansible_sudo_pass",
+)
+USED = (
+    "ansible_host",
+    "ansible_ssh_host",
+    "ansible_port",
+    "ansible_ssh_port",
+    "ansible_user",
+    "ansible_ssh_user",
+    "ansible_private_key_file",
+    "ansible_ssh_private_key_file",
+    "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+    "ansible_become",
+    "ansible_become_user",
+    "ansible_python_interpreter",
+    "ansible_connection",
+)
+
+
+def find(name: str) -> Path:
+    """The inventory of a name or path. A name that stands in two places is refused: nobody can tell which is meant."""
+    doing = f"use the inventory {name!r}"
+    if "/" in name or name.startswith("."):
+        path = Path(name).expanduser()
+        if not path.exists():
+            raise Unusable(doing, "there is no such file or folder", "give a path, or the name of one in inventories/")
+        return path.absolute()
+    if name == DEFAULT:
+        return collection_dir() / "inventories" / DEFAULT
+    places = (Path.cwd() / "inventories", config_dir() / "inventories", collection_dir() / "inventories")
+    found = {c.resolve() for place in places for end in ENDINGS if (c := place / f"{name}{end}").exists()}
+    if len(found) == 1:
+        return found.pop()
+    if found:
+        raise Unusable(
+            doing,
+            f"it is found {len(found)} times: {', '.join(map(str, sorted(found)))}",
+            "give the path of the one you mean",
+        )
+    if Path(name).exists():
+        return Path(name).absolute()
+    known = sorted(
+        {p.stem for place in places if place.is_dir() for p in place.iterdir() if not p.name.startswith(".")}
+    )
+    raise Unusable(doing, "there is none of that name", f"there are: {', '.join(known) or 'none'}; or give a path")
+
+
+def target(name: str, variables: Mapping[str, Any]) -> Target:
+    """How the direct carrier reaches a host, or why only Ansible can."""
+    mine = {key: variables[key] for key in USED if variables.get(key) is not None}
+    if mine.get("ansible_python_interpreter") == THIS_PYTHON:
+        mine["ansible_python_interpreter"] = sys.executable
+    named = variables.get("host_profile_name", "")
+    profile = named if isinstance(named, str) and "{" not in named else ""
+    why = _needs_ansible(mine, variables)
+    if why:
+        return Target(name, profile=profile, needs_ansible=why)
+    connection = str(mine.get("ansible_connection", ""))
+    python = str(mine.get("ansible_python_interpreter", ""))
+    return Target(
+        name=name,
+        address=str(mine.get("ansible_host", mine.get("ansible_ssh_host", name))),
+        port=int(mine["ansible_port"]) if "ansible_port" in mine else _port(mine),
+        user=str(mine.get("ansible_user", mine.get("ansible_ssh_user", ""))),
+        key=str(mine.get("ansible_private_key_file", mine.get("ansible_ssh_private_key_file", ""))),
+        ssh_args=tuple(_words(mine, "ansible_ssh_common_args") + _words(mine, "ansible_ssh_extra_args")),
+        become=_true(mine.get("ansible_become", False)),
+        become_user=str(mine.get("ansible_become_user", "root")),
+        profile=profile,
+        python="" if python.startswith("auto") else python,
+        local=connection.rpartition(".")[2] == "local" or (name == "localhost" and not connection),
+    )
+
+
+def _port(mine: Mapping[str, Any]) -> int | None:
+    return int(mine["ansible_ssh_port"]) if "ansible_ssh_port" in mine else None
+
+
+def _words(mine: Mapping[str, Any], name: str) -> list[str]:
+    return shlex.split(str(mine.get(name, "")))
+
+
+def _true(value: object) -> bool:
+    return str(value).lower() in ("true", "yes", "on", "1", "y", "t")
+
+
+def _needs_ansible(mine: Mapping[str, Any], every: Mapping[str, Any]) -> str:
+    for key, value in mine.items():
+        if not isinstance(value, (str, int, bool)) or "{{" in str(value) or "{%" in str(value):
+            return f"{key} is computed"
+    if str(mine.get("ansible_connection", "")) not in REACHABLE:
+        return f"ansible_connection is {mine['ansible_connection']}"
+    if str(every.get("ansible_become_method", "sudo")) not in ("sudo", "ansible.builtin.sudo"):
+        return f"ansible_become_method is {every['ansible_become_method']}"
+    return next((f"{key} is set" for key in PASSWORDS if key in every), "")

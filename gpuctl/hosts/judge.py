@@ -1,0 +1,43 @@
+"""What a visit comes to: one word for a person, one exit code for a script."""
+
+from __future__ import annotations
+
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import failures, needs_reboot
+
+from gpuctl.core.report import worst_code
+from gpuctl.hosts.model import Visit
+
+
+def status(visit: Visit, strict: bool = False) -> str:
+    """One word: how a host stands."""
+    if visit.answer is None:
+        return "unreachable"
+    if failures(visit.knobs, strict):
+        return "problems"
+    if visit.changed:
+        return "changed"
+    if visit.differs:
+        return "differs"
+    return "needs a reboot" if needs_reboot(visit.knobs) else "ok"
+
+
+def exit_code(visits: list[Visit], strict: bool = False, drift: bool = False) -> int:
+    """0 all well, 1 problems (with `drift` also where one differs or needs a reboot), 3 one was not reached."""
+    worse = {"unreachable": 3, "problems": 1, "differs": int(drift), "needs a reboot": int(drift)}
+    return worst_code(worse.get(status(visit, strict), 0) for visit in visits)
+
+
+def told(visit: Visit, strict: bool = False) -> dict[str, object]:
+    """A host as it goes into JSON and into the record of a run."""
+    answer = dict(visit.answer or {})
+    return {
+        "host": visit.host,
+        "status": status(visit, strict),
+        "error": {"wrong": visit.wrong, "hint": visit.hint} if visit.answer is None else None,
+        "seconds": round(visit.seconds, 3),
+        "record": answer.get("record"),
+        "busy": answer.get("busy", []),
+        "notes": answer.get("notes", []),
+        "machine": answer.get("machine"),
+        "knobs": answer.get("knobs", []),
+    }

@@ -1,0 +1,53 @@
+"""Hosts as an inventory names them, and what a visit to one came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Target:
+    """How the direct carrier reaches a host; `needs_ansible` says why it cannot ("" where it can)."""
+
+    name: str
+    address: str = ""
+    port: int | None = None
+    user: str = ""
+    key: str = ""
+    ssh_args: tuple[str, ...] = ()
+    become: bool = False
+    become_user: str = "root"
+    python: str = ""
+    local: bool = False
+    profile: str = ""  # what the inventory says this host is tuned to (host_profile_name); "" where it says nothing
+    needs_ansible: str = ""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What one host answered, or why it did not.
+
+    `answer` is the engine's (see gpuhost.api.visit); `wrong` and `hint` are set instead where there is none.
+    `unusable` tells a host that cannot be used as given (no root, another run at work) from one that did not answer.
+    """
+
+    host: str
+    answer: Mapping[str, Any] | None = None
+    wrong: str = ""
+    hint: str = ""
+    seconds: float = 0.0
+
+    @property
+    def knobs(self) -> list[Mapping[str, Any]]:
+        return list(self.answer["knobs"]) if self.answer and "knobs" in self.answer else []
+
+    @property
+    def differs(self) -> bool:
+        """Whether a run would change something there."""
+        return any(knob["state"] == "differs" for knob in self.knobs)
+
+    @property
+    def changed(self) -> bool:
+        return any(knob["changed"] for knob in self.knobs)

@@ -1,0 +1,38 @@
+"""Resolve a profile on the controller, so that the host gets plain checked values and a mistake touches no host."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Runs the module of the same name with the compiled profile."""
+
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        try:
+            arguments["profile"] = _compiled(arguments.get("profile"))
+        except profiles.ProfileError as error:
+            raise AnsibleActionFail(str(error)) from error
+        arguments["by"] = arguments.get("by") or f"{getpass.getuser()}@{os.uname().nodename}"
+        result: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
+        return result
+
+
+def _compiled(asked: object) -> dict[str, Any]:
+    """The profile in the engine's form. A file that `gpuctl` compiled and checked already is taken as it is."""
+    if isinstance(asked, Mapping):
+        return profiles.compiled(profiles.inline(asked))
+    if str(asked).endswith(".compiled.json"):
+        return dict(json.loads(Path(str(asked)).read_text()))
+    return profiles.compiled(profiles.load(str(asked or "")))

@@ -1,0 +1,180 @@
+"""One visit to a host: the same request and answer for every carrier (Ansible, ssh, a recorded folder)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from . import plan as planning
+from . import record as records
+from . import undo
+from .converge import Run, converge
+from .facts import machine
+from .host import Host
+from .kinds import BOOT_KNOB, NEEDS_BOOT_UNIT
+from .lock import Locked, lock
+from .model import DIFFERS, FAILED, OK, PENDING, UNSUPPORTED, Knob, Reading
+from .record import Owned, Record
+from .select import select
+from .settings import show
+from .view import View
+
+FORM = 1
+
+
+class Unusable(Exception):
+    """The request cannot be carried out on this host; `hint` says what to try."""
+
+    def __init__(self, wrong: str, hint: str) -> None:
+        super().__init__(wrong)
+        self.hint = hint
+
+
+def visit(request: Mapping[str, Any], host: Host | None = None) -> dict[str, Any]:
+    """Carry out a request and answer in plain values.
+
+    The request: `action` ("tune", "undo", "records", "facts"), `check` (change nothing), `by` (who asks), and
+    for tune: `profile` (compiled), `scope`, `allow_busy`; for undo: `scope`, `to`, `only`, `force`, `allow_busy`.
+    The answer has `error` (`wrong`, `hint`) or what the action gives; see `_tune`.
+    """
+    host = host or Host()
+    try:
+        if not host.root and os.geteuid() != 0:
+            raise Unusable("this needs root on the host", "give the host ansible_become: true, or log in as root")
+        return {"form": FORM, **ACTIONS[request["action"]](host, request)}
+    except Unusable as error:
+        return {"form": FORM, "error": {"wrong": str(error), "hint": error.hint}}
+    except Locked as error:
+        return {
+            "form": FORM,
+            "error": {"wrong": str(error), "hint": "wait for it to end, then run this again"},
+        }
+    except ValueError as error:
+        return {
+            "form": FORM,
+            "error": {"wrong": str(error), "hint": f"look at the files in {records.FOLDER}"},
+        }
+
+
+def _tune(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    profile = request["profile"]
+    view = _view(host)
+    knobs, notes = select(profile, view.machine)
+    if any(knob.kind in NEEDS_BOOT_UNIT for knob in knobs):
+        knobs.append(BOOT_KNOB)
+    run = Run("tune", request.get("scope", "profile"), profile["name"], request.get("by", ""))
+
+    def read(view: View) -> list[Reading]:
+        return planning.plan(view, knobs, run.scope)
+
+    return {"profile": profile["name"], "notes": notes, **_visit(host, request, run, read, knobs)}
+
+
+def _undo(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    to = request.get("to") or ""
+    names = [record.name for record in records.load(host)]
+    if to and to not in names:
+        raise Unusable(f"there is no record {to}", f"this host has {', '.join(names) or 'none'}")
+    run = Run("undo", request.get("scope", ""), "", request.get("by", ""), to)
+
+    def read(view: View) -> list[Reading]:
+        mine = {s: own for s, own in view.owned.items() if not run.scope or own.scope == run.scope}
+        return undo.plan(view, _chosen(mine, request.get("only") or []), force=bool(request.get("force")))
+
+    return _visit(host, request, run, read, [])
+
+
+def _chosen(owned: dict[str, Owned], only: list[str]) -> dict[str, Owned]:
+    """The settings of the knobs asked for; the boot unit goes with the last knob that needs it."""
+    if not only:
+        return owned
+    chosen = {s: own for s, own in owned.items() if any(fnmatchcase(own.knob, pattern) for pattern in only)}
+    unknown = [p for p in only if not any(fnmatchcase(own.knob, p) for own in owned.values())]
+    if unknown:
+        changed = ", ".join(sorted({own.knob for own in owned.values()}))
+        raise Unusable(f"gpuctl has not changed {', '.join(unknown)} here", f"it has changed: {changed or 'nothing'}")
+    kept = {own.knob.partition(".")[0] for s, own in owned.items() if s not in chosen}
+    if not kept & NEEDS_BOOT_UNIT:
+        chosen.update({s: own for s, own in owned.items() if own.knob == BOOT_KNOB.name})
+    return chosen
+
+
+def _visit(host: Host, request: Mapping[str, Any], run: Run, read: Any, knobs: list[Knob]) -> dict[str, Any]:
+    """Plan; unless only checking, lock, plan again under the lock, carry out and read back."""
+    allow_busy = bool(request.get("allow_busy"))
+    view = _view(host, run.to)
+    before, busy = planning.spare_the_busy(view, read(view), allow_busy)
+    answer = {"machine": view.machine.as_dict(), "busy": busy, "record": None}
+    if request.get("check") or not any(r.state == DIFFERS for r in before):
+        return {**answer, "knobs": [as_dict(r, host) for r in before]}
+    with lock(host, run.by):
+        view = _view(host, run.to)
+        before, busy = planning.spare_the_busy(view, read(view), allow_busy)
+        name, errors = converge(host, run, before)
+        after = {r.knob: r for r in planning.spare_the_busy(_view(host, run.to), read(_view(host, run.to)), True)[0]}
+    results = [_result(r, after.get(r.knob), errors) for r in before]
+    told = [as_dict(result, host, was=r if r.state == DIFFERS else None) for r, result in zip(before, results)]
+    return {**answer, "busy": busy, "record": name, "knobs": told}
+
+
+def _result(before: Reading, after: Reading | None, errors: Mapping[str, str]) -> Reading:
+    """How a knob stands after the run; what still differs has failed, and the system's own words say why."""
+    if before.state != DIFFERS:
+        return before
+    wrong = sorted({errors[s.setting] for s in before.steps if errors.get(s.setting)} | _of(before.refresh, errors))
+    after = after or before.but(state=OK, now="as before", boot=None)  # put back: there is nothing to read any more
+    if after.state in (OK, PENDING, UNSUPPORTED) and not [w for w in wrong if not w.startswith("unsupported")]:
+        return after.but(steps=before.steps)
+    if after.state in (DIFFERS, OK):
+        held = f"asked for {before.wanted}, the host holds {after.now}" + (
+            f", {after.boot} after a reboot" if after.boot else ""
+        )
+        return after.but(state=FAILED, steps=before.steps, reason="; ".join(wrong) or held)
+    return after.but(steps=before.steps)
+
+
+def _of(names: tuple[str, ...], errors: Mapping[str, str]) -> set[str]:
+    return {errors[name] for name in names if name in errors}
+
+
+def _view(host: Host, since: str = "") -> View:
+    found = records.load(host)
+    boot_id = host.value("/proc/sys/kernel/random/boot_id") or ""
+    return View(host, machine.read(host), records.owned(found, since), records.refused(found, boot_id))
+
+
+def as_dict(reading: Reading, host: Host, was: Reading | None = None) -> dict[str, Any]:
+    """A reading as it travels. `was` is set where this run changed the knob: how it stood before."""
+    told: dict[str, Any] = {
+        "knob": reading.knob,
+        "wanted": reading.wanted,
+        "now": reading.now,
+        "boot": reading.boot,
+        "state": reading.state,
+        "reason": reading.reason,
+        "changed": was is not None and reading.state != FAILED,
+        "reboot": reading.reboot,
+        "restores": reading.restores,
+        "disruptive": reading.disruptive,
+        "conflicts": [c._asdict() for c in reading.conflicts],
+        "notes": list(reading.notes),
+        "steps": [{"setting": s.setting, "before": show(s.before), "after": show(s.after)} for s in reading.steps],
+    }
+    if was is not None:
+        told["was"] = {"now": was.now, "boot": was.boot}
+    return told
+
+
+def _records(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    found: list[Record] = records.load(host)
+    kept = ("name", "action", "scope", "profile", "by", "at", "done", "to")
+    return {"records": [{**{k: getattr(r, k) for k in kept}, "settings": len(r.entries)} for r in found]}
+
+
+def _facts(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    return {"machine": machine.read(host).as_dict()}
+
+
+ACTIONS = {"tune": _tune, "undo": _undo, "records": _records, "facts": _facts}

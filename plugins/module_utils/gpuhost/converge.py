@@ -1,0 +1,146 @@
+"""Carry out planned steps on a host: write down first, then change, then read back."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from . import record as records
+from .host import Host
+from .kinds import KINDS
+from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
+from .record import Entry, Record
+from .refresh import refresh
+from .settings import line, make, phase, refresh_after
+
+# A governor holds its processor's energy preference (EBUSY), and its end brings an older one back.
+HOLDING = "value:/sys/devices/system/cpu/"
+BUSY = os.strerror(errno.EBUSY)
+UNITS = phase("unit:")  # everything before a unit is a file, and files must be known to the system before units move
+
+Named = tuple[str, Step]  # a knob's name and one of its steps
+
+
+@dataclass(frozen=True)
+class Run:
+    """Who does what on this host, for the record."""
+
+    action: str  # tune or undo
+    scope: str
+    profile: str
+    by: str
+    to: str = ""
+
+
+def converge(host: Host, run: Run, readings: Sequence[Reading]) -> tuple[str, dict[str, str]]:
+    """Do the steps of all readings that differ; returns the record's name and what went wrong, by setting."""
+    due = [reading for reading in readings if reading.state == DIFFERS]
+    steps = [(reading.knob, step) for reading in due for step in reading.steps]
+    earlier = records.load(host)
+    _clear_after(host, earlier)
+    note = Record(
+        name=records.next_name(earlier),
+        entries=records.entries_of(steps),
+        at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        boot_id=(host.value("/proc/sys/kernel/random/boot_id") or ""),
+        **vars(run),
+    )
+    records.save(host, note)
+    errors = _carry_out(host, steps, [name for reading in due for name in reading.refresh], undo=run.action == "undo")
+    errors.update(_prove(host, steps, errors))
+    records.save(host, replace(note, done=True, entries=tuple(_finished(host, e, errors) for e in note.entries)))
+    return note.name, errors
+
+
+def _clear_after(host: Host, earlier: Sequence[Record]) -> None:
+    """Remove the half-written copy that a killed run may have left beside a file it was about to replace."""
+    for entry in (entry for record in earlier if not record.done for entry in record.entries):
+        kind, _, place = entry.setting.partition(":")
+        if kind in ("file", "line", "comment"):
+            host.clear(place.partition(":")[0])
+
+
+def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: bool) -> dict[str, str]:
+    """Files, then refresh, then units and values; undo goes the other way round."""
+    ordered = sorted((step for _, step in steps), key=lambda s: (phase(s.setting), _own_file(s)), reverse=undo)
+    files = [step for step in ordered if phase(step.setting) < UNITS]
+    rest = [step for step in ordered if phase(step.setting) >= UNITS]
+    names = [*extra, *filter(None, (refresh_after(step.setting) for step in files))]
+    errors = _do(host, rest) if undo else _do(host, files)
+    if undo:
+        errors.update(_do(host, files))
+    for name, wrong in refresh(host, names).items():
+        errors.update({s.setting: wrong for s in files if refresh_after(s.setting) == name} or {name: wrong})
+    if not undo:
+        errors.update(_do(host, rest))
+    return errors
+
+
+def _do(host: Host, steps: Sequence[Step]) -> dict[str, str]:
+    """Do the steps, and once more those that another file of the same processor held or took back."""
+    errors = _do_once(host, steps)
+    again = [step for step in steps if step.setting.startswith(HOLDING) and _was_held(host, step, errors)]
+    for step in again:
+        errors.pop(step.setting, None)
+    return {**errors, **_do_once(host, again)}
+
+
+def _was_held(host: Host, step: Step, errors: dict[str, str]) -> bool:
+    if step.setting in errors:
+        return errors[step.setting] == BUSY
+    try:
+        return make(step.setting).read(host) not in (step.after, None)
+    except OSError:
+        return False
+
+
+def _do_once(host: Host, steps: Sequence[Step]) -> dict[str, str]:
+    """Change setting after setting, the lines of one file together; a failure stops none of the others."""
+    errors = {}
+    for path, group in groupby(steps, key=_own_file):
+        together = list(group)
+        for some in [together] if path else [[step] for step in together]:
+            try:
+                if path:
+                    line.write_lines(host, path, {s.setting.partition(f"{path}:")[2]: s.after for s in some})
+                else:
+                    make(some[0].setting).write(host, some[0].after)
+            except Unsupported as reason:
+                errors.update({step.setting: f"unsupported: {reason}" for step in some})
+            except OSError as error:
+                errors.update({step.setting: error.strerror or str(error) for step in some})
+            except (RuntimeError, Unreadable) as error:
+                errors.update({step.setting: str(error) for step in some})
+    return errors
+
+
+def _own_file(step: Step) -> str:
+    kind, _, rest = step.setting.partition(":")
+    return rest.partition(":")[0] if kind == "line" else ""
+
+
+def _prove(host: Host, steps: Sequence[Named], errors: dict[str, str]) -> dict[str, str]:
+    """Let each kind prove that what it did is safe to keep; what is not is taken back at once."""
+    failed: dict[str, str] = {}
+    for kind in dict.fromkeys(knob.partition(".")[0] for knob, _ in steps):
+        prove = getattr(KINDS[kind], "prove", None)
+        mine = [(k, s) for k, s in steps if k.partition(".")[0] == kind and s.setting not in errors]
+        wrong = prove(host) if prove and mine else ""
+        if wrong:
+            back = [(knob, Step(step.setting, step.after, step.before)) for knob, step in mine]
+            _carry_out(host, back, [], undo=True)
+            failed.update({step.setting: f"taken back: {wrong}" for _, step in mine})
+    return failed
+
+
+def _finished(host: Host, entry: Entry, errors: dict[str, str]) -> Entry:
+    """The entry with what the host really holds now: it may have granted less than asked."""
+    try:
+        got = records.digest(make(entry.setting).read(host))
+    except (OSError, Unreadable):
+        got = entry.after
+    return replace(entry, got=got, error=errors.get(entry.setting, ""))

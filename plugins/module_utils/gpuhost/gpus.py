@@ -1,0 +1,76 @@
+"""The NVIDIA GPUs of a host, read from the driver's and the kernel's own files: no nvidia-smi is needed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .host import Host
+from .topology import node_of
+
+FOLDER = "/proc/driver/nvidia/gpus"
+CAPABILITIES = "/proc/driver/nvidia/capabilities"
+UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU. `index` is nvidia-smi's: its place on the PCI bus, which is neither CUDA's nor the device's minor number.
+
+    `uuid` is empty until the driver has started the GPU; `node` is None where the firmware names no NUMA node.
+    """
+
+    index: int
+    address: str
+    uuid: str
+    minor: int | None
+    model: str
+    node: int | None
+    split: bool = False  # into MIG instances
+
+
+def gpus(host: Host) -> list[Gpu]:
+    """Every GPU the driver serves, in nvidia-smi's order; empty where no driver is loaded."""
+    addresses = sorted((n for n in host.listdir(FOLDER) if _place(n) is not None), key=lambda n: _place(n) or ())
+    told = {address: _told(host, address) for address in addresses}
+    # A GPU the administrator has excluded is not numbered: nvidia-smi does not show it.
+    served = [a for a in addresses if "Yes" not in (told[a].get("GPU Excluded"), told[a].get("Blacklisted"))]
+    return [_gpu(host, index, address, told[address]) for index, address in enumerate(served)]
+
+
+def _told(host: Host, address: str) -> dict[str, str]:
+    """What the driver tells about a GPU: "Name: <white space> value" lines."""
+    pairs = (line.partition(":") for line in host.read(f"{FOLDER}/{address}/information").splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _gpu(host: Host, index: int, address: str, told: dict[str, str]) -> Gpu:
+    uuid, minor = told.get("GPU UUID", ""), told.get("Device Minor", "")
+    number = int(minor) if minor.isdigit() else None
+    return Gpu(
+        index,
+        address,
+        uuid if UUID.fullmatch(uuid) else "",
+        number,
+        told.get("Model", "GPU of unknown model"),
+        node_of(host, address),
+        number is not None and any(n.startswith("gi") for n in host.listdir(f"{CAPABILITIES}/gpu{number}/mig")),
+    )
+
+
+def _place(address: str) -> tuple[int, ...] | None:
+    """A PCI address as numbers, so that all its spellings are equal: "0000:9b:00.0", "00000000:9B:00.0", "9b:00.0"."""
+    match = re.fullmatch(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.([0-7])", address)
+    return tuple(int(part or "0", 16) for part in match.groups()) if match else None
+
+
+def find(known: list[Gpu], name: str) -> Gpu | None:
+    """The GPU that an index, a UUID (or an unmistakable beginning of one) or a PCI address names."""
+    place = _place(name)
+    if name.isdigit():
+        fitting = [gpu for gpu in known if gpu.index == int(name)]
+    elif place is not None:
+        fitting = [gpu for gpu in known if _place(gpu.address) == place]
+    else:
+        fitting = [gpu for gpu in known if name.startswith("GPU-") and gpu.uuid.startswith(name)]
+    return fitting[0] if len(fitting) == 1 else None

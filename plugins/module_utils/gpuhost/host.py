@@ -1,0 +1,207 @@
+"""The one door to a machine: everything that is read, written or run there passes through `Host`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from glob import escape, glob
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_CHOSEN = re.compile(r"\[([^\]]+)\]")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a program did; `code` is 127 when it is not on the host and 124 when it ran out of time."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def said(self) -> str:
+        """The last line it printed, for an error message."""
+        lines = (self.err.strip() or self.out.strip()).splitlines()
+        return lines[-1] if lines else f"exit status {self.code}"
+
+
+class Host:
+    """A machine seen through its root folder; `Host(tmp_path)` is a whole test harness.
+
+    Paths are absolute as the host sees them. With another root than "/" programs are looked up below that root
+    only, so that nothing of the real machine is ever run by a test.
+    """
+
+    def __init__(self, root: str | os.PathLike[str] = "/") -> None:
+        self.root = os.fspath(root).rstrip("/")
+
+    def real(self, path: str) -> str:
+        """Where a host's path lies on this machine."""
+        return self.root + path
+
+    def read(self, path: str) -> str:
+        """The whole text; OSError as the system gives it. Bytes that are not UTF-8 survive a round trip."""
+        # Unbuffered: a visit reads thousands of kernel files, and a text stream costs twice the time.
+        with open(self.real(path), "rb", buffering=0) as stream:
+            return stream.read().decode("utf-8", "surrogateescape")
+
+    def read_or_none(self, path: str) -> str | None:
+        """The text, or None where no such file is; any other failure is an OSError."""
+        try:
+            return self.read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def value(self, path: str) -> str | None:
+        """A kernel file's value: the bracketed choice where there is one, white space folded; None where missing."""
+        text = self.read_or_none(path)
+        if text is None:
+            return None
+        chosen = _CHOSEN.search(text)
+        return chosen.group(1) if chosen else " ".join(text.split())
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self.real(path))
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in a folder, sorted; empty where the folder is missing."""
+        try:
+            return sorted(os.listdir(self.real(path)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def glob(self, pattern: str) -> list[str]:
+        """Host paths that match a shell pattern, sorted."""
+        return sorted(p[len(self.root) :] for p in glob(escape(self.root) + pattern))
+
+    def readlink(self, path: str) -> str:
+        """The target of a link as written in it."""
+        return os.readlink(self.real(path))
+
+    @contextlib.contextmanager
+    def changing(self, what: str) -> Iterator[None]:
+        """Surrounds every single change; tests kill the process before and after each."""
+        yield
+
+    def write(self, path: str, text: str) -> None:
+        """Write a kernel file in place, in one write call, as /proc and /sys want it; never creates a file."""
+        with self.changing(f"write {path}"):
+            descriptor = os.open(self.real(path), os.O_WRONLY | os.O_TRUNC)
+            try:
+                os.write(descriptor, text.encode())
+            finally:
+                os.close(descriptor)
+
+    def replace(self, path: str, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
+        """Put a file in place whole or not at all, also when power is lost; makes its folders (0755)."""
+        with self.changing(f"replace {path}"):
+            real = self.real(path)
+            folder, name = os.path.split(real)
+            self._make_folders(folder)
+            # One known name, so that the next run finds and removes what a killed one left.
+            temporary = os.path.join(folder, f".{name}.gpuctl")
+            self.clear(path)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+                    if owner is not None and owner != (os.geteuid(), os.getegid()):
+                        os.fchown(stream.fileno(), *owner)
+                    os.fchmod(stream.fileno(), mode)
+                    stream.write(text)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                os.replace(temporary, real)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                raise
+            sync_folder(folder)
+
+    def clear(self, path: str) -> None:
+        """Remove the half-written copy of a file that a run left which was killed inside `replace`."""
+        folder, name = os.path.split(self.real(path))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, f".{name}.gpuctl"))
+
+    def _make_folders(self, folder: str) -> None:
+        missing = []
+        while not os.path.isdir(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for path in reversed(missing):
+            os.mkdir(path, 0o755)
+            sync_folder(os.path.dirname(path))
+
+    def make_private_folder(self, path: str) -> None:
+        """A folder that only its owner can enter, whatever it was before."""
+        real = self.real(path)
+        self._make_folders(os.path.dirname(real))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(real, 0o700)
+            sync_folder(os.path.dirname(real))
+        if os.stat(real).st_mode & 0o777 != 0o700:
+            os.chmod(real, 0o700)
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is gone already is fine."""
+        with self.changing(f"remove {path}"), contextlib.suppress(FileNotFoundError):
+            os.unlink(self.real(path))
+            sync_folder(os.path.dirname(self.real(path)))
+
+    def run(self, *argv: str, changes: bool = False, stdin: str = "", limit: float = 60) -> Result:
+        """Run a program (no shell) and wait at most `limit` seconds. `changes` marks one that alters the host."""
+        around = self.changing("run " + " ".join(argv)) if changes else contextlib.nullcontext()
+        with around:
+            return self._run(argv, stdin, limit)
+
+    def _run(self, argv: Sequence[str], stdin: str, limit: float) -> Result:
+        path = ":".join(self.root + p for p in PATH.split(":"))
+        program = self.which(argv[0])
+        if program is None:
+            return Result(127, "", f"{argv[0]}: not on this host")
+        environment = {
+            "PATH": path,
+            "LC_ALL": "C.UTF-8",
+            "LANG": "C.UTF-8",
+            "DEBIAN_FRONTEND": "noninteractive",
+        }
+        if self.root:
+            environment["GPUCTL_ROOT"] = self.root
+        try:
+            done = subprocess.run(
+                [program, *argv[1:]],
+                env=environment,
+                input=stdin,
+                capture_output=True,
+                text=True,
+                timeout=limit,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Result(124, "", f"{argv[0]} gave no answer within {limit:g} s")
+        except OSError as error:
+            return Result(126, "", f"{argv[0]}: {error.strerror}")
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def which(self, program: str) -> str | None:
+        """Where a program lies (below the root), or None."""
+        folders = [""] if program.startswith("/") else [p + "/" for p in PATH.split(":")]
+        candidates = [self.root + folder + program for folder in folders]
+        return next((c for c in candidates if os.access(c, os.X_OK) and os.path.isfile(c)), None)
+
+
+def sync_folder(folder: str) -> None:
+    """Make a rename or removal in a folder survive a power loss."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,148 @@
+"""gpuctl's own programs on a host: gpuctl-boot keeps settings over a reboot, gpuctl-exec runs a job near its GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import re
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from ..host import Host
+from ..model import Knob, Reading, Step, Unsupported
+from ..settings.file import described
+from ..view import View
+from ._common import read_each, settled
+from ._types import Type, Word
+
+if TYPE_CHECKING:
+    # Never imported here, only read as text: the import makes Ansible carry them to the host.
+    from .. import boot, exec  # noqa: F401
+
+OLDEST_PYTHON = 9  # of 3.x
+# What the programs need of this package: no file of these imports one outside this list.
+MODULES = {
+    "gpuctl-boot": ("__init__", "host", "topology", "idle", "pinning", "boot"),
+    "gpuctl-exec": ("__init__", "host", "topology", "gpus", "allocators", "memory_policy", "nearby", "exec"),
+}
+# -I: no environment variable and no folder of the caller's changes what runs; -B: no compiled files left behind.
+STARTER = """#!{python} -IB
+\"\"\"{about} Installed by gpuctl.\"\"\"
+import sys
+
+sys.path.insert(0, "/usr/local/lib/{name}")
+from gpuhost.{module} import main
+
+sys.exit(main(sys.argv[1:]))
+"""
+# It comes after everybody else who sets the same values at boot. It is not kept "active": it must start again.
+UNIT = """[Unit]
+Description=Put kernel settings back that gpuctl set
+Documentation=file:///etc/gpuctl/boot.conf
+After=systemd-modules-load.service systemd-udev-settle.service network-online.target nvidia-persistenced.service
+After=tuned.service irqbalance.service cpupower.service cpufrequtils.service ondemand.service
+Wants=gpuctl-boot.timer
+
+[Service]
+Type=oneshot
+ExecStart=/usr/local/sbin/gpuctl-boot
+
+[Install]
+WantedBy=multi-user.target
+"""
+# Once more a little later: tuned sets its values after it has told systemd that it is up, and a NIC asks for its
+# interrupts when its link comes up. Starting the timer again begins the wait anew, so a burst of events ends in one run.
+TIMER = """[Unit]
+Description=Put kernel settings back that gpuctl set, once things have settled
+Documentation=file:///etc/gpuctl/boot.conf
+StartLimitIntervalSec=0
+
+[Timer]
+OnActiveSec=20s
+AccuracySec=1s
+"""
+# A driver that is loaded again gets new interrupts with the kernel's own affinities. SYSTEMD_WANTS would not do:
+# before systemd 252 it starts nothing for a device that systemd knows already.
+UDEV = """# Written by gpuctl; `gpuctl rollback` takes it back.
+ACTION=="bind", SUBSYSTEM=="pci", ATTR{class}=="0x02*|0x03*", RUN+="/bin/systemctl --no-block restart gpuctl-boot.timer"
+"""
+PROGRAMS = {
+    "gpuctl-boot": ("/usr/local/sbin/gpuctl-boot", "boot", "Puts kernel settings back at boot."),
+    "gpuctl-exec": ("/usr/local/bin/gpuctl-exec", "exec", "Runs a program on the processors and memory near its GPU."),
+}
+INSTALLED = Word(("installed",))
+
+
+def type_of(key: str) -> Type | None:
+    """What values a key takes."""
+    return INSTALLED if key in PROGRAMS else None
+
+
+def files_of(host: Host, key: str) -> dict[str, str]:
+    """Every file of a program, as `File` settings hold them. Programs share no file: each comes and goes alone."""
+    path, module, about = PROGRAMS[key]
+    package = __package__.rpartition(".")[0]
+    files = {}
+    for name in MODULES[key]:
+        source = _source(package if name == "__init__" else f"{package}.{name}")
+        files[f"/usr/local/lib/{key}/gpuhost/{name}.py"] = described(source)
+    starter = STARTER.format(python=_python(host), about=about, name=key, module=module)
+    files[path] = described(starter, mode=0o755)
+    if key == "gpuctl-boot":
+        files["/etc/systemd/system/gpuctl-boot.service"] = described(UNIT)
+        files["/etc/systemd/system/gpuctl-boot.timer"] = described(TIMER)
+        files["/etc/udev/rules.d/99-zz-gpuctl.rules"] = described(UDEV)
+    return files
+
+
+def _python(host: Host) -> str:
+    """The host's own Python, or a newer one beside it where that is too old, as on RHEL 8."""
+    own = path = "/usr/bin/python3"
+    with contextlib.suppress(OSError):  # the end of the chain is no link
+        for _ in range(5):
+            path = posixpath.join("/usr/bin", host.readlink(path))
+    if _minor(path) in (None, *range(OLDEST_PYTHON, 100)):
+        return own
+    newer = [p for p in host.glob("/usr/bin/python3.*") if (_minor(p) or 0) >= OLDEST_PYTHON]
+    if not newer:
+        raise Unsupported(f"this host has no Python 3.{OLDEST_PYTHON} or later in /usr/bin")
+    return max(newer, key=lambda p: _minor(p) or 0)
+
+
+def _minor(path: str) -> int | None:
+    match = re.search(r"python3\.(\d+)$", path)
+    return int(match.group(1)) if match else None
+
+
+def _source(module: str) -> str:
+    """The text of a module of this package, from wherever it was loaded: a folder, an archive, memory."""
+    spec = find_spec(module)
+    source = spec.loader.get_source(module) if spec and spec.loader and hasattr(spec.loader, "get_source") else None
+    if source is None:
+        raise Unsupported(f"this copy of gpuctl does not carry the text of {module}")
+    return str(source)
+
+
+def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:
+    """Whether each program lies there, whole and in this version, and is switched on."""
+    return read_each(view, knobs, _read)
+
+
+def _read(view: View, knob: Knob) -> Reading:
+    steps: tuple[Step, ...] = ()
+    for path, text in files_of(view.host, knob.key).items():
+        steps += view.step(f"file:{path}", text)
+    if knob.key == "gpuctl-boot":
+        # The link is what `systemctl enable` makes; asking systemd would cost a program start on every visit.
+        link = "/etc/systemd/system/multi-user.target.wants/gpuctl-boot.service"
+        if not view.host.exists(link):
+            steps += (Step("unit:gpuctl-boot.service:boot", "disabled", "enabled"),)
+    state = (
+        "installed"
+        if not steps
+        else "absent"
+        if all(s.before in (None, "disabled") for s in steps)
+        else "another version"
+    )
+    return settled(knob, now=state, boot=state, steps=steps)

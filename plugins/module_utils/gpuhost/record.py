@@ -1,0 +1,140 @@
+"""What gpuctl changed on this host, and what was there before: /var/lib/gpuctl/records/NNNN.json, one a run.
+
+A record is written whole, and synced with its folder, before the first change of its run; so whenever a run is cut
+off, what it may have touched is known. What a setting was at first is the `before` of its oldest record since it was
+last put back: a later run never overwrites it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .host import Host
+from .model import Step
+
+STATE = "/var/lib/gpuctl"
+FOLDER = f"{STATE}/records"
+FORM = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One step as recorded: `got` is what the host held afterwards, `error` why it could not be done."""
+
+    knob: str
+    setting: str
+    before: str | None
+    after: str | None
+    got: str | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run on this host. `undo` runs put settings back; an unfinished one (`done` false) was cut off."""
+
+    name: str
+    action: str
+    scope: str
+    profile: str
+    by: str
+    at: str
+    boot_id: str
+    entries: tuple[Entry, ...]
+    done: bool = False
+    to: str = ""  # of an undo run: the record it goes back to; empty: to what was there before gpuctl
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A setting that is ours now: what it was before us, and the texts that count as ours."""
+
+    knob: str
+    scope: str
+    setting: str
+    original: str | None
+    ours: tuple[str | None, ...]
+
+    def holds(self, now: str | None) -> bool:
+        """Whether the host still holds what we put there."""
+        return digest(now) in self.ours or now in self.ours
+
+
+def digest(text: str | None) -> str | None:
+    """A long text (a file we wrote) is kept as its hash: to tell ours from another's needs no more."""
+    if text is None or len(text) <= 200:
+        return text
+    return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def load(host: Host) -> list[Record]:
+    """All records, oldest first; ValueError with the path where one cannot be understood."""
+    found = []
+    for name in host.listdir(FOLDER):
+        if not name.endswith(".json") or name.startswith("."):
+            continue
+        path = f"{FOLDER}/{name}"
+        try:
+            data = json.loads(host.read(path))
+            if data.pop("form") != FORM:
+                raise ValueError("written by another version of gpuctl")
+            entries = tuple(Entry(**entry) for entry in data.pop("entries"))
+            found.append(Record(entries=entries, **data))
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{path} cannot be used: {error}") from error
+    return found
+
+
+def save(host: Host, record: Record) -> None:
+    """Write a record, whole and synced, into a folder that is root's alone."""
+    host.make_private_folder(STATE)
+    host.make_private_folder(FOLDER)
+    data: dict[str, Any] = {"form": FORM, **vars(record)}
+    data["entries"] = [vars(entry) for entry in record.entries]
+    host.replace(f"{FOLDER}/{record.name}.json", json.dumps(data, indent=1) + "\n", mode=0o600)
+
+
+def next_name(records: list[Record]) -> str:
+    """Numbered, so that the order is plain to see."""
+    return f"{int(records[-1].name) + 1 if records else 1:06d}"
+
+
+def entries_of(steps: Iterable[tuple[str, Step]]) -> tuple[Entry, ...]:
+    """Steps, each with its knob's name, as they are written down before anything is done."""
+    return tuple(Entry(knob, s.setting, s.before, digest(s.after)) for knob, s in steps)
+
+
+def owned(records: Sequence[Record], after: str = "") -> dict[str, Owned]:
+    """What is ours now, by setting. With `after`, only what the runs later than that record changed."""
+    found: dict[str, Owned] = {}
+    for record in records:
+        if record.name <= after:
+            continue
+        entries = [entry for entry in record.entries if not entry.error]
+        if record.action != "undo":
+            for entry in entries:
+                _take(found, record, entry)
+        elif record.done:
+            left = owned([r for r in records if after < r.name <= record.to])
+            for entry in entries:
+                found.pop(entry.setting, None)
+            found.update({e.setting: left[e.setting] for e in entries if e.setting in left})
+    return found
+
+
+def _take(found: dict[str, Owned], record: Record, entry: Entry) -> None:
+    earlier = found.get(entry.setting)
+    original = earlier.original if earlier else entry.before
+    ours = tuple(dict.fromkeys((entry.after, entry.got if record.done else entry.after)))
+    found[entry.setting] = Owned(entry.knob, record.scope, entry.setting, original, ours)
+
+
+def refused(records: Iterable[Record], boot_id: str) -> frozenset[str]:
+    """Settings that the kernel would not change, as learned since this boot."""
+    return frozenset(
+        e.setting for r in records if r.boot_id == boot_id for e in r.entries if e.error.startswith("unsupported")
+    )

@@ -1,0 +1,40 @@
+"""Which knobs of a profile a host gets: the profile's own, changed by the overlays that fit the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from .facts.machine import UNKNOWN, Machine
+from .model import Knob
+
+CONDITIONS = ("machine", "distribution", "family", "version", "arch", "vendor", "gpus", "nics")
+
+
+def select(profile: Mapping[str, Any], machine: Machine) -> tuple[list[Knob], list[str]]:
+    """(knobs, notes) for this host. A fact that is unknown fits no overlay, and the notes say so."""
+    chosen = {knob["name"]: Knob(**knob) for knob in profile["knobs"]}
+    notes = []
+    for overlay in profile.get("overlays", ()):
+        unsure = [name for name in overlay["when"] if _values(machine, name) == [UNKNOWN]]
+        if unsure:
+            notes.append(f"overlay {overlay['name']!r} left out: this host's {', '.join(unsure)} is unknown")
+        elif all(_fits(_values(machine, name), patterns) for name, patterns in overlay["when"].items()):
+            for name in overlay.get("drop", ()):
+                chosen.pop(name, None)
+            chosen.update({knob["name"]: Knob(**knob) for knob in overlay.get("knobs", ())})
+            notes.append(f"overlay {overlay['name']!r} applies")
+    return list(chosen.values()), notes
+
+
+def _values(machine: Machine, name: str) -> list[str]:
+    value = getattr(machine, name)
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def _fits(values: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Whether any value matches any pattern; the pattern "none" is for a host that has no such thing."""
+    if not values:
+        return "none" in patterns
+    return any(fnmatchcase(value.lower(), pattern.lower()) for value in values for pattern in patterns)

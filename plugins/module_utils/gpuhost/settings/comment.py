@@ -1,0 +1,35 @@
+"""A line of somebody else's file, switched off by a comment sign: "comment:/etc/fstab:UUID=… none swap sw 0 0"."""
+
+from __future__ import annotations
+
+import os
+
+from ..host import Host
+
+MARK = "#gpuctl# "
+
+
+class Comment:
+    """Text "on" while the line stands, "off" while it stands behind our mark, None where it is in neither form."""
+
+    def __init__(self, place: str) -> None:
+        self.path, _, self.line = place.partition(":")
+
+    def read(self, host: Host) -> str | None:
+        lines = (host.read_or_none(self.path) or "").splitlines()
+        if self.line in lines:
+            return "on"
+        return "off" if MARK + self.line in lines else None
+
+    def write(self, host: Host, text: str | None) -> None:
+        old, new = (self.line, MARK + self.line) if text == "off" else (MARK + self.line, self.line)
+        content = host.read(self.path)
+        facts = os.stat(host.real(self.path))
+        changed = [new + end if line == old else line + end for line, end in _with_ends(content)]
+        host.replace(self.path, "".join(changed), facts.st_mode & 0o7777, (facts.st_uid, facts.st_gid))
+
+
+def _with_ends(content: str) -> list[tuple[str, str]]:
+    """Each line and the line end it had, so that the rest of the file stays as it was to the byte."""
+    whole = content.splitlines(keepends=True)
+    return [(line.rstrip("\r\n"), line[len(line.rstrip("\r\n")) :]) for line in whole]

@@ -1,0 +1,49 @@
+"""A distribution package: "package:libjemalloc2", text "installed" or None."""
+
+from __future__ import annotations
+
+from ..host import Host
+from ..model import Unreadable
+
+
+def _family(host: Host) -> str:
+    for family, program in (("deb", "dpkg-query"), ("rpm", "rpm")):
+        if host.which(program):
+            return family
+    raise Unreadable("neither dpkg nor rpm is on this host")
+
+
+class Package:
+    """One package by the name its distribution gives it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def read(self, host: Host) -> str | None:
+        if _family(host) == "deb":
+            said = host.run("dpkg-query", "-W", "-f=${db:Status-Status}", "--", self.name)
+            return "installed" if said.out.strip() == "installed" else None
+        return "installed" if host.run("rpm", "-q", "--", self.name).ok else None
+
+    def write(self, host: Host, text: str | None) -> None:
+        done = host.run(*self._command(host, text), changes=True, limit=600)
+        if not done.ok:
+            raise RuntimeError(f"cannot {'install' if text else 'remove'} {self.name}: {done.said}")
+
+    def _command(self, host: Host, text: str | None) -> list[str]:
+        # Removal goes through dpkg or rpm themselves: they refuse when another package has come to need it.
+        if _family(host) == "deb":
+            if text is None:
+                return ["dpkg", "--remove", self.name]
+            return [
+                "apt-get",
+                "install",
+                "--yes",
+                "--no-install-recommends",
+                "-o",
+                "DPkg::Lock::Timeout=300",
+                self.name,
+            ]
+        if text is None:
+            return ["rpm", "--erase", self.name]
+        return ["dnf" if host.which("dnf") else "yum", "install", "-y", self.name]

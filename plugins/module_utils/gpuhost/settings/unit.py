@@ -1,0 +1,50 @@
+"""A systemd unit: "unit:irqbalance.service:boot" (enabled, disabled, masked) or "…:now" (active, inactive)."""
+
+from __future__ import annotations
+
+from ..host import Host
+from ..model import Unreadable
+
+PROPERTIES = ("Id", "LoadState", "ActiveState", "UnitFileState", "MainPID")
+NOT_WRITABLE = ("static", "generated", "transient", "alias", "indirect", "linked", "bad")
+
+
+def show(host: Host, *units: str) -> dict[str, dict[str, str]]:
+    """The properties of several units in one call, by the name asked for."""
+    said = host.run("systemctl", "show", "--property=" + ",".join(PROPERTIES), "--", *units)
+    if not said.ok:
+        raise Unreadable(f"systemctl show: {said.said}")
+    blocks = [dict(line.partition("=")[::2] for line in b.splitlines()) for b in said.out.strip().split("\n\n")]
+    if len(blocks) != len(units):
+        raise Unreadable(f"systemctl show answered for {len(blocks)} of {len(units)} units")
+    return dict(zip(units, blocks))
+
+
+class Unit:
+    """One side of one unit: whether it starts at boot, or whether it runs now."""
+
+    def __init__(self, place: str) -> None:
+        self.name, _, self.side = place.rpartition(":")
+
+    def read(self, host: Host) -> str | None:
+        found = show(host, self.name)[self.name]
+        if found["LoadState"] == "not-found":
+            # A unit whose file is gone neither runs nor starts: what undo wants to see when it is run a second time.
+            return "inactive" if self.side == "now" else "disabled"
+        return found["ActiveState"] if self.side == "now" else found["UnitFileState"]
+
+    def write(self, host: Host, text: str | None) -> None:
+        for verb in self._verbs(host, text):
+            done = host.run("systemctl", verb, "--", self.name, changes=True)
+            if not done.ok:
+                raise RuntimeError(f"systemctl {verb} {self.name}: {done.said}")
+
+    def _verbs(self, host: Host, text: str | None) -> list[str]:
+        if self.side == "now":
+            return ["start" if text == "active" else "stop"]
+        if text == "masked":
+            return ["mask"]
+        first = ["unmask"] if self.read(host) == "masked" else []
+        if text == "enabled":
+            return [*first, "enable"]
+        return [*first, "disable"] if text == "disabled" else first

@@ -1,0 +1,45 @@
+"""Plan how to put settings back to what they were before gpuctl, leaving alone what somebody else changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+
+from .model import CONFLICT, DIFFERS, OK, UNKNOWN, Reading, Step, Unreadable
+from .record import Owned
+from .settings import show
+from .view import View
+
+
+def plan(view: View, owned: Mapping[str, Owned], force: bool = False) -> list[Reading]:
+    """One reading per knob. With `force` a setting that somebody else changed is taken back too."""
+    by_knob = sorted(owned.values(), key=lambda own: own.knob)
+    return [_of_knob(view, name, list(group), force) for name, group in groupby(by_knob, key=lambda own: own.knob)]
+
+
+def _of_knob(view: View, knob: str, owned: list[Owned], force: bool) -> Reading:
+    steps, strangers = [], []
+    for own in owned:
+        try:
+            now = view.now(own.setting)
+        except (OSError, Unreadable) as error:
+            return Reading(
+                knob, "as before", state=UNKNOWN, reason=f"cannot read {own.setting}: {error}", restores=True
+            )
+        if now == own.original or _went_away(own.setting, now):
+            continue
+        if not own.holds(now):
+            strangers.append(f"{own.setting} is {show(now)}, neither ours ({show(own.ours[-1])}) nor what it was")
+        if own.holds(now) or force:
+            steps.append(Step(own.setting, now, own.original))
+    if strangers and not force:
+        reason = "somebody else changed it: " + "; ".join(strangers) + " (take it back with --force)"
+        return Reading(knob, "as before", state=CONFLICT, reason=reason, restores=True)
+    state = DIFFERS if steps else OK
+    return Reading(knob, "as before", now=_now(steps), state=state, steps=tuple(steps), restores=True)
+
+
+def _now(steps: list[Step]) -> str:
+    """For people: what it holds now, where that can be said in one word."""
+    values = {show(step.before) for step in steps}
+    return values.pop() if len(values) == 1 else f"{len(steps)} settings to put back"

@@ -1,0 +1,29 @@
+"""Profiles: find them, check them, and turn them into what the engine takes. Runs on the controller."""
+
+from __future__ import annotations
+
+from .capturing import captured, questions
+from .compiling import compiled
+from .finding import Found, names
+from .loading import inline, load
+from .model import Mistake, Overlay, Profile, ProfileError, Row
+from .showing import Difference, Explained, diff, explain
+
+__all__ = [
+    "Difference",
+    "Explained",
+    "Found",
+    "Mistake",
+    "Overlay",
+    "Profile",
+    "ProfileError",
+    "Row",
+    "captured",
+    "compiled",
+    "diff",
+    "explain",
+    "inline",
+    "load",
+    "names",
+    "questions",
+]

@@ -1,0 +1,71 @@
+"""Write a profile from a host that is already good: the values it runs with, for every knob the shipped profiles know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from .finding import names
+from .loading import load
+from .model import Profile, Row
+from .values import type_of
+
+# A kind that sums up many CPUs says so behind the value they share, some with a name: "performance (64 CPUs)".
+SHARED = re.compile(r"(?P<all>(?P<number>\S+).*) \(\d+ CPUs\)")
+
+
+def questions() -> Profile:
+    """What to ask a host (with check): each knob that a shipped profile has, for whatever host; the values do not matter."""
+    rows: dict[str, Row] = {}
+    for found in names([]):
+        profile = load(found.path)
+        for given in (profile.rows, *(overlay.rows for overlay in profile.overlays)):
+            rows = {**given, **rows}
+    return Profile("capture", "every knob of the shipped profiles", (), rows, ())
+
+
+def captured(readings: Iterable[Mapping[str, Any]], host: str, date: str) -> str:
+    """The profile file that makes other hosts as this one is; it says what it leaves out, and why."""
+    asked = questions().rows
+    rows: dict[str, dict[str, str]] = {}
+    left_out = []
+    for reading in readings:
+        row = asked.get(reading["knob"])
+        value = None if row is None else _settable(row, reading)
+        if row is None:
+            continue
+        if value is None:
+            left_out.append(f"#   {row.name}: {' '.join((reading['reason'] or _stands(reading)).split())}")
+            continue
+        fields = {"value": value, "why": f"as captured from {host} on {date}", "source": "captured", "read_back": row.read_back}
+        rows[row.name] = {**fields, **({"type": row.type} if row.type else {})}
+    return "\n".join(_file(rows, left_out, host, date))
+
+
+def _settable(row: Row, reading: Mapping[str, Any]) -> str | None:
+    """What runs now, as a value that the knob takes; None where it is not one."""
+    if reading["state"] in ("unsupported", "unknown") or reading["now"] is None:
+        return None
+    shared = SHARED.fullmatch(reading["now"])
+    for text in (shared["all"], shared["number"]) if shared else (reading["now"],):
+        try:
+            return str(type_of(row.name, row.type).check(text))
+        except ValueError:
+            continue
+    return None
+
+
+def _stands(reading: Mapping[str, Any]) -> str:
+    return "does not show before a reboot" if reading["now"] is None else f"is {reading['now']}, which no profile can ask for"
+
+
+def _file(rows: Mapping[str, Mapping[str, str]], left_out: list[str], host: str, date: str) -> Iterator[str]:
+    yield f"# What {host} ran with on {date}, written by `gpuctl profile capture`."
+    if left_out:
+        yield "# Left out:"
+        yield from left_out
+    content = {"about": f"as captured from {host} on {date}", "knobs": dict(rows)}
+    yield yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)

@@ -1,0 +1,90 @@
+"""Load a profile with everything that it extends, and say all that is wrong with it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .drafting import Draft, draft
+from .finding import find
+from .merging import merge
+from .model import Mistake, Profile, ProfileError
+from .rivals import rivals
+from .yaml_lines import from_plain, read
+
+INLINE = "playbook"  # what a profile is called that a playbook gives without a name
+
+
+def load(asked: str | Path, search: Sequence[Path] | None = None) -> Profile:
+    """The profile of this name, or in this file; `search` are folders of profiles besides the shipped ones."""
+    mistakes: list[Mistake] = []
+    path = find(str(asked), search, f"profile {asked}") if str(asked) else Mistake("profile", "none is named")
+    if isinstance(path, Mistake):
+        raise ProfileError([path])
+    top = _draft(path, mistakes)
+    return _resolved(top, path, search, mistakes)
+
+
+def inline(given: Mapping[str, Any], search: Sequence[Path] | None = None) -> Profile:
+    """A profile that is given as values; mistakes name the way to the value instead of a line."""
+    mistakes: list[Mistake] = []
+    top = draft(from_plain(given), str(given.get("name") or INLINE), mistakes)
+    return _resolved(top, None, search, mistakes)
+
+
+def _draft(path: Path, mistakes: list[Mistake]) -> Draft | None:
+    node = read(path, mistakes)
+    return None if node is None else draft(node, path.stem, mistakes)
+
+
+def _resolved(top: Draft | None, path: Path | None, search: Sequence[Path] | None, mistakes: list[Mistake]) -> Profile:
+    chain, whole = _chain(top, path, search, mistakes)
+    profile = None
+    for each in reversed(chain):
+        profile = merge(profile, each, mistakes, base_known=whole)
+    if profile is not None:
+        mistakes += rivals(profile)
+    if mistakes or profile is None:
+        raise ProfileError(sorted(dict.fromkeys(mistakes), key=_place))
+    return profile
+
+
+def _chain(
+    top: Draft | None, path: Path | None, search: Sequence[Path] | None, mistakes: list[Mistake]
+) -> tuple[list[Draft], bool]:
+    """The profile, the one it extends, the one that extends …; and whether all of them could be read."""
+    chain: list[Draft] = []
+    seen: list[Path] = []
+    current = top
+    while current is not None:
+        chain.append(current)
+        if path is not None:
+            seen.append(path.resolve())
+        if current.extends is None:
+            return chain, True
+        path = _base(current, path, search, mistakes)
+        if path is not None and path.resolve() in seen:
+            way = " -> ".join([*(each.name for each in chain), path.stem])
+            mistakes.append(Mistake(current.extends.where, f"profiles extend each other in a circle: {way}"))
+            path = None
+        current = None if path is None else _draft(path, mistakes)
+    return chain, False
+
+
+def _base(current: Draft, path: Path | None, search: Sequence[Path] | None, mistakes: list[Mistake]) -> Path | None:
+    node = current.extends
+    if node is None or not isinstance(node.value, str):
+        mistakes.append(Mistake(node.where if node else current.where, "extends takes the name of one profile"))
+        return None
+    found = find(node.value, search, node.where, path.parent if path else None)
+    if isinstance(found, Mistake):
+        mistakes.append(found)
+        return None
+    return found
+
+
+def _place(mistake: Mistake) -> tuple[str, int]:
+    """File, then line as a number."""
+    file, _, line = mistake.where.rpartition(":")
+    return (file, int(line)) if line.isdigit() else (mistake.where, 0)

@@ -1,0 +1,47 @@
+"""Fixtures that give a test real hosts; see tests/rig/README.md."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import count
+from typing import Protocol, Unpack
+
+import pytest
+
+from tests.rig import Rig, TestHost, Wish, parts
+
+
+class Hosts(Protocol):
+    """Starts this many hosts, all alike; keyword arguments are those of `Rig.up`."""
+
+    def __call__(self, number: int, **wish: Unpack[Wish]) -> list[TestHost]: ...
+
+
+@pytest.fixture(scope="session")
+def rig() -> Iterator[Rig]:
+    """This worker's own bridge and network; everything on it is gone after the last test."""
+    if why := parts.missing():
+        if os.environ.get("CI") or os.environ.get("GPUCTL_REQUIRE_HOSTS") == "1":
+            pytest.fail(why)
+        pytest.skip(why)
+    with Rig() as started:
+        yield started
+
+
+@pytest.fixture
+def hosts(rig: Rig) -> Iterator[Hosts]:
+    """`hosts(3, machine="p5")`: called as often as a test likes; all are stopped when it ends."""
+    names = (f"h{number}" for number in count(1))
+
+    def start(number: int, **wish: Unpack[Wish]) -> list[TestHost]:
+        return rig.up([next(names) for _ in range(number)], **wish)
+
+    yield start
+    rig.down()
+
+
+@pytest.fixture
+def host(hosts: Hosts) -> TestHost:
+    """One host with the /sys and /proc of the generic two-socket server."""
+    return hosts(1, machine="generic")[0]

@@ -1,0 +1,196 @@
+"""What rigs stand on, and share with each other: names and networks, cgroups, the bridge, limits of the machine.
+
+Everything a rig makes carries the name of its bridge, so that all of it can be found and removed by name alone, also
+when the process that made it is gone. A rig holds the lock on its entry below /run for as long as it lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from tests.rig.rootfs import cache
+
+REGISTRY = Path("/run/gpuctl-rig")
+MOST_RIGS = 100
+# Every systemd takes several inotify instances: the usual 128 end at about twenty hosts.
+LIMITS = {"/proc/sys/fs/inotify/max_user_instances": "8192"}
+FORWARDING = {"/proc/sys/net/ipv4/ip_forward": "1"}
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A rig's share of the machine: its folder, its bridge, the first two numbers of its addresses.
+
+    A `lasting` one is not swept when nobody holds its lock: it lives from one command to the next.
+    """
+
+    state: str
+    bridge: str
+    net: str
+    lasting: bool = False
+
+    @property
+    def cgroup(self) -> Path:
+        unified = Path("/sys/fs/cgroup/unified")
+        return (unified if (unified / "cgroup.procs").exists() else unified.parent) / "gpuctl-rig" / self.bridge
+
+    @property
+    def served(self) -> Path:
+        """Where the fake /sys and /proc of its hosts are mounted."""
+        return Path(self.state, "fakesys")
+
+    def netns(self, host: str) -> str:
+        return f"{self.bridge}-{host}"
+
+
+def sh(*argv: str | Path, input: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run a program of this machine; its own words in the error where it fails."""
+    done = subprocess.run([str(arg) for arg in argv], input=input, capture_output=True, text=True, check=False)
+    if check and done.returncode:
+        raise RuntimeError(f"{' '.join(map(str, argv))}: {done.stderr.strip() or done.returncode}")
+    return done
+
+
+@contextlib.contextmanager
+def _registry() -> Iterator[None]:
+    """One at a time: rigs that start, end or sweep."""
+    REGISTRY.mkdir(mode=0o755, exist_ok=True)
+    with (REGISTRY / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def claim(state: Path | None, bridge: str | None, net: str | None, lasting: bool) -> tuple[Plot, IO[str]]:
+    """A plot nobody else has, and the open file that holds it; what crashed rigs left is removed on the way."""
+    with _registry():
+        _sweep()
+        for number in range(MOST_RIGS):
+            name = bridge or f"gctl{number}"
+            plot = Plot(str(state or cache() / name), name, net or f"10.{100 + number}", lasting)
+            if held := _hold(plot):
+                _change(LIMITS)
+                return plot, held
+    raise RuntimeError(f"{bridge or 'every bridge'} is taken by another rig; see {REGISTRY}")
+
+
+def _hold(plot: Plot) -> IO[str] | None:
+    entry = REGISTRY / f"{plot.bridge}.json"
+    if entry.exists():
+        return None
+    held = entry.open("w")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    json.dump(asdict(plot), held)
+    held.flush()
+    return held
+
+
+def release(plot: Plot) -> None:
+    """Remove everything a rig made."""
+    with _registry():
+        _tear_down(plot)
+
+
+def _sweep() -> None:
+    for entry in REGISTRY.glob("*.json"):
+        with entry.open() as held, contextlib.suppress(BlockingIOError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Empty: the process was killed between making the entry and filling it.
+            plot = Plot(**json.loads(held.read() or "null") or {"state": "", "bridge": entry.stem, "net": ""})
+            if not plot.lasting:
+                _tear_down(plot)
+
+
+def _tear_down(plot: Plot) -> None:
+    kill(plot.cgroup)
+    if plot.state:
+        unmount(Path(plot.state))
+    for netns in Path("/run/netns").glob(plot.netns("*")):
+        sh("ip", "netns", "del", netns.name, check=False)
+    for port in Path(f"/sys/class/net/{plot.bridge}/brif").glob("*"):
+        # The kernel may be removing it already, as its other end went with the namespace.
+        sh("ip", "link", "del", port.name, check=False)
+    sh("ip", "link", "del", plot.bridge, check=False)
+    sh("nft", "delete", "table", "ip", plot.bridge, check=False)
+    if plot.state:
+        shutil.rmtree(plot.state, ignore_errors=True)
+    (REGISTRY / f"{plot.bridge}.json").unlink(missing_ok=True)
+    if not list(REGISTRY.glob("*.json")):
+        _restore()
+
+
+def unmount(folder: Path) -> None:
+    """Detach everything mounted below a folder."""
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for mount in reversed([m for m in mounts if m == str(folder) or m.startswith(f"{folder}/")]):
+        sh("umount", "--lazy", mount)
+
+
+def kill(cgroup: Path, patience_s: float = 20) -> None:
+    """End every process in a cgroup and below, and remove it."""
+    if not cgroup.exists():
+        return
+    (cgroup / "cgroup.kill").write_text("1")
+    end = time.monotonic() + patience_s
+    while "populated 1" in (cgroup / "cgroup.events").read_text():
+        if time.monotonic() > end:
+            raise RuntimeError(f"processes in {cgroup} do not end")
+        time.sleep(0.01)
+    for folder, _, _ in os.walk(cgroup, topdown=False):
+        Path(folder).rmdir()
+    with contextlib.suppress(OSError):
+        cgroup.parent.rmdir()
+
+
+def make_cgroup(plot: Plot, host: str, *leaves: str) -> Path:
+    """A host's cgroup with its leaves, and every controller that the machine hands down."""
+    for folder in (plot.cgroup.parent, plot.cgroup, plot.cgroup / host):
+        folder.mkdir(exist_ok=True)
+        for controller in (folder / "cgroup.controllers").read_text().split():
+            with contextlib.suppress(OSError):
+                (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+    for leaf in leaves:
+        (folder / leaf).mkdir(exist_ok=True)
+    return folder
+
+
+def make_bridge(plot: Plot, nat: bool) -> None:
+    """The network of a rig's hosts; with `nat` they reach what this machine reaches."""
+    if not Path(f"/sys/class/net/{plot.bridge}").exists():
+        sh("ip", "link", "add", plot.bridge, "type", "bridge", "forward_delay", "0")
+        sh("ip", "addr", "add", f"{plot.net}.0.1/16", "dev", plot.bridge)
+        sh("ip", "link", "set", plot.bridge, "up")
+    if nat:
+        with _registry():
+            _change(FORWARDING)
+        chain = "type nat hook postrouting priority srcnat;"
+        rule = f'ip saddr {plot.net}.0.0/16 oifname != "{plot.bridge}" masquerade'
+        sh("nft", f"table ip {plot.bridge} {{ chain out {{ {chain} {rule}; }}; }}")
+
+
+def _change(limits: dict[str, str]) -> None:
+    """Set limits of the machine, and keep what they were for when the last rig goes."""
+    kept = REGISTRY / "before"
+    before: dict[str, str] = json.loads(kept.read_text()) if kept.exists() else {}
+    for path, wanted in limits.items():
+        now = Path(path).read_text().strip()
+        if int(now) < int(wanted):
+            before.setdefault(path, now)
+            Path(path).write_text(wanted)
+    kept.write_text(json.dumps(before))
+
+
+def _restore() -> None:
+    kept = REGISTRY / "before"
+    for path, value in json.loads(kept.read_text()).items() if kept.exists() else ():
+        Path(path).write_text(value)
+    kept.unlink(missing_ok=True)

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""A stand-in for systemctl in host trees: unit states live in run/standin-units.json, unit files are real."""
+
+import json
+import os
+import sys
+
+Units = dict[str, dict[str, str]]
+ROOT = os.environ["GPUCTL_ROOT"]
+STATE = ROOT + "/run/standin-units.json"
+FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+
+
+def load() -> Units:
+    with open(STATE) as stream:
+        found: Units = json.load(stream)
+        return found
+
+
+def there(name: str, units: Units) -> bool:
+    return name in units or any(os.path.exists(f"{ROOT}{folder}/{name}") for folder in FOLDERS)
+
+
+def show(names: list[str], properties: list[str], units: Units) -> None:
+    blocks = []
+    for name in names:
+        found = there(name, units)
+        state = units.get(name, {})
+        facts = {
+            "Id": name,
+            "LoadState": "masked" if state.get("boot") == "masked" else "loaded" if found else "not-found",
+            "ActiveState": state.get("now", "inactive"),
+            "UnitFileState": state.get("boot", "disabled") if found else "",
+            "MainPID": state.get("pid", "0"),
+        }
+        blocks.append("\n".join(f"{p}={facts[p]}" for p in properties if p in facts))
+    print("\n\n".join(blocks))
+
+
+def link(name: str, on: bool) -> None:
+    path = f"{ROOT}/etc/systemd/system/multi-user.target.wants/{name}"
+    if on:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if not os.path.lexists(path):
+            os.symlink(f"../{name}", path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+def main() -> None:
+    verb, *rest = sys.argv[1:]
+    names = [word for word in rest if not word.startswith("-")]
+    units = load()
+    if verb == "show":
+        properties = next(w.split("=")[1] for w in rest if w.startswith("--property=")).split(",")
+        show(names, properties, units)
+        return
+    for name in names:
+        if verb not in ("daemon-reload", "unmask") and not there(name, units):
+            sys.exit(f"Unit {name} not found.")
+        state = units.setdefault(name, {"boot": "disabled", "now": "inactive"})
+        if verb in ("enable", "disable"):
+            link(name, verb == "enable")
+        side, value = {
+            "enable": ("boot", "enabled"), "disable": ("boot", "disabled"), "mask": ("boot", "masked"),
+            "unmask": ("boot", "disabled"), "start": ("now", "active"), "stop": ("now", "inactive"),
+        }.get(verb, ("", ""))  # fmt: skip
+        if side:
+            state[side] = value
+    with open(STATE, "w") as stream:
+        json.dump(units, stream)
+
+
+main()

@@ -1,0 +1,96 @@
+"""Small host trees for unit tests: plain files below a folder, and stand-ins for the programs the engine runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import visit
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
+
+# Keeps what units are in a file of the tree and answers the few questions the engine asks systemd.
+STANDIN_SYSTEMCTL = Path(__file__).with_name("standin_systemctl.py")
+
+
+class TreeHost(Host):
+    """A host in a folder whose /proc and /sys files keep the kernel's manners: a choice moves its brackets."""
+
+    def write(self, path: str, text: str) -> None:
+        before = self.read(path)
+        super().write(
+            path,
+            before.replace("[", "").replace("]", "").replace(text, f"[{text}]", 1) if "[" in before else f"{text}\n",
+        )
+
+
+def put(root: Path, path: str, text: str, mode: int = 0o644) -> None:
+    """Write one file of a tree, with its folders."""
+    real = root / path.lstrip("/")
+    real.parent.mkdir(parents=True, exist_ok=True)
+    real.write_text(text)
+    real.chmod(mode)
+
+
+def program(root: Path, name: str, script: str = "#!/bin/sh\nexit 0\n") -> None:
+    """Put a stand-in program where the tree's PATH finds it."""
+    put(root, f"/usr/bin/{name}", script, 0o755)
+
+
+def units(root: Path, **states: dict[str, str]) -> None:
+    """Give the tree a stand-in systemctl; each unit is `name={"boot": "enabled", "now": "active"}` (. as __)."""
+    put(
+        root,
+        "/run/standin-units.json",
+        json.dumps({name.replace("__", "."): s for name, s in states.items()}),
+    )
+    # A tree's programs see the tree's PATH alone, so the stand-in names its interpreter.
+    program(root, "systemctl", STANDIN_SYSTEMCTL.read_text().replace("/usr/bin/env python3", sys.executable, 1))
+
+
+def small_server(root: Path) -> Path:
+    """A virtual Debian host with a few kernel files, enough for the parts of the engine that all kinds share."""
+    put(root, "/etc/os-release", 'ID=debian\nVERSION_ID="12"\n')
+    put(root, "/proc/cpuinfo", "flags : fpu hypervisor\n")
+    put(root, "/proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz root=/dev/sda1 ro quiet\n")
+    put(root, "/proc/sys/kernel/random/boot_id", "0b5b0f4e-5a0c-4f43-8a43-2e3a3a3f1c11\n")
+    for key, value in {"swappiness": "60", "max_map_count": "65530", "zone_reclaim_mode": "0"}.items():
+        put(root, f"/proc/sys/vm/{key}", f"{value}\n")
+    put(root, "/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+    units(root)
+    program(root, "udevadm")
+    return root
+
+
+def tune(root: Path, knobs: dict[str, Any], host: Host | None = None, **asked: Any) -> dict[str, Any]:
+    """One visit with a profile of these knobs."""
+    rows = [{"name": name, "value": value, "why": "test", "source": "test"} for name, value in knobs.items()]
+    request = {"action": "tune", "profile": {"name": "test", "knobs": rows}, "by": "tester", **asked}
+    return visit(request, host or TreeHost(root))
+
+
+def undo(root: Path, host: Host | None = None, **asked: Any) -> dict[str, Any]:
+    """One visit that puts things back."""
+    return visit({"action": "undo", "by": "tester", **asked}, host or TreeHost(root))
+
+
+def states(answer: dict[str, Any]) -> dict[str, str]:
+    """Knob -> state."""
+    return {knob["knob"]: knob["state"] for knob in answer["knobs"]}
+
+
+def changed(answer: dict[str, Any]) -> set[str]:
+    """The knobs that a run changed, or that a check would change."""
+    return {k["knob"] for k in answer["knobs"] if k["changed"] or k["state"] == "differs"}
+
+
+def content(root: Path) -> dict[str, str]:
+    """Every file of a tree with its text, but for gpuctl's own record and lock."""
+    return {
+        str(path.relative_to(root)): path.read_text()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+        and not path.is_relative_to(root / "var/lib/gpuctl")
+        and not path.is_relative_to(root / "run/gpuctl")
+    }

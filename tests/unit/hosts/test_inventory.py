@@ -1,0 +1,105 @@
+"""Which inventory a name means, and how its hosts are reached."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuctl.core.errors import Unusable
+from gpuctl.hosts.inventory import THIS_PYTHON, find, target
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """An empty working folder and an empty config folder."""
+    here, config = tmp_path / "here", tmp_path / "config"
+    (here / "inventories").mkdir(parents=True)
+    (config / "inventories").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("GPUCTL_CONFIG_DIR", str(config))
+    return here, config
+
+
+def test_a_name_is_found_in_the_working_folder_and_in_the_users_own(places: tuple[Path, Path]) -> None:
+    here, config = places
+    (here / "inventories/lab.yml").write_text("all: {}\n")
+    (config / "inventories/prod").mkdir()
+    assert find("lab") == here / "inventories/lab.yml"
+    assert find("prod") == config / "inventories/prod"
+
+
+def test_a_name_in_two_places_is_refused_with_both(places: tuple[Path, Path]) -> None:
+    for place in places:
+        (place / "inventories/prod.yml").write_text("all: {}\n")
+    with pytest.raises(Unusable) as refused:
+        find("prod")
+    assert all(str(place / "inventories/prod.yml") in refused.value.wrong for place in places)
+    assert refused.value.exit_code == 2
+
+
+def test_localhost_is_always_the_embedded_one(places: tuple[Path, Path]) -> None:
+    (places[0] / "inventories/localhost.yml").write_text("all: {hosts: {elsewhere: {}}}\n")
+    assert (find("localhost") / "hosts.yml").is_file()
+    assert places[0] not in find("localhost").parents
+
+
+def test_an_unknown_name_lists_those_there_are(places: tuple[Path, Path]) -> None:
+    (places[1] / "inventories/prod.yml").write_text("all: {}\n")
+    with pytest.raises(Unusable) as refused:
+        find("prd")
+    assert "prod" in refused.value.hint
+
+
+def test_a_path_is_a_path(places: tuple[Path, Path]) -> None:
+    with pytest.raises(Unusable, match="no such file"):
+        find("./missing.yml")
+
+
+def test_connection_variables_become_the_way_to_a_host() -> None:
+    found = target(
+        "gpu-1",
+        {
+            "ansible_host": "10.0.0.1",
+            "ansible_port": 2222,
+            "ansible_user": "ubuntu",
+            "ansible_ssh_private_key_file": "~/.ssh/fleet",
+            "ansible_ssh_common_args": "-o ProxyJump=bastion",
+            "ansible_ssh_extra_args": "-o 'SendEnv=A B'",
+            "ansible_become": "yes",
+            "ansible_python_interpreter": "/usr/bin/python3.11",
+            "host_profile_name": "inference",
+        },
+    )
+    assert (found.address, found.port, found.user, found.key) == ("10.0.0.1", 2222, "ubuntu", "~/.ssh/fleet")
+    assert found.ssh_args == ("-o", "ProxyJump=bastion", "-o", "SendEnv=A B")
+    assert (found.become, found.become_user, found.python) == (True, "root", "/usr/bin/python3.11")
+    assert (found.profile, found.needs_ansible) == ("inference", "")
+
+
+def test_localhost_and_local_connections_need_no_ssh() -> None:
+    assert target("localhost", {}).local
+    assert (
+        target("here", {"ansible_connection": "local", "ansible_python_interpreter": THIS_PYTHON}).python
+        == sys.executable
+    )
+    assert not target("localhost", {"ansible_connection": "ssh"}).local
+
+
+@pytest.mark.parametrize(
+    ("variables", "why"),
+    [
+        ({"ansible_become_password": "x"}, "ansible_become_password is set"),
+        ({"ansible_password": {"__ansible_vault": "x"}}, "ansible_password is set"),
+        ({"ansible_connection": "community.docker.docker"}, "ansible_connection is community.docker.docker"),
+        ({"ansible_become_method": "su"}, "ansible_become_method is su"),
+        ({"ansible_host": "{{ lookup('env', 'X') }}"}, "ansible_host is computed"),
+    ],
+)
+def test_what_only_ansible_can_do_is_left_to_ansible(variables: dict[str, object], why: str) -> None:
+    assert target("gpu-1", variables).needs_ansible == why
+
+
+def test_secrets_never_reach_a_target() -> None:
+    assert "hunter2" not in repr(target("gpu-1", {"ansible_become_password": "hunter2", "ansible_user": "u"}))

@@ -1,0 +1,43 @@
+"""What ssh, sudo and shells print, told in words that say what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuctl.edges.process import Done
+from gpuctl.edges.ssh import Login, explain
+
+CHANGED = "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n…\nHost key verification failed.\n"
+UNKNOWN = "No ED25519 host key is known for gpu-1 …\r\nHost key verification failed.\r\n"
+CASES = {
+    CHANGED: "its host key has changed",
+    UNKNOWN: "its host key is not known",
+    "root@10.77.1.1: Permission denied (publickey).\r\n": "it does not let us log in",
+    "sudo: a password is required\n": "sudo wants a password",
+    "sudo: sorry, user nosudo may not run sudo on h1.\n": "this user may not use sudo",
+    "ssh: Could not resolve hostname gpu-x: Name or service not known\r\n": "its name cannot be resolved",
+    "ssh: connect to host 10.77.9.9 port 22: No route to host\r\n": "it cannot be reached",
+    "ssh: connect to host 10.77.9.9 port 22: Connection timed out\r\n": "it cannot be reached",
+    "gpuctl-no-python\n": "it has no Python",
+}
+
+
+@pytest.mark.parametrize(("said", "wrong"), CASES.items())
+def test_a_known_failure_is_told_in_words(said: str, wrong: str) -> None:
+    failure = explain(Login("gpu-1"), Done(255, b"", said), limit=60)
+    assert failure.wrong.startswith(wrong)
+    assert failure.hint
+
+
+def test_a_hang_names_the_limit() -> None:
+    assert explain(Login("gpu-1"), Done(None, b"", ""), limit=60).wrong == "it gave no answer within 60 s"
+
+
+def test_an_unknown_failure_keeps_the_last_line() -> None:
+    assert explain(Login("gpu-1"), Done(1, b"", "first\nsomething odd\n"), limit=60).wrong == "something odd"
+
+
+def test_a_fault_of_ours_on_the_host_is_called_one() -> None:
+    said = "Traceback (most recent call last):\n  File …\nKeyError: 'python'\n"
+    failure = explain(Login("gpu-1"), Done(1, b"", said), limit=60)
+    assert failure.wrong == "gpuctl itself failed there: KeyError: 'python'"

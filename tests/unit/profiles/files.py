@@ -1,0 +1,31 @@
+"""Profile files for tests, and what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
+
+ROW = "{value: %s, why: a reason, source: a test}"
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    """A profile file; its lines count from 1."""
+    path = folder / f"{name}.yml"
+    path.write_text(text)
+    return path
+
+
+def row(value: object) -> str:
+    """A whole row for a YAML text."""
+    return ROW % value
+
+
+def mistakes(asked: str | Path, search: list[Path] | None = None) -> list[str]:
+    """Every mistake of a profile; in the file itself the place is the line alone."""
+    try:
+        profiles.load(asked, search or [])
+    except profiles.ProfileError as error:
+        return [re.sub(rf"^{re.escape(str(asked))}:(?=\d)", "", str(mistake)) for mistake in error.mistakes]
+    return []

@@ -1,0 +1,78 @@
+"""A profile written from what a host runs with: loadable as it is, and honest about what it leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
+
+
+def reading(knob: str, now: str | None, state: str = "ok", reason: str = "") -> dict[str, Any]:
+    return {"knob": knob, "now": now, "state": state, "reason": reason}
+
+
+def loaded(tmp_path: Path, *readings: dict[str, Any]) -> dict[str, str]:
+    """The values of the profile that is written, read again."""
+    path = tmp_path / "good.yml"
+    path.write_text(profiles.captured(readings, "gpu-1", "2026-01-31"))
+    return {name: row.value for name, row in profiles.load(path, []).rows.items()}
+
+
+def test_values_of_the_host_become_a_profile_that_loads(tmp_path: Path) -> None:
+    found = loaded(
+        tmp_path,
+        reading("sysctl.vm.swappiness", "1", "differs"),
+        reading("sysctl.net.ipv4.tcp_rmem", "4096 131072 6291456"),
+        reading("thp.enabled", "madvise"),
+        reading("sysctl.net.ipv4.conf.all.arp_ignore", "1"),
+    )
+    assert found == {
+        "sysctl.vm.swappiness": "1",
+        "sysctl.net.ipv4.tcp_rmem": "4096 131072 6291456",
+        "thp.enabled": "madvise",
+        "sysctl.net.ipv4.conf.all.arp_ignore": "1",
+    }
+
+
+def test_rows_say_where_they_come_from(tmp_path: Path) -> None:
+    loaded(tmp_path, reading("thp.enabled", "madvise"))
+    found = profiles.load(tmp_path / "good.yml").rows["thp.enabled"]
+    assert (found.why, found.source) == ("as captured from gpu-1 on 2026-01-31", "captured")
+    assert found.read_back == "cat /sys/kernel/mm/transparent_hugepage/enabled"
+
+
+def test_a_value_that_all_cpus_share_is_taken_and_a_mixed_one_is_not(tmp_path: Path) -> None:
+    shared = reading("cpu.governor", "performance (64 CPUs)"), reading("cpu.idle_latency_us", "10 C1E (64 CPUs)")
+    assert loaded(tmp_path, *shared) == {"cpu.governor": "performance", "cpu.idle_latency_us": "10"}
+    mixed = reading("cpu.governor", "performance on 63, powersave on 1 of 64", "differs")
+    assert loaded(tmp_path, mixed) == {}
+    left_out = "#   cpu.governor: is performance on 63, powersave on 1 of 64, which no profile can ask for"
+    assert left_out in (tmp_path / "good.yml").read_text().splitlines()
+
+
+def test_what_the_host_cannot_have_or_tell_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    readings = [
+        reading("sysctl.vm.dirty_bytes", "0", "differs"),
+        reading("cpu.boost", None, "unsupported", "no switch for boost\non this machine"),
+        reading("irq.affinity", None, "unknown", "numa_node -1"),
+        reading("program.gpuctl-exec", "absent", "differs"),
+        reading("cmdline.iommu", None, "differs"),
+        {**reading("file./etc/x", "a"), "restores": True},
+    ]
+    assert loaded(tmp_path, *readings) == {}
+    text = (tmp_path / "good.yml").read_text()
+    assert text.startswith("# What gpu-1 ran with on 2026-01-31, written by `gpuctl profile capture`.\n# Left out:\n")
+    assert "#   sysctl.vm.dirty_bytes: is 0, which no profile can ask for\n" in text
+    assert "#   cpu.boost: no switch for boost on this machine\n" in text
+    assert "#   cmdline.iommu: does not show before a reboot\n" in text
+    assert "/etc/x" not in text
+
+
+def test_the_questions_are_every_knob_of_every_shipped_profile() -> None:
+    asked = profiles.questions()
+    for found in profiles.names([]):
+        profile = profiles.load(found.path)
+        assert profile.rows.keys() <= asked.rows.keys()
+        assert all(overlay.rows.keys() <= asked.rows.keys() for overlay in profile.overlays)
+    assert asked.overlays == ()

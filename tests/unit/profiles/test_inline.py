@@ -1,0 +1,53 @@
+"""A profile written in a playbook is checked like a file; mistakes name the way to the value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
+
+ROW = {"why": "a reason", "source": "a playbook"}
+
+
+def wrong(given: dict[str, Any]) -> list[str]:
+    with pytest.raises(profiles.ProfileError) as caught:
+        profiles.inline(given)
+    return [str(mistake) for mistake in caught.value.mistakes]
+
+
+def test_it_becomes_what_the_engine_takes() -> None:
+    given = {"name": "site", "knobs": {"sysctl.net.ipv4.tcp_rmem": {"value": [4096, 87380, "32MiB"], **ROW}}}
+    assert profiles.compiled(profiles.inline(given)) == {
+        "name": "site",
+        "knobs": [{"name": "sysctl.net.ipv4.tcp_rmem", "value": "4096 87380 33554432", **ROW}],
+        "overlays": [],
+    }
+
+
+def test_it_may_extend_a_profile_by_name() -> None:
+    found = profiles.inline({"extends": "minimal", "knobs": {"sysctl.vm.swappiness": 1}})
+    assert (found.name, found.extends, found.rows["sysctl.vm.swappiness"].value) == ("playbook", ("minimal",), "1")
+
+
+def test_what_a_playbook_reads_as_true_and_false_is_on_and_off() -> None:
+    given = {"knobs": {"cpu.boost": {"value": True, **ROW}, "irq.balance": {"value": False, **ROW}}}
+    assert [row.value for row in profiles.inline(given).rows.values()] == ["on", "off"]
+
+
+def test_mistakes_name_the_way_to_the_value() -> None:
+    given = {
+        "nobs": {},
+        "knobs": {"sysctl.vm.swappiness": {"value": "a lot", **ROW}, "thp.enabled": {"value": "never", "why": None}},
+        "overlays": [{"name": "a", "why": "b", "when": {"machine": ["vm"]}}],
+    }
+    assert sorted(wrong(given)) == [
+        "knobs.sysctl.vm.swappiness.value: sysctl.vm.swappiness must be a whole number without a unit, not 'a lot'",
+        "knobs.thp.enabled: thp.enabled needs why, source; it is not inherited",
+        "nobs: a profile has no field 'nobs'; did you mean knobs?",
+        "overlays[0].when.machine[0]: no host has machine 'vm'; it can be metal, virtual, container",
+    ]
+
+
+def test_an_empty_mapping_is_refused() -> None:
+    assert wrong({}) == ["profile: holds no knobs; give it `knobs:` or `extends:`"]

@@ -1,0 +1,153 @@
+"""A bad profile file is refused whole, with every mistake and its line, before any host is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
+
+from tests.unit.profiles.files import mistakes, row, write
+
+
+def only(folder: Path, text: str) -> str:
+    """The one mistake of a text."""
+    found = mistakes(write(folder, "mine", text))
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_all_mistakes_are_told_at_once_in_the_order_of_their_lines(tmp_path: Path) -> None:
+    text = f"""\
+about: many mistakes
+knob: {{}}
+knobs:
+  sysctl.vm.swapiness: {row(0)}
+  sysctl.vm.dirty_bytes: {row("8GB")}
+  thp.enabled: {{value: madvise, why: a reason, sauce: a test}}
+overlays:
+  - name: efa
+    why: a reason
+    when: {{nic: [efa]}}
+"""
+    assert mistakes(write(tmp_path, "mine", text)) == [
+        "2: a profile has no field 'knob'; did you mean knobs?",
+        "4: there is no knob sysctl.vm.swapiness; did you mean sysctl.vm.swappiness?",
+        "5: sysctl.vm.dirty_bytes must be a number of bytes, such as 33554432 or 32MiB, not '8GB'",
+        "6: thp.enabled has no field 'sauce'; did you mean source?",
+        "6: thp.enabled needs source; it is not inherited",
+        "10: overlays cannot choose by 'nic'; did you mean nics?",
+    ]
+
+
+def test_an_error_prints_all_its_mistakes_with_file_and_line(tmp_path: Path) -> None:
+    path = write(tmp_path, "mine", "knobs:\n  thp.enabled: {value: maybe}\n")
+    with pytest.raises(profiles.ProfileError) as caught:
+        profiles.load(path)
+    assert str(caught.value).splitlines() == [
+        f"{path}:2: thp.enabled needs why, source; it is not inherited",
+        f"{path}:2: thp.enabled must be one of always, madvise, never, not 'maybe'",
+    ]
+
+
+def test_a_knob_given_twice_is_refused(tmp_path: Path) -> None:
+    text = f"knobs:\n  thp.enabled: {row('always')}\n  thp.enabled: {row('never')}\n"
+    assert only(tmp_path, text) == "3: thp.enabled is given twice, first on line 2; keep one"
+
+
+def test_a_field_given_twice_in_a_row_is_refused(tmp_path: Path) -> None:
+    text = "knobs:\n  thp.enabled:\n    value: never\n    why: a\n    why: b\n    source: c\n"
+    assert only(tmp_path, text) == "5: why is given twice, first on line 4; keep one"
+
+
+def test_a_value_below_its_name_is_found_by_its_own_line(tmp_path: Path) -> None:
+    text = "knobs:\n  sysctl.vm.swappiness:\n    why: a\n    source: b\n    value: 10%\n"
+    assert only(tmp_path, text) == "5: sysctl.vm.swappiness must be a whole number without a unit, not '10%'"
+
+
+def test_yaml_that_cannot_be_read_names_the_line(tmp_path: Path) -> None:
+    found = only(tmp_path, "knobs:\n  thp.enabled: {value: never\n  x: [\n")
+    assert found.startswith(("3: is not YAML", "4: is not YAML")), found
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("", "is empty"),
+        ("- a\n", "a profile must be a mapping"),
+        ("about: nothing else\n", "holds no knobs"),
+        ("knobs: [thp.enabled]\n", "knobs must be a mapping of knob names"),
+        ("knobs: {[a]: b}\n", "a list or mapping cannot be a name"),
+        ("overlays: {}\n", "overlays must be a list"),
+        ("about: [a]\nknobs: {}\n", "about must be one text"),
+        ("knobs: !!python/none {}\n", "has the tag tag:yaml.org,2002:python/none"),
+        ("a: 1\n---\nb: 2\n", "is not YAML: but found another document"),
+    ],
+)
+def test_what_is_no_profile_is_refused(tmp_path: Path, text: str, wrong: str) -> None:
+    assert any(wrong in mistake for mistake in mistakes(write(tmp_path, "mine", text)))
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yml"
+    path.write_bytes(b"about: \xff\xfe\n")
+    assert mistakes(path) == [f"{path}: is not UTF-8 text"]
+
+
+def test_aliases_are_refused_also_one_that_holds_itself(tmp_path: Path) -> None:
+    text = f"knobs:\n  thp.enabled: &one {row('never')}\n  thp.defrag: *one\n"
+    assert any("is used again by an alias" in mistake for mistake in mistakes(write(tmp_path, "mine", text)))
+    assert any("is used again by an alias" in mistake for mistake in mistakes(write(tmp_path, "mine", "knobs: &a {x: *a}\n")))
+
+
+def test_on_and_off_need_no_quotes_and_numbers_keep_their_digits(tmp_path: Path) -> None:
+    text = f"knobs:\n  cpu.boost: {row('off')}\n  irq.balance: {row('off')}\n  sysctl.vm.swappiness: {row('010')}\n"
+    rows = profiles.load(write(tmp_path, "mine", text)).rows
+    assert (rows["cpu.boost"].value, rows["irq.balance"].value) == ("off", "off")
+    assert rows["sysctl.vm.swappiness"].value == "10"
+
+
+def test_a_knob_of_an_unknown_kind_lists_the_kinds(tmp_path: Path) -> None:
+    found = only(tmp_path, f"knobs:\n  firmware.speed: {row('high')}\n")
+    assert found.startswith("2: there is no knob firmware.speed; a knob's name starts with its kind: sysctl, thp")
+
+
+def test_a_sysctl_that_gpuctl_does_not_know_needs_a_type(tmp_path: Path) -> None:
+    hint = "if the kernel has it, add `type: int`, `bytes` or `text`"
+    unknown = "sysctl.net.netfilter.nf_conntrack_max"
+    assert only(tmp_path, f"knobs:\n  {unknown}: {row(1048576)}\n") == f"2: there is no knob {unknown}; {hint}"
+    text = f"knobs:\n  {unknown}: {{value: 1048576, type: int, why: a, source: b}}\n"
+    assert profiles.load(write(tmp_path, "mine", text)).rows[unknown].value == "1048576"
+
+
+@pytest.mark.parametrize(
+    ("knob", "type_name", "wrong"),
+    [
+        ("sysctl.net.netfilter.nf_conntrack_max", "number", "there is no type 'number'; use int, bytes, text"),
+        ("sysctl.net.netfilter.nf_conntrack_max", "int", "sysctl.net.netfilter.nf_conntrack_max must be a whole number"),
+        ("sysctl.vm.swappiness", "int", "sysctl.vm.swappiness takes no `type`"),
+        ("thp.enabled", "text", "thp.enabled takes no `type`"),
+        ("sysctl./etc/passwd", "text", "sysctl./etc/passwd takes no `type`"),
+    ],
+)
+def test_a_type_is_checked_like_everything_else(tmp_path: Path, knob: str, type_name: str, wrong: str) -> None:
+    text = f"knobs:\n  {knob}: {{value: many, type: {type_name}, why: a, source: b}}\n"
+    assert wrong in only(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"sysctl.vm.dirty_bytes": "1GiB"}, {"sysctl.vm.dirty_ratio": 10}),
+        ({"thp.enabled": "never"}, {"cmdline.transparent_hugepage": "always"}),
+        ({"sysctl.kernel.numa_balancing": 0}, {"cmdline.numa_balancing": "enable"}),
+        ({"irq.balance": "exact"}, {"unit.irqbalance.service": "disabled stopped"}),
+        ({"cmdline.nvme_core.io_timeout": 255}, {"modprobe.nvme_core.io_timeout": 30}),
+    ],
+)
+def test_two_knobs_that_set_the_same_thing_are_refused(tmp_path: Path, one: dict[str, object], other: dict[str, object]) -> None:
+    lines = "".join(f"  {name}: {row(value)}\n" for name, value in (one | other).items())
+    first, second = next(iter(one)), next(iter(other))
+    found = only(tmp_path, f"knobs:\n{lines}")
+    assert found.startswith(f"3: {second} sets the same thing as {first} (")
+    assert found.endswith(f"2); keep one, or leave the other out with `drop: [{first}]`")

@@ -1,0 +1,126 @@
+"""Overlays change a profile on the hosts that fit: what is compiled is what the engine chooses from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts.machine import Machine
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.select import select
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
+
+from tests.unit.profiles.files import mistakes, row, write
+
+TEXT = f"""\
+knobs:
+  thp.enabled: {row("always")}
+  cpu.governor: {row("performance")}
+overlays:
+  - name: virtual
+    why: the hypervisor keeps the clock
+    when: {{machine: virtual}}
+    drop: [cpu.governor]
+    knobs: {{thp.enabled: madvise}}
+  - name: EC2
+    why: EC2 does not
+    when: {{machine: [virtual], vendor: ["Amazon*"]}}
+    knobs: {{cpu.governor: powersave}}
+"""
+
+
+def machine(**facts: object) -> Machine:
+    known = {
+        "machine": "metal",
+        "distribution": "ubuntu",
+        "family": "debian",
+        "version": "24.04",
+        "arch": "x86_64",
+        "vendor": "Supermicro",
+        "gpus": ("NVIDIA H100 80GB HBM3",) * 8,
+        "nics": ("ethernet", "infiniband"),
+    }
+    return Machine(**{**known, **facts})  # type: ignore[arg-type]
+
+
+def chosen(path: Path, **facts: object) -> dict[str, str]:
+    knobs, _ = select(profiles.compiled(profiles.load(path)), machine(**facts))
+    return {knob.name: knob.value for knob in knobs}
+
+
+def test_a_host_gets_the_rows_and_then_its_overlays_in_order(tmp_path: Path) -> None:
+    path = write(tmp_path, "mine", TEXT)
+    assert chosen(path) == {"thp.enabled": "always", "cpu.governor": "performance"}
+    assert chosen(path, machine="virtual") == {"thp.enabled": "madvise"}
+    assert chosen(path, machine="virtual", vendor="Amazon EC2") == {"thp.enabled": "madvise", "cpu.governor": "powersave"}
+
+
+def test_a_short_row_of_an_overlay_keeps_why_and_source_of_the_profile(tmp_path: Path) -> None:
+    found = profiles.load(write(tmp_path, "mine", TEXT)).overlays[0].rows["thp.enabled"]
+    assert (found.why, found.source) == ("a reason", "profile mine, instead of always (a test)")
+
+
+def test_overlays_of_the_base_come_first(tmp_path: Path) -> None:
+    write(tmp_path, "base", TEXT)
+    own = "overlays:\n  - {name: own, why: a, when: {machine: virtual}, knobs: {thp.enabled: never}}\n"
+    path = write(tmp_path, "mine", f"extends: ./base.yml\n{own}")
+    assert [overlay.name for overlay in profiles.load(path).overlays] == ["virtual", "EC2", "own"]
+    assert chosen(path, machine="virtual") == {"thp.enabled": "never"}
+
+
+def test_an_overlay_by_the_name_of_an_inherited_one_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "base", TEXT)
+    path = write(tmp_path, "mine", "extends: ./base.yml\noverlays:\n  - {name: EC2, why: a, when: {machine: metal}}\n")
+    assert mistakes(path) == ["3: there is an overlay 'EC2' already, in a profile that this one extends; name it otherwise"]
+
+
+@pytest.mark.parametrize(
+    ("overlay", "wrong"),
+    [
+        ("{name: a, why: b}", "an overlay needs `when`"),
+        ("{name: a, when: {machine: metal}}", "an overlay needs `why`"),
+        ("{why: b, when: {machine: metal}}", "an overlay needs `name`"),
+        ("{name: a, why: b, when: {}}", "when must be a mapping; of machine, distribution, family"),
+        ("{name: a, why: b, when: {machine: []}}", "machine lists nothing, so no host would fit"),
+        ("{name: a, why: b, when: {machine: [{}]}}", "machine must be a list of texts"),
+        ("{name: a, why: b, when: {machine: virtal}}", "no host has machine 'virtal'; did you mean virtual?"),
+        ("{name: a, why: b, when: {kernel: 6.8}}", "overlays cannot choose by 'kernel'; it can be machine, distribution"),
+        ("{name: a, why: b, when: {machine: metal}, drop: [x.y]}", "drops x.y, which is not set anyway"),
+        ("{name: a, why: b, when: {machine: metal}, drop: [thp.enabled], knobs: {thp.enabled: never}}", "is both set and dropped"),
+        ("{name: a, why: b, when: {machine: metal}, knobs: {thp.defrag: never}}", "thp.defrag needs why, source"),
+        ("just text", "an overlay must be a mapping"),
+    ],
+)
+def test_an_overlay_that_cannot_be_used_is_refused(tmp_path: Path, overlay: str, wrong: str) -> None:
+    path = write(tmp_path, "mine", f"knobs:\n  thp.enabled: {row('always')}\noverlays:\n  - {overlay}\n")
+    found = mistakes(path)
+    assert any(mistake.startswith("4: ") and wrong in mistake for mistake in found), found
+
+
+def test_two_overlays_of_one_name_are_refused(tmp_path: Path) -> None:
+    one = "{name: a, why: b, when: {machine: metal}}"
+    assert mistakes(write(tmp_path, "mine", f"overlays:\n  - {one}\n  - {one}\n")) == [
+        "3: there is an overlay 'a' already; name it otherwise"
+    ]
+
+
+def rivals(tmp_path: Path, first: str, second: str) -> list[str]:
+    """Mistakes of a profile with vm.dirty_bytes for all, vm.dirty_ratio on some hosts."""
+    text = f"""\
+knobs:
+  sysctl.vm.dirty_bytes: {row("1GiB")}
+overlays:
+  - {{name: one, why: a, when: {first}, drop: [sysctl.vm.dirty_bytes], knobs: {{sysctl.vm.dirty_ratio: {row(5)}}}}}
+  - {{name: two, why: a, when: {second}, knobs: {{sysctl.vm.dirty_bytes: 2GiB}}}}
+"""
+    return mistakes(write(tmp_path, "mine", text))
+
+
+def test_rivals_that_meet_on_some_host_are_refused(tmp_path: Path) -> None:
+    assert rivals(tmp_path, "{machine: virtual}", "{gpus: '*H100*'}") == [
+        "5: sysctl.vm.dirty_bytes sets the same thing as sysctl.vm.dirty_ratio "
+        f"({tmp_path}/mine.yml:4); keep one, or leave the other out with `drop: [sysctl.vm.dirty_ratio]`"
+    ]
+
+
+def test_rivals_in_overlays_that_never_meet_are_fine(tmp_path: Path) -> None:
+    assert rivals(tmp_path, "{machine: virtual}", "{machine: [metal]}") == []

@@ -1,0 +1,102 @@
+"""The shipped profiles are complete: every row says why, from where, whom it does not suit and how to see it."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import KINDS
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.model import Knob
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.finding import SHIPPED
+
+from tests.unit.profiles.test_overlays import machine
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.select import select
+
+NAMES = ("minimal", "training", "inference", "latency")
+
+
+def chosen(name: str, **facts: object) -> dict[str, Knob]:
+    knobs, _ = select(profiles.compiled(profiles.load(name, [])), machine(**facts))
+    return {knob.name: knob for knob in knobs}
+
+
+def rows(profile: profiles.Profile) -> list[profiles.Row]:
+    return [*profile.rows.values(), *(row for overlay in profile.overlays for row in overlay.rows.values())]
+
+
+def test_these_profiles_are_shipped() -> None:
+    assert {found.name for found in profiles.names([])} == set(NAMES)
+    assert all(found.path.parent == SHIPPED for found in profiles.names([]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_row_says_everything(name: str) -> None:
+    for row in rows(profiles.load(name, [])):
+        assert all((row.value, row.written, row.why, row.source, row.not_for, row.read_back)), row
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_profile_and_overlay_says_what_it_is_for(name: str) -> None:
+    profile = profiles.load(name, [])
+    assert profile.about
+    assert all(overlay.why for overlay in profile.overlays)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_value_is_one_that_the_kind_takes_back(name: str) -> None:
+    for row in rows(profiles.load(name, [])):
+        kind, _, key = row.name.partition(".")
+        found = KINDS[kind].type_of(key)
+        assert row.type or found.check(row.value) == row.value, row
+
+
+def test_profiles_build_on_each_other() -> None:
+    assert {name: profiles.load(name, []).extends for name in NAMES} == {
+        "minimal": (),
+        "training": ("minimal",),
+        "inference": ("minimal",),
+        "latency": ("inference", "minimal"),
+    }
+
+
+def test_training_sets_what_a_training_host_needs() -> None:
+    found = {name: knob.value for name, knob in chosen("training").items()}
+    assert len(found) >= 40
+    assert found["sysctl.vm.swappiness"] == "0"
+    assert found["sysctl.vm.dirty_bytes"] == str(32 * 2**30)
+    assert found["thp.enabled"] == "madvise"
+    assert found["cmdline.iommu"] == "pt"
+    assert found["sysctl.net.ipv4.conf.all.arp_ignore"] == "1"
+    assert "sysctl.vm.nr_hugepages" not in found
+
+
+def test_huge_pages_for_efa_are_set_aside_only_where_a_page_has_2_mib() -> None:
+    p5 = {"machine": "virtual", "vendor": "Amazon EC2", "nics": ("efa", "ethernet")}
+    assert chosen("training", **p5)["sysctl.vm.nr_hugepages"].value == "5128"
+    grace = {**p5, "arch": "aarch64", "gpus": ("NVIDIA GB200",)}
+    assert "sysctl.vm.nr_hugepages" not in chosen("training", **grace)
+    assert chosen("training", **grace)["cmdline.init_on_alloc"].value == "0"
+
+
+def test_a_virtual_machine_is_spared_what_the_hypervisor_keeps() -> None:
+    virtual = chosen("training", machine="virtual")
+    assert not {"cpu.governor", "cpu.boost", "irq.affinity", "cmdline.iommu"} & virtual.keys()
+    ec2 = chosen("training", machine="virtual", vendor="Amazon EC2")
+    assert ec2["irq.affinity"].value == "node"
+    assert "cpu.governor" not in ec2
+
+
+def test_a_host_without_gpus_gets_no_boot_arguments_and_no_huge_pages() -> None:
+    for name in NAMES:
+        assert not {"cmdline.iommu", "sysctl.vm.nr_hugepages"} & chosen(name, gpus=(), nics=("efa",)).keys()
+
+
+def test_latency_goes_further_than_inference() -> None:
+    inference, latency = chosen("inference"), chosen("latency")
+    assert inference["thp.enabled"].value == latency["thp.enabled"].value == "never"
+    assert int(latency["cpu.idle_latency_us"].value) < int(inference["cpu.idle_latency_us"].value)
+    assert {"sysctl.net.core.busy_poll", "sysctl.net.core.busy_read"} <= latency.keys() - inference.keys()
+
+
+def test_minimal_needs_no_reboot_and_disturbs_no_job() -> None:
+    kinds = {name.partition(".")[0] for name in chosen("minimal")}
+    assert kinds == {"sysctl", "limits", "program"}
