@@ -1,4 +1,4 @@
-# gpuctl: everything a contributor or CI runs. `make help` lists it.
+# Everything a contributor or CI runs; `make help` lists it.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -6,9 +6,9 @@ SHELL := bash
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PYTEST ?= pytest --numprocesses auto --dist loadfile
-BIN := $(CURDIR)/.venv/bin
 INSTALLED := build/installed
-export PATH := $(BIN):$(PATH)
+SCENARIOS := $(patsubst %/molecule.yml,%,$(wildcard roles/*/molecule/*/molecule.yml))
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .PHONY: help
 help: ## Show what can be made
@@ -19,18 +19,19 @@ bootstrap: $(INSTALLED) ## Install into .venv, then show what tuning this machin
 	gpuctl tune-nodes --inventory localhost --check --diff
 
 .PHONY: test
-test: packages lint molecule ## Run everything CI runs: lint, the roles, all tests
+test: packages lint molecule ## Run everything CI runs: lint, the roles' scenarios, all tests
 	$(PYTEST)
 
 .PHONY: unit
-unit: $(INSTALLED) ## Run the tests that need no hosts
+unit: $(INSTALLED) ## Run the tests that need neither hosts nor an installation
 	$(PYTEST) tests/unit tests/contracts
 
 .PHONY: lint
 lint: $(INSTALLED) ## Check style, types, layers, YAML, roles and shell files
-	ruff check
-	ruff format --check
+	ruff check --quiet
+	ruff format --check --quiet
 	mypy
+	vermin --quiet --no-tips --violations --target=3.9- plugins/module_utils plugins/modules
 	lint-imports
 	yamllint --strict .
 	ansible-lint --offline
@@ -41,13 +42,11 @@ format: $(INSTALLED) ## Rewrite the Python files as `make lint` wants them
 	ruff check --fix
 	ruff format
 
-.PHONY: molecule
-molecule: packages $(INSTALLED) ## Run every role's scenarios on real hosts
-	for scenario in roles/*/molecule/*/molecule.yml; do
-	  [ -e "$$scenario" ] || continue
-	  role="$${scenario%%/molecule/*}"
-	  (cd "$$role" && molecule test --scenario-name "$$(basename "$$(dirname "$$scenario")")")
-	done
+# One scenario alone: make roles/host_profile/molecule/default
+.PHONY: molecule $(SCENARIOS)
+molecule: $(SCENARIOS) ## Run the roles' scenarios on real hosts
+$(SCENARIOS): packages $(INSTALLED)
+	cd $(firstword $(subst /molecule/, ,$@)) && molecule test --scenario-name $(notdir $@)
 
 .PHONY: bench
 bench: packages $(INSTALLED) ## Time gpuctl beside plain Ansible, mitogen, pyinfra and bare ssh
@@ -60,10 +59,11 @@ clean: ## Remove what was installed and built
 # The system packages behind the test hosts, where we may install them.
 .PHONY: packages
 packages:
-	@missing=$$(comm -13 <(dpkg-query -Wf '$${Package}\n' 2>/dev/null | sort) <(sort tests/rig/packages.txt))
-	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
-	  apt-get update -qq
-	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$missing
+	@missing=$$(comm -13 <(dpkg-query -Wf '$${db:Status-Status} $${Package}\n' | sed -n 's/^installed //p' | sort) \
+	                     <(sort tests/rig/packages.txt)); \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	  apt-get update -qq; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$missing; \
 	fi
 
 $(INSTALLED): .venv/pyvenv.cfg pyproject.toml hatch_build.py galaxy.yml
@@ -73,6 +73,3 @@ $(INSTALLED): .venv/pyvenv.cfg pyproject.toml hatch_build.py galaxy.yml
 
 .venv/pyvenv.cfg:
 	$(PYTHON) -m venv .venv
-
-# Recipes are whole scripts, so that loops and conditions read as such.
-.ONESHELL:

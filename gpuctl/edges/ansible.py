@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
+import sysconfig
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+GRACE_SECONDS = 10
+RUN = "run"  # the name of our only run in ansible-runner's folder
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,7 @@ class Play:
     files: Mapping[str, str]  # name -> text, put into the private folder
     file_of: Mapping[str, str]  # host -> the name of its file, which `host_profile_name` becomes
     forks: int
+    limit: int = 0  # seconds that one task may take on one host; 0: for ever
     check: bool = False
 
 
@@ -43,18 +52,36 @@ def run(play: Play, told: Callable[[Told], None], broken_off: Callable[[], bool]
     # ansible-runner writes what it is given into its folder: private, without environment, and gone afterwards.
     with tempfile.TemporaryDirectory(prefix="gpuctl-") as folder:
         flags = _flags(play, Path(folder))
+        _keep_environment_off_disk(Path(folder))
         runner = ansible_runner.run(
             private_data_dir=folder,
+            ident=RUN,
             playbook=play.playbook,
             inventory=str(play.inventory),
             cmdline=shlex.join(flags),
             quiet=True,
             suppress_env_files=True,
-            envvars={"ANSIBLE_PIPELINING": "True", "ANSIBLE_GATHERING": "explicit", "ANSIBLE_NOCOLOR": "1"},
+            envvars=_environment(play),
             event_handler=events.hear,
-            cancel_callback=broken_off,
+            cancel_callback=lambda: broken_off() and events.end(),
         )
         return "" if runner.status in ("successful", "canceled") or events.heard else _last_words(runner)
+
+
+def _environment(play: Play) -> dict[str, str]:
+    """What ansible-playbook gets besides the user's own environment."""
+    # The ansible-core that gpuctl was installed with comes first, also where its folder is not on the PATH.
+    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
+    own = {"PIPELINING": "True", "GATHERING": "explicit", "NOCOLOR": "1", "TASK_TIMEOUT": str(play.limit)}
+    return {"PATH": path, **{f"ANSIBLE_{name}": value for name, value in own.items()}}
+
+
+def _keep_environment_off_disk(folder: Path) -> None:
+    """ansible-runner writes its whole environment into a file: let a pipe stand there, and forget what comes out."""
+    artifacts = folder / "artifacts" / RUN
+    artifacts.mkdir(parents=True, mode=0o700)
+    os.mkfifo(artifacts / "command", mode=0o600)
+    threading.Thread(target=(artifacts / "command").read_bytes, daemon=True).start()
 
 
 def _flags(play: Play, folder: Path) -> list[str]:
@@ -90,8 +117,18 @@ class _Events:
     def __init__(self, told: Callable[[Told], None]) -> None:
         self.told = told
         self.heard: set[str] = set()
+        self._playbook = 0  # its process, which sends the events
+        self._asked_to_end = 0.0
+
+    def end(self) -> bool:
+        """Ask Ansible to end, which takes its workers along; whether it has had time enough for it and must be killed."""
+        if not self._asked_to_end and self._playbook:
+            os.kill(self._playbook, signal.SIGTERM)
+        self._asked_to_end = self._asked_to_end or time.monotonic()
+        return not self._playbook or time.monotonic() - self._asked_to_end > GRACE_SECONDS
 
     def hear(self, event: Mapping[str, Any]) -> bool:
+        self._playbook = event.get("pid", self._playbook)
         data = event.get("event_data", {})
         host, result = data.get("host"), data.get("res", {})
         kind = event.get("event")

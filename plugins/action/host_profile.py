@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):
     """Runs the module of the same name with the compiled profile."""
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""The rig by hand and for Molecule: python -m tests.rig up NAME… | down | list | inventory | run NAME PROGRAM…
-
-Its folder is $GPUCTL_RIG_STATE; hosts live until `down`.
-"""
+"""The rig by hand and for Molecule: `python -m tests.rig --help`. Hosts live until `down`."""
 
 from __future__ import annotations
 
@@ -9,56 +6,84 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from tests.rig import machines, parts, rootfs
-from tests.rig.hosts import Rig
+from tests.rig.hosts import Rig, Wish
+
+FOLDER = "GPUCTL_RIG_STATE"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.rig", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    up = commands.add_parser("up", help="start hosts and print them as JSON lines")
-    up.add_argument("names", nargs="+")
-    up.add_argument("--machine", choices=machines.NAMES, default="", help="give them its /sys and /proc")
-    up.add_argument("--nat", action="store_true", help="let them reach the outside")
-    up.add_argument("--readonly", action="store_true", help="with a disk that cannot be written")
-    up.add_argument("--no-python", action="store_true", help="without Python")
-    commands.add_parser("down", help="stop everything and forget the rig").add_argument("names", nargs="*")
-    commands.add_parser("list", help="print the hosts as JSON lines")
-    commands.add_parser("inventory", help="write an Ansible inventory and print where")
-    run = commands.add_parser("run", help="run a program in a host")
-    run.add_argument("name")
-    run.add_argument("argv", nargs=argparse.REMAINDER)
+def main() -> None:
+    wanted = parser().parse_args()
     if why := parts.missing():
-        parser.error(why)
-    return act(parser.parse_args())
+        sys.exit(why)
+    action: Callable[[Rig, argparse.Namespace], None] = wanted.action
+    action(Rig(Path(os.environ.get(FOLDER) or rootfs.cache() / "rig-by-hand"), lasting=True), wanted)
 
 
-def act(wanted: argparse.Namespace) -> int:
-    rig = Rig(Path(os.environ.get("GPUCTL_RIG_STATE") or rootfs.cache() / "rig-by-hand"), lasting=True)
-    if wanted.command == "up":
-        rig.up(wanted.names, wanted.machine, nat=wanted.nat, readonly=wanted.readonly, python=not wanted.no_python)
-    if wanted.command in ("up", "list"):
-        for host in rig.hosts():
-            say(json.dumps({**asdict(host.facts), "key": f"{rig.state}/id_ed25519"}))
-    if wanted.command == "inventory":
-        say(rig.inventory())
-    if wanted.command == "run":
-        done = next(host for host in rig.hosts() if host.name == wanted.name).run(*wanted.argv, check=False)
-        sys.stdout.write(done.stdout)
-        sys.stderr.write(done.stderr)
-        return done.returncode
-    if wanted.command == "down":
-        rig.down(wanted.names or None)
-        if not rig.hosts():
-            rig.close()
-    return 0
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m tests.rig", description=__doc__, epilog=f"Its folder is ${FOLDER}.")
+    commands = top.add_subparsers(required=True)
+    start = commands.add_parser("up", help="start hosts, and list all")
+    start.set_defaults(action=up)
+    start.add_argument("names", nargs="+")
+    start.add_argument("--machine", choices=machines.NAMES, default="", help="give them its /sys and /proc")
+    start.add_argument("--nat", action="store_true", help="let them reach the outside")
+    start.add_argument("--readonly", action="store_true", help="with a disk that cannot be written")
+    start.add_argument("--no-python", dest="python", action="store_false", help="without Python")
+    many = commands.add_parser("platforms", help="Molecule's, from standard input; prints its instance config")
+    many.set_defaults(action=platforms)
+    stop = commands.add_parser("down", help="stop these hosts, or all of them and the rig")
+    stop.set_defaults(action=down)
+    stop.add_argument("names", nargs="*")
+    commands.add_parser("list", help="print the hosts as JSON lines").set_defaults(action=show)
+    commands.add_parser("inventory", help="write an Ansible inventory, print where").set_defaults(action=inventory)
+    enter = commands.add_parser("run", help="run a program in a host")
+    enter.set_defaults(action=run)
+    enter.add_argument("name")
+    enter.add_argument("argv", nargs=argparse.REMAINDER)
+    return top
+
+
+def up(rig: Rig, wanted: argparse.Namespace) -> None:
+    rig.up(wanted.names, machine=wanted.machine, nat=wanted.nat, readonly=wanted.readonly, python=wanted.python)
+    show(rig, wanted)
+
+
+def platforms(rig: Rig, wanted: argparse.Namespace) -> None:
+    for platform in json.load(sys.stdin):
+        rig.up([platform["name"]], **{key: platform[key] for key in Wish.__annotations__ if key in platform})
+    login = {"user": "root", "port": 22, "identity_file": f"{rig.state}/id_ed25519"}
+    say(json.dumps([{"instance": host.name, "address": host.ip, **login} for host in rig.hosts()], indent=2))
+
+
+def show(rig: Rig, wanted: argparse.Namespace) -> None:
+    for host in rig.hosts():
+        say(json.dumps(asdict(host.facts)))
+
+
+def inventory(rig: Rig, wanted: argparse.Namespace) -> None:
+    say(rig.inventory())
+
+
+def run(rig: Rig, wanted: argparse.Namespace) -> None:
+    done = next(host for host in rig.hosts() if host.name == wanted.name).run(*wanted.argv, check=False)
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    sys.exit(done.returncode)
+
+
+def down(rig: Rig, wanted: argparse.Namespace) -> None:
+    rig.down(wanted.names or None)
+    if not rig.hosts():
+        rig.close()
 
 
 def say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
-sys.exit(main())
+main()

@@ -2,7 +2,7 @@
 # Turns the freshly unpacked packages into the root folder that every test host starts from; mmdebstrap calls it.
 set -eu
 root=$1
-offline="libjemalloc2 libtcmalloc-minimal4"
+offline="libjemalloc2 libtcmalloc-minimal4 libpam-systemd"
 
 # Packages that tests install, kept in a small repository of the host's own, so that they need no network.
 mkdir -p "$root/opt/packages"
@@ -46,3 +46,5 @@ mkdir -p "$root/etc/systemd/journald.conf.d"
 printf '[Journal]\nStorage=volatile\nRuntimeMaxUse=8M\nForwardToSyslog=no\n' > "$root/etc/systemd/journald.conf.d/rig.conf"
 : > "$root/etc/machine-id"
 rm -f "$root/var/lib/dbus/machine-id" "$root/etc/hostname" "$root/etc/resolv.conf"
+# Nothing is left to be brought up to date at the first start.
+touch -r "$root/usr" "$root/etc/.updated" "$root/var/.updated"

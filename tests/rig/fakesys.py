@@ -98,7 +98,7 @@ class Control:
 
     def drop(self, host: str) -> None:
         self.release(host)
-        del self.trees[host]
+        self.trees.pop(host, None)
 
     def boot(self, host: str) -> None:
         self.trees[host].boot()
@@ -119,9 +119,10 @@ class Control:
         self.trees[host].hung[path] = threading.Event()
 
     def release(self, host: str) -> None:
-        for event in self.trees[host].hung.values():
-            event.set()
-        self.trees[host].hung.clear()
+        if host in self.trees:
+            for event in self.trees[host].hung.values():
+                event.set()
+            self.trees[host].hung.clear()
 
     def clear(self, host: str) -> None:
         self.trees[host].log.clear()

@@ -21,7 +21,7 @@ from typing import IO
 from tests.rig.rootfs import cache
 
 REGISTRY = Path("/run/gpuctl-rig")
-MOST_RIGS = 100
+Done = subprocess.CompletedProcess[str]
 # Every systemd takes several inotify instances: the usual 128 end at about twenty hosts.
 LIMITS = {"/proc/sys/fs/inotify/max_user_instances": "8192"}
 FORWARDING = {"/proc/sys/net/ipv4/ip_forward": "1"}
@@ -53,7 +53,7 @@ class Plot:
         return f"{self.bridge}-{host}"
 
 
-def sh(*argv: str | Path, input: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+def sh(*argv: str | Path, input: str | None = None, check: bool = True) -> Done:  # noqa: A002 subprocess calls it so
     """Run a program of this machine; its own words in the error where it fails."""
     done = subprocess.run([str(arg) for arg in argv], input=input, capture_output=True, text=True, check=False)
     if check and done.returncode:
@@ -74,24 +74,24 @@ def claim(state: Path | None, bridge: str | None, net: str | None, lasting: bool
     """A plot nobody else has, and the open file that holds it; what crashed rigs left is removed on the way."""
     with _registry():
         _sweep()
-        for number in range(MOST_RIGS):
-            name = bridge or f"gctl{number}"
-            plot = Plot(str(state or cache() / name), name, net or f"10.{100 + number}", lasting)
-            if held := _hold(plot):
-                _change(LIMITS)
-                return plot, held
-    raise RuntimeError(f"{bridge or 'every bridge'} is taken by another rig; see {REGISTRY}")
+        net = net or _free_net()
+        bridge = bridge or f"gctl{net.rpartition('.')[2]}"
+        plot = Plot(str(state or cache() / bridge), bridge, net, lasting)
+        try:
+            held = (REGISTRY / f"{bridge}.json").open("x")
+        except FileExistsError:
+            raise RuntimeError(f"another rig has the bridge {bridge}; see {REGISTRY}") from None
+        fcntl.flock(held, fcntl.LOCK_EX)
+        json.dump(asdict(plot), held)
+        held.flush()
+        _change(LIMITS)
+        return plot, held
 
 
-def _hold(plot: Plot) -> IO[str] | None:
-    entry = REGISTRY / f"{plot.bridge}.json"
-    if entry.exists():
-        return None
-    held = entry.open("w")
-    fcntl.flock(held, fcntl.LOCK_EX)
-    json.dump(asdict(plot), held)
-    held.flush()
-    return held
+def _free_net() -> str:
+    known = [entry.read_text() for entry in REGISTRY.glob("*.json")] + [sh("ip", "-4", "route").stdout]
+    nets = (f"10.{number}" for number in range(100, 256))
+    return next(net for net in nets if not any(f'"{net}"' in text or f" {net}." in f" {text}" for text in known))
 
 
 def release(plot: Plot) -> None:
@@ -105,8 +105,10 @@ def _sweep() -> None:
         with entry.open() as held, contextlib.suppress(BlockingIOError):
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Empty: the process was killed between making the entry and filling it.
-            plot = Plot(**json.loads(held.read() or "null") or {"state": "", "bridge": entry.stem, "net": ""})
-            if not plot.lasting:
+            said = held.read()
+            plot = Plot(**json.loads(said)) if said else Plot("", entry.stem, "")
+            # A lasting rig whose folder is gone can be continued by nobody.
+            if not plot.lasting or not Path(plot.state).exists():
                 _tear_down(plot)
 
 

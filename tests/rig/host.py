@@ -6,7 +6,6 @@ import json
 import shlex
 import shutil
 import socket
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ from typing import ClassVar
 
 from tests.rig import ground
 from tests.rig.disk import kernel_line
-from tests.rig.ground import Plot, sh
+from tests.rig.ground import Done, Plot, sh
 from tests.rig.tree import FakeTree, order
 
 STANDINS = Path(__file__).parent / "standins"
@@ -66,13 +65,13 @@ class TestHost:
                 return pid
         raise ProcessLookupError(f"{self.name} does not run")
 
-    def run(self, *argv: str, input: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(self, *argv: str, input: str | None = None, check: bool = True) -> Done:  # noqa: A002 as in subprocess
         """Run a program in it as root, without ssh."""
         environment = ["env", "-i", f"PATH={PATH}", "HOME=/root", "LANG=C.UTF-8"]
         into = ["nsenter", "--target", str(self.pid1()), "--all", "setpriv", f"--bounding-set={DROPPED}"]
         return sh(*into, *environment, *argv, input=input, check=check)
 
-    def ssh(self, *argv: str, user: str = "root", check: bool = True) -> subprocess.CompletedProcess[str]:
+    def ssh(self, *argv: str, user: str = "root", check: bool = True) -> Done:
         """Run a program in it the way a user does."""
         return sh("ssh", *ssh_options(self.plot), f"{user}@{self.ip}", shlex.join(argv), check=check)
 
@@ -147,7 +146,7 @@ class TestHost:
             return False
 
     def stop(self) -> None:
-        """End it and forget its disk."""
+        """End it and forget its disk, however far its start came."""
         if self.facts.machine:
             # A process in a write that hangs cannot be ended.
             self.tree.release()
@@ -155,7 +154,7 @@ class TestHost:
         if self.facts.machine:
             order(self.plot.served, "drop", self.name)
         ground.unmount(self.folder)
-        sh("ip", "netns", "del", self.plot.netns(self.name))
+        sh("ip", "netns", "del", self.plot.netns(self.name), check=False)
         # The other end goes with the namespace, but not at once.
         sh("ip", "link", "del", self.facts.port, check=False)
         shutil.rmtree(self.folder)

@@ -22,6 +22,7 @@ from tests.rig.tree import order
 REPOSITORY = Path(__file__).parents[2]
 HOSTS_A_NET = 250
 AT_ONCE = 6
+IN_CGROUP = ("sh", "-c", 'echo 0 > "$0/cgroup.procs"; exec "$@"')
 
 
 class Wish(TypedDict, total=False):
@@ -121,8 +122,6 @@ class Rig:
         _leave_running([str(Path(__file__).with_name("boot.sh")), "watch"], environment, host.folder / "console.log")
         host.wait()
         if machine:
-            # A host with a machine's files is to be taken for that machine.
-            host.run("rm", "-f", "/run/systemd/container")
             host.tree.clear()
 
     def _binds(self, host: TestHost, wish: Wish) -> list[tuple[str, str]]:
@@ -151,6 +150,8 @@ class Rig:
         if machine:
             areas = [swap.path for swap in machines.machine(machine).swaps]
             (etc / "fstab").write_text("".join(f"{area} none swap sw 0 0\n" for area in areas))
+            # A host with a machine's files is to be taken for that machine.
+            (etc / "tmpfiles.d/rig.conf").write_text("r! /run/systemd/container\n")
         if wish.get("nat"):
             shutil.copy(_resolv_conf(), etc / "resolv.conf")
             shutil.copytree(etc / "apt/network", etc / "apt/sources.list.d", dirs_exist_ok=True)
@@ -171,18 +172,8 @@ class Rig:
         if self.plot.served.is_mount():
             return
         self.plot.served.mkdir(exist_ok=True)
-        cgroup = ground.make_cgroup(self.plot, "server", "processes")
-        enter = 'echo 0 > "$0/cgroup.procs"; exec "$@"'
-        argv = [
-            "sh",
-            "-c",
-            enter,
-            f"{cgroup}/processes",
-            sys.executable,
-            "-m",
-            "tests.rig.fakesys",
-            str(self.plot.served),
-        ]
+        cgroup = ground.make_cgroup(self.plot, "_server", "processes")
+        argv = [*IN_CGROUP, f"{cgroup}/processes", sys.executable, "-m", "tests.rig.fakesys", str(self.plot.served)]
         log = self.state / "fakesys.log"
         _leave_running(argv, {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}, log)
         wait_until(self.plot.served.is_mount, 10, f"the server of /sys and /proc does not start; see {log}")

@@ -7,7 +7,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from pathlib import Path
 
 SUITE = "bookworm"
 PACKAGES = [
-    *("systemd", "systemd-sysv", "dbus", "libpam-systemd", "openssh-server", "sudo", "python3"),
+    *("systemd", "systemd-sysv", "dbus", "openssh-server", "sudo", "python3"),
     *("iproute2", "procps", "kmod", "util-linux", "ca-certificates", "numactl", "irqbalance"),
 ]
 LEFT_OUT = ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*"]
@@ -71,7 +70,3 @@ def _mmdebstrap(root: Path) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"mmdebstrap could not build the root folder of the test hosts:\n{done.stderr[-3000:]}")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(f"{base()}\n")

@@ -1,4 +1,4 @@
-"""The memory allocators that gpuctl can put under a program: where distributions keep them, and how they are told to behave."""
+"""The memory allocators gpuctl can put under a program: where distributions keep them, how they are configured."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALLOCATORS = {
         ("libtcmalloc_minimal.so.4", "libtcmalloc.so.4"),
         # 32 MiB for the caches of all threads together is its default: too little for a host's many loader threads.
         {"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": "268435456", "TCMALLOC_RELEASE_RATE": "10"},
-        "libtcmalloc-minimal4 (Debian 12), libtcmalloc-minimal4t64 (later, Ubuntu 24.04) or gperftools-libs (RHEL family, from EPEL)",
+        "libtcmalloc-minimal4 or -minimal4t64 (Debian, Ubuntu), gperftools-libs (RHEL family, from EPEL)",
     ),
 }
 # Two allocators in one process end in a crash; these are the ones people preload.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
 import errno
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 
 from . import record as records
@@ -25,8 +25,7 @@ UNITS = phase("unit:")  # everything before a unit is a file, and files must be 
 Named = tuple[str, Step]  # a knob's name and one of its steps
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """Who does what on this host, for the record."""
 
     action: str  # tune or undo
@@ -47,12 +46,12 @@ def converge(host: Host, run: Run, readings: Sequence[Reading]) -> tuple[str, di
         entries=records.entries_of(steps),
         at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         boot_id=(host.value("/proc/sys/kernel/random/boot_id") or ""),
-        **vars(run),
+        **run._asdict(),
     )
     records.save(host, note)
     errors = _carry_out(host, steps, [name for reading in due for name in reading.refresh], undo=run.action == "undo")
     errors.update(_prove(host, steps, errors))
-    records.save(host, replace(note, done=True, entries=tuple(_finished(host, e, errors) for e in note.entries)))
+    records.save(host, note._replace(done=True, entries=tuple(_finished(host, e, errors) for e in note.entries)))
     return note.name, errors
 
 
@@ -143,4 +142,4 @@ def _finished(host: Host, entry: Entry, errors: dict[str, str]) -> Entry:
         got = records.digest(make(entry.setting).read(host))
     except (OSError, Unreadable):
         got = entry.after
-    return replace(entry, got=got, error=errors.get(entry.setting, ""))
+    return entry._replace(got=got, error=errors.get(entry.setting, ""))

@@ -143,7 +143,7 @@ def _prioritise(policy: str, priority: int) -> None:
 def _run(decision: Decision, environment: Mapping[str, str]) -> int:
     program = decision.command[0]
     try:
-        os.execvpe(program, decision.command, {**environment, **dict(decision.environment)})
+        os.execvpe(program, decision.command, {**environment, **dict(decision.environment)})  # noqa: S606 - our purpose
     except OSError as error:
         print(f"{ME}: cannot run {program}: {error.strerror}", file=sys.stderr)
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE

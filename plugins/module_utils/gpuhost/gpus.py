@@ -15,7 +15,7 @@ UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. `index` is nvidia-smi's: its place on the PCI bus, which is neither CUDA's nor the device's minor number.
+    """One GPU. `index` is nvidia-smi's, its place on the PCI bus: neither CUDA's number nor that of /dev/nvidiaN.
 
     `uuid` is empty until the driver has started the GPU; `node` is None where the firmware names no NUMA node.
     """

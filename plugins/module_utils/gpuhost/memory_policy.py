@@ -14,7 +14,7 @@ WORD = 8 * ctypes.sizeof(ctypes.c_ulong)
 
 
 def bind_memory(nodes: Iterable[int]) -> None:
-    """Take memory from these nodes alone; OSError with the kernel's reason. Survives exec and is inherited by children."""
+    """Take memory from these nodes alone, also after exec and in children; OSError with the kernel's reason."""
     number = SET_MEMPOLICY.get(os.uname().machine)
     if number is None:
         raise OSError(errno.ENOSYS, f"the number of set_mempolicy is not known for {os.uname().machine}")

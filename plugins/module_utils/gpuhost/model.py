@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 OK = "ok"  # runs as wanted and survives a reboot
@@ -28,8 +27,7 @@ class Refused(Exception):
     """Doing it now would do harm; the text says what and how to go on."""
 
 
-@dataclass(frozen=True)
-class Knob:
+class Knob(NamedTuple):
     """One wanted setting of a profile. `name` is "<kind>.<key>", `value` is what `kinds` normalised it to."""
 
     name: str
@@ -46,8 +44,7 @@ class Knob:
         return self.name.partition(".")[2]
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One change to one setting: the text it holds before (None: nothing there) and shall hold after."""
 
     setting: str
@@ -64,8 +61,7 @@ class Conflict(NamedTuple):
     wins: bool
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """What one knob is now and will be after a reboot, and the steps that make it what it should be.
 
     `now` and `boot` are for people; None means that this side does not apply (a kernel argument has no other way
@@ -88,4 +84,4 @@ class Reading:
 
     def but(self, **changes: Any) -> Reading:
         """The same reading with some fields changed."""
-        return replace(self, **changes)
+        return self._replace(**changes)

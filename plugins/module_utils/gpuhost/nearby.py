@@ -1,4 +1,4 @@
-"""Decide where a program belongs that works on certain GPUs, and with what environment. Nothing here reads or changes anything."""
+"""Decide where a program that works on certain GPUs belongs, and with what environment. Reads and changes nothing."""
 
 from __future__ import annotations
 
@@ -105,17 +105,14 @@ def _one(facts: Facts, name: str) -> Gpu:
 
 
 def _nodes(ask: Ask, facts: Facts, chosen: Sequence[Gpu]) -> tuple[int, ...]:
-    homes = {gpu: home(gpu.node, {n: list(cpus) for n, cpus in facts.cpus_of_node.items()}) for gpu in chosen}
+    homes = {gpu: home(gpu.node, facts.cpus_of_node) for gpu in chosen}
     for gpu, node in homes.items():
         if node is None:
-            named = (
-                "no NUMA node (numa_node is -1)"
-                if gpu.node is None
-                else f"NUMA node {gpu.node}, which has no processors"
-            )
+            bare = f"NUMA node {gpu.node}, which has no processors"
+            named = "no NUMA node (numa_node is -1)" if gpu.node is None else bare
             raise Cannot(
-                f"the firmware gives GPU {gpu.index} ({gpu.address}) {named}, and this host has {len(facts.cpus_of_node)}",
-                "look for NUMA settings in the firmware, or bind it yourself with numactl",
+                f"the firmware gives GPU {gpu.index} ({gpu.address}) {named}, of {len(facts.cpus_of_node)} there are",
+                "look for NUMA settings in the firmware, or bind the program yourself with numactl",
             )
     nodes = sorted({node for node in homes.values() if node is not None})
     if len(nodes) > 1 and not ask.several_nodes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from .host import Host
@@ -56,31 +57,36 @@ def _interrupts(host: Host, address: str) -> list[tuple[int, int, str | None]]:
     rows = []
     for vector, irq in enumerate(irqs(host, address)):
         text = host.value(affinity_of(irq))
-        rows.append((vector, irq, None if text is None else as_list(cpus_of(text))))
+        rows.append((vector, irq, None if text is None else _normal(text)))
     return rows
 
 
-def nearest(found: Sequence[Device], on: Mapping[int, Sequence[int]], isolated: set[int]) -> dict[str, list[int]]:
+@cache
+def _normal(text: str) -> str:
+    """A kernel list in its shortest writing. Hundreds of interrupts hold the same few."""
+    return as_list(cpus_of(text))
+
+
+def nearest(found: Sequence[Device], on: Mapping[int, Sequence[int]], isolated: set[int]) -> dict[str, tuple[int, ...]]:
     """Device -> the processors of its node; isolated ones only where the node has no others."""
-    cpus = {node: [c for c in cpus if c not in isolated] or list(cpus) for node, cpus in on.items()}
+    cpus = {node: tuple(c for c in cpus if c not in isolated) or tuple(cpus) for node, cpus in on.items()}
     homes = {device.address: home(device.node, cpus) for device in found}
     return {address: cpus[node] for address, node in homes.items() if node is not None}
 
 
 def wanted_affinities(
-    vectors: Mapping[str, int], near: Mapping[str, list[int]], policy: str
+    vectors: Mapping[str, int], near: Mapping[str, tuple[int, ...]], policy: str
 ) -> dict[tuple[str, int], str]:
     """(device, vector) -> the processors its interrupt shall go to.
 
     "node": any of the device's node, the kernel chooses; "spread": one each, in turn over the node.
     """
     wanted = {}
-    turns: dict[str, int] = {}
+    everywhere = {cpus: as_list(cpus) for cpus in set(near.values())}
+    turns = dict.fromkeys(everywhere, 0)
     for address, count in vectors.items():
-        everywhere = as_list(near[address])
+        cpus = near[address]
         for vector in range(count):
-            turn = turns.get(everywhere, 0)
-            turns[everywhere] = turn + 1
-            one = str(near[address][turn % len(near[address])])
-            wanted[address, vector] = one if policy == "spread" else everywhere
+            wanted[address, vector] = str(cpus[turns[cpus] % len(cpus)]) if policy == "spread" else everywhere[cpus]
+            turns[cpus] += 1
     return wanted

@@ -7,11 +7,9 @@ last put back: a later run never overwrites it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .host import Host
 from .model import Step
@@ -21,8 +19,7 @@ FOLDER = f"{STATE}/records"
 FORM = 1
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One step as recorded: `got` is what the host held afterwards, `error` why it could not be done."""
 
     knob: str
@@ -33,8 +30,7 @@ class Entry:
     error: str = ""
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """One run on this host. `undo` runs put settings back; an unfinished one (`done` false) was cut off."""
 
     name: str
@@ -49,8 +45,7 @@ class Record:
     to: str = ""  # of an undo run: the record it goes back to; empty: to what was there before gpuctl
 
 
-@dataclass(frozen=True)
-class Owned:
+class Owned(NamedTuple):
     """A setting that is ours now: what it was before us, and the texts that count as ours."""
 
     knob: str
@@ -68,6 +63,8 @@ def digest(text: str | None) -> str | None:
     """A long text (a file we wrote) is kept as its hash: to tell ours from another's needs no more."""
     if text is None or len(text) <= 200:
         return text
+    import hashlib  # takes longer to load than all the rest of a visit that changes nothing
+
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -93,8 +90,8 @@ def save(host: Host, record: Record) -> None:
     """Write a record, whole and synced, into a folder that is root's alone."""
     host.make_private_folder(STATE)
     host.make_private_folder(FOLDER)
-    data: dict[str, Any] = {"form": FORM, **vars(record)}
-    data["entries"] = [vars(entry) for entry in record.entries]
+    data: dict[str, Any] = {"form": FORM, **record._asdict()}
+    data["entries"] = [entry._asdict() for entry in record.entries]
     host.replace(f"{FOLDER}/{record.name}.json", json.dumps(data, indent=1) + "\n", mode=0o600)
 
 

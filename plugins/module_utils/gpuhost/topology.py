@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from .host import Host
@@ -78,7 +78,7 @@ def nodes(host: Host) -> dict[int, list[int]]:
     return {n: _list_in(host, f"{NODE}/node{n}/cpulist") or [] for n in numbers} or {0: online(host)}
 
 
-def home(node: int | None, on: Mapping[int, list[int]]) -> int | None:
+def home(node: int | None, on: Mapping[int, Sequence[int]]) -> int | None:
     """The node whose processors are nearest to a device that names `node`; None where that cannot be known.
 
     Where only one node has processors, every device belongs to it, whatever its firmware says.

@@ -39,6 +39,11 @@ def _of_knob(view: View, knob: str, owned: list[Owned], force: bool) -> Reading:
     return Reading(knob, "as before", now=_now(steps), state=state, steps=tuple(steps), restores=True)
 
 
+def _went_away(setting: str, now: str | None) -> bool:
+    """Whether the kernel has taken the thing itself away (a processor, a device's interrupt): nothing to put back."""
+    return now is None and setting.startswith(("value:", "irq:"))
+
+
 def _now(steps: list[Step]) -> str:
     """For people: what it holds now, where that can be said in one word."""
     values = {show(step.before) for step in steps}

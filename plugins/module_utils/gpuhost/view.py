@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 
 from .facts.machine import Machine
@@ -14,15 +13,21 @@ from .record import Owned
 from .settings import make
 
 
-@dataclass(frozen=True)
 class View:
-    """One look at one host; nothing in it changes the host."""
+    """One look at one host; nothing in it changes the host.
 
-    host: Host
-    machine: Machine
-    owned: Mapping[str, Owned] = field(default_factory=dict)
-    # Settings that the kernel refused to change since the host booted; trying again would only repeat the refusal.
-    refused: frozenset[str] = frozenset()
+    `owned` is what earlier runs left; `refused` are settings that the kernel refused to change since the host booted:
+    trying again would only repeat the refusal.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        machine: Machine,
+        owned: Mapping[str, Owned] | None = None,
+        refused: frozenset[str] = frozenset(),
+    ) -> None:
+        self.host, self.machine, self.owned, self.refused = host, machine, owned or {}, refused
 
     @cached_property
     def owners(self) -> Owners:

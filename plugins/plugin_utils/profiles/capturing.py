@@ -1,4 +1,4 @@
-"""Write a profile from a host that is already good: the values it runs with, for every knob the shipped profiles know."""
+"""Write a profile from a host that is already good: what it runs with, for every knob of the shipped profiles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHARED = re.compile(r"(?P<all>(?P<number>\S+).*) \(\d+ CPUs\)")
 
 
 def questions() -> Profile:
-    """What to ask a host (with check): each knob that a shipped profile has, for whatever host; the values do not matter."""
+    """What to ask a host, with check: each knob that a shipped profile has for some host. The values do not matter."""
     rows: dict[str, Row] = {}
     for found in names([]):
         profile = load(found.path)
@@ -34,14 +34,14 @@ def captured(readings: Iterable[Mapping[str, Any]], host: str, date: str) -> str
     left_out = []
     for reading in readings:
         row = asked.get(reading["knob"])
-        value = None if row is None else _settable(row, reading)
-        if row is None:
+        if row is None:  # a unit that goes with other knobs, or one that is put back
             continue
+        value = _settable(row, reading)
         if value is None:
-            left_out.append(f"#   {row.name}: {' '.join((reading['reason'] or _stands(reading)).split())}")
-            continue
-        fields = {"value": value, "why": f"as captured from {host} on {date}", "source": "captured", "read_back": row.read_back}
-        rows[row.name] = {**fields, **({"type": row.type} if row.type else {})}
+            left_out.append(f"#   {row.name}: {_why_not(reading)}")
+        else:
+            rows[row.name] = {"value": value, "why": f"as captured from {host} on {date}", "source": "captured"}
+            rows[row.name] |= {name: text for name in ("read_back", "type") if (text := getattr(row, name))}
     return "\n".join(_file(rows, left_out, host, date))
 
 
@@ -58,8 +58,10 @@ def _settable(row: Row, reading: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _stands(reading: Mapping[str, Any]) -> str:
-    return "does not show before a reboot" if reading["now"] is None else f"is {reading['now']}, which no profile can ask for"
+def _why_not(reading: Mapping[str, Any]) -> str:
+    if reading["now"] is None:
+        return " ".join(reading["reason"].split()) or "does not show while the host runs"
+    return f"is {reading['now']}, which no profile can ask for"
 
 
 def _file(rows: Mapping[str, Mapping[str, str]], left_out: list[str], host: str, date: str) -> Iterator[str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.select import CONDITIONS
 
-from .model import Mistake
+from .model import Mistake, did_you_mean
 from .yaml_lines import Node
 
 ROW = ("value", "why", "source", "not_for", "read_back", "type")
@@ -179,9 +178,3 @@ class _Drafter:
             if known and not any(character in str(item.value) for character in "*?[") and item.value not in known:
                 self.wrong(item.where, f"no host has {name} {item.value!r}", did_you_mean(str(item.value), known))
         return tuple(str(item.value) for item in patterns)
-
-
-def did_you_mean(name: str, known: tuple[str, ...]) -> str:
-    """A hint: the closest known name, or all of them."""
-    close = get_close_matches(name, known, 1)
-    return f"did you mean {close[0]}?" if close else f"it can be {', '.join(known)}"

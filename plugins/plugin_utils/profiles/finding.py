@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from .model import Mistake
+from .model import Mistake, did_you_mean
 
 SHIPPED = Path(__file__).resolve().parents[3] / "roles/host_profile/files/profiles"
 SUFFIXES = (".yml", ".yaml")
@@ -50,9 +49,7 @@ def find(asked: str, search: Sequence[Path] | None, where: str, beside: Path | N
     if len(fitting) == 1:
         return fitting[0].path
     if not fitting:
-        close = get_close_matches(asked, [found.name for found in known], 1)
-        told = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(f.name for f in known)) or 'none'}"
-        return Mistake(where, f"no profile is called {asked!r}", told)
+        return Mistake(where, f"no profile is called {asked!r}", did_you_mean(asked, sorted(f.name for f in known)))
     places = " and ".join(str(found.path) for found in fitting)
     if any(found.shipped for found in fitting):
         return Mistake(where, f"{asked} is in two places: {places}", f"give yours another name and `extends: {asked}`")

@@ -25,8 +25,11 @@ class _Merger:
         self.mistakes = mistakes
         self.base_known = base_known
 
+    def wrong(self, where: str, wrong: str, hint: str) -> None:
+        self.mistakes.append(Mistake(where, wrong, hint))
+
     def profile(self) -> Profile:
-        inherited = {name: row for overlay in self.base.overlays for name, row in overlay.rows.items()} | dict(self.base.rows)
+        inherited = _all_rows(self.base)
         self.dropped(self.draft.drop, inherited)
         rows = {name: row for name, row in self.base.rows.items() if name not in self.draft.drop}
         rows |= self.rows(self.draft.rows.values(), inherited)
@@ -41,7 +44,7 @@ class _Merger:
     def overlay(self, draft: DraftOverlay, inherited: Mapping[str, Row], earlier: list[Overlay]) -> Overlay:
         if draft.name in {overlay.name for overlay in self.base.overlays}:
             wrong = f"there is an overlay {draft.name!r} already, in a profile that this one extends"
-            self.mistakes.append(Mistake(draft.where, wrong, "name it otherwise"))
+            self.wrong(draft.where, wrong, "name it otherwise")
         for overlay in earlier:
             inherited = {**overlay.rows, **inherited}
         self.dropped(draft.drop, inherited)
@@ -51,7 +54,7 @@ class _Merger:
     def dropped(self, drop: Mapping[str, str], inherited: Mapping[str, Row]) -> None:
         for name, where in drop.items():
             if name not in inherited and self.base_known:
-                self.mistakes.append(Mistake(where, f"drops {name}, which is not set anyway", "leave it out"))
+                self.wrong(where, f"drops {name}, which is not set anyway", "leave it out")
 
     def rows(self, drafts: Iterable[DraftRow], inherited: Mapping[str, Row]) -> dict[str, Row]:
         return {draft.name: self.row(draft, inherited.get(draft.name), inherited) for draft in drafts}
@@ -60,7 +63,7 @@ class _Merger:
         """The row, with what it leaves out taken from the inherited one. A wrong value is told and left empty."""
         missing = [name for name in NEEDED if name not in draft.fields] if base is None and self.base_known else []
         if missing:
-            self.mistakes.append(Mistake(draft.where, f"{draft.name} needs {', '.join(missing)}", "it is not inherited"))
+            self.wrong(draft.where, f"{draft.name} needs {', '.join(missing)}", "it is not inherited")
         kind = draft.text("type", base.type if base else "")
         value, written = (base.value, base.written) if base else (None, "")
         if "value" in draft.fields:
@@ -82,6 +85,14 @@ class _Merger:
         if base is None or base.written == written:
             return base.source if base else ""
         return f"profile {self.draft.name}, instead of {base.written} ({base.source})"
+
+
+def _all_rows(profile: Profile) -> dict[str, Row]:
+    """Every knob that a profile sets on some host; where all hosts get it, that row."""
+    found: dict[str, Row] = {}
+    for rows in (*(overlay.rows for overlay in profile.overlays), profile.rows):
+        found.update(rows)
+    return found
 
 
 def _without(rows: Mapping[str, Row], names: Iterable[str]) -> dict[str, Row]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 
@@ -62,3 +63,9 @@ class ProfileError(ValueError):
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
         super().__init__("\n".join(map(str, self.mistakes)))
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """A hint: the closest known name, or all of them."""
+    close = get_close_matches(name, known, 1)
+    return f"did you mean {close[0]}?" if close else f"it can be {', '.join(known)}"

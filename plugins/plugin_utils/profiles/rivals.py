@@ -72,8 +72,9 @@ def _meet(first: Given, later: Given) -> bool:
 
 
 def _exclusive(one: Overlay, other: Overlay) -> bool:
-    return any(
-        not any(fnmatchcase(a.lower(), b.lower()) or fnmatchcase(b.lower(), a.lower()) for a in one.when[name] for b in other.when[name])
-        for name in SINGLE
-        if name in one.when and name in other.when
-    )
+    both = [name for name in SINGLE if name in one.when and name in other.when]
+    return any(not any(_overlap(a, b) for a, b in product(one.when[name], other.when[name])) for name in both)
+
+
+def _overlap(a: str, b: str) -> bool:
+    return fnmatchcase(a.lower(), b.lower()) or fnmatchcase(b.lower(), a.lower())

@@ -32,7 +32,7 @@ def normal(row: DraftRow, type_name: str, known: Iterable[str], mistakes: list[M
 
 
 def type_of(name: str, type_name: str = "", known: Iterable[str] = ()) -> Type:
-    """What values a knob takes; ValueError(what is wrong, hint). `type_name` is for a sysctl that gpuctl does not know."""
+    """What values a knob takes, or ValueError(what is wrong, hint). `type_name`: of a sysctl gpuctl does not know."""
     kind, _, key = name.partition(".")
     found: Type | None = KINDS[kind].type_of(key) if kind in KINDS and key else None
     if not type_name:

@@ -1,4 +1,4 @@
-"""YAML whose every part knows its line. All scalars stay text: what a value means is for the kind of its knob to say."""
+"""YAML whose every part knows its line. All scalars stay text: what a value means is for its knob to say."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read(path: Path, mistakes: list[Mistake]) -> Node | None:
         mistakes.append(Mistake(str(path), "is not UTF-8 text"))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        mistakes.append(Mistake(f"{path}:{line}", f"is not YAML: {error.problem}", "look at the indentation and quotes"))
+        mistakes.append(Mistake(f"{path}:{line}", f"is not YAML: {error.problem}", "look at indentation and quotes"))
     except yaml.YAMLError as error:
         mistakes.append(Mistake(str(path), f"is not YAML: {' '.join(str(error).split())}"))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+
 from tests.rig.knobs import Affinity, Enum, Int, Knob, Link, Preference, ReadOnly, View
 from tests.rig.machines.model import Cpu, Device, Machine
 from tests.rig.numbers import as_list, as_mask
@@ -116,11 +117,9 @@ def _nodes(machine: Machine) -> Files:
 
 
 def _devices(machine: Machine) -> Files:
-    found: Files = {
-        # The host's own network card and loopback are real ones.
-        "/sys/class/net/lo": Link("../../devices/virtual/net/lo"),
-        "/sys/class/net/eth0": Link("../../devices/virtual/net/eth0"),
-    }
+    # The host's own loopback and network card are real ones, unless the machine has one of that name.
+    own = {"lo", "eth0"} - {device.net for device in machine.devices}
+    found: Files = {f"/sys/class/net/{name}": Link(f"../../devices/virtual/net/{name}") for name in sorted(own)}
     numbers = count(FIRST_IRQ)
     rows = [(number, name, "IO-APIC", -1, False) for number, name in BOARD_IRQS.items()]
     for device in machine.devices:

@@ -37,14 +37,13 @@ def show(names: list[str], properties: list[str], units: Units) -> None:
     print("\n\n".join(blocks))
 
 
-def link(name: str, on: bool) -> None:
-    path = f"{ROOT}/etc/systemd/system/multi-user.target.wants/{name}"
+def link(path: str, target: str, on: bool) -> None:
+    path = ROOT + path
+    if os.path.lexists(path):
+        os.unlink(path)
     if on:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        if not os.path.lexists(path):
-            os.symlink(f"../{name}", path)
-    elif os.path.lexists(path):
-        os.unlink(path)
+        os.symlink(target, path)
 
 
 def main() -> None:
@@ -60,7 +59,9 @@ def main() -> None:
             sys.exit(f"Unit {name} not found.")
         state = units.setdefault(name, {"boot": "disabled", "now": "inactive"})
         if verb in ("enable", "disable"):
-            link(name, verb == "enable")
+            link(f"/etc/systemd/system/multi-user.target.wants/{name}", f"../{name}", verb == "enable")
+        if verb in ("start", "stop"):
+            link(f"/run/systemd/units/invocation:{name}", "0123456789abcdef", verb == "start")
         side, value = {
             "enable": ("boot", "enabled"), "disable": ("boot", "disabled"), "mask": ("boot", "masked"),
             "unmask": ("boot", "disabled"), "start": ("now", "active"), "stop": ("now", "inactive"),

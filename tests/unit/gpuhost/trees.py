@@ -47,6 +47,19 @@ def units(root: Path, **states: dict[str, str]) -> None:
     )
     # A tree's programs see the tree's PATH alone, so the stand-in names its interpreter.
     program(root, "systemctl", STANDIN_SYSTEMCTL.read_text().replace("/usr/bin/env python3", sys.executable, 1))
+    for name, state in states.items():
+        unit = name.replace("__", ".")
+        if state.get("boot") == "enabled":
+            link(root, f"/etc/systemd/system/multi-user.target.wants/{unit}", f"../{unit}")
+        if state.get("now") == "active":
+            link(root, f"/run/systemd/units/invocation:{unit}", "0123456789abcdef")
+
+
+def link(root: Path, path: str, target: str) -> None:
+    """Make a symbolic link in a tree, with its folders."""
+    real = root / path.lstrip("/")
+    real.parent.mkdir(parents=True, exist_ok=True)
+    real.symlink_to(target)
 
 
 def small_server(root: Path) -> Path:

@@ -1,10 +1,11 @@
-"""Profile files for tests, and what is wrong with them."""
+"""Profile files and hosts for tests."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts.machine import Machine
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 
 ROW = "{value: %s, why: a reason, source: a test}"
@@ -29,3 +30,18 @@ def mistakes(asked: str | Path, search: list[Path] | None = None) -> list[str]:
     except profiles.ProfileError as error:
         return [re.sub(rf"^{re.escape(str(asked))}:(?=\d)", "", str(mistake)) for mistake in error.mistakes]
     return []
+
+
+def machine(**facts: object) -> Machine:
+    """A bare machine with eight H100, but for these facts."""
+    known = {
+        "machine": "metal",
+        "distribution": "ubuntu",
+        "family": "debian",
+        "version": "24.04",
+        "arch": "x86_64",
+        "vendor": "Supermicro",
+        "gpus": ("NVIDIA H100 80GB HBM3",) * 8,
+        "nics": ("ethernet", "infiniband"),
+    }
+    return Machine(**{**known, **facts})  # type: ignore[arg-type]

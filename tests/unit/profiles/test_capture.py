@@ -65,7 +65,7 @@ def test_what_the_host_cannot_have_or_tell_is_left_out_with_the_reason(tmp_path:
     assert text.startswith("# What gpu-1 ran with on 2026-01-31, written by `gpuctl profile capture`.\n# Left out:\n")
     assert "#   sysctl.vm.dirty_bytes: is 0, which no profile can ask for\n" in text
     assert "#   cpu.boost: no switch for boost on this machine\n" in text
-    assert "#   cmdline.iommu: does not show before a reboot\n" in text
+    assert "#   cmdline.iommu: does not show while the host runs\n" in text
     assert "/etc/x" not in text
 
 

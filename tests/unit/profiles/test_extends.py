@@ -12,7 +12,7 @@ from tests.unit.profiles.files import mistakes, row, write
 BASE = f"""\
 about: the base
 knobs:
-  sysctl.vm.swappiness: {{value: 10, why: keep cache, source: somewhere, not_for: desktops, read_back: sysctl vm.swappiness}}
+  sysctl.vm.swappiness: {{value: 10, why: cache, source: somewhere, not_for: desktops, read_back: sysctl -a}}
   thp.enabled: {row("always")}
 overlays:
   - name: virtual
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_row_may_override_the_value_alone_and_keeps_the_rest(folder: Path) -> None:
     write(folder, "mine", "extends: base\nknobs:\n  sysctl.vm.swappiness: 1\n")
     found = profiles.load("mine", [folder]).rows["sysctl.vm.swappiness"]
-    assert (found.value, found.why, found.not_for, found.read_back) == ("1", "keep cache", "desktops", "sysctl vm.swappiness")
+    assert (found.value, found.why, found.not_for, found.read_back) == ("1", "cache", "desktops", "sysctl -a")
     assert found.source == "profile mine, instead of 10 (somewhere)"
     assert found.where == f"{folder}/mine.yml:3"
 

@@ -20,7 +20,7 @@ def test_an_own_profile_is_found_by_name_in_the_config_folder(tmp_path: Path, mo
     assert profiles.Found("mine", path, shipped=False) in profiles.names()
 
 
-def test_without_a_folder_of_its_own_the_config_folder_is_the_usual_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_config_folder_is_where_others_keep_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPUCTL_CONFIG_DIR", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "gpuctl/profiles").mkdir(parents=True)
@@ -28,10 +28,10 @@ def test_without_a_folder_of_its_own_the_config_folder_is_the_usual_one(tmp_path
     assert profiles.load("mine").name == "mine"
 
 
-def test_a_path_is_a_path_and_the_profile_is_called_after_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_by_path_is_called_after_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "mine", TEXT)
     monkeypatch.chdir(tmp_path)
-    assert profiles.load("./mine.yml").name == profiles.load("mine.yml").name == profiles.load(tmp_path / "mine.yml").name == "mine"
+    assert [profiles.load(path).name for path in ("mine.yml", "./mine.yml", tmp_path / "mine.yml")] == ["mine"] * 3
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_an_unknown_name_gets_the_closest_or_all_names(tmp_path: Path) -> None:
     assert mistakes("trainig") == ["profile trainig: no profile is called 'trainig'; did you mean training?"]
-    assert mistakes("x") == ["profile x: no profile is called 'x'; known are inference, latency, minimal, training"]
+    assert mistakes("x") == ["profile x: no profile is called 'x'; it can be inference, latency, minimal, training"]
     assert mistakes("") == ["profile: none is named"]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import KINDS
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.model import Knob
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.select import select
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.finding import SHIPPED
 
-from tests.unit.profiles.test_overlays import machine
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.select import select
+from tests.unit.profiles.files import machine
 
 NAMES = ("minimal", "training", "inference", "latency")
 
@@ -100,3 +100,27 @@ def test_latency_goes_further_than_inference() -> None:
 def test_minimal_needs_no_reboot_and_disturbs_no_job() -> None:
     kinds = {name.partition(".")[0] for name in chosen("minimal")}
     assert kinds == {"sysctl", "limits", "program"}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "large"),
+    [
+        ("NVIDIA A100-SXM4-80GB", True),
+        ("NVIDIA A100 80GB PCIe", True),
+        ("NVIDIA H100 80GB HBM3", True),
+        ("NVIDIA H200", True),
+        ("NVIDIA H20-3e", True),
+        ("NVIDIA B200", True),
+        ("NVIDIA GH200 480GB", True),
+        ("NVIDIA GB300", True),
+        ("NVIDIA RTX A1000", False),
+        ("Tesla V100-SXM2-32GB", False),
+        ("NVIDIA GeForce RTX 4090", False),
+        ("NVIDIA L40S", False),
+    ],
+)
+def test_more_memory_is_kept_free_on_whole_machines_with_data_centre_gpus(gpu: str, large: bool) -> None:
+    for name in ("training", "inference"):
+        kept = int(chosen(name, gpus=(gpu,) * 8)["sysctl.vm.min_free_kbytes"].value)
+        assert kept == (1048576 if large else 524288)
+        assert chosen(name, gpus=(gpu,), machine="virtual")["sysctl.vm.min_free_kbytes"].value == "524288"

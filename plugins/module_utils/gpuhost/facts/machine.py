@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..host import Host
 from ..topology import AMAZON, Device, devices
@@ -14,8 +13,7 @@ UNKNOWN = "unknown"
 MELLANOX = "0x15b3"
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """Facts a profile may ask for; "unknown" where a file could not be read, which matches no overlay."""
 
     machine: str  # metal, virtual, container
@@ -28,7 +26,7 @@ class Machine:
     nics: tuple[str, ...]  # efa, infiniband, roce, ethernet
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "gpus": list(self.gpus), "nics": list(self.nics)}
+        return {**self._asdict(), "gpus": list(self.gpus), "nics": list(self.nics)}
 
 
 def read(host: Host) -> Machine:

@@ -16,4 +16,6 @@ KINDS: dict[str, ModuleType] = {"sysctl": sysctl, "thp": thp, "cpu": cpu, "irq":
 
 # Their values live in the kernel alone; a unit of ours puts them back at every boot.
 NEEDS_BOOT_UNIT = frozenset({"thp", "cpu", "irq"})
-BOOT_KNOB = Knob("program.gpuctl-boot", "installed", "puts kernel settings that no file can keep back at every boot", "gpuctl")
+BOOT_KNOB = Knob(
+    "program.gpuctl-boot", "installed", "puts kernel settings that no file can keep back at every boot", "gpuctl"
+)

@@ -1,4 +1,4 @@
-"""Who else sets governors, energy preferences, idle states and boost: tuned, the cpupower services, units, cloud-init."""
+"""Who else sets governors, energy preferences, idle states and boost: tuned, cpupower, units, cloud-init."""
 
 from __future__ import annotations
 

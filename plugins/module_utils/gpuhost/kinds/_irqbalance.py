@@ -52,7 +52,7 @@ def _on(view: View, knob: Knob, unit: str) -> Reading:
     line = command(host, unit)
     hints = knows_hint_policies(host, line)
     if not hints and policy != "ignore":
-        raise Unsupported("this irqbalance has no --hintpolicy any more: it ignores hints; irq.affinity pins interrupts")
+        raise Unsupported("this irqbalance always ignores hints (it has no --hintpolicy); irq.affinity pins interrupts")
     starts, runs_now = bool(switched_on(host)), runs(host)
     follows = policy
     steps: tuple[Step, ...] = ()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -17,8 +16,7 @@ class Type(Protocol):
         """The normal text of a value; ValueError says what is wrong with it."""
 
 
-@dataclass(frozen=True)
-class Int:
+class Int(NamedTuple):
     """A whole number in a range, without a unit."""
 
     low: int | None = None
@@ -34,8 +32,7 @@ class Int:
         return str(value)
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """A number of bytes; KiB, MiB and GiB may follow it."""
 
     low: int = 0
@@ -50,21 +47,19 @@ class Size:
         return str(size)
 
 
-@dataclass(frozen=True)
-class Ints:
+class Ints(NamedTuple):
     """Several whole numbers; sizes may carry a unit."""
 
-    count: int
+    many: int
 
     def check(self, value: object) -> str:
         parts = value if isinstance(value, Sequence) and not isinstance(value, str) else str(value).split()
-        if len(parts) != self.count:
-            raise ValueError(f"must be {self.count} numbers, not {value!r}")
+        if len(parts) != self.many:
+            raise ValueError(f"must be {self.many} numbers, not {value!r}")
         return " ".join(Size().check(part) for part in parts)
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(NamedTuple):
     """One of a few words. YAML reads on and off as true and false: both spellings are taken."""
 
     words: tuple[str, ...]
@@ -76,8 +71,7 @@ class Word:
         return text
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """Any one line of text."""
 
     pattern: str = r"[^\n]+"

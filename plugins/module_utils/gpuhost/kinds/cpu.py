@@ -34,21 +34,30 @@ TYPES: dict[str, Type] = {
 
 
 class PerCpu(NamedTuple):
-    """A file that each processor has: its place, the file that lists what it takes, and what its absence means."""
+    """A file that each processor has: its place, the file that lists what it takes, its name, why it may be missing."""
 
     file: str
     choices: str
+    name: str
     missing: str
 
 
-GOVERNOR = PerCpu("cpufreq/scaling_governor", "cpufreq/scaling_available_governors", "CPU frequency control")
+GOVERNOR = PerCpu(
+    "cpufreq/scaling_governor",
+    "cpufreq/scaling_available_governors",
+    "CPU frequency control",
+    "the kernel has no cpufreq driver for it, or the firmware keeps it (power profile)",
+)
 PER_CPU = {
     "governor": GOVERNOR,
-    "energy_perf_bias": PerCpu("power/energy_perf_bias", "", "energy-performance bias (Intel processors have one)"),
+    "energy_perf_bias": PerCpu(
+        "power/energy_perf_bias", "", "energy-performance bias", "only Intel's processors have one"
+    ),
     "energy_performance_preference": PerCpu(
         "cpufreq/energy_performance_preference",
         "cpufreq/energy_performance_available_preferences",
-        "energy-performance preference (drivers intel_pstate and amd-pstate have one in active mode)",
+        "energy-performance preference",
+        "the drivers intel_pstate and amd-pstate have one, in active mode",
     ),
 }
 # Whose file shows 1 for what: acpi-cpufreq and others say "boost", intel_pstate says "no turbo".
@@ -78,7 +87,7 @@ def _per_cpu(view: View, knob: Knob, wanted: Mapping[str, str]) -> Reading:
     spec = PER_CPU[knob.key]
     found = _values(view, spec.file)
     if not found:
-        raise Unsupported(f"no {spec.missing} on this machine: {_why(view)}")
+        raise _missing(view, spec.name, spec.missing)
     other = {cpu for cpu, value in found.items() if value != knob.value}
     if knob.key == "energy_performance_preference":
         other |= _let_go(view, str(knob.value), wanted.get("governor"), other) & found.keys()
@@ -137,10 +146,10 @@ def _check_offered(view: View, spec: PerCpu, cpu: int, value: str) -> None:
         raise Unsupported(f"{driver} does not offer {value} here: it has {', '.join(offered) or 'no choice at all'}")
 
 
-def _why(view: View) -> str:
+def _missing(view: View, what: str, why: str) -> Unsupported:
     if view.machine.machine == "virtual":
-        return "in a virtual machine the hypervisor keeps it to itself"
-    return "the kernel has no driver for it, or the firmware keeps it (power profile)"
+        why = "in a virtual machine the hypervisor keeps it to itself"
+    return Unsupported(f"no {what} on this machine: {why}")
 
 
 def _left_out(view: View) -> tuple[str, ...]:
@@ -160,7 +169,7 @@ def _summary(values: Iterable[str]) -> str:
 def _idle(view: View, knob: Knob) -> Reading:
     found = states(view.host)
     if not found:
-        raise Unsupported(f"no idle states to choose from on this machine: {_why(view)}")
+        raise _missing(view, "idle states to choose from", "the kernel has no cpuidle driver for it")
     steps = tuple(
         Step(f"value:{state.switch}", "1" if state.off else "0", "0" if state.off else "1")
         for state in to_switch(view.host, found, int(knob.value))
@@ -188,7 +197,7 @@ def _deepest(view: View, found: Sequence[State]) -> list[str]:
 def _boost(view: View, knob: Knob) -> Reading:
     path = next((path for path in BOOST if view.host.exists(path)), None)
     if path is None:
-        raise Unsupported(f"no switch for boost on this machine: {_why(view)}")
+        raise _missing(view, "switch for boost", "its processors or their driver have none")
     text = {raw: word for word, raw in BOOST[path].items()}
     raw = BOOST[path][str(knob.value)]
     now = view.host.value(path) or ""

@@ -1,4 +1,4 @@
-"""Interrupts: those of NICs and GPUs pinned near their device, and irqbalance, which would move them, out of the way."""
+"""Interrupts: those of NICs and GPUs pinned near their device, and irqbalance, which would move them, controlled."""
 
 from __future__ import annotations
 
@@ -90,7 +90,13 @@ def _few(addresses: Sequence[str]) -> str:
 def _rivals(view: View, wanted: str, found: Pinning, stays: bool) -> list[Conflict]:
     rivals = view.owners.mentions(ANY, *OTHER_PINNERS)
     rivals += view.owners.tuned_option("ignore", "default_irq_smp_affinity")
+    return rivals + (_irqbalance(view, found) if stays else [])
+
+
+def _irqbalance(view: View, found: Pinning) -> list[Conflict]:
+    """irqbalance, where it runs or will run and has not been told to leave all of these interrupts alone."""
     on = irqbalance.switched_on(view.host)
-    if stays and (on or irqbalance.runs(view.host)) and not {v.irq for v in found.vectors} <= irqbalance.banned(view.host):
-        rivals.append(Conflict("irqbalance", on or irqbalance.RUNNING, "irqbalance moves them as it sees fit", wins=True))
-    return rivals
+    where = on or (irqbalance.RUNNING if irqbalance.runs(view.host) else "")
+    if not where or {v.irq for v in found.vectors} <= irqbalance.banned(view.host):
+        return []
+    return [Conflict("irqbalance", where, "irqbalance moves them as it sees fit", wins=True)]

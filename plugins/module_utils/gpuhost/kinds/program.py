@@ -18,7 +18,7 @@ from ._types import Type, Word
 
 if TYPE_CHECKING:
     # Never imported here, only read as text: the import makes Ansible carry them to the host.
-    from .. import boot, exec  # noqa: F401
+    from .. import boot, exec  # noqa: A004, F401
 
 OLDEST_PYTHON = 9  # of 3.x
 # What the programs need of this package: no file of these imports one outside this list.
@@ -52,7 +52,7 @@ ExecStart=/usr/local/sbin/gpuctl-boot
 WantedBy=multi-user.target
 """
 # Once more a little later: tuned sets its values after it has told systemd that it is up, and a NIC asks for its
-# interrupts when its link comes up. Starting the timer again begins the wait anew, so a burst of events ends in one run.
+# interrupts when its link comes up. Starting the timer again begins the wait anew: a burst of events ends in one run.
 TIMER = """[Unit]
 Description=Put kernel settings back that gpuctl set, once things have settled
 Documentation=file:///etc/gpuctl/boot.conf

@@ -1,0 +1,36 @@
+"""Read what Python files import without running them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PLUGINS = ROOT / "plugins"
+GPUHOST = PLUGINS / "module_utils/gpuhost"
+
+
+def python_files(folder: Path) -> list[Path]:
+    """Every Python file of a folder; never none, because a check over nothing would pass."""
+    found = sorted(folder.rglob("*.py"))
+    assert found, f"no Python files in {folder}"
+    return found
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The full name of each module that a file imports from elsewhere; its own package's are left out."""
+    for node in ast.walk(ast.parse(path.read_text(), path.name)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module or ""
+
+
+def importers(folder: Path, package: str) -> list[str]:
+    """The files of a folder that import a package or a part of it, relative to the repository."""
+    return [
+        str(path.relative_to(ROOT))
+        for path in python_files(folder)
+        if any(name == package or name.startswith(f"{package}.") for name in imports(path))
+    ]

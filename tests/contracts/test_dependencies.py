@@ -1,0 +1,26 @@
+"""What the package imports is what pip is told to install with it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+
+from tests.contracts.sources import ROOT, imports, python_files
+
+OURS = {"gpuctl", "ansible_collections"}
+
+
+def test_every_import_is_a_declared_dependency_and_the_other_way_round() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[^\w-]", dependency)[0] for dependency in project["dependencies"]}
+    imported = {
+        name.partition(".")[0]
+        for folder in (ROOT / "gpuctl", ROOT / "plugins")
+        for path in python_files(folder)
+        for name in imports(path)
+    }
+    owners = packages_distributions()
+    needed = {owners[name][0].lower() for name in imported - OURS - set(sys.stdlib_module_names)}
+    assert needed == declared

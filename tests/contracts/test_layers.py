@@ -1,0 +1,24 @@
+"""The layers that import-linter cannot see: plugins that Ansible loads as single files, and packages to come."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from tests.contracts.sources import PLUGINS, ROOT, importers
+
+
+def test_the_collection_works_without_the_python_package() -> None:
+    assert importers(PLUGINS, "gpuctl") == []
+
+
+def test_only_the_door_to_a_machine_starts_programs_there() -> None:
+    assert importers(PLUGINS, "subprocess") == ["plugins/module_utils/gpuhost/host.py"]
+
+
+def test_every_package_has_its_place_in_the_layers() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    placed = {name for layer in contracts[0]["layers"] for name in re.findall(r"\bgpuctl\.(\w+)", layer)}
+    packages = {path.parent.name for path in (ROOT / "gpuctl").glob("*/__init__.py")}
+    assert packages
+    assert packages <= placed
