@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import click
 
-from gpuctl import __version__
 from gpuctl.cli import hosts, profile, runs
 from gpuctl.cli.errors import guarded
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(__version__, message="gpuctl %(version)s")
+@click.version_option(package_name="gpuctl", message="gpuctl %(version)s")
 def app() -> None:
     """From bare GPU machines to a trusted training cluster."""
 

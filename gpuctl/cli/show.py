@@ -111,12 +111,12 @@ def _row(visit: Visit, strict: bool, check: bool) -> tuple[object, ...]:
     if visit.answer is None:
         return (
             visit.host,
-            "unreachable",
+            status(visit, strict),
             "-",
             "-",
             "-",
             "-",
-            f"{visit.wrong}. {visit.hint}".strip(". ") + ".",
+            f"{visit.wrong}; {visit.hint}" if visit.hint else visit.wrong,
         )
     states = [knob["state"] for knob in visit.knobs]
     changed = states.count("differs") if check else sum(bool(k["changed"]) for k in visit.knobs)

@@ -121,7 +121,7 @@ class _Events:
         self._asked_to_end = 0.0
 
     def end(self) -> bool:
-        """Ask Ansible to end, which takes its workers along; whether it has had time enough for it and must be killed."""
+        """Ask Ansible to end, which takes its workers along. True where it has to be killed: it had time enough."""
         if not self._asked_to_end and self._playbook:
             os.kill(self._playbook, signal.SIGTERM)
         self._asked_to_end = self._asked_to_end or time.monotonic()
@@ -138,12 +138,18 @@ class _Events:
             if "knobs" in result:
                 self._tell(Told(host, result=result))
             elif kind == "runner_on_failed":
-                self._tell(Told(host, wrong=_first_line(result.get("msg") or result.get("module_stderr"))))
+                self._tell(Told(host, wrong=_reason(result)))
         return False
 
     def _tell(self, told: Told) -> None:
         self.heard.add(told.host)
         self.told(told)
+
+
+def _reason(result: Mapping[str, Any]) -> str:
+    """Why a task failed: where the module died, its last words, which say more than Ansible's."""
+    died = str(result.get("module_stderr") or "").strip()
+    return died.splitlines()[-1] if "Traceback" in died else _first_line(result.get("msg"))
 
 
 def _first_line(text: object) -> str:

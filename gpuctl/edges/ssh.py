@@ -6,11 +6,12 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuctl.edges.process import Done, Processes
 
 CONNECT_SECONDS = 10
+SSH_FAILED = 255  # ssh's own exit status for an error of its own; otherwise it is that of the program it ran
 # Tried in turn on a host whose inventory names no interpreter. Plain POSIX shell: nothing of the input goes into it.
 _ANY_PYTHON = (
     "for p in python3 /usr/libexec/platform-python python3.13 python3.12 python3.11 python3.10 python3.9; do "
@@ -38,6 +39,7 @@ class Failure:
 
     wrong: str
     hint: str = ""
+    unreachable: bool = False  # nothing ran there, as far as can be known
 
 
 def run_python(processes: Processes, login: Login, program: bytes, limit: float) -> bytes | Failure:
@@ -93,7 +95,7 @@ _KNOWN = (
     (
         r"sudo: .*(password|terminal)",
         "sudo wants a password",
-        "allow NOPASSWD, or set ansible_become_password: such a host is reached through Ansible",
+        "give this user sudo with NOPASSWD, or set ansible_become_password: such a host is reached through Ansible",
     ),
     (
         r"not in the sudoers|may not run sudo|not allowed to (execute|run)",
@@ -115,19 +117,29 @@ _KNOWN = (
 )
 
 
+def in_words(said: str, last: str, address: str) -> Failure | None:
+    """What ssh, sudo or a shell said, in words that say what to do; None where we do not know it. `last`: its gist."""
+    for pattern, wrong, hint in _KNOWN:
+        if re.search(pattern, said):
+            return Failure(f"{wrong} ({last})", hint.replace("ADDRESS", address))
+    return None
+
+
 def explain(login: Login, done: Done, limit: float) -> Failure:
     """Why a host gave no answer, from what ssh, sudo, the shell or our program said."""
     if done.code is None:
-        return Failure(f"it gave no answer within {limit:g} s", "log in by hand and look; --timeout gives it longer")
+        hint = "log in by hand and look; --timeout gives it longer"
+        return Failure(f"it gave no answer within {limit:g} s", hint, unreachable=True)
+    unreachable = done.code == SSH_FAILED and not login.local
     lines = [
         line for line in done.err.splitlines() if line.strip() and not line.startswith("Warning: Permanently added")
     ]
     last = lines[-1].strip() if lines else f"exit status {done.code}"
     if "Traceback (most recent call last)" in done.err:
         return Failure(f"gpuctl itself failed there: {last}", "please report it")
-    for pattern, wrong, hint in _KNOWN:
-        if re.search(pattern, done.err):
-            return Failure(f"{wrong} ({last})", hint.replace("ADDRESS", login.address))
+    known = in_words(done.err, last, login.address)
+    if known is not None:
+        return replace(known, unreachable=unreachable)
     if done.code == 127 and login.python:
         return Failure(f"it has no {login.python} ({last})", "set ansible_python_interpreter to one it has")
-    return Failure(last, "log in by hand and look" if not login.local else "")
+    return Failure(last, "log in by hand and look" if not login.local else "", unreachable)

@@ -54,7 +54,7 @@ def _visit(processes: Processes, target: Target, program: bytes, token: str, lim
     said = run_python(processes, _login(target), program, limit)
     seconds = time.monotonic() - started
     if isinstance(said, Failure):
-        return Visit(target.name, wrong=said.wrong, hint=said.hint, seconds=seconds)
+        return Visit(target.name, None, said.wrong, said.hint, said.unreachable, seconds)
     told = answer(said, token)
     if told is None:
         return Visit(

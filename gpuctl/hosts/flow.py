@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.core.runs import who
-from gpuctl.edges import ansible, inventory_cache
+from gpuctl.edges import ansible, inventory_cache, ssh
 from gpuctl.hosts.direct import visit_all
 from gpuctl.hosts.inventory import target
 from gpuctl.hosts.judge import exit_code
 from gpuctl.hosts.model import Target, Visit
 
 Seen = Callable[[Visit], None]
+# Acting may take longer than asking: packages, swap read back from disk, a new boot configuration.
+ACTING = 10
 
 
 @dataclass(frozen=True)
@@ -118,16 +120,14 @@ def _act_in_batches(source: Path, due: Sequence[Target], job: Job, way: Way, see
 
 
 def _over_ssh(batch: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:
-    # Acting may take longer than asking: packages, swap read back from disk, a new boot configuration.
-    return visit_all(batch, job.request_of, forks=way.forks, limit=way.limit * 10, seen=seen)
+    return visit_all(batch, job.request_of, forks=way.forks, limit=way.limit * ACTING, seen=seen)
 
 
 def _through_ansible(source: Path, batch: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:
     found: dict[str, Visit] = {}
 
     def told(end: ansible.Told) -> None:
-        hint = "log in by hand and look" if end.unreachable else ""
-        found[end.host] = Visit(end.host, answer=end.result, wrong=end.wrong, hint=hint)
+        found[end.host] = _visit(end)
         seen(found[end.host])
 
     names = [h.name for h in batch]
@@ -135,13 +135,22 @@ def _through_ansible(source: Path, batch: Sequence[Target], job: Job, way: Way, 
     # As files: Ansible would take braces in a variable's text for a template.
     files = {f"{profile['name']}.compiled.json": json.dumps(profile) for profile in chosen.values()}
     by_host = {name: f"{profile['name']}.compiled.json" for name, profile in chosen.items()}
-    play = ansible.Play(job.playbook, source, names, job.variables, files, by_host, way.forks, job.check)
+    limit = int(way.limit * ACTING)
+    play = ansible.Play(job.playbook, source, names, job.variables, files, by_host, way.forks, limit, job.check)
     with _ctrl_c() as broken_off:
         last_words = ansible.run(play, told, broken_off.is_set)
     if broken_off.is_set():
         raise KeyboardInterrupt
     missing = last_words or "Ansible ended before it was this host's turn"
     return [found.get(name, Visit(name, wrong=missing)) for name in names]
+
+
+def _visit(end: ansible.Told) -> Visit:
+    if not end.unreachable:
+        return Visit(end.host, end.result, end.wrong)
+    gist = end.wrong.rpartition("over ssh: ")[2]
+    known = ssh.in_words(end.wrong, gist, end.host) or ssh.Failure(end.wrong, "log in by hand and look")
+    return Visit(end.host, None, known.wrong, known.hint, unreachable=True)
 
 
 @contextmanager

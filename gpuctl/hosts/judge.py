@@ -11,7 +11,7 @@ from gpuctl.hosts.model import Visit
 def status(visit: Visit, strict: bool = False) -> str:
     """One word: how a host stands."""
     if visit.answer is None:
-        return "unreachable"
+        return "unreachable" if visit.unreachable else "failed"
     if failures(visit.knobs, strict):
         return "problems"
     if visit.changed:
@@ -22,8 +22,8 @@ def status(visit: Visit, strict: bool = False) -> str:
 
 
 def exit_code(visits: list[Visit], strict: bool = False, drift: bool = False) -> int:
-    """0 all well, 1 problems (with `drift` also where one differs or needs a reboot), 3 one was not reached."""
-    worse = {"unreachable": 3, "problems": 1, "differs": int(drift), "needs a reboot": int(drift)}
+    """0 all well, 1 problems (with `drift` also where one differs or needs a reboot), 3 where one could not do it."""
+    worse = {"unreachable": 3, "failed": 3, "problems": 1, "differs": int(drift), "needs a reboot": int(drift)}
     return worst_code(worse.get(status(visit, strict), 0) for visit in visits)
 
 
@@ -35,7 +35,7 @@ def told(visit: Visit, strict: bool = False) -> dict[str, object]:
         "status": status(visit, strict),
         "error": {"wrong": visit.wrong, "hint": visit.hint} if visit.answer is None else None,
         "seconds": round(visit.seconds, 3),
-        "record": answer.get("record"),
+        "record": answer.get("record") or None,
         "busy": answer.get("busy", []),
         "notes": answer.get("notes", []),
         "machine": answer.get("machine"),

@@ -30,13 +30,14 @@ class Visit:
     """What one host answered, or why it did not.
 
     `answer` is the engine's (see gpuhost.api.visit); `wrong` and `hint` are set instead where there is none.
-    `unusable` tells a host that cannot be used as given (no root, another run at work) from one that did not answer.
+    `unreachable` tells a host that did not let us in from one that could not do it (no root, another run at work).
     """
 
     host: str
     answer: Mapping[str, Any] | None = None
     wrong: str = ""
     hint: str = ""
+    unreachable: bool = False
     seconds: float = 0.0
 
     @property

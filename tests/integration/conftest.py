@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Protocol, Unpack
 
 import pytest
 
+from tests.integration.command import Gpuctl
 from tests.rig import Rig, TestHost, Wish, parts
 
 
@@ -45,3 +47,9 @@ def hosts(rig: Rig) -> Iterator[Hosts]:
 def host(hosts: Hosts) -> TestHost:
     """One host with the /sys and /proc of the generic two-socket server."""
     return hosts(1, machine="generic")[0]
+
+
+@pytest.fixture
+def gpuctl(tmp_path: Path) -> Gpuctl:
+    """The command, with a home folder of this test's own."""
+    return Gpuctl(tmp_path / "home")

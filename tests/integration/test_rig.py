@@ -148,7 +148,8 @@ def test_every_write_in_a_host_is_listed_also_one_that_is_refused(host: TestHost
 
 
 def test_a_test_may_add_and_remove_files_and_make_writes_fail_or_hang(host: TestHost) -> None:
-    host.tree.put("/sys/module/sunrpc/x", "1")
+    host.tree.put("/sys/module/new/parameters/level", "1")
+    assert host.read("/sys/module/new/parameters/level") == "1\n"
     host.tree.remove("/sys/class/infiniband/mlx5_0")
     assert host.run("ls", "/sys/class/infiniband").stdout == "mlx5_1\n"
     host.tree.fail(SWAPPINESS, errno.EIO)
@@ -232,12 +233,12 @@ def test_packages_can_be_installed_without_a_network(hosts: Hosts) -> None:
     ],
 )
 def test_machines_have_what_was_recorded(tmp_path: Path, name: str, has: dict[str, int | str]) -> None:
-    machines.write_tree(name, tmp_path)
-    devices = tmp_path / "sys/devices/system"
-    classes = [file.read_text()[:6] for file in tmp_path.glob("sys/bus/pci/devices/*/class")]
+    system, pci = "sys/devices/system", "sys/bus/pci/devices"
+    machines.write_tree(name, tmp_path, ["/sys/bus", f"/{system}/cpu/online", f"/{system}/node/online", "/proc/driver"])
+    classes = [file.read_text()[:6] for file in tmp_path.glob(f"{pci}/*/class")]
     assert has == {
-        "cpus": len(numbers.from_list((devices / "cpu/online").read_text().strip())),
-        "nodes": (devices / "node/online").read_text().strip(),
+        "cpus": len(numbers.from_list((tmp_path / system / "cpu/online").read_text().strip())),
+        "nodes": (tmp_path / system / "node/online").read_text().strip(),
         "gpus": classes.count("0x0302"),
         "nics": classes.count("0x0200") + classes.count("0x0207"),
     }
@@ -279,6 +280,13 @@ def test_what_a_crashed_rig_left_is_removed_by_the_next(tmp_path: Path, bridge: 
     assert died.returncode == -signal.SIGKILL, died.stderr
     with Rig():
         assert traces(bridge, str(state)) == []
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(FileExistsError, match="no rig made"):
+        Rig(tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "precious"
 
 
 def test_two_rigs_live_side_by_side(rig: Rig) -> None:

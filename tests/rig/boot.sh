@@ -3,10 +3,8 @@
 # two steps by which the host's first process gets its namespaces and its file system, and becomes systemd.
 #
 # From the environment: ROOT its root folder, HOST, NETNS, CGROUP (two subfolders: watch, host), BINDS (lines of
-# "source|target"), KEPT (paths that show through a bind), READONLY (1 or empty), CONTROL (the fake tree's, or empty).
+# "source|target"), KEPT (paths that show through a bind), READONLY (1 or empty), DROPPED (capabilities), CONTROL (the fake tree's, or empty).
 set -eu
-# Nothing in a host may change what belongs to the whole machine.
-DROP=--bounding-set=-sys_module,-sys_rawio,-sys_time,-syslog,-mac_admin,-mac_override,-wake_alarm,-block_suspend,-audit_control
 REBOOTED=129 # the kernel ends the first process of a pid namespace with SIGHUP when it calls for a reboot
 
 watch() {
@@ -39,7 +37,7 @@ init() {
     umount -l /run/.old
     rmdir /run/.old
     exec env -i container=gpuctl-rig PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-        setpriv $DROP /lib/systemd/systemd
+        setpriv "--bounding-set=$DROPPED" /lib/systemd/systemd
 }
 
 kernel_files() {

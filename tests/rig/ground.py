@@ -88,6 +88,12 @@ def claim(state: Path | None, bridge: str | None, net: str | None, lasting: bool
         return plot, held
 
 
+def lasting(state: Path) -> Plot | None:
+    """The plot of the lasting rig in a folder, where there is one."""
+    known = (Plot(**json.loads(text)) for entry in REGISTRY.glob("*.json") if (text := entry.read_text()))
+    return next((plot for plot in known if plot.lasting and plot.state == str(state)), None)
+
+
 def _free_net() -> str:
     known = [entry.read_text() for entry in REGISTRY.glob("*.json")] + [sh("ip", "-4", "route").stdout]
     nets = (f"10.{number}" for number in range(100, 256))

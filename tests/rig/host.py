@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import shlex
 import shutil
 import socket
@@ -18,7 +20,7 @@ from tests.rig.ground import Done, Plot, sh
 from tests.rig.tree import FakeTree, order
 
 STANDINS = Path(__file__).parent / "standins"
-# What boot.sh takes from a host's first process; nsenter alone would hand the caller's own to the program.
+# With these a host could change what belongs to the whole machine.
 DROPPED = "-sys_module,-sys_rawio,-sys_time,-syslog,-mac_admin,-mac_override,-wake_alarm,-block_suspend,-audit_control"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -58,11 +60,11 @@ class TestHost:
 
     def pid1(self) -> int:
         """Its systemd, by this machine's numbering."""
-        inside = (self.plot.cgroup / self.name / "host").rglob("cgroup.procs")
-        for pid in (int(line) for file in inside for line in file.read_text().split()):
-            numbers = next(x for x in Path(f"/proc/{pid}/status").read_text().splitlines() if x.startswith("NSpid:"))
-            if numbers.split()[-1] == "1":
-                return pid
+        scope = self.plot.cgroup / self.name / "host/init.scope/cgroup.procs"
+        for pid in scope.read_text().split() if scope.exists() else ():
+            with contextlib.suppress(FileNotFoundError):
+                if re.search(r"^NSpid:.*\t1$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE):
+                    return int(pid)
         raise ProcessLookupError(f"{self.name} does not run")
 
     def run(self, *argv: str, input: str | None = None, check: bool = True) -> Done:  # noqa: A002 as in subprocess
@@ -134,14 +136,16 @@ class TestHost:
             return False
 
     def wait(self, limit_s: float = 30) -> None:
-        """Until sshd answers."""
+        """Until sshd answers and lets everybody in."""
         log = self.folder / "console.log"
-        wait_until(self._sshd_answers, limit_s, f"no sshd on {self.name} ({self.ip}); see {log}")
+        wait_until(self._lets_in, limit_s, f"no sshd on {self.name} ({self.ip}); see {log}")
 
-    def _sshd_answers(self) -> bool:
+    def _lets_in(self) -> bool:
         try:
             with socket.create_connection((self.ip, 22), timeout=1) as connection:
-                return connection.recv(4) == b"SSH-"
+                answers = connection.recv(4) == b"SSH-"
+            # As long as it is there only root may log in.
+            return answers and not Path(f"/proc/{self.pid1()}/root/run/nologin").exists()
         except OSError:
             return False
 

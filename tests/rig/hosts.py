@@ -15,13 +15,15 @@ from types import TracebackType
 from typing import IO, TypedDict, Unpack
 
 from tests.rig import ground, machines, rootfs
-from tests.rig.ground import Plot, sh
-from tests.rig.host import Facts, TestHost, ssh_options, wait_until
+from tests.rig.ground import sh
+from tests.rig.host import DROPPED, Facts, TestHost, ssh_options, wait_until
 from tests.rig.tree import order
 
 REPOSITORY = Path(__file__).parents[2]
 HOSTS_A_NET = 250
 AT_ONCE = 6
+# Every rig has one; a folder without is not ours to empty.
+MARK = "known_hosts"
 IN_CGROUP = ("sh", "-c", 'echo 0 > "$0/cgroup.procs"; exec "$@"')
 
 
@@ -45,25 +47,27 @@ class Rig:
     def __init__(
         self, state: Path | None = None, bridge: str | None = None, net: str | None = None, lasting: bool = False
     ) -> None:
-        known = state / "rig.json" if state else None
+        state = state and state.resolve()
+        if state and state.exists() and any(state.iterdir()) and not (state / MARK).exists():
+            raise FileExistsError(f"{state} holds something that no rig made; give it an empty folder")
         self._held: IO[str] | None = None
-        if known and known.exists():
-            self.plot = Plot(**json.loads(known.read_text()))
+        continued = ground.lasting(state) if state and lasting else None
+        if continued:
+            self.plot = continued
         else:
-            self.plot, self._held = ground.claim(state and state.resolve(), bridge, net, lasting)
+            self.plot, self._held = ground.claim(state, bridge, net, lasting)
         self.state = Path(self.plot.state)
-        if not (self.state / "rig.json").exists():
+        if not continued:
             self._furnish()
 
     def _furnish(self) -> None:
-        # What lies there unregistered is from before a restart of this machine.
+        # What lies there, with nobody to claim it, is from before a restart of this machine.
         ground.unmount(self.state)
         shutil.rmtree(self.state, ignore_errors=True)
         (self.state / "hosts").mkdir(parents=True)
         self.state.chmod(0o700)
         _keygen(self.state / "id_ed25519")
-        (self.state / "known_hosts").touch()
-        (self.state / "rig.json").write_text(json.dumps(vars(self.plot)))
+        (self.state / MARK).touch()
 
     def __enter__(self) -> Rig:
         return self
@@ -117,6 +121,7 @@ class Rig:
             "BINDS": "\n".join(f"{source}|{target}" for source, target in self._binds(host, wish)),
             "KEPT": " ".join(machines.KEPT) if machine else "",
             "READONLY": "1" if wish.get("readonly") else "",
+            "DROPPED": DROPPED,
             "CONTROL": str(self.plot.served / ".control") if machine else "",
         }
         _leave_running([str(Path(__file__).with_name("boot.sh")), "watch"], environment, host.folder / "console.log")
@@ -193,7 +198,7 @@ class Rig:
     def _write_known_hosts(self) -> None:
         keys = {host: (host.folder / "ssh_host_ed25519_key.pub").read_text().split()[:2] for host in self.hosts()}
         lines = [f"{host.name},{host.ip} {' '.join(key)}\n" for host, key in keys.items()]
-        (self.state / "known_hosts").write_text("".join(lines))
+        (self.state / MARK).write_text("".join(lines))
 
     def ssh_options(self) -> list[str]:
         """Arguments for an OpenSSH client that enters the hosts with the rig's key and checks theirs."""

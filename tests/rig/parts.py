@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 PROGRAMS = ("mmdebstrap", "ip", "nft", "unshare", "nsenter", "setpriv", "ssh", "ssh-keygen", "mount")
@@ -21,4 +22,6 @@ def missing() -> str:
         return "test hosts need FUSE (/dev/fuse)"
     if importlib.util.find_spec("mfusepy") is None:
         return "test hosts need the Python package mfusepy"
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
+        return "test hosts need the right to make namespaces and mounts (CAP_SYS_ADMIN)"
     return ""

@@ -56,6 +56,9 @@ def visit(request: Mapping[str, Any], host: Host | None = None) -> dict[str, Any
             "form": FORM,
             "error": {"wrong": str(error), "hint": f"look at the files in {records.FOLDER}"},
         }
+    except OSError as error:  # of one setting it is that setting's reading: this concerns the whole host
+        wrong = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return {"form": FORM, "error": {"wrong": wrong, "hint": "gpuctl changes nothing that it cannot record"}}
 
 
 def _tune(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,7 +110,10 @@ def _visit(host: Host, request: Mapping[str, Any], run: Run, read: Any, knobs: l
     view = _view(host, run.to)
     before, busy = planning.spare_the_busy(view, read(view), allow_busy)
     answer = {"machine": view.machine.as_dict(), "busy": busy, "record": None}
-    if request.get("check") or not any(r.state == DIFFERS for r in before):
+    due = any(r.state == DIFFERS for r in before)
+    if due and not records.can_be_kept(host):
+        raise Unusable("its disk cannot be written", "gpuctl changes nothing that it cannot record: see to its disk")
+    if request.get("check") or not due:
         return {**answer, "knobs": [as_dict(r, host) for r in before]}
     with lock(host, run.by):
         view = _view(host, run.to)

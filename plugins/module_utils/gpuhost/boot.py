@@ -13,9 +13,9 @@ from .pinning import look
 CONFIG = "/etc/gpuctl/boot.conf"
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], host: Host | None = None) -> int:
     """Set what differs; 1 when something could not be set, each with its reason on standard error."""
-    host = Host(argv[0] if argv else "/")
+    host = host or Host(argv[0] if argv else "/")
     # Twice, for one line may stand in another's way: a governor holds its processor's energy preference.
     carry_out_all(host)
     failed = carry_out_all(host)

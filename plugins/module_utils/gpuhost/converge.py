@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 import errno
 import os
 import time
 from collections.abc import Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from . import record as records
 from .host import Host

@@ -20,7 +20,8 @@ ME = "gpuctl-exec"
 REFUSED = 2
 NOT_RUNNABLE, NOT_FOUND = 126, 127  # as env(1) and nice(1) have it
 SCHEDULES = {"fifo": os.SCHED_FIFO, "rr": os.SCHED_RR}
-ABOUT = """\
+USAGE = f"{ME} --gpu GPU[,GPU...] [option ...] -- program [argument ...]"
+ABOUT = """Run a program near its GPU.
 A GPU is named by nvidia-smi's index (its place on the PCI bus), its UUID or its PCI address. The program and all it
 starts run on processors of the GPU's NUMA node, take memory from that node alone, and see the named GPUs only.
 """
@@ -28,36 +29,38 @@ starts run on processors of the GPU's NUMA node, take memory from that node alon
 
 def main(argv: Sequence[str], host: Host | None = None, environment: Mapping[str, str] | None = None) -> int:
     """Decide, say what was decided, and become the program; returns only where that does not happen."""
-    asked = _parser().parse_args(argv)
+    asked = _parse(argv)
     environment = dict(os.environ if environment is None else environment)
     try:
         ask = _ask(asked)
         decision = decide(ask, look(host or Host(), ask, environment))
-        if asked.print:
-            print(_equivalent(decision))
-            return 0
-        _say(decision)
-        _become(decision)
+        if not asked.print:
+            _become(decision)
     except Cannot as reason:
-        print(
-            f"{ME}: cannot run {shlex.join(asked.command) or 'anything'}: {reason}\n  try: {reason.hint}",
-            file=sys.stderr,
-        )
+        print(f"{ME}: cannot run {shlex.join(asked.command)}: {reason}\n  try: {reason.hint}", file=sys.stderr)
         return REFUSED
+    _say(decision)
+    if asked.print:
+        print(_equivalent(decision))
+        return 0
     return _run(decision, environment)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(ME, description="Run a program near its GPU.", epilog=ABOUT)
-    parser.add_argument("--gpu", action="append", required=True, metavar="GPU[,GPU…]", help="the GPUs it works on")
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Our own arguments stand before the first "--", the program and all of its behind it."""
+    parser = argparse.ArgumentParser(ME, usage=USAGE, description=ABOUT, allow_abbrev=False)
+    parser.add_argument("--gpu", action="append", required=True, metavar="GPU[,GPU...]", help="the GPUs it works on")
     parser.add_argument("--several-nodes", action="store_true", help="allow GPUs near different NUMA nodes")
     parser.add_argument(
         "--allocator", choices=sorted(ALLOCATORS), default="", help="put this memory allocator under it"
     )
-    parser.add_argument("--schedule", metavar="fifo:N|rr:N", help="real-time priority, 1 to 99")
+    parser.add_argument("--schedule", metavar="fifo:N|rr:N", help="give it a real-time priority, 1 to 99")
     parser.add_argument("--print", action="store_true", help="show an equivalent command line and run nothing")
-    parser.add_argument("command", nargs="+", metavar="-- program argument", help="what to run")
-    return parser
+    end = argv.index("--") if "--" in argv else len(argv)
+    asked = parser.parse_args(argv[:end])
+    if end + 1 >= len(argv):
+        parser.error('the program is missing: write it after "--"')
+    return argparse.Namespace(**vars(asked), command=argv[end + 1 :])
 
 
 def _ask(asked: argparse.Namespace) -> Ask:

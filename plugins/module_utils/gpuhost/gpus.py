@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .host import Host
@@ -64,7 +65,7 @@ def _place(address: str) -> tuple[int, ...] | None:
     return tuple(int(part or "0", 16) for part in match.groups()) if match else None
 
 
-def find(known: list[Gpu], name: str) -> Gpu | None:
+def find(known: Sequence[Gpu], name: str) -> Gpu | None:
     """The GPU that an index, a UUID (or an unmistakable beginning of one) or a PCI address names."""
     place = _place(name)
     if name.isdigit():

@@ -24,18 +24,24 @@ class State(NamedTuple):
 
 def states(host: Host) -> list[State]:
     """Every idle state of every processor at work; a state that says no latency cannot be judged and is left out."""
-    return [state for cpu in online(host) for state in _of_cpu(host, cpu)]
-
-
-def _of_cpu(host: Host, cpu: int) -> list[State]:
-    base = f"{CPU}/cpu{cpu}/cpuidle"
     found = []
-    for name in host.listdir(base):
-        latency = host.value(f"{base}/{name}/latency") if name.startswith("state") else None
-        if latency is not None and latency.isdigit():
+    known: dict[tuple[str, ...], dict[str, int]] = {}
+    for cpu in online(host):
+        base = f"{CPU}/cpu{cpu}/cpuidle"
+        names = tuple(host.listdir(base))
+        # Latencies are the driver's, alike for all; only a kernel that gives processors drivers of their own says so.
+        if names not in known or "driver" in names:
+            known[names] = _latencies(host, base, names)
+        for name, latency_us in known[names].items():
             off = host.value(f"{base}/{name}/disable") == "1"
-            found.append(State(cpu, f"{base}/{name}", int(latency), off))
+            found.append(State(cpu, f"{base}/{name}", latency_us, off))
     return found
+
+
+def _latencies(host: Host, base: str, names: tuple[str, ...]) -> dict[str, int]:
+    """State -> how long it takes to wake from it, in microseconds."""
+    texts = {name: host.value(f"{base}/{name}/latency") for name in names if name.startswith("state")}
+    return {name: int(text) for name, text in texts.items() if text is not None and text.isdigit()}
 
 
 def to_switch(host: Host, found: list[State], limit_us: int) -> list[State]:

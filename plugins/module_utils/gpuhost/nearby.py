@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from posixpath import basename
 
 from .allocators import ALLOCATORS, preloaded
 from .gpus import Gpu, find
@@ -60,29 +61,25 @@ def decide(ask: Ask, facts: Facts) -> Decision:
     """The decision, or `Cannot`."""
     chosen = _chosen(ask, facts)
     nodes = _nodes(ask, facts, chosen)
-    cpus, notes = _cpus(facts, nodes)
-    variables = _visible(facts, chosen, notes)
-    if ask.allocator:
-        variables += _allocator(ask, facts, notes)
+    near = frozenset(cpu for node in nodes for cpu in facts.cpus_of_node[node])
+    cpus = _usable(facts, near)
     return Decision(
-        gpus=tuple(chosen),
+        gpus=chosen,
         nodes=nodes,
         cpus=cpus,
-        environment=tuple(variables),
+        environment=(("CUDA_VISIBLE_DEVICES", _visible(chosen)), *_allocator(ask, facts)),
         command=ask.command,
         schedule=ask.schedule,
         only_node=facts.nodes_with_memory <= set(nodes),
-        notes=tuple(notes),
+        notes=(*_shortage(near, cpus), *_surprises(ask, facts, chosen)),
     )
 
 
-def _chosen(ask: Ask, facts: Facts) -> list[Gpu]:
+def _chosen(ask: Ask, facts: Facts) -> tuple[Gpu, ...]:
     if not facts.gpus:
-        raise Cannot(
-            "no NVIDIA driver serves a GPU here (/proc/driver/nvidia/gpus is empty)",
-            "load the driver, or run this on a GPU host",
-        )
-    return list(dict.fromkeys(_one(facts, name) for name in ask.gpus))
+        wrong = "no NVIDIA driver serves a GPU here (nothing in /proc/driver/nvidia/gpus)"
+        raise Cannot(wrong, "load the driver, or run this on a GPU host")
+    return tuple(dict.fromkeys(_one(facts, name) for name in ask.gpus))
 
 
 def _one(facts: Facts, name: str) -> Gpu:
@@ -90,9 +87,9 @@ def _one(facts: Facts, name: str) -> Gpu:
         raise Cannot(
             f"the host's files do not say which GPU {name} is a part of",
             f"name its GPU (`nvidia-smi -L` shows it) and the instance yourself: "
-            f"gpuctl-exec --gpu 0 -- env CUDA_VISIBLE_DEVICES={name} …",
+            f"gpuctl-exec --gpu N -- env CUDA_VISIBLE_DEVICES={name} ...",
         )
-    gpu = find(list(facts.gpus), name)
+    gpu = find(facts.gpus, name)
     if gpu is None:
         known = "; ".join(f"{g.index}: {g.address} {g.uuid}".rstrip() for g in facts.gpus)
         raise Cannot(f"this host has no GPU {name}", f"it has {known}")
@@ -105,65 +102,81 @@ def _one(facts: Facts, name: str) -> Gpu:
 
 
 def _nodes(ask: Ask, facts: Facts, chosen: Sequence[Gpu]) -> tuple[int, ...]:
-    homes = {gpu: home(gpu.node, facts.cpus_of_node) for gpu in chosen}
-    for gpu, node in homes.items():
-        if node is None:
-            bare = f"NUMA node {gpu.node}, which has no processors"
-            named = "no NUMA node (numa_node is -1)" if gpu.node is None else bare
-            raise Cannot(
-                f"the firmware gives GPU {gpu.index} ({gpu.address}) {named}, of {len(facts.cpus_of_node)} there are",
-                "look for NUMA settings in the firmware, or bind the program yourself with numactl",
-            )
-    nodes = sorted({node for node in homes.values() if node is not None})
-    if len(nodes) > 1 and not ask.several_nodes:
+    homes = {gpu: _home(facts, gpu) for gpu in chosen}
+    if len(set(homes.values())) > 1 and not ask.several_nodes:
         shown = ", ".join(f"GPU {gpu.index} on node {node}" for gpu, node in homes.items())
+        wrong = f"these GPUs are near different NUMA nodes: {shown}"
+        raise Cannot(wrong, "run one process a GPU, or allow all of these nodes with --several-nodes")
+    for node in homes.values():
+        _check_memory(facts, node)
+    return tuple(sorted(set(homes.values())))
+
+
+def _home(facts: Facts, gpu: Gpu) -> int:
+    node = home(gpu.node, facts.cpus_of_node)
+    if node is None:
+        bare = f"is on NUMA node {gpu.node}, which has no processors"
+        named = "names no NUMA node (numa_node is -1)" if gpu.node is None else bare
         raise Cannot(
-            f"these GPUs are near different NUMA nodes: {shown}", "run one process a GPU, or add --several-nodes"
+            f"GPU {gpu.index} ({gpu.address}) {named}, and there are {len(facts.cpus_of_node)} nodes",
+            "look for NUMA settings in the firmware, or bind the program yourself with numactl",
         )
-    for node in nodes:
-        if node not in facts.nodes_with_memory:
-            raise Cannot(f"NUMA node {node} has no memory", "bind it yourself with numactl to the node next to it")
-        if node not in facts.allowed_nodes:
-            raise Cannot(
-                f"memory of NUMA node {node} is not allowed here (Mems_allowed_list {as_list(facts.allowed_nodes)})",
-                "ask the scheduler or the container for a cpuset that has this node, or take another GPU",
-            )
-    return tuple(nodes)
+    return node
 
 
-def _cpus(facts: Facts, nodes: Sequence[int]) -> tuple[tuple[int, ...], list[str]]:
-    near = {cpu for node in nodes for cpu in facts.cpus_of_node[node]}
+def _check_memory(facts: Facts, node: int) -> None:
+    if node not in facts.nodes_with_memory:
+        raise Cannot(f"NUMA node {node} has no memory", "bind it yourself with numactl to the node next to it")
+    if node not in facts.allowed_nodes:
+        raise Cannot(
+            f"memory of NUMA node {node} is not allowed here (Mems_allowed_list {as_list(facts.allowed_nodes)})",
+            "ask the scheduler or the container for a cpuset that has this node, or take another GPU",
+        )
+
+
+def _usable(facts: Facts, near: frozenset[int]) -> tuple[int, ...]:
     usable = near & facts.allowed_cpus
     if not usable:
+        allowed = f"(Cpus_allowed_list {as_list(facts.allowed_cpus)})"
         raise Cannot(
-            f"none of the processors near it ({as_list(near)}) is allowed here"
-            f" (Cpus_allowed_list {as_list(facts.allowed_cpus)})",
+            f"none of the processors near it ({as_list(near)}) is allowed here {allowed}",
             "ask the scheduler for processors near the GPU (Slurm: --gres-flags=enforce-binding), or take another GPU",
         )
-    notes = [f"only {len(usable)} of the {len(near)} processors near it are allowed here"] if usable < near else []
-    return tuple(sorted(usable)), notes
+    return tuple(sorted(usable))
 
 
-def _visible(facts: Facts, chosen: Sequence[Gpu], notes: list[str]) -> list[tuple[str, str]]:
-    wanted = ",".join(gpu.uuid for gpu in chosen)
-    before = facts.environment.get("CUDA_VISIBLE_DEVICES")
-    if before not in (None, wanted):
-        notes.append(f"CUDA_VISIBLE_DEVICES was {before or 'empty'} and is replaced")
-    notes += [f"GPU {gpu.index} is split by MIG: CUDA will take its first instance" for gpu in chosen if gpu.split]
-    return [("CUDA_VISIBLE_DEVICES", wanted)]
+def _visible(chosen: Sequence[Gpu]) -> str:
+    return ",".join(gpu.uuid for gpu in chosen)
 
 
-def _allocator(ask: Ask, facts: Facts, notes: list[str]) -> list[tuple[str, str]]:
+def _allocator(ask: Ask, facts: Facts) -> tuple[tuple[str, str], ...]:
+    """The variables that put the allocator under the program; settings of the caller's own are left as they are."""
+    if not ask.allocator:
+        return ()
     allocator = ALLOCATORS[ask.allocator]
     before = facts.environment.get("LD_PRELOAD", "")
     held = preloaded(before)
     if not facts.library:
         raise Cannot(f"{ask.allocator} is not installed here", f"install {allocator.packages}")
-    if [entry for entry in held if entry != facts.library]:
-        raise Cannot(
-            f"LD_PRELOAD holds an allocator already: {', '.join(held)}", "unset LD_PRELOAD, or leave --allocator out"
-        )
-    kept = [name for name in allocator.environment if name in facts.environment]
-    notes += [f"{name} is kept as it was set: {facts.environment[name]}" for name in kept]
+    if any(basename(entry) != basename(facts.library) for entry in held):
+        wrong = f"LD_PRELOAD holds an allocator already: {', '.join(held)}"
+        raise Cannot(wrong, "unset LD_PRELOAD, or leave --allocator out")
     preload = before if held else ":".join(filter(None, (facts.library, before)))
-    return [("LD_PRELOAD", preload), *((n, v) for n, v in allocator.environment.items() if n not in kept)]
+    settings = ((name, value) for name, value in allocator.environment.items() if name not in facts.environment)
+    return (("LD_PRELOAD", preload), *settings)
+
+
+def _shortage(near: frozenset[int], cpus: Sequence[int]) -> tuple[str, ...]:
+    few = len(cpus) < len(near)
+    return (f"only {len(cpus)} of the {len(near)} processors near it are allowed here",) if few else ()
+
+
+def _surprises(ask: Ask, facts: Facts, chosen: Sequence[Gpu]) -> list[str]:
+    """What the caller had set or built, and may not expect to be as it is."""
+    before = facts.environment.get("CUDA_VISIBLE_DEVICES")
+    found = [f"GPU {gpu.index} is split by MIG: CUDA will take its first instance" for gpu in chosen if gpu.split]
+    if before not in (None, _visible(chosen)):
+        found.append(f"CUDA_VISIBLE_DEVICES was {before or 'empty'} and is replaced")
+    settings = ALLOCATORS[ask.allocator].environment if ask.allocator else {}
+    kept = [name for name in settings if name in facts.environment]
+    return found + [f"{name} is kept as it was set: {facts.environment[name]}" for name in kept]

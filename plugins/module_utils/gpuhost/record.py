@@ -8,6 +8,7 @@ last put back: a later run never overwrites it.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -95,6 +96,14 @@ def save(host: Host, record: Record) -> None:
     host.replace(f"{FOLDER}/{record.name}.json", json.dumps(data, indent=1) + "\n", mode=0o600)
 
 
+def can_be_kept(host: Host) -> bool:
+    """Whether a record can be written; a disk may have been mounted read-only, by design or after an error."""
+    folder = FOLDER
+    while folder != "/" and not host.exists(folder):
+        folder = os.path.dirname(folder)
+    return os.access(host.real(folder), os.W_OK)
+
+
 def next_name(records: list[Record]) -> str:
     """Numbered, so that the order is plain to see."""
     return f"{int(records[-1].name) + 1 if records else 1:06d}"
@@ -126,6 +135,9 @@ def owned(records: Sequence[Record], after: str = "") -> dict[str, Owned]:
 def _take(found: dict[str, Owned], record: Record, entry: Entry) -> None:
     earlier = found.get(entry.setting)
     original = earlier.original if earlier else entry.before
+    if record.done and earlier and entry.got == digest(original):
+        del found[entry.setting]  # as it was before us: it is nobody's of ours any more
+        return
     ours = tuple(dict.fromkeys((entry.after, entry.got if record.done else entry.after)))
     found[entry.setting] = Owned(entry.knob, record.scope, entry.setting, original, ours)
 

@@ -46,5 +46,5 @@ def _went_away(setting: str, now: str | None) -> bool:
 
 def _now(steps: list[Step]) -> str:
     """For people: what it holds now, where that can be said in one word."""
-    values = {show(step.before) for step in steps}
+    values = {show(step.before) for step in steps} or {"as before"}
     return values.pop() if len(values) == 1 else f"{len(steps)} settings to put back"

@@ -47,7 +47,7 @@ def captured(readings: Iterable[Mapping[str, Any]], host: str, date: str) -> str
 
 def _settable(row: Row, reading: Mapping[str, Any]) -> str | None:
     """What runs now, as a value that the knob takes; None where it is not one."""
-    if reading["state"] in ("unsupported", "unknown") or reading["now"] is None:
+    if reading["state"] in ("unsupported", "unknown") or reading["now"] in (None, "absent"):
         return None
     shared = SHARED.fullmatch(reading["now"])
     for text in (shared["all"], shared["number"]) if shared else (reading["now"],):

@@ -14,9 +14,7 @@ from .model import Mistake, Overlay, Profile, Row
 # Shell patterns of knob names; the two of a line set the same thing.
 RIVALS = (
     *((f"sysctl.{one}", f"sysctl.{other}") for one, other in PAIRS.items() if one < other),
-    ("thp.*", "cmdline.transparent_hugepage"),
     ("sysctl.kernel.numa_balancing", "cmdline.numa_balancing"),
-    ("sysctl.vm.nr_hugepages", "cmdline.hugepages"),
     ("sysctl.kernel.nmi_watchdog", "cmdline.nmi_watchdog"),
     ("sysctl.sunrpc.*", "modprobe.sunrpc.*"),
     ("irq.balance", "unit.irqbalance.service"),

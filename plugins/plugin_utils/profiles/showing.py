@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .finding import names
 from .loading import load
@@ -41,18 +41,20 @@ def explain(knob: str, search: Sequence[Path] | None = None) -> list[Explained]:
 
 
 def diff(a: Profile, b: Profile) -> list[Difference]:
-    """Every knob, by itself or in an overlay, that is not the same in both."""
+    """Every knob, by itself or in an overlay, that is not the same in both, as the profiles write it."""
     ours, theirs = _flat(a), _flat(b)
-    return [
-        Difference(knob, overlay, ours.get((overlay, knob)), theirs.get((overlay, knob)))
-        for overlay, knob in dict.fromkeys([*ours, *theirs])
-        if ours.get((overlay, knob)) != theirs.get((overlay, knob))
-    ]
+    found = []
+    for overlay, knob in dict.fromkeys([*ours, *theirs]):
+        (value, written), (other, other_written) = (flat.get((overlay, knob), (None, None)) for flat in (ours, theirs))
+        if value != other:
+            found.append(Difference(knob, overlay, written, other_written))
+    return found
 
 
-def _flat(profile: Profile) -> dict[tuple[str, str], str]:
-    flat = {("", name): str(row.value) for name, row in profile.rows.items()}
+def _flat(profile: Profile) -> dict[tuple[str, str], tuple[Any, str]]:
+    """(overlay, knob) -> (its value, how it is written)."""
+    flat = {("", name): (row.value, row.written) for name, row in profile.rows.items()}
     for overlay in profile.overlays:
-        flat.update({(overlay.name, name): LEFT_ALONE for name in overlay.drop})
-        flat.update({(overlay.name, name): str(row.value) for name, row in overlay.rows.items()})
+        flat.update({(overlay.name, name): (LEFT_ALONE, LEFT_ALONE) for name in overlay.drop})
+        flat.update({(overlay.name, name): (row.value, row.written) for name, row in overlay.rows.items()})
     return flat

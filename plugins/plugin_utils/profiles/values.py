@@ -13,6 +13,12 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds._types 
 from .drafting import DraftRow
 from .model import Mistake
 
+# What people look for under another kind.
+INSTEAD = {
+    "cmdline.transparent_hugepage": "thp.enabled",
+    "cmdline.hugepages": "sysctl.vm.nr_hugepages",
+    "sysctl.vm.transparent_hugepage": "thp.enabled",
+}
 SYSCTL_KEY = re.compile(r"[a-z0-9_-]+([./][A-Za-z0-9_-]+)+")
 
 
@@ -52,6 +58,8 @@ def known_names() -> list[str]:
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
+    if name in INSTEAD:
+        return f"{INSTEAD[name]} sets that"
     close = get_close_matches(name, [*known_names(), *known], 1, cutoff=0.75)
     if close:
         return f"did you mean {close[0]}?"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.rig.knobs import Knob, Link
@@ -24,6 +24,7 @@ BINDS = (
     "/sys/class",
     "/sys/devices/system",
     "/sys/kernel/mm",
+    "/sys/module",
     "/proc/cmdline",
     "/proc/cpuinfo",
     "/proc/driver",
@@ -56,12 +57,16 @@ def _folders() -> dict[str, Knob]:
     return {"/proc/driver/rtc": Knob("rtc_time\t: 00:00:00")}
 
 
-def write_tree(name: str, folder: Path) -> None:
-    """The same as plain files below a folder: for tests that give a Host another root; no write is checked there."""
-    for path, node in tree(name).items():
-        real = folder / path.lstrip("/")
-        real.parent.mkdir(parents=True, exist_ok=True)
+def write_tree(name: str, folder: Path, below: Sequence[str] = ("/",)) -> None:
+    """The same as plain files below a folder: for tests that give a Host another root; no write is checked there.
+
+    `below` limits it to parts of the tree: all of a large machine is thousands of files, and takes a second or two.
+    """
+    nodes = {path: node for path, node in tree(name).items() if path.startswith(tuple(below))}
+    for parent in {path.rpartition("/")[0] for path in nodes}:
+        Path(f"{folder}{parent}").mkdir(parents=True, exist_ok=True)
+    for path, node in nodes.items():
         if isinstance(node, Link):
-            real.symlink_to(node)
+            Path(f"{folder}{path}").symlink_to(node)
         else:
-            real.write_text(node.read())
+            Path(f"{folder}{path}").write_text(node.read())

@@ -105,6 +105,7 @@ def files(machine: Machine, root: Path | None) -> dict[str, Knob]:
         **_kernel(),
         **_thp(machine),
         **_queues(machine),
+        **_parameters(machine),
         f"{CORE}/default_qdisc": Enum("fq_codel", QDISCS),
         "/proc/cmdline": ReadOnly(disk.kernel_line(root) or machine.cmdline),
         "/sys/class/dmi/id/sys_vendor": ReadOnly(machine.vendor),
@@ -190,6 +191,18 @@ def _thp(machine: Machine) -> dict[str, Knob]:
         "khugepaged/scan_sleep_millisecs": Int(10000, 0, 2**32 - 1),
     }
     return {**{f"{THP}/{name}": knob for name, knob in found.items()}, "/sys/kernel/mm/ksm/run": Int(0, 0, 2)}
+
+
+def _parameters(machine: Machine) -> dict[str, Knob]:
+    """Of modules that are loaded."""
+    found: dict[str, Knob] = {
+        "nvme_core/parameters/io_timeout": Int(30, 0, 2**32 - 1),
+        "sunrpc/parameters/tcp_slot_table_entries": Int(2, 2, 65536),
+        "sunrpc/parameters/tcp_max_slot_table_entries": Int(65536, 2, 65536),
+    }
+    if any(device.gpu for device in machine.devices):
+        found["nvidia/version"] = ReadOnly("570.86.15")
+    return {f"/sys/module/{name}": knob for name, knob in found.items()}
 
 
 def _queues(machine: Machine) -> dict[str, Knob]:

@@ -75,13 +75,12 @@ def test_processors_that_are_switched_off_are_no_failure(tmp_path: Path) -> None
     assert of_cpus(root, GOVERNOR) == ["performance"] * 3 + ["schedutil"]
 
 
-def test_lines_may_stand_in_each_others_way_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_may_stand_in_each_others_way_in_any_order(tmp_path: Path) -> None:
     preference = "cpufreq/energy_performance_preference"
     root = metal(tmp_path, ["performance"] * 4, offered="performance powersave")
     host = Pstate(root).preferences(*["balance_power"] * 4)
     put(root, boot.CONFIG, f"{CPU}/cpu*/{preference} power\n{CPU}/cpu*/{GOVERNOR} powersave\n")
-    monkeypatch.setattr(boot, "Host", lambda root: host)
-    assert boot.main([str(root)]) == 0
+    assert boot.main([], host) == 0
     assert of_cpus(root, preference) == ["power"] * 4
 
 

@@ -104,6 +104,7 @@ def test_a_knob_taken_out_of_the_profile_is_put_back(root: Path) -> None:
     tune(root, left)
     assert text(root, "proc/sys/vm/swappiness") == "60"
     assert "swappiness" not in (root / "etc/sysctl.d/99-zz-gpuctl.conf").read_text()
+    assert not any(k["restores"] for k in tune(root, left)["knobs"]), "what was put back is told of once"
 
 
 def test_a_knob_of_another_scope_stays(root: Path) -> None:

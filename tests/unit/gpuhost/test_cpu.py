@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import cpu
@@ -15,11 +16,15 @@ from tests.unit.gpuhost.trees import changed, content, put, small_server, states
 
 GOVERNOR = "cpufreq/scaling_governor"
 PREFERENCE = "cpufreq/energy_performance_preference"
-PSTATE = {"offered": "performance powersave", "driver": "intel_pstate"}
 
 
-def knob(answer: dict, name: str) -> dict:
+def knob(answer: dict[str, Any], name: str) -> dict[str, Any]:
     return next(k for k in answer["knobs"] if k["knob"] == name)
+
+
+def pstate(root: Path, governor: str) -> Path:
+    """A machine whose driver has two governors and decides by the energy preference."""
+    return metal(root, [governor] * 4, offered="performance powersave", driver="intel_pstate")
 
 
 def text(root: Path, path: str) -> str:
@@ -73,7 +78,7 @@ def test_a_virtual_machine_without_frequency_control_cannot_have_a_governor(tmp_
 
 
 def test_a_governor_that_the_driver_lacks_is_unsupported_and_the_answer_names_what_there_is(tmp_path: Path) -> None:
-    root = metal(tmp_path, ["powersave"] * 4, **PSTATE)
+    root = pstate(tmp_path, "powersave")
     found = knob(tune(root, {"cpu.governor": "schedutil"}), "cpu.governor")
     assert found["state"] == "unsupported"
     assert found["reason"] == "intel_pstate does not offer schedutil here: it has performance, powersave"
@@ -123,7 +128,7 @@ def test_a_governor_that_somebody_else_changed_since_is_a_conflict_and_stays(tmp
 
 
 def test_performance_governor_and_preference_are_set_once_and_stay(tmp_path: Path) -> None:
-    root = metal(tmp_path, ["powersave"] * 4, **PSTATE)
+    root = pstate(tmp_path, "powersave")
     host = Pstate(root).preferences(*["balance_power"] * 4)
     knobs = {"cpu.energy_performance_preference": "performance", "cpu.governor": "performance"}
     assert set(states(tune(root, knobs, host)).values()) == {"ok"}
@@ -137,7 +142,7 @@ def test_performance_governor_and_preference_are_set_once_and_stay(tmp_path: Pat
 def test_leaving_the_performance_governor_sets_the_preference_it_held(
     tmp_path: Path, order: tuple[str, ...], preference: str
 ) -> None:
-    root = metal(tmp_path, ["performance"] * 4, **PSTATE)
+    root = pstate(tmp_path, "performance")
     host = Pstate(root).preferences(*["balance_power"] * 4)
     wanted = {"cpu.governor": "powersave", "cpu.energy_performance_preference": preference}
     knobs = {name: wanted[name] for name in order}
@@ -154,7 +159,7 @@ def test_leaving_the_performance_governor_sets_the_preference_it_held(
 def test_a_preference_that_the_governor_forbids_is_unsupported_and_says_so(
     tmp_path: Path, governor: str | None
 ) -> None:
-    root = metal(tmp_path, ["performance"] * 4, **PSTATE)
+    root = pstate(tmp_path, "performance")
     host = Pstate(root).preferences(*["balance_power"] * 4)
     knobs = {"cpu.energy_performance_preference": "power"} | ({"cpu.governor": governor} if governor else {})
     found = knob(tune(root, knobs, host), "cpu.energy_performance_preference")
@@ -163,7 +168,7 @@ def test_a_preference_that_the_governor_forbids_is_unsupported_and_says_so(
 
 
 def test_a_governor_that_cannot_be_had_does_not_make_the_preference_flap(tmp_path: Path) -> None:
-    root = metal(tmp_path, ["performance"] * 4, **PSTATE)
+    root = pstate(tmp_path, "performance")
     host = Pstate(root).preferences(*["balance_power"] * 4)
     knobs = {"cpu.governor": "schedutil", "cpu.energy_performance_preference": "performance"}
     tune(root, knobs, host)
@@ -171,7 +176,7 @@ def test_a_governor_that_cannot_be_had_does_not_make_the_preference_flap(tmp_pat
 
 
 def test_a_preference_the_driver_does_not_know_is_unsupported(tmp_path: Path) -> None:
-    root = metal(tmp_path, ["powersave"] * 4, **PSTATE)
+    root = pstate(tmp_path, "powersave")
     host = Pstate(root).preferences(*["power"] * 4)
     found = knob(
         tune(root, {"cpu.energy_performance_preference": "balance_performance"}, host),
@@ -235,9 +240,7 @@ def test_all_192_processors_of_a_p5_lose_the_slow_state_and_get_it_back(tmp_path
     assert of_cpus(tmp_path, "cpuidle/state2/disable") == ["0"] * 192
 
 
-@pytest.mark.parametrize(
-    ("path", "off", "on"), [("cpufreq/boost", "0", "1"), ("intel_pstate/no_turbo", "1", "0")]
-)
+@pytest.mark.parametrize(("path", "off", "on"), [("cpufreq/boost", "0", "1"), ("intel_pstate/no_turbo", "1", "0")])
 def test_boost_is_one_switch_that_some_drivers_have_the_other_way_round(
     tmp_path: Path, path: str, off: str, on: str
 ) -> None:
@@ -284,7 +287,11 @@ def test_others_who_set_the_governor_are_named_with_file_and_line(tmp_path: Path
 
 def test_those_who_want_the_same_are_no_conflict(tmp_path: Path) -> None:
     root = metal(tmp_path)
-    put(root, "/etc/systemd/system/fast.service", f"[Service]\nExecStart=sh -c 'echo performance > {CPU}/cpu0/{GOVERNOR}'\n")
+    put(
+        root,
+        "/etc/systemd/system/fast.service",
+        f"[Service]\nExecStart=sh -c 'echo performance > {CPU}/cpu0/{GOVERNOR}'\n",
+    )
     put(root, f"{CPU}/intel_pstate/no_turbo", "0\n")
     put(root, "/etc/rc.local", f"echo 0 > {CPU}/intel_pstate/no_turbo\n")
     answer = tune(root, {"cpu.governor": "performance", "cpu.boost": "on"})

@@ -39,7 +39,12 @@ def knob(answer: dict[str, Any], name: str) -> dict[str, Any]:
 def balancer(root: Path, on: bool = True, hints: bool = False) -> Path:
     """irqbalance as a distribution installs it, switched on and running or neither; old ones know hint policies."""
     put(root, UNIT, "[Service]\nExecStart=/usr/sbin/irqbalance --foreground $IRQBALANCE_ARGS\n")
-    put(root, "/usr/sbin/irqbalance", "\x7fELF usage: --hintpolicy= --banirq=\n" if hints else "\x7fELF --banirq=\n", 0o755)
+    put(
+        root,
+        "/usr/sbin/irqbalance",
+        "\x7fELF usage: --hintpolicy= --banirq=\n" if hints else "\x7fELF --banirq=\n",
+        0o755,
+    )
     put(root, "/proc/77/cmdline", "/usr/sbin/irqbalance\0--foreground\0")
     units(root, irqbalance__service={"boot": "enabled", "now": "active", "pid": "77"} if on else {})
     return root

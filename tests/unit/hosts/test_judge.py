@@ -19,7 +19,8 @@ def visit(*states: str, changed: bool = False) -> Visit:
     return Visit("h", answer={"knobs": knobs})
 
 
-SILENT = Visit("h", wrong="it cannot be reached")
+SILENT = Visit("h", wrong="it cannot be reached", unreachable=True)
+LOCKED = Visit("h", wrong="another run is at work on this host")
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,7 @@ SILENT = Visit("h", wrong="it cannot be reached")
         (visit("conflict"), "problems", 1, 1),
         (visit("failed", changed=True), "problems", 1, 1),
         (SILENT, "unreachable", 3, 3),
+        (LOCKED, "failed", 3, 3),
     ],
 )
 def test_a_host_in_one_word_and_one_code(seen: Visit, word: str, tune: int, drift: int) -> None:

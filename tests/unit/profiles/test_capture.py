@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import visit
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
+
+from tests.unit.gpuhost.trees import put, small_server
 
 
 def reading(knob: str, now: str | None, state: str = "ok", reason: str = "") -> dict[str, Any]:
@@ -57,7 +61,8 @@ def test_what_the_host_cannot_have_or_tell_is_left_out_with_the_reason(tmp_path:
         reading("cpu.boost", None, "unsupported", "no switch for boost\non this machine"),
         reading("irq.affinity", None, "unknown", "numa_node -1"),
         reading("program.gpuctl-exec", "absent", "differs"),
-        reading("cmdline.iommu", None, "differs"),
+        reading("cmdline.iommu", "absent", "differs"),
+        reading("swap.off", None, "differs"),
         {**reading("file./etc/x", "a"), "restores": True},
     ]
     assert loaded(tmp_path, *readings) == {}
@@ -65,7 +70,8 @@ def test_what_the_host_cannot_have_or_tell_is_left_out_with_the_reason(tmp_path:
     assert text.startswith("# What gpu-1 ran with on 2026-01-31, written by `gpuctl profile capture`.\n# Left out:\n")
     assert "#   sysctl.vm.dirty_bytes: is 0, which no profile can ask for\n" in text
     assert "#   cpu.boost: no switch for boost on this machine\n" in text
-    assert "#   cmdline.iommu: does not show while the host runs\n" in text
+    assert "#   cmdline.iommu: is absent, which no profile can ask for\n" in text
+    assert "#   swap.off: does not show while the host runs\n" in text
     assert "/etc/x" not in text
 
 
@@ -76,3 +82,17 @@ def test_the_questions_are_every_knob_of_every_shipped_profile() -> None:
         assert profile.rows.keys() <= asked.rows.keys()
         assert all(overlay.rows.keys() <= asked.rows.keys() for overlay in profile.overlays)
     assert asked.overlays == ()
+
+
+def test_what_a_host_answers_becomes_a_profile_that_finds_it_in_order(tmp_path: Path) -> None:
+    root = small_server(tmp_path / "host")
+    put(root, "/proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n")
+    request = {"action": "tune", "check": True, "scope": "capture"}
+    answer = visit({**request, "profile": profiles.compiled(profiles.questions())}, Host(root))
+    found = loaded(tmp_path, *answer["knobs"])
+    assert found["sysctl.vm.swappiness"] == "60"
+    assert found["sysctl.net.ipv4.tcp_rmem"] == "4096 131072 6291456"
+    assert found["thp.enabled"] == "madvise"
+    again = visit({**request, "profile": profiles.compiled(profiles.load(tmp_path / "good.yml", []))}, Host(root))
+    asked = {knob["knob"]: knob["now"] == knob["wanted"] for knob in again["knobs"] if knob["knob"] in found}
+    assert asked == dict.fromkeys(found, True)

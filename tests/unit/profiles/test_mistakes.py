@@ -112,6 +112,11 @@ def test_a_knob_of_an_unknown_kind_lists_the_kinds(tmp_path: Path) -> None:
     assert found.startswith("2: there is no knob firmware.speed; a knob's name starts with its kind: sysctl, thp")
 
 
+def test_a_knob_of_another_kind_is_pointed_to(tmp_path: Path) -> None:
+    found = only(tmp_path, f"knobs:\n  cmdline.transparent_hugepage: {row('never')}\n")
+    assert found == "2: there is no knob cmdline.transparent_hugepage; thp.enabled sets that"
+
+
 def test_a_sysctl_that_gpuctl_does_not_know_needs_a_type(tmp_path: Path) -> None:
     hint = "if the kernel has it, add `type: int`, `bytes` or `text`"
     unknown = "sysctl.net.netfilter.nf_conntrack_max"
@@ -139,7 +144,7 @@ def test_a_type_is_checked_like_everything_else(tmp_path: Path, knob: str, type_
     ("one", "other"),
     [
         ("sysctl.vm.dirty_bytes=1GiB", "sysctl.vm.dirty_ratio=10"),
-        ("thp.enabled=never", "cmdline.transparent_hugepage=always"),
+        ("swap.off=off", "unit.dev-sda3.swap=enabled"),
         ("sysctl.kernel.numa_balancing=0", "cmdline.numa_balancing=enable"),
         ("irq.balance=exact", "unit.irqbalance.service=disabled stopped"),
         ("cmdline.nvme_core.io_timeout=255", "modprobe.nvme_core.io_timeout=30"),

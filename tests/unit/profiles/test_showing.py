@@ -35,3 +35,13 @@ def test_diff_tells_values_that_differ_and_knobs_of_one_side_also_in_overlays(tm
         profiles.Difference("cpu.boost", "", None, "on"),
     ]
     assert profiles.diff(one, three) == [profiles.Difference("thp.defrag", "vm", "left alone", "madvise")]
+
+
+def test_diff_compares_values_and_shows_them_as_written(tmp_path: Path) -> None:
+    text = "knobs: {{sysctl.vm.dirty_bytes: {}}}\n"
+    one, same, more = (
+        profiles.load(write(tmp_path, name, text.format(row(size))))
+        for name, size in (("one", "1GiB"), ("same", "1024MiB"), ("more", "2GiB"))
+    )
+    assert profiles.diff(one, same) == []
+    assert profiles.diff(one, more) == [profiles.Difference("sysctl.vm.dirty_bytes", "", "1GiB", "2GiB")]

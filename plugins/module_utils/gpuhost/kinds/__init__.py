@@ -10,9 +10,21 @@ from __future__ import annotations
 from types import ModuleType
 
 from ..model import Knob
-from . import cpu, irq, program, sysctl, thp
+from . import cmdline, cpu, file, irq, limits, modprobe, program, swap, sysctl, thp, unit
 
-KINDS: dict[str, ModuleType] = {"sysctl": sysctl, "thp": thp, "cpu": cpu, "irq": irq, "program": program}
+KINDS: dict[str, ModuleType] = {
+    "sysctl": sysctl,
+    "thp": thp,
+    "swap": swap,
+    "cpu": cpu,
+    "irq": irq,
+    "limits": limits,
+    "cmdline": cmdline,
+    "modprobe": modprobe,
+    "unit": unit,
+    "file": file,
+    "program": program,
+}
 
 # Their values live in the kernel alone; a unit of ours puts them back at every boot.
 NEEDS_BOOT_UNIT = frozenset({"thp", "cpu", "irq"})

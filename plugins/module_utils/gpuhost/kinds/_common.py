@@ -42,6 +42,15 @@ def guarded(knob: Knob, read: Callable[[], Reading]) -> Reading:
         return Reading(knob.name, wanted, state=UNKNOWN, reason=f"cannot read {error.filename}: {error.strerror}")
 
 
+def all_alike(knobs: Sequence[Knob], reason: Exception) -> list[Reading]:
+    """The same reason for every knob, where what they share could not be had."""
+
+    def fail() -> Reading:
+        raise reason
+
+    return [guarded(knob, fail) for knob in knobs]
+
+
 def settled(knob: Knob, **found: Any) -> Reading:
     """A reading whose state follows from what is left to do and who else has a say."""
     state = OK

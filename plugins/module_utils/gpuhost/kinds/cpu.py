@@ -105,8 +105,8 @@ def _path(cpu: int, file: str) -> str:
 
 
 def _values(view: View, file: str) -> dict[int, str]:
-    """Processor -> its value, of those at work that have one."""
-    found = {}
+    """Processor -> its value, of those at work; a driver gives all of them the file, or none."""
+    found: dict[int, str] = {}
     for cpu in online(view.host):
         try:
             value = view.host.value(_path(cpu, file))
@@ -114,6 +114,8 @@ def _values(view: View, file: str) -> dict[int, str]:
             if error.errno != errno.EBUSY:  # it was switched off since we asked
                 raise
             continue
+        if value is None and not found:
+            break
         if value is not None:
             found[cpu] = value
     return found

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from ..host import Host
-from ..model import Unreadable
+from ..model import Unreadable, Unsupported
 
 PROPERTIES = ("Id", "LoadState", "ActiveState", "UnitFileState", "MainPID")
 NOT_WRITABLE = ("static", "generated", "transient", "alias", "indirect", "linked", "bad")
 
 
+def ask_systemd(host: Host, *argv: str) -> str:
+    """What systemctl prints; `Unsupported` on a host that was not started by systemd."""
+    said = host.run("systemctl", *argv)
+    if said.ok:
+        return said.out
+    # The folder is how systemd's own libraries tell whether it runs (sd_booted).
+    if not host.exists("/run/systemd/system"):
+        raise Unsupported("systemd does not run here")
+    raise Unreadable(f"systemctl {argv[0]}: {said.said}")
+
+
 def show(host: Host, *units: str) -> dict[str, dict[str, str]]:
     """The properties of several units in one call, by the name asked for."""
-    said = host.run("systemctl", "show", "--property=" + ",".join(PROPERTIES), "--", *units)
-    if not said.ok:
-        raise Unreadable(f"systemctl show: {said.said}")
-    blocks = [dict(line.partition("=")[::2] for line in b.splitlines()) for b in said.out.strip().split("\n\n")]
+    said = ask_systemd(host, "show", "--property=" + ",".join(PROPERTIES), "--", *units)
+    blocks = [dict(line.partition("=")[::2] for line in b.splitlines()) for b in said.strip().split("\n\n")]
     if len(blocks) != len(units):
         raise Unreadable(f"systemctl show answered for {len(blocks)} of {len(units)} units")
     return dict(zip(units, blocks))
