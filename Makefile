@@ -52,6 +52,10 @@ $(SCENARIOS): packages $(INSTALLED)
 bench: packages $(INSTALLED) ## Time gpuctl beside plain Ansible, mitogen, pyinfra and bare ssh
 	python -m bench
 
+.PHONY: docs
+docs: $(INSTALLED) ## Write the generated part of docs/tuning.md anew
+	python docs/generate.py
+
 .PHONY: clean
 clean: ## Remove what was installed and built
 	rm -rf .venv build dist .ansible .hypothesis .*_cache

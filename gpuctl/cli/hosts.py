@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuctl.cli import options
+from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.output import Output
 from gpuctl.core.errors import Unusable
 
@@ -183,7 +184,9 @@ def _keep(progress: Any, shown: Shown) -> str:
     from gpuctl.hosts import judge
 
     told = {visit.host: judge.told(visit, shown.strict) for visit in progress.visits}
-    return runs.keep(sys.argv[1:], judge.exit_code(progress.visits, shown.strict), told).name if told else ""
+    broken_off = isinstance(sys.exception(), KeyboardInterrupt)
+    code = INTERRUPTED if broken_off else judge.exit_code(progress.visits, shown.strict)
+    return runs.keep(sys.argv[1:], code, told).name if told else ""
 
 
 def _ask(what: str, yes: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -108,8 +109,7 @@ def diff(a: str, b: str, form: Output) -> None:
 @group.command()
 @click.argument("host")
 @options.inventory
-@click.option("--name", default="captured", show_default=True, help="What to call the profile.")
-def capture(host: str, inventory: str, name: str) -> None:
+def capture(host: str, inventory: str) -> None:
     """Write a profile from a host that is already good, to standard output."""
     from gpuctl.hosts import flow
     from gpuctl.hosts.inventory import DEFAULT, find
@@ -117,7 +117,10 @@ def capture(host: str, inventory: str, name: str) -> None:
     hosts = flow.targets(find(inventory or DEFAULT), host)
     if len(hosts) != 1:
         raise Unusable(f"capture {host!r}", f"it names {len(hosts)} hosts", "name one")
-    visit, text = flow.capture(hosts[0], name)
+    if hosts[0].needs_ansible:
+        wrong = f"only Ansible can reach it: {hosts[0].needs_ansible}"
+        raise GpuctlError(f"capture {host}", wrong, "use a direct login")
+    visit, text = flow.capture(hosts[0], time.strftime("%Y-%m-%d"))
     if visit.answer is None:
         raise GpuctlError(f"capture {host}", visit.wrong, visit.hint)
     click.echo(text, nl=False)

@@ -138,7 +138,7 @@ class _Events:
             if "knobs" in result:
                 self._tell(Told(host, result=result))
             elif kind == "runner_on_failed":
-                self._tell(Told(host, wrong=_reason(result)))
+                self._tell(Told(host, wrong=_reason(result), unreachable="timedout" in result))
         return False
 
     def _tell(self, told: Told) -> None:
@@ -148,6 +148,8 @@ class _Events:
 
 def _reason(result: Mapping[str, Any]) -> str:
     """Why a task failed: where the module died, its last words, which say more than Ansible's."""
+    if "timedout" in result:
+        return f"it gave no answer within {result['timedout']['period']} s"
     died = str(result.get("module_stderr") or "").strip()
     return died.splitlines()[-1] if "Traceback" in died else _first_line(result.get("msg"))
 

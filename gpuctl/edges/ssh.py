@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from gpuctl.edges.process import Done, Processes
 
 CONNECT_SECONDS = 10
+LOOK = "log in by hand and look"
 SSH_FAILED = 255  # ssh's own exit status for an error of its own; otherwise it is that of the program it ran
 # Tried in turn on a host whose inventory names no interpreter. Plain POSIX shell: nothing of the input goes into it.
 _ANY_PYTHON = (
@@ -128,8 +129,7 @@ def in_words(said: str, last: str, address: str) -> Failure | None:
 def explain(login: Login, done: Done, limit: float) -> Failure:
     """Why a host gave no answer, from what ssh, sudo, the shell or our program said."""
     if done.code is None:
-        hint = "log in by hand and look; --timeout gives it longer"
-        return Failure(f"it gave no answer within {limit:g} s", hint, unreachable=True)
+        return Failure(f"it gave no answer within {limit:g} s", f"{LOOK}; --timeout gives it longer", unreachable=True)
     unreachable = done.code == SSH_FAILED and not login.local
     lines = [
         line for line in done.err.splitlines() if line.strip() and not line.startswith("Warning: Permanently added")
@@ -142,4 +142,4 @@ def explain(login: Login, done: Done, limit: float) -> Failure:
         return replace(known, unreachable=unreachable)
     if done.code == 127 and login.python:
         return Failure(f"it has no {login.python} ({last})", "set ansible_python_interpreter to one it has")
-    return Failure(last, "log in by hand and look" if not login.local else "", unreachable)
+    return Failure(last, LOOK if not login.local else "", unreachable)

@@ -81,6 +81,16 @@ def rollback(
     return Job({"action": "undo", "scope": "", **asked}, "gpuctl.fleet.rollback", variables, check)
 
 
+def capture(host: Target, date: str, timeout: float = 120) -> tuple[Visit, str]:
+    """Ask one host for every setting that any shipped profile has; returns the visit and the profile file it makes."""
+    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
+
+    asked = tune({host.name: profiles.compiled(profiles.questions())}, check=True)
+    request = {**asked.request_of(host), "scope": "capture"}
+    (visit,) = visit_all([host], lambda _: request, forks=1, limit=timeout, seen=lambda _: None)
+    return visit, profiles.captured(visit.knobs, host.name, date) if visit.answer else ""
+
+
 def targets(source: Path, limit: str = "") -> list[Target]:
     """Every host of an inventory that a pattern names, with how to reach it."""
     return [target(name, variables) for name, variables in inventory_cache.read(source, limit).items()]
@@ -149,7 +159,7 @@ def _visit(end: ansible.Told) -> Visit:
     if not end.unreachable:
         return Visit(end.host, end.result, end.wrong)
     gist = end.wrong.rpartition("over ssh: ")[2]
-    known = ssh.in_words(end.wrong, gist, end.host) or ssh.Failure(end.wrong, "log in by hand and look")
+    known = ssh.in_words(end.wrong, gist, end.host) or ssh.Failure(end.wrong, ssh.LOOK)
     return Visit(end.host, None, known.wrong, known.hint, unreachable=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -71,6 +72,20 @@ class Gpuctl:
         """As in a fresh login; the folder that gpuctl lies in is not on the PATH."""
         own = {"HOME": str(self.home), "TMPDIR": str(self.temporary), "LANG": "C.UTF-8"}
         return {"PATH": os.defpath, **own, **more}
+
+    def processes(self) -> list[str]:
+        """The command lines of all that runs for this user, without the connections that ssh keeps for a minute."""
+        mine = f"\0HOME={self.home}\0".encode()
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if mine in b"\0" + (folder / "environ").read_bytes():
+                    found.append((folder / "cmdline").read_text().replace("\0", " ").strip())
+        return [line for line in found if line and not line.endswith("[mux]")]
+
+    def private_folders(self) -> list[Path]:
+        """What ansible-runner works in."""
+        return list(self.temporary.glob("gpuctl-*"))
 
     def inventory(self, hosts: Mapping[str, Mapping[str, object]], name: str = "hosts.yml") -> Path:
         """Write an inventory: host -> its variables."""

@@ -55,7 +55,10 @@ def up(rig: Rig, wanted: argparse.Namespace) -> None:
 
 def platforms(rig: Rig, wanted: argparse.Namespace) -> None:
     for platform in json.load(sys.stdin):
-        rig.up([platform["name"]], **{key: platform[key] for key in Wish.__annotations__ if key in platform})
+        wish = {key: platform[key] for key in Wish.__annotations__ if key in platform}
+        for host in rig.up([platform["name"]], **wish):
+            for program in platform.get("standins", []):
+                host.standin(program)
     login = {"user": "root", "port": 22, "identity_file": f"{rig.state}/id_ed25519"}
     say(json.dumps([{"instance": host.name, "address": host.ip, **login} for host in rig.hosts()], indent=2))
 

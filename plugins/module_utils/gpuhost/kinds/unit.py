@@ -54,7 +54,8 @@ def _read(knob: Knob, found: dict[str, str]) -> Reading:
     if boot in ("enabled", "disabled") and found["UnitFileState"] in NOT_WRITABLE and boot != found["UnitFileState"]:
         raise Unsupported(f"{knob.key} is {found['UnitFileState']}: it has nothing to enable or disable")
     steps = _step(knob, "boot", found["UnitFileState"], boot) + _step(knob, "now", found["ActiveState"], now)
-    stops = any(step.after == "inactive" for step in steps)
+    # Stopping a timer ends nothing that runs.
+    stops = any(step.after == "inactive" for step in steps) and not knob.key.endswith(".timer")
     return settled(
         knob,
         now=found["ActiveState"],
