@@ -55,6 +55,7 @@ def run(play: Play, told: Callable[[Told], None], broken_off: Callable[[], bool]
         _keep_environment_off_disk(Path(folder))
         runner = ansible_runner.run(
             private_data_dir=folder,
+            project_dir=str(Path.cwd()),  # where Ansible runs: the user's own ansible.cfg counts
             ident=RUN,
             playbook=play.playbook,
             inventory=str(play.inventory),
@@ -73,6 +74,8 @@ def _environment(play: Play) -> dict[str, str]:
     # The ansible-core that gpuctl was installed with comes first, also where its folder is not on the PATH.
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
     own = {"PIPELINING": "True", "GATHERING": "explicit", "NOCOLOR": "1", "TASK_TIMEOUT": str(play.limit)}
+    # ansible-runner switches the checking of host keys off unless it is told otherwise.
+    own["HOST_KEY_CHECKING"] = os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True")
     return {"PATH": path, **{f"ANSIBLE_{name}": value for name, value in own.items()}}
 
 

@@ -7,6 +7,9 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict impor
 from gpuctl.core.report import worst_code
 from gpuctl.hosts.model import Visit
 
+# Not as the profile wants it, and nothing is wrong: a run, a reboot or a restart of a service will do it.
+NOT_YET = ("differs", "needs a reboot", "waits")
+
 
 def status(visit: Visit, strict: bool = False) -> str:
     """One word: how a host stands."""
@@ -18,12 +21,14 @@ def status(visit: Visit, strict: bool = False) -> str:
         return "changed"
     if visit.differs:
         return "differs"
-    return "needs a reboot" if needs_reboot(visit.knobs) else "ok"
+    if needs_reboot(visit.knobs):
+        return "needs a reboot"
+    return "waits" if any(knob["state"] == "pending" for knob in visit.knobs) else "ok"
 
 
 def exit_code(visits: list[Visit], strict: bool = False, drift: bool = False) -> int:
     """0 all well, 1 problems (with `drift` also where one differs or needs a reboot), 3 where one could not do it."""
-    worse = {"unreachable": 3, "failed": 3, "problems": 1, "differs": int(drift), "needs a reboot": int(drift)}
+    worse = {"unreachable": 3, "failed": 3, "problems": 1, **dict.fromkeys(NOT_YET, int(drift))}
     return worst_code(worse.get(status(visit, strict), 0) for visit in visits)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.carrying import carry
 
 
 class ActionModule(ActionBase):
@@ -24,9 +23,7 @@ class ActionModule(ActionBase):
             arguments["profile"] = _compiled(arguments.get("profile"))
         except profiles.ProfileError as error:
             raise AnsibleActionFail(str(error)) from error
-        arguments["by"] = arguments.get("by") or f"{getpass.getuser()}@{os.uname().nodename}"
-        result: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
-        return result
+        return carry(self._execute_module, arguments, task_vars)
 
 
 def _compiled(asked: object) -> dict[str, Any]:

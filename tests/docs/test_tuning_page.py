@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
-import click
-import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import model, select
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.settings import line
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 
 from docs import generate
-from gpuctl.cli.app import app
 
 TEXT = generate.PAGE.read_text()
 PROSE, _, GENERATED = TEXT.partition(generate.BEGIN)
 STATES = ("OK", "DIFFERS", "REFUSED", "UNSUPPORTED", "UNKNOWN", "FAILED", "PENDING", "CONTESTED", "CONFLICT")
-
-
-def commands() -> list[str]:
-    """Every `gpuctl …` of the prose, in code blocks and in running text."""
-    return sorted(
-        {found.split("#")[0].strip() for found in re.findall(r"(?:^|`)(gpuctl [^`\n]+)", PROSE, re.MULTILINE)}
-    )
 
 
 def blocks(language: str) -> list[str]:
@@ -49,18 +38,6 @@ def test_every_condition_of_overlays_is_named() -> None:
 
 def test_every_file_of_ours_is_named() -> None:
     assert all(path in PROSE for path in (line.SYSCTL, line.MODPROBE, line.LIMITS, line.GRUB, line.BOOT))
-
-
-@pytest.mark.parametrize("text", commands())
-def test_every_command_and_option_exists(text: str) -> None:
-    command: click.Command = app
-    for word in shlex.split(text)[1:]:
-        if isinstance(command, click.Group) and word in command.commands:
-            command = command.commands[word]
-        elif word.startswith("--"):
-            assert word in {name for parameter in command.params for name in parameter.opts}, word
-        else:
-            assert not isinstance(command, click.Group) or command is not app, word
 
 
 def test_the_example_of_an_own_profile_loads(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class Gpuctl:
         """Write a profile, and say where it is."""
         rows = {knob: {"value": value, "why": "a test", "source": "a test"} for knob, value in knobs.items()}
         path = self.home / f"{name}.yml"
-        path.write_text(yaml.safe_dump({"about": "a test", "knobs": rows}))
+        path.write_text(yaml.safe_dump({"about": "a test", "knobs": rows}, sort_keys=False))
         return path
 
 

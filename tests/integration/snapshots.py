@@ -21,17 +21,16 @@ def disk(host: TestHost) -> dict[str, str]:
     return dict(line.split("\t", 1) for line in listed.splitlines())
 
 
-def etc(host: TestHost) -> dict[str, tuple[int, int, int, bytes | str]]:
-    """Everything below /etc, byte for byte, with mode and owner."""
-    return {str(path.relative_to(host.root)): _held(path) for path in sorted((host.root / "etc").rglob("*"))}
+def etc(host: TestHost) -> dict[str, tuple[int, int, int, bytes]]:
+    """Every file below /etc, byte for byte, with mode and owner."""
+    paths = sorted((host.root / "etc").rglob("*"))
+    return {str(p.relative_to(host.root)): _held(p) for p in paths if p.is_symlink() or not p.is_dir()}
 
 
-def _held(path: Path) -> tuple[int, int, int, bytes | str]:
+def _held(path: Path) -> tuple[int, int, int, bytes]:
     told = path.lstat()
-    owner = (told.st_mode, told.st_uid, told.st_gid)
-    if path.is_symlink():
-        return (*owner, str(path.readlink()))
-    return (*owner, path.read_bytes() if path.is_file() else "")
+    content = bytes(path.readlink()) if path.is_symlink() else path.read_bytes()
+    return told.st_mode, told.st_uid, told.st_gid, content
 
 
 def kernel(host: TestHost) -> dict[str, str]:

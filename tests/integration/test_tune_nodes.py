@@ -97,12 +97,6 @@ def test_the_shipped_training_profile_settles_in_one_run(gpuctl: Gpuctl, rig: Ri
     assert host.tree.writes() == []
 
 
-def test_this_machine_is_not_changed_unasked(gpuctl: Gpuctl) -> None:
-    said = gpuctl("tune-nodes")
-    assert said.code == 2
-    assert "cannot change this machine: nobody is there to be asked" in said.err
-
-
 def test_a_fleet_in_order_costs_one_login_a_host_and_no_ansible(gpuctl: Gpuctl, rig: Rig, hosts: Hosts) -> None:
     pair = hosts(2, machine="generic")
     words = ("--inventory", rig.inventory(), "--profile", gpuctl.profile(FEW))

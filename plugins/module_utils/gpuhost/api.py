@@ -81,12 +81,24 @@ def _undo(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     if to and to not in names:
         raise Unusable(f"there is no record {to}", f"this host has {', '.join(names) or 'none'}")
     run = Run("undo", request.get("scope", ""), "", request.get("by", ""), to)
+    only = request.get("only") or []
+    _check_known(_mine(_view(host, to), run), only)
 
     def read(view: View) -> list[Reading]:
-        mine = {s: own for s, own in view.owned.items() if not run.scope or own.scope == run.scope}
-        return undo.plan(view, _chosen(mine, request.get("only") or []), force=bool(request.get("force")))
+        return undo.plan(view, _chosen(_mine(view, run), only), force=bool(request.get("force")))
 
     return _visit(host, request, run, read, [])
+
+
+def _mine(view: View, run: Run) -> dict[str, Owned]:
+    return {s: own for s, own in view.owned.items() if not run.scope or own.scope == run.scope}
+
+
+def _check_known(owned: dict[str, Owned], only: list[str]) -> None:
+    unknown = [pattern for pattern in only if not any(fnmatchcase(own.knob, pattern) for own in owned.values())]
+    if unknown:
+        changed = ", ".join(sorted({own.knob for own in owned.values()}))
+        raise Unusable(f"gpuctl has not changed {', '.join(unknown)} here", f"it has changed: {changed or 'nothing'}")
 
 
 def _chosen(owned: dict[str, Owned], only: list[str]) -> dict[str, Owned]:
@@ -94,10 +106,6 @@ def _chosen(owned: dict[str, Owned], only: list[str]) -> dict[str, Owned]:
     if not only:
         return owned
     chosen = {s: own for s, own in owned.items() if any(fnmatchcase(own.knob, pattern) for pattern in only)}
-    unknown = [p for p in only if not any(fnmatchcase(own.knob, p) for own in owned.values())]
-    if unknown:
-        changed = ", ".join(sorted({own.knob for own in owned.values()}))
-        raise Unusable(f"gpuctl has not changed {', '.join(unknown)} here", f"it has changed: {changed or 'nothing'}")
     kept = {own.knob.partition(".")[0] for s, own in owned.items() if s not in chosen}
     if not kept & NEEDS_BOOT_UNIT:
         chosen.update({s: own for s, own in owned.items() if own.knob == BOOT_KNOB.name})

@@ -64,8 +64,10 @@ def _clear_after(host: Host, earlier: Sequence[Record]) -> None:
 
 
 def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: bool) -> dict[str, str]:
-    """Files, then refresh, then units and values; undo goes the other way round."""
-    ordered = sorted((step for _, step in steps), key=lambda s: (phase(s.setting), _own_file(s)), reverse=undo)
+    """Files, then refresh, then units and values; undo goes the other way round. Restarts come last either way."""
+    restarts = [step for _, step in steps if step.setting.startswith("restart:")]
+    others = [step for _, step in steps if step not in restarts]
+    ordered = sorted(others, key=lambda s: (phase(s.setting), _own_file(s)), reverse=undo)
     files = [step for step in ordered if phase(step.setting) < UNITS]
     rest = [step for step in ordered if phase(step.setting) >= UNITS]
     names = [*extra, *filter(None, (refresh_after(step.setting) for step in files))]
@@ -76,6 +78,8 @@ def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: b
         errors.update({s.setting: wrong for s in files if refresh_after(s.setting) == name} or {name: wrong})
     if not undo:
         errors.update(_do(host, rest))
+    # Either way a service reads its files when it starts: last of all.
+    errors.update(_do(host, restarts))
     return errors
 
 

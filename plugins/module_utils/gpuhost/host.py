@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
 from glob import escape, glob
+from typing import NamedTuple
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CHOSEN = re.compile(r"\[([^\]]+)\]")

@@ -10,6 +10,9 @@ from .record import Owned
 from .settings import show
 from .view import View
 
+# Putting these back disturbs what runs, as setting them did.
+DISTURBS = {"irq": "moves interrupts of running devices", "restart": "restarts services"}
+
 
 def plan(view: View, owned: Mapping[str, Owned], force: bool = False) -> list[Reading]:
     """One reading per knob. With `force` a setting that somebody else changed is taken back too."""
@@ -36,7 +39,10 @@ def _of_knob(view: View, knob: str, owned: list[Owned], force: bool) -> Reading:
         reason = "somebody else changed it: " + "; ".join(strangers) + " (take it back with --force)"
         return Reading(knob, "as before", state=CONFLICT, reason=reason, restores=True)
     state = DIFFERS if steps else OK
-    return Reading(knob, "as before", now=_now(steps), state=state, steps=tuple(steps), restores=True)
+    disturbs = "; ".join(sorted({DISTURBS[kind] for s in steps if (kind := s.setting.partition(":")[0]) in DISTURBS}))
+    return Reading(
+        knob, "as before", now=_now(steps), state=state, steps=tuple(steps), disruptive=disturbs, restores=True
+    )
 
 
 def _went_away(setting: str, now: str | None) -> bool:

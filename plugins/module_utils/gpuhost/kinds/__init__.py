@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from ..model import Knob
-from . import cmdline, cpu, file, irq, limits, modprobe, program, swap, sysctl, thp, unit
+from . import allocator, cmdline, cpu, file, irq, limits, modprobe, program, swap, sysctl, thp, unit
 
 KINDS: dict[str, ModuleType] = {
     "sysctl": sysctl,
@@ -23,6 +23,7 @@ KINDS: dict[str, ModuleType] = {
     "modprobe": modprobe,
     "unit": unit,
     "file": file,
+    "allocator": allocator,
     "program": program,
 }
 

@@ -5,105 +5,110 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..model import Conflict, Knob, Reading, Step, Unreadable, Unsupported
-from ..settings.grubby import arguments_of_every_kernel
+from ..kernel_line import ENTRIES, PRESENT, loader_entries, said_by_all, split, value, values
+from ..model import Conflict, Knob, Reading, Refused, Step, Unreadable, Unsupported
 from ..settings.line import GRUB
+from ..topology import CPU, cpus_of
 from ..view import View
+from . import _grub
 from ._common import all_alike, guarded, settled
-from ._types import Text, Type
+from ._kernel_arguments import TYPES, type_of
 
-GRUB_FILES = ("/etc/default/grub", "/etc/default/grub.d/*.cfg")
-GRUB_OUTPUT = ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg")
-# Other knobs own these, or they stand several times on one line, where the last does not simply win.
-NOT_HERE = {
-    "transparent_hugepage",
-    "console",
-    "earlycon",
-    "hugepages",
-    "hugepagesz",
-    "root",
-    "ro",
-    "rw",
-    "init",
-    "quiet",
+__all__ = ["TYPES", "read", "type_of"]
+
+OTHER_LOADERS = {
+    "/run/ostree-booted": "an image updated as a whole (ostree)",
+    "/boot/efi/loader/loader.conf": "systemd-boot",
+    "/efi/loader/loader.conf": "systemd-boot",
+    "/boot/loader/loader.conf": "systemd-boot",
+    "/boot/extlinux/extlinux.conf": "extlinux",
 }
-FLAG = "on"  # the value of an argument that stands alone, such as cmdline.nosmt
-
-
-def type_of(key: str) -> Type | None:
-    """What values a key takes; a key is the argument's name. Only letters that no boot loader takes for its own."""
-    return Text(r"[\w.,:/=@+-]+") if re.fullmatch(r"[\w.-]+", key) and key not in NOT_HERE else None
+WORK_IS_TAKEN_FROM = ("isolcpus", "nohz_full")
 
 
 def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:
     """What the kernel runs with, and what every installed kernel will be booted with."""
     try:
+        running = split(view.host.read("/proc/cmdline"))
         entries = _entries(view)
-        running = view.host.read("/proc/cmdline").split()
     except (Unsupported, Unreadable, OSError) as reason:
         return all_alike(knobs, reason)
     return [guarded(knob, lambda knob=knob: _read(view, knob, running, entries)) for knob in knobs]  # type: ignore[misc]
 
 
 def _entries(view: View) -> list[list[str]]:
-    """The arguments of every entry that boots normally."""
+    """The arguments of every entry that boots normally: what is in force after a reboot, whoever wrote it there."""
+    host = view.host
     if view.machine.machine == "container":
         raise Unsupported("a container has no kernel of its own")
-    if view.machine.family == "rhel":
-        if not view.host.which("grubby"):
-            raise Unsupported("grubby is not on this host")
-        return arguments_of_every_kernel(view.host)
-    path = next((path for path in GRUB_OUTPUT if view.host.exists(path)), None)
-    if view.machine.family != "debian" or path is None:
-        raise Unsupported("this host boots neither by GRUB as Debian keeps it nor by grubby")
-    lines = re.findall(r"^\s*linux(?:efi|16)?\s+(.+)$", view.host.read(path), re.MULTILINE)
-    normal = [words for words in (line.split() for line in lines) if not {"single", "recovery"} & set(words)]
-    if not normal:
-        raise Unreadable(f"{path} has no entry that boots Linux")
-    return normal
+    other = next((loader for path, loader in OTHER_LOADERS.items() if host.exists(path)), "")
+    if view.machine.family == "debian" and host.exists(_grub.CONFIG) and not other:
+        return _grub.normal_entries(host)
+    if view.machine.family == "rhel" and host.which("grubby") and not other:
+        found = loader_entries(host)
+        if found:
+            return found
+        raise Unsupported(f"this host has no boot loader entries in {ENTRIES}")
+    raise Unsupported(f"this host boots by {other or 'neither GRUB as Debian keeps it nor entries that grubby keeps'}")
 
 
 def _read(view: View, knob: Knob, running: list[str], entries: list[list[str]]) -> Reading:
-    argument = knob.key if knob.value == FLAG else f"{knob.key}={knob.value}"
-    now = _value(running, knob.key)
-    after = {_value(entry, knob.key) for entry in entries}
-    kept = after == {knob.value}
+    _leave_processors(view, knob)
+    now = value(running, knob.key)
+    right = all(value(words, knob.key) == knob.value for words in entries)
+    by_grub = view.machine.family == "debian"
+    rivals = [*(_grub.rivals(view.host, knob.key, knob.value) if by_grub else ()), *_of_tuned(view, knob)]
     steps: tuple[Step, ...] = ()
-    if not kept and view.machine.family == "rhel":
-        steps = view.step(f"grubby:{argument}", "on")
-    elif not kept:
-        steps = view.step(f"line:{GRUB}:{knob.key}", "" if knob.value == FLAG else knob.value)
-    boot = after.pop() if len(after) == 1 else "not the same for every kernel"
+    if not right:
+        steps = _drop_in(view, knob) if by_grub else _by_grubby(view, knob, entries)
+    # Where the drop-in is right and nobody overrules it, grub.cfg is merely older than it.
+    stale = not right and not steps and not any(rival.wins for rival in rivals)
     return settled(
         knob,
         now=now or "absent",
-        boot=boot or "absent",
+        boot=said_by_all(entries, knob.key),
         steps=steps,
-        # The drop-in is right and the boot loader's own file is older than it.
-        refresh=("grub",) if not kept and not steps and view.machine.family == "debian" else (),
+        refresh=("grub",) if stale else (),
         reboot=now != knob.value,
-        conflicts=tuple(_rivals(view, knob)),
+        conflicts=tuple(rivals),
     )
 
 
-def _value(words: list[str], key: str) -> str:
-    """The last value a line gives an argument ("on" where it stands alone), empty where it is absent."""
-    found = ""
-    for word in words:
-        name, equals, value = word.partition("=")
-        if name == key:
-            found = value if equals else FLAG
-    return found
+def _drop_in(view: View, knob: Knob) -> tuple[Step, ...]:
+    return view.step(f"line:{GRUB}:{knob.key}", "" if knob.value == PRESENT else knob.value)
 
 
-def _rivals(view: View, knob: Knob) -> list[Conflict]:
-    """Files that give the argument another value. Ours is read last, and the last one on the line counts."""
+def _by_grubby(view: View, knob: Knob, entries: list[list[str]]) -> tuple[Step, ...]:
+    """One step for all kernels. What grubby would flatten, and undo could then not put back, is left to its owner."""
+    setting = f"grubby:{knob.key}"
+    held = {tuple(values(words, knob.key)) for words in entries}
+    if setting not in view.owned and (len(held) > 1 or any(len(each) > 1 for each in held)):
+        lines = " | ".join(" ".join(each) or "absent" for each in sorted(held))
+        raise Refused(
+            f"the installed kernels do not have {knob.key} alike, or several times ({lines}): make them alike first, "
+            f"with grubby --update-kernel=ALL"
+        )
+    return (Step(setting, view.now(setting), knob.value),)
+
+
+def _of_tuned(view: View, knob: Knob) -> list[Conflict]:
+    """tuned puts arguments of its profile on the line too, before ours."""
     found = []
-    for path in (path for pattern in GRUB_FILES for path in view.host.glob(pattern)):
-        for number, text in enumerate((view.host.read_or_none(path) or "").splitlines(), 1):
-            if path == GRUB or not text.strip().startswith("GRUB_CMDLINE_LINUX"):
-                continue
-            value = _value(re.sub(r"[\"']", " ", text.partition("=")[2]).split(), knob.key)
-            if value and value != knob.value:
-                found.append(Conflict("GRUB", f"{path}:{number}", value, wins=path > GRUB))
+    for said in view.owners.tuned:
+        option, _, text = said.text.partition("=")
+        held = value(split(text.strip().strip('"')), knob.key) if option.strip().startswith("cmdline") else None
+        if held not in (None, knob.value):
+            found.append(Conflict(said.owner, said.where, str(held), wins=False))
     return found
+
+
+def _leave_processors(view: View, knob: Knob) -> None:
+    """A host whose every processor is set apart has none left for anything else."""
+    numbers = re.sub(r"[a-z_]+,", "", str(knob.value))
+    present = view.host.value(f"{CPU}/present")
+    if knob.key not in WORK_IS_TAKEN_FROM or not present or not re.fullmatch(r"[\d,-]+", numbers):
+        return
+    there, taken = set(cpus_of(present)), set(cpus_of(numbers))
+    if there <= taken or not taken <= there:
+        what = "leaves no processor" if there <= taken else "names processors that are not there"
+        raise Refused(f"{knob.key}={knob.value} {what}: this host has {present}")

@@ -195,7 +195,8 @@ def prove(host: Host) -> str:
     """A fresh login and sudo still work, for root and for an ordinary user."""
     people = [row.split(":") for row in (host.read_or_none("/etc/passwd") or "").splitlines()]
     ordinary = [p[0] for p in people if len(p) > 6 and 1000 <= int(p[2]) < 60000 and p[6].endswith("sh")]
-    tries: list[tuple[str, ...]] = [("su", "-l", name, "-s", "/bin/sh", "-c", "true") for name in ["root", *ordinary[:1]]]
+    logins = ["root", *ordinary[:1]]
+    tries: list[tuple[str, ...]] = [("su", "-l", name, "-s", "/bin/sh", "-c", "true") for name in logins]
     if host.which("sudo"):
         tries.append(("sudo", "-n", "true"))
     for argv in tries:

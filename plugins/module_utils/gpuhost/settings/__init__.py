@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Callable, Protocol
 
 from ..host import Host
-from . import comment, either, file, grubby, irq, line, package, swap, unit, value
+from . import comment, either, file, grubby, irq, line, package, restart, swap, unit, value
 
 
 class Setting(Protocol):
@@ -33,6 +33,7 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "either": either.Either,
     "irq": irq.Irq,
     "swap": swap.Swap,
+    "restart": restart.Restart,
 }
 
 # The order things are put in place; undo goes the other way round. Files come before what reads them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..host import Host
 from ..model import Unreadable, Unsupported
 
-PROPERTIES = ("Id", "LoadState", "ActiveState", "UnitFileState", "MainPID")
+PROPERTIES = ("Id", "LoadState", "ActiveState", "UnitFileState", "MainPID", "Environment")
 NOT_WRITABLE = ("static", "generated", "transient", "alias", "indirect", "linked", "bad")
 
 

@@ -1,0 +1,85 @@
+"""Which kernel arguments a profile may set, and what values they take."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..kernel_line import PRESENT
+from ._types import Int, Text, Type
+
+# Names as the kernel compares them: with underscores.
+BOOT_LOADERS = frozenset(
+    ("root", "rootfstype", "rootflags", "rootwait", "ro", "rw", "init", "rdinit", "initrd", "resume", "BOOT_IMAGE")
+    + ("single", "emergency", "rescue", "systemd.unit")
+)
+# May stand on the line several times, and every one counts, or the order does.
+SEVERAL = frozenset(
+    ("console", "earlycon", "earlyprintk", "hugepagesz", "memmap", "crashkernel", "acpi_osi", "cgroup_disable")
+    + ("cgroup_enable", "module_blacklist", "modprobe.blacklist", "video", "ip", "ifname", "nameserver")
+)
+ELSEWHERE = frozenset({"transparent_hugepage", "hugepages"})  # thp.enabled and sysctl.vm.nr_hugepages own these
+# Take no value; others of that sort are written with the value "present".
+FLAGS = frozenset(
+    ("nosmt", "nowatchdog", "nosoftlockup", "threadirqs", "nohpet", "nomodeset", "quiet", "nokaslr", "nopti", "nohlt")
+)
+# Nothing that a shell, GRUB or grubby takes for something of its own.
+SAFE = r"[A-Za-z0-9_.,:/@%+=-]+"
+CPU = r"(?:\d+|N)(?:-(?:\d+|N)(?::\d+/\d+)?)?"
+CPUS = rf"(?:(?:domain|managed_irq|nohz),)*(?:all|{CPU}(?:,{CPU})*)"
+
+
+class Argument(NamedTuple):
+    """Any one value; "on" is taken for the argument's mere presence where it has no values."""
+
+    flag: bool = False
+
+    def check(self, value: object) -> str:
+        text = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+        if self.flag and text == "on":
+            return PRESENT
+        if not re.fullmatch(SAFE, text):
+            raise ValueError(f"must be one word of letters, digits and _.,:/@%+=- alone, not {value!r}")
+        return text
+
+
+class Cpus(NamedTuple):
+    """A list of processors as the kernel writes it, with flags of isolcpus before it."""
+
+    def check(self, value: object) -> str:
+        if isinstance(value, bool) or not re.fullmatch(CPUS, str(value)):
+            raise ValueError(f"must be a list of processors such as 2-31,34-63, not {value!r}")
+        return str(value)
+
+
+class Denied(NamedTuple):
+    """An argument that no profile may set."""
+
+    why: str
+
+    def check(self, value: object) -> str:
+        raise ValueError(self.why)
+
+
+TYPES: dict[str, Type] = {
+    "iommu": Text(r"[a-z]+(,[a-z]+)*"),
+    "init_on_alloc": Int(0, 1),
+    "init_on_free": Int(0, 1),
+    "isolcpus": Cpus(),
+    "nohz_full": Cpus(),
+    "rcu_nocbs": Cpus(),
+    "irqaffinity": Cpus(),
+    "kthread_cpus": Cpus(),
+}
+
+
+def type_of(key: str) -> Type | None:
+    """What values an argument takes; None for what is no argument's name, or another knob's to set."""
+    name = key.replace("-", "_")
+    if not re.fullmatch(r"[A-Za-z][\w.]*", name, re.ASCII) or name in ELSEWHERE:
+        return None
+    if name in BOOT_LOADERS:
+        return Denied("belongs to the boot loader: a wrong value leaves a host that does not start")
+    if name in SEVERAL or name.startswith("rd."):
+        return Denied("may stand on the line several times, and their order counts: set it in /etc/default/grub")
+    return TYPES.get(name, Argument(flag=name in FLAGS))

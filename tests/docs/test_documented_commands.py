@@ -1,0 +1,47 @@
+"""Every gpuctl command that a page shows exists, with the options it is shown with; every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from gpuctl.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md"), *ROOT.glob("bench/*.md")])
+
+
+def shown() -> list[tuple[str, str]]:
+    """(page, command) for every `gpuctl …` in code blocks and in running text."""
+    found = {
+        (str(page.relative_to(ROOT)), text.split("#")[0].strip())
+        for page in PAGES
+        for text in re.findall(r"(?:^|^    |`|^\$ )(gpuctl [^`\n]+)", page.read_text(), re.MULTILINE)
+    }
+    return sorted(found)
+
+
+def alternatives(word: str) -> list[str]:
+    """`list|show` stands for two commands."""
+    return word.replace("\\|", "|").split("|")
+
+
+@pytest.mark.parametrize(("page", "text"), shown())
+def test_every_command_and_option_exists(page: str, text: str) -> None:
+    command: click.Command = app
+    for word in shlex.split(text)[1:]:
+        if word.startswith("-"):
+            assert word in {name for parameter in command.params for name in parameter.opts}, (page, word)
+        elif isinstance(command, click.Group):
+            assert set(alternatives(word)) <= set(command.commands), (page, word)
+            command = command.commands[alternatives(word)[0]]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
