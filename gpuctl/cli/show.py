@@ -58,7 +58,7 @@ class Progress:
         if self._live is not None:
             self._live.stop()
         if isinstance(error, KeyboardInterrupt):
-            done = [v.host for v in self.visits if v.changed]
+            done = [v.host for v in self.visits if v.answer is not None and not v.differs]
             left = [h for h in self.hosts if h not in done]
             click.echo(
                 f"done: {output.names(done, 64) or 'none'}\nnot done: {output.names(left, 64) or 'none'}",
@@ -69,9 +69,7 @@ class Progress:
 def line(visit: Visit, strict: bool) -> str:
     """One host in one line."""
     word = status(visit, strict)
-    if visit.answer is None:
-        return f"{word}: {visit.wrong}"
-    return f"{word}{_counts(visit)}"
+    return f"{word}{_counts(visit)}" + (f": {visit.wrong}" if visit.wrong else "")
 
 
 def _counts(visit: Visit) -> str:
@@ -116,13 +114,14 @@ def _row(visit: Visit, strict: bool, check: bool) -> tuple[object, ...]:
             "-",
             "-",
             "-",
-            f"{visit.wrong}; {visit.hint}" if visit.hint else visit.wrong,
+            _wrong(visit),
         )
     states = [knob["state"] for knob in visit.knobs]
     changed = states.count("differs") if check else sum(bool(k["changed"]) for k in visit.knobs)
     bad = sum(s in ("refused", "unknown", "failed", "contested", "conflict") for s in states)
     notes = [f"record {visit.answer['record']}"] if visit.answer.get("record") else []
     notes += ["busy"] if visit.answer.get("busy") else []
+    notes += [_wrong(visit)] if visit.wrong else []
     right = sum(s in ("ok", "pending") for s in states)
     return (
         visit.host,
@@ -133,6 +132,10 @@ def _row(visit: Visit, strict: bool, check: bool) -> tuple[object, ...]:
         bad,
         ", ".join(notes),
     )
+
+
+def _wrong(visit: Visit) -> str:
+    return f"{visit.wrong}; {visit.hint}" if visit.hint else visit.wrong
 
 
 def _changes(visits: Sequence[Visit], diff: bool, why: Mapping[str, str]) -> None:

@@ -141,7 +141,9 @@ class _Events:
             if "knobs" in result:
                 self._tell(Told(host, result=result))
             elif kind == "runner_on_failed":
-                self._tell(Told(host, wrong=_reason(result), unreachable="timedout" in result))
+                # `rebooted` stands in the answer of a reboot that failed: the host did not come back.
+                lost = "timedout" in result or "rebooted" in result
+                self._tell(Told(host, wrong=_reason(result), unreachable=lost))
         return False
 
     def _tell(self, told: Told) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import needs_reboot
+
 from gpuctl.core.runs import who
 from gpuctl.edges import ansible, inventory_cache, ssh
 from gpuctl.hosts.direct import visit_all
@@ -38,7 +40,8 @@ class Way:
 class Job:
     """What to do on each host: the engine's request for the direct carrier, the playbook that does the same.
 
-    `profiles` gives each host its compiled profile, where the job is about profiles.
+    `profiles` gives each host its compiled profile, where the job is about profiles; `reboot` allows it where a
+    setting waits for one.
     """
 
     request: Mapping[str, Any]
@@ -46,6 +49,7 @@ class Job:
     variables: Mapping[str, Any]
     check: bool = False
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    reboot: bool = False
 
     def request_of(self, host: Target) -> dict[str, Any]:
         own = {"profile": self.profiles[host.name]} if self.profiles else {}
@@ -66,10 +70,9 @@ def tune(
     variables = {
         "host_profile_allow_busy": allow_busy,
         "host_profile_strict": strict,
-        "host_profile_reboot": reboot,
         "host_profile_by": by,
     }
-    return Job(request, "gpuctl.fleet.tune_nodes", variables, check, profiles)
+    return Job(request, "gpuctl.fleet.tune_nodes", variables, check, profiles, reboot)
 
 
 def rollback(
@@ -103,7 +106,15 @@ def run(source: Path, hosts: Sequence[Target], job: Job, way: Way, seen: Seen) -
     due = [h for h in hosts if h not in direct or (found[h.name].differs and not job.check)]
     for visit in _act_in_batches(source, due, job, way, seen):
         found[visit.host] = visit
+    waiting = [h for h in hosts if job.reboot and not job.check and needs_reboot(found[h.name].knobs)]
+    for visit in _reboot_one_after_the_other(source, waiting, job, way, _on_top(found, seen)):
+        found[visit.host] = found[visit.host].then(visit)
     return [found[h.name] for h in hosts]
+
+
+def _on_top(found: Mapping[str, Visit], seen: Seen) -> Seen:
+    """Tells of a visit after a reboot together with what was changed before it."""
+    return lambda visit: seen(found[visit.host].then(visit))
 
 
 def _ask(direct: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:
@@ -127,6 +138,21 @@ def _act_in_batches(source: Path, due: Sequence[Target], job: Job, way: Way, see
         failed = sum(exit_code([visit]) != 0 for visit in acted)
         if failed * 100 > way.max_fail * len(batch):
             stopped = f"not begun: {failed} of the {len(batch)} hosts before it failed, more than {way.max_fail}%"
+
+
+def _reboot_one_after_the_other(
+    source: Path, waiting: Sequence[Target], job: Job, way: Way, seen: Seen
+) -> Iterator[Visit]:
+    """Reboot host by host, until one does not come back: what ails it may ail all of them."""
+    lost = ""
+    with_reboot = replace(job, variables={**job.variables, "host_profile_reboot": True})
+    for host in waiting:
+        if lost:
+            yield Visit(host.name, wrong=f"not rebooted, because {lost} was not reached again", hint=f"look at {lost}")
+            continue
+        (visit,) = _through_ansible(source, [host], with_reboot, way, seen)
+        yield visit
+        lost = host.name if visit.unreachable else ""
 
 
 def _over_ssh(batch: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:

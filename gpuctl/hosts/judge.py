@@ -13,9 +13,9 @@ NOT_YET = ("differs", "needs a reboot", "waits")
 
 def status(visit: Visit, strict: bool = False) -> str:
     """One word: how a host stands."""
-    if visit.answer is None:
+    if visit.answer is None or visit.unreachable:
         return "unreachable" if visit.unreachable else "failed"
-    if failures(visit.knobs, strict):
+    if visit.wrong or failures(visit.knobs, strict):
         return "problems"
     if visit.changed:
         return "changed"
@@ -38,7 +38,7 @@ def told(visit: Visit, strict: bool = False) -> dict[str, object]:
     return {
         "host": visit.host,
         "status": status(visit, strict),
-        "error": {"wrong": visit.wrong, "hint": visit.hint} if visit.answer is None else None,
+        "error": {"wrong": visit.wrong, "hint": visit.hint} if visit.wrong else None,
         "seconds": round(visit.seconds, 3),
         "record": answer.get("record") or None,
         "busy": answer.get("busy", []),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+# What of a knob says how it stands, in the engine's answer.
+STANDS = ("now", "boot", "state", "reason", "reboot")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class Target:
 class Visit:
     """What one host answered, or why it did not.
 
-    `answer` is the engine's (see gpuhost.api.visit); `wrong` and `hint` are set instead where there is none.
+    `answer` is the engine's (see gpuhost.api.visit); `wrong` and `hint` are set where there is none, or where
+    something went wrong after it.
     `unreachable` tells a host that did not let us in from one that could not do it (no root, another run at work).
     """
 
@@ -52,3 +56,11 @@ class Visit:
     @property
     def changed(self) -> bool:
         return any(knob["changed"] for knob in self.knobs)
+
+    def then(self, later: Visit) -> Visit:
+        """What was changed on this visit, and how the host stood on a later one, after a reboot."""
+        if later.answer is None:
+            return replace(self, wrong=later.wrong, hint=later.hint, unreachable=later.unreachable)
+        after = {knob["knob"]: {side: knob[side] for side in STANDS} for knob in later.knobs}
+        knobs = [{**knob, **after.get(knob["knob"], {})} for knob in self.knobs]
+        return replace(self, answer={**(self.answer or {}), "knobs": knobs})

@@ -50,7 +50,10 @@ class Gpuctl:
 
     def __call__(self, *words: object, **environment: str) -> Said:
         """Run it to its end."""
-        running = self.start(*words, **environment)
+        return self.said(self.start(*words, **environment))
+
+    def said(self, running: subprocess.Popen[str]) -> Said:
+        """Wait for one that was started."""
         out, err = running.communicate(timeout=120)
         return Said(running.returncode, out, err)
 

@@ -15,21 +15,27 @@ OURS = "/etc/sysctl.d/99-zz-gpuctl.conf"
 TWO = {"sysctl.vm.swappiness": 1, "sysctl.net.ipv4.tcp_keepalive_time": 300}
 
 
-def test_everything_goes_back_byte_for_byte(gpuctl: Gpuctl, rig: Rig, host: TestHost) -> None:
+def test_the_training_profile_settles_in_one_run_and_goes_back_byte_for_byte(
+    gpuctl: Gpuctl, rig: Rig, host: TestHost
+) -> None:
     for program in ("nvidia-smi", "swapon", "swapoff"):
         host.standin(program)
     host.boots_by_grub()
     host.write(OURS, "# kept by hand\nvm.overcommit_memory = 1\n")
     files, values = etc(host), kernel(host)
     words = ("--inventory", rig.inventory(), "--output", "json")
-    tuned = gpuctl("tune-nodes", *words, "--profile", "training").hosts[host.name]
+    tune = ("tune-nodes", *words, "--profile", "training")
+    tuned = gpuctl(*tune).hosts[host.name]
+    assert [knob for knob in tuned["knobs"] if knob["state"] not in ("ok", "pending", "unsupported")] == []
     changed = {knob["knob"] for knob in tuned["knobs"] if knob["changed"]}
     assert {"sysctl.vm.swappiness", "swap.off", "thp.enabled", "cpu.governor", "irq.balance"} <= changed
     assert {name.partition(".")[0] for name in changed} >= {"limits", "cmdline", "modprobe", "program"}
 
-    tree, written = disk(host), kernel(host)
+    written = disk(host)
+    host.tree.clear()
+    assert not any(knob["changed"] for knob in gpuctl(*tune).hosts[host.name]["knobs"])
     checked = gpuctl("rollback", *words, "--check")
-    assert (disk(host), kernel(host)) == (tree, written)
+    assert (disk(host), host.tree.writes()) == (written, [])
     planned = {knob["knob"]: knob["steps"] for knob in checked.hosts[host.name]["knobs"]}
     assert planned.keys() == changed
 
@@ -125,7 +131,7 @@ def test_runs_are_on_record_with_what_changed_where(gpuctl: Gpuctl, rig: Rig, ho
     changed = [knob["knob"] for knob in shown["hosts"][host.name]["knobs"] if knob["changed"]]
     assert changed == list(TWO)
     assert gpuctl("runs", "show", "nothing").code == 2
-    assert (gpuctl.home / ".local/state/gpuctl").stat().st_mode & 0o077 == 0
+    assert (gpuctl.home / ".local/state/gpuctl/runs").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("command", ["tune-nodes", "rollback"])

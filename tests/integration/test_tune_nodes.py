@@ -82,21 +82,6 @@ def test_json_and_yaml_carry_the_same(gpuctl: Gpuctl, rig: Rig, host: TestHost) 
     assert as_json == as_yaml
 
 
-def test_the_shipped_training_profile_settles_in_one_run(gpuctl: Gpuctl, rig: Rig, host: TestHost) -> None:
-    for program in ("nvidia-smi", "swapon", "swapoff"):
-        host.standin(program)
-    host.boots_by_grub()
-    tune = ("tune-nodes", "--inventory", rig.inventory(), "--profile", "training", "--output", "json")
-    first = gpuctl(*tune).hosts["h1"]
-    assert first["record"] == "000001"
-    assert [knob for knob in first["knobs"] if knob["state"] == "failed"] == []
-    host.tree.clear()
-    again = gpuctl(*tune).hosts["h1"]
-    assert steps(again["knobs"], "differs") == {}
-    assert again["record"] is None
-    assert host.tree.writes() == []
-
-
 def test_a_fleet_in_order_costs_one_login_a_host_and_no_ansible(gpuctl: Gpuctl, rig: Rig, hosts: Hosts) -> None:
     pair = hosts(2, machine="generic")
     words = ("--inventory", rig.inventory(), "--profile", gpuctl.profile(FEW))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -15,7 +15,7 @@ from .facts import machine
 from .host import Host
 from .kinds import BOOT_KNOB, NEEDS_BOOT_UNIT
 from .lock import Locked, lock
-from .model import DIFFERS, FAILED, OK, PENDING, UNSUPPORTED, Knob, Reading
+from .model import DIFFERS, FAILED, OK, PENDING, UNSUPPORTED, Reading
 from .record import Owned, Record
 from .select import select
 from .settings import show
@@ -72,7 +72,7 @@ def _tune(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     def read(view: View) -> list[Reading]:
         return planning.plan(view, knobs, run.scope)
 
-    return {"profile": profile["name"], "notes": notes, **_visit(host, request, run, read, knobs)}
+    return {"profile": profile["name"], "notes": notes, **_visit(view, request, run, read)}
 
 
 def _undo(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,12 +82,13 @@ def _undo(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
         raise Unusable(f"there is no record {to}", f"this host has {', '.join(names) or 'none'}")
     run = Run("undo", request.get("scope", ""), "", request.get("by", ""), to)
     only = request.get("only") or []
-    _check_known(_mine(_view(host, to), run), only)
+    view = _view(host, to)
+    _check_known(_mine(view, run), only)
 
     def read(view: View) -> list[Reading]:
         return undo.plan(view, _chosen(_mine(view, run), only), force=bool(request.get("force")))
 
-    return _visit(host, request, run, read, [])
+    return _visit(view, request, run, read)
 
 
 def _mine(view: View, run: Run) -> dict[str, Owned]:
@@ -112,10 +113,9 @@ def _chosen(owned: dict[str, Owned], only: list[str]) -> dict[str, Owned]:
     return chosen
 
 
-def _visit(host: Host, request: Mapping[str, Any], run: Run, read: Any, knobs: list[Knob]) -> dict[str, Any]:
+def _visit(view: View, request: Mapping[str, Any], run: Run, read: Callable[[View], list[Reading]]) -> dict[str, Any]:
     """Plan; unless only checking, lock, plan again under the lock, carry out and read back."""
-    allow_busy = bool(request.get("allow_busy"))
-    view = _view(host, run.to)
+    host, allow_busy = view.host, bool(request.get("allow_busy"))
     before, busy = planning.spare_the_busy(view, read(view), allow_busy)
     answer = {"machine": view.machine.as_dict(), "busy": busy, "record": None}
     due = any(r.state == DIFFERS for r in before)
@@ -127,7 +127,7 @@ def _visit(host: Host, request: Mapping[str, Any], run: Run, read: Any, knobs: l
         view = _view(host, run.to)
         before, busy = planning.spare_the_busy(view, read(view), allow_busy)
         name, errors = converge(host, run, before)
-        after = {r.knob: r for r in planning.spare_the_busy(_view(host, run.to), read(_view(host, run.to)), True)[0]}
+        after = {r.knob: r for r in read(_view(host, run.to))}
     results = [_result(r, after.get(r.knob), errors) for r in before]
     told = [as_dict(result, host, was=r if r.state == DIFFERS else None) for r, result in zip(before, results)]
     return {**answer, "busy": busy, "record": name, "knobs": told}

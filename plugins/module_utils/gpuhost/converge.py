@@ -20,6 +20,7 @@ from .settings import line, make, phase, refresh_after
 # A governor holds its processor's energy preference (EBUSY), and its end brings an older one back.
 HOLDING = "value:/sys/devices/system/cpu/"
 BUSY = os.strerror(errno.EBUSY)
+PACKAGE, RESTART = "package:", "restart:"
 UNITS = phase("unit:")  # everything before a unit is a file, and files must be known to the system before units move
 
 Named = tuple[str, Step]  # a knob's name and one of its steps
@@ -51,6 +52,8 @@ def converge(host: Host, run: Run, readings: Sequence[Reading]) -> tuple[str, di
     records.save(host, note)
     errors = _carry_out(host, steps, [name for reading in due for name in reading.refresh], undo=run.action == "undo")
     errors.update(_prove(host, steps, errors))
+    if run.action != "undo":
+        errors.update(_revive(host, steps, errors))
     records.save(host, note._replace(done=True, entries=tuple(_finished(host, e, errors) for e in note.entries)))
     return note.name, errors
 
@@ -65,22 +68,32 @@ def _clear_after(host: Host, earlier: Sequence[Record]) -> None:
 
 def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: bool) -> dict[str, str]:
     """Files, then refresh, then units and values; undo goes the other way round. Restarts come last either way."""
-    restarts = [step for _, step in steps if step.setting.startswith("restart:")]
-    others = [step for _, step in steps if step not in restarts]
+    errors, steps = ({}, steps) if undo else _install(host, steps)
+    restarts = [(knob, step) for knob, step in steps if step.setting.startswith(RESTART)]
+    others = [step for _, step in steps if not step.setting.startswith(RESTART)]
     ordered = sorted(others, key=lambda s: (phase(s.setting), _own_file(s)), reverse=undo)
     files = [step for step in ordered if phase(step.setting) < UNITS]
     rest = [step for step in ordered if phase(step.setting) >= UNITS]
     names = [*extra, *filter(None, (refresh_after(step.setting) for step in files))]
-    errors = _do(host, rest) if undo else _do(host, files)
+    errors.update(_do(host, rest) if undo else _do(host, files))
     if undo:
         errors.update(_do(host, files))
     for name, wrong in refresh(host, names).items():
         errors.update({s.setting: wrong for s in files if refresh_after(s.setting) == name} or {name: wrong})
     if not undo:
         errors.update(_do(host, rest))
-    # Either way a service reads its files when it starts: last of all.
-    errors.update(_do(host, restarts))
+    # Either way a service reads its files when it starts: last of all, and only where they are as they should be.
+    spoilt = {knob for knob, step in steps if step.setting in errors}
+    errors.update(_do(host, [step for knob, step in restarts if knob not in spoilt]))
     return errors
+
+
+def _install(host: Host, steps: Sequence[Named]) -> tuple[dict[str, str], list[Named]]:
+    """Packages first. What is left to do: nothing for a knob whose package could not be had."""
+    packages = list(dict.fromkeys(step for _, step in steps if step.setting.startswith(PACKAGE)))
+    errors = _do(host, packages)
+    lacking = {knob for knob, step in steps if step.setting in errors}
+    return errors, [(knob, step) for knob, step in steps if knob not in lacking and step not in packages]
 
 
 def _do(host: Host, steps: Sequence[Step]) -> dict[str, str]:
@@ -134,16 +147,34 @@ def _prove(host: Host, steps: Sequence[Named], errors: dict[str, str]) -> dict[s
         mine = [(k, s) for k, s in steps if k.partition(".")[0] == kind and s.setting not in errors]
         wrong = prove(host) if prove and mine else ""
         if wrong:
-            back = [(knob, Step(step.setting, step.after, step.before)) for knob, step in mine]
-            _carry_out(host, back, [], undo=True)
-            failed.update({step.setting: f"taken back: {wrong}" for _, step in mine})
+            failed.update(_take_back(host, mine, wrong))
     return failed
+
+
+def _revive(host: Host, steps: Sequence[Named], errors: dict[str, str]) -> dict[str, str]:
+    """A service that dies of its new files gets its old ones back, and is started once more.
+
+    The package behind them stays: other services may use it by now.
+    """
+    failed: dict[str, str] = {}
+    for knob, restart in steps:
+        wrong = errors.get(restart.setting, "")
+        if restart.setting.startswith(RESTART) and wrong and not wrong.startswith("unsupported"):
+            files = [(k, step) for k, step in steps if k == knob and step.setting.startswith("file:")]
+            failed.update(_take_back(host, [*files, (knob, restart)], wrong))
+    return failed
+
+
+def _take_back(host: Host, steps: Sequence[Named], wrong: str) -> dict[str, str]:
+    back = [(knob, Step(step.setting, step.after, step.before)) for knob, step in steps]
+    still = _carry_out(host, back, [], undo=True)
+    return {step.setting: f"taken back: {wrong}; {still.get(step.setting, '')}".rstrip("; ") for _, step in steps}
 
 
 def _finished(host: Host, entry: Entry, errors: dict[str, str]) -> Entry:
     """The entry with what the host really holds now: it may have granted less than asked."""
     try:
         got = records.digest(make(entry.setting).read(host))
-    except (OSError, Unreadable):
+    except (OSError, Unreadable, Unsupported):
         got = entry.after
     return entry._replace(got=got, error=errors.get(entry.setting, ""))

@@ -5,17 +5,11 @@ from __future__ import annotations
 import re
 
 from .host import Host
+from .settings.unit import FOLDERS
 
 SERVICE = "irqbalance.service"
 DROP_INS = f"/etc/systemd/system/{SERVICE}.d"
 OURS = f"{DROP_INS}/50-gpuctl.conf"
-FOLDERS = (
-    "/etc/systemd/system",
-    "/run/systemd/system",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
-)
 ARGUMENT_FILES = ("/etc/default/irqbalance", "/etc/sysconfig/irqbalance")
 # systemd keeps this link for as long as a unit is not inactive; it dangles on purpose.
 RUNNING = f"/run/systemd/units/invocation:{SERVICE}"

@@ -47,13 +47,17 @@ class Record(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """A setting that is ours now: what it was before us, and the texts that count as ours."""
+    """A setting that is ours now: what it was before us, and the texts that count as ours.
+
+    `unsure`: an undo has put it back, or was about to, and was cut off or failed before the system took note.
+    """
 
     knob: str
     scope: str
     setting: str
     original: str | None
     ours: tuple[str | None, ...]
+    unsure: bool = False
 
     def holds(self, now: str | None) -> bool:
         """Whether the host still holds what we put there."""
@@ -120,16 +124,23 @@ def owned(records: Sequence[Record], after: str = "") -> dict[str, Owned]:
     for record in records:
         if record.name <= after:
             continue
-        entries = [entry for entry in record.entries if not entry.error]
-        if record.action != "undo":
-            for entry in entries:
+        if record.action == "undo":
+            _give_back(found, record, owned([r for r in records if after < r.name <= record.to]))
+            continue
+        for entry in record.entries:
+            if not entry.error:
                 _take(found, record, entry)
-        elif record.done:
-            left = owned([r for r in records if after < r.name <= record.to])
-            for entry in entries:
-                found.pop(entry.setting, None)
-            found.update({e.setting: left[e.setting] for e in entries if e.setting in left})
     return found
+
+
+def _give_back(found: dict[str, Owned], undo: Record, left: dict[str, Owned]) -> None:
+    """What an undo has put back is ours only as far as it went back to a record; what it tried to is not sure."""
+    for entry in undo.entries:
+        earlier = found.pop(entry.setting, None)
+        if undo.done and not entry.error:
+            found.update({entry.setting: left[entry.setting]} if entry.setting in left else {})
+        elif earlier:
+            found[entry.setting] = earlier._replace(unsure=True)
 
 
 def _take(found: dict[str, Owned], record: Record, entry: Entry) -> None:

@@ -91,6 +91,8 @@ class _Walk:
             where = f"{self.path}:{key.start_mark.line + 1}"
             if not isinstance(key, yaml.ScalarNode):
                 self.mistakes.append(Mistake(where, "a list or mapping cannot be a name"))
+            elif not key.value.strip():
+                self.mistakes.append(Mistake(where, "a name is empty"))
             elif key.value in items:
                 first = items[key.value].where.rpartition(":")[2]
                 self.mistakes.append(Mistake(where, f"{key.value} is given twice, first on line {first}", "keep one"))

@@ -46,6 +46,13 @@ def link(path: str, target: str, on: bool) -> None:
         os.symlink(target, path)
 
 
+def mask(name: str, on: bool) -> None:
+    path = f"/etc/systemd/system/{name}"
+    if os.path.exists(ROOT + path) and not os.path.islink(ROOT + path):
+        sys.exit(f"Failed to mask unit: File '{path}' already exists.")
+    link(path, "/dev/null", on)
+
+
 def main() -> None:
     verb, *rest = sys.argv[1:]
     names = [word for word in rest if not word.startswith("-")]
@@ -62,6 +69,8 @@ def main() -> None:
             link(f"/etc/systemd/system/multi-user.target.wants/{name}", f"../{name}", verb == "enable")
         if verb in ("start", "stop"):
             link(f"/run/systemd/units/invocation:{name}", "0123456789abcdef", verb == "start")
+        if verb in ("mask", "unmask"):
+            mask(name, verb == "mask")
         side, value = {
             "enable": ("boot", "enabled"), "disable": ("boot", "disabled"), "mask": ("boot", "masked"),
             "unmask": ("boot", "disabled"), "start": ("now", "active"), "stop": ("now", "inactive"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,76 +9,17 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import kernel_line
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import cmdline as kind
 
+from tests.unit.gpuhost.boot_trees import CONFIG, ENTRY, GRUB_CFG, KERNELS, boot, debian, entries, lines, red_hat
 from tests.unit.gpuhost.trees import changed, content, program, put, small_server, states, tune, undo
 
-TESTS = Path(__file__).parents[2]
-CONFIG = "boot/grub/grub.cfg"
-GRUB_CFG = (TESTS / "data/grub/2.06-debian12.cfg").read_text()
 DROP_IN = "etc/default/grub.d/99-zz-gpuctl.cfg"
-CLOUD = 'GRUB_CMDLINE_LINUX="console=tty0 console=ttyS0,115200 earlyprintk=ttyS0,115200 consoleblank=0"\n'
 PT = {"cmdline.iommu": "pt"}
 SEVERAL = {"cmdline.iommu": "pt", "cmdline.nosmt": "present", "cmdline.isolcpus": "managed_irq,domain,2-31"}
-ENTRY = """title Red Hat Enterprise Linux ({0}) 9.4 (Plow)
-version {0}
-linux /vmlinuz-{0}
-initrd /initramfs-{0}.img
-options {1}
-grub_users $grub_users
-grub_class rhel
-"""
-KERNELS = ("5.14.0-427.el9.x86_64", "5.14.0-503.el9.x86_64")
-
-
-def install(root: Path, name: str, source: Path) -> None:
-    """Put a stand-in written in Python into a tree, with the one interpreter there is."""
-    program(root, name, source.read_text().replace(source.read_text().splitlines()[0], f"#!{sys.executable}", 1))
-
-
-def debian(root: Path) -> Path:
-    """A Debian host whose grub.cfg is a real one."""
-    small_server(root)
-    put(root, "/etc/default/grub", 'GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n')
-    put(root, "/etc/default/grub.d/10_cloud.cfg", CLOUD)
-    put(root, f"/{CONFIG}", GRUB_CFG)
-    install(root, "update-grub", Path(__file__).with_name("standin_update_grub.py"))
-    return root
-
-
-def red_hat(root: Path, options: str = "root=/dev/sda1 ro crashkernel=1G-4G:192M") -> Path:
-    """A RHEL host with two kernels and a rescue image."""
-    small_server(root)
-    put(root, "/etc/os-release", 'ID=rhel\nID_LIKE="fedora"\nVERSION_ID="9.4"\n')
-    for version in (*KERNELS, "0-rescue"):
-        put(root, f"/boot/loader/entries/4f1c-{version}.conf", ENTRY.format(version, options))
-    install(root, "grubby", TESTS / "rig/standins/standin-grubby")
-    return root
-
-
-def boot(root: Path) -> None:
-    """Restart the host: its kernel gets what the first entry says."""
-    if (root / CONFIG).exists():
-        line = next(line for line in (root / CONFIG).read_text().splitlines() if line.startswith("\tlinux\t"))
-    else:
-        entry = root / f"boot/loader/entries/4f1c-{KERNELS[-1]}.conf"
-        line = next(line for line in entry.read_text().splitlines() if line.startswith("options"))
-    put(root, "/proc/cmdline", line.split(maxsplit=1)[1] + "\n")
-    put(root, "/proc/sys/kernel/random/boot_id", "another\n")
 
 
 def only(answer: dict[str, Any]) -> dict[str, Any]:
     (found,) = answer["knobs"]
     return dict(found)
-
-
-def lines(root: Path) -> list[str]:
-    """The kernel lines of grub.cfg."""
-    return [line.strip() for line in (root / CONFIG).read_text().splitlines() if line.strip().startswith("linux\t")]
-
-
-def entries(root: Path) -> list[str]:
-    """The options of every boot loader entry."""
-    files = sorted((root / "boot/loader/entries").glob("*.conf"))
-    return [line for file in files for line in file.read_text().splitlines() if line.startswith("options")]
 
 
 @pytest.mark.parametrize("host", [debian, red_hat])

@@ -16,6 +16,7 @@ LIMITS, SYSTEM, USER = (
     "etc/systemd/system.conf.d/99-zz-gpuctl.conf",
     "etc/systemd/user.conf.d/99-zz-gpuctl.conf",
 )
+HEAD = "Limit                     Soft Limit  Hard Limit  Units\n"  # of /proc/PID/limits
 # Answers for the manager: its defaults come from its file at daemon-reload, as systemd's do.
 SYSTEMCTL = """#!/bin/sh
 held=$GPUCTL_ROOT/run/standin-manager
@@ -85,7 +86,7 @@ def test_where_the_kernel_would_not_give_them_they_are_unsupported(root: Path) -
     put(
         root,
         "/proc/self/limits",
-        "Limit                     Soft Limit  Hard Limit  Units\nMax open files            1024        20000       files\n",
+        f"{HEAD}Max open files            1024        20000       files\n",
     )
     answer = tune(root, {"limits.nofile": "1048576"})
     assert states(answer) == {"limits.nofile": "unsupported"}
@@ -121,7 +122,7 @@ def test_services_that_still_have_the_old_limits_are_listed(root: Path) -> None:
     put(
         root,
         "/proc/4711/limits",
-        "Limit                     Soft Limit  Hard Limit  Units\nMax locked memory         8388608     8388608     bytes\n",
+        f"{HEAD}Max locked memory         8388608     8388608     bytes\n",
     )
     told = knob(tune(root, KNOBS), "limits.memlock")
     assert told["notes"] == ["1 services run with another memlock limit until they are restarted: slurmd.service"]

@@ -78,5 +78,5 @@ def test_a_systemd_that_does_not_answer_is_unknown(tmp_path: Path) -> None:
 def test_a_wish_that_makes_no_sense_is_refused(value: str) -> None:
     wish = unit.type_of("nightly.timer")
     assert wish is not None
-    with pytest.raises(ValueError, match="must be|cannot"):
+    with pytest.raises(ValueError, match=r"must be|cannot"):
         wish.check(value)

@@ -9,20 +9,18 @@ from ..kernel_line import PRESENT
 from ._types import Int, Text, Type
 
 # Names as the kernel compares them: with underscores.
-BOOT_LOADERS = frozenset(
-    ("root", "rootfstype", "rootflags", "rootwait", "ro", "rw", "init", "rdinit", "initrd", "resume", "BOOT_IMAGE")
-    + ("single", "emergency", "rescue", "systemd.unit")
-)
+BOOT_LOADERS = {
+    *("root", "rootfstype", "rootflags", "rootwait", "ro", "rw", "init", "rdinit", "initrd", "resume", "BOOT_IMAGE"),
+    *("single", "emergency", "rescue", "systemd.unit"),
+}
 # May stand on the line several times, and every one counts, or the order does.
-SEVERAL = frozenset(
-    ("console", "earlycon", "earlyprintk", "hugepagesz", "memmap", "crashkernel", "acpi_osi", "cgroup_disable")
-    + ("cgroup_enable", "module_blacklist", "modprobe.blacklist", "video", "ip", "ifname", "nameserver")
-)
-ELSEWHERE = frozenset({"transparent_hugepage", "hugepages"})  # thp.enabled and sysctl.vm.nr_hugepages own these
+SEVERAL = {
+    *("console", "earlycon", "earlyprintk", "hugepagesz", "memmap", "crashkernel", "acpi_osi", "video"),
+    *("cgroup_disable", "cgroup_enable", "modprobe.blacklist", "ip", "ifname", "nameserver"),
+}
+ELSEWHERE = {"transparent_hugepage", "hugepages"}  # thp.enabled and sysctl.vm.nr_hugepages own these
 # Take no value; others of that sort are written with the value "present".
-FLAGS = frozenset(
-    ("nosmt", "nowatchdog", "nosoftlockup", "threadirqs", "nohpet", "nomodeset", "quiet", "nokaslr", "nopti", "nohlt")
-)
+FLAGS = {"nosmt", "nowatchdog", "nosoftlockup", "threadirqs", "nohpet", "nomodeset", "quiet", "nokaslr", "nopti"}
 # Nothing that a shell, GRUB or grubby takes for something of its own.
 SAFE = r"[A-Za-z0-9_.,:/@%+=-]+"
 CPU = r"(?:\d+|N)(?:-(?:\d+|N)(?::\d+/\d+)?)?"

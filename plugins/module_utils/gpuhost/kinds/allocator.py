@@ -1,113 +1,136 @@
-"""jemalloc or tcmalloc under one service, never under the whole host; proved by what the running service maps."""
+"""jemalloc or tcmalloc under one service, never under the whole host; proved by what its main process has mapped."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-from ..allocators import ALLOCATORS, Allocator, folders, library, preloaded
-from ..facts.machine import Machine
+from ..allocators import OTHER, preloaded
 from ..host import Host
-from ..model import DIFFERS, PENDING, Conflict, Knob, Reading, Refused, Step, Unreadable, Unsupported
+from ..model import OK, PENDING, REFUSED, Conflict, Knob, Reading, Refused, Step, Unreadable, Unsupported
 from ..settings.file import described
-from ..settings.restart import DEFAULT, mapped
-from ..settings.unit import show
+from ..settings.services import GLIBC, STATIC, Service, environment_of, malloc_of, services
 from ..view import View
+from ._allocator_library import library_of
+from ._allocator_wish import Choice, Wish
 from ._common import all_alike, guarded, settled
+from ._preloads import by_its_unit, by_the_host
 from ._types import Type
 
-RESTART = " restart"
-DROP_IN = """# Written by gpuctl; `gpuctl rollback` takes it back.
+UNIT = r"[A-Za-z0-9:_.@-]+(?<!@)\.service"  # no template: that does not run
+ENVIRONMENT = "/etc/gpuctl/allocator/{}.env"  # one for each service: none has to outlive another
+DROP_IN = "/etc/systemd/system/{}.d/50-gpuctl-allocator.conf"
+# A missing file keeps no service from starting; what it really runs with is read from its process.
+TEXT = """# Written by gpuctl; `gpuctl rollback` takes it back.
 [Service]
-EnvironmentFile={environment}
+EnvironmentFile=-{}
 """
-GLOBAL = ("/etc/ld.so.preload", "/etc/environment")
-
-
-class Choice(NamedTuple):
-    """An allocator's name, or a mapping of `allocator` and `restart` (whether the service may be started again)."""
-
-    def check(self, value: object) -> str:
-        given: dict[str, object] = dict(value) if isinstance(value, Mapping) else {"allocator": value}
-        name, restart = given.pop("allocator", None), str(given.pop("restart", "false")).lower()
-        if given or name not in ALLOCATORS:
-            raise ValueError(f"must be {' or '.join(ALLOCATORS)}, or a mapping of allocator and restart, not {value!r}")
-        if restart not in ("true", "false", "yes", "no", "on", "off"):
-            raise ValueError(f"restart must be true or false, not {restart!r}")
-        return str(name) + (RESTART if restart in ("true", "yes", "on") else "")
 
 
 def type_of(key: str) -> Type | None:
     """What values a key takes; a key is a service's full name."""
-    return Choice() if key.endswith(".service") and "/" not in key else None
+    return Choice() if re.fullmatch(UNIT, key, re.ASCII) else None
 
 
 def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:
     """All services in one question to systemd."""
     try:
-        found = show(view.host, *(knob.key for knob in knobs))
+        found = services(view.host, *(knob.key for knob in knobs))
     except (Unreadable, Unsupported) as reason:
         return all_alike(knobs, reason)
-    return [guarded(knob, lambda knob=knob: _read(view, knob, found[knob.key])) for knob in knobs]  # type: ignore[misc]
+    told = [guarded(k, lambda k=k, s=s: _read(view, k, s)) for k, s in zip(knobs, found)]  # type: ignore[misc]
+    return [reading.but(wanted=Wish.of(knob.value).allocator) for knob, reading in zip(knobs, told)]
 
 
-def _read(view: View, knob: Knob, found: dict[str, str]) -> Reading:
-    name, may_restart = knob.value.removesuffix(RESTART), knob.value.endswith(RESTART)
-    if found["LoadState"] == "not-found":
-        raise Unsupported(f"{knob.key} is not installed here")
-    _refuse_two_allocators(view.host, knob.key, found.get("Environment", ""))
-    environment, drop_in = (
-        f"/etc/gpuctl/allocator/{knob.key}.env",
-        f"/etc/systemd/system/{knob.key}.d/50-gpuctl-allocator.conf",
+def _read(view: View, knob: Knob, service: Service) -> Reading:
+    if service.state != "loaded":
+        raise Unsupported(f"{service.name} is {service.state.replace('-', ' ')} on this host")
+    wish = Wish.of(knob.value)
+    rivals = (*by_its_unit(view.host, service, *_files(service)), *by_the_host(view.host, wish.allocator))
+    if any(rival.wins for rival in rivals):
+        return _refused(knob, rivals)
+    library, install = library_of(view, wish.allocator)
+    environment = {"LD_PRELOAD": library, **wish.options}
+    now, outdated = _now(view.host, service, wish, environment)
+    steps = install + _write(view, service, environment)
+    restart = _restart(view, service, wish, now) if outdated and wish.restart else ()
+    found = settled(
+        knob,
+        now=now,
+        boot=_at_start(view.host, service),
+        steps=steps + restart,
+        # The drop-in is right, but systemd has not read it.
+        refresh=("systemd",) if not steps and _files(service)[1] not in service.files else (),
+        conflicts=rivals,
+        disruptive=f"restarts {service.name}" if restart else "",
     )
-    path, steps = _installed(view, name)
-    steps += view.step(f"file:{environment}", described(_environment(ALLOCATORS[name], path)))
-    steps += view.step(f"file:{drop_in}", described(DROP_IN.format(environment=environment)))
-    boot = name if not steps else DEFAULT
-    runs = mapped(view.host, found["MainPID"])
-    waits = runs not in (None, name)
-    if waits and may_restart:
-        steps += (Step(f"restart:{knob.key}", runs, name),)
-    restarts = f"restarts {knob.key}" if waits and may_restart else ""
-    told = settled(knob, now=runs or "not running", boot=boot, steps=steps, disruptive=restarts).but(wanted=name)
-    if waits and not may_restart and told.state != DIFFERS:
-        return told.but(state=PENDING, reason=f"{knob.key} runs with {runs} until it is restarted")
-    return told
+    if outdated and found.state == OK:
+        reason = f"{service.name} takes it when it is next restarted (`restart: true` allows gpuctl to do that)"
+        return found.but(state=PENDING, reason=reason)
+    return found
 
 
-def _environment(allocator: Allocator, path: str) -> str:
-    lines = {"LD_PRELOAD": path, **allocator.environment}
-    return "".join(f"{key}={value}\n" for key, value in lines.items())
+def _files(service: Service) -> tuple[str, str]:
+    """Our environment file of a service, and the drop-in that makes systemd read it."""
+    return ENVIRONMENT.format(service.name), DROP_IN.format(service.name)
 
 
-def _refuse_two_allocators(host: Host, unit: str, environment: str) -> None:
-    said = {f"{unit} itself": environment.replace('"', " "), **{path: host.read_or_none(path) or "" for path in GLOBAL}}
-    for where, text in said.items():
-        held = preloaded(text.replace("LD_PRELOAD=", " "))
-        if held:
-            rival = Conflict("preload", where, held[0], wins=True)
-            raise Refused(f"{rival.where} preloads {rival.value}: two allocators in one process crash; remove it first")
+def _write(view: View, service: Service, environment: Mapping[str, str]) -> tuple[Step, ...]:
+    variables, drop_in = _files(service)
+    text = "".join(f"{name}={value}\n" for name, value in environment.items())
+    return view.step(f"file:{variables}", described(text)) + view.step(
+        f"file:{drop_in}", described(TEXT.format(variables))
+    )
 
 
-def _installed(view: View, name: str) -> tuple[str, tuple[Step, ...]]:
-    """Where the library lies, or will lie, and the step that installs it."""
-    path = library(view.host, name)
-    if path is not None:
-        return path, ()
-    package = package_of(view.machine, name)
-    folder = folders()[0] if view.machine.family == "debian" else "/usr/lib64"
-    return f"{folder}/{ALLOCATORS[name].libraries[0]}", view.step(f"package:{package}", "installed")
+def _at_start(host: Host, service: Service) -> str:
+    """What our files, as they are, give the service when it starts."""
+    variables, drop_in = (host.read_or_none(path) for path in _files(service))
+    return " and ".join(_named(variables) if variables and drop_in else ()) or GLIBC
 
 
-def package_of(machine: Machine, name: str) -> str:
-    """The distribution's package of an allocator; Unsupported where it is not known to have one."""
-    if machine.distribution == "amzn" or machine.family not in ("debian", "rhel"):
-        raise Unsupported(f"no package of {name} is known for {machine.distribution}: install its library yourself")
-    if machine.family == "rhel":
-        return {"jemalloc": "jemalloc", "tcmalloc": "gperftools-libs"}[name]
-    if name == "jemalloc":
-        return "libjemalloc2"
-    # The 64-bit time_t transition renamed it: from Debian 13 and Ubuntu 24.04 on.
-    renamed = {"debian": 13.0, "ubuntu": 24.04}.get(machine.distribution, 0.0)
-    version = float(machine.version) if machine.version.replace(".", "", 1).isdigit() else 99.0
-    return "libtcmalloc-minimal4t64" if version >= renamed else "libtcmalloc-minimal4"
+def _refused(knob: Knob, rivals: tuple[Conflict, ...]) -> Reading:
+    first = next(rival for rival in rivals if rival.wins)
+    reason = f"{first.where} preloads a library already: {first.value}"
+    return Reading(knob.name, knob.value, state=REFUSED, reason=reason, conflicts=rivals)
+
+
+def _now(host: Host, service: Service, wish: Wish, environment: Mapping[str, str]) -> tuple[str, bool]:
+    """(what the service runs with, whether it must be started anew to run as it should)."""
+    malloc = malloc_of(host, service.pid)
+    if malloc is None:
+        return "not running", False
+    if malloc == STATIC:
+        raise Unsupported(f"the program of {service.name} is statically linked: no library can be put under it")
+    given = environment_of(host, service.pid)
+    _leave_strangers_alone(service, wish, malloc, given.get("LD_PRELOAD", ""))
+    if malloc == wish.allocator:
+        right = all(given.get(name) == value for name, value in environment.items())
+        return (malloc, False) if right else (f"{malloc}, other options", True)
+    if environment["LD_PRELOAD"] == given.get("LD_PRELOAD"):
+        raise Unsupported(f"the program of {service.name} does not heed LD_PRELOAD, as one that gains privileges")
+    return malloc, True
+
+
+def _leave_strangers_alone(service: Service, wish: Wish, malloc: str, preload: str) -> None:
+    """Ours would take the place of another library, or come together with an allocator of the program's own."""
+    others = [entry for entry in re.split(r"[\s:]+", preload) if entry and not preloaded(entry)]
+    if others:
+        raise Refused(f"{service.name} runs with LD_PRELOAD={preload}, which no file of its unit says")
+    own = set(malloc.split(" and ")) - {GLIBC, wish.allocator, *_named(preload)}
+    if own:
+        raise Refused(f"{service.name} brings {', '.join(own)} itself, and two allocators in one process crash")
+
+
+def _restart(view: View, service: Service, wish: Wish, now: str) -> tuple[Step, ...]:
+    setting = f"restart:{service.name}"
+    if setting in view.refused:
+        # Its files stay: once its program takes them, a restart by hand is all it needs.
+        raise Unsupported(f"{service.name} was restarted and still runs without {wish.allocator}")
+    return (Step(setting, now.partition(",")[0], wish.allocator),)
+
+
+def _named(text: str) -> list[str]:
+    """The allocators that an environment file or an LD_PRELOAD speaks of."""
+    entries = preloaded(text.replace("LD_PRELOAD=", " "))
+    return [found.group(1) for entry in entries if (found := OTHER.search(entry))]

@@ -3,49 +3,64 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..model import Knob, Reading
-from ..settings import line
+from ..host import Host
+from ..model import Knob, Reading, Refused
 from ..settings.file import described
 from ..view import View
 from ._common import read_each, settled
 from ._types import Type
 
-# What other kinds own, and what is no file to keep: one setting has one owner.
-OTHERS = ("/proc/", "/sys/", "/dev/", "/run/", "/var/lib/gpuctl/", "/etc/gpuctl/", *line.FORMS)
+# The kernel's, or gone after a reboot: no file to keep. In fstab swap.off switches lines off.
+OTHERS = ("/proc/", "/sys/", "/dev/", "/run/", "/tmp/", "/etc/fstab")  # noqa: S108
+MOST = 1024 * 1024  # bytes: the record keeps what was there before
 
 
 class Content(NamedTuple):
     """A mapping with `content`, and if wanted `mode` ("0644") and `owner` ("0:0", numbers); or the content alone."""
 
+    path: str
+
     def check(self, value: object) -> str:
+        if "gpuctl" in self.path or self.path.startswith(OTHERS):
+            raise ValueError("cannot be a file knob: other knobs look after what is there")
         given: dict[str, object] = dict(value) if isinstance(value, Mapping) else {"content": value}
         content, mode, owner = given.pop("content", None), given.pop("mode", "0644"), given.pop("owner", "0:0")
-        if given or not isinstance(content, str):
-            raise ValueError("must be a text, or a mapping of content, mode and owner")
-        if not isinstance(mode, str) or not mode.isdigit() or len(mode) != 4 or set(mode) - set("01234567"):
+        if given or not isinstance(content, str) or len(content) > MOST:
+            raise ValueError("must be a small text, or a mapping of content, mode and owner")
+        if not isinstance(mode, str) or not re.fullmatch(r"[0-7]{4}", mode):
             raise ValueError(f'mode must be four octal digits in quotes, such as "0644", not {mode!r}')
-        uid, _, gid = str(owner).partition(":")
-        if not (uid.isdigit() and gid.isdigit()):
-            raise ValueError(f'owner must be two numbers such as "0:0", not {owner!r}')
+        if not isinstance(owner, str) or not re.fullmatch(r"\d+:\d+", owner):
+            raise ValueError(f'owner must be two numbers in quotes, such as "0:0", not {owner!r}')
+        uid, _, gid = owner.partition(":")
         return described(content, int(mode, 8), int(uid), int(gid))
 
 
 def type_of(key: str) -> Type | None:
-    """What values a key takes; a key is an absolute path that no other kind owns."""
-    proper = key.startswith("/") and os.path.normpath(key) == key and not key.startswith(OTHERS)
-    return Content() if proper else None
+    """What values a key takes; a key is an absolute path."""
+    return Content(key) if key.startswith("/") and key != "/" and os.path.normpath(key) == key else None
 
 
 def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:
-    """Whether each file is there, as wanted."""
-    return read_each(view, knobs, _read)
+    """Whether each file is there, as wanted; what is in it is nobody's to print."""
+    return [reading.but(wanted="as wanted") for reading in read_each(view, knobs, _read)]
 
 
 def _read(view: View, knob: Knob) -> Reading:
-    setting = f"file:{knob.key}"
-    steps = view.step(setting, knob.value)
-    held = "as wanted" if not steps else "absent" if steps[0].before is None else "different"
-    return settled(knob, now=held, boot=held, steps=steps).but(wanted="as wanted")
+    _refuse_what_undo_could_not_put_back(view.host, knob.key)
+    steps = view.step(f"file:{knob.key}", knob.value)
+    held = "as wanted" if not steps else "absent" if steps[0].before is None else "differs"
+    return settled(knob, now=held, boot=held, steps=steps)
+
+
+def _refuse_what_undo_could_not_put_back(host: Host, path: str) -> None:
+    real = host.real(path)
+    if os.path.islink(real):
+        raise Refused(f"{path} is a link to {host.readlink(path)}: manage that file, or remove the link")
+    if os.path.isdir(real):
+        raise Refused(f"{path} is a folder")
+    if os.path.exists(real) and os.path.getsize(real) > MOST:
+        raise Refused(f"{path} has {os.path.getsize(real)} bytes: more than the record of what was there can keep")

@@ -6,15 +6,16 @@ import re
 from collections.abc import Sequence
 
 from ..host import Host
-from ..model import Knob, Reading, Refused, Step, Unsupported
+from ..model import Conflict, Knob, Reading, Refused, Step, Unreadable, Unsupported
+from ..settings.comment import lines_of
 from ..settings.swap import Area, areas
 from ..view import View
+from . import _rights
 from ._common import read_each, settled
+from ._swap_units import started, to_stop
 from ._types import Type, Word
 
-CAP_SYS_ADMIN = 21
-# What starts swap at boot besides fstab: units of their own, made by hand or by a generator.
-UNIT_FILES = ("/etc/systemd/system/*.swap", "/usr/lib/systemd/system/*.swap", "/run/systemd/generator*/*.swap")
+AZURE = "/etc/waagent.conf"
 
 
 def type_of(key: str) -> Type | None:
@@ -29,59 +30,60 @@ def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:
 
 def _read(view: View, knob: Knob) -> Reading:
     used = areas(view.host)
+    _refuse_if_harmful(view.host, used)
     lines = fstab_lines(view.host)
-    units = swap_units(view.host)
-    if used:
-        _refuse_if_harmful(view.host, used)
-    steps = tuple(Step(f"swap:{area.path}", f"on priority={area.priority}", None) for area in used)
-    steps += tuple(Step(f"comment:/etc/fstab:{line}", "on", "off") for line in lines)
-    steps += tuple(step for unit in units for step in view.step(f"unit:{unit}:boot", "masked"))
-    held = ", ".join(f"{area.path} {area.size // 1024} MiB" for area in used)
-    boots = ", ".join(
-        [*(line.split()[0] for line in lines), *(s.setting.split(":")[1] for s in steps if ".swap:boot" in s.setting)]
-    )
+    at_boot = started(view.host)
+    units = to_stop(view.host, at_boot)
+    steps = tuple(Step(f"comment:/etc/fstab:{line}", "on", "off") for line in lines)
+    steps += tuple(Step(f"swap:{area.path}", area.state, None) for area in used)
+    for unit, state in units.items():
+        steps += view.step(f"unit:{unit}:boot", state)
     return settled(
         knob,
-        now=held or "off",
-        boot=boots or "off",
+        now=", ".join(f"{area.path} {area.size // 1024} MiB" for area in used) or "off",
+        boot=", ".join([*(line.split()[0] for line in lines), *units]) or "off",
         steps=steps,
+        conflicts=tuple(_rivals(view, at_boot)),
         disruptive="reads swapped pages back into memory" if any(area.used for area in used) else "",
     )
-
-
-def _refuse_if_harmful(host: Host, used: list[Area]) -> None:
-    capabilities = re.search(r"^CapEff:\s*([0-9a-f]+)$", host.read_or_none("/proc/self/status") or "", re.MULTILINE)
-    if capabilities and not int(capabilities.group(1), 16) >> CAP_SYS_ADMIN & 1:
-        raise Unsupported("swap belongs to the machine under this container (no CAP_SYS_ADMIN)")
-    if not host.which("swapoff"):
-        raise Unsupported("there is no swapoff on this host")
-    available = re.search(r"^MemAvailable:\s*(\d+) kB$", host.read("/proc/meminfo"), re.MULTILINE)
-    in_use = sum(area.used for area in used)
-    if available is None:
-        raise Refused("/proc/meminfo does not tell how much memory is available")
-    if in_use > int(available.group(1)):
-        free = int(available.group(1)) // 1024
-        raise Refused(
-            f"{in_use // 1024} MiB are swapped out and only {free} MiB of memory are available: end some job first"
-        )
 
 
 def fstab_lines(host: Host) -> list[str]:
     """The lines of fstab that switch swap on at boot."""
     found = []
-    for line in (host.read_or_none("/etc/fstab") or "").splitlines():
-        fields = line.split()
-        if len(fields) > 2 and not line.lstrip().startswith("#") and fields[2] == "swap":
-            options = fields[3].split(",") if len(fields) > 3 else []
-            found += [line] if "noauto" not in options else []
+    for line, _ in lines_of(host.read_or_none("/etc/fstab") or ""):
+        _, _, kind, options, *_ = [*line.split(), "", "", "", ""]
+        if kind == "swap" and not line.lstrip().startswith("#") and "noauto" not in options.split(","):
+            found.append(line)
     return found
 
 
-def swap_units(host: Host) -> list[str]:
-    """Swap units that do not come from fstab: fstab's go when its lines go."""
-    found = []
-    for path in (path for pattern in UNIT_FILES for path in host.glob(pattern)):
-        text = host.read_or_none(path) or ""
-        if text and "SourcePath=/etc/fstab" not in text:
-            found.append(path.rpartition("/")[2])
-    return list(dict.fromkeys(found))
+def _refuse_if_harmful(host: Host, used: list[Area]) -> None:
+    if not used:
+        return
+    if not _rights.may(host, _rights.SYS_ADMIN):
+        raise Unsupported("swap belongs to the machine under this container (no CAP_SYS_ADMIN)")
+    if not host.which("swapoff"):
+        raise Unsupported("there is no swapoff on this host")
+    found = re.search(r"^MemAvailable:\s*(\d+) kB$", host.read("/proc/meminfo"), re.MULTILINE)
+    if found is None:
+        raise Unreadable("/proc/meminfo does not tell how much memory is available")
+    out, free = sum(area.used for area in used), int(found.group(1))
+    if out > free:
+        raise Refused(
+            f"{out // 1024} MiB are swapped out and only {free // 1024} MiB of memory are available: end some job first"
+        )
+
+
+def _rivals(view: View, at_boot: set[str]) -> list[Conflict]:
+    """Others that switch swap on later in a boot, where nothing of ours comes after them."""
+    found = [rival._replace(wins=True) for rival in view.owners.mentions("\0", "swapon")]
+    found = [rival for rival in found if rival.owner != "unit" or _unit(rival) in at_boot]
+    for number, line in enumerate((view.host.read_or_none(AZURE) or "").splitlines(), 1):
+        if re.match(r"ResourceDisk\.EnableSwap\s*=\s*y", line, re.IGNORECASE):
+            found.append(Conflict("Azure agent", f"{AZURE}:{number}", line.strip(), wins=True))
+    return found
+
+
+def _unit(rival: Conflict) -> str:
+    return rival.where.rpartition(":")[0].rpartition("/")[2]

@@ -28,11 +28,11 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "line": line.Line,
     "comment": comment.Comment,
     "grubby": grubby.Grubby,
+    "swap": swap.Swap,  # before units: undo has unmasked an area's own unit when it is to come back
     "unit": unit.Unit,
     "value": value.Value,
     "either": either.Either,
     "irq": irq.Irq,
-    "swap": swap.Swap,
     "restart": restart.Restart,
 }
 

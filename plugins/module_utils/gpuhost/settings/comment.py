@@ -16,7 +16,7 @@ class Comment:
         self.path, _, self.line = place.partition(":")
 
     def read(self, host: Host) -> str | None:
-        lines = (host.read_or_none(self.path) or "").splitlines()
+        lines = [line for line, _ in lines_of(host.read_or_none(self.path) or "")]
         if self.line in lines:
             return "on"
         return "off" if MARK + self.line in lines else None
@@ -25,11 +25,11 @@ class Comment:
         old, new = (self.line, MARK + self.line) if text == "off" else (MARK + self.line, self.line)
         content = host.read(self.path)
         facts = os.stat(host.real(self.path))
-        changed = [new + end if line == old else line + end for line, end in _with_ends(content)]
-        host.replace(self.path, "".join(changed), facts.st_mode & 0o7777, (facts.st_uid, facts.st_gid))
+        changed = "".join((new if line == old else line) + end for line, end in lines_of(content))
+        host.replace(self.path, changed, facts.st_mode & 0o7777, (facts.st_uid, facts.st_gid))
 
 
-def _with_ends(content: str) -> list[tuple[str, str]]:
+def lines_of(content: str) -> list[tuple[str, str]]:
     """Each line and the line end it had, so that the rest of the file stays as it was to the byte."""
     whole = content.splitlines(keepends=True)
     return [(line.rstrip("\r\n"), line[len(line.rstrip("\r\n")) :]) for line in whole]

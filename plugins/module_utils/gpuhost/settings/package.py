@@ -26,7 +26,11 @@ class Package:
         return "installed" if host.run("rpm", "-q", "--", self.name).ok else None
 
     def write(self, host: Host, text: str | None) -> None:
-        done = host.run(*self._command(host, text), changes=True, limit=600)
+        command = self._command(host, text)
+        done = host.run(*command, changes=True, limit=600)
+        if not done.ok and command[0] == "apt-get":  # a fresh image has no lists of packages, an old one outdated ones
+            host.run("apt-get", "update", changes=True, limit=600)
+            done = host.run(*command, changes=True, limit=600)
         if not done.ok:
             raise RuntimeError(f"cannot {'install' if text else 'remove'} {self.name}: {done.said}")
 

@@ -1,40 +1,47 @@
-"""What a running service maps as its allocator: "restart:trainer.service"; changing it means starting it again."""
+"""Which malloc a running service has: "restart:trainer.service" holds "jemalloc". To change it is to start it anew."""
 
 from __future__ import annotations
 
-import re
+import time
 
-from ..allocators import ALLOCATORS
 from ..host import Host
-from .unit import show
+from ..model import Unsupported
+from .services import malloc_of, services
 
-DEFAULT = "the C library's"
-
-
-def mapped(host: Host, pid: str) -> str | None:
-    """The allocator in a process's own map of its memory; None where it is not running."""
-    maps = host.read_or_none(f"/proc/{pid}/maps") if pid not in ("", "0") else None
-    if maps is None:
-        return None
-    found = (name for name, known in ALLOCATORS.items() if any(f"/{lib}" in maps for lib in _names(known.libraries)))
-    return next(found, DEFAULT)
-
-
-def _names(libraries: tuple[str, ...]) -> list[str]:
-    """A library's name without its version: what is mapped is the file behind the link."""
-    return [re.sub(r"\.so.*", ".so", library) for library in libraries]
+STEADY = 1.0  # seconds for which a service must run without dying, so that it counts as running
+PATIENCE = 10.0
 
 
 class Restart:
-    """One service; its text is the allocator its main process runs with, None where it does not run."""
+    """One service; its text is the malloc of its main process, None where it does not run."""
 
     def __init__(self, unit: str) -> None:
         self.unit = unit
 
     def read(self, host: Host) -> str | None:
-        return mapped(host, show(host, self.unit)[self.unit]["MainPID"])
+        return self._now(host)[1]
 
     def write(self, host: Host, text: str | None) -> None:
+        # systemd starts a service that has died several times in a row only after that is forgotten.
+        host.run("systemctl", "reset-failed", "--", self.unit, changes=True)
         done = host.run("systemctl", "restart", "--", self.unit, changes=True, limit=300)
-        if not done.ok:
-            raise RuntimeError(f"systemctl restart {self.unit}: {done.said}")
+        held = self._once_steady(host) if done.ok else None
+        if held is None:
+            raise RuntimeError(f"{self.unit} does not run with {text}{'' if done.ok else f': {done.said}'}")
+        if held != text:
+            raise Unsupported(f"{self.unit} was started anew and still runs with {held}")
+
+    def _once_steady(self, host: Host) -> str | None:
+        """What it runs with once one process of it has lasted a while, or none has."""
+        began = since = time.monotonic()
+        seen = self._now(host)
+        while time.monotonic() - since < STEADY and time.monotonic() - began < PATIENCE:
+            time.sleep(0.1)
+            now = self._now(host)
+            if now != seen:
+                seen, since = now, time.monotonic()
+        return seen[1] if time.monotonic() - since >= STEADY else None
+
+    def _now(self, host: Host) -> tuple[str, str | None]:
+        (service,) = services(host, self.unit)
+        return service.pid, malloc_of(host, service.pid)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from ..host import Host
 from ..model import Unreadable, Unsupported
 
-PROPERTIES = ("Id", "LoadState", "ActiveState", "UnitFileState", "MainPID", "Environment")
+PROPERTIES = ("Id", "LoadState", "ActiveState", "UnitFileState", "MainPID")
+# Where unit files and their links lie, the first one counts; and beside these, what generators make.
+FOLDERS = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+)
 NOT_WRITABLE = ("static", "generated", "transient", "alias", "indirect", "linked", "bad")
 
 
@@ -29,6 +37,11 @@ def show(host: Host, *units: str) -> dict[str, dict[str, str]]:
     return dict(zip(units, blocks))
 
 
+def runs(active_state: str) -> str:
+    """Active or inactive: a unit that failed runs no more than one that was stopped, and one that starts runs."""
+    return "inactive" if active_state in ("inactive", "failed", "deactivating") else "active"
+
+
 class Unit:
     """One side of one unit: whether it starts at boot, or whether it runs now."""
 
@@ -40,7 +53,7 @@ class Unit:
         if found["LoadState"] == "not-found":
             # A unit whose file is gone neither runs nor starts: what undo wants to see when it is run a second time.
             return "inactive" if self.side == "now" else "disabled"
-        return found["ActiveState"] if self.side == "now" else found["UnitFileState"]
+        return runs(found["ActiveState"]) if self.side == "now" else found["UnitFileState"]
 
     def write(self, host: Host, text: str | None) -> None:
         for verb in self._verbs(host, text):
@@ -53,7 +66,7 @@ class Unit:
             return ["start" if text == "active" else "stop"]
         if text == "masked":
             return ["mask"]
-        first = ["unmask"] if self.read(host) == "masked" else []
+        first = ["unmask"] if (self.read(host) or "").startswith("masked") else []
         if text == "enabled":
             return [*first, "enable"]
         return [*first, "disable"] if text == "disabled" else first

@@ -1,0 +1,49 @@
+"""Which running services have which limits: a service keeps the ones it was started with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ..host import Host
+from ..settings.unit import FOLDERS
+from ._limit_files import Item
+
+# Of all services, also those that systemd puts into a slice of their own kind; with the older control groups, too.
+GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
+Limits = Mapping[str, str]  # "Max open files" -> the hard limit
+
+
+def hard_limits(host: Host, process: str) -> dict[str, str]:
+    """What the kernel holds for a process; empty where it has just ended."""
+    text = host.read_or_none(f"/proc/{process}/limits") or ""
+    rows = (re.match(r"(Max .+?)\s{2,}\S+\s+(\S+)", line) for line in text.splitlines())
+    return {row.group(1): row.group(2) for row in rows if row}
+
+
+def running(host: Host) -> dict[str, Limits]:
+    """Service -> the limits of its first process."""
+    patterns = [f"{group}/{inner}*.service/cgroup.procs" for group in GROUPS for inner in ("", "system-*.slice/")]
+    found: dict[str, Limits] = {}
+    for path in (path for pattern in patterns for path in host.glob(pattern)):
+        pids = (host.read_or_none(path) or "").split()
+        found[path.split("/")[-2]] = hard_limits(host, pids[0]) if pids else {}
+    return found
+
+
+def note(host: Host, services: Mapping[str, Limits], item: Item, wanted: str) -> tuple[str, ...]:
+    """Names those that keep another limit than their unit and the manager would give them now."""
+    others = [name for name, limits in services.items() if limits.get(item.proc, wanted) != wanted]
+    old = [name for name in others if not _sets_its_own(host, name, item)]
+    if not old:
+        return ()
+    more = f" and {len(old) - 5} more" if len(old) > 5 else ""
+    return (f"until they are restarted, these keep another {item.pam} limit: {', '.join(old[:5])}{more}",)
+
+
+def _sets_its_own(host: Host, service: str, item: Item) -> bool:
+    """Whether the unit asks for a limit itself, which the manager's default does not change."""
+    names = dict.fromkeys((service, re.sub(r"@.*\.", "@.", service), "service"))
+    paths = [f"{folder}/{name}" for folder in FOLDERS for name in names]
+    paths += [drop_in for path in paths for drop_in in host.glob(f"{path}.d/*.conf")]
+    return any(re.search(rf"^{item.directive}=\S", host.read_or_none(path) or "", re.MULTILINE) for path in paths)

@@ -1,0 +1,49 @@
+"""Units that bring swap at boot by themselves: a generator's (zram, a partition found by its type) or made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..host import Host
+from ..settings.unit import FOLDERS
+
+ADMIN = "/etc/systemd/system"
+GENERATED = ("/run/systemd/generator", "/run/systemd/generator.late")
+SERVICES = frozenset({"zramswap.service", "zram-config.service", "dphys-swapfile.service"})
+FROM_FSTAB = "SourcePath=/etc/fstab"
+
+
+def started(host: Host) -> set[str]:
+    """Every unit that another one pulls in at boot by a link."""
+    return {name for folder in (*FOLDERS, *GENERATED) for name in _links(host, folder)}
+
+
+def _links(host: Host, folder: str) -> Iterator[str]:
+    for group in host.listdir(folder):
+        if group.endswith((".wants", ".requires")):
+            yield from host.listdir(f"{folder}/{group}")
+
+
+def to_stop(host: Host, names: set[str]) -> dict[str, str]:
+    """Unit -> the state that keeps it from starting. Units out of fstab are left out: they go when its lines go."""
+    swaps = sorted(name for name in names if name.endswith(".swap") or name in SERVICES)
+    found = dict(_keeper(host, name) for name in swaps if FROM_FSTAB not in _text(host, name))
+    return {name: state for name, state in found.items() if not masked(host, name)}
+
+
+def _keeper(host: Host, name: str) -> tuple[str, str]:
+    # Named after a number that counts disks since boot: tomorrow it may be another one.
+    if "diskseq" in name:
+        return "swap.target", "masked"
+    # A mask is a link in this folder, where such a unit's own file stands.
+    return name, "disabled" if host.exists(f"{ADMIN}/{name}") else "masked"
+
+
+def _text(host: Host, name: str) -> str:
+    texts = (host.read_or_none(f"{folder}/{name}") for folder in (*FOLDERS, *GENERATED))
+    return next((text for text in texts if text is not None), "")
+
+
+def masked(host: Host, name: str) -> bool:
+    """A mask is a link to /dev/null, or an empty file."""
+    return host.read_or_none(f"{ADMIN}/{name}") == ""
