@@ -72,7 +72,7 @@ packages:
 
 $(INSTALLED): .venv/pyvenv.cfg pyproject.toml hatch_build.py galaxy.yml
 	python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	python -m pip install --quiet --disable-pip-version-check --editable . --group dev --group bench
+	python -m pip install --quiet --disable-pip-version-check --editable . --group dev
 	touch $@
 
 .venv/pyvenv.cfg:

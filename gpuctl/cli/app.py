@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import click
 
 from gpuctl.cli import hosts, profile, runs
@@ -20,4 +22,8 @@ for command in (hosts.tune_nodes, hosts.drift, hosts.rollback, profile.group, ru
 
 def main() -> None:
     """The entry point of the command."""
+    # A closed terminal or a cancelled job breaks off as Ctrl-C does: nothing is left running.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     guarded(app)

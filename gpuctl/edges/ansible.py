@@ -21,7 +21,7 @@ RUN = "run"  # the name of our only run in ansible-runner's folder
 
 @dataclass(frozen=True)
 class Told:
-    """The end of one host: the module's result, or why there is none."""
+    """The end of one host: the module's result, or why there is none (of an unreachable one, all that was said)."""
 
     host: str
     result: Mapping[str, Any] | None = None
@@ -136,7 +136,7 @@ class _Events:
         host, result = data.get("host"), data.get("res", {})
         kind = event.get("event")
         if host and kind == "runner_on_unreachable":
-            self._tell(Told(host, wrong=_first_line(result.get("msg")), unreachable=True))
+            self._tell(Told(host, wrong=str(result.get("msg") or "").strip(), unreachable=True))
         elif host and kind in ("runner_on_ok", "runner_on_failed"):
             if "knobs" in result:
                 self._tell(Told(host, result=result))

@@ -40,6 +40,8 @@ def _environment() -> dict[str, str]:
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_DEPRECATION_WARNINGS": "False",
         "ANSIBLE_LOCALHOST_WARNING": "False",
+        "ANSIBLE_DEBUG": "False",
+        "ANSIBLE_VERBOSITY": "0",
     }
     return {**os.environ, **quiet, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True"}
 

@@ -167,10 +167,10 @@ def _through_ansible(source: Path, batch: Sequence[Target], job: Job, way: Way, 
         seen(found[end.host])
 
     names = [h.name for h in batch]
-    chosen = {name: job.profiles[name] for name in names} if job.profiles else {}
+    texts = {name: json.dumps(job.profiles[name]) for name in names} if job.profiles else {}
     # As files: Ansible would take braces in a variable's text for a template.
-    files = {f"{profile['name']}.compiled.json": json.dumps(profile) for profile in chosen.values()}
-    by_host = {name: f"{profile['name']}.compiled.json" for name, profile in chosen.items()}
+    file_of = {text: f"{number}.compiled.json" for number, text in enumerate(dict.fromkeys(texts.values()))}
+    files, by_host = {file: text for text, file in file_of.items()}, {name: file_of[t] for name, t in texts.items()}
     limit = int(way.limit * ACTING)
     play = ansible.Play(job.playbook, source, names, job.variables, files, by_host, way.forks, limit, job.check)
     with _ctrl_c() as broken_off:
@@ -184,8 +184,8 @@ def _through_ansible(source: Path, batch: Sequence[Target], job: Job, way: Way, 
 def _visit(end: ansible.Told) -> Visit:
     if not end.unreachable:
         return Visit(end.host, end.result, end.wrong)
-    gist = end.wrong.rpartition("over ssh: ")[2]
-    known = ssh.in_words(end.wrong, gist, end.host) or ssh.Failure(end.wrong, ssh.LOOK)
+    gist = end.wrong.rpartition("\n")[2].rpartition("over ssh: ")[2].strip()
+    known = ssh.in_words(end.wrong, gist, end.host) or ssh.Failure(gist, ssh.LOOK)
     return Visit(end.host, None, known.wrong, known.hint, unreachable=True)
 
 

@@ -11,7 +11,7 @@ short_description: Turn a list of services into the knobs of a profile
 description: Each service with its allocator becomes one knob of the kind C(allocator).
 options:
   _input:
-    description: Mappings of C(name), C(allocator) and C(restart).
+    description: Mappings of C(name), C(allocator), C(restart) and C(conf).
     type: list
     elements: dict
     required: true
@@ -35,6 +35,7 @@ def allocator_knobs(services: Sequence[Mapping[str, Any]]) -> dict[str, dict[str
             "value": {
                 "allocator": service.get("allocator", "jemalloc"),
                 "restart": str(service.get("restart", False)).lower(),
+                "conf": service.get("conf", ""),
             },
             "why": "memory that a long-running service frees goes back to the host, and does not fragment",
             "source": "the variable allocator_services",

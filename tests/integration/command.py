@@ -45,7 +45,7 @@ class Gpuctl:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.temporary = home / "tmp"
-        self.temporary.mkdir(parents=True)
+        self.temporary.mkdir()
         (home / "passwd").write_text(f"root:x:0:0:root:{home}:/bin/sh\n")
 
     def __call__(self, *words: object, **environment: str) -> Said:
@@ -57,7 +57,7 @@ class Gpuctl:
         out, err = running.communicate(timeout=120)
         return Said(running.returncode, out, err)
 
-    def start(self, *words: object, **environment: str) -> subprocess.Popen[str]:
+    def start(self, *words: object, stderr: int = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
         """Start it; its process is the command itself."""
         argv = [*AT_HOME, str(self.home), str(GPUCTL), *map(str, words)]
         return subprocess.Popen(
@@ -66,7 +66,7 @@ class Gpuctl:
             cwd=self.home,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             start_new_session=True,
         )

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol, Unpack
 
 import pytest
@@ -50,6 +51,7 @@ def host(hosts: Hosts) -> TestHost:
 
 
 @pytest.fixture
-def gpuctl(tmp_path: Path) -> Gpuctl:
-    """The command, with a home folder of this test's own."""
-    return Gpuctl(tmp_path / "home")
+def gpuctl() -> Iterator[Gpuctl]:
+    """The command, with a home folder of this test's own; ssh's sockets in it allow no long path."""
+    with TemporaryDirectory(prefix="home-") as home:
+        yield Gpuctl(Path(home))

@@ -79,6 +79,29 @@ def test_the_users_own_ssh_configuration_counts(gpuctl: Gpuctl, rig: Rig, hosts:
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_each_host_gets_the_profile_that_the_inventory_names(gpuctl: Gpuctl, hosts: Hosts, way: str) -> None:
+    pair = hosts(2, machine="generic")
+    ways_in = {}
+    for number, host in enumerate(pair, 1):
+        (gpuctl.home / str(number)).mkdir()
+        # Of the same name, in two places.
+        profile = gpuctl.profile({"sysctl.vm.swappiness": number}, name=f"{number}/site")
+        ways_in[host.name] = reach(host, host_profile_name=str(profile))
+    assert gpuctl("tune-nodes", "-i", gpuctl.inventory(ways_in), "--via", way).code == 0
+    assert [host.read("/proc/sys/vm/swappiness") for host in pair] == ["1\n", "2\n"]
+
+
+def test_the_users_ansible_cfg_counts_where_ansible_runs(gpuctl: Gpuctl, host: TestHost) -> None:
+    become = "[privilege_escalation]\nbecome = true\n"
+    (gpuctl.home / "ansible.cfg").write_text(f"[defaults]\nremote_user = admin\n{become}")
+    way_in = reach(host)
+    del way_in["ansible_user"]
+    words = ("-i", gpuctl.inventory({host.name: way_in}), "-p", gpuctl.profile({"sysctl.vm.swappiness": 1}))
+    assert gpuctl("tune-nodes", *words, "--via", "ansible").code == 0
+    assert "Accepted publickey for admin" in host.run("journalctl", "--unit", "ssh").stdout
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_banner_and_a_noisy_shell_are_no_answer(gpuctl: Gpuctl, rig: Rig, host: TestHost, way: str) -> None:
     noise = "echo 'Welcome to {\"gpuctl\": 1}'; echo 'This host is watched.' >&2\n"
     for path in ("/root/.bashrc", "/root/.profile", "/etc/profile.d/noise.sh"):

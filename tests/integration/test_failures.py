@@ -71,6 +71,18 @@ def test_each_way_of_not_getting_in_has_its_own_words(gpuctl: Gpuctl, host: Test
     assert host.tree.writes() == []
 
 
+def test_a_changed_host_key_is_refused_through_ansible_too(gpuctl: Gpuctl, host: TestHost) -> None:
+    sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", gpuctl.home / "other")
+    (gpuctl.home / "changed").write_text(f"{host.ip} {(gpuctl.home / 'other.pub').read_text()}")
+    way_in = reach(host, ansible_ssh_common_args=f"-o UserKnownHostsFile={gpuctl.home}/changed")
+    inventory = gpuctl.inventory({"changed": way_in})
+    said = gpuctl("tune-nodes", "-i", inventory, "-p", gpuctl.profile(FEW), "--via", "ansible", "-o", "json")
+    assert said.code == 3
+    assert said.hosts["changed"]["status"] == "unreachable"
+    assert said.hosts["changed"]["error"]["wrong"].startswith("its host key has changed")
+    assert host.tree.writes() == []
+
+
 def test_a_sudo_password_of_the_inventory_goes_through_ansible(gpuctl: Gpuctl, host: TestHost) -> None:
     _sudo_asks(host, "asked")
     asked = reach(host, ansible_user="asked", ansible_become=True, ansible_become_password="correct horse")  # noqa: S106

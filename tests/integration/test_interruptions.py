@@ -90,12 +90,12 @@ def test_ctrl_c_half_way_leaves_nothing_here_and_no_half_written_host(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_ctrl_c_while_hosts_are_asked_changes_nothing(gpuctl: Gpuctl, rig: Rig, host: TestHost, way: str) -> None:
+def test_a_run_ended_while_hosts_are_asked_changes_nothing(gpuctl: Gpuctl, rig: Rig, host: TestHost, way: str) -> None:
     frozen = rig.plot.cgroup / host.name / "host/cgroup.freeze"
     frozen.write_text("1")
     running = gpuctl.start("tune-nodes", "-i", rig.inventory(), "-p", gpuctl.profile(FEW), "--via", way)
     wait_until(lambda: any(line.startswith("ssh ") for line in gpuctl.processes()), 20, "no ssh is started")
-    running.send_signal(signal.SIGINT)
+    running.terminate()
     _, err = running.communicate(timeout=20)
     frozen.write_text("0")
     assert running.returncode == 130

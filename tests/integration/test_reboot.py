@@ -92,7 +92,7 @@ def test_a_host_that_does_not_come_back_is_the_last_to_be_rebooted(gpuctl: Gpuct
     lost, spared = fleet
     # Its sshd is not started any more: for everybody else the host is gone.
     lost.run("systemctl", "disable", "ssh.service")
-    inventory = gpuctl.inventory({lost.name: reach(lost, ansible_reboot_timeout=5), spared.name: reach(spared)})
+    inventory = gpuctl.inventory({lost.name: reach(lost, host_profile_reboot_timeout=3), spared.name: reach(spared)})
     boot = _boot_id(spared)
     words = ("--inventory", inventory, "--profile", gpuctl.profile(KERNEL_LINE), "--reboot", "--output", "json")
     said = gpuctl("tune-nodes", *words)

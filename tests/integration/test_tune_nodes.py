@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import shutil
 from typing import Any
 
@@ -80,6 +82,22 @@ def test_json_and_yaml_carry_the_same(gpuctl: Gpuctl, rig: Rig, host: TestHost) 
     for said in (as_json, as_yaml):
         assert said["hosts"][0].pop("seconds") > 0
     assert as_json == as_yaml
+
+
+def test_a_terminal_gets_a_live_table_and_then_the_result(gpuctl: Gpuctl, rig: Rig, host: TestHost) -> None:
+    ours, theirs = pty.openpty()
+    words = ("tune-nodes", "--inventory", rig.inventory(), "--profile", gpuctl.profile(FEW), "--check")
+    running = gpuctl.start(*words, stderr=theirs, TERM="xterm")
+    os.close(theirs)
+    out, _ = running.communicate(timeout=60)
+    drawn = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert "waiting for 1: h1" in drawn
+    assert "h1" in drawn.rpartition("waiting for")[2]
+    assert "\x1b[?25l" in drawn  # the cursor is hidden while the table is drawn anew
+    assert drawn.rstrip().endswith("\x1b[?25h") or "\x1b[?25h" in drawn
+    assert "\x1b" not in out
+    assert "1 host: 1 differs" in out
 
 
 def test_a_fleet_in_order_costs_one_login_a_host_and_no_ansible(gpuctl: Gpuctl, rig: Rig, hosts: Hosts) -> None:

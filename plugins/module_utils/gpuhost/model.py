@@ -10,7 +10,7 @@ REFUSED = "refused"  # can be made so, but not now: the reason says why
 UNSUPPORTED = "unsupported"  # this host cannot have it
 UNKNOWN = "unknown"  # could not be read
 FAILED = "failed"  # was tried and did not work
-PENDING = "pending"  # done, and needs a reboot to take effect
+PENDING = "pending"  # done, and takes effect with the next boot, or the next start of a service
 CONTESTED = "contested"  # done, and somebody else will undo it at the next boot
 CONFLICT = "conflict"  # to be put back, but somebody else has changed it since
 

@@ -46,11 +46,17 @@ def link(path: str, target: str, on: bool) -> None:
         os.symlink(target, path)
 
 
-def mask(name: str, on: bool) -> None:
+def mask(name: str, on: bool) -> str:
+    """Returns the unit's state after it: one that is unmasked is what its file and links say."""
     path = f"/etc/systemd/system/{name}"
     if os.path.exists(ROOT + path) and not os.path.islink(ROOT + path):
         sys.exit(f"Failed to mask unit: File '{path}' already exists.")
     link(path, "/dev/null", on)
+    if on:
+        return "masked"
+    if os.path.exists(f"{ROOT}/run/systemd/generator/{name}"):
+        return "generated"
+    return "enabled" if os.path.lexists(f"{ROOT}/etc/systemd/system/multi-user.target.wants/{name}") else "disabled"
 
 
 def main() -> None:
@@ -70,10 +76,10 @@ def main() -> None:
         if verb in ("start", "stop"):
             link(f"/run/systemd/units/invocation:{name}", "0123456789abcdef", verb == "start")
         if verb in ("mask", "unmask"):
-            mask(name, verb == "mask")
+            state["boot"] = mask(name, verb == "mask")
         side, value = {
-            "enable": ("boot", "enabled"), "disable": ("boot", "disabled"), "mask": ("boot", "masked"),
-            "unmask": ("boot", "disabled"), "start": ("now", "active"), "stop": ("now", "inactive"),
+            "enable": ("boot", "enabled"), "disable": ("boot", "disabled"),
+            "start": ("now", "active"), "stop": ("now", "inactive"),
         }.get(verb, ("", ""))  # fmt: skip
         if side:
             state[side] = value

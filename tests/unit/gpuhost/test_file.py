@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import file
 
-from tests.unit.gpuhost.trees import changed, content, put, small_server, states, tune, undo
+from tests.unit.gpuhost.trees import changed, content, link, put, small_server, states, tune, undo
 
 KNOB = "file./etc/profile.d/cuda.sh"
 
@@ -54,13 +55,49 @@ def test_an_edit_by_somebody_else_is_a_conflict(tmp_path: Path) -> None:
     assert (root / "etc/profile.d/cuda.sh").read_text() == "export A=2\n"
 
 
-@pytest.mark.parametrize("path", ["/proc/sys/vm/swappiness", "/etc/sysctl.d/99-zz-gpuctl.conf", "etc/x", "/etc/../x"])
-def test_what_another_kind_owns_is_no_file_knob(path: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    ["/proc/sys/vm/swappiness", "/etc/sysctl.d/99-zz-gpuctl.conf", "/var/lib/gpuctl/records/1.json", "/etc/fstab"],
+)
+def test_what_other_knobs_own_is_no_file_knob(path: str) -> None:
+    kind = file.type_of(path)
+    assert kind is not None
+    with pytest.raises(ValueError, match="other knobs look after"):
+        kind.check("x\n")
+
+
+@pytest.mark.parametrize("path", ["etc/x", "/etc/../x", "/", "/etc/x/"])
+def test_only_a_plain_absolute_path_names_a_file(path: str) -> None:
     assert file.type_of(path) is None
 
 
+def test_what_undo_could_not_put_back_is_refused(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    link(root, "/etc/profile.d/cuda.sh", "/usr/share/cuda.sh")
+    answer = tune(root, {KNOB: wish("x\n"), "file./etc/profile.d": wish("x\n")})
+    assert set(states(answer).values()) == {"refused"}
+    assert "a link to /usr/share/cuda.sh" in answer["knobs"][0]["reason"]
+
+
+def test_no_answer_tells_what_is_in_a_file(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/profile.d", "a file where a folder should be")
+    told = [tune(root, {KNOB: wish("secret\n")}), tune(root, {"file./etc/token": wish("secret\n")}), undo(root)]
+    assert states(told[0]) == {KNOB: "failed"}
+    assert states(told[1]) == {"file./etc/token": "ok"}
+    assert "secret" not in json.dumps(told)
+
+
 @pytest.mark.parametrize(
-    "value", [1, {"mode": "0644"}, {"content": "x", "mode": "644"}, {"content": "x", "colour": "red"}]
+    "value",
+    [
+        1,
+        {"mode": "0644"},
+        {"content": "x", "mode": "644"},
+        {"content": "x", "mode": 420},
+        {"content": "x", "owner": "root"},
+        {"content": "x", "colour": "red"},
+    ],
 )
 def test_a_wrong_value_is_refused(value: object) -> None:
     kind = file.type_of("/etc/x")

@@ -11,25 +11,13 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import H
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import irq as kind
 
 from tests.unit.gpuhost.hardware_trees import GPU, NIC, Card, Refusing, cards, irq, metal
-from tests.unit.gpuhost.trees import TreeHost, changed, content, program, put, states, tune, undo, units
+from tests.unit.gpuhost.trees import Counting, changed, content, program, put, states, tune, undo, units
 
 AFFINITY = {"irq.affinity": "node"}
 NIC_0 = Card("0000:10:00.0", NIC, 0, (30, 31))
 GPU_1 = Card("0000:9b:00.0", GPU, 1, (40,))
 UNIT = "/usr/lib/systemd/system/irqbalance.service"
 OURS = "etc/systemd/system/irqbalance.service.d/50-gpuctl.conf"
-
-
-class Counting(TreeHost):
-    """Counts the programs it starts."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.started: list[str] = []
-
-    def _run(self, argv: Any, stdin: str, limit: float) -> Any:
-        self.started.append(" ".join(argv))
-        return super()._run(argv, stdin, limit)
 
 
 def knob(answer: dict[str, Any], name: str) -> dict[str, Any]:

@@ -17,17 +17,22 @@ LIMITS, SYSTEM, USER = (
     "etc/systemd/user.conf.d/99-zz-gpuctl.conf",
 )
 HEAD = "Limit                     Soft Limit  Hard Limit  Units\n"  # of /proc/PID/limits
-# Answers for the manager: its defaults come from its file at daemon-reload, as systemd's do.
-SYSTEMCTL = """#!/bin/sh
+# Lists what it may do, and fails when it is to do it.
+BROKEN = "#!/bin/sh\n[ $2 = -l ] && [ $1 = -n ] && exit\necho 'cannot open session: Permission denied' >&2\nexit 1\n"
+# Answers for the manager: its defaults come from its files at daemon-reload, as systemd's do.
+DEFAULTS = "DefaultLimitMEMLOCK=8388608\nDefaultLimitMEMLOCKSoft=8388608\n"
+DEFAULTS += "DefaultLimitNOFILE=524288\nDefaultLimitNOFILESoft=1024\n"
+SYSTEMCTL = f"""#!/bin/sh
 held=$GPUCTL_ROOT/run/standin-manager
 case "$1" in
-show) for name in $(echo "${2#--property=}" | /usr/bin/tr , ' '); do /usr/bin/grep "^$name=" "$held" ; done ;;
+show) for name in $(echo "${{2#--property=}}" | /usr/bin/tr , ' '); do /usr/bin/grep "^$name=" "$held"; done; true ;;
 daemon-reload)
-  printf 'DefaultLimitMEMLOCK=8388608\\nDefaultLimitNOFILE=524288\\n' > "$held"
+  printf '{DEFAULTS}' > "$held"
   for file in "$GPUCTL_ROOT"/etc/systemd/system.conf.d/*.conf; do
     [ -e "$file" ] || continue
-    while IFS= read -r line; do case "$line" in Default*)
-      /bin/sed -i "/^${line%%=*}=/d" "$held"; echo "$line" >> "$held";; esac; done < "$file"
+    while IFS== read -r name value; do case "$name" in Default*)
+      /bin/sed -i "/^$name/d" "$held"
+      printf '%s=%s\n' "$name" "${{value#*:}}" "${{name}}Soft" "${{value%:*}}" >> "$held";; esac; done < "$file"
   done ;;
 esac
 """
@@ -37,7 +42,7 @@ esac
 def root(tmp_path: Path) -> Path:
     root = small_server(tmp_path)
     program(root, "systemctl", SYSTEMCTL)
-    put(root, "/run/standin-manager", "DefaultLimitMEMLOCK=8388608\nDefaultLimitNOFILE=524288\n")
+    put(root, "/run/standin-manager", DEFAULTS)
     put(root, "/proc/sys/fs/nr_open", "1073741816\n")
     put(root, "/proc/self/status", "CapEff:\t000001ffffffffff\n")
     put(root, "/etc/passwd", "root:x:0:0::/root:/bin/bash\nadmin:x:1000:1000::/home/admin:/bin/bash\n")
@@ -74,6 +79,14 @@ def test_a_manager_that_has_not_read_its_files_is_told_to(root: Path) -> None:
     assert set(states(tune(root, KNOBS)).values()) == {"ok"}
 
 
+def test_the_soft_limit_counts_as_well(root: Path) -> None:
+    tune(root, KNOBS)
+    soft = (root / "run/standin-manager").read_text().replace("NOFILESoft=1048576", "NOFILESoft=1024")
+    put(root, "/run/standin-manager", soft)
+    told = knob(tune(root, KNOBS, check=True), "limits.nofile")
+    assert (told["state"], told["now"], told["boot"]) == ("differs", "1024:1048576", "1048576")
+
+
 def test_more_open_files_than_the_kernel_allows_are_refused(root: Path) -> None:
     put(root, "/proc/sys/fs/nr_open", "524288\n")
     answer = tune(root, {"limits.nofile": "1048576"})
@@ -81,22 +94,43 @@ def test_more_open_files_than_the_kernel_allows_are_refused(root: Path) -> None:
     assert "fs.nr_open is 524288" in answer["knobs"][0]["reason"]
 
 
-def test_where_the_kernel_would_not_give_them_they_are_unsupported(root: Path) -> None:
+def test_more_open_files_than_the_kernel_allows_after_a_reboot_are_refused(root: Path) -> None:
+    put(root, "/etc/sysctl.d/50-site.conf", "fs.nr_open = 524288\n")
+    answer = tune(root, {"limits.nofile": "1048576"})
+    assert states(answer) == {"limits.nofile": "refused"}
+    assert "at the next boot be 524288" in answer["knobs"][0]["reason"]
+
+
+def test_the_bound_is_raised_by_one_run_and_the_limit_by_the_next(root: Path) -> None:
+    put(root, "/proc/sys/fs/nr_open", "524288\n")
+    both = {"limits.nofile": "1048576", "sysctl.fs.nr_open": "1048576"}
+    assert states(tune(root, both)) == {"limits.nofile": "refused", "sysctl.fs.nr_open": "ok"}
+    assert set(states(tune(root, both)).values()) == {"ok"}
+
+
+@pytest.mark.parametrize("process", ["self", "1"])
+def test_where_the_kernel_would_not_give_them_they_are_unsupported(root: Path, process: str) -> None:
     put(root, "/proc/self/status", "CapEff:\t00000000a80425fb\n")
-    put(
-        root,
-        "/proc/self/limits",
-        f"{HEAD}Max open files            1024        20000       files\n",
-    )
+    for each in ("self", "1"):
+        most = 20000 if each == process else 1048576
+        put(root, f"/proc/{each}/limits", f"{HEAD}Max open files            1024        {most}       files\n")
     answer = tune(root, {"limits.nofile": "1048576"})
     assert states(answer) == {"limits.nofile": "unsupported"}
     assert "20000" in answer["knobs"][0]["reason"]
+    assert states(tune(root, {"limits.nofile": "20000"})) == {"limits.nofile": "ok"}
+
+
+def test_capabilities_of_a_user_namespace_count_for_nothing(root: Path) -> None:
+    put(root, "/proc/self/uid_map", "         0     100000      65536\n")
+    for each in ("self", "1"):
+        put(root, f"/proc/{each}/limits", f"{HEAD}Max open files            1024        20000       files\n")
+    assert states(tune(root, {"limits.nofile": "1048576"})) == {"limits.nofile": "unsupported"}
 
 
 @pytest.mark.parametrize("broken", ["su", "sudo"])
 def test_a_login_that_would_break_takes_everything_back(root: Path, broken: str) -> None:
     before = content(root)
-    program(root, broken, "#!/bin/sh\necho 'cannot open session: Permission denied' >&2\nexit 1\n")
+    program(root, broken, BROKEN)
     after_standin = content(root)
     answer = tune(root, KNOBS)
     assert set(states(answer).values()) == {"failed"}
@@ -105,30 +139,104 @@ def test_a_login_that_would_break_takes_everything_back(root: Path, broken: str)
     assert content(root) == {**after_standin, "run/standin-manager": before["run/standin-manager"]}
 
 
+@pytest.mark.parametrize(
+    ("broken", "script"),
+    [
+        ("sudo", "#!/bin/sh\necho 'root is not in the sudoers file.' >&2\nexit 1\n"),
+        ("su", "#!/bin/sh\n[ $2 != admin ] || { echo 'Your account has expired' >&2; exit 1; }\n"),
+    ],
+)
+def test_what_is_closed_for_reasons_of_its_own_proves_nothing(root: Path, broken: str, script: str) -> None:
+    put(root, "/etc/passwd", "root:x:0:0::/root:/bin/bash\nadmin:x:1000:1000::/:/bin/bash\nb:x:1001:1001::/:/bin/sh\n")
+    program(root, broken, script)
+    assert set(states(tune(root, KNOBS)).values()) == {"ok"}
+
+
+def test_while_the_host_is_closed_only_root_can_prove_it(root: Path) -> None:
+    put(root, "/run/nologin", "System is going down\n")
+    program(root, "su", "#!/bin/sh\n[ $2 = root ]\n")
+    assert set(states(tune(root, KNOBS)).values()) == {"ok"}
+
+
 def test_a_later_file_wins_and_is_named(root: Path) -> None:
     put(root, "/etc/security/limits.d/zzz-site.conf", "* hard memlock 64\n")
     put(root, "/etc/security/limits.d/20-nproc.conf", "* - memlock 64\n")
+    for _ in range(2):
+        told = knob(tune(root, KNOBS), "limits.memlock")
+        assert (told["state"], told["boot"]) == ("contested", "unlimited or 65536 for logins, unlimited for services")
+        found = {(c["where"], c["wins"]) for c in told["conflicts"]}
+        assert found == {
+            ("/etc/security/limits.d/zzz-site.conf:1", True),
+            ("/etc/security/limits.d/20-nproc.conf:1", False),
+        }
+
+
+def test_a_line_behind_ours_in_our_own_file_wins_and_is_named(root: Path) -> None:
+    tune(root, KNOBS)
+    path = root / LIMITS
+    path.write_text(path.read_text() + "root hard memlock 64\n")
     told = knob(tune(root, KNOBS), "limits.memlock")
     assert told["state"] == "contested"
-    found = {(c["where"], c["wins"]) for c in told["conflicts"]}
-    assert found == {
-        ("/etc/security/limits.d/zzz-site.conf:1", True),
-        ("/etc/security/limits.d/20-nproc.conf:1", False),
-    }
+    assert [(c["where"].partition(":")[0], c["wins"]) for c in told["conflicts"]] == [(f"/{LIMITS}", True)]
 
 
-def test_services_that_still_have_the_old_limits_are_listed(root: Path) -> None:
-    put(root, "/sys/fs/cgroup/system.slice/slurmd.service/cgroup.procs", "4711\n4712\n")
-    put(
-        root,
-        "/proc/4711/limits",
-        f"{HEAD}Max locked memory         8388608     8388608     bytes\n",
-    )
+def test_a_later_file_of_systemds_wins_and_the_manager_is_not_asked_again_and_again(root: Path) -> None:
+    put(root, "/etc/systemd/system.conf.d/zzz.conf", "[Manager]\nDefaultLimitNOFILE=1K:2K\n")
+    for first in (True, False):
+        told = knob(tune(root, KNOBS), "limits.nofile")
+        assert told["state"] == "contested"
+        assert told["boot"] == "1048576 for logins, 1024:2048 or 1048576 for services"
+        assert told["changed"] is first
+        assert [(c["value"], c["wins"]) for c in told["conflicts"]] == [("DefaultLimitNOFILE=1K:2K", True)]
+
+
+def test_what_others_have_set_right_already_needs_no_line_of_ours(root: Path) -> None:
+    put(root, "/etc/security/limits.conf", "# comment\n*  -  nofile  1048576 # all\nroot - nofile 1048576\n")
+    put(root, "/etc/systemd/system.conf", "[Manager]\nDefaultLimitNOFILE=1048576:1048576\n")
+    knobs = tune(root, {"limits.nofile": "1048576"}, check=True)["knobs"]
+    assert [step["setting"] for step in knobs[0]["steps"]] == [f"line:/{USER}:DefaultLimitNOFILE"]
+
+
+def test_people_with_limits_of_their_own_are_named(root: Path) -> None:
+    put(root, "/etc/security/limits.d/10-db.conf", "postgres soft nofile 4096\n@dba - nofile 1048576\n")
+    told = knob(tune(root, KNOBS), "limits.nofile")
+    assert told["state"] == "ok"
+    assert told["notes"] == [
+        "some people have a nofile limit of their own: /etc/security/limits.d/10-db.conf:1 (postgres soft nofile 4096)"
+    ]
+
+
+def test_services_that_still_have_the_old_limits_are_named(root: Path) -> None:
+    for service, pid in {"slurmd": 4711, "dbus": 4712, "system-getty.slice/getty@tty1": 4713}.items():
+        put(root, f"/sys/fs/cgroup/system.slice/{service}.service/cgroup.procs", f"{pid}\n9999\n")
+        put(root, f"/proc/{pid}/limits", f"{HEAD}Max locked memory         8388608     8388608     bytes\n")
+    put(root, "/usr/lib/systemd/system/dbus.service", "[Service]\nLimitMEMLOCK=8M\n")
     told = knob(tune(root, KNOBS), "limits.memlock")
-    assert told["notes"] == ["1 services run with another memlock limit until they are restarted: slurmd.service"]
+    wanted = "until they are restarted, these keep another memlock limit: slurmd.service, getty@tty1.service"
+    assert told["notes"] == [wanted]
 
 
-@pytest.mark.parametrize(("key", "value"), [("nofile", "1GiB"), ("memlock", "lots"), ("nofile", "-1"), ("stack", True)])
+@pytest.mark.parametrize(
+    ("key", "value", "normal"),
+    [("memlock", "64GiB", "68719476736"), ("stack", "unlimited", "unlimited"), ("nofile", 65536, "65536")],
+)
+def test_a_value_is_bytes_or_a_number(key: str, value: object, normal: str) -> None:
+    kind = limits.type_of(key)
+    assert kind is not None
+    assert kind.check(value) == normal
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("nofile", "1GiB"),
+        ("nofile", "unlimited"),
+        ("nofile", "-1"),
+        ("memlock", "lots"),
+        ("memlock", 1000),
+        ("stack", True),
+    ],
+)
 def test_a_wrong_value_is_refused(key: str, value: object) -> None:
     kind = limits.type_of(key)
     assert kind is not None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.settings.swap import unit_of
 
-from tests.unit.gpuhost.trees import changed, content, program, put, small_server, states, tune, undo, units
+from tests.unit.gpuhost.trees import changed, content, link, program, put, small_server, states, tune, undo, units
 
 KNOB = "swap.off"
 HEAD = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
@@ -72,14 +74,125 @@ def test_used_swap_disturbs_a_busy_host(tmp_path: Path) -> None:
     assert states(tune(root, {KNOB: "off"}, allow_busy=True)) == {KNOB: "ok"}
 
 
-def test_a_swap_unit_of_its_own_is_masked(tmp_path: Path) -> None:
+def generated(root: Path, name: str, text: str) -> None:
+    """A unit as a generator writes it, with the link that starts it at boot."""
+    put(root, f"/run/systemd/generator/{name}", text)
+    link(root, f"/run/systemd/generator/swap.target.wants/{name}", f"../{name}")
+
+
+def test_a_swap_unit_of_its_own_is_masked_and_one_out_of_fstab_is_not(tmp_path: Path) -> None:
     root = server(tmp_path)
-    put(root, "/run/systemd/generator/dev-zram0.swap", "[Swap]\nWhat=/dev/zram0\n")
-    put(root, "/run/systemd/generator/dev-sda3.swap", "[Unit]\nSourcePath=/etc/fstab\n[Swap]\nWhat=/dev/sda3\n")
-    units(root, **{"dev-zram0__swap": {"boot": "generated", "now": "active"}})
+    units(root, **{"dev-zram0__swap": {"boot": "generated"}, "dev-sda3__swap": {"boot": "generated"}})
+    generated(root, "dev-zram0.swap", "[Swap]\nWhat=/dev/zram0\n")
+    generated(root, "dev-sda3.swap", "[Unit]\nSourcePath=/etc/fstab\n[Swap]\nWhat=/dev/sda3\n")
+    before = content(root)
     knob = tune(root, {KNOB: "off"})["knobs"][0]
-    assert "unit:dev-zram0.swap:boot" in [step["setting"] for step in knob["steps"]]
-    assert not any("dev-sda3.swap" in step["setting"] for step in knob["steps"])
+    assert (knob["state"], knob["was"]["boot"]) == ("ok", "/dev/sda3, dev-zram0.swap")
+    assert (root / "etc/systemd/system/dev-zram0.swap").readlink() == Path("/dev/null")
+    assert not (root / "etc/systemd/system/dev-sda3.swap").is_symlink()
+    undo(root)
+    assert content(root) == before
+
+
+def test_a_swap_unit_made_by_hand_is_disabled_because_a_mask_would_stand_in_its_place(tmp_path: Path) -> None:
+    root = server(tmp_path)
+    put(root, "/etc/systemd/system/swapfile.swap", "[Swap]\nWhat=/swapfile\n[Install]\nWantedBy=swap.target\n")
+    units(root, swapfile__swap={"boot": "enabled"})
+    before = content(root)
+    assert states(tune(root, {KNOB: "off"})) == {KNOB: "ok"}
+    assert changed(tune(root, {KNOB: "off"})) == set()
+    undo(root)
+    assert content(root) == before
+
+
+def test_a_swap_unit_that_nothing_starts_is_left_alone(tmp_path: Path) -> None:
+    root = server(tmp_path)
+    put(root, "/usr/lib/systemd/system/spare.swap", "[Swap]\nWhat=/spare\n")
+    told = tune(root, {KNOB: "off"})["knobs"][0]
+    assert (told["state"], [s["setting"] for s in told["steps"] if "spare" in s["setting"]]) == ("ok", [])
+
+
+def test_where_a_units_name_changes_from_boot_to_boot_its_target_is_masked(tmp_path: Path) -> None:
+    root = server(tmp_path)
+    units(root, swap__target={"boot": "static"})
+    generated(root, r"dev-disk-by\x2ddiskseq-3\x2dpart4.swap", "[Swap]\nWhat=/dev/disk/by-diskseq/3-part4\n")
+    assert states(tune(root, {KNOB: "off"})) == {KNOB: "ok"}
+    assert (root / "etc/systemd/system/swap.target").readlink() == Path("/dev/null")
+
+
+def test_an_area_that_its_unit_must_make_first_comes_back_with_its_unit(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/proc/swaps", f"{HEAD}/dev/zram0 partition 8388604 0 100\n")
+    put(root, "/proc/meminfo", "MemAvailable: 4000000 kB\n")
+    program(root, "swapoff", SWAPOFF)
+    program(root, "swapon", "#!/bin/sh\necho 'read swap header failed' >&2\nexit 255\n")
+    units(root, **{"dev-zram0__swap": {"boot": "generated", "now": "inactive"}})
+    generated(root, "dev-zram0.swap", "[Swap]\nWhat=/dev/zram0\n")
+    tune(root, {KNOB: "off"})
+    undo(root)
+    held = json.loads((root / "run/standin-units.json").read_text())["dev-zram0.swap"]
+    assert held == {"boot": "generated", "now": "active"}, "it was unmasked before it was started"
+
+
+@pytest.mark.parametrize(
+    ("path", "unit"),
+    [
+        ("/dev/sda3", "dev-sda3.swap"),
+        ("/dev/disk/by-uuid/1-2", r"dev-disk-by\x2duuid-1\x2d2.swap"),
+        ("/my swap", r"my\x20swap.swap"),
+    ],
+)
+def test_the_unit_of_an_area_is_named_as_systemd_escape_does(path: str, unit: str) -> None:
+    assert unit_of(path) == unit
+
+
+def test_an_area_whose_path_has_a_space(tmp_path: Path) -> None:
+    root = server(tmp_path)
+    put(root, "/proc/swaps", f"{HEAD}/my\\040swap file 8388604 0 -2\n")
+    told = tune(root, {KNOB: "off"}, check=True)["knobs"][0]
+    assert told["now"] == "/my swap 8191 MiB"
+    assert "swap:/my swap" in [step["setting"] for step in told["steps"]]
+
+
+def test_the_azure_agent_and_units_that_bring_swap_later_are_named(tmp_path: Path) -> None:
+    root = server(tmp_path)
+    put(root, "/etc/waagent.conf", "# disk\nResourceDisk.EnableSwap=y\n")
+    for name in ("late", "unused"):
+        put(root, f"/etc/systemd/system/{name}.service", "[Service]\nExecStart=/sbin/swapon /late\n")
+    link(root, "/etc/systemd/system/multi-user.target.wants/late.service", "../late.service")
+    told = tune(root, {KNOB: "off"})["knobs"][0]
+    assert told["state"] == "contested"
+    assert [(c["owner"], c["where"], c["wins"]) for c in told["conflicts"]] == [
+        ("unit", "/etc/systemd/system/late.service:2", True),
+        ("Azure agent", "/etc/waagent.conf:2", True),
+    ]
+
+
+def test_swap_that_somebody_switched_on_otherwise_is_a_conflict(tmp_path: Path) -> None:
+    root = server(tmp_path)
+    tune(root, {KNOB: "off"})
+    put(root, "/proc/swaps", f"{HEAD}/dev/sda3 partition 8388604 0 9\n")
+    answer = undo(root)
+    assert states(answer) == {KNOB: "conflict"}
+    assert "on priority=9, neither ours (absent) nor what it was" in answer["knobs"][0]["reason"]
+
+
+def test_it_is_switched_off_again_where_somebody_switched_it_on(tmp_path: Path) -> None:
+    root = server(tmp_path)
+    before = content(root)
+    tune(root, {KNOB: "off"})
+    put(root, "/proc/swaps", f"{HEAD}/dev/sda3 partition 8388604 0 9\n")
+    assert states(tune(root, {KNOB: "off"})) == {KNOB: "ok"}
+    undo(root)
+    assert content(root) == before
+
+
+def test_what_swapoff_says_is_told(tmp_path: Path) -> None:
+    root = server(tmp_path)
+    program(root, "swapoff", "#!/bin/sh\necho 'swapoff failed: Cannot allocate memory' >&2\nexit 4\n")
+    told = tune(root, {KNOB: "off"})["knobs"][0]
+    assert told["state"] == "failed"
+    assert "Cannot allocate memory" in told["reason"]
 
 
 def test_a_container_cannot_have_it(tmp_path: Path) -> None:

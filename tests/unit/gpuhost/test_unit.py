@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import unit
 
-from tests.unit.gpuhost.trees import changed, content, put, small_server, states, tune, undo, units
+from tests.unit.gpuhost.trees import Counting, changed, content, put, small_server, states, tune, undo, units
 
 KNOB = "unit.nightly.timer"
 
@@ -59,6 +59,63 @@ def test_a_static_unit_cannot_be_enabled(tmp_path: Path) -> None:
     assert "static" in answer["knobs"][0]["reason"]
 
 
+@pytest.mark.parametrize(("wanted", "word"), [("enabled", "enable"), ("disabled", "it can be masked")])
+def test_a_unit_out_of_a_generator_can_only_be_masked(tmp_path: Path, wanted: str, word: str) -> None:
+    root = server(tmp_path, boot="generated", now="active")
+    put(root, "/run/systemd/generator/nightly.timer", "[Timer]\n")
+    before = content(root)
+    answer = tune(root, {KNOB: wanted})
+    assert states(answer) == {KNOB: "unsupported"}
+    assert word in answer["knobs"][0]["reason"]
+    assert states(tune(root, {KNOB: "masked stopped"})) == {KNOB: "ok"}
+    undo(root)
+    assert content(root) == before
+
+
+def test_a_unit_whose_file_stands_where_a_mask_would_cannot_be_masked(tmp_path: Path) -> None:
+    root = server(tmp_path, boot="enabled", now="active")
+    put(root, "/etc/systemd/system/nightly.timer", "[Timer]\n")
+    answer = tune(root, {KNOB: "masked"})
+    assert states(answer) == {KNOB: "unsupported"}
+    assert "it can be disabled" in answer["knobs"][0]["reason"]
+
+
+def test_a_failed_unit_that_is_started_is_stopped_again_by_undo(tmp_path: Path) -> None:
+    root = server(tmp_path, boot="enabled", now="failed")
+    assert states(tune(root, {KNOB: "started"})) == {KNOB: "ok"}
+    assert set(states(undo(root)).values()) == {"ok"}
+    assert undo(root)["knobs"] == []
+
+
+def test_what_somebody_else_switched_since_is_a_conflict(tmp_path: Path) -> None:
+    root = server(tmp_path, boot="enabled", now="active")
+    tune(root, {KNOB: "disabled"})
+    put(root, "/run/standin-units.json", '{"nightly.timer": {"boot": "masked", "now": "active"}}')
+    assert states(undo(root)) == {KNOB: "conflict"}
+
+
+@pytest.mark.parametrize(
+    ("unit_name", "disturbs"), [("trainer.service", True), ("nightly.timer", False), ("irqbalance.service", False)]
+)
+def test_only_stopping_what_may_serve_a_job_waits_for_a_free_host(
+    tmp_path: Path, unit_name: str, disturbs: bool
+) -> None:
+    root = small_server(tmp_path)
+    units(root, **{unit_name.replace(".", "__"): {"boot": "enabled", "now": "active"}})
+    put(root, "/proc/4711/comm", "slurmstepd\n")
+    told = tune(root, {f"unit.{unit_name}": "disabled stopped"})["knobs"][0]
+    assert told["state"] == ("refused" if disturbs else "ok")
+
+
+def test_all_units_are_one_question(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    names = ("nightly.timer", "weekly.timer", "yearly.timer")
+    units(root, **{name.replace(".", "__"): {"boot": "enabled", "now": "active"} for name in names})
+    host = Counting(root)
+    tune(root, {f"unit.{name}": "enabled started" for name in names}, host)
+    assert len(host.started) == 1
+
+
 def test_without_systemd_it_is_unsupported(tmp_path: Path) -> None:
     root = small_server(tmp_path)
     put(root, "/usr/bin/systemctl", "#!/bin/sh\necho 'Failed to connect to bus' >&2\nexit 1\n", 0o755)
@@ -72,6 +129,18 @@ def test_a_systemd_that_does_not_answer_is_unknown(tmp_path: Path) -> None:
     answer = tune(root, {KNOB: "disabled"})
     assert states(answer) == {KNOB: "unknown"}
     assert "Connection timed out" in answer["knobs"][0]["reason"]
+
+
+@pytest.mark.parametrize("name", ["irqbalance", "a/b.service", "--now.service x", "x.conf"])
+def test_a_knob_is_named_by_the_whole_name_of_a_unit(name: str) -> None:
+    assert unit.type_of(name) is None
+
+
+def test_our_own_units_are_not_for_profiles() -> None:
+    wish = unit.type_of("gpuctl-boot.service")
+    assert wish is not None
+    with pytest.raises(ValueError, match="its own units"):
+        wish.check("stopped")
 
 
 @pytest.mark.parametrize("value", ["on", "enabled disabled", "masked started", "", "stopped stopped"])

@@ -25,6 +25,18 @@ class TreeHost(Host):
         )
 
 
+class Counting(TreeHost):
+    """Counts the programs it starts."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.started: list[str] = []
+
+    def _run(self, argv: Any, stdin: str, limit: float) -> Any:
+        self.started.append(" ".join(argv))
+        return super()._run(argv, stdin, limit)
+
+
 def put(root: Path, path: str, text: str, mode: int = 0o644) -> None:
     """Write one file of a tree, with its folders."""
     real = root / path.lstrip("/")

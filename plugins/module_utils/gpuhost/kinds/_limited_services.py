@@ -11,14 +11,14 @@ from ._limit_files import Item
 
 # Of all services, also those that systemd puts into a slice of their own kind; with the older control groups, too.
 GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
-Limits = Mapping[str, str]  # "Max open files" -> the hard limit
+Limits = Mapping[str, str]  # "Max open files" -> "1024:524288" (soft:hard), or one number where both are the same
 
 
-def hard_limits(host: Host, process: str) -> dict[str, str]:
+def limits_of(host: Host, process: str) -> dict[str, str]:
     """What the kernel holds for a process; empty where it has just ended."""
     text = host.read_or_none(f"/proc/{process}/limits") or ""
-    rows = (re.match(r"(Max .+?)\s{2,}\S+\s+(\S+)", line) for line in text.splitlines())
-    return {row.group(1): row.group(2) for row in rows if row}
+    rows = re.findall(r"^(Max .+?)\s{2,}(\S+)\s+(\S+)", text, re.MULTILINE)
+    return {name: soft if soft == hard else f"{soft}:{hard}" for name, soft, hard in rows}
 
 
 def running(host: Host) -> dict[str, Limits]:
@@ -27,7 +27,7 @@ def running(host: Host) -> dict[str, Limits]:
     found: dict[str, Limits] = {}
     for path in (path for pattern in patterns for path in host.glob(pattern)):
         pids = (host.read_or_none(path) or "").split()
-        found[path.split("/")[-2]] = hard_limits(host, pids[0]) if pids else {}
+        found[path.split("/")[-2]] = limits_of(host, pids[0]) if pids else {}
     return found
 
 

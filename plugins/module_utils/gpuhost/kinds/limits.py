@@ -14,7 +14,7 @@ from ..view import View
 from . import _limited_services, _lines, _logins, _rights
 from ._common import all_alike, guarded, settled
 from ._limit_files import ITEMS, UNLIMITED, Item, for_logins, for_services, from_systemd, in_pam
-from ._limited_services import Limits, hard_limits
+from ._limited_services import Limits, limits_of
 from ._types import UNITS, Type
 
 DEFAULT = "system default"
@@ -151,8 +151,8 @@ def _refuse_if_harmful(view: View, knob: Knob, item: Item) -> None:
     if _rights.may(host, _rights.SYS_RESOURCE):
         return
     for process in ("self", "1"):
-        hard = hard_limits(host, process).get(item.proc)
-        if hard is None:
+        hard = limits_of(host, process).get(item.proc, "").rpartition(":")[2]
+        if not hard:
             raise Unreadable(f"/proc/{process}/limits does not tell how far the limit can be raised")
         if hard != UNLIMITED and (knob.value == UNLIMITED or int(knob.value) > int(hard)):
             raise Unsupported(f"this container may not raise it above {hard} (no CAP_SYS_RESOURCE)")

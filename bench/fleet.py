@@ -1,0 +1,67 @@
+"""Fresh test hosts for a side, and proof that the side really did its work on them."""
+
+from __future__ import annotations
+
+import fnmatch
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.wanted import Setting
+from tests.rig import Rig
+from tests.rig.host import TestHost
+
+
+class NotDone(Exception):
+    """A side did not do what it was timed for."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Hosts that nobody has touched yet, and a folder for the side's own files."""
+
+    hosts: list[TestHost]
+    inventory: Path
+    folder: Path
+
+    def check(self, settings: list[Setting]) -> None:
+        """Every host holds every wanted value, read past all sides."""
+        for host in self.hosts:
+            wrong = [f"{s.kind}.{s.key}" for s in settings if not _holds(host, s)]
+            if wrong:
+                raise NotDone(f"{host.name} does not hold {', '.join(wrong)}")
+
+    def forget_writes(self) -> None:
+        for host in self.hosts:
+            host.tree.clear()
+
+    def check_untouched(self) -> None:
+        """No kernel file was written since the writes were forgotten."""
+        for host in self.hosts:
+            if host.tree.writes():
+                raise NotDone(f"{host.name} was written to: {host.tree.writes()[0]}")
+
+
+def _holds(host: TestHost, setting: Setting) -> bool:
+    if setting.kind == "unit":
+        return not host.exists(setting.path)
+    if "*" in setting.path:
+        paths = [setting.path.replace("cpu*", f"cpu{number}") for number in range(64)]
+    else:
+        paths = [setting.path]
+    return all(fnmatch.fnmatch(_shown(host.run("cat", path).stdout), setting.value.strip()) for path in paths)
+
+
+def _shown(text: str) -> str:
+    chosen = text.partition("[")[2].partition("]")[0]
+    return chosen or " ".join(text.split())
+
+
+@contextmanager
+def fleet(count: int) -> Iterator[Fleet]:
+    """So many fresh hosts with the kernel files of a two-socket server."""
+    with Rig() as rig, tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        hosts = rig.up([f"h{number:02d}" for number in range(1, count + 1)], machine="generic")
+        yield Fleet(hosts, Path(rig.inventory()), Path(folder))

@@ -1,0 +1,115 @@
+"""The tables of the benchmark: medians, ratios to the floor, and the aims beside what was reached."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from bench.measure import Took
+
+PAGE = Path(__file__).with_name("README.md")
+BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
+FLOOR = "ssh that reads with Python, cold (the floor)"
+AGAIN, FIRST = "nothing to change", "first run"
+_memory: list[float] = []
+
+
+@dataclass(frozen=True)
+class Row:
+    """A thing that was measured several times."""
+
+    name: str
+    took: list[Took]
+
+    @property
+    def wall(self) -> float:
+        return statistics.median(t.wall for t in self.took)
+
+    @property
+    def cpu(self) -> float:
+        return statistics.median(t.cpu for t in self.took)
+
+
+def progress(text: str) -> None:
+    """Say on standard error what is being measured."""
+    sys.stderr.write(f"[{time.strftime('%H:%M:%S')}] {text}\n")
+
+
+def remember_memory(mebibytes: float, hosts: int) -> None:
+    """The peak of the controller's memory in a run with nothing to change, for each host."""
+    _memory.append(mebibytes / hosts)
+
+
+def table(rows: list[Row], hosts: int, settings: int) -> str:
+    """Markdown: every row with its median, its processor time here and its ratio to the floor."""
+    floor = next((row.wall for row in rows if row.name == FLOOR), None)
+    lines = [
+        f"{hosts} hosts, {settings} settings, on {_machine()}.\n",
+        "| | wall s | min to max | CPU s here | runs | times the floor |",
+    ]
+    lines.append("|---|---:|---:|---:|---:|---:|")
+    for row in rows:
+        walls = [t.wall for t in row.took]
+        ratio = f"{row.wall / floor:.1f}" if floor else "-"
+        spread = f"{min(walls):.2f} to {max(walls):.2f}"
+        lines.append(f"| {row.name} | {row.wall:.2f} | {spread} | {row.cpu:.2f} | {len(walls)} | {ratio} |")
+    return "\n".join(lines) + "\n\n" + _aims(rows, floor)
+
+
+def _machine() -> str:
+    names = ("ansible-core", "click")
+    versions = ", ".join(f"{name} {version(name)}" for name in names)
+    python = f"Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores shared by controller and hosts, Linux {platform.release()}, {python}, {versions}"
+
+
+def _aims(rows: list[Row], floor: float | None) -> str:
+    """What the project aims at, and whether it was reached in this run; only what was measured."""
+    walls = {row.name: row.wall for row in rows}
+    again, first = walls.get(f"gpuctl tune-nodes, {AGAIN}"), walls.get(f"gpuctl tune-nodes, {FIRST}")
+    drift = walls.get("gpuctl drift")
+    pyinfra, tuned = walls.get(f"pyinfra, {FIRST}"), walls.get(f"Ansible, tuned, {FIRST}")
+    aims = [
+        ("a run with nothing to change within 2 times the floor", again, floor, 2.0, "times"),
+        ("drift within 1.5 times the floor", drift, floor, 1.5, "times"),
+        ("a first run faster than pyinfra's", first, pyinfra, 1.0, "times pyinfra's"),
+        ("a first run 10 times faster than tuned Ansible's", first, tuned, 0.1, "times tuned Ansible's"),
+        ("less than 10 MiB here for each host", _memory[-1] if _memory else None, 1.0, 10.0, "MiB"),
+    ]
+    lines = ["| aim | measured | |", "|---|---:|---|"]
+    for name, value, base, most, unit in aims:
+        if value is not None and base:
+            lines.append(f"| {name} | {value / base:.2f} {unit} | {'met' if value / base <= most else 'not met'} |")
+    return "\n".join(lines) + "\n"
+
+
+def growth(rows: list[tuple[int, Row, Row, Row]]) -> str:
+    """How time grows with the number of hosts."""
+    lines = [
+        "",
+        "| hosts | floor s | nothing to change s | s a host | drift s | s a host |",
+        "|---:|---:|---:|---:|---:|---:|",
+    ]
+    for hosts, floor, again, drift in rows:
+        ours = " | ".join(f"{row.wall:.2f} | {row.wall / hosts:.3f}" for row in (again, drift))
+        lines.append(f"| {hosts} | {floor.wall:.2f} | {ours} |")
+    return "\n".join(lines) + "\n"
+
+
+def other(help_seconds: float) -> str:
+    """What stands beside the tables."""
+    return f"\n`gpuctl --help` takes {help_seconds:.2f} s.\n"
+
+
+def write(text: str, hosts: int) -> None:
+    """Put the tables between the page's marks."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    date = time.strftime("%Y-%m-%d")
+    PAGE.write_text(f"{before}{BEGIN}\nMeasured on {date}.\n\n{text}\n{END}{after}")

@@ -1,0 +1,62 @@
+"""The collection without `gpuctl`: anybody's ansible-playbook runs its playbooks, with check and diff."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.integration.command import Gpuctl, Said
+from tests.integration.snapshots import disk
+from tests.rig import Rig, TestHost
+
+PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
+FEW = {"sysctl.vm.swappiness": 1, "thp.enabled": "never"}
+
+
+def test_tune_and_rollback_with_check_and_diff(gpuctl: Gpuctl, rig: Rig, host: TestHost) -> None:
+    def play(name: str, *words: object) -> Said:
+        argv = [str(PLAYBOOK), f"gpuctl.fleet.{name}", "-i", rig.inventory(), *map(str, words)]
+        done = subprocess.run(
+            argv, env=gpuctl.environment(), cwd=gpuctl.home, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    profile = ("-e", f"host_profile_name={gpuctl.profile(FEW)}")
+    untouched = disk(host)
+
+    checked = play("tune_nodes", *profile, "--check", "--diff")
+    assert (_changed(checked), disk(host), host.tree.writes()) == (1, untouched, [])
+    assert "-value:/proc/sys/vm/swappiness: 60" in checked.out
+    assert "+value:/proc/sys/vm/swappiness: 1" in checked.out
+
+    applied = play("tune_nodes", *profile, "--diff")
+    assert _changed(applied) == 1
+    assert _diff(applied) == _diff(checked)
+    assert host.read("/proc/sys/vm/swappiness") == "1\n"
+    assert '"by": "root@' in host.read("/var/lib/gpuctl/records/000001.json")
+
+    tuned = disk(host)
+    host.tree.clear()
+    for words in (["--check"], []):
+        assert _changed(play("tune_nodes", *profile, *words)) == 0
+    assert (disk(host), host.tree.writes()) == (tuned, [])
+
+    back = play("rollback", "--check", "--diff")
+    assert (_changed(back), disk(host), host.tree.writes()) == (1, tuned, [])
+    assert _diff(play("rollback", "--diff")) == _diff(back)
+    assert _changed(play("rollback")) == 0
+    assert host.read("/proc/sys/vm/swappiness") == "60\n"
+    assert '"by": "root@' in host.read("/var/lib/gpuctl/records/000002.json")
+
+
+def _changed(said: Said) -> int:
+    found = re.search(r"changed=(\d+)", said.out)
+    assert found, said.out
+    return int(found[1])
+
+
+def _diff(said: Said) -> list[str]:
+    return [line for line in said.out.splitlines() if re.match(r"[-+](value|line|file|unit)\b", line)]
