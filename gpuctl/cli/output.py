@@ -24,7 +24,7 @@ def data(value: object, form: Output) -> None:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print columns as wide as they need to be; the last one may be any length."""
-    cells = [[str(cell) for cell in row] for row in [head, *rows]]
+    cells = [[str(cell).strip().replace("\n", "⏎") for cell in row] for row in [head, *rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     for row in cells:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False))

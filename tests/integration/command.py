@@ -50,7 +50,7 @@ class Gpuctl:
 
     def __call__(self, *words: object, **environment: str) -> Said:
         """Run it to its end."""
-        return self.said(self.start(*words, **environment))
+        return self.said(self.start(*words, stderr=subprocess.PIPE, **environment))
 
     def said(self, running: subprocess.Popen[str]) -> Said:
         """Wait for one that was started."""

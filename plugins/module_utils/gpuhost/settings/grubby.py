@@ -1,6 +1,6 @@
 """A kernel argument kept by grubby (RHEL family, Amazon Linux): "grubby:iommu" holds "pt", or None where it is absent.
 
-It is read from the boot loader's own entries, because grubby takes half a second to print them.
+It is read from the boot loader's own entries: grubby is a shell script that starts a dozen programs for each of them.
 """
 
 from __future__ import annotations
