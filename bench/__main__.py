@@ -46,6 +46,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--hosts", type=int, default=10)
     parser.add_argument("--repeat", type=int, default=3, help="runs of which the median is told")
     parser.add_argument("--first", type=int, default=3, help="first runs of each side, each on fresh hosts")
+    parser.add_argument("--slow-runs", type=int, default=3, help="runs, also first ones, of those that take minutes")
     parser.add_argument("--growth", type=int, nargs="*", default=[5, 10, 20, 50])
     parser.add_argument("--only", nargs="*", choices=names, default=names)
     parser.add_argument("--write", action="store_true", help="put the tables into bench/README.md")
@@ -70,23 +71,25 @@ def _go(ground: Fleet, side: Side, watch: bool = False) -> Took:
 
 NAMES = {"pyinfra": "pyinfra", "mitogen": "mitogen", "tuned": "Ansible, tuned", "defaults": "Ansible, defaults"}
 
+SLOW = ("mitogen", "tuned", "defaults")
+
 
 def _side(name: str, asked: argparse.Namespace, wanted: list[Setting]) -> list[Row]:
     """First runs on fresh hosts, then runs that find nothing to do; for gpuctl also drift and memory."""
     full = NAMES.get(name, "gpuctl tune-nodes")
     firsts, agains, rows = [], [], []
-    for number in range(asked.first):
+    first, repeat = (asked.slow_runs, asked.slow_runs) if name in SLOW else (asked.first, asked.repeat)
+    for number in range(first):
         with fleet(asked.hosts) as ground:
             side = _sides(ground, wanted)[full]
             firsts.append(_go(ground, side))
             ground.check(wanted)
-            if number == asked.first - 1:
+            if number == first - 1:
                 ground.forget_writes()
-                agains = [_go(ground, side) for _ in range(asked.repeat)]
+                agains = [_go(ground, side) for _ in range(repeat)]
                 rows = _ours(ground, asked, wanted) if name == "gpuctl" else []
                 ground.check_untouched()
-    first = Row(f"{full}, first run", firsts)
-    return [first, Row(f"{full}, nothing to change", agains), *rows]
+    return [Row(f"{full}, first run", firsts), Row(f"{full}, nothing to change", agains), *rows]
 
 
 def _ours(ground: Fleet, asked: argparse.Namespace, wanted: list[Setting]) -> list[Row]:

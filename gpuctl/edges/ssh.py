@@ -8,16 +8,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python
+
 from gpuctl.edges.process import Done, Processes
 
 CONNECT_SECONDS = 10
 LOOK = "log in by hand and look"
 SSH_FAILED = 255  # ssh's own exit status for an error of its own; otherwise it is that of the program it ran
-# Tried in turn on a host whose inventory names no interpreter. Plain POSIX shell: nothing of the input goes into it.
-_ANY_PYTHON = (
-    "for p in python3 /usr/libexec/platform-python python3.13 python3.12 python3.11 python3.10 python3.9; do "
-    "q=$(command -v $p) && exec {sudo}$q -IS -; done; echo gpuctl-no-python >&2; exit 127"
-)
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ def _command(login: Login) -> Sequence[str]:
     sudo = ["sudo", "-n", "-H", "-u", login.sudo_to, "--"] if login.sudo_to else []
     if login.local:
         return [*sudo, login.python or sys.executable, "-IS", "-"]
-    start = shlex.join([*sudo, login.python, "-IS", "-"]) if login.python else _any_python(sudo)
+    start = shlex.join([*sudo, login.python, "-IS", "-"]) if login.python else any_python(shlex.join(sudo))
     options = [
         "-o",
         "BatchMode=yes",
@@ -70,10 +67,6 @@ def _command(login: Login) -> Sequence[str]:
     key = ["-i", login.key, "-o", "IdentitiesOnly=yes"] if login.key else []
     # The user's arguments come first: OpenSSH takes the first value it is given for an option.
     return ["ssh", "-T", *login.args, *options, *port, *user, *key, "--", login.address, start]
-
-
-def _any_python(sudo: Sequence[str]) -> str:
-    return "exec /bin/sh -c " + shlex.quote(_ANY_PYTHON.format(sudo=shlex.join(sudo) + " " if sudo else ""))
 
 
 # What ssh, sudo and the shell say, in the order of how telling it is.

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import answer, script
+
 from gpuctl.edges.process import Processes
 from gpuctl.edges.ssh import Failure, Login, run_python
 from gpuctl.hosts.model import Target, Visit
-from gpuctl.hosts.payload import answer, script
 
 Seen = Callable[[Visit], None]
 

@@ -8,22 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.carrying import carry
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.carrying import Carrier
 
 
-class ActionModule(ActionBase):
-    """Runs the module of the same name with the compiled profile."""
+class ActionModule(Carrier):
+    """Carries the compiled profile to the host."""
 
-    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        arguments = dict(self._task.args)
+    action = "tune"
+
+    def asked(self) -> dict[str, Any]:
+        arguments = super().asked()
         try:
-            arguments["profile"] = _compiled(arguments.get("profile"))
+            return {**arguments, "profile": _compiled(arguments["profile"])}
         except profiles.ProfileError as error:
             raise AnsibleActionFail(str(error)) from error
-        return carry(self._execute_module, arguments, task_vars)
 
 
 def _compiled(asked: object) -> dict[str, Any]:

@@ -1,16 +1,11 @@
-"""Say who asks, and run the module of the same name."""
+"""Put a host back to what it was before gpuctl."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from ansible.plugins.action import ActionBase
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.carrying import carry
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.carrying import Carrier
 
 
-class ActionModule(ActionBase):
-    """Runs the module of the same name."""
+class ActionModule(Carrier):
+    """Carries the request to the host."""
 
-    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        return carry(self._execute_module, self._task.args, task_vars)
+    action = "undo"

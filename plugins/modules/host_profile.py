@@ -90,21 +90,16 @@ machine:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import answer
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import visit
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import ARGUMENTS, result
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "profile": {"type": "raw", "required": True},
-            "scope": {"type": "str", "default": "profile"},
-            "allow_busy": {"type": "bool", "default": False},
-            "strict": {"type": "bool", "default": False},
-            "by": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
-    answer(module, "tune")
+    module = AnsibleModule(argument_spec=ARGUMENTS["tune"], supports_check_mode=True)
+    told = visit({**module.params, "action": "tune", "check": module.check_mode})
+    strict = bool(module.params.get("strict"))
+    end = result(told, check=module.check_mode, strict=strict, with_diff=module._diff)  # noqa: SLF001 - it has no public name
+    (module.fail_json if end.get("failed") else module.exit_json)(**end)
 
 
 if __name__ == "__main__":

@@ -70,22 +70,16 @@ record:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import answer
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import visit
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import ARGUMENTS, result
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "to": {"type": "str", "default": ""},
-            "only": {"type": "list", "elements": "str", "default": []},
-            "force": {"type": "bool", "default": False},
-            "scope": {"type": "str", "default": ""},
-            "allow_busy": {"type": "bool", "default": False},
-            "by": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
-    answer(module, "undo")
+    module = AnsibleModule(argument_spec=ARGUMENTS["undo"], supports_check_mode=True)
+    told = visit({**module.params, "action": "undo", "check": module.check_mode})
+    strict = bool(module.params.get("strict"))
+    end = result(told, check=module.check_mode, strict=strict, with_diff=module._diff)  # noqa: SLF001 - it has no public name
+    (module.fail_json if end.get("failed") else module.exit_json)(**end)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.command import Gpuctl, Said
+import pytest
+
+from tests.integration.command import Gpuctl, Said, reach
 from tests.integration.snapshots import disk
 from tests.rig import Rig, TestHost
 
@@ -15,12 +17,12 @@ PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
 FEW = {"sysctl.vm.swappiness": 1, "thp.enabled": "never"}
 
 
-def test_tune_and_rollback_with_check_and_diff(gpuctl: Gpuctl, rig: Rig, host: TestHost) -> None:
+@pytest.mark.parametrize("streamed", [True, False])
+def test_tune_and_rollback_with_check_and_diff(gpuctl: Gpuctl, rig: Rig, host: TestHost, streamed: bool) -> None:
     def play(name: str, *words: object) -> Said:
         argv = [str(PLAYBOOK), f"gpuctl.fleet.{name}", "-i", rig.inventory(), *map(str, words)]
-        done = subprocess.run(
-            argv, env=gpuctl.environment(), cwd=gpuctl.home, capture_output=True, text=True, check=False
-        )
+        env = {**gpuctl.environment(), "ANSIBLE_PIPELINING": str(streamed)}
+        done = subprocess.run(argv, env=env, cwd=gpuctl.home, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return Said(done.returncode, done.stdout, done.stderr)
 
@@ -49,6 +51,30 @@ def test_tune_and_rollback_with_check_and_diff(gpuctl: Gpuctl, rig: Rig, host: T
     assert _changed(play("rollback")) == 0
     assert host.read("/proc/sys/vm/swappiness") == "60\n"
     assert '"by": "root@' in host.read("/var/lib/gpuctl/records/000002.json")
+    assert host.exists("/root/.ansible/tmp") != streamed  # a module lies there while it runs, what is streamed does not
+
+
+def test_a_streamed_task_needs_no_interpreter_of_the_inventory_and_says_what_is_wrong(
+    gpuctl: Gpuctl, host: TestHost
+) -> None:
+    def play(arguments: str, **variables: str) -> str:
+        known = reach(host)
+        known.pop("ansible_python_interpreter", None)
+        inventory = gpuctl.inventory({host.name: {**known, **variables}})
+        argv = [str(PLAYBOOK.with_name("ansible")), "all", "-i", inventory, "-m", "gpuctl.fleet.host_rollback"]
+        env = {**gpuctl.environment(), "ANSIBLE_PIPELINING": "True"}
+        done = subprocess.run(
+            [*argv, "-a", arguments], env=env, cwd=gpuctl.home, capture_output=True, text=True, check=False
+        )
+        return done.stdout + done.stderr
+
+    assert '"knobs": []' in play("to=")
+    assert not host.exists("/root/.ansible/tmp")
+    assert "Unsupported parameters for" in play("too=1")
+    assert "there is no record 000007 (this host has none)" in play("to=000007")
+    assert "/usr/bin/python9" in play("to=", ansible_python_interpreter="/usr/bin/python9")
+    host.run("sh", "-c", "chmod a-x /usr/bin/python3*")
+    assert "it has no Python (install python3 there)" in play("to=")
 
 
 def _changed(said: Said) -> int:

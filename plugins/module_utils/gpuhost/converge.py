@@ -21,6 +21,7 @@ from .settings import line, make, phase, refresh_after
 HOLDING = "value:/sys/devices/system/cpu/"
 BUSY = os.strerror(errno.EBUSY)
 PACKAGE, RESTART = "package:", "restart:"
+RELOADING = ("enabled", "disabled", "masked")
 UNITS = phase("unit:")  # everything before a unit is a file, and files must be known to the system before units move
 
 Named = tuple[str, Step]  # a knob's name and one of its steps
@@ -67,25 +68,28 @@ def _clear_after(host: Host, earlier: Sequence[Record]) -> None:
 
 
 def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: bool) -> dict[str, str]:
-    """Files, then refresh, then units and values; undo goes the other way round. Restarts come last either way."""
+    """Files, what starts at boot, refresh, then units and values; undo the other way round. Restarts come last."""
     errors, steps = ({}, steps) if undo else _install(host, steps)
     restarts = [(knob, step) for knob, step in steps if step.setting.startswith(RESTART)]
     others = [step for _, step in steps if not step.setting.startswith(RESTART)]
     ordered = sorted(others, key=lambda s: (phase(s.setting), _own_file(s)), reverse=undo)
-    files = [step for step in ordered if phase(step.setting) < UNITS]
-    rest = [step for step in ordered if phase(step.setting) >= UNITS]
-    names = [*extra, *filter(None, (refresh_after(step.setting) for step in files))]
-    errors.update(_do(host, rest) if undo else _do(host, files))
-    if undo:
-        errors.update(_do(host, files))
+    names = [*extra, *filter(None, (refresh_after(step.setting) for step in ordered))]
+    first = ordered if undo else [s for s in ordered if phase(s.setting) < UNITS or _reloads(s)]
+    errors.update(_do(host, first))
+    if not undo and any(_reloads(step) and step.setting not in errors for step in first):
+        names = [name for name in names if name != "systemd"]
     for name, wrong in refresh(host, names).items():
-        errors.update({s.setting: wrong for s in files if refresh_after(s.setting) == name} or {name: wrong})
-    if not undo:
-        errors.update(_do(host, rest))
+        errors.update({s.setting: wrong for s in ordered if refresh_after(s.setting) == name} or {name: wrong})
+    errors.update(_do(host, [step for step in ordered if step not in first]))
     # Either way a service reads its files when it starts: last of all, and only where they are as they should be.
     spoilt = {knob for knob, step in steps if step.setting in errors}
     errors.update(_do(host, [step for knob, step in restarts if knob not in spoilt]))
     return errors
+
+
+def _reloads(step: Step) -> bool:
+    """Whether systemd reads all unit files anew with this step: that takes longer than most else, so once must do."""
+    return step.setting.startswith("unit:") and step.setting.endswith(":boot") and step.after in RELOADING
 
 
 def _install(host: Host, steps: Sequence[Named]) -> tuple[dict[str, str], list[Named]]:

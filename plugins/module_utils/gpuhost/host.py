@@ -172,6 +172,8 @@ class Host:
             "LC_ALL": "C.UTF-8",
             "LANG": "C.UTF-8",
             "DEBIAN_FRONTEND": "noninteractive",
+            # A unit's own file wins over a SysV script of its name: that script's links are not ours to change.
+            "SYSTEMCTL_SKIP_SYSV": "1",
         }
         if self.root:
             environment["GPUCTL_ROOT"] = self.root

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from gpuctl.hosts.payload import answer, script
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import answer, script
 
 TOKEN = "gpuctl-0123456789abcdef "  # noqa: S105
 

@@ -1,0 +1,104 @@
+"""The engine as one piece of text that any Python 3.9 runs from standard input, with the request inside."""
+
+from __future__ import annotations
+
+import base64
+import json
+import marshal
+import shlex
+import zlib
+from functools import cache
+from importlib.machinery import SourceFileLoader
+from importlib.util import MAGIC_NUMBER
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost
+
+# Tried in turn on a host whose inventory names no interpreter. Plain POSIX shell: nothing of the input goes into it.
+_ANY_PYTHON = (
+    "for p in python3 /usr/libexec/platform-python python3.13 python3.12 python3.11 python3.10 python3.9; do "
+    "q=$(command -v $p) && exec {sudo}$q -IS -; done; echo gpuctl-no-python >&2; exit 127"
+)
+
+# Runs on hosts of any Python 3, so that an old one can say so: no syntax newer than 3.4 here.
+_STARTER = """\
+import sys
+def say(answer):
+    import json
+    sys.stdout.write("\\n{token}" + json.dumps(answer) + "\\n")
+    sys.stdout.flush()
+if sys.version_info < (3, 9):
+    say({{"form": 1, "error": {{"wrong": "its Python is %d.%d, gpuctl needs 3.9 or newer" % sys.version_info[:2],
+        "hint": "set ansible_python_interpreter to a newer one, such as /usr/bin/python3.11"}}}})
+    sys.exit(0)
+import base64, json, marshal, zlib
+from importlib.machinery import ModuleSpec
+from importlib.util import MAGIC_NUMBER
+def unpacked(text):
+    return zlib.decompress(base64.b64decode(text))
+SOURCES = {{}}
+def sources():
+    if not SOURCES:
+        SOURCES.update(json.loads(unpacked("{sources}")))
+    return SOURCES
+if MAGIC_NUMBER.hex() == "{magic}":
+    CARRIED = marshal.loads(unpacked("{compiled}"))
+else:
+    CARRIED = sources()
+class Carried:
+    def find_spec(self, name, path=None, target=None):
+        package = name + ".__init__" in CARRIED
+        return ModuleSpec(name, self, is_package=package) if package or name in CARRIED else None
+    def create_module(self, spec):
+        return None
+    def get_source(self, name):
+        return sources().get(name) or sources()[name + ".__init__"]
+    def exec_module(self, module):
+        name = module.__name__
+        code = CARRIED.get(name) or CARRIED[name + ".__init__"]
+        exec(compile(code, name, "exec") if isinstance(code, str) else code, module.__dict__)
+sys.meta_path.insert(0, Carried())
+from gpuhost.api import visit
+say(visit(json.loads(unpacked("{request}"))))
+"""
+
+
+def any_python(sudo: str = "") -> str:
+    """A shell command that runs a program from standard input in whatever Python 3 the host has."""
+    return "exec /bin/sh -c " + shlex.quote(_ANY_PYTHON.format(sudo=f"{sudo} " if sudo else ""))
+
+
+def script(request: str, token: str) -> bytes:
+    """The program for one visit, a request in JSON. Its answer is the line of its output that starts with the token."""
+    sources, compiled = _engine()
+    packed = {"sources": sources, "compiled": compiled, "request": _packed(request.encode())}
+    return _STARTER.format(token=token, magic=MAGIC_NUMBER.hex(), **packed).encode()
+
+
+def answer(output: bytes, token: str) -> dict[str, Any] | None:
+    """The answer in what a host printed, whatever else stands around it; None where there is none."""
+    _, found, rest = output.rpartition(b"\n" + token.encode())
+    if not found:
+        return None
+    parsed: dict[str, Any] = json.loads(rest.partition(b"\n")[0])
+    return parsed
+
+
+def _packed(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data)).decode()
+
+
+@cache
+def _engine() -> tuple[str, str]:
+    """All modules of the engine, packed: their texts, and the same compiled.
+
+    Compiling takes a host longer than all the rest; where it runs the same Python as we do, it need not.
+    """
+    root = Path(gpuhost.__path__[0])
+    paths = sorted(root.rglob("*.py"))
+    files = {".".join(["gpuhost", *path.relative_to(root).with_suffix("").parts]): path for path in paths}
+    # Python's own cache beside the files has them compiled already.
+    compiled = {name: SourceFileLoader(name, str(path)).get_code(name) for name, path in files.items()}
+    sources = {name: path.read_text() for name, path in files.items()}
+    return _packed(json.dumps(sources).encode()), _packed(marshal.dumps(compiled))
