@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
 from pathlib import Path
 
 from bench import peers, report
@@ -70,7 +71,6 @@ def _go(ground: Fleet, side: Side, watch: bool = False) -> Took:
 
 
 NAMES = {"pyinfra": "pyinfra", "mitogen": "mitogen", "tuned": "Ansible, tuned", "defaults": "Ansible, defaults"}
-
 SLOW = ("mitogen", "tuned", "defaults")
 
 
@@ -104,10 +104,10 @@ def _floor(count: int, repeat: int, wanted: list[Setting]) -> list[Row]:
     """Bare ssh on hosts that gpuctl has tuned, so that there is the same to read."""
     with fleet(count) as ground:
         _go(ground, _sides(ground, wanted)["gpuctl tune-nodes"])
-        return _floor_rows(ground, repeat, wanted)
+        return list(_floor_rows(ground, repeat, wanted))
 
 
-def _floor_rows(ground: Fleet, repeat: int, wanted: list[Setting]) -> list[Row]:
+def _floor_rows(ground: Fleet, repeat: int, wanted: list[Setting]) -> Iterator[Row]:
     master = f"-oControlMaster=auto -oControlPersist=600 -oControlPath={ground.folder}/%C".split()
     paths = " ".join([*(s.path for s in wanted if s.kind != "unit"), OURS])
     python = ("/usr/bin/python3 -IS -", peers.reader(wanted, OURS))
@@ -117,13 +117,11 @@ def _floor_rows(ground: Fleet, repeat: int, wanted: list[Setting]) -> list[Row]:
         ("ssh that runs cat, cold", f"cat {paths}", "", []),
         ("ssh that runs cat, multiplexed", f"cat {paths}", "", master),
     ]
-    rows = []
     for name, command, program, options in ways:
         argv = [sys.executable, "-m", "bench.floor", str(ground.inventory), command, *options]
         here = Path(__file__).parents[1]
         took = [run(argv, here, {}, stdin=program) for _ in range(repeat + bool(options))]
-        rows.append(Row(name, took[bool(options) :]))  # the run that opens the connections is not counted
-    return rows
+        yield Row(name, took[bool(options) :])  # the run that opens the connections is not counted
 
 
 def _growth(counts: list[int], repeat: int, wanted: list[Setting]) -> list[tuple[int, Row, Row, Row]]:
@@ -136,7 +134,7 @@ def _growth(counts: list[int], repeat: int, wanted: list[Setting]) -> list[tuple
             again = Row("", [_go(ground, by_name["gpuctl tune-nodes"]) for _ in range(repeat)])
             drift = Row("", [_go(ground, by_name["gpuctl drift"]) for _ in range(repeat)])
             ground.check_untouched()
-            found.append((count, _floor_rows(ground, repeat, wanted)[0], again, drift))
+            found.append((count, next(_floor_rows(ground, repeat, wanted)), again, drift))
     return found
 
 

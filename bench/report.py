@@ -99,6 +99,12 @@ def growth(rows: list[tuple[int, Row, Row, Row]]) -> str:
     for hosts, floor, again, drift in rows:
         ours = " | ".join(f"{row.wall:.2f} | {row.wall / hosts:.3f}" for row in (again, drift))
         lines.append(f"| {hosts} | {floor.wall:.2f} | {ours} |")
+    fewest, most = min(rows, key=lambda row: row[0]), max(rows, key=lambda row: row[0])
+    worse = max(many.wall / most[0] / (few.wall / fewest[0]) for few, many in zip(fewest[2:], most[2:], strict=True))
+    met = "met" if worse <= 1 else "not met"
+    lines.append(
+        f"\nNo worse than linear: a host takes {worse:.2f} times as long among {most[0]} as among {fewest[0]} ({met})."
+    )
     return "\n".join(lines) + "\n"
 
 

@@ -121,6 +121,7 @@ def _row(visit: Visit, strict: bool, check: bool) -> tuple[object, ...]:
     bad = sum(s in ("refused", "unknown", "failed", "contested", "conflict") for s in states)
     notes = [f"record {visit.answer['record']}"] if visit.answer.get("record") else []
     notes += ["busy"] if visit.answer.get("busy") else []
+    notes += ["its disk cannot be written: nothing can be changed here"] if visit.answer.get("read_only") else []
     notes += [_wrong(visit)] if visit.wrong else []
     right = sum(s in ("ok", "pending") for s in states)
     return (

@@ -27,6 +27,7 @@ class Told:
     result: Mapping[str, Any] | None = None
     wrong: str = ""
     unreachable: bool = False
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,8 @@ class _Events:
         elif host and kind in ("runner_on_ok", "runner_on_failed"):
             if "knobs" in result:
                 self._tell(Told(host, result=result))
+            elif "error" in result:
+                self._tell(Told(host, **result["error"]))
             elif kind == "runner_on_failed":
                 # `rebooted` stands in the answer of a reboot that failed: the host did not come back.
                 lost = "timedout" in result or "rebooted" in result

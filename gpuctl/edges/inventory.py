@@ -14,25 +14,78 @@ from gpuctl.core.errors import Unusable
 
 Variables = dict[str, Any]
 
+# What a configuration of Ansible's says of how hosts are reached, and the variables that say it for one host.
+_CONFIGURED = {
+    "DEFAULT_REMOTE_USER": ("ansible_user", "ansible_ssh_user"),
+    "DEFAULT_REMOTE_PORT": ("ansible_port", "ansible_ssh_port"),
+    "DEFAULT_PRIVATE_KEY_FILE": ("ansible_private_key_file", "ansible_ssh_private_key_file"),
+    "DEFAULT_TRANSPORT": ("ansible_connection",),
+    "DEFAULT_BECOME": ("ansible_become",),
+    "DEFAULT_BECOME_METHOD": ("ansible_become_method",),
+    "DEFAULT_BECOME_USER": ("ansible_become_user",),
+    "INTERPRETER_PYTHON": ("ansible_python_interpreter",),
+    "ssh_args": ("ansible_ssh_args",),
+    "ssh_common_args": ("ansible_ssh_common_args",),
+    "ssh_extra_args": ("ansible_ssh_extra_args",),
+}
+
 
 def read(source: Path, limit: str) -> dict[str, Variables]:
-    """Host -> its variables as written (templates unresolved), in the inventory's order; only those `limit` names."""
-    # -m ansible keeps to the ansible-core gpuctl was installed with, whatever else is on the PATH.
-    argv = [sys.executable, "-m", "ansible", "inventory", "--list", "--inventory", str(source)]
-    if limit:
-        argv += ["--limit", limit]
-    done = subprocess.run(
-        argv, capture_output=True, text=True, env=_environment(), stdin=subprocess.DEVNULL, check=False
-    )
+    """Host -> its variables as written (templates unresolved), in the inventory's order; only those `limit` names.
+
+    What the user's ansible.cfg says of how hosts are reached counts where a host's own variables say nothing.
+    """
+    listing = ["inventory", "--list", "--inventory", str(source), *(["--limit", limit] if limit else [])]
+    configuration = ["config", "dump", "--type", "all", "--only-changed", "--format", "json"]
+    # One beside the other: each takes most of a second, nearly all of it Ansible's start.
+    with _ansible(*listing) as lister, _ansible(*configuration) as teller:
+        (listed, complaint), (told, _) = lister.communicate(), teller.communicate()
     doing = f"read the inventory {source}"
-    wrong = _complaint(done.stderr, done.returncode)
+    wrong = _complaint(complaint, lister.returncode)
     if wrong:
         raise Unusable(doing, wrong, f"try it alone: ansible-inventory --list -i {source}")
-    hosts = _hosts(json.loads(done.stdout))
+    hosts = _hosts(json.loads(listed))
     if not hosts:
         wrong = f"no host in it matches {limit!r}" if limit else "it has no hosts"
         raise Unusable(doing, wrong, "`ansible-inventory --graph -i INVENTORY` shows hosts and groups")
-    return hosts
+    if teller.returncode:
+        raise Unusable("read Ansible's configuration", "ansible-config cannot", "try it alone: ansible-config dump")
+    configured = _configured(json.loads(told))
+    return {host: _with_defaults(variables, configured) for host, variables in hosts.items()}
+
+
+def _ansible(*words: str) -> subprocess.Popen[str]:
+    # -m ansible keeps to the ansible-core gpuctl was installed with, whatever else is on the PATH.
+    return subprocess.Popen(
+        [sys.executable, "-m", "ansible", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=_environment(),
+    )
+
+
+def _configured(dumped: object) -> Variables:
+    """Name -> value of what was set in a file or the environment, wherever in Ansible's listing it stands."""
+    found: Variables = {}
+    if isinstance(dumped, list):
+        for entry in dumped:
+            found.update(_configured(entry))
+    elif isinstance(dumped, dict) and "name" in dumped:
+        found[dumped["name"]] = dumped["value"]
+    elif isinstance(dumped, dict):  # of the plugins only ssh is ours
+        found.update(_configured(dumped.get("CONNECTION_PLUGINS", dumped.get("ssh"))))
+    return found
+
+
+def _with_defaults(variables: Variables, configured: Variables) -> Variables:
+    given = {
+        names[0]: configured[setting]
+        for setting, names in _CONFIGURED.items()
+        if setting in configured and not any(name in variables for name in names)
+    }
+    return {**given, **variables}
 
 
 def _environment() -> dict[str, str]:

@@ -16,7 +16,7 @@ from gpuctl.core.paths import cache_dir, private, write_atomically
 from gpuctl.edges import inventory
 
 Variables = dict[str, Any]
-FORM = "1"
+FORM = "2"
 _LARGEST = 4 * 2**20
 _SECRET = ("pass", "secret", "token", "vault")
 
@@ -65,7 +65,8 @@ def _beside(source: Path) -> list[Path]:
 
 
 def _configs() -> list[Path]:
-    return [Path.cwd() / "ansible.cfg", Path.home() / ".ansible.cfg", Path("/etc/ansible/ansible.cfg")]
+    named = [Path(os.environ["ANSIBLE_CONFIG"])] if "ANSIBLE_CONFIG" in os.environ else []
+    return [*named, Path.cwd() / "ansible.cfg", Path.home() / ".ansible.cfg", Path("/etc/ansible/ansible.cfg")]
 
 
 def _plain(path: Path, size: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,28 +29,26 @@ class Processes:
 
     def run(self, argv: Sequence[str], stdin: bytes, limit: float) -> Done:
         """Run one to its end; OSError where it cannot be started."""
-        with self._lock:
-            if self._stopped:
-                return Done(None, b"", "broken off")
-            # Its own session: Ctrl-C reaches gpuctl alone, which then ends what it started.
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-            self._running.add(process)
-        try:
-            out, err = process.communicate(stdin, timeout=limit)
-            return Done(process.returncode, out, err.decode(errors="replace"))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
-            return Done(None, out, err.decode(errors="replace"))
-        finally:
+        # Not a pipe: an older OpenSSH that stays behind to share its connection (ControlPersist) keeps it open.
+        with tempfile.TemporaryFile() as err:
             with self._lock:
-                self._running.discard(process)
+                if self._stopped:
+                    return Done(None, b"", "broken off")
+                # Its own session: Ctrl-C reaches gpuctl alone, which then ends what it started.
+                process = subprocess.Popen(
+                    argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, start_new_session=True
+                )
+                self._running.add(process)
+            try:
+                out, code = process.communicate(stdin, timeout=limit)[0], process.returncode
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, code = process.communicate()[0], None
+            finally:
+                with self._lock:
+                    self._running.discard(process)
+            err.seek(0)
+            return Done(code, out, err.read().decode(errors="replace"))
 
     def stop(self) -> None:
         """End everything that runs, and start nothing more."""

@@ -183,7 +183,7 @@ def _through_ansible(source: Path, batch: Sequence[Target], job: Job, way: Way, 
 
 def _visit(end: ansible.Told) -> Visit:
     if not end.unreachable:
-        return Visit(end.host, end.result, end.wrong)
+        return Visit(end.host, end.result, end.wrong, end.hint)
     gist = end.wrong.rpartition("\n")[2].rpartition("over ssh: ")[2].strip()
     known = ssh.in_words(end.wrong, gist, end.host) or ssh.Failure(gist, ssh.LOOK)
     return Visit(end.host, None, known.wrong, known.hint, unreachable=True)

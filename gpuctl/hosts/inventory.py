@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import shlex
 import sys
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ PASSWORDS = (
     "ansible_become_pass",
     "ansible_sudo_pass",
 )
+SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
 USED = (
     "ansible_host",
     "ansible_ssh_host",
@@ -35,8 +37,7 @@ USED = (
     "ansible_ssh_user",
     "ansible_private_key_file",
     "ansible_ssh_private_key_file",
-    "ansible_ssh_common_args",
-    "ansible_ssh_extra_args",
+    *SSH_ARGS,
     "ansible_become",
     "ansible_become_user",
     "ansible_python_interpreter",
@@ -84,18 +85,22 @@ def target(name: str, variables: Mapping[str, Any]) -> Target:
         return Target(name, profile=profile, needs_ansible=why)
     connection = str(mine.get("ansible_connection", ""))
     python = str(mine.get("ansible_python_interpreter", ""))
+    local = connection.rpartition(".")[2] == "local" or (name == "localhost" and not connection)
+    user = str(mine.get("ansible_user", mine.get("ansible_ssh_user", "")))
+    become_user = str(mine.get("ansible_become_user", "root"))
     return Target(
         name=name,
         address=str(mine.get("ansible_host", mine.get("ansible_ssh_host", name))),
         port=int(mine["ansible_port"]) if "ansible_port" in mine else _port(mine),
-        user=str(mine.get("ansible_user", mine.get("ansible_ssh_user", ""))),
+        user=user,
         key=str(mine.get("ansible_private_key_file", mine.get("ansible_ssh_private_key_file", ""))),
-        ssh_args=tuple(_words(mine, "ansible_ssh_common_args") + _words(mine, "ansible_ssh_extra_args")),
-        become=_true(mine.get("ansible_become", False)),
-        become_user=str(mine.get("ansible_become_user", "root")),
+        ssh_args=tuple(word for name in SSH_ARGS for word in _words(mine, name)),
+        # As Ansible does: whoever is that user already needs no sudo, which may not even be installed.
+        become=_true(mine.get("ansible_become", False)) and become_user != (getpass.getuser() if local else user),
+        become_user=become_user,
         profile=profile,
         python="" if python.startswith("auto") else python,
-        local=connection.rpartition(".")[2] == "local" or (name == "localhost" and not connection),
+        local=local,
     )
 
 

@@ -42,6 +42,7 @@ def told(visit: Visit, strict: bool = False) -> dict[str, object]:
         "seconds": round(visit.seconds, 3),
         "record": answer.get("record") or None,
         "busy": answer.get("busy", []),
+        "read_only": answer.get("read_only", False),
         "notes": answer.get("notes", []),
         "machine": answer.get("machine"),
         "knobs": answer.get("knobs", []),

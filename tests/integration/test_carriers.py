@@ -9,6 +9,7 @@ import pytest
 from tests.integration.command import Gpuctl, reach
 from tests.integration.conftest import Hosts
 from tests.rig import Rig, TestHost
+from tests.rig.ground import sh
 
 FEW = {
     "sysctl.vm.swappiness": 1,
@@ -74,6 +75,34 @@ def test_the_users_own_ssh_configuration_counts(gpuctl: Gpuctl, rig: Rig, hosts:
     said = gpuctl("tune-nodes", "--inventory", inventory, "--profile", profile)
     assert (said.code, "gpu-box: changed" in said.err) == (0, True)
     assert far.read("/proc/sys/vm/swappiness") == "1\n"
+
+
+def test_a_shared_connection_that_stays_behind_keeps_nobody_waiting(gpuctl: Gpuctl, rig: Rig, host: TestHost) -> None:
+    inventory = gpuctl.inventory({host.name: reach(host)})
+    (gpuctl.home / "ansible.cfg").write_text(
+        f"[ssh_connection]\nssh_args = -oControlMaster=auto -oControlPersist=20 -oControlPath={gpuctl.home}/%C\n"
+    )
+    said = gpuctl("drift", "--inventory", inventory, "--profile", gpuctl.profile(FEW), "--output", "json")
+    assert said.code == 1
+    assert said.hosts[host.name]["seconds"] < 15
+    sh(
+        "ssh",
+        "-O",
+        "exit",
+        "-oControlPath=" + next(str(p) for p in gpuctl.home.glob("????????????*") if p.is_socket()),
+        "x",
+    )
+
+
+def test_ansible_cfg_says_what_the_inventory_does_not(gpuctl: Gpuctl, rig: Rig, host: TestHost) -> None:
+    known = {"ansible_host": host.ip, "ansible_ssh_common_args": f"-o UserKnownHostsFile={rig.state}/known_hosts"}
+    inventory = gpuctl.inventory({host.name: known})
+    drift = ("drift", "--inventory", inventory, "--profile", gpuctl.profile(FEW), "--output", "json")
+    config, login = gpuctl.home / "ansible.cfg", f"remote_user = admin\nprivate_key_file = {rig.state}/id_ed25519\n"
+    config.write_text(f"[defaults]\n{login}[privilege_escalation]\nbecome = true\n")
+    assert gpuctl(*drift).code == 1
+    config.write_text(f"[defaults]\n{login}")
+    assert gpuctl(*drift).hosts[host.name]["error"]["wrong"] == "this needs root on the host"
 
 
 @pytest.mark.parametrize("way", WAYS)

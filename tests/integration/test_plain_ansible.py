@@ -61,11 +61,10 @@ def test_a_streamed_task_needs_no_interpreter_of_the_inventory_and_says_what_is_
         known = reach(host)
         known.pop("ansible_python_interpreter", None)
         inventory = gpuctl.inventory({host.name: {**known, **variables}})
-        argv = [str(PLAYBOOK.with_name("ansible")), "all", "-i", inventory, "-m", "gpuctl.fleet.host_rollback"]
+        task = ["-m", "gpuctl.fleet.host_rollback", "-a", arguments]
+        argv = [str(PLAYBOOK.with_name("ansible")), "all", "-i", str(inventory), *task]
         env = {**gpuctl.environment(), "ANSIBLE_PIPELINING": "True"}
-        done = subprocess.run(
-            [*argv, "-a", arguments], env=env, cwd=gpuctl.home, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(argv, env=env, cwd=gpuctl.home, capture_output=True, text=True, check=False)
         return done.stdout + done.stderr
 
     assert '"knobs": []' in play("to=")

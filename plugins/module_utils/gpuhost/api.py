@@ -22,6 +22,7 @@ from .settings import show
 from .view import View
 
 FORM = 1
+READ_ONLY = "its disk cannot be written"
 
 
 class Unusable(Exception):
@@ -119,10 +120,11 @@ def _visit(view: View, request: Mapping[str, Any], run: Run, read: Callable[[Vie
     before, busy = planning.spare_the_busy(view, read(view), allow_busy)
     answer = {"machine": view.machine.as_dict(), "busy": busy, "record": None}
     due = any(r.state == DIFFERS for r in before)
-    if due and not records.can_be_kept(host):
-        raise Unusable("its disk cannot be written", "gpuctl changes nothing that it cannot record: see to its disk")
+    read_only = due and not records.can_be_kept(host)
     if request.get("check") or not due:
-        return {**answer, "knobs": [as_dict(r, host) for r in before]}
+        return {**answer, "read_only": read_only, "knobs": [as_dict(r, host) for r in before]}
+    if read_only:
+        raise Unusable(READ_ONLY, "gpuctl changes nothing that it cannot record: see to its disk")
     with lock(host, run.by):
         view = _view(host, run.to)
         before, busy = planning.spare_the_busy(view, read(view), allow_busy)

@@ -28,7 +28,7 @@ ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
 def result(told: dict[str, Any], *, check: bool, strict: bool, with_diff: bool) -> dict[str, Any]:
     """A task's result of the engine's answer; `failed` with `msg` where something went wrong."""
     if "error" in told:
-        return {"failed": True, "msg": f"{told['error']['wrong']} ({told['error']['hint']})"}
+        return {"failed": True, "msg": f"{told['error']['wrong']} ({told['error']['hint']})", "error": told["error"]}
     knobs = told["knobs"]
     due = [k for k in knobs if k["changed"] or (check and k["state"] == "differs")]
     found = {**told, "record": told["record"] or "", "changed": bool(due), "reboot_required": needs_reboot(knobs)}
