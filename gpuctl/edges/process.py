@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
@@ -27,8 +27,8 @@ class Processes:
         self._lock = threading.Lock()
         self._stopped = False
 
-    def run(self, argv: Sequence[str], stdin: bytes, limit: float) -> Done:
-        """Run one to its end; OSError where it cannot be started."""
+    def run(self, argv: Sequence[str], stdin: bytes | Callable[[], bytes], limit: float) -> Done:
+        """Run one to its end, fed with `stdin`, or what it gives once it runs; OSError where it cannot be started."""
         # Not a pipe: an older OpenSSH that stays behind to share its connection (ControlPersist) keeps it open.
         with tempfile.TemporaryFile() as err:
             with self._lock:
@@ -40,7 +40,10 @@ class Processes:
                 )
                 self._running.add(process)
             try:
-                out, code = process.communicate(stdin, timeout=limit)[0], process.returncode
+                out, code = (
+                    process.communicate(stdin() if callable(stdin) else stdin, timeout=limit)[0],
+                    process.returncode,
+                )
             except subprocess.TimeoutExpired:
                 process.kill()
                 out, code = process.communicate()[0], None

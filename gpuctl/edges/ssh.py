@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python
@@ -40,8 +40,8 @@ class Failure:
     unreachable: bool = False  # nothing ran there, as far as can be known
 
 
-def run_python(processes: Processes, login: Login, program: bytes, limit: float) -> bytes | Failure:
-    """Run a Python program on a host; its standard output, or why there is none."""
+def run_python(processes: Processes, login: Login, program: Callable[[], bytes], limit: float) -> bytes | Failure:
+    """Run a Python program on a host; its standard output, or why there is none. It is asked for once ssh has begun."""
     try:
         done = processes.run(_command(login), program, limit)
     except OSError as error:
@@ -52,8 +52,10 @@ def run_python(processes: Processes, login: Login, program: bytes, limit: float)
 def _command(login: Login) -> Sequence[str]:
     sudo = ["sudo", "-n", "-H", "-u", login.sudo_to, "--"] if login.sudo_to else []
     if login.local:
-        return [*sudo, login.python or sys.executable, "-IS", "-"]
-    start = shlex.join([*sudo, login.python, "-IS", "-"]) if login.python else any_python(shlex.join(sudo))
+        return [*sudo, *(shlex.split(login.python) or [sys.executable]), "-IS", "-"]
+    start = (
+        shlex.join([*sudo, *shlex.split(login.python), "-IS", "-"]) if login.python else any_python(shlex.join(sudo))
+    )
     options = [
         "-o",
         "BatchMode=yes",

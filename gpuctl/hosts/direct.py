@@ -30,11 +30,12 @@ def visit_all(
     token = f"gpuctl-{secrets.token_hex(8)} "
     # Hosts that are asked the same share one program: it is the largest thing a run holds.
     asked = {target.name: json.dumps(request_of(target)) for target in targets}
-    programs = {request: script(request, token) for request in set(asked.values())}
     processes = Processes()
     found: dict[str, Visit] = {}
-    with ThreadPoolExecutor(max_workers=min(forks, len(targets)) or 1) as pool:
-        jobs = [pool.submit(_visit, processes, t, programs[asked[t.name]], token, limit) for t in targets]
+    # The programs are put together while the connections are being opened.
+    with ThreadPoolExecutor(1) as maker, ThreadPoolExecutor(max_workers=min(forks, len(targets)) or 1) as pool:
+        programs = {request: maker.submit(script, request, token) for request in set(asked.values())}
+        jobs = [pool.submit(_visit, processes, t, programs[asked[t.name]].result, token, limit) for t in targets]
         try:
             for visit in _as_they_come(jobs):
                 found[visit.host] = visit
@@ -50,7 +51,7 @@ def _as_they_come(jobs: Iterable[Any]) -> Iterable[Visit]:
     return (job.result() for job in as_completed(jobs))
 
 
-def _visit(processes: Processes, target: Target, program: bytes, token: str, limit: float) -> Visit:
+def _visit(processes: Processes, target: Target, program: Callable[[], bytes], token: str, limit: float) -> Visit:
     started = time.monotonic()
     said = run_python(processes, _login(target), program, limit)
     seconds = time.monotonic() - started

@@ -48,18 +48,18 @@ class Carrier(ActionBase):  # type: ignore[misc]  # ansible-core has no types
         check = bool(self._task.check_mode)
         token = f"gpuctl-{secrets.token_hex(8)} "
         program = script(json.dumps({**asked, "action": self.action, "check": check}), token)
-        said = self._low_level_execute_command(_start(task_vars), in_data=program)
-        told = answer(said["stdout"].encode(), token)
+        said = self._low_level_execute_command(self._start(task_vars), in_data=program)
+        told = answer(said["stdout"].encode(errors="surrogateescape"), token)
         if told is None:
             streams = {"module_stdout": said["stdout"], "module_stderr": said["stderr"], "rc": said["rc"]}
             return {"failed": True, "msg": _why(said["stderr"] or said["stdout"]), **streams}
         return result(told, check=check, strict=bool(asked.get("strict")), with_diff=bool(self._task.diff))
 
-
-def _start(task_vars: Mapping[str, Any]) -> str:
-    python = str(constants.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars))
-    # "auto" and its kind ask Ansible to look for one, which costs a trip of its own.
-    return f"{shlex.quote(python)} -IS -" if "/" in python else any_python()
+    def _start(self, task_vars: Mapping[str, Any]) -> str:
+        named = constants.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars)
+        python = str(self._templar.template(named))
+        # "auto" and its kind ask Ansible to look for one, which costs a trip of its own.
+        return any_python() if python.startswith("auto") else shlex.join([*shlex.split(python), "-IS", "-"])
 
 
 def _why(said: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -52,7 +52,7 @@ def visit(request: Mapping[str, Any], host: Host | None = None) -> dict[str, Any
             "form": FORM,
             "error": {"wrong": str(error), "hint": "wait for it to end, then run this again"},
         }
-    except ValueError as error:
+    except records.Unusable as error:
         return {
             "form": FORM,
             "error": {"wrong": str(error), "hint": f"look at the files in {records.FOLDER}"},
@@ -104,14 +104,11 @@ def _check_known(owned: dict[str, Owned], only: list[str]) -> None:
 
 
 def _chosen(owned: dict[str, Owned], only: list[str]) -> dict[str, Owned]:
-    """The settings of the knobs asked for; the boot unit goes with the last knob that needs it."""
+    """The settings of the knobs asked for, and the boot unit's, which goes with the last knob that needs it."""
     if not only:
         return owned
-    chosen = {s: own for s, own in owned.items() if any(fnmatchcase(own.knob, pattern) for pattern in only)}
-    kept = {own.knob.partition(".")[0] for s, own in owned.items() if s not in chosen}
-    if not kept & NEEDS_BOOT_UNIT:
-        chosen.update({s: own for s, own in owned.items() if own.knob == BOOT_KNOB.name})
-    return chosen
+    patterns = [*only, BOOT_KNOB.name]
+    return {s: own for s, own in owned.items() if any(fnmatchcase(own.knob, pattern) for pattern in patterns)}
 
 
 def _visit(view: View, request: Mapping[str, Any], run: Run, read: Callable[[View], list[Reading]]) -> dict[str, Any]:
@@ -129,14 +126,27 @@ def _visit(view: View, request: Mapping[str, Any], run: Run, read: Callable[[Vie
         view = _view(host, run.to)
         before, busy = planning.spare_the_busy(view, read(view), allow_busy)
         name, errors = converge(host, run, before)
-        after = {r.knob: r for r in read(_view(host, run.to))}
+        found = read(_view(host, run.to))
+        more = [r for r in found if _comes_to_light(r, before)]
+        if more:
+            errors.update(converge(host, run, more)[1])
+            found = read(_view(host, run.to))
+        after = {r.knob: r for r in found}
     results = [_result(r, after.get(r.knob), errors) for r in before]
     told = [as_dict(result, host, was=r if r.state == DIFFERS else None) for r, result in zip(before, results)]
     return {**answer, "busy": busy, "record": name, "knobs": told}
 
 
+def _comes_to_light(found: Reading, before: Sequence[Reading]) -> bool:
+    """Whether it differs in what could not be seen before: systemd finds a swap area itself once fstab is silent."""
+    known = {step.setting for reading in before if reading.knob == found.knob for step in reading.steps}
+    return bool(known) and found.state == DIFFERS and not known & {step.setting for step in found.steps}
+
+
 def _result(before: Reading, after: Reading | None, errors: Mapping[str, str]) -> Reading:
     """How a knob stands after the run; what still differs has failed, and the system's own words say why."""
+    if before.state == OK and after and after.state == DIFFERS:
+        return after.but(state=FAILED, reason="another setting of this run changed it: leave one of the two out")
     if before.state != DIFFERS:
         return before
     wrong = sorted({errors[s.setting] for s in before.steps if errors.get(s.setting)} | _of(before.refresh, errors))

@@ -16,6 +16,7 @@ from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
 from .record import Entry, Record
 from .refresh import refresh
 from .settings import line, make, phase, refresh_after
+from .undo import UNREADABLE, unlike
 
 # A governor holds its processor's energy preference (EBUSY), and its end brings an older one back.
 HOLDING = "value:/sys/devices/system/cpu/"
@@ -52,9 +53,11 @@ def converge(host: Host, run: Run, readings: Sequence[Reading]) -> tuple[str, di
     )
     records.save(host, note)
     errors = _carry_out(host, steps, [name for reading in due for name in reading.refresh], undo=run.action == "undo")
-    errors.update(_prove(host, steps, errors))
     if run.action != "undo":
+        errors.update(_prove(host, steps, errors))
         errors.update(_revive(host, steps, errors))
+    back = [step for reading in due if reading.restores for step in reading.steps if step.setting not in errors]
+    errors.update({step.setting: wrong for step in back if (wrong := unlike(host, step))})
     records.save(host, note._replace(done=True, entries=tuple(_finished(host, e, errors) for e in note.entries)))
     return note.name, errors
 
@@ -133,7 +136,7 @@ def _do_once(host: Host, steps: Sequence[Step]) -> dict[str, str]:
                 errors.update({step.setting: f"unsupported: {reason}" for step in some})
             except OSError as error:
                 errors.update({step.setting: error.strerror or str(error) for step in some})
-            except (RuntimeError, Unreadable) as error:
+            except (RuntimeError, ValueError, Unreadable) as error:
                 errors.update({step.setting: str(error) for step in some})
     return errors
 
@@ -152,6 +155,10 @@ def _prove(host: Host, steps: Sequence[Named], errors: dict[str, str]) -> dict[s
         wrong = prove(host) if prove and mine else ""
         if wrong:
             failed.update(_take_back(host, mine, wrong))
+            if prove and prove(host):
+                failed = {
+                    setting: f"{text}; it fails without it too: see to that first" for setting, text in failed.items()
+                }
     return failed
 
 
@@ -179,6 +186,6 @@ def _finished(host: Host, entry: Entry, errors: dict[str, str]) -> Entry:
     """The entry with what the host really holds now: it may have granted less than asked."""
     try:
         got = records.digest(make(entry.setting).read(host))
-    except (OSError, Unreadable, Unsupported):
+    except UNREADABLE:
         got = entry.after
     return entry._replace(got=got, error=errors.get(entry.setting, ""))

@@ -48,14 +48,18 @@ class Host:
     def read(self, path: str) -> str:
         """The whole text; OSError as the system gives it. Bytes that are not UTF-8 survive a round trip."""
         # Unbuffered: a visit reads thousands of kernel files, and a text stream costs twice the time.
-        with open(self.real(path), "rb", buffering=0) as stream:
-            return stream.read().decode("utf-8", "surrogateescape")
+        try:
+            with open(self.real(path), "rb", buffering=0) as stream:
+                return stream.read().decode("utf-8", "surrogateescape")
+        except OSError as error:
+            error.filename = path  # which a failing read leaves open
+            raise
 
     def read_or_none(self, path: str) -> str | None:
         """The text, or None where no such file is; any other failure is an OSError."""
         try:
             return self.read(path)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, ProcessLookupError):  # the last: of a process that just ended
             return None
 
     def value(self, path: str) -> str | None:
@@ -174,24 +178,34 @@ class Host:
             "DEBIAN_FRONTEND": "noninteractive",
             # A unit's own file wins over a SysV script of its name: that script's links are not ours to change.
             "SYSTEMCTL_SKIP_SYSV": "1",
+            # Ubuntu restarts services after every installation otherwise, whoever is at work there.
+            "NEEDRESTART_SUSPEND": "1",
+            "NEEDRESTART_MODE": "l",
         }
         if self.root:
             environment["GPUCTL_ROOT"] = self.root
+        pipe = subprocess.PIPE
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 [program, *argv[1:]],
                 env=environment,
-                input=stdin,
-                capture_output=True,
-                text=True,
-                timeout=limit,
-                check=False,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                encoding="utf-8",
+                errors="replace",
             )
-        except subprocess.TimeoutExpired:
-            return Result(124, "", f"{argv[0]} gave no answer within {limit:g} s")
         except OSError as error:
             return Result(126, "", f"{argv[0]}: {error.strerror}")
-        return Result(done.returncode, done.stdout, done.stderr)
+        try:
+            out, err = process.communicate(stdin, timeout=limit)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            # One that hangs inside a driver does not end even so: it is left behind, and we go on.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=2)
+            return Result(124, "", f"{argv[0]} gave no answer within {limit:g} s")
+        return Result(process.returncode, out, err)
 
     def which(self, program: str) -> str | None:
         """Where a program lies (below the root), or None."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from . import undo
 from .facts.busy import busy
@@ -14,8 +14,18 @@ from .view import View
 def plan(view: View, knobs: Sequence[Knob], scope: str) -> list[Reading]:
     """A reading for every knob, and for every knob of an earlier run that is wanted no more."""
     names = {knob.name for knob in knobs}
-    gone = {s: own for s, own in view.owned.items() if own.scope == scope and own.knob not in names}
+    gone = {
+        setting: own
+        for setting, own in view.owned.items()
+        if own.scope == scope and own.knob not in names and not _taken_over(setting, names)
+    }
     return [*read(view, knobs), *undo.plan(view, gone)]
+
+
+def _taken_over(setting: str, names: Collection[str]) -> bool:
+    """Whether a wanted knob has the unit now that another one had: what it was at first stays on record."""
+    kind, _, rest = setting.partition(":")
+    return kind == "unit" and f"unit.{rest.rpartition(':')[0]}" in names
 
 
 def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:

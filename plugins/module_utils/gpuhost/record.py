@@ -46,6 +46,10 @@ class Record(NamedTuple):
     to: str = ""  # of an undo run: the record it goes back to; empty: to what was there before gpuctl
 
 
+class Unusable(ValueError):
+    """A record that cannot be understood; the text names its file."""
+
+
 class Owned(NamedTuple):
     """A setting that is ours now: what it was before us, and the texts that count as ours.
 
@@ -74,7 +78,7 @@ def digest(text: str | None) -> str | None:
 
 
 def load(host: Host) -> list[Record]:
-    """All records, oldest first; ValueError with the path where one cannot be understood."""
+    """All records, oldest first; `Unusable` with the path where one cannot be understood."""
     found = []
     for name in host.listdir(FOLDER):
         if not name.endswith(".json") or name.startswith("."):
@@ -87,7 +91,7 @@ def load(host: Host) -> list[Record]:
             entries = tuple(Entry(**entry) for entry in data.pop("entries"))
             found.append(Record(entries=entries, **data))
         except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{path} cannot be used: {error}") from error
+            raise Unusable(f"{path} cannot be used: {error}") from error
     return found
 
 
@@ -128,7 +132,8 @@ def owned(records: Sequence[Record], after: str = "") -> dict[str, Owned]:
             _give_back(found, record, owned([r for r in records if after < r.name <= record.to]))
             continue
         for entry in record.entries:
-            if not entry.error:
+            # What failed may have taken effect all the same: a file is written, and its refresh fails.
+            if not entry.error or entry.got != digest(entry.before):
                 _take(found, record, entry)
     return found
 
@@ -140,7 +145,8 @@ def _give_back(found: dict[str, Owned], undo: Record, left: dict[str, Owned]) ->
         if undo.done and not entry.error:
             found.update({entry.setting: left[entry.setting]} if entry.setting in left else {})
         elif earlier:
-            found[entry.setting] = earlier._replace(unsure=True)
+            held = (entry.got,) if undo.done else ()  # as far as it went: the next undo goes on from there
+            found[entry.setting] = earlier._replace(unsure=True, ours=(*earlier.ours, *held))
 
 
 def _take(found: dict[str, Owned], record: Record, entry: Entry) -> None:
@@ -149,7 +155,9 @@ def _take(found: dict[str, Owned], record: Record, entry: Entry) -> None:
     if record.done and earlier and entry.got == digest(original):
         del found[entry.setting]  # as it was before us: it is nobody's of ours any more
         return
-    ours = tuple(dict.fromkeys((entry.after, entry.got if record.done else entry.after)))
+    # Of a run that was cut off nobody knows whether it came to this setting: it may hold what we put there before.
+    other = (entry.got,) if record.done else earlier.ours if earlier else ()
+    ours = tuple(dict.fromkeys((entry.after, *other)))
     found[entry.setting] = Owned(entry.knob, record.scope, entry.setting, original, ours)
 
 

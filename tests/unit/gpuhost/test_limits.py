@@ -139,6 +139,21 @@ def test_a_login_that_would_break_takes_everything_back(root: Path, broken: str)
     assert content(root) == {**after_standin, "run/standin-manager": before["run/standin-manager"]}
 
 
+def test_a_login_that_fails_without_them_too_is_told_and_keeps_nobody_from_undo(root: Path) -> None:
+    before = content(root)
+    tune(root, KNOBS)
+    program(root, "su", BROKEN)
+    assert set(states(undo(root)).values()) == {"ok"}
+    assert {**content(root), "usr/bin/su": "", "run/standin-manager": ""} == {
+        **before,
+        "usr/bin/su": "",
+        "run/standin-manager": "",
+    }
+    reason = tune(root, KNOBS)["knobs"][0]["reason"]
+    assert "taken back" in reason
+    assert "it fails without it too" in reason
+
+
 @pytest.mark.parametrize(
     ("broken", "script"),
     [

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.settings.swap import unit_of
 
-from tests.unit.gpuhost.trees import changed, content, link, program, put, small_server, states, tune, undo, units
+from tests.unit.gpuhost.trees import (
+    TreeHost,
+    changed,
+    content,
+    link,
+    program,
+    put,
+    small_server,
+    states,
+    tune,
+    undo,
+    units,
+)
 
 KNOB = "swap.off"
 HEAD = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
@@ -92,6 +105,27 @@ def test_a_swap_unit_of_its_own_is_masked_and_one_out_of_fstab_is_not(tmp_path: 
     assert not (root / "etc/systemd/system/dev-sda3.swap").is_symlink()
     undo(root)
     assert content(root) == before
+
+
+def test_an_area_that_systemd_finds_itself_once_fstab_is_silent_is_masked_in_the_same_run(tmp_path: Path) -> None:
+    class FindsByType(TreeHost):
+        """systemd's generator for partitions of the type "Linux swap": silent while fstab has swap of its own."""
+
+        def _run(self, argv: Any, stdin: str, limit: float) -> Any:
+            done = super()._run(argv, stdin, limit)
+            if argv[:2] == ("systemctl", "daemon-reload") and "#gpuctl#" in self.read("/etc/fstab"):
+                generated(root, "dev-sda4.swap", "[Swap]\nWhat=/dev/sda4\n")
+            return done
+
+    root = server(tmp_path)
+    units(root, **{"dev-sda4__swap": {"boot": "generated"}})
+    before = content(root)
+    assert states(tune(root, {KNOB: "off"}, host=FindsByType(root))) == {KNOB: "ok"}
+    assert (root / "etc/systemd/system/dev-sda4.swap").readlink() == Path("/dev/null")
+    assert changed(tune(root, {KNOB: "off"})) == set()
+    undo(root)
+    assert (root / "etc/fstab").read_text() == before["etc/fstab"]
+    assert not (root / "etc/systemd/system/dev-sda4.swap").is_symlink()
 
 
 def test_a_swap_unit_made_by_hand_is_disabled_because_a_mask_would_stand_in_its_place(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ def guarded(knob: Knob, read: Callable[[], Reading]) -> Reading:
         return Reading(knob.name, wanted, state=UNKNOWN, reason=str(reason))
     except OSError as error:
         return Reading(knob.name, wanted, state=UNKNOWN, reason=f"cannot read {error.filename}: {error.strerror}")
+    except ValueError as error:  # a number that is none, in somebody's file
+        return Reading(knob.name, wanted, state=UNKNOWN, reason=f"cannot understand what is there: {error}")
 
 
 def all_alike(knobs: Sequence[Knob], reason: Exception) -> list[Reading]:

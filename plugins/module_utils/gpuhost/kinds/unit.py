@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..model import Knob, Reading, Step, Unreadable, Unsupported
-from ..settings.unit import NOT_WRITABLE, runs, show
+from ..settings.unit import HARMLESS, NOT_WRITABLE, runs, show
 from ..view import View
 from ._common import all_alike, guarded, settled
 from ._types import Type
@@ -15,8 +15,6 @@ from ._types import Type
 BOOT = ("enabled", "disabled", "masked")
 NOW = {"started": "active", "stopped": "inactive"}
 TYPES_OF_UNITS = "service|socket|timer|path|mount|automount|swap|target|slice"
-# Stopping these ends nothing that runs. irqbalance leaves interrupts where they are.
-HARMLESS = (".timer", ".path", ".socket", ".automount", "irqbalance.service")
 ADMIN = "/etc/systemd/system"
 
 

@@ -14,6 +14,8 @@ FOLDERS = (
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 )
+# Stopping these ends nothing that runs. irqbalance leaves interrupts where they are.
+HARMLESS = (".timer", ".path", ".socket", ".automount", "irqbalance.service")
 NOT_WRITABLE = ("static", "generated", "transient", "alias", "indirect", "linked", "bad")
 
 
