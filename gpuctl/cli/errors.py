@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -14,6 +15,15 @@ from gpuctl.core.errors import GpuctlError
 
 OURS = 4
 INTERRUPTED = 130
+AGAIN = "what was begun on a host was finished there; run the same command again to go on"
+
+
+class Unread(Exception):
+    """Nobody reads our output any more; the exit code still tells how it ended."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__()
+        self.exit_code = exit_code
 
 
 def guarded(command: Callable[..., Any]) -> None:
@@ -26,22 +36,35 @@ def guarded(command: Callable[..., Any]) -> None:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        _say("broken off", "what was begun on a host was finished there; run the same command again to go on")
+    except click.Abort as error:
+        # Asked whether to go on: nothing has begun yet. Ctrl-C elsewhere is Abort by another cause.
+        hint = AGAIN if isinstance(error.__cause__, KeyboardInterrupt) else "nothing was changed"
+        _say("broken off", hint)
         code = INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+    except KeyboardInterrupt:
+        _say("broken off", AGAIN)
+        code = INTERRUPTED
+    except (BrokenPipeError, Unread) as error:  # the reader of our output has gone, as `| head` does
+        code = getattr(error, "exit_code", 0)
     except Exception as error:  # noqa: BLE001 - the one place that catches our own faults, and logs them whole
         _say(f"gpuctl itself failed: {error}", f"please report it with this file: {_log()}")
         code = OURS
+    _leave_unread()
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _leave_unread() -> None:
+    """What nobody reads any more is dropped: else Python complains of it at its end, with an exit code of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _say(wrong: str, hint: str) -> None:
-    click.echo(f"gpuctl: {wrong}", err=True)
-    if hint:
-        click.echo(f"  hint: {hint}", err=True)
+    with contextlib.suppress(OSError):
+        click.echo(f"gpuctl: {wrong}" + (f"\n  hint: {hint}" if hint else ""), err=True)
 
 
 def _log() -> str:
@@ -49,6 +72,11 @@ def _log() -> str:
 
     from gpuctl.core.paths import private, state_dir, write_atomically
 
-    path = private(state_dir() / "faults") / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
-    write_atomically(path, f"{' '.join(sys.argv)}\n{traceback.format_exc()}")
+    text = f"{' '.join(sys.argv)}\n{traceback.format_exc()}"
+    try:
+        path = private(state_dir() / "faults") / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+        write_atomically(path, text)
+    except OSError as error:
+        click.echo(text, err=True)
+        return f"the lines above; no file, because of {error}"
     return str(path)

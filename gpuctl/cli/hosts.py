@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuctl.cli import options
-from gpuctl.cli.errors import INTERRUPTED
+from gpuctl.cli.errors import INTERRUPTED, Unread
 from gpuctl.cli.output import Output
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import GpuctlError, Unusable
 
 if TYPE_CHECKING:
     from gpuctl.hosts.flow import Job, Way
     from gpuctl.hosts.model import Target
+
+
+ROLE = "host_profile"  # the group whose hosts are tuned, where an inventory has it
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Shown:
 @options.yes
 @options.output
 def tune_nodes(
-    inventory: str,
+    inventory: str | None,
     profile: str,
     limit: str,
     check: bool,
@@ -64,9 +67,10 @@ def tune_nodes(
     if reboot and way["via"] == "ssh":
         hint = "leave out --via ssh"
         raise Unusable("reboot over the direct carrier", "waiting for a host to come back is Ansible's part", hint)
-    if not (inventory or check):
-        _ask("this machine", yes)
-    source, hosts = _hosts(inventory, limit)
+    if not check:
+        _ask_about_this_machine(inventory, yes)
+        _prove_that_records_can_be_kept()
+    source, hosts = _hosts(inventory, limit, ROLE)
     profiles = _profiles(hosts, profile)
     job = flow.tune(profiles, check=check, allow_busy=allow_busy, strict=strict, reboot=reboot)
     _run(source, hosts, job, _way(**way), Shown(form, check, diff, strict, why=_why(profiles)))
@@ -80,11 +84,11 @@ def tune_nodes(
 @options.strict
 @options.carrier
 @options.output
-def drift(inventory: str, profile: str, limit: str, diff: bool, strict: bool, form: Output, **way: Any) -> None:
+def drift(inventory: str | None, profile: str, limit: str, diff: bool, strict: bool, form: Output, **way: Any) -> None:
     """Compare hosts with a profile and change nothing; exit 1 where a host differs."""
     from gpuctl.hosts import flow
 
-    source, hosts = _hosts(inventory, limit)
+    source, hosts = _hosts(inventory, limit, ROLE)
     profiles = _profiles(hosts, profile)
     job = flow.tune(profiles, check=True, strict=strict)
     _run(source, hosts, job, _way(**way), Shown(form, True, diff, strict, drift=True, why=_why(profiles)))
@@ -104,7 +108,7 @@ def drift(inventory: str, profile: str, limit: str, diff: bool, strict: bool, fo
 @options.yes
 @options.output
 def rollback(
-    inventory: str,
+    inventory: str | None,
     limit: str,
     to: str,
     only: tuple[str, ...],
@@ -119,19 +123,20 @@ def rollback(
     """Put hosts back to what they were before gpuctl, from the record that each host keeps."""
     from gpuctl.hosts import flow
 
-    if not (inventory or check):
-        _ask("this machine", yes)
+    if not check:
+        _ask_about_this_machine(inventory, yes)
+        _prove_that_records_can_be_kept()
     source, hosts = _hosts(inventory, limit)
     job = flow.rollback(check=check, to=to, only=only, force=force, allow_busy=allow_busy)
     _run(source, hosts, job, _way(**way), Shown(form, check, diff))
 
 
-def _hosts(inventory: str, limit: str) -> tuple[Path, list[Target]]:
+def _hosts(inventory: str | None, limit: str, group: str = "") -> tuple[Path, list[Target]]:
     from gpuctl.hosts import flow
     from gpuctl.hosts.inventory import DEFAULT, find
 
-    source = find(inventory or DEFAULT)
-    return source, flow.targets(source, limit)
+    source = find(DEFAULT if inventory is None else inventory)
+    return source, flow.targets(source, limit, group)
 
 
 def _profiles(hosts: list[Target], asked: str) -> dict[str, dict[str, Any]]:
@@ -140,6 +145,10 @@ def _profiles(hosts: list[Target], asked: str) -> dict[str, dict[str, Any]]:
 
     from gpuctl.cli.profile import load
 
+    for host in hosts:
+        if not asked and "{" in host.profile:  # a template, or a whole profile: the role alone knows what to do with it
+            doing = f"choose the profile of {host.name}"
+            raise Unusable(doing, "host_profile_name is no plain name in the inventory", "give --profile")
     names = {host.name: asked or host.profile or "training" for host in hosts}
     compiled = {name: dict(profiles.compiled(load(name))) for name in dict.fromkeys(names.values())}
     return {host: compiled[name] for host, name in names.items()}
@@ -173,8 +182,11 @@ def _run(source: Path, hosts: list[Target], job: Job, way: Way, shown: Shown) ->
         finally:
             if not job.check:
                 run = _keep(progress, shown)
-    show(progress.visits, shown, run)
     code = judge.exit_code(progress.visits, shown.strict, shown.drift)
+    try:
+        show(progress.visits, shown, run)
+    except BrokenPipeError as error:  # the reader of our output has gone: what the hosts came to is still told
+        raise Unread(code) from error
     raise click.exceptions.Exit(code)
 
 
@@ -186,12 +198,27 @@ def _keep(progress: Any, shown: Shown) -> str:
     told = {visit.host: judge.told(visit, shown.strict) for visit in progress.visits}
     broken_off = isinstance(sys.exception(), KeyboardInterrupt)
     code = INTERRUPTED if broken_off else judge.exit_code(progress.visits, shown.strict)
-    return runs.keep(sys.argv[1:], code, told).name if told else ""
+    try:
+        return runs.keep(sys.argv[1:], code, told).name if told else ""
+    except OSError as error:  # what the hosts came to is the more important of the two
+        click.echo(f"gpuctl: no record of this run: {error}", err=True)
+        return ""
 
 
-def _ask(what: str, yes: bool) -> None:
-    if yes:
+def _prove_that_records_can_be_kept() -> None:
+    from gpuctl.core import runs
+
+    try:
+        runs.folder()
+    except OSError as error:
+        hint = "see to that folder, or name another one with GPUCTL_STATE_DIR"
+        raise GpuctlError("keep a record of this run", str(error), hint) from error
+
+
+def _ask_about_this_machine(inventory: str | None, yes: bool) -> None:
+    """Whoever names no inventory may have forgotten it."""
+    if yes or inventory is not None:
         return
     if not sys.stdin.isatty():
-        raise Unusable(f"change {what}", "nobody is there to be asked", "add --yes, or name an inventory")
-    click.confirm(f"No --inventory: change {what}?", abort=True)
+        raise Unusable("change this machine", "nobody is there to be asked", "add --yes, or name an inventory")
+    click.confirm("No --inventory: change this machine?", abort=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from gpuctl.hosts.judge import status
 from gpuctl.hosts.model import Visit
@@ -47,9 +48,10 @@ class LiveTable:
         seen.sort(key=lambda row: status(row[1], self.strict) in ("ok", "changed"))
         for host, visit in seen[:most]:
             word = status(visit, self.strict)
-            table.add_row(host, f"[{COLOURS.get(word, 'red')}]{line(visit, self.strict)}[/]")
+            # As plain text: what a host says may hold brackets, which are markup otherwise.
+            table.add_row(Text(host), Text(line(visit, self.strict), style=COLOURS.get(word, "red")))
         if len(seen) > most:
             table.add_row("…", f"{len(seen) - most} more")
         if waiting:
-            table.add_row("…", f"waiting for {len(waiting)}: {', '.join(waiting[:8])}", style="dim")
+            table.add_row("…", Text(f"waiting for {len(waiting)}: {', '.join(waiting[:8])}"), style="dim")
         return table

@@ -45,7 +45,7 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 
 inventory = click.option(
-    "--inventory", "-i", metavar="NAME|PATH", default="", help="Which hosts.  [default: this machine]"
+    "--inventory", "-i", metavar="NAME|PATH", default=None, help="Which hosts.  [default: this machine]"
 )
 limit = click.option(
     "--limit", "-l", metavar="PATTERN", default="", help="Only the hosts this names, as Ansible's --limit."
@@ -81,10 +81,10 @@ carrier = together(
     ),
     click.option(
         "--timeout",
-        type=click.FloatRange(1),
+        type=click.FloatRange(1, 86400),
         default=120,
         show_default=True,
-        help="Seconds to wait for a host.",
+        help="Seconds to wait for a host's answer; ten times as long while it is being changed.",
     ),
     click.option("--via", type=click.Choice(["ansible", "ssh"]), help="Force one way to the hosts."),
 )

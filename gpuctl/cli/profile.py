@@ -75,7 +75,10 @@ def explain(knob: str, form: Output) -> None:
     """Say what a setting is for: its value in each profile, why, from where, whom it does not suit, how to see it."""
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 
-    found = profiles.explain(knob)
+    try:
+        found = profiles.explain(knob)
+    except profiles.ProfileError as error:
+        raise Unusable(f"explain {knob!r}", "\n  ".join(map(str, error.mistakes)), "mend that profile first") from error
     if not found:
         raise Unusable(f"explain {knob!r}", "no profile has it", "`gpuctl profile show training` lists the names")
     if form != "table":
@@ -109,12 +112,12 @@ def diff(a: str, b: str, form: Output) -> None:
 @group.command()
 @click.argument("host")
 @options.inventory
-def capture(host: str, inventory: str) -> None:
+def capture(host: str, inventory: str | None) -> None:
     """Write a profile from a host that is already good, to standard output."""
     from gpuctl.hosts import flow
     from gpuctl.hosts.inventory import DEFAULT, find
 
-    hosts = flow.targets(find(inventory or DEFAULT), host)
+    hosts = flow.targets(find(DEFAULT if inventory is None else inventory), host)
     if len(hosts) != 1:
         raise Unusable(f"capture {host!r}", f"it names {len(hosts)} hosts", "name one")
     if hosts[0].needs_ansible:

@@ -26,7 +26,9 @@ def group(context: click.Context, form: Output) -> None:
 
 @group.command()
 @click.argument("name")
-@click.option("--output", "-o", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
-def show(name: str, form: Output) -> None:
+@click.option("--output", "-o", "form", type=click.Choice(["yaml", "json"]), help="How to print it.  [default: yaml]")
+@click.pass_context
+def show(context: click.Context, name: str, form: Output | None) -> None:
     """Show one run: how each host stood, and what changed there."""
-    output.data(vars(runs.load(name)), form)
+    of_group = context.parent.params["form"] if context.parent else "table"
+    output.data(vars(runs.load(name)), form or ("json" if of_group == "json" else "yaml"))

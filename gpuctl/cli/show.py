@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -46,7 +47,8 @@ class Progress:
             self._live.update(visit)
         else:
             seconds = time.monotonic() - self.started
-            click.echo(f"[{seconds:6.1f} s] {visit.host}: {line(visit, self.strict)}", err=True)
+            with contextlib.suppress(OSError):  # whoever read along has gone: that stops no run
+                click.echo(f"[{seconds:6.1f} s] {visit.host}: {line(visit, self.strict)}", err=True)
 
     def settle(self, visit: Visit) -> None:
         """Take a visit as the last word on its host, without telling of it again."""

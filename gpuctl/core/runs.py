@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import getpass
 import json
 import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from gpuctl.core.errors import Unusable
@@ -36,9 +38,16 @@ def keep(command: Sequence[str], exit_code: int, hosts: Mapping[str, Any]) -> Ru
     now = time.time()
     name = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{os.getpid()}"
     run = Run(name, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)), who(), list(command), exit_code, hosts)
-    folder = private(state_dir() / "runs")
-    write_atomically(folder / f"{name}.json", json.dumps(asdict(run), indent=1) + "\n")
+    write_atomically(folder() / f"{name}.json", json.dumps(asdict(run), indent=1) + "\n")
     return run
+
+
+def folder() -> Path:
+    """Where records are kept, made where it is missing; OSError where it cannot be written."""
+    found = private(state_dir() / "runs")
+    if not os.access(found, os.W_OK):
+        raise PermissionError(errno.EACCES, "it cannot be written", str(found))
+    return found
 
 
 def names() -> list[str]:

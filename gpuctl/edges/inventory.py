@@ -24,6 +24,13 @@ _CONFIGURED = {
     "DEFAULT_BECOME_METHOD": ("ansible_become_method",),
     "DEFAULT_BECOME_USER": ("ansible_become_user",),
     "INTERPRETER_PYTHON": ("ansible_python_interpreter",),
+    "BECOME_PASSWORD_FILE": ("ansible_become_password_file",),
+    "CONNECTION_PASSWORD_FILE": ("ansible_password_file",),
+    "DEFAULT_ASK_PASS": ("ansible_ask_pass",),
+    "DEFAULT_BECOME_ASK_PASS": ("ansible_become_ask_pass",),
+    "DEFAULT_BECOME_EXE": ("ansible_become_exe",),
+    "DEFAULT_BECOME_FLAGS": ("ansible_become_flags",),
+    "ssh_executable": ("ansible_ssh_executable",),
     "ssh_args": ("ansible_ssh_args",),
     "ssh_common_args": ("ansible_ssh_common_args",),
     "ssh_extra_args": ("ansible_ssh_extra_args",),
@@ -32,6 +39,8 @@ _CONFIGURED = {
 
 def read(source: Path, limit: str) -> dict[str, Variables]:
     """Host -> its variables as written (templates unresolved), in the inventory's order; only those `limit` names.
+
+    `group_names` is among them, as Ansible has it.
 
     What the user's ansible.cfg says of how hosts are reached counts where a host's own variables say nothing.
     """
@@ -110,14 +119,21 @@ def _complaint(stderr: str, code: int) -> str:
 
 def _hosts(listed: Mapping[str, Any]) -> dict[str, Variables]:
     variables: dict[str, Variables] = listed.get("_meta", {}).get("hostvars", {})
-    found: dict[str, Variables] = {}
-    groups, seen = ["all"], set()
-    while groups:
-        group = groups.pop(0)
-        if group not in seen:
-            seen.add(group)
-            groups[:0] = listed.get(group, {}).get("children", [])
-            found.update(
-                {host: variables.get(host, {}) for host in listed.get(group, {}).get("hosts", []) if host not in found}
-            )
-    return found
+    of_group = {group: _members(listed, group, set()) for group in listed if group != "_meta"}
+    return {
+        host: {
+            **variables.get(host, {}),
+            "group_names": [name for name, hosts in of_group.items() if host in hosts and name != "all"],
+        }
+        for host in of_group.get("all", [])
+    }
+
+
+def _members(listed: Mapping[str, Any], group: str, seen: set[str]) -> list[str]:
+    """The hosts of a group and of the groups below it, each once, in the inventory's order."""
+    if group in seen:
+        return []
+    seen.add(group)
+    own = listed.get(group, {})
+    below = [host for child in own.get("children", []) for host in _members(listed, child, seen)]
+    return list(dict.fromkeys([*own.get("hosts", []), *below]))

@@ -6,6 +6,7 @@ plugin, nothing encrypted; and of the variables only those that say how a host i
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,7 +17,8 @@ from gpuctl.core.paths import cache_dir, private, write_atomically
 from gpuctl.edges import inventory
 
 Variables = dict[str, Any]
-FORM = "2"
+FORM = "3"
+OURS = ("host_profile_name", "group_names")
 _LARGEST = 4 * 2**20
 _SECRET = ("pass", "secret", "token", "vault")
 
@@ -30,20 +32,23 @@ def read(source: Path, limit: str) -> dict[str, Variables]:
         return found
     hosts = inventory.read(source, limit)
     if key:
-        private(kept.parent)
-        write_atomically(kept, json.dumps({host: _connection(own) for host, own in hosts.items()}))
+        with contextlib.suppress(OSError):  # a folder that cannot be written costs time, nothing else
+            private(kept.parent)
+            write_atomically(kept, json.dumps({host: _connection(own) for host, own in hosts.items()}))
     return hosts
 
 
 def _connection(variables: Variables) -> Variables:
     """Only what reaching and choosing takes; a password is kept as the fact that there is one."""
-    own = {n: value for n, value in variables.items() if n.startswith("ansible_") or n == "host_profile_name"}
+    own = {n: value for n, value in variables.items() if n.startswith("ansible_") or n in OURS}
     return {name: "kept out of the cache" if any(s in name for s in _SECRET) else value for name, value in own.items()}
 
 
 def _key(source: Path, limit: str) -> str:
     """A hash over everything the answer depends on; empty where that cannot be known."""
-    files = sorted(p for p in source.rglob("*") if p.is_file()) if source.is_dir() else _beside(source)
+    if "@" in limit:  # names of hosts in a file, which is not ours to watch
+        return ""
+    files = _below(source) if source.is_dir() else _beside(source)
     told = [
         FORM,
         str(source),
@@ -61,12 +66,24 @@ def _key(source: Path, limit: str) -> str:
 def _beside(source: Path) -> list[Path]:
     """A single file, and the variable folders that Ansible reads beside it."""
     folders = (source.parent / "group_vars", source.parent / "host_vars")
-    return [source, *sorted(p for folder in folders for p in folder.rglob("*") if p.is_file())]
+    return [source, *(path for folder in folders for path in _below(folder))]
+
+
+def _below(folder: Path) -> list[Path]:
+    """Every file of a folder, also behind links, as Ansible finds them."""
+    found = os.walk(folder, followlinks=True)
+    return sorted(Path(at) / name for at, _, names in found for name in names)
 
 
 def _configs() -> list[Path]:
-    named = [Path(os.environ["ANSIBLE_CONFIG"])] if "ANSIBLE_CONFIG" in os.environ else []
-    return [*named, Path.cwd() / "ansible.cfg", Path.home() / ".ansible.cfg", Path("/etc/ansible/ansible.cfg")]
+    named = Path(os.path.expanduser(os.environ.get("ANSIBLE_CONFIG", "")))  # noqa: PTH111 - as Ansible does
+    return [
+        named,
+        named / "ansible.cfg",
+        Path.cwd() / "ansible.cfg",
+        Path.home() / ".ansible.cfg",
+        Path("/etc/ansible/ansible.cfg"),
+    ]
 
 
 def _plain(path: Path, size: int) -> bool:

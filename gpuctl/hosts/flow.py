@@ -50,6 +50,7 @@ class Job:
     check: bool = False
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reboot: bool = False
+    strict: bool = False
 
     def request_of(self, host: Target) -> dict[str, Any]:
         own = {"profile": self.profiles[host.name]} if self.profiles else {}
@@ -71,8 +72,10 @@ def tune(
         "host_profile_allow_busy": allow_busy,
         "host_profile_strict": strict,
         "host_profile_by": by,
+        "host_profile_reboot": False,  # whatever the inventory says: one after the other is a job of its own
+        "host_profile_hosts": "all",
     }
-    return Job(request, "gpuctl.fleet.tune_nodes", variables, check, profiles, reboot)
+    return Job(request, "gpuctl.fleet.tune_nodes", variables, check, profiles, reboot, strict)
 
 
 def rollback(
@@ -94,16 +97,24 @@ def capture(host: Target, date: str, timeout: float = 120) -> tuple[Visit, str]:
     return visit, profiles.captured(visit.knobs, host.name, date) if visit.answer else ""
 
 
-def targets(source: Path, limit: str = "") -> list[Target]:
-    """Every host of an inventory that a pattern names, with how to reach it."""
-    return [target(name, variables) for name, variables in inventory_cache.read(source, limit).items()]
+def targets(source: Path, limit: str = "", group: str = "") -> list[Target]:
+    """Every host that a pattern names, with how to reach it; without one, those of the group where it has any."""
+    found = inventory_cache.read(source, limit)
+    members = {name for name, variables in found.items() if group and group in variables["group_names"]}
+    chosen = found if limit or not members else members
+    return [target(name, variables) for name, variables in found.items() if name in chosen]
 
 
 def run(source: Path, hosts: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:
     """Ask every host, then act where something differs. `seen` hears of each visit as it ends; the last one counts."""
-    direct = [h for h in hosts if way.via == "ssh" or not (way.via or h.needs_ansible)]
+    direct = [h for h in hosts if way.via != "ansible" and not h.needs_ansible]
+    beyond = [h for h in hosts if way.via == "ssh" and h.needs_ansible]
     found = {v.host: v for v in _ask(direct, job, way, seen)}
-    due = [h for h in hosts if h not in direct or (found[h.name].differs and not job.check)]
+    for host in beyond:
+        wrong = f"only Ansible can reach it: {host.needs_ansible}"
+        found[host.name] = Visit(host.name, wrong=wrong, hint="leave out --via ssh", unreachable=True)
+        seen(found[host.name])
+    due = [h for h in hosts if (h not in direct and h not in beyond) or (found[h.name].differs and not job.check)]
     for visit in _act_in_batches(source, due, job, way, seen):
         found[visit.host] = visit
     waiting = [h for h in hosts if job.reboot and not job.check and needs_reboot(found[h.name].knobs)]
@@ -135,7 +146,7 @@ def _act_in_batches(source: Path, due: Sequence[Target], job: Job, way: Way, see
             _over_ssh(batch, job, way, seen) if way.via == "ssh" else _through_ansible(source, batch, job, way, seen)
         )
         yield from acted
-        failed = sum(exit_code([visit]) != 0 for visit in acted)
+        failed = sum(exit_code([visit], job.strict) != 0 for visit in acted)
         if failed * 100 > way.max_fail * len(batch):
             stopped = f"not begun: {failed} of the {len(batch)} hosts before it failed, more than {way.max_fail}%"
 

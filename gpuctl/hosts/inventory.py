@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import shlex
 import sys
 from collections.abc import Mapping
@@ -19,7 +20,14 @@ ENDINGS = ("", ".yml", ".yaml", ".ini")
 THIS_PYTHON = "{{ ansible_playbook_python }}"
 REACHABLE = ("", "ssh", "ansible.builtin.ssh", "smart", "local", "ansible.builtin.local")
 # What the direct carrier does not do, and Ansible does.
-PASSWORDS = (
+ANSIBLE_ALONE = (
+    "ansible_become_password_file",
+    "ansible_password_file",
+    "ansible_ask_pass",
+    "ansible_become_ask_pass",
+    "ansible_become_exe",
+    "ansible_become_flags",
+    "ansible_ssh_executable",
     "ansible_password",
     "ansible_ssh_pass",
     "ansible_ssh_password",
@@ -28,6 +36,7 @@ PASSWORDS = (
     "ansible_sudo_pass",
 )
 SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+ELSEWHERE = frozenset({"ansible_host", "ansible_ssh_host", "ansible_port", "ansible_ssh_port", "ansible_user"})
 USED = (
     "ansible_host",
     "ansible_ssh_host",
@@ -49,14 +58,14 @@ def find(name: str) -> Path:
     """The inventory of a name or path. A name that stands in two places is refused: nobody can tell which is meant."""
     doing = f"use the inventory {name!r}"
     if "/" in name or name.startswith("."):
-        path = Path(name).expanduser()
-        if not path.exists():
+        path = Path(os.path.expanduser(name))  # noqa: PTH111 - leaves a user that is not there as it is written
+        if not _is_there(path):
             raise Unusable(doing, "there is no such file or folder", "give a path, or the name of one in inventories/")
         return path.absolute()
     if name == DEFAULT:
         return collection_dir() / "inventories" / DEFAULT
     places = (Path.cwd() / "inventories", config_dir() / "inventories", collection_dir() / "inventories")
-    found = {c.resolve() for place in places for end in ENDINGS if (c := place / f"{name}{end}").exists()}
+    found = {c.resolve() for place in places for end in ENDINGS if name and _is_there(c := place / f"{name}{end}")}
     if len(found) == 1:
         return found.pop()
     if found:
@@ -65,12 +74,18 @@ def find(name: str) -> Path:
             f"it is found {len(found)} times: {', '.join(map(str, sorted(found)))}",
             "give the path of the one you mean",
         )
-    if Path(name).exists():
+    if name and _is_there(Path(name)):
         return Path(name).absolute()
-    known = sorted(
-        {p.stem for place in places if place.is_dir() for p in place.iterdir() if not p.name.startswith(".")}
-    )
+    listed = (p for place in places if place.is_dir() for p in place.iterdir() if not p.name.startswith("."))
+    known = sorted({p.stem for p in listed if p.is_dir() or p.suffix in ENDINGS})
     raise Unusable(doing, "there is none of that name", f"there are: {', '.join(known) or 'none'}; or give a path")
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long for any file
+        return False
 
 
 def target(name: str, variables: Mapping[str, Any]) -> Target:
@@ -78,14 +93,24 @@ def target(name: str, variables: Mapping[str, Any]) -> Target:
     mine = {key: variables[key] for key in USED if variables.get(key) is not None}
     if mine.get("ansible_python_interpreter") == THIS_PYTHON:
         mine["ansible_python_interpreter"] = sys.executable
-    named = variables.get("host_profile_name", "")
-    profile = named if isinstance(named, str) and "{" not in named else ""
+    profile = str(variables.get("host_profile_name") or "")
     why = _needs_ansible(mine, variables)
     if why:
         return Target(name, profile=profile, needs_ansible=why)
+    try:
+        return _direct(name, mine, profile)
+    except ValueError as error:
+        raise Unusable(
+            f"reach {name} as the inventory says", str(error), "look at its ansible_port and ssh arguments"
+        ) from error
+
+
+def _direct(name: str, mine: Mapping[str, Any], profile: str) -> Target:
     connection = str(mine.get("ansible_connection", ""))
     python = str(mine.get("ansible_python_interpreter", ""))
-    local = connection.rpartition(".")[2] == "local" or (name == "localhost" and not connection)
+    # Ansible takes a bare "localhost" for this machine; one with an address or a port is reached like any other.
+    bare = name == "localhost" and not connection and not mine.keys() & ELSEWHERE
+    local = connection.rpartition(".")[2] == "local" or bare
     user = str(mine.get("ansible_user", mine.get("ansible_ssh_user", "")))
     become_user = str(mine.get("ansible_become_user", "root"))
     return Target(
@@ -124,4 +149,4 @@ def _needs_ansible(mine: Mapping[str, Any], every: Mapping[str, Any]) -> str:
         return f"ansible_connection is {mine['ansible_connection']}"
     if str(every.get("ansible_become_method", "sudo")) not in ("sudo", "ansible.builtin.sudo"):
         return f"ansible_become_method is {every['ansible_become_method']}"
-    return next((f"{key} is set" for key in PASSWORDS if key in every), "")
+    return next((f"{key} is set" for key in ANSIBLE_ALONE if every.get(key)), "")

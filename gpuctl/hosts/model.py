@@ -24,7 +24,7 @@ class Target:
     become_user: str = "root"
     python: str = ""
     local: bool = False
-    profile: str = ""  # what the inventory says this host is tuned to (host_profile_name); "" where it says nothing
+    profile: str = ""  # what the inventory says this host is tuned to (host_profile_name), as written; "" for nothing
     needs_ansible: str = ""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible import constants
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import ARGUMENTS, result
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import answer, any_python, script
@@ -48,7 +49,12 @@ class Carrier(ActionBase):  # type: ignore[misc]  # ansible-core has no types
         check = bool(self._task.check_mode)
         token = f"gpuctl-{secrets.token_hex(8)} "
         program = script(json.dumps({**asked, "action": self.action, "check": check}), token)
-        said = self._low_level_execute_command(self._start(task_vars), in_data=program)
+        try:
+            said = self._low_level_execute_command(self._start(task_vars), in_data=program)
+        except AnsibleConnectionFailure:
+            # ssh may have ended before it took all of our program. With nothing to send Ansible tells why.
+            self._low_level_execute_command(":", sudoable=False)
+            raise
         told = answer(said["stdout"].encode(errors="surrogateescape"), token)
         if told is None:
             streams = {"module_stdout": said["stdout"], "module_stderr": said["stderr"], "rc": said["rc"]}

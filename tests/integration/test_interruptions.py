@@ -33,10 +33,10 @@ def test_a_host_that_does_not_answer_is_given_up_and_named(gpuctl: Gpuctl, rig: 
 def test_a_host_that_hangs_at_work_is_given_up_and_named(gpuctl: Gpuctl, rig: Rig, hosts: Hosts, way: str) -> None:
     hanging, well = hosts(2, machine="generic")
     hanging.tree.hang(SWAPPINESS)
-    words = ("-i", rig.inventory(), "-p", gpuctl.profile(FEW), "--via", way, "--timeout", "1", "-o", "json")
-    said = gpuctl("tune-nodes", *words)
+    words = ("-i", rig.inventory(), "-p", gpuctl.profile(FEW), "--via", way, "-o", "json")
+    said = gpuctl("tune-nodes", *words, "--timeout", "2")
     assert said.code == 3
-    assert said.hosts[hanging.name]["error"]["wrong"] == "it gave no answer within 10 s"
+    assert said.hosts[hanging.name]["error"]["wrong"] == "it gave no answer within 20 s"
     assert said.hosts[well.name]["status"] == "changed"
     assert gpuctl.processes() == []
     assert gpuctl.private_folders() == []

@@ -194,6 +194,7 @@ class Host:
                 stderr=pipe,
                 encoding="utf-8",
                 errors="replace",
+                start_new_session=True,  # what ends us leaves it to its end
             )
         except OSError as error:
             return Result(126, "", f"{argv[0]}: {error.strerror}")

@@ -6,6 +6,8 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 
@@ -31,9 +33,26 @@ def lock(host: Host, by: str) -> Iterator[None]:
         told = json.dumps({"by": by, "pid": os.getpid(), "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, told.encode(), 0)
-        yield
+        with _undisturbed():
+            yield
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let nobody but `kill -9` end us between two changes: what was begun is finished, and its record closed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears signals
+        return
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    # A handler that does nothing: to ignore them would be passed on to every program we start.
+    before = [(number, signal.signal(number, lambda *_: None)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _holder(text: bytes) -> str:

@@ -27,12 +27,20 @@ def test_configuration_fills_in_what_a_host_leaves_open(tmp_path: Path, monkeypa
         "ansible_private_key_file": str(tmp_path / "keys/fleet"),
         "ansible_ssh_common_args": "-o ProxyJump=bastion",
     }
-    assert found["plain"] == {"ansible_user": "ubuntu", "ansible_become": True, **configured}
-    assert found["own"] == {"ansible_ssh_user": "admin", "ansible_become": "false", **configured}
+    rest = {**configured, "group_names": ["ungrouped"]}
+    assert found["plain"] == {"ansible_user": "ubuntu", "ansible_become": True, **rest}
+    assert found["own"] == {"ansible_ssh_user": "admin", "ansible_become": "false", **rest}
 
 
 def test_without_configuration_nothing_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     Path("hosts").write_text("plain\n")
-    assert inventory.read(tmp_path / "hosts", "") == {"plain": {}}
+    assert inventory.read(tmp_path / "hosts", "") == {"plain": {"group_names": ["ungrouped"]}}
+
+
+def test_a_host_is_in_its_groups_and_in_those_above_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hosts").write_text("[training]\na\nb\n[host_profile:children]\ntraining\n[login]\nc\n")
+    found = {host: set(variables["group_names"]) for host, variables in inventory.read(tmp_path / "hosts", "").items()}
+    assert found == {"a": {"training", "host_profile"}, "b": {"training", "host_profile"}, "c": {"login"}}

@@ -103,3 +103,44 @@ def test_what_only_ansible_can_do_is_left_to_ansible(variables: dict[str, object
 
 def test_secrets_never_reach_a_target() -> None:
     assert "hunter2" not in repr(target("gpu-1", {"ansible_become_password": "hunter2", "ansible_user": "u"}))
+
+
+@pytest.mark.parametrize(
+    "elsewhere", [{"ansible_port": 2222}, {"ansible_host": "10.0.0.5"}, {"ansible_user": "vagrant"}]
+)
+def test_a_localhost_with_an_address_of_its_own_is_another_machine(elsewhere: dict[str, object]) -> None:
+    assert target("localhost", {}).local
+    assert not target("localhost", elsewhere).local
+
+
+@pytest.mark.parametrize("name", ["ansible_become_password_file", "ansible_become_exe", "ansible_ssh_executable"])
+def test_what_only_ansible_does_is_left_to_it(name: str) -> None:
+    assert target("gpu-1", {name: "/opt/x"}).needs_ansible == f"{name} is set"
+
+
+@pytest.mark.parametrize("wrong", [{"ansible_port": "22a"}, {"ansible_ssh_common_args": "-o 'unbalanced"}])
+def test_a_connection_variable_that_makes_no_sense_is_refused_with_the_host(wrong: dict[str, object]) -> None:
+    with pytest.raises(Unusable, match="cannot reach gpu-1 as the inventory says"):
+        target("gpu-1", wrong)
+
+
+def test_who_is_the_user_already_needs_no_sudo() -> None:
+    become = {"ansible_become": True}
+    assert target("gpu-1", become).become
+    assert not target("gpu-1", {**become, "ansible_user": "root"}).become
+
+
+@pytest.mark.parametrize("name", ["~nosuch/hosts", "/" + "x" * 300, "x" * 300, ""])
+def test_a_strange_name_is_no_inventory(places: tuple[Path, Path], name: str) -> None:
+    with pytest.raises(Unusable) as refused:
+        find(name)
+    assert refused.value.exit_code == 2
+
+
+def test_only_names_that_can_be_used_are_offered(places: tuple[Path, Path]) -> None:
+    (places[1] / "inventories/prod.json").write_text("{}")
+    (places[1] / "inventories/lab.yml").write_text("all: {}\n")
+    with pytest.raises(Unusable) as refused:
+        find("prod")
+    assert "lab" in refused.value.hint
+    assert "prod" not in refused.value.hint

@@ -1,0 +1,18 @@
+"""The live table takes what a host says as text."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from gpuctl.cli.live import LiveTable
+from gpuctl.hosts.model import Visit
+
+
+def test_brackets_in_what_a_host_says_are_shown_as_they_are() -> None:
+    live = LiveTable(["gpu-[1]", "gpu-2"], strict=False)
+    live.rows["gpu-[1]"] = Visit("gpu-[1]", wrong="bash: [/etc/motd] no such file [notice]", unreachable=True)
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console.print(live._table())
+    text = console.export_text()
+    assert "gpu-[1]" in text
+    assert "bash: [/etc/motd] no such file [notice]" in text

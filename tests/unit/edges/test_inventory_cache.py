@@ -1,0 +1,66 @@
+"""The memory of inventories: never older than what it came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuctl.edges import inventory_cache
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPUCTL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prod").mkdir()
+    (tmp_path / "prod/hosts").write_text("gpu-1\ngpu-2\n")
+    return tmp_path
+
+
+def users(here: Path, limit: str = "") -> dict[str, object]:
+    found = inventory_cache.read(here / "prod", limit)
+    return {host: variables.get("ansible_user") for host, variables in found.items()}
+
+
+def test_what_was_read_once_is_remembered(here: Path) -> None:
+    assert users(here) == {"gpu-1": None, "gpu-2": None}
+    (kept,) = (here / "cache/inventories").iterdir()
+    kept.write_text('{"remembered": {}}')
+    assert users(here) == {"remembered": None}
+
+
+def test_variables_behind_a_link_count(here: Path) -> None:
+    (here / "shared").mkdir()
+    (here / "shared/all.yml").write_text("ansible_user: one\n")
+    (here / "prod/group_vars").symlink_to(here / "shared")
+    assert users(here)["gpu-1"] == "one"
+    (here / "shared/all.yml").write_text("ansible_user: another\n")
+    assert users(here)["gpu-1"] == "another"
+
+
+def test_hosts_named_in_a_file_are_read_every_time(here: Path) -> None:
+    names = here / "failed"
+    names.write_text("gpu-1\n")
+    assert list(users(here, f"@{names}")) == ["gpu-1"]
+    names.write_text("gpu-2\n")
+    assert list(users(here, f"@{names}")) == ["gpu-2"]
+
+
+@pytest.mark.parametrize("named", ["", "/ansible.cfg"])
+def test_a_configuration_named_by_file_or_folder_counts(
+    here: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    (here / "conf").mkdir()
+    config = here / "conf/ansible.cfg"
+    config.write_text("[defaults]\nremote_user = one\n")
+    monkeypatch.setenv("ANSIBLE_CONFIG", f"{here}/conf{named}")
+    assert users(here)["gpu-1"] == "one"
+    config.write_text("[defaults]\nremote_user = another\n")
+    assert users(here)["gpu-1"] == "another"
+
+
+def test_a_folder_that_cannot_be_written_harms_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUCTL_CACHE_DIR", "/proc/nope")
+    assert list(users(here)) == ["gpu-1", "gpu-2"]
