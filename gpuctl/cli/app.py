@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from types import FrameType
 
 import click
 
@@ -25,5 +26,13 @@ def main() -> None:
     # A closed terminal or a cancelled job breaks off as Ctrl-C does: nothing is left running.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+            signal.signal(number, _as_ctrl_c)
     guarded(app)
+
+
+def _as_ctrl_c(_: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C would do here, also where that itself is ignored, as in a script's background job."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):
+        raise KeyboardInterrupt
+    handler(signal.SIGINT, frame)

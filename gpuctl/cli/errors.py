@@ -15,7 +15,9 @@ from gpuctl.core.errors import GpuctlError
 
 OURS = 4
 INTERRUPTED = 130
-AGAIN = "what was begun on a host was finished there; run the same command again to go on"
+AGAIN = (
+    "what was begun on a host is finished there by itself; `gpuctl drift` tells how it went, the same command goes on"
+)
 
 
 class Unread(Exception):

@@ -127,7 +127,9 @@ def rollback(
         _ask_about_this_machine(inventory, yes)
         _prove_that_records_can_be_kept()
     source, hosts = _hosts(inventory, limit)
-    job = flow.rollback(check=check, to=to, only=only, force=force, allow_busy=allow_busy)
+    if to and not to.isdigit():
+        raise Unusable(f"go back to the record {to!r}", "a record is a number, such as 000003", "a run names them")
+    job = flow.rollback(check=check, to=to and f"{int(to):06d}", only=only, force=force, allow_busy=allow_busy)
     _run(source, hosts, job, _way(**way), Shown(form, check, diff))
 
 
@@ -177,7 +179,7 @@ def _run(source: Path, hosts: list[Target], job: Job, way: Way, shown: Shown) ->
     run = ""
     with Progress([host.name for host in hosts], shown.strict) as progress:
         try:
-            for visit in flow.run(source, hosts, job, way, progress.seen):
+            for visit in flow.run(source, hosts, job, way, progress.seen, progress.begin):
                 progress.settle(visit)
         finally:
             if not job.check:
@@ -196,6 +198,8 @@ def _keep(progress: Any, shown: Shown) -> str:
     from gpuctl.hosts import judge
 
     told = {visit.host: judge.told(visit, shown.strict) for visit in progress.visits}
+    for host in progress.not_seen_to_the_end:
+        told[host] = {**told.get(host, {"host": host}), "status": "begun"}
     broken_off = isinstance(sys.exception(), KeyboardInterrupt)
     code = INTERRUPTED if broken_off else judge.exit_code(progress.visits, shown.strict)
     try:

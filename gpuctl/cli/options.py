@@ -61,7 +61,7 @@ check = click.option("--check", is_flag=True, help="Change nothing; say what wou
 diff = click.option("--diff", is_flag=True, help="Show every single setting before and after, and why.")
 strict = click.option("--strict", is_flag=True, help="Count what a host cannot have as a problem.")
 allow_busy = click.option("--allow-busy", is_flag=True, help="Do what disturbs running jobs, too.")
-yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+yes = click.option("--yes", "-y", is_flag=True, help="Do not ask before this machine is changed.")
 output = click.option(
     "--output",
     "-o",

@@ -12,7 +12,7 @@ from gpuctl.cli.output import Output
 from gpuctl.core.errors import GpuctlError, Unusable
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles import Profile
+    from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles import Found, Profile
 
 
 @click.group("profile")
@@ -28,7 +28,8 @@ def load(name: str) -> Profile:
         return profiles.load(name)
     except profiles.ProfileError as error:
         wrong = "\n  ".join(map(str, error.mistakes))
-        raise Unusable(f"use the profile {name!r}", wrong, "`gpuctl profile list` names the profiles") from error
+        hint = "`gpuctl profile list` names the profiles" if "no profile is called" in wrong else ""
+        raise Unusable(f"use the profile {name!r}", wrong, hint) from error
 
 
 @group.command("list")
@@ -37,7 +38,18 @@ def listed(form: Output) -> None:
     """List the profiles: those that come with gpuctl, and your own."""
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 
-    found = [(each, load(str(each.path))) for each in profiles.names()]
+    found, wrong = [], []
+    for each in profiles.names():
+        try:
+            found.append((each, load(str(each.path))))
+        except Unusable as error:  # the others are listed all the same
+            wrong.append(str(error))
+    _list(found, form)
+    if wrong:
+        raise Unusable("list every profile", "\n  ".join(wrong))
+
+
+def _list(found: list[tuple[Found, Profile]], form: Output) -> None:
     if form != "table":
         output.data(
             [{"name": f.name, "path": str(f.path), "about": p.about, "knobs": len(p.rows)} for f, p in found],
@@ -80,7 +92,9 @@ def explain(knob: str, form: Output) -> None:
     except profiles.ProfileError as error:
         raise Unusable(f"explain {knob!r}", "\n  ".join(map(str, error.mistakes)), "mend that profile first") from error
     if not found:
-        raise Unusable(f"explain {knob!r}", "no profile has it", "`gpuctl profile show training` lists the names")
+        known = sorted({name for each in profiles.names() for name in load(str(each.path)).rows})
+        hint = profiles.did_you_mean(knob, known) or "`gpuctl profile show training` lists the names"
+        raise Unusable(f"explain {knob!r}", "no profile has it", hint)
     if form != "table":
         output.data([{"profile": e.profile, "overlay": e.overlay, **vars(e.row)} for e in found], form)
         return

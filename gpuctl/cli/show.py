@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +25,22 @@ class Progress:
         self.hosts, self.strict = hosts, strict
         self.started = time.monotonic()
         self._found: dict[str, Visit] = {}
+        self._begun: dict[str, bool] = {}  # host -> whether its end was heard of
         self._live: Any = None
 
     @property
     def visits(self) -> list[Visit]:
         """The last visit of each host heard of so far, in the inventory's order."""
         return [self._found[host] for host in self.hosts if host in self._found]
+
+    @property
+    def not_seen_to_the_end(self) -> list[str]:
+        """The hosts that were being changed when the run was broken off."""
+        return [host for host, ended in self._begun.items() if not ended]
+
+    def begin(self, hosts: Iterable[str]) -> None:
+        """Take note of hosts that are about to be changed."""
+        self._begun.update(dict.fromkeys(hosts, False))
 
     def __enter__(self) -> Progress:
         if output.on_terminal():
@@ -43,6 +53,8 @@ class Progress:
     def seen(self, visit: Visit) -> None:
         """Take note of a visit and tell of it."""
         self._found[visit.host] = visit
+        if visit.host in self._begun:
+            self._begun[visit.host] = True
         if self._live is not None:
             self._live.update(visit)
         else:
@@ -60,12 +72,11 @@ class Progress:
         if self._live is not None:
             self._live.stop()
         if isinstance(error, KeyboardInterrupt):
-            done = [v.host for v in self.visits if v.answer is not None and not v.differs]
-            left = [h for h in self.hosts if h not in done]
-            click.echo(
-                f"done: {output.names(done, 64) or 'none'}\nnot done: {output.names(left, 64) or 'none'}",
-                err=True,
-            )
+            begun = self.not_seen_to_the_end
+            done = [v.host for v in self.visits if v.answer is not None and not v.differs and v.host not in begun]
+            left = [h for h in self.hosts if h not in done and h not in begun]
+            for label, hosts in (("done", done), ("begun, end not seen", begun), ("not begun", left)):
+                click.echo(f"{label}: {output.names(hosts, 64) or 'none'}", err=True)
 
 
 def line(visit: Visit, strict: bool) -> str:
@@ -104,6 +115,8 @@ def show(visits: Sequence[Visit], shown: Shown, run: str) -> None:
     )
     words = [status(visit, shown.strict) for visit in visits]
     told_of = ", ".join(f"{words.count(w)} {w}" for w in dict.fromkeys(words))
+    profiles = dict.fromkeys(v.answer["profile"] for v in visits if v.answer and v.answer.get("profile"))
+    told_of += f"; profile {' and '.join(profiles)}" if profiles else ""
     click.echo(f"\n{output.plural(len(visits), 'host')}: {told_of}" + (f"; run {run}" if run else ""))
 
 
@@ -157,13 +170,20 @@ def _changes(visits: Sequence[Visit], diff: bool, why: Mapping[str, str]) -> Non
 
 def _change(knob: Mapping[str, Any], diff: bool, why: Mapping[str, str]) -> str:
     was = knob.get("was") or knob
-    before = output.sides(knob, was["now"], was["boot"])
-    goal = "back to what it was" if knob["restores"] else knob["wanted"]
-    text = f"  {knob['knob']}: {before} -> {goal}"
+    before = ("was " if "was" in knob else "") + output.sides(knob, was["now"], was["boot"])
+    text = f"  {knob['knob']}: {before} -> {_goal(knob, was)}"
     if not diff:
         return text
     steps = [f"\n      {_place(s['setting'])}\n        - {s['before']}\n        + {s['after']}" for s in knob["steps"]]
     return text + (f"\n      why: {why[knob['knob']]}" if knob["knob"] in why else "") + "".join(steps)
+
+
+def _goal(knob: Mapping[str, Any], was: Mapping[str, Any]) -> str:
+    if not knob["restores"]:
+        kept = was["now"] == knob["wanted"] and was["boot"] not in (None, knob["wanted"])
+        return f"{knob['wanted']}, after a reboot too" if kept else str(knob["wanted"])
+    values = dict.fromkeys(s["after"] for s in knob["steps"] if s["setting"].startswith("value:"))
+    return f"back to {next(iter(values))}" if len(values) == 1 else "back to what it was"
 
 
 def _place(setting: str) -> str:

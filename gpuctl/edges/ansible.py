@@ -75,6 +75,7 @@ def _environment(play: Play) -> dict[str, str]:
     # The ansible-core that gpuctl was installed with comes first, also where its folder is not on the PATH.
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
     own = {"PIPELINING": "True", "GATHERING": "explicit", "NOCOLOR": "1", "TASK_TIMEOUT": str(play.limit)}
+    own["LOCAL_TEMP"] = tempfile.gettempdir()  # else Ansible makes a folder in the user's home, and leaves it there
     # ansible-runner switches the checking of host keys off unless it is told otherwise.
     own["HOST_KEY_CHECKING"] = os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True")
     return {"PATH": path, **{f"ANSIBLE_{name}": value for name, value in own.items()}}
@@ -139,7 +140,7 @@ class _Events:
         if host and kind == "runner_on_unreachable":
             self._tell(Told(host, wrong=str(result.get("msg") or "").strip(), unreachable=True))
         elif host and kind in ("runner_on_ok", "runner_on_failed"):
-            if "knobs" in result:
+            if "knobs" in result or "tools" in result:
                 self._tell(Told(host, result=result))
             elif "error" in result:
                 self._tell(Told(host, **result["error"]))

@@ -112,7 +112,9 @@ def _complaint(stderr: str, code: int) -> str:
     """Why an inventory cannot be used. A source that ansible only warns of is no inventory to act on."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     told = [line for line in lines if "arse" in line and ("Failed to" in line or "Unable to" in line)]
+    yaml = [line for line in told if "'yaml' plugin" in line]  # of a file that is YAML the others' words mislead
     if told or code:
+        told = yaml or told
         return " ".join((told or lines or ["ansible-inventory failed"])[-2:]).replace("[WARNING]: ", "")
     return ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -105,8 +105,13 @@ def targets(source: Path, limit: str = "", group: str = "") -> list[Target]:
     return [target(name, variables) for name, variables in found.items() if name in chosen]
 
 
-def run(source: Path, hosts: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:
-    """Ask every host, then act where something differs. `seen` hears of each visit as it ends; the last one counts."""
+def run(
+    source: Path, hosts: Sequence[Target], job: Job, way: Way, seen: Seen, begun: Callable[[Iterable[str]], None]
+) -> list[Visit]:
+    """Ask every host, then act where something differs.
+
+    `seen` hears of each visit as it ends; the last one counts. `begun` hears which hosts are about to be changed.
+    """
     direct = [h for h in hosts if way.via != "ansible" and not h.needs_ansible]
     beyond = [h for h in hosts if way.via == "ssh" and h.needs_ansible]
     found = {v.host: v for v in _ask(direct, job, way, seen)}
@@ -115,7 +120,7 @@ def run(source: Path, hosts: Sequence[Target], job: Job, way: Way, seen: Seen) -
         found[host.name] = Visit(host.name, wrong=wrong, hint="leave out --via ssh", unreachable=True)
         seen(found[host.name])
     due = [h for h in hosts if (h not in direct and h not in beyond) or (found[h.name].differs and not job.check)]
-    for visit in _act_in_batches(source, due, job, way, seen):
+    for visit in _act_in_batches(source, due, job, way, seen, begun):
         found[visit.host] = visit
     waiting = [h for h in hosts if job.reboot and not job.check and needs_reboot(found[h.name].knobs)]
     for visit in _reboot_one_after_the_other(source, waiting, job, way, _on_top(found, seen)):
@@ -133,7 +138,9 @@ def _ask(direct: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit
     return visit_all(direct, only_asking.request_of, forks=way.forks, limit=way.limit, seen=seen) if direct else []
 
 
-def _act_in_batches(source: Path, due: Sequence[Target], job: Job, way: Way, seen: Seen) -> Iterator[Visit]:
+def _act_in_batches(
+    source: Path, due: Sequence[Target], job: Job, way: Way, seen: Seen, begun: Callable[[Iterable[str]], None]
+) -> Iterator[Visit]:
     """Batch after batch, until too many of one have failed: then the rest is left alone, and told so."""
     stopped = ""
     for batch in batches(due, way.batch):
@@ -142,13 +149,21 @@ def _act_in_batches(source: Path, due: Sequence[Target], job: Job, way: Way, see
                 Visit(h.name, wrong=stopped, hint="look at the failed hosts, then run this again") for h in batch
             )
             continue
+        begun([] if job.check else [h.name for h in batch])
         acted = (
             _over_ssh(batch, job, way, seen) if way.via == "ssh" else _through_ansible(source, batch, job, way, seen)
         )
-        yield from acted
+        yield from (_of_unknown_end(visit) for visit in acted)
         failed = sum(exit_code([visit], job.strict) != 0 for visit in acted)
         if failed * 100 > way.max_fail * len(batch):
             stopped = f"not begun: {failed} of the {len(batch)} hosts before it failed, more than {way.max_fail}%"
+
+
+def _of_unknown_end(visit: Visit) -> Visit:
+    """A host that went silent while it was being changed goes on by itself."""
+    if not visit.wrong.startswith("it gave no answer within"):
+        return visit
+    return replace(visit, hint="the change goes on there, if it had begun: `gpuctl drift` tells how it stands")
 
 
 def _reboot_one_after_the_other(

@@ -39,6 +39,7 @@ def told(visit: Visit, strict: bool = False) -> dict[str, object]:
         "host": visit.host,
         "status": status(visit, strict),
         "error": {"wrong": visit.wrong, "hint": visit.hint} if visit.wrong else None,
+        "profile": answer.get("profile") or None,
         "seconds": round(visit.seconds, 3),
         "record": answer.get("record") or None,
         "busy": answer.get("busy", []),

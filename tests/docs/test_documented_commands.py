@@ -35,7 +35,9 @@ def test_every_command_and_option_exists(page: str, text: str) -> None:
     command: click.Command = app
     for word in shlex.split(text)[1:]:
         if word.startswith("-"):
-            assert word in {name for parameter in command.params for name in parameter.opts}, (page, word)
+            assert word in {
+                name for parameter in command.get_params(click.Context(command)) for name in parameter.opts
+            }, (page, word)
         elif isinstance(command, click.Group):
             assert set(alternatives(word)) <= set(command.commands), (page, word)
             command = command.commands[alternatives(word)[0]]

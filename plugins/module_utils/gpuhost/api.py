@@ -78,9 +78,8 @@ def _tune(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _undo(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     to = request.get("to") or ""
-    names = [record.name for record in records.load(host)]
-    if to and to not in names:
-        raise Unusable(f"there is no record {to}", f"this host has {', '.join(names) or 'none'}")
+    if to:
+        _check_way_back(host, to)
     run = Run("undo", request.get("scope", ""), "", request.get("by", ""), to)
     only = request.get("only") or []
     view = _view(host, to)
@@ -92,6 +91,19 @@ def _undo(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     return _visit(view, request, run, read)
 
 
+def _check_way_back(host: Host, to: str) -> None:
+    """The record is there, and what it left has not been put back since: undo takes back, it sets nothing anew."""
+    found = records.load(host)
+    names = [record.name for record in found]
+    if to not in names:
+        raise Unusable(f"there is no record {to}", f"this host has {', '.join(names) or 'none'}")
+    then = records.owned([record for record in found if record.name <= to])
+    lost = sorted({own.knob for setting, own in then.items() if setting not in records.owned(found)})
+    if lost:
+        wrong = f"what it left has been put back since: {', '.join(lost[:6])}{' …' if len(lost) > 6 else ''}"
+        raise Unusable(f"cannot go back to record {to}: {wrong}", "tune-nodes sets it again")
+
+
 def _mine(view: View, run: Run) -> dict[str, Owned]:
     return {s: own for s, own in view.owned.items() if not run.scope or own.scope == run.scope}
 
@@ -99,8 +111,16 @@ def _mine(view: View, run: Run) -> dict[str, Owned]:
 def _check_known(owned: dict[str, Owned], only: list[str]) -> None:
     unknown = [pattern for pattern in only if not any(fnmatchcase(own.knob, pattern) for own in owned.values())]
     if unknown:
-        changed = ", ".join(sorted({own.knob for own in owned.values()}))
-        raise Unusable(f"gpuctl has not changed {', '.join(unknown)} here", f"it has changed: {changed or 'nothing'}")
+        changed = sorted({own.knob for own in owned.values()}, key=lambda knob: _unlike(knob, unknown[0]))
+        shown = ", ".join(changed[:6]) + (f" and {len(changed) - 6} more" if len(changed) > 6 else "")
+        raise Unusable(f"gpuctl has not changed {', '.join(unknown)} here", f"it has changed: {shown or 'nothing'}")
+
+
+def _unlike(knob: str, asked: str) -> tuple[float, str]:
+    """For sorting: what is spelt most like what was asked for comes first."""
+    from difflib import SequenceMatcher  # takes its time to load, and is needed where something went wrong alone
+
+    return -SequenceMatcher(None, knob, asked).ratio(), knob
 
 
 def _chosen(owned: dict[str, Owned], only: list[str]) -> dict[str, Owned]:

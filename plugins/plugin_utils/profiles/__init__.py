@@ -6,7 +6,7 @@ from .capturing import captured, questions
 from .compiling import compiled
 from .finding import Found, names
 from .loading import inline, load
-from .model import Mistake, Overlay, Profile, ProfileError, Row
+from .model import Mistake, Overlay, Profile, ProfileError, Row, did_you_mean
 from .showing import Difference, Explained, diff, explain
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Row",
     "captured",
     "compiled",
+    "did_you_mean",
     "diff",
     "explain",
     "inline",

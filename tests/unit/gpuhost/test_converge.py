@@ -79,6 +79,15 @@ def test_undo_to_a_record_goes_back_to_what_was_right_after_it(root: Path) -> No
     assert not (root / "etc/sysctl.d/99-zz-gpuctl.conf").exists()
 
 
+def test_undo_to_a_record_whose_settings_were_put_back_since_is_refused(root: Path) -> None:
+    first = tune(root, {"sysctl.vm.swappiness": "10", "sysctl.vm.max_map_count": "262144"})["record"]
+    undo(root, only=["sysctl.vm.swappiness"])
+    before = content(root)
+    error = undo(root, to=first)["error"]
+    assert "what it left has been put back since: sysctl.vm.swappiness" in error["wrong"]
+    assert content(root) == before
+
+
 def test_undo_of_one_knob_leaves_the_others(root: Path) -> None:
     tune(root, KNOBS)
     undo(root, only=["sysctl.vm.swappiness"])

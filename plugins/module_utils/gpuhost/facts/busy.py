@@ -17,7 +17,7 @@ def _gpu_processes(host: Host) -> list[str]:
         return []
     said = host.run("nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader", limit=30)
     if not said.ok:
-        return [f"GPU processes unknown: nvidia-smi: {said.said}"]
+        return [f"GPU processes unknown: {said.said}"]
     rows = [line.strip() for line in said.out.splitlines() if line.strip()]
     shown = "; ".join(rows[:3]) + (" …" if len(rows) > 3 else "")
     return [f"{len(rows)} processes on GPUs: {shown}"] if rows else []
