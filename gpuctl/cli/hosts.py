@@ -179,7 +179,7 @@ def _run(source: Path, hosts: list[Target], job: Job, way: Way, shown: Shown) ->
     run = ""
     with Progress([host.name for host in hosts], shown.strict) as progress:
         try:
-            for visit in flow.run(source, hosts, job, way, progress.seen, progress.begin):
+            for visit in flow.run(source, hosts, job, way, progress):
                 progress.settle(visit)
         finally:
             if not job.check:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import needs_reboot
 
@@ -105,13 +105,19 @@ def targets(source: Path, limit: str = "", group: str = "") -> list[Target]:
     return [target(name, variables) for name, variables in found.items() if name in chosen]
 
 
-def run(
-    source: Path, hosts: Sequence[Target], job: Job, way: Way, seen: Seen, begun: Callable[[Iterable[str]], None]
-) -> list[Visit]:
-    """Ask every host, then act where something differs.
+class Listener(Protocol):
+    """Hears of a run while it goes on."""
 
-    `seen` hears of each visit as it ends; the last one counts. `begun` hears which hosts are about to be changed.
-    """
+    def seen(self, visit: Visit) -> None:
+        """A visit has ended; of a host's visits the last one counts."""
+
+    def begin(self, hosts: Iterable[str]) -> None:
+        """These hosts are about to be changed."""
+
+
+def run(source: Path, hosts: Sequence[Target], job: Job, way: Way, listener: Listener) -> list[Visit]:
+    """Ask every host, then act where something differs."""
+    seen = listener.seen
     direct = [h for h in hosts if way.via != "ansible" and not h.needs_ansible]
     beyond = [h for h in hosts if way.via == "ssh" and h.needs_ansible]
     found = {v.host: v for v in _ask(direct, job, way, seen)}
@@ -120,7 +126,7 @@ def run(
         found[host.name] = Visit(host.name, wrong=wrong, hint="leave out --via ssh", unreachable=True)
         seen(found[host.name])
     due = [h for h in hosts if (h not in direct and h not in beyond) or (found[h.name].differs and not job.check)]
-    for visit in _act_in_batches(source, due, job, way, seen, begun):
+    for visit in _act_in_batches(source, due, job, way, listener):
         found[visit.host] = visit
     waiting = [h for h in hosts if job.reboot and not job.check and needs_reboot(found[h.name].knobs)]
     for visit in _reboot_one_after_the_other(source, waiting, job, way, _on_top(found, seen)):
@@ -138,9 +144,7 @@ def _ask(direct: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit
     return visit_all(direct, only_asking.request_of, forks=way.forks, limit=way.limit, seen=seen) if direct else []
 
 
-def _act_in_batches(
-    source: Path, due: Sequence[Target], job: Job, way: Way, seen: Seen, begun: Callable[[Iterable[str]], None]
-) -> Iterator[Visit]:
+def _act_in_batches(source: Path, due: Sequence[Target], job: Job, way: Way, listener: Listener) -> Iterator[Visit]:
     """Batch after batch, until too many of one have failed: then the rest is left alone, and told so."""
     stopped = ""
     for batch in batches(due, way.batch):
@@ -149,9 +153,11 @@ def _act_in_batches(
                 Visit(h.name, wrong=stopped, hint="look at the failed hosts, then run this again") for h in batch
             )
             continue
-        begun([] if job.check else [h.name for h in batch])
+        listener.begin([] if job.check else [h.name for h in batch])
         acted = (
-            _over_ssh(batch, job, way, seen) if way.via == "ssh" else _through_ansible(source, batch, job, way, seen)
+            _over_ssh(batch, job, way, listener.seen)
+            if way.via == "ssh"
+            else _through_ansible(source, batch, job, way, listener.seen)
         )
         yield from (_of_unknown_end(visit) for visit in acted)
         failed = sum(exit_code([visit], job.strict) != 0 for visit in acted)
