@@ -55,6 +55,7 @@ bench: packages $(INSTALLED) ## Time gpuctl beside plain Ansible, mitogen, pyinf
 .PHONY: docs
 docs: $(INSTALLED) ## Write the generated part of docs/tuning.md anew
 	python docs/generate.py
+	python -m docs.tmux_screens
 
 .PHONY: clean
 clean: ## Remove what was installed and built

@@ -7,7 +7,7 @@ from types import FrameType
 
 import click
 
-from gpuctl.cli import hosts, profile, runs
+from gpuctl.cli import bootstrap, hosts, kube, profile, runs, tmux_versions
 from gpuctl.cli.errors import guarded
 
 
@@ -17,7 +17,17 @@ def app() -> None:
     """From bare GPU machines to a trusted training cluster."""
 
 
-for command in (hosts.tune_nodes, hosts.drift, hosts.rollback, profile.group, runs.group):
+COMMANDS = (
+    bootstrap.group,
+    hosts.tune_nodes,
+    hosts.drift,
+    hosts.rollback,
+    profile.group,
+    runs.group,
+    tmux_versions.group,
+    kube.group,
+)
+for command in COMMANDS:
     app.add_command(command)
 
 

@@ -1,0 +1,108 @@
+"""bootstrap: make a machine ready for those who work with it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import click
+
+from gpuctl.cli import options, output
+from gpuctl.cli.output import Output
+
+
+@click.group("bootstrap")
+def group() -> None:
+    """Make a machine ready for those who work with it."""
+
+
+@group.command()
+@options.check
+@click.option("--diff", is_flag=True, help="Show what is written into the shell files.")
+@click.option("--undo", is_flag=True, help="Put back what was there before; packages stay.")
+@click.option("--force", is_flag=True, help="With --undo: also what you changed since (a copy is kept).")
+@click.option("--strict", is_flag=True, help="Count any missing tool as a problem, not only tmux and git.")
+@click.option("--tool", "tools", metavar="NAME", multiple=True, help="Only this tool (may be given several times).")
+@click.option("--start-tmux", is_flag=True, help="Start the session tmux-main whenever a terminal opens.")
+@click.option("--no-packages", is_flag=True, help="Install no package of the distribution.")
+@options.yes
+@options.output
+@click.pass_context
+def laptop(
+    context: click.Context,
+    check: bool,
+    diff: bool,
+    undo: bool,
+    force: bool,
+    strict: bool,
+    tools: tuple[str, ...],
+    start_tmux: bool,
+    no_packages: bool,
+    yes: bool,
+    form: Output,
+) -> None:
+    """Make this machine your workstation: tools, PATH, completion. Running it again changes nothing.
+
+    Packages come from the distribution where they are new enough, else archives with a pinned sha256 are fetched, from
+    $GPUCTL_MIRROR where that is set. What was there before is kept, and --undo puts it back.
+    """
+    from gpuctl.workstation.flow import bootstrap
+    from gpuctl.workstation.model import Wish
+
+    if undo and not check and not yes and output.on_terminal():
+        click.confirm("Put everything back to what it was before gpuctl?", abort=True, err=True)
+    wish = Wish(check, undo, force, strict, tools, start_tmux, not no_packages)
+    ended = bootstrap(wish)
+    if form == "table":
+        _show(ended.answer, diff, check)
+    else:
+        output.data(dict(ended.answer), form)
+    context.exit(ended.exit_code)
+
+
+def _show(answer: Mapping[str, Any], diff: bool, check: bool) -> None:
+    if "undone" in answer:
+        output.table(("PATH", "STATE", "WHAT"), [(r["path"], r["state"], r["why"]) for r in answer["undone"]])
+    else:
+        rows = [(t["tool"], t["version"] or "-", _state(t, check), t["came"] or "-", t["why"]) for t in answer["tools"]]
+        output.table(("TOOL", "VERSION", "STATE", "FROM", "WHY"), rows)
+    for file in answer.get("files", []):
+        _show_file(file, diff, check)
+    if not answer["changed"]:
+        click.echo("nothing to change")
+
+
+def _state(tool: Mapping[str, Any], check: bool) -> str:
+    return "WOULD INSTALL" if check and tool["changed"] else str(tool["state"])
+
+
+def _show_file(file: Mapping[str, Any], diff: bool, check: bool) -> None:
+    if file["changed"]:
+        click.echo(f"{file['path']}: our lines {'would be' if check else 'were'} written")
+    elif file["why"]:
+        click.echo(f"{file['path']}: {file['why']}")
+    if diff and file["changed"]:
+        sides = file["before"].splitlines(), file["after"].splitlines()
+        click.echo("\n".join(difflib.unified_diff(*sides, file["path"], file["path"], lineterm="")))
+
+
+@group.command()
+@click.argument("tool")
+@click.argument("version")
+@click.argument("checksums", type=click.File())
+@click.option("--for", "system", metavar="OS/ARCH", default="", help="What a file with one bare hash is for.")
+def pin(tool: str, version: str, checksums: TextIO, system: str) -> None:
+    """Print the pins of TOOL at VERSION out of CHECKSUMS, the file its maker publishes.
+
+    Take that file from another place than the archives: one from the same mirror proves nothing.
+    """
+    from gpuctl.core.errors import Unusable
+    from gpuctl.workstation.pins import pins
+    from gpuctl.workstation.rows import release_of
+
+    found = pins(release_of(tool), version, checksums.read(), system)
+    if not found:
+        hint = "say with --for what a bare hash is for" if not system else ""
+        raise Unusable(f"pin {tool} {version}", "its archives are not in that file", hint)
+    output.data({"version": version, "pins": found}, "yaml")

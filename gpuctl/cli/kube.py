@@ -1,0 +1,211 @@
+"""kube: what kubectl alone does not do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from gpuctl.cli import output
+from gpuctl.cli.kube_pod import context, pod, where
+
+# For words that belong to kubectl, not to gpuctl.
+AS_THEY_ARE = {"ignore_unknown_options": True, "help_option_names": []}
+
+
+@click.group("kube")
+def group() -> None:
+    """Kubernetes from the workstation: shells, forwards, notices, explanations."""
+
+
+group.add_command(pod)
+
+
+@group.command()
+@click.option("--shell", "program", metavar="PROGRAM", default="", help="bash or zsh.  [default: the login shell]")
+def shell(program: str) -> None:
+    """Start a shell with a kubeconfig of its own, so that switching in it moves no other.
+
+    Its prompt shows context and namespace in the colour of the stage. It has the aliases k, kgp, kgpa, kd, ke and
+    kdel, and the commands kctx, kns, kpod, kwatch-resources and port-forward-hyperpod. What destroys something in a
+    production context asks first.
+    """
+    from gpuctl.kube.shell import start
+
+    start(program)
+
+
+@group.command("context")
+@click.argument("name", default="")
+def switch_context(name: str) -> None:
+    """Switch the context of this shell to NAME ("-": the one before); without a name, choose."""
+    from gpuctl.core import settings
+    from gpuctl.kube import choose, switch
+
+    switch.own()
+    chosen = name or choose.context(settings.load())
+    if chosen:
+        click.echo(f"switched to the context {switch.to_context(chosen)}")
+
+
+@group.command("namespace")
+@click.argument("name", default="")
+@click.option("--force", is_flag=True, help="Do not look whether it is there.")
+def switch_namespace(name: str, force: bool) -> None:
+    """Switch the namespace of this shell to NAME; without a name, choose."""
+    from gpuctl.kube import choose, switch
+
+    switch.own()
+    chosen = name or choose.namespace()
+    if chosen:
+        click.echo(f"switched to the namespace {switch.to_namespace(chosen, force)}")
+
+
+@group.command(hidden=True)
+@click.argument("path", type=click.Path(path_type=Path))
+def prompt(path: Path) -> None:
+    """Write what the prompt shows into a file, for a shell that reads it."""
+    from gpuctl.core import settings
+    from gpuctl.edges import kubeconfig
+    from gpuctl.kube.prompt import write
+
+    write(path, kubeconfig.files(), settings.load())
+
+
+@group.command(hidden=True)
+@click.argument("path", type=click.Path(path_type=Path))
+def remake(path: Path) -> None:
+    """Make the kubeconfig copy of a running shell again."""
+    from gpuctl.kube.shell import remake as again
+
+    again(path)
+
+
+@group.command(hidden=True, context_settings=AS_THEY_ARE)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def guard(words: tuple[str, ...]) -> None:
+    """Ask before a kubectl command that destroys something in a production context."""
+    from gpuctl.core import settings
+    from gpuctl.kube.asking import question
+
+    asked = question(words, settings.load())
+    if not asked:
+        return
+    try:
+        terminal = Path("/dev/tty").open("r+b", buffering=0)  # noqa: SIM115 - closed with the process
+    except OSError:
+        click.echo(f"gpuctl: not run, as nobody can be asked here: {asked}", err=True)
+        click.echo("  hint: `command kubectl` goes past this question", err=True)
+        sys.exit(2)
+    with terminal:
+        terminal.write(f"{asked} [y/N] ".encode())
+        if terminal.readline().strip().lower() not in (b"y", b"yes"):
+            click.echo("not done", err=True)
+            sys.exit(1)
+
+
+@group.command()
+@click.argument("pod_name", metavar="[POD]", default="")
+@click.argument("ports", metavar="[[LOCAL:]REMOTE]...", nargs=-1)
+@click.option("--selector", "-l", metavar="LABELS", default="", help="Every pod with these labels.")
+@click.option("--from", "first", type=click.IntRange(1, 65535), help="The first local port for -l.")
+@click.option("--to", "remote", type=click.IntRange(1, 65535), multiple=True, help="The port of each pod; repeatable.")
+@click.option("--save", metavar="NAME", default="", help="Keep these forwards under a name, too.")
+@click.option("--set", "kept", metavar="NAME", default="", help="The forwards kept under a name.")
+@click.option("--wizard", is_flag=True, help="Choose pods and ports.")
+@click.option("--probe-every", type=click.FloatRange(0.5), default=5.0, show_default=True, help="Seconds.")
+@where
+def forward(
+    pod_name: str,
+    ports: tuple[str, ...],
+    selector: str,
+    first: int | None,
+    remote: tuple[int, ...],
+    save: str,
+    kept: str,
+    wizard: bool,
+    probe_every: float,
+    context: str,
+    namespace: str,
+) -> None:
+    """Forward local ports to pods, and keep doing so until Ctrl-C.
+
+    Either every pod that -l names, on sequential local ports (--from 8081 --to 8080), or the one POD with its ports.
+    A forward that breaks is begun anew; a pod that is replaced is followed.
+    """
+    from gpuctl.cli.forwarding import go
+    from gpuctl.kube.forward import ask, saved
+    from gpuctl.kube.pod import Where
+
+    place = Where(context, namespace)
+    request = ask.request(ask.Typed(pod_name, ports, selector, first, remote, kept, wizard, place))
+    if request is None:
+        return
+    if save:
+        click.echo(f"kept as {saved.save(save, request)}", err=True)
+    sys.exit(go(request, probe_every))
+
+
+@group.command()
+@click.argument("pod_name", metavar="POD")
+@click.option("--lines", type=click.IntRange(1), default=100, show_default=True, help="So many lines of each log.")
+@click.option("--ask", "asked", is_flag=True, help="Hand it once to the command of the settings (claude -p).")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before it is sent.")
+@where
+def explain(pod_name: str, lines: int, asked: bool, yes: bool, context: str, namespace: str) -> None:
+    """Gather what the cluster says of POD (describe, events, logs, previous logs), without secrets."""
+    from gpuctl.core import settings
+    from gpuctl.kube import explain as explaining
+    from gpuctl.kube.pod import Where, here
+
+    found = explaining.gather(here(Where(context, namespace)), pod_name, lines)
+    click.echo(found.text)
+    click.echo(f"{output.plural(found.secrets, 'secret')} removed", err=True)
+    if found.note:
+        click.echo(f"note: {found.note}", err=True)
+    if not asked:
+        return
+    command = settings.load().ask
+    if not yes:
+        click.confirm(f"Send this to `{' '.join(command)}`?", abort=True, err=True)
+    sys.exit(explaining.ask(command, found.text))
+
+
+@group.command()
+@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Of all namespaces.")
+@click.option("--restarts", type=click.IntRange(1), default=None, help="Tell when a container has restarted so often.")
+@click.option("--pending", type=click.FloatRange(1), default=None, help="Tell of pods pending for so many seconds.")
+@where
+def notify(everywhere: bool, restarts: int | None, pending: float | None, context: str, namespace: str) -> None:
+    """Tell of crashed pods, finished roll-outs and passed thresholds, as tmux messages or plain lines."""
+    from gpuctl.kube import notify as notices
+    from gpuctl.kube.news import Thresholds
+    from gpuctl.kube.pod import Where, here
+
+    def tell(text: str) -> None:
+        notices.to_tmux(text)
+        click.echo(text)
+
+    notices.run(here(Where(context, namespace)), everywhere, Thresholds(restarts or 0, pending or 0.0), tell)
+    sys.exit(130)  # it has no other end than being ended
+
+
+@group.command()
+@click.argument("name", metavar="[NAMESPACE]", default="")
+@click.option("--every", type=click.FloatRange(0.5), default=2.0, show_default=True, help="Seconds.")
+@context
+def watch(name: str, every: float, context: str) -> None:
+    """Watch the resources of a namespace."""
+    from gpuctl.kube.pod import Where, here
+    from gpuctl.kube.resources import watch as draw
+
+    draw(here(Where(context, name)), every)
+
+
+@group.command()
+def palette() -> None:
+    """A menu of common commands, with Helm and Terraform among them where they are installed."""
+    from gpuctl.kube.palette import run
+
+    sys.exit(run())

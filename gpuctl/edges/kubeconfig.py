@@ -1,0 +1,73 @@
+"""What a kubeconfig says without asking any cluster: its current context and namespace, and the contexts it knows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpuctl.core.errors import Unusable
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class Context:
+    """A context by name, with the cluster, user and namespace it stands for ("default" where it names none)."""
+
+    name: str
+    cluster: str
+    user: str
+    namespace: str
+
+
+def files() -> list[Path]:
+    """The files that kubectl would read: $KUBECONFIG, else ~/.kube/config; only those that are there."""
+    named = os.environ.get("KUBECONFIG", "")
+    paths = [Path(p) for p in named.split(os.pathsep) if p] or [Path.home() / ".kube/config"]
+    return [path for path in paths if path.is_file()]
+
+
+def current(*paths: Path) -> Context | None:
+    """The current context of these files (kubectl's rule: the first that names one wins); None where there is none."""
+    found = [_read(path) for path in paths]
+    name = next((str(text["current-context"]) for text in found if text.get("current-context")), "")
+    known = {context.name: context for text in reversed(found) for context in _contexts(text)}
+    return known.get(name)
+
+
+def contexts(*paths: Path) -> list[Context]:
+    """Every context of these files, by name; of two with one name the first counts."""
+    known = {context.name: context for path in reversed(paths) for context in _contexts(_read(path))}
+    return [known[name] for name in sorted(known)]
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    doing = f"read the kubeconfig {path}"
+    try:
+        found = yaml.load(path.read_text(), Loader=LOADER) or {}  # noqa: S506 - it is the safe loader, in C
+    except OSError as error:
+        raise Unusable(doing, error.strerror or str(error)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Unusable(doing, f"it is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(found, dict):
+        raise Unusable(doing, "it is not a mapping")
+    return found
+
+
+def _contexts(text: Mapping[str, Any]) -> list[Context]:
+    listed = text.get("contexts") or []
+    return [
+        Context(
+            str(item["name"]),
+            str((item.get("context") or {}).get("cluster") or ""),
+            str((item.get("context") or {}).get("user") or ""),
+            str((item.get("context") or {}).get("namespace") or "default"),
+        )
+        for item in listed
+        if isinstance(item, dict) and item.get("name")
+    ]

@@ -1,0 +1,46 @@
+"""The terminal gpuctl runs in, and windows with another."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+INSIDE = ("TMUX", "TMUX_PANE")
+BEGIN_S = 2.0  # a program that cannot open a window ends within this time
+
+
+def has(program: str) -> bool:
+    """Whether a program is on the PATH."""
+    return shutil.which(program) is not None
+
+
+def open_window(argv: Sequence[str]) -> str:
+    """Start a program that opens a window and stays when gpuctl ends; returns what went wrong, "" for nothing."""
+    try:
+        process = subprocess.Popen(
+            argv,
+            env=_outside(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        code = process.wait(BEGIN_S)
+    except subprocess.TimeoutExpired:
+        return ""
+    except OSError as error:
+        return str(error)
+    return f"{argv[0]} ended with status {code}" if code else ""
+
+
+def become(argv: Sequence[str], more: Mapping[str, str] | None = None) -> NoReturn:
+    """Give this terminal to another program: gpuctl ends here."""
+    os.execvpe(argv[0], list(argv), {**_outside(os.environ), **(more or {})})  # noqa: S606 - that is what it is for
+
+
+def _outside(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which tmux does not take itself to be inside another one."""
+    return {name: value for name, value in environment.items() if name not in INSIDE}

@@ -1,0 +1,78 @@
+"""tmux, by the name of its server: every call says which one it means, whatever $TMUX says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuctl.core.errors import GpuctlError, Unusable
+
+OLDEST = (3, 2)
+
+
+@dataclass(frozen=True)
+class Server:
+    """One tmux server: `socket` is its name (`tmux -L`), `config` the file it reads when it starts ("" for none).
+
+    `limit`: the seconds that a command may take, where it may run somebody's configuration.
+    """
+
+    socket: str = "default"
+    config: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    limit: float | None = None
+
+    def argv(self, *words: str) -> list[str]:
+        """The whole command line of a tmux command."""
+        return ["tmux", "-L", self.socket, "-f", self.config or os.devnull, *words]
+
+    def try_to(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a tmux command; its output and exit status are the caller's to judge."""
+        inside = ("TMUX", "TMUX_PANE")  # of another server, perhaps: tmux would ask that one
+        own = {name: value for name, value in os.environ.items() if name not in inside}
+        try:
+            return subprocess.run(
+                self.argv(*words),
+                env={**own, **self.environment},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=self.limit,
+            )
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess(self.argv(*words), 124, "", f"not done within {self.limit:g} s")
+
+    def do(self, *words: str) -> str:
+        """Run a tmux command and return what it prints; `GpuctlError` with tmux's own words where it fails."""
+        done = self.try_to(*words)
+        if done.returncode:
+            wrong = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}"
+            raise GpuctlError(f"have tmux {words[0]} (server {self.socket})", wrong)
+        return done.stdout
+
+    def runs(self) -> bool:
+        """Whether such a server is up."""
+        return self.try_to("list-sessions").returncode == 0
+
+    def has(self, session: str) -> bool:
+        return self.try_to("has-session", "-t", f"={session}").returncode == 0
+
+
+def version() -> tuple[int, int]:
+    """tmux's version, as (3, 3); `Unusable` where tmux is missing or older than 3.2."""
+    doing = "use tmux"
+    if shutil.which("tmux") is None:
+        raise Unusable(doing, "it is not installed", "`gpuctl bootstrap laptop` installs it")
+    said = subprocess.run(["tmux", "-V"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"(\d+)\.(\d+)", said)
+    if found is None:  # "tmux master", "tmux openbsd-7.5": built from a development tree, newer than any number
+        return (99, 0)
+    number = (int(found[1]), int(found[2]))
+    if number < OLDEST:
+        raise Unusable(doing, f"this is {said.strip()}, and 3.2 or newer is needed", "install a newer one")
+    return number

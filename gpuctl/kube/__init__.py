@@ -1,0 +1,1 @@
+"""Kubernetes from the workstation: shells, forwards, notices, explanations."""

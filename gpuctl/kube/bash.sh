@@ -1,0 +1,71 @@
+# shellcheck shell=bash
+# What bash reads in place of ~/.bashrc when it is the smart shell: the user's file first, then the kubectl tools.
+# shellcheck source=/dev/null
+[ ! -f ~/.bashrc ] || . ~/.bashrc
+# shellcheck source=gpuctl/kube/shell.sh
+. "$GPUCTL_KUBE_FOLDER/shell.sh"
+
+__gpuctl_kube_before='' __gpuctl_kube_number=''
+function __gpuctl_kube_prompt {
+  local line own
+  __gpuctl_kube_read
+  __gpuctl_kube_colour
+  # Whatever else sets PS1 may have done so since: only what was put before it is taken off again.
+  own=${PS1#"$__gpuctl_kube_before"}
+  # shellcheck disable=SC2016 # bash fills the names in when it prints the prompt, and reads nothing into their values
+  __gpuctl_kube_before='\[\e['$__gpuctl_kube_colour'm\]${__gpuctl_kube_context}${__gpuctl_kube_namespace:+ ${__gpuctl_kube_namespace}}\[\e[0m\] '
+  shopt -q promptvars || __gpuctl_kube_before='\[\e['$__gpuctl_kube_colour'm\]'"$__gpuctl_kube_context $__gpuctl_kube_namespace"'\[\e[0m\] '
+  PS1=$__gpuctl_kube_before$own
+  line=$(HISTTIMEFORMAT='' builtin history 1)
+  line=${line#"${line%%[![:space:]]*}"}
+  # The first prompt finds the history of other shells: only what comes after it was typed here.
+  if [ -n "$__gpuctl_kube_number" ] && [ "${line%%[[:space:]]*}" != "$__gpuctl_kube_number" ]; then
+    own=${line#*[[:space:]]}
+    __gpuctl_kube_note "${own#"${own%%[![:space:]]*}"}"
+  fi
+  __gpuctl_kube_number=${line%%[[:space:]]*}
+  __gpuctl_kube_number=${__gpuctl_kube_number:-none}
+}
+# The plain form: an array is not known before bash 5.1, and others append to the text.
+PROMPT_COMMAND="${PROMPT_COMMAND:+${PROMPT_COMMAND%;};}__gpuctl_kube_prompt"
+[ -n "$(trap -p EXIT)" ] || trap __gpuctl_kube_end EXIT
+
+# Completion of aliases takes bash 4; the bash that macOS brings is older.
+[ "${BASH_VERSINFO[0]}" -ge 4 ] || return 0
+if ! declare -F _get_comp_words_by_ref >/dev/null; then
+  for __gpuctl_file in /usr/share/bash-completion/bash_completion /opt/homebrew/etc/profile.d/bash_completion.sh /usr/local/etc/profile.d/bash_completion.sh; do
+    # shellcheck source=/dev/null
+    [ ! -r "$__gpuctl_file" ] || { . "$__gpuctl_file" && break; }
+  done
+  unset __gpuctl_file
+fi
+# shellcheck source=/dev/null
+[ ! -r "$GPUCTL_KUBE_COMPLETION" ] || . "$GPUCTL_KUBE_COMPLETION"
+
+# kubectl's completion sees the words that the alias stands for.
+function __gpuctl_kube_complete {
+  local whole=${BASH_ALIASES[$1]} words
+  read -ra words <<<"$whole"
+  COMP_LINE=$whole${COMP_LINE#"$1"}
+  COMP_POINT=$((COMP_POINT + ${#whole} - ${#1}))
+  COMP_WORDS=("${words[@]}" "${COMP_WORDS[@]:1}")
+  COMP_CWORD=$((COMP_CWORD + ${#words[@]} - 1))
+  __start_kubectl
+}
+if declare -F __start_kubectl >/dev/null; then
+  complete -o default -o nospace -F __gpuctl_kube_complete k kgp kgpa kd ke kdel
+fi
+
+function __gpuctl_kube_names {
+  local kind=$1 found
+  if [ "$kind" = context ]; then
+    found=$(command kubectl config get-contexts -o name 2>/dev/null)
+  else
+    found=$(command kubectl get namespaces -o name --request-timeout=3s 2>/dev/null)
+  fi
+  mapfile -t COMPREPLY < <(compgen -W "${found//namespace\//}" -- "${COMP_WORDS[COMP_CWORD]}")
+}
+function __gpuctl_kube_contexts { __gpuctl_kube_names context; }
+function __gpuctl_kube_namespaces { __gpuctl_kube_names namespace; }
+complete -F __gpuctl_kube_contexts kctx
+complete -F __gpuctl_kube_namespaces kns kwatch-resources

@@ -1,0 +1,144 @@
+"""Keep forwards going: watch the pods, start and probe kubectl, show how things stand, end everything at the end."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.edges.kubectl import Events, Kubectl, Running
+from gpuctl.edges.ports import answers, free
+from gpuctl.kube import model
+from gpuctl.kube.ending import until_ended
+from gpuctl.kube.forward import plan
+from gpuctl.kube.forward.line import Action, Line, Seen, State, moved, step
+from gpuctl.kube.forward.model import Request, Slot
+from gpuctl.kube.model import Pod
+from gpuctl.kube.watch import Pods
+
+Show = Callable[[Sequence[Line], str], None]
+TICK = 0.2
+
+
+def run(request: Request, show: Show, probe_every: float = 5.0) -> None:
+    """Forward until the user ends it. `show` gets the lines and a word on the watch whenever something changed."""
+    kubectl = Kubectl(request.context, request.namespace)
+    pods, selector = _first_look(kubectl, request)
+    lines = [Line(slot) for slot in plan.slots(request, pods, free)]
+    if not lines:
+        where = f"in the namespace {request.namespace}"
+        raise GpuctlError("forward", f"no running pod has the label {request.selector} {where}", "`kgp --show-labels`")
+    with _Forwards(kubectl, request, selector, probe_every) as forwards, until_ended() as ended:
+        forwards.keep(lines, show, ended)
+
+
+def _first_look(kubectl: Kubectl, request: Request) -> tuple[list[Pod], str]:
+    """The pods, and the labels by which a pod that is forwarded by name is known when it is replaced."""
+    if not request.pod:
+        words = ("get", "pods", f"--selector={request.selector}")
+        return model.pods(kubectl.json("list the pods", *words)), request.selector
+    pod = model.pod(kubectl.json(f"read the pod {request.pod}", "get", "pod", request.pod))
+    shared = pod.shared_labels if pod.owned else {}
+    return [pod], ",".join(f"{name}={value}" for name, value in sorted(shared.items()))
+
+
+class _Forwards:
+    """The kubectl of each slot, by its first local port, and the watch over the pods."""
+
+    def __init__(self, kubectl: Kubectl, request: Request, selector: str, probe_every: float) -> None:
+        self.kubectl, self.request, self.probe_every = kubectl, request, probe_every
+        self.running: dict[int, tuple[str, Running]] = {}
+        self.probes: dict[int, Future[bool]] = {}
+        self.next_probe: dict[int, float] = {}
+        self.pods = Pods()
+        self.news: queue.Queue[Callable[[], None]] = queue.Queue()
+        self.trouble = ""
+        what = (
+            ["pods", f"--selector={selector}"]
+            if selector
+            else ["pods", f"--field-selector=metadata.name={request.pod}"]
+        )
+        self.events = Events(kubectl, what, self._told, self._lost)
+        self.pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="probe")
+
+    def __enter__(self) -> _Forwards:
+        self.events.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.events.stop()
+        with ThreadPoolExecutor(max_workers=32) as ending:  # at once: each may take its time
+            list(ending.map(lambda held: held[1].stop(), self.running.values()))
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+    def _told(self, kind: str, found: dict[str, object]) -> None:
+        self.news.put(lambda: self._take_in(kind, found))
+
+    def _take_in(self, kind: str, found: dict[str, object]) -> None:
+        self.pods.take_in(kind, found)
+        self.trouble = ""
+
+    def _lost(self, why: str) -> None:
+        self.news.put(lambda: setattr(self, "trouble", f"the pods cannot be watched: {why}"))
+
+    def keep(self, lines: list[Line], show: Show, ended: threading.Event) -> None:
+        """Round after round until the end."""
+        shown = None
+        while True:
+            lines = self._round(lines)
+            now = [(line, round(line.until - time.monotonic())) for line in lines if line.state is State.RETRYING]
+            if shown != (lines, self.trouble, now):
+                shown = (lines, self.trouble, now)
+                show(lines, self.trouble)
+            if ended.wait(TICK):
+                return
+
+    def _round(self, lines: Sequence[Line]) -> list[Line]:
+        slots = [line.slot for line in lines]
+        while not self.news.empty():
+            self.news.get()()
+        if self.pods.known:
+            slots = plan.follow(self.request, slots, self.pods.all, free)
+        grown = [*lines, *(Line(slot) for slot in slots[len(lines) :])]
+        return [self._step(moved(line, slot)) for line, slot in zip(grown, slots, strict=True)]
+
+    def _step(self, line: Line) -> Line:
+        key = line.slot.ports[0][0]
+        after, action = step(line, self._seen(key, line.slot), time.monotonic())
+        if action is Action.STOP:
+            self.running.pop(key)[1].stop()
+            self.probes.pop(key, None)
+        elif action is Action.START:
+            pairs = [f"{local}:{remote}" for local, remote in line.slot.ports]
+            words = ("port-forward", "--address=127.0.0.1", f"pod/{line.slot.pod}", *pairs)
+            self.running[key] = (line.slot.uid, Running(self.kubectl.argv(*words)))
+            self.next_probe[key] = 0.0
+        return after
+
+    def _seen(self, key: int, slot: Slot) -> Seen:
+        if key not in self.running:
+            return Seen()
+        uid, child = self.running[key]
+        if child.ended:
+            return Seen(uid, ended=True, said=child.last_words)
+        listens = sum(line.startswith("Forwarding from") for line in child.lines) >= len(slot.ports)
+        said = child.last_words if listens and not child.lines[-1].startswith(("Forwarding", "Handling")) else ""
+        return Seen(uid, listens=listens, said=said, answers=self._answer(key, slot) if listens else None)
+
+    def _answer(self, key: int, slot: Slot) -> bool | None:
+        """What a probe found that has just ended; the next is begun when it is due."""
+        probe = self.probes.get(key)
+        if probe is not None and probe.done():
+            del self.probes[key]
+            return probe.result()
+        if probe is None and time.monotonic() >= self.next_probe[key]:
+            self.next_probe[key] = time.monotonic() + self.probe_every
+            self.probes[key] = self.pool.submit(_all_answer, [local for local, _ in slot.ports])
+        return None
+
+
+def _all_answer(ports: Sequence[int]) -> bool:
+    return all(answers(port) for port in ports)

@@ -1,0 +1,109 @@
+"""One forward over time: what it is in, and what to do next. Plain values in, plain values out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from gpuctl.kube.forward.model import Slot
+
+MOST = 30.0  # seconds between two tries, at most
+SILENT = 3  # probes without an answer before the forward is begun anew
+STARTING = 20.0  # seconds that kubectl may take until it listens
+
+
+class State(StrEnum):
+    """How a forward stands."""
+
+    WAITING = "waiting for a pod"
+    STARTING = "starting"
+    UP = "up"
+    SILENT = "no answer"
+    RETRYING = "retrying"
+
+
+class Action(StrEnum):
+    """What to do with its kubectl."""
+
+    NOTHING = "nothing"
+    START = "start"
+    STOP = "stop"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of its kubectl: for which pod it runs ("" for none), whether it ended or listens, what it said.
+
+    `answers`: what the last probe found; None where there is no new one.
+    """
+
+    uid: str = ""
+    ended: bool = False
+    listens: bool = False
+    said: str = ""
+    answers: bool | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A slot and how its forward stands; `until` is when to try again, or when to give a start up."""
+
+    slot: Slot
+    state: State = State.STARTING
+    failures: int = 0
+    unanswered: int = 0
+    until: float = 0.0
+    why: str = ""
+    reconnects: int = 0
+
+
+def pause(failures: int) -> float:
+    """Seconds before the next try: one, two, four, up to half a minute."""
+    return float(min(MOST, 2 ** max(0, failures - 1)))
+
+
+def moved(line: Line, slot: Slot) -> Line:
+    """The line after its slot may have gone to another pod, which is not made to wait for the old one's failures."""
+    if slot.uid and slot.uid != line.slot.uid:
+        return replace(line, slot=slot, state=State.STARTING, failures=0, unanswered=0, why="the pod was replaced")
+    return replace(line, slot=slot)
+
+
+def step(line: Line, seen: Seen, now: float) -> tuple[Line, Action]:
+    """How the line stands after this, and what to do."""
+    if seen.uid and seen.uid != line.slot.uid:  # its pod has gone, or another has taken the slot
+        why = "the pod was replaced" if line.slot.uid else "the pod has gone"
+        return replace(line, state=State.STARTING, failures=0, unanswered=0, until=now, why=why), Action.STOP
+    if not line.slot.uid:
+        return replace(line, state=State.WAITING, why="no pod is there to take it"), Action.NOTHING
+    if not seen.uid:
+        return _begin(line, now)
+    if seen.ended:
+        return _failed(line, seen.said, now), Action.STOP
+    return _running(line, seen, now)
+
+
+def _begin(line: Line, now: float) -> tuple[Line, Action]:
+    if line.state is State.RETRYING and now < line.until:
+        return line, Action.NOTHING
+    again = line.reconnects + (line.state is State.RETRYING or bool(line.why))
+    return replace(line, state=State.STARTING, until=now + STARTING, unanswered=0, reconnects=again), Action.START
+
+
+def _running(line: Line, seen: Seen, now: float) -> tuple[Line, Action]:
+    if not seen.listens:
+        if now < line.until:
+            return line, Action.NOTHING
+        return _failed(line, seen.said or "kubectl does not begin to listen", now), Action.STOP
+    if seen.answers is None:
+        return line, Action.NOTHING
+    if seen.answers:
+        return replace(line, state=State.UP, failures=0, unanswered=0, why=""), Action.NOTHING
+    missed = line.unanswered + 1
+    silent = replace(line, state=State.SILENT, unanswered=missed, why=seen.said or "the pod closes the connection")
+    return (_failed(silent, silent.why, now), Action.STOP) if missed >= SILENT else (silent, Action.NOTHING)
+
+
+def _failed(line: Line, why: str, now: float) -> Line:
+    failures = line.failures + 1
+    return replace(line, state=State.RETRYING, failures=failures, unanswered=0, until=now + pause(failures), why=why)

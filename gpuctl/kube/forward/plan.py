@@ -1,0 +1,81 @@
+"""Which pod gets which local ports, at the start and when pods come and go. Nothing here looks at the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from gpuctl.core.errors import Unusable
+from gpuctl.kube.forward.model import Ports, Request, Slot
+from gpuctl.kube.model import Pod
+
+Free = Callable[[int], bool]
+LAST = 65535
+
+
+def local_ports(first: int, count: int, free: Free, taken: Sequence[int] = ()) -> list[int]:
+    """The next ports from `first` on that are free and not taken by another slot."""
+    found: list[int] = []
+    for port in range(first, LAST + 1):
+        if len(found) == count:
+            break
+        if port not in taken and free(port):
+            found.append(port)
+    if len(found) < count:
+        raise Unusable("plan the local ports", f"from {first} on, fewer than {count} are free", "give a lower --from")
+    return found
+
+
+def slots(request: Request, pods: Sequence[Pod], free: Free) -> list[Slot]:
+    """A slot for each pod that can be forwarded now."""
+    if request.pod:
+        return _of_one(request, pods, free)
+    return follow(request, [], pods, free)
+
+
+def _of_one(request: Request, pods: Sequence[Pod], free: Free) -> list[Slot]:
+    wanted = request.local or [0] * len(request.remote)
+    for port in wanted:
+        if port and not free(port):
+            raise Unusable(f"forward local port {port}", "something listens on it already", "choose another one")
+    ports: list[int] = []
+    for local, remote in zip(wanted, request.remote, strict=True):
+        ports.append(local or local_ports(remote if remote >= 1024 else remote + 8000, 1, free, [*wanted, *ports])[0])
+    pod = next((p for p in pods if p.name == request.pod and p.serves), None)
+    return [Slot(tuple(zip(ports, request.remote, strict=True)), request.pod, pod.uid if pod else "")]
+
+
+def follow(request: Request, now: Sequence[Slot], pods: Sequence[Pod], free: Free) -> list[Slot]:
+    """The slots after pods came and went: a replaced pod's slot goes to its successor, a further pod gets new ports."""
+    serving = [pod for pod in pods if pod.serves]
+    by_uid = {pod.uid: pod for pod in serving}
+    held = {slot.uid for slot in now if slot.uid in by_uid}
+    waiting = [pod for pod in serving if pod.uid not in held]
+    followed: list[Slot] = []
+    for slot in now:
+        if slot.uid in held:
+            followed.append(slot)
+            continue
+        heir = _heir(slot, waiting, {other.pod for other in now})
+        if heir is not None:
+            waiting.remove(heir)
+        followed.append(replace(slot, pod=heir.name, uid=heir.uid) if heir else replace(slot, uid=""))
+    return followed if request.pod else followed + _more(request, followed, waiting, free)
+
+
+def _heir(slot: Slot, waiting: Sequence[Pod], names: set[str]) -> Pod | None:
+    """The pod of the same name where it came back (a StatefulSet's), else one that no other slot had by name."""
+    same = next((pod for pod in waiting if pod.name == slot.pod), None)
+    ready_first = sorted(waiting, key=lambda pod: (not pod.ready, pod.name))
+    return same or next((pod for pod in ready_first if pod.name not in names), None)
+
+
+def _more(request: Request, known: Sequence[Slot], pods: Sequence[Pod], free: Free) -> list[Slot]:
+    taken = [local for slot in known for local, _ in slot.ports]
+    found = []
+    for pod in pods:
+        local = local_ports(request.first, len(request.remote), free, taken)
+        taken += local
+        ports: Ports = tuple(zip(local, request.remote, strict=True))
+        found.append(Slot(ports, pod.name, pod.uid))
+    return found

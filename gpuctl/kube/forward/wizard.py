@@ -1,0 +1,77 @@
+"""Build a forward by choosing: which pods, which of their ports, from which local port on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.edges.kubectl import Kubectl, fzf
+from gpuctl.kube import choose
+from gpuctl.kube.forward import saved
+from gpuctl.kube.forward.model import Request
+from gpuctl.kube.model import Pod
+
+
+def ask(kubectl: Kubectl) -> Request | None:
+    """The request that the user chose; None where they left."""
+    pods = [pod for pod in choose.listed(kubectl) if pod.serves]
+    if not pods and not saved.names():
+        raise GpuctlError(
+            "forward", f"no pod runs in the namespace {kubectl.namespace}", "`kns` switches the namespace"
+        )
+    picked = choose.one(offers(pods, saved.names()), "forward", "--delimiter=\t")
+    if picked is None:
+        return None
+    kind, name = picked.split("\t")[:2]
+    if kind == "saved":
+        return saved.load(name)
+    meant = [pod for pod in pods if (pod.name == name if kind == "pod" else _has(pod, name))]
+    remote = _port("port of the pod", declared(meant))
+    local = _port("first local port", _near(remote)) if remote else None
+    if remote is None or local is None:
+        return None
+    where = {"context": kubectl.context, "namespace": kubectl.namespace}
+    if kind == "pod":
+        return Request((remote,), pod=name, local=(local,), **where)  # type: ignore[arg-type]
+    return Request((remote,), selector=name, first=local, **where)  # type: ignore[arg-type]
+
+
+def offers(pods: Sequence[Pod], kept: Sequence[str]) -> list[str]:
+    """What can be chosen: what was kept by name, every label that several pods share, every pod."""
+    labels = Counter(f"{name}={value}" for pod in pods for name, value in pod.shared_labels.items())
+    shared = sorted(labels.items(), key=lambda item: (-item[1], item[0]))
+    return [
+        *(f"saved\t{name}\t" for name in kept),
+        *(f"label\t{label}\tall {count} pods" for label, count in shared if count > 1),
+        *(f"pod\t{pod.name}\tport {', '.join(map(str, declared([pod]))) or '?'}" for pod in pods),
+    ]
+
+
+def declared(pods: Sequence[Pod]) -> list[int]:
+    """The ports that these pods say they listen on."""
+    return sorted({port for pod in pods for container in pod.containers for port in container.ports})
+
+
+def _has(pod: Pod, label: str) -> bool:
+    name, _, value = label.partition("=")
+    return pod.labels.get(name) == value
+
+
+def _near(remote: int) -> list[int]:
+    return (
+        list(dict.fromkeys([remote + 1, remote, remote + 1000])) if remote >= 1024 else [remote + 8000, remote + 9000]
+    )
+
+
+def _port(what: str, offered: Sequence[int]) -> int | None:
+    """Choose a port, or type another one."""
+    lines = [str(port) for port in offered]
+    header = "Enter takes the marked one; type another and press Enter"
+    options = ("--print-query", "--exact", "--reverse", f"--prompt={what}> ", f"--header={header}")
+    told = [line for line in fzf(lines, *options) if line.strip()]
+    if not told:
+        return None
+    if not told[-1].isdigit() or not 1 <= int(told[-1]) <= 65535:
+        raise Unusable(f"forward the {what}", f"{told[-1]!r} is no port")
+    return int(told[-1])

@@ -1,0 +1,88 @@
+"""Which kubectl commands destroy something, and whether to ask before one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+# Options of every kubectl command that take the next word as their value, and kubectl's own verbs.
+_WITH_VALUE = """
+-n --namespace --context --cluster --user --kubeconfig -s --server --token --as --as-group --as-uid --cache-dir
+--certificate-authority --client-certificate --client-key --tls-server-name --request-timeout --username --password
+--profile --profile-output --log-file --log-dir --log-flush-frequency -v --v --vmodule
+"""
+_VERBS = """
+annotate api-resources api-versions apply attach auth autoscale certificate cluster-info completion config cordon cp
+create debug delete describe diff drain edit events exec explain expose get kustomize label logs options patch plugin
+port-forward proxy replace rollout run scale set taint top uncordon version wait
+"""
+WITH_VALUE = frozenset(_WITH_VALUE.split())
+VERBS = frozenset(_VERBS.split())
+ALWAYS = frozenset({"delete", "drain", "cordon"})
+ROLLOUT = frozenset({"undo", "restart"})
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a kubectl command line says: its verbs and names in `words`, its options by name (the last one counts)."""
+
+    words: Sequence[str] = ()
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def context(self) -> str:
+        """The context it names; empty where it takes the current one."""
+        return self.options.get("--context", "")
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it goes to a server that no context names."""
+        return any(name in self.options for name in ("-s", "--server", "--cluster"))
+
+    @property
+    def kubeconfig(self) -> str:
+        return self.options.get("--kubeconfig", "")
+
+
+def read(argv: Sequence[str]) -> Command:
+    """Sort the words of a kubectl command; what follows `--` is for another program."""
+    words, options = [], {}
+    rest = iter(argv[: list(argv).index("--")] if "--" in argv else argv)
+    for word in rest:
+        if not word.startswith("-") or word == "-":
+            words.append(word)
+            continue
+        name, given, value = word.partition("=")
+        if name.startswith("-n") and not name.startswith("--") and len(name) > 2:  # -nkube-system
+            name, given, value = "-n", "=", word[2:].lstrip("=")
+        if not given and name in WITH_VALUE | {"--replicas"}:
+            value = next(rest, "")
+        options[name] = value if given or value else "true"
+    return Command(words, options)
+
+
+def destroys(command: Command) -> str:
+    """What a command does that cannot be taken back, in its own words; empty where it does no such thing."""
+    if not command.words or "-h" in command.options or "--help" in command.options:
+        return ""
+    if command.options.get("--dry-run", "none") not in ("none", "false"):
+        return ""
+    # The first word may be the value of an option that stands before the verb, or a plugin's name.
+    known = next((number for number, word in enumerate(command.words) if word in VERBS), None)
+    return _by_verb(command.words[known:], command) if known is not None else ""
+
+
+def _by_verb(words: Sequence[str], command: Command) -> str:
+    on = {name for name, value in command.options.items() if value != "false"}
+    verb, second = words[0], words[1] if len(words) > 1 else ""
+    if verb in ALWAYS:
+        return verb
+    if verb == "scale" and command.options.get("--replicas", "").strip("0") == "" and "--replicas" in command.options:
+        return "scale to 0"
+    if verb in ("apply", "replace") and on & {"--prune", "--force"}:
+        return f"{verb} {' '.join(sorted(on & {'--prune', '--force'}))}"
+    if verb == "rollout" and second in ROLLOUT:
+        return f"rollout {second}"
+    if verb == "taint" and any(word.endswith(":NoExecute") for word in command.words):
+        return "taint with NoExecute"
+    return ""

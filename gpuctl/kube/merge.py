@@ -1,0 +1,89 @@
+"""Several kubeconfig files as one, as kubectl reads them: what is named first wins, paths count from their file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import yaml
+
+from gpuctl.core.errors import Unusable
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LISTS = ("clusters", "contexts", "users")
+# Where a path can stand: the list, the mapping inside an entry of it, the names.
+PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "clusters": ("cluster", ("certificate-authority",)),
+    "users": ("user", ("client-certificate", "client-key", "tokenFile")),
+}
+EMPTY = "apiVersion: v1\nkind: Config\n"
+
+
+def merged(files: Mapping[Path, str]) -> str:
+    """One kubeconfig of these texts, in their order. Nodes are moved, not values: what is quoted stays quoted."""
+    top = yaml.MappingNode("tag:yaml.org,2002:map", [])
+    for path, text in files.items():
+        _add(top, _read(path, text))
+    return str(yaml.serialize(top)) if top.value else EMPTY
+
+
+def _read(path: Path, text: str) -> yaml.MappingNode:
+    doing = f"read the kubeconfig {path}"
+    try:
+        node = yaml.compose(text, Loader=LOADER)
+    except yaml.YAMLError as error:
+        raise Unusable(doing, f"it is not YAML: {' '.join(str(error).split())}") from error
+    if node is None:
+        return yaml.MappingNode("tag:yaml.org,2002:map", [])
+    if not isinstance(node, yaml.MappingNode):
+        raise Unusable(doing, "it is not a mapping")
+    for kind, (inner, names) in PATHS.items():
+        for entry in _entries(node, kind):
+            _make_absolute(_value(entry, inner), names, path.parent)
+            if kind == "users":
+                _make_command_absolute(_value(_value(entry, inner), "exec"), path.parent)
+    return node
+
+
+def _add(top: yaml.MappingNode, more: yaml.MappingNode) -> None:
+    for key, value in more.value:
+        known = _value(top, key.value)
+        if known is None or _is_empty(known):
+            top.value = [pair for pair in top.value if pair[0].value != key.value]
+            top.value.append((key, value))
+        elif key.value in LISTS and isinstance(known, yaml.SequenceNode) and isinstance(value, yaml.SequenceNode):
+            names = {_name(item) for item in known.value}
+            known.value.extend(item for item in value.value if _name(item) not in names)
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return not node.value or (isinstance(node, yaml.ScalarNode) and node.value in ("null", "~"))
+
+
+def _value(node: yaml.Node | None, name: str) -> yaml.Node | None:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    return next((value for key, value in pairs if key.value == name), None)
+
+
+def _name(entry: yaml.Node) -> str:
+    found = _value(entry, "name")
+    return str(found.value) if found is not None else ""
+
+
+def _entries(node: yaml.MappingNode, kind: str) -> Iterable[yaml.Node]:
+    found = _value(node, kind)
+    return found.value if isinstance(found, yaml.SequenceNode) else ()
+
+
+def _make_absolute(node: yaml.Node | None, names: Iterable[str], folder: Path) -> None:
+    for name in names:
+        found = _value(node, name)
+        if isinstance(found, yaml.ScalarNode) and found.value and found.value != "null":
+            found.value = str((folder / found.value).absolute())
+
+
+def _make_command_absolute(node: yaml.Node | None, folder: Path) -> None:
+    """A login program counts from its file where its name has a slash; without one it is looked for on the PATH."""
+    found = _value(node, "command")
+    if isinstance(found, yaml.ScalarNode) and "/" in found.value:
+        found.value = str((folder / found.value).absolute())

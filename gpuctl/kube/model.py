@@ -1,0 +1,116 @@
+"""Pods, as far as a person at a prompt needs to know them, read from what the API says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuctl.core.errors import GpuctlError
+
+# Labels that a pod has for its own person: its replacement has others.
+OWN_LABELS = frozenset(
+    {
+        "pod-template-hash",
+        "controller-revision-hash",
+        "pod-template-generation",
+        "statefulset.kubernetes.io/pod-name",
+        "apps.kubernetes.io/pod-index",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container; `why` is the reason it waits or ended for, empty while it runs."""
+
+    name: str
+    ports: Sequence[int] = ()
+    restarts: int = 0
+    why: str = ""
+    exit_code: int | None = None
+    last_why: str = ""  # how it ended the time before
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod. `owned`: something makes a new one when it goes; `leaving`: it is being deleted."""
+
+    name: str
+    namespace: str
+    uid: str
+    phase: str
+    ready: bool
+    leaving: bool = False
+    owned: bool = False
+    node: str = ""
+    since: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    containers: Sequence[Container] = ()
+
+    @property
+    def serves(self) -> bool:
+        """Whether a port of it can be forwarded."""
+        return self.phase == "Running" and not self.leaving
+
+    @property
+    def status(self) -> str:
+        """What `kubectl get pods` would say, in short."""
+        if self.leaving:
+            return "Terminating"
+        return next((c.why for c in self.containers if c.why), self.phase)
+
+    @property
+    def restarts(self) -> int:
+        return sum(c.restarts for c in self.containers)
+
+    @property
+    def shared_labels(self) -> Mapping[str, str]:
+        """The labels that its replacement will have as well."""
+        return {name: value for name, value in self.labels.items() if name not in OWN_LABELS}
+
+
+def pod(found: Mapping[str, Any]) -> Pod:
+    """A pod from its JSON; `GpuctlError` where it is none."""
+    try:
+        return _pod(found)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise GpuctlError("read a pod", f"what the cluster says of it is no pod: {error!r}") from error
+
+
+def _pod(found: Mapping[str, Any]) -> Pod:
+    meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
+    told = {item["name"]: item for item in status.get("containerStatuses") or ()}
+    conditions = {item["type"]: item["status"] for item in status.get("conditions") or ()}
+    return Pod(
+        name=meta["name"],
+        namespace=meta["namespace"],
+        uid=meta["uid"],
+        phase=status.get("phase", "Unknown"),
+        ready=conditions.get("Ready") == "True",
+        leaving="deletionTimestamp" in meta,
+        owned=bool(meta.get("ownerReferences")),
+        node=spec.get("nodeName", ""),
+        since=status.get("startTime") or meta.get("creationTimestamp", ""),
+        labels=meta.get("labels") or {},
+        containers=[_container(item, told.get(item["name"], {})) for item in spec["containers"]],
+    )
+
+
+def _container(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Container:
+    state = status.get("state") or {}
+    ended = state.get("terminated") or {}
+    before = (status.get("lastState") or {}).get("terminated") or {}
+    return Container(
+        name=spec["name"],
+        ports=[int(port["containerPort"]) for port in spec.get("ports") or () if port.get("protocol", "TCP") == "TCP"],
+        restarts=int(status.get("restartCount", 0)),
+        why=(state.get("waiting") or ended).get("reason", ""),
+        exit_code=ended.get("exitCode"),
+        last_why=before.get("reason", ""),
+    )
+
+
+def pods(listed: Mapping[str, Any]) -> list[Pod]:
+    """The pods of a list, by namespace and name."""
+    return sorted((pod(item) for item in listed.get("items") or ()), key=lambda p: (p.namespace, p.name))

@@ -1,0 +1,96 @@
+"""Tell of crashes and finished roll-outs as they happen: in tmux's status line, as plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from gpuctl.edges.kubectl import Events, Kubectl, tmux
+from gpuctl.kube import news
+from gpuctl.kube.ending import until_ended
+from gpuctl.kube.news import Thresholds
+from gpuctl.kube.watch import Objects
+
+KINDS = ("pods", "deployments", "statefulsets", "daemonsets")  # kubectl watches one kind at a time
+SHOWN = 8000  # milliseconds that tmux shows a notice
+
+
+class Teller:
+    """Takes in what the watches tell, and says what of it is news."""
+
+    def __init__(self, at: Thresholds) -> None:
+        self.at = at
+        self.known = {kind: Objects() for kind in KINDS}
+        self.complete: dict[str, int] = {}  # uid -> the generation whose roll-out was complete
+        self.late: set[str] = set()
+
+    def take_in(self, what: str, kind: str, found: Mapping[str, Any]) -> list[str]:
+        """An event of the watch over `what`; a list tells what changed while the watch was broken."""
+        objects, told = self.known[what], []
+        for item in (found.get("items") or ()) if kind == "LIST" else (found,):
+            if kind in ("LIST", "ADDED", "MODIFIED"):
+                before = objects.by_uid.get(item["metadata"]["uid"])
+                told += self._news(before, item) if objects.is_newer(item) else []
+        objects.take_in(kind, found)
+        return told
+
+    def _news(self, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
+        if after.get("kind") not in news.ROLLED:
+            return news.of(before, after, self.at)
+        meta = after["metadata"]
+        done = news.rolled_out(after) and self.complete.get(meta["uid"]) != meta.get("generation", 0)
+        if done:
+            self.complete[meta["uid"]] = meta.get("generation", 0)
+        return [news.of_rollout(after)] if done and before is not None else []
+
+    def overdue(self, now: float) -> list[str]:
+        """Pods that are pending for too long, each told of once."""
+        if not self.at.pending:
+            return []
+        found = {uid: news.overdue(item, self.at, now) for uid, item in self.known["pods"].by_uid.items()}
+        new = {uid: text for uid, text in found.items() if text and uid not in self.late}
+        self.late.update(new)
+        return list(new.values())
+
+
+def run(kube: Kubectl, everywhere: bool, at: Thresholds, tell: Callable[[str], None]) -> None:
+    """Watch until the user ends it."""
+    heard: queue.Queue[tuple[str, str, Any]] = queue.Queue()
+    where = ["--all-namespaces"] if everywhere else []
+    streams = [
+        Events(kube, [kind, *where], partial(_put, heard, kind), partial(_put, heard, kind, "LOST")) for kind in KINDS
+    ]
+    teller = Teller(at)
+    lost = ""
+    with until_ended() as ended, contextlib.ExitStack() as running:
+        for stream in streams:
+            stream.start()
+            running.callback(stream.stop)
+        while not ended.is_set():
+            with contextlib.suppress(queue.Empty):
+                what, kind, found = heard.get(timeout=0.5)
+                if kind != "LOST":
+                    for text in teller.take_in(what, kind, found):
+                        tell(text)
+                elif found != lost:
+                    tell(f"cannot watch the {what}: {found}")
+                lost = found if kind == "LOST" else ""
+            for text in teller.overdue(time.time()):
+                tell(text)
+
+
+def _put(heard: queue.Queue[tuple[str, str, Any]], what: str, kind: str, found: Any) -> None:
+    heard.put((what, kind, found))
+
+
+def to_tmux(text: str) -> bool:
+    """Show a notice on every terminal that is attached to this tmux; False where there is none."""
+    clients = tmux("list-clients", "-F", "#{client_name}")
+    # What others have named must not be read as tmux's formats, times or commands.
+    plain = "".join(letter if letter.isprintable() else "?" for letter in text).replace("#", "##").replace("%", "%%")
+    shown = [tmux("display-message", "-d", str(SHOWN), "-c", client, plain) for client in (clients or "").split()]
+    return any(answer is not None for answer in shown)

@@ -1,0 +1,79 @@
+"""A menu of common commands, from palette.yml."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.edges import kubectl
+from gpuctl.kube import choose
+from gpuctl.kube.pod import Where, here
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the menu; the fields are explained in palette.yml."""
+
+    does: str
+    run: Sequence[str]
+    needs: str = ""
+    each: Sequence[str] = ()
+    stay: bool = True
+
+
+def entries(installed: Callable[[str], bool]) -> list[Entry]:
+    """The lines whose programs are installed."""
+    rows: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "palette.yml").read_text())
+    return [entry for entry in (Entry(**row) for row in rows) if not entry.needs or installed(entry.needs)]
+
+
+def filled(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """The words with the names put in; an option whose name is empty goes with it."""
+    found: list[str] = []
+    for word in words:
+        if word.startswith("$") and not names[word[1:]]:
+            found.pop()
+        else:
+            found.append(names[word[1:]] if word.startswith("$") else word)
+    return found
+
+
+def run() -> int:
+    """Let the user choose a line and run it; 0 where they leave."""
+    known = {entry.does: entry for entry in entries(kubectl.installed)}
+    does = choose.one(list(known), "command")
+    if does is None:
+        return 0
+    entry, folder = known[does], choose.folder_of_pane()
+    kube = here(Where())
+    names = {"CONTEXT": kube.context, "NAMESPACE": kube.namespace, "ITEM": ""}
+    if entry.each:
+        item = _item(filled(entry.each, names), folder)
+        if item is None:
+            return 0
+        names["ITEM"] = item
+    argv = filled(entry.run, names)
+    argv[0] = os.environ.get("GPUCTL_PROGRAM") or sys.argv[0] if argv[0] == "gpuctl" else argv[0]
+    code = kubectl.show(argv, folder)
+    if entry.stay and sys.stdin.isatty():
+        input("\nEnter closes this ")
+    return code
+
+
+def _item(argv: Sequence[str], folder: str | None) -> str | None:
+    told = kubectl.output_of(argv, folder)
+    if told is None:
+        raise GpuctlError("offer a choice", f"`{' '.join(argv)}` failed", "run it by hand to see why")
+    # Terraform marks the current workspace with a star.
+    lines = [line.lstrip("* ").rstrip() for line in told.splitlines() if line.strip()]
+    if not lines:
+        raise GpuctlError("offer a choice", f"`{' '.join(argv)}` names nothing")
+    found = choose.one(lines, "which")
+    return found.split()[0] if found else None

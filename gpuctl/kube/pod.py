@@ -1,0 +1,116 @@
+"""What can be done with a pod that was chosen: a shell in it, its logs, what the cluster says of it, its ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.edges import kubeconfig, kubectl
+from gpuctl.edges.kubectl import Kubectl
+from gpuctl.kube import choose, chosen, model
+from gpuctl.kube.chosen import Chosen
+
+# bash where the container has it, else sh.
+SHELL = ("sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash; else exec sh; fi")
+
+
+@dataclass(frozen=True)
+class Where:
+    """Context and namespace to look in; empty takes the kubeconfig's own."""
+
+    context: str = ""
+    namespace: str = ""
+    everywhere: bool = False
+
+
+def here(where: Where) -> Kubectl:
+    """kubectl with the context and namespace by name, so that a switch elsewhere cannot move them."""
+    paths = kubeconfig.files()
+    now = kubeconfig.current(*paths)
+    name = where.context or (now.name if now else "")
+    known = {c.name: c for c in kubeconfig.contexts(*paths)}
+    if where.context and where.context not in known:
+        raise Unusable(f"use the context {where.context}", "the kubeconfig has none of that name", "`kctx` shows them")
+    return Kubectl(name, where.namespace or (known[name].namespace if name in known else "default"))
+
+
+def current() -> str:
+    """The name of the current context."""
+    found = kubeconfig.current(*kubeconfig.files())
+    return found.name if found else ""
+
+
+def ask(where: Where) -> Chosen | None:
+    """Let the user choose a pod and container, and remember them; None where they leave."""
+    kube = here(where)
+    found = choose.pod(kube, where.everywhere)
+    container = choose.container(found) if found else None
+    if found is None or container is None:
+        return None
+    return select(Chosen(kube.context, found.namespace, found.name, container))
+
+
+def select(pod: Chosen) -> Chosen:
+    """Remember a pod, as the tmux keys will act on it."""
+    known = replace(pod, current=current())
+    chosen.remember(kubeconfig.files(), known)
+    return known
+
+
+def last(where: Where) -> Chosen | None:
+    """The pod last chosen, where it is still there; else the user chooses."""
+    found = chosen.recall(kubeconfig.files(), current())
+    if found is not None and _is_there(found):
+        return found
+    return ask(where)
+
+
+def named(name: str, where: Where, container: str = "") -> Chosen:
+    """A pod by its name: it need not be chosen."""
+    kube = here(where)
+    return Chosen(kube.context, kube.namespace, name, container)
+
+
+def _is_there(pod: Chosen) -> bool:
+    code, _, err = _on(pod).try_to("get", "pod", pod.pod, "-o", "name", "--request-timeout=10s")
+    if code and "NotFound" not in err:
+        raise GpuctlError(f"look for the pod {pod.pod}", err.strip() or "kubectl failed")
+    return code == 0
+
+
+def _on(pod: Chosen) -> Kubectl:
+    return Kubectl(pod.context, pod.namespace)
+
+
+def _container(pod: Chosen) -> tuple[str, ...]:
+    return ("--container", pod.container) if pod.container else ()
+
+
+def shell(pod: Chosen) -> int:
+    """A shell in the container."""
+    argv = _on(pod).argv("exec", "--stdin", "--tty", pod.pod, *_container(pod), "--", *SHELL)
+    return kubectl.show(argv)
+
+
+def logs(pod: Chosen, follow: bool = True, lines: int = 200) -> int:
+    """The last lines of its log, and those to come."""
+    more = ("--follow",) if follow else ()
+    return kubectl.show(_on(pod).argv("logs", pod.pod, *_container(pod), f"--tail={lines}", *more))
+
+
+def describe(pod: Chosen) -> int:
+    """All that the cluster says of it."""
+    return kubectl.show(_on(pod).argv("describe", "pod", pod.pod))
+
+
+def ports(pod: Chosen) -> list[int]:
+    """The ports that it says it listens on."""
+    found = model.pod(_on(pod).json(f"read the pod {pod.pod}", "get", "pod", pod.pod))
+    return [port for container in found.containers for port in container.ports]
+
+
+ACTIONS = {
+    "exec: a shell in it": shell,
+    "logs: the last lines and those to come": logs,
+    "describe: what ails it": describe,
+}

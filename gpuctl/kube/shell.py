@@ -1,0 +1,98 @@
+"""Start the user's shell with a kubeconfig of its own, a prompt that shows the context, and the kubectl tools."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from gpuctl.core import settings
+from gpuctl.core.errors import Unusable
+from gpuctl.core.paths import cache_dir, config_dir, private, write_atomically
+from gpuctl.edges import kubeconfig, kubectl
+from gpuctl.kube import copy, prompt
+
+HERE = Path(__file__).parent
+SHELLS = ("bash", "zsh")
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A shell to start: its name and the program."""
+
+    name: str
+    program: str
+
+
+def which(asked: str, login: str) -> Shell:
+    """The shell that is asked for, else the login shell where it is bash or zsh, else the first that is installed."""
+    for wish in (asked, login if Path(login).name in SHELLS else "", *SHELLS):
+        name = Path(wish).name
+        if wish and name not in SHELLS:
+            raise Unusable(f"start {wish}", "the smart shell is made for bash and zsh")
+        if wish and kubectl.installed(wish):
+            return Shell(name, wish)
+        if wish and wish == asked:
+            raise Unusable(f"start {wish}", "it is not installed")
+    raise Unusable("start a smart shell", "neither bash nor zsh is installed")
+
+
+def start(asked: str = "") -> NoReturn:
+    """Become the shell. It keeps this process number, by which its copy is known to be in use."""
+    shell = which(asked, os.environ.get("SHELL", ""))
+    if not sys.stdin.isatty():
+        raise Unusable("start a smart shell", "there is no terminal for it", "in scripts use kubectl itself")
+    found = settings.load()
+    own = copy.make(kubeconfig.files(), os.getpid(), os.uname().nodename)
+    prompt.write(Path(f"{own}.prompt"), [own], found)
+    write_atomically(Path(f"{own}.commands"), "")
+    environment = {**os.environ, **_variables(own, shell)}
+    if pane := os.environ.get("TMUX_PANE"):
+        for name, value in (("@gpuctl_kubeconfig", str(own)), ("@gpuctl_history", f"{own}.commands")):
+            kubectl.tmux("set-option", "-p", "-t", pane, name, value)
+    kubectl.become(_argv(shell), environment)
+
+
+def remake(own: Path) -> None:
+    """Make the copy of a running shell again, from the files that its start-up files named in KUBECONFIG."""
+    named = copy.NAMED.fullmatch(own.name)
+    if named is None or not copy.is_own([own]):
+        raise Unusable(f"make {own} again", "it is not the copy of a smart shell")
+    copy.make(kubeconfig.files(), int(named["pid"]), named["host"])
+    prompt.write(Path(f"{own}.prompt"), [own], settings.load())
+
+
+def _variables(own: Path, shell: Shell) -> dict[str, str]:
+    variables = {
+        "GPUCTL_KUBECONFIG": str(own),
+        "GPUCTL_KUBE_FROM": os.environ.get("KUBECONFIG", ""),
+        "GPUCTL_KUBE_FOLDER": str(HERE),
+        "GPUCTL_KUBE_SETTINGS": str(config_dir() / "settings.yml"),
+        "GPUCTL_KUBE_COMPLETION": str(completion(shell.name)),
+        "GPUCTL_PROGRAM": os.environ.get("GPUCTL_PROGRAM") or str(Path(sys.argv[0]).absolute()),
+        "KUBECONFIG": str(own),
+    }
+    if shell.name == "zsh":  # it has no --rcfile: it reads its files from this folder, then ours go back to the user's
+        theirs = os.environ.get("ZDOTDIR", "")
+        variables |= {"ZDOTDIR": str(HERE / "zsh"), "GPUCTL_ZDOTDIR": theirs}
+    return variables
+
+
+def _argv(shell: Shell) -> list[str]:
+    return [shell.program, "--rcfile", str(HERE / "bash.sh"), "-i"] if shell.name == "bash" else [shell.program, "-i"]
+
+
+def completion(shell: str) -> Path:
+    """kubectl's own completion for this shell; made again when kubectl is newer. The file is absent without kubectl."""
+    path = cache_dir() / "kube" / f"completion.{shell}"
+    if not kubectl.installed("kubectl"):
+        return path
+    program = Path(kubectl.need("kubectl")).resolve()
+    if not path.is_file() or path.stat().st_mtime < program.stat().st_mtime:
+        text = kubectl.output_of(["kubectl", "completion", shell])
+        if text:
+            private(path.parent)
+            write_atomically(path, text)
+    return path

@@ -1,0 +1,101 @@
+# shellcheck shell=bash
+# The kubectl tools of the smart shell, in bash and zsh. `gpuctl kube shell` has this sourced after the user's own files.
+
+# The user's own files may name other kubeconfigs: then this shell's copy is made again from those.
+if [ -n "${KUBECONFIG-}" ] && [ "$KUBECONFIG" != "$GPUCTL_KUBECONFIG" ] && [ "$KUBECONFIG" != "$GPUCTL_KUBE_FROM" ]; then
+  "$GPUCTL_PROGRAM" kube remake "$GPUCTL_KUBECONFIG"
+fi
+export KUBECONFIG=$GPUCTL_KUBECONFIG
+
+unalias kubectl k kgp kgpa kd ke kdel kctx kns kpod 2>/dev/null
+alias k=kubectl
+alias kgp='kubectl get pods'
+alias kgpa='kubectl get pods --all-namespaces'
+alias kd='kubectl describe'
+alias ke='kubectl exec -it'
+alias kdel='kubectl delete'
+
+# Words that could destroy something are judged by gpuctl, which asks once where the context is a production one.
+# Where it cannot be asked, kubectl does not run; `command kubectl` goes past it.
+function kubectl {
+  case "${1-}" in
+  __complete*) ;;
+  *)
+    case " $* " in
+    *" delete "* | *" drain "* | *" cordon "* | *" scale "* | *" undo "* | *" restart "* | *" taint "* | *" --prune"* | *" --force"*)
+      "$GPUCTL_PROGRAM" kube guard -- "$@" || return
+      ;;
+    esac
+    ;;
+  esac
+  command kubectl "$@"
+}
+
+function kctx {
+  "$GPUCTL_PROGRAM" kube context "$@" || return
+  : >|"$GPUCTL_KUBECONFIG.prompt"
+}
+
+function kns {
+  "$GPUCTL_PROGRAM" kube namespace "$@" || return
+  : >|"$GPUCTL_KUBECONFIG.prompt"
+}
+
+function kpod {
+  case "${1-}" in
+  exec) shift && "$GPUCTL_PROGRAM" kube pod shell --choose "$@" ;;
+  logs | describe) "$GPUCTL_PROGRAM" kube pod "$1" --choose "${@:2}" ;;
+  *) "$GPUCTL_PROGRAM" kube pod choose "$@" ;;
+  esac
+}
+
+function kwatch-resources {
+  "$GPUCTL_PROGRAM" kube watch "$@"
+}
+
+function port-forward-hyperpod {
+  "$GPUCTL_PROGRAM" kube forward -l app=hyperpod --from 8081 --to 8080 "$@"
+}
+
+# Reads what the prompt shows. gpuctl is asked only when the copy or the settings changed; else nothing is started.
+__gpuctl_kube_stage='' __gpuctl_kube_context='' __gpuctl_kube_namespace=''
+function __gpuctl_kube_read {
+  local kept=$GPUCTL_KUBECONFIG.prompt
+  if [ "$KUBECONFIG" != "$GPUCTL_KUBECONFIG" ]; then
+    __gpuctl_kube_stage=unknown __gpuctl_kube_context='unknown (KUBECONFIG was changed)' __gpuctl_kube_namespace=''
+    return
+  fi
+  if [ ! -s "$kept" ] || [ "$KUBECONFIG" -nt "$kept" ] || [ "$GPUCTL_KUBE_SETTINGS" -nt "$kept" ]; then
+    "$GPUCTL_PROGRAM" kube prompt "$kept" 2>/dev/null
+  fi
+  {
+    IFS= read -r __gpuctl_kube_stage
+    IFS= read -r __gpuctl_kube_context
+    IFS= read -r __gpuctl_kube_namespace
+  } 2>/dev/null <"$kept" || __gpuctl_kube_stage=unknown __gpuctl_kube_context=unknown __gpuctl_kube_namespace=''
+}
+
+# The colour of the stage: production red, staging yellow, development green.
+function __gpuctl_kube_colour {
+  case "$__gpuctl_kube_stage" in
+  production) __gpuctl_kube_colour='1;37;41' ;;
+  staging) __gpuctl_kube_colour='1;33' ;;
+  development) __gpuctl_kube_colour='1;32' ;;
+  *) __gpuctl_kube_colour='2' ;;
+  esac
+}
+
+# What was typed, for the tmux key that shows the last commands; the file goes with the shell.
+function __gpuctl_kube_note {
+  case "$1" in
+  '' | ' '* | *$'\n'*) ;;
+  *) printf '%s\n' "$1" >>"$GPUCTL_KUBECONFIG.commands" ;;
+  esac
+}
+
+# The copy holds what lets one into the cluster: it ends with its shell.
+function __gpuctl_kube_end {
+  [ "$$" = "$__gpuctl_kube_shell" ] || return 0
+  command rm -f -- "$GPUCTL_KUBECONFIG" "$GPUCTL_KUBECONFIG.prompt" "$GPUCTL_KUBECONFIG.commands" "$GPUCTL_KUBECONFIG.chosen" "$GPUCTL_KUBECONFIG.before"
+}
+__gpuctl_kube_shell=$$

@@ -1,0 +1,70 @@
+"""Switch the context or namespace of this shell: only in its own copy of the kubeconfig."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.model import did_you_mean
+
+from gpuctl.core.errors import Unusable
+from gpuctl.core.paths import write_atomically
+from gpuctl.edges import kubeconfig
+from gpuctl.edges.kubectl import Kubectl
+from gpuctl.kube import copy
+
+
+def own() -> Path:
+    """This shell's copy; `Unusable` where there is none, since switching would then move every other shell."""
+    paths = kubeconfig.files()
+    if not copy.is_own(paths):
+        wrong = "this shell has no kubeconfig of its own, so every other shell would be moved too"
+        raise Unusable("switch", wrong, "start one with `gpuctl kube shell`")
+    return paths[0]
+
+
+def to_context(name: str) -> str:
+    """Switch to a context; "-" is the one before. Returns its name."""
+    path = own()
+    now = kubeconfig.current(path)
+    name = _before(path, now.name if now else "") if name == "-" else name
+    known = [c.name for c in kubeconfig.contexts(path)]
+    if name not in known:
+        raise Unusable(f"switch to the context {name!r}", "there is none of that name", did_you_mean(name, known))
+    Kubectl().ask(f"switch to the context {name}", "config", "use-context", name)
+    if now and now.name != name:
+        _keep(path, {"context": now.name})
+    return name
+
+
+def to_namespace(name: str, force: bool = False) -> str:
+    """Switch the namespace of the current context; it must be there, where the cluster lets us look."""
+    path = own()
+    now = kubeconfig.current(path)
+    if now is None:
+        raise Unusable("switch the namespace", "no context is chosen", "`kctx` chooses one")
+    if not force:
+        code, _, err = Kubectl().try_to("get", "namespace", name, "-o", "name", "--request-timeout=10s")
+        if code and "NotFound" in err:
+            raise Unusable(f"switch to the namespace {name!r}", f"{now.name} has none of that name", "`kns` shows them")
+        if code and "Forbidden" not in err:
+            hint = "`--force` switches without looking"
+            raise Unusable(f"switch to the namespace {name!r}", err.strip() or "the cluster does not answer", hint)
+    doing = f"switch to the namespace {name}"
+    Kubectl().ask(doing, "config", "set-context", now.name, f"--namespace={name}")
+    return name
+
+
+def _beside(path: Path) -> Path:
+    return Path(f"{path}.before")
+
+
+def _keep(path: Path, known: dict[str, str]) -> None:
+    write_atomically(_beside(path), json.dumps(known) + "\n")
+
+
+def _before(path: Path, current: str) -> str:
+    try:
+        return str(json.loads(_beside(path).read_text())["context"])
+    except (OSError, ValueError, KeyError):
+        raise Unusable("switch to the context before", f"{current or 'this shell'} is the first one here") from None

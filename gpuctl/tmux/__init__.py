@@ -1,0 +1,1 @@
+"""The tmux environment: its keys, layouts and configuration versions."""

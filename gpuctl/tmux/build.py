@@ -1,0 +1,192 @@
+"""Build the session on a server from a version folder, with tmux commands only."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpuctl.core import settings
+from gpuctl.core.errors import GpuctlError
+from gpuctl.edges.tmux import Server
+from gpuctl.tmux import layout, session_file
+from gpuctl.tmux.fit import remember
+from gpuctl.tmux.place import SESSION
+from gpuctl.tmux.session import Pane, Session, Window
+
+SMALLEST = (80, 24)
+STATUS_BAR = 1
+
+
+def build(
+    server: Server,
+    folder: Path,
+    name: str = SESSION,
+    session: Session | None = None,
+    size: tuple[int, int] | None = None,
+) -> None:
+    """Create the session on a server, from a version folder's session.yml or as given; all of it or nothing.
+
+    `size`: columns and rows, until a terminal attaches; without it this terminal's.
+    """
+    wanted = session or session_file.read(folder / "session.yml")
+    doing = _Build(_ready(server, folder), folder, name, wanted, settings.load().repositories)
+    first = doing.start(size or _terminal())  # where this fails the session is somebody else's: it stays
+    try:
+        doing.windows(first)
+    except GpuctlError:
+        doing.server.try_to("kill-session", "-t", f"={name}")
+        raise
+    doing.options()
+
+
+def _terminal() -> tuple[int, int]:
+    size = shutil.get_terminal_size(SMALLEST)
+    return max(size.columns, SMALLEST[0]), max(size.lines, SMALLEST[1])
+
+
+def _ready(server: Server, folder: Path) -> Server:
+    """The server with the configuration: it reads it when it starts, and is told where it runs already."""
+    config, own = str(folder / "tmux.conf"), {"GPUCTL_PROGRAM": program()}
+    if "GPUCTL_KUBECONFIG" in os.environ:  # a smart shell's own copy ends with that shell
+        own["KUBECONFIG"] = os.environ.get("GPUCTL_KUBE_FROM", "")
+    if not server.runs():
+        return replace(server, config=config, environment={**server.environment, **own})
+    server.do("set-environment", "-g", "GPUCTL_PROGRAM", program())
+    server.do("source-file", config)
+    return server
+
+
+def program() -> str:
+    """The path of gpuctl itself, for scripts whose PATH may not have it."""
+    beside = Path(sys.argv[0] if Path(sys.argv[0]).name == "gpuctl" else sys.executable).with_name("gpuctl")
+    return str(beside.absolute()) if beside.exists() else shutil.which("gpuctl") or "gpuctl"
+
+
+def _plain(text: str) -> str:
+    """For what tmux expands: a folder may be named as a format that runs a program."""
+    return text.replace("#", "##")
+
+
+@dataclass(frozen=True)
+class _Build:
+    """The tmux commands that make one session."""
+
+    server: Server
+    folder: Path
+    name: str
+    session: Session
+    repositories: Mapping[str, Path]
+
+    def start(self, size: tuple[int, int]) -> str:
+        """Create the session with its first window; returns that window's first pane."""
+        base = Path(self.session.directory).expanduser()
+        base.mkdir(parents=True, exist_ok=True)
+        window = self.session.windows[0]
+        command = ["new-session", "-d", "-s", self.name, "-x", str(size[0]), "-y", str(size[1] - STATUS_BAR)]
+        return self._made([*command, "-n", _plain(window.name)], window.panes[0])
+
+    def windows(self, first: str) -> None:
+        """The panes of the first window, and all the others."""
+        window, *others = self.session.windows
+        if window.index not in (None, int(self._told(first, "window_index"))):
+            self.server.do("move-window", "-s", first, "-t", f"={self.name}:{window.index}")
+        self._panes(window, first)
+        for number, other in enumerate(others, 1):
+            index = number if other.index is None else other.index
+            command = ["new-window", "-d", "-t", f"={self.name}:{index}", "-n", _plain(other.name)]
+            self._panes(other, self._made(command, other.panes[0]))
+
+    def _panes(self, window: Window, first: str) -> None:
+        ids, last = {window.panes[0].title: first}, first
+        made = [(window.panes[0], first)]
+        for pane in window.panes[1:]:
+            target = ids.get(pane.of, last)
+            side = "-h" if pane.side == "right" else "-v"
+            last = self._made(["split-window", "-d", side, "-l", f"{pane.size}%", "-t", target], pane)
+            ids[pane.title] = last
+            made.append((pane, last))
+            if window.layout:  # room for the next one; the layout comes when all are there
+                self.server.do("select-layout", "-t", first, "tiled")
+        if window.layout:
+            self._lay_out(window, first)
+        remember(self.server, first)
+        for pane, pane_id in made:
+            if pane.active:
+                self.server.do("select-pane", "-t", pane_id)
+        if window.active:
+            self.server.do("select-window", "-t", first)
+
+    def _lay_out(self, window: Window, first: str) -> None:
+        """A layout that does not fit these panes is no reason to lose the session: they stay tiled."""
+        size = [int(self._told(first, f"window_{side}")) for side in ("width", "height")]
+        cell = layout.parse(window.layout)
+        wanted = layout.written(layout.scaled(cell, *size)) if cell else window.layout
+        self.server.try_to("select-layout", "-t", first, wanted)
+
+    def _made(self, command: Sequence[str], pane: Pane) -> str:
+        """Run a command that makes a pane; returns the pane's id."""
+        environment = [word for item in self._environment(pane).items() for word in ("-e", "=".join(item))]
+        start = ("-c", _plain(str(self._start(pane))), "-P", "-F", "#{pane_id}")
+        made = self.server.do(*command, *start, *environment, *self._program(pane)).strip()
+        told = {"title": pane.title, "repository": pane.repository, "install": pane.install}
+        for option, value in told.items():
+            if value:
+                self.server.do("set-option", "-p", "-t", made, f"@gpuctl_{option}", value)
+        if pane.title:
+            self.server.do("select-pane", "-t", made, "-T", _plain(pane.title))
+        return made
+
+    def _start(self, pane: Pane) -> Path:
+        """Where a pane starts: its own folder or repository while that is there, else where all do."""
+        asked = Path(pane.directory) if pane.directory else self._repository(pane)
+        found = asked and asked.expanduser()
+        return found if found and found.is_dir() else Path(self.session.directory).expanduser()
+
+    def _repository(self, pane: Pane) -> Path | None:
+        if not pane.repository:
+            return None
+        usual = Path(self.session.directory).expanduser() / pane.repository
+        return self.repositories.get(pane.repository, usual)
+
+    def _program(self, pane: Pane) -> list[str]:
+        scripts = self.folder / "scripts"
+        if pane.run:
+            return ["sh", str(scripts / "pane.sh"), pane.install, *pane.run]
+        if pane.repository:
+            return ["sh", str(scripts / "repository.sh"), pane.repository, str(self._repository(pane))]
+        return ["sh", str(scripts / "shell.sh")]
+
+    def _environment(self, pane: Pane) -> dict[str, str]:
+        if pane.run:
+            return {"GPUCTL_RUN": json.dumps(pane.run)}
+        if not pane.repository:
+            return {}
+        git = self.session.git
+        own = {"GIT_CONFIG_COUNT": str(len(git))}
+        for number, (key, value) in enumerate(git.items()):
+            own |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        return own
+
+    def options(self) -> None:
+        """What the session says of itself, once it is whole: the keys of window 0 and the saves look for it."""
+        target = f"={self.name}:"
+        if not any(window.active for window in self.session.windows):
+            self.server.do("select-window", "-t", f"={self.name}:^")
+        shell = """exec sh "$GPUCTL_TMUX_FOLDER/scripts/shell.sh\""""
+        token = str(time.time_ns())
+        self.server.do("set-option", "-t", target, "default-command", shell)
+        self.server.do("set-option", "-t", target, "@gpuctl_session", "on")
+        if self.name == SESSION:
+            self.server.do("set-option", "-s", "@gpuctl_saver", token)
+            every = self.server.do("show-options", "-gv", "@gpuctl_save_every").strip()
+            again = f"sh #{{q:@gpuctl_folder}}/scripts/save.sh every {token}"
+            self.server.do("run-shell", "-b", "-d", every, "-t", target, again)
+
+    def _told(self, target: str, name: str) -> str:
+        return self.server.do("display-message", "-p", "-t", target, f"#{{{name}}}").strip()

@@ -1,0 +1,55 @@
+"""Give the panes of a window their shares again after its size changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gpuctl.core.errors import Unusable
+from gpuctl.edges.tmux import Server
+from gpuctl.tmux import layout
+
+FIELDS = (
+    "window_id",
+    "window_zoomed_flag",
+    "window_width",
+    "window_height",
+    "window_layout",
+    "@gpuctl_size",
+    "@gpuctl_layout",
+)
+
+
+def here() -> Server:
+    """The server that this runs in."""
+    inside = os.environ.get("TMUX", "").partition(",")[0]
+    if not inside:
+        raise Unusable("fit the panes", "this runs in no tmux", "tmux runs it when a terminal changes its size")
+    return Server(Path(inside).name)
+
+
+def fit(server: Server) -> None:
+    """Every window whose size is another than that of the layout it is known to have."""
+    form = "\t".join(f"#{{{name}}}" for name in FIELDS)
+    for line in server.do("list-windows", "-a", "-F", form).splitlines():
+        window, zoomed, width, height, now, size, known = line.split("\t")
+        if zoomed == "0" and size != f"{width}x{height}":
+            wanted = fitting(known, now, int(width), int(height)) or now
+            # As it was asked about, in one go: the size may be another again by now, and then comes the next call.
+            told = (("@gpuctl_layout", wanted), ("@gpuctl_size", f"{width}x{height}"))
+            noted = [word for name, value in told for word in (";", "set-option", "-w", "-t", window, name, value)]
+            server.do("select-layout", "-t", window, wanted, *noted)
+
+
+def fitting(known: str, now: str, width: int, height: int) -> str:
+    """The layout known of a window, at its size now; "" where it has other panes now, or none is known."""
+    before, after = layout.parse(known), layout.parse(now)
+    if before is None or after is None or before.panes != after.panes:
+        return ""
+    return layout.written(layout.scaled(before, width, height))
+
+
+def remember(server: Server, window: str) -> None:
+    """Note the layout of a window; tmux.conf notes it whenever panes change and the window's size does not."""
+    for name, value in (("layout", "#{window_layout}"), ("size", "#{window_width}x#{window_height}")):
+        server.do("set-option", "-wF", "-t", window, f"@gpuctl_{name}", value)

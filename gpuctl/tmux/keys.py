@@ -1,0 +1,73 @@
+"""The table of keys, and what is made from it: the bindings and the cheatsheet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import yaml
+
+TABLE = Path(__file__).with_name("keys.yml")
+# The session says of itself that it is ours: window 0 of the user's other sessions keeps its keys.
+IN_WINDOW_0 = "#{&&:#{@gpuctl_session},#{==:#{window_index},0}}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Keys that belong together; the fields are told in keys.yml."""
+
+    keys: Mapping[str, str]
+    does: str
+    category: str
+    label: str = ""
+    table: str = "prefix"
+    where: str = ""
+    repeat: bool = False
+
+    @property
+    def written(self) -> str:
+        return self.label or " ".join(self.keys)
+
+
+def rows(without_prefix: bool = True) -> list[Row]:
+    """The table; without the keys that need no prefix where the user wants none."""
+    found = [Row(**row) for row in yaml.safe_load(TABLE.read_text())]
+    return [row for row in found if without_prefix or row.table == "prefix"]
+
+
+def bindings(table: Sequence[Row]) -> str:
+    """keybindings.conf: one command a line, by category."""
+    usual = {(row.table, key): command for row in table if not row.where for key, command in row.keys.items()}
+    special = {(row.table, key) for row in table if row.where for key in row.keys}
+    lines = ["# Made by gpuctl. What a key does in words: cheatsheet.txt"]
+    for category, group in groupby(table, lambda row: row.category):
+        lines += ["", f"# {category}", *_bound(list(group), usual, special)]
+    return "\n".join(lines) + "\n"
+
+
+def _bound(group: Sequence[Row], usual: Mapping[tuple[str, str], str], special: set[tuple[str, str]]) -> Iterator[str]:
+    for row in group:
+        for key, command in row.keys.items():
+            found = (row.table, key)
+            repeat = "-r " if row.repeat else ""
+            bind = f"bind-key {repeat}-T {row.table} {_quoted(key)}"
+            if row.where:
+                otherwise = f" {{ {usual[found]} }}" if found in usual else ""
+                yield f"{bind} if-shell -F '{IN_WINDOW_0}' {{ {command} }}{otherwise}"
+            elif found not in special:
+                yield f"{bind} {command}"
+
+
+def _quoted(key: str) -> str:
+    return f"'{key}'" if not key.replace("-", "").isalnum() else key
+
+
+def cheatsheet(table: Sequence[Row]) -> str:
+    """cheatsheet.txt: a heading a category, then the keys and what they do."""
+    width = max(len(row.written) for row in table)
+    lines = []
+    for category, group in groupby(table, lambda row: row.category):
+        lines += [category.upper(), *(f"  {row.written.ljust(width)}  {row.does}" for row in group)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,70 @@
+"""Bring the user to the session: attach to it, restore it, or build it anew."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.edges.tmux import Server, version
+from gpuctl.tmux import saving, templates
+from gpuctl.tmux.build import build
+from gpuctl.tmux.place import SESSION, current, main_server
+
+__all__ = ["attach", "build", "folder", "launch", "restore"]
+
+
+def launch(fresh: bool = False, template: str = "") -> str:
+    """See that the session is there: as it was saved last, else (or `fresh`) as session.yml says. Says what it did.
+
+    `template`: the name of one to build it from.
+    """
+    version()
+    server = main_server()
+    if server.has(SESSION):
+        return "is running"
+    saved = None if fresh or template else saving.latest()
+    session = templates.named(template) if template else saved.session if saved else None
+    try:
+        build(server, folder(), session=session)
+    except GpuctlError:
+        if server.has(SESSION):  # another terminal was faster
+            return "is running"
+        raise
+    if template:
+        return f"started from the template {template}"
+    return f"restored as it was saved at {saved.when}" if saved else "started"
+
+
+def restore(saved: saving.Save) -> None:
+    """Build the session as a save has it."""
+    version()
+    server = main_server()
+    if server.has(SESSION):
+        raise Unusable("restore the session", f"{SESSION} is running", f"`tmux kill-session -t {SESSION}` ends it")
+    build(server, folder(), session=saved.session)
+
+
+def folder() -> Path:
+    """The folder of the current version; the first version is made where there is none."""
+    if not current().exists():
+        from gpuctl.tmux.versions.flow import ensure_first
+
+        ensure_first()
+    return current()
+
+
+def attach() -> None:
+    """Put this terminal into the session; returns only inside tmux, where the client switches to it."""
+    server, doing = main_server(), f"attach to {SESSION}"
+    inside = os.environ.get("TMUX", "").partition(",")[0]
+    if inside and inside == server.do("display-message", "-p", "#{socket_path}").strip():
+        server.do("switch-client", "-c", _client(server), "-t", f"={SESSION}")
+        return
+    if inside:
+        raise Unusable(doing, "this is inside another tmux", "detach from it first (prefix d)")
+    os.execvp("tmux", server.argv("attach-session", "-t", f"={SESSION}"))  # noqa: S606 - the terminal becomes tmux
+
+
+def _client(server: Server) -> str:
+    return server.do("display-message", "-p", "-t", os.environ.get("TMUX_PANE", ""), "#{client_name}").strip()

@@ -1,0 +1,22 @@
+"""Names and places of the tmux environment: its session, its server, and the folder of the current version."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gpuctl.core.paths import config_dir
+from gpuctl.edges.tmux import Server
+
+SESSION = "tmux-main"
+TEMPLATE = Path(__file__).with_name("template")
+
+
+def main_server() -> Server:
+    """The server of `tmux-main`: the user's default one, else the one named by $GPUCTL_TMUX_SOCKET."""
+    return Server(os.environ.get("GPUCTL_TMUX_SOCKET") or "default")
+
+
+def current() -> Path:
+    """A link to the folder of the current version; promoting another one swaps it."""
+    return config_dir() / "tmux" / "current"

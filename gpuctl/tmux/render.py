@@ -1,0 +1,32 @@
+"""The files of a configuration version, from the table of keys, the template and the user's settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import Template
+
+from gpuctl.core.settings import Settings
+from gpuctl.tmux import keys
+from gpuctl.tmux.place import TEMPLATE
+
+
+def files(settings: Settings) -> dict[str, str]:
+    """Relative path -> text of everything that a version folder holds."""
+    table = keys.rows(settings.keys_without_prefix)
+    read = {str(path.relative_to(TEMPLATE)): path.read_text() for path in sorted(TEMPLATE.rglob("*.*"))}
+    made = {
+        "keybindings.conf": keys.bindings(table),
+        "cheatsheet.txt": keys.cheatsheet(table),
+        "session.yml": _session(read["session.yml"], settings),
+    }
+    return read | made
+
+
+def _session(text: str, settings: Settings) -> str:
+    words = ["k9s", "--readonly"] if settings.k9s_readonly else ["k9s"]
+    return Template(text).substitute(workspace=_at_home(settings.workspace), k9s=f"[{', '.join(words)}]")
+
+
+def _at_home(path: Path) -> str:
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)

@@ -1,0 +1,134 @@
+"""Save the session and find the last good save: each is a file of its own, read back before it counts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.paths import private, state_dir, write_atomically
+from gpuctl.edges.process import Processes
+from gpuctl.edges.tmux import Server
+from gpuctl.tmux import session_file
+from gpuctl.tmux.foreground import programs
+from gpuctl.tmux.place import SESSION, current
+from gpuctl.tmux.session import Pane, Session, Window
+
+KEPT = 20
+PANE = {
+    "window": "window_index",
+    "name": "window_name",
+    "layout": "window_layout",
+    "window_active": "window_active",
+    "active": "pane_active",
+    "tty": "pane_tty",
+    "directory": "pane_current_path",
+    "title": "@gpuctl_title",
+    "repository": "@gpuctl_repository",
+    "install": "@gpuctl_install",
+    "run": "@gpuctl_run",
+}
+
+
+@dataclass(frozen=True)
+class Save:
+    """A save that can be used: `when` is also the name of its file."""
+
+    when: str
+    path: Path
+    session: Session
+
+
+def place() -> Path:
+    return state_dir() / "tmux"
+
+
+def save(server: Server) -> Save:
+    """Save the session as it is now; where nothing changed since the last save, that one."""
+    text = session_file.text(_found(server))
+    last = latest()
+    if last and last.path.read_text() == text:
+        return last
+    when = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
+    path = private(place()) / f"{when}.yml"
+    draft = path.with_suffix(".draft")
+    write_atomically(draft, text)
+    session = session_file.read(draft)  # a save that cannot be read is none
+    draft.replace(path)
+    for old in sorted(place().glob("*.yml"))[:-KEPT]:
+        old.unlink(missing_ok=True)
+    return Save(when, path, session)
+
+
+def saves() -> list[Save]:
+    """Every good save, the newest first; files that cannot be used are passed over."""
+    found = []
+    for path in sorted(place().glob("*.yml"), reverse=True):
+        try:
+            found.append(Save(path.stem, path, session_file.read(path)))
+        except Unusable:
+            continue
+    return found
+
+
+def latest() -> Save | None:
+    """The newest good save."""
+    return next(iter(saves()), None)
+
+
+def named(when: str) -> Save:
+    """The save of that name, or the newest one where none is given."""
+    known = saves()
+    for one in known:
+        if when in ("", one.when):
+            return one
+    wrong = f"there is no good save {when}" if known else "nothing was saved yet"
+    raise Unusable("restore the session", wrong, "`gpuctl tmux restore --list` names the saves")
+
+
+def _found(server: Server) -> Session:
+    """What runs now, as a session that can be built again."""
+    if server.do("show-options", "-qv", "-t", f"={SESSION}:", "@gpuctl_session").strip() != "on":
+        raise GpuctlError("save the session", "it is not whole yet", "save it when it has all its windows")
+    frame = session_file.read(current() / "session.yml")
+    # Whatever the user's own locale is: with a plain one tmux would print _ for every letter beyond ASCII.
+    plain = replace(server, environment={**server.environment, "LC_ALL": "C.UTF-8"})
+    form = "\t".join(f"#{{{name}}}" for name in PANE.values())
+    lines = plain.do("list-panes", "-s", "-t", f"={SESSION}", "-F", form).splitlines()
+    panes = [dict(zip(PANE, line.split("\t"), strict=True)) for line in lines if line.count("\t") == len(PANE) - 1]
+    if not panes or len(panes) != len(lines):
+        raise GpuctlError("save the session", "tmux told of panes in a way that cannot be read")
+    columns = [word for name in ("pid", "pgid", "tpgid", "tty", "args") for word in ("-o", f"{name}=")]
+    done = Processes().run(["ps", "-A", *columns], b"", 10)
+    running = programs(done.out.decode(errors="replace"), frame.restore)
+    return replace(frame, windows=_windows(panes, running))
+
+
+def _windows(panes: Sequence[dict[str, str]], running: dict[str, tuple[str, ...]]) -> tuple[Window, ...]:
+    return tuple(
+        Window(
+            name=own[0]["name"],
+            panes=tuple(_pane(pane, running) for pane in own),
+            layout=own[0]["layout"],
+            index=int(index),
+            active=own[0]["window_active"] == "1",
+        )
+        for index in dict.fromkeys(pane["window"] for pane in panes)
+        for own in [[pane for pane in panes if pane["window"] == index]]
+    )
+
+
+def _pane(pane: dict[str, str], running: dict[str, tuple[str, ...]]) -> Pane:
+    run = tuple(json.loads(pane["run"])) if pane["run"] else running.get(pane["tty"], ())
+    return Pane(
+        title=pane["title"],
+        directory=pane["directory"],
+        # It shows the repository again only where the pane still stands in it, and nothing else runs there.
+        repository="" if run else pane["repository"],
+        run=run,
+        install=pane["install"] if run else "",
+        active=pane["active"] == "1",
+    )

@@ -1,0 +1,50 @@
+"""What the status bar says of a pane's Kubernetes context, in the colour of its stage."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gpuctl.core.errors import Unusable
+from gpuctl.core.settings import Settings
+from gpuctl.edges import kubeconfig
+
+COLOURS = {
+    "production": "bg=red,fg=white,bold",
+    "staging": "fg=yellow,bold",
+    "development": "fg=green",
+    "": "fg=colour250",
+}
+UNREAD = "fg=colour245"
+LONGEST = 32
+
+
+def text(paths: str, settings: Settings) -> str:
+    """The context of these files (joined as $KUBECONFIG is), with tmux's styles around it."""
+    files = [Path(path) for path in paths.split(os.pathsep) if path]
+    try:
+        found = kubeconfig.current(*(path for path in files if _is_there(path)))
+    except (Unusable, OSError):
+        return _styled(UNREAD, "unknown")
+    if found is None:
+        return _styled(UNREAD, "no context")
+    return _styled(COLOURS[settings.stage(found.name)], f"{_short(found.name)} {_short(found.namespace)}")
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _short(name: str) -> str:
+    """The end of a long name tells clusters apart: arn:aws:eks:…:cluster/NAME, gke_PROJECT_ZONE_NAME."""
+    return name if len(name) <= LONGEST else f"..{name[2 - LONGEST :]}"
+
+
+def _styled(style: str, words: str) -> str:
+    # A context may be named by others: tmux must not take its name for a format or a style.
+    plain = "".join(letter if letter.isprintable() else "?" for letter in words).replace("#", "##")
+    return f"#[{style}] {plain} #[default]"

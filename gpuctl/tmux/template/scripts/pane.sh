@@ -1,0 +1,23 @@
+#!/bin/sh
+# Runs the program of a pane, then leaves a shell. Usage: pane.sh INSTALL PROGRAM [WORD...]
+install=$1
+shift
+# While the program runs, or waits to be installed, a save brings it back.
+tmux set-option -p -t "$TMUX_PANE" @gpuctl_run "$GPUCTL_RUN"
+unset GPUCTL_RUN
+if command -v "$1" >/dev/null 2>&1; then
+  # With job control the program is the pane's foreground job, which is how tmux knows its name.
+  trap : INT
+  set -m 2>/dev/null
+  "$@"
+  status=$?
+  set +m 2>/dev/null
+  trap - INT
+  tmux set-option -pu -t "$TMUX_PANE" @gpuctl_run
+  printf '%s ended (exit status %s); start it again with: %s\n' "$1" "$status" "$*"
+else
+  printf '%s is not installed.\n' "$1"
+  printf '  install it:   %s\n' "${install:-gpuctl bootstrap laptop}"
+  printf '  then run it:  %s\n' "$*"
+fi
+exec sh "$(dirname "$0")/shell.sh"

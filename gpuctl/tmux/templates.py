@@ -1,0 +1,57 @@
+"""Sessions of others, kept by name; what they would run is told before they are."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from gpuctl.core.errors import Unusable
+from gpuctl.core.paths import config_dir, private, write_atomically
+from gpuctl.tmux import session_file
+from gpuctl.tmux.session import Session
+
+
+def place() -> Path:
+    return config_dir() / "tmux" / "templates"
+
+
+def known() -> dict[str, Session]:
+    """Every template by name; `Unusable` where one has become none."""
+    return {path.stem: session_file.read(path) for path in sorted(place().glob("*.yml"))}
+
+
+def named(name: str) -> Session:
+    path = place() / f"{usable(name)}.yml"
+    if not path.is_file():
+        raise Unusable(f"use the template {name}", "there is none of that name", "see `gpuctl tmux template list`")
+    return session_file.read(path)
+
+
+def keep(name: str, session: Session) -> None:
+    """Keep it as it was read: what was shown is what will run, also when the file it came from changes."""
+    private(place())
+    write_atomically(place() / f"{name}.yml", session_file.text(session))
+
+
+def usable(name: str) -> str:
+    """A name that can be a file's."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise Unusable(
+            f"name a template {name!r}", "only letters, digits, dots, - and _ can be in it", "give it --name"
+        )
+    return name
+
+
+def runs(session: Session) -> list[str]:
+    """What building it starts, a line each; git's settings too, for some of them name programs."""
+    lines = [
+        f"window {window.name}, pane {pane.title or number}: {shlex.join(pane.run)}"
+        for window in session.windows
+        for number, pane in enumerate(window.panes)
+        if pane.run
+    ]
+    lines += [f"git in its repositories, with {name}={value}" for name, value in session.git.items()]
+    lines += [f"after a reboot, where it was running: {program}" for program in session.restore]
+    shown = ["".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line) for line in lines]
+    return shown or ["nothing but shells"]

@@ -1,0 +1,1 @@
+"""Versions of the tmux configuration: made, checked, tried, told about, promoted and rolled back."""

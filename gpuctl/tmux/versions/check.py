@@ -1,0 +1,215 @@
+"""Say whether a version can be used: its files fed to a private server, then windows, panes and keys compared."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.edges.process import Processes
+from gpuctl.edges.tmux import Server, version
+from gpuctl.tmux import build, session_file
+from gpuctl.tmux.session import Session
+from gpuctl.tmux.versions import state
+from gpuctl.tmux.versions.feed import Feeding, copied
+from gpuctl.tmux.versions.units import Unit, Wrong
+
+NEEDED = ("tmux.conf", "keybindings.conf", "theme.conf", "cheatsheet.txt", "session.yml")
+NAME, SIZE, PATIENCE = "gpuctl-check", (240, 60), 10.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is wrong with a version, and what it changes of a server; `defaults` is what a server has without it."""
+
+    wrong: tuple[Wrong, ...]
+    changes: state.Changed
+    defaults: state.State
+    commands: int = 0
+    windows: int = 0
+
+
+def folder(path: Path) -> Report:
+    """Check a version folder."""
+    version()
+    missing = [Wrong(name, 0, "is missing, or is no file") for name in NEEDED if not (path / name).is_file()]
+    with _private() as (server, place):
+        report = _fed(server, path, copied(path, place), "tmux.conf")
+        wrong = [*missing, *report.wrong, *_scripts(path)]
+        windows: Sequence[str] = ()
+        if server.runs():
+            wrong += _keys(server, report)
+        wanted, mistakes = _session(path) if (path / "session.yml").is_file() else (None, [])
+        wrong += mistakes
+        if wanted and not wrong:
+            windows = _expected(wanted)
+            wrong += _windows(server, copied(path, place / "again"), wanted)
+    number = len({pane.partition("\t")[0] for pane in windows})
+    return Report(_sorted(wrong), report.changes, report.defaults, len(report.fed), number)
+
+
+def measure(path: Path) -> Report:
+    """What a folder's files change of a server, whatever is wrong with them; windows and keys are not looked at."""
+    with _private() as (server, place):
+        report = _fed(server, path, copied(path, place), "tmux.conf")
+    return Report(_sorted(report.wrong), report.changes, report.defaults, len(report.fed))
+
+
+def file(path: Path) -> Report:
+    """Check one configuration file, and those it reads."""
+    version()
+    with _private() as (server, place):
+        copy = place / "version"
+        copy.mkdir()
+        shutil.copy(path, copy)
+        report = _fed(server, path.parent, copy, path.name)
+        wrong = [*report.wrong, *(_keys(server, report) if server.runs() else ())]
+    return Report(_sorted(wrong), report.changes, report.defaults, len(report.fed))
+
+
+def _sorted(wrong: Sequence[Wrong]) -> tuple[Wrong, ...]:
+    return tuple(sorted(wrong, key=lambda one: (one.file, one.line)))
+
+
+@dataclass(frozen=True)
+class _Fed:
+    wrong: tuple[Wrong, ...]
+    fed: tuple[tuple[str, Unit], ...]
+    changes: state.Changed
+    defaults: state.State
+
+
+@contextmanager
+def _private() -> Iterator[tuple[Server, Path]]:
+    """A server that nobody else finds, and a folder; both are gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="gpuctl-tmux-") as place:
+        server = Server("check", environment={"TMUX_TMPDIR": place}, limit=PATIENCE)
+        server.do("new-session", "-d", "-s", f"{NAME}-empty", "-x", str(SIZE[0]), "-y", str(SIZE[1]), "sleep 3600")
+        try:
+            yield server, Path(place)
+        finally:
+            server.try_to("kill-server")
+
+
+def _fed(server: Server, origin: Path, copy: Path, start: str) -> _Fed:
+    before = state.read(server)
+    feeding = Feeding(server, origin, copy)
+    if (origin / start).is_file():
+        feeding.file(copy / start)
+    changes = state.changed(before, state.read(server)) if server.runs() else state.Changed()
+    return _Fed(tuple(feeding.wrong), tuple(feeding.units), changes, before)
+
+
+def _scripts(path: Path) -> Iterator[Wrong]:
+    """Scripts that the files name and that are not there, or that no shell can read."""
+    for conf in sorted(path.glob("*.conf")):
+        for number, line in enumerate(conf.read_text(errors="replace").splitlines(), 1):
+            named = [] if line.lstrip().startswith("#") else re.findall(r"/(scripts/[\w.-]+)", line)
+            yield from (Wrong(conf.name, number, f"{n} is not there") for n in named if not (path / n).is_file())
+    for script in sorted((path / "scripts").glob("*.sh")):
+        done = Processes().run(["sh", "-n", str(script)], b"", PATIENCE)
+        if done.code != 0:
+            said = done.err.strip().replace(f"{script}: ", "") or "the shell cannot read it"
+            yield Wrong(f"scripts/{script.name}", 0, said)
+
+
+def _keys(server: Server, report: _Fed) -> Iterator[Wrong]:
+    """Keys that a file binds and that the server does not have in the end."""
+    told = {(wrong.file, wrong.line) for wrong in report.wrong}
+    for (table, key), (name, unit) in bound(report.fed).items():
+        lines = range(unit.line, unit.line + unit.text.count("\n") + 1)
+        if not any((name, line) in told for line in lines) and server.try_to("list-keys", "-T", table, key).returncode:
+            yield Wrong(name, unit.line, f"the key {key} (table {table}) is not bound in the end")
+
+
+def bound(fed: Sequence[tuple[str, Unit]]) -> dict[tuple[str, str], tuple[str, Unit]]:
+    """Table and key -> where it is bound, for what the commands bind and do not unbind again."""
+    found: dict[tuple[str, str], tuple[str, Unit]] = {}
+    for name, unit in fed:
+        if unit.words[0] not in ("bind", "bind-key", "unbind", "unbind-key"):
+            continue
+        table, every, rest = _flags(unit.words[1:])
+        if unit.words[0].startswith("bind") and rest:
+            found[(table, rest[0])] = (name, unit)
+        elif every:
+            found = {key: where for key, where in found.items() if key[0] != table}
+        elif rest:
+            found.pop((table, rest[0]), None)
+    return found
+
+
+def _flags(words: Sequence[str]) -> tuple[str, bool, list[str]]:
+    """The table, whether all its keys are meant, and the words from the key on."""
+    table, every, rest = "prefix", False, [_plain(word) for word in words]
+    while rest and re.fullmatch(r"-[a-zA-Z]+", rest[0]):
+        flag = rest.pop(0)
+        every = every or "a" in flag
+        table = "root" if "n" in flag else table
+        if flag[-1] in "TN" and rest:
+            value = rest.pop(0)
+            table = value if flag[-1] == "T" else table
+    return table, every, rest
+
+
+def _plain(word: str) -> str:
+    """A word without its quotes."""
+    if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"":
+        word = word[1:-1]
+    return re.sub(r"\\(.)", r"\1", word)
+
+
+def _session(path: Path) -> tuple[Session | None, list[Wrong]]:
+    try:
+        return session_file.read(path / "session.yml"), []
+    except Unusable as error:
+        said = error.wrong.replace(f"{path}/", "").splitlines()
+        found = (re.fullmatch(r"\s*(?:session\.yml:(\d+):?\s*)?(.*)", line) for line in said)
+        return None, [Wrong("session.yml", int(f[1] or 0), f[2]) for f in found if f]
+
+
+def _windows(server: Server, copy: Path, wanted: Session) -> list[Wrong]:
+    """Build the session without its programs, and compare."""
+    try:
+        build.build(server, copy, name=NAME, session=_quiet(wanted, copy), size=SIZE)
+    except GpuctlError as error:
+        return [Wrong("session.yml", 0, f"the session cannot be built, a pane may have ended at once: {error}")]
+    time.sleep(0.3)  # a pane whose script fails at once has gone by then
+    form = "#{window_index}\t#{window_name}\t#{@gpuctl_title}"
+    listed = server.do("list-panes", "-s", "-t", f"={NAME}", "-F", form).splitlines()
+    missing = [pane for pane in _expected(wanted) if pane not in listed]
+    more = [pane for pane in listed if pane not in _expected(wanted)]
+    return [
+        *(Wrong("session.yml", 0, f"{_pane(pane)} is not there when the session is built") for pane in missing),
+        *(Wrong("session.yml", 0, f"{_pane(pane)} is in the session and not in this file") for pane in more),
+    ]
+
+
+def _quiet(wanted: Session, place: Path) -> Session:
+    """The same windows and panes, in a folder that is there, with nothing of the user's running in them."""
+    windows = tuple(
+        replace(
+            window,
+            panes=tuple(replace(p, run=("sleep", "3600"), repository="", directory="") for p in window.panes),
+        )
+        for window in wanted.windows
+    )
+    return replace(wanted, directory=str(place), windows=windows)
+
+
+def _expected(wanted: Session) -> list[str]:
+    return [
+        f"{number if window.index is None else window.index}\t{window.name}\t{pane.title}"
+        for number, window in enumerate(wanted.windows)
+        for pane in window.panes
+    ]
+
+
+def _pane(told: str) -> str:
+    index, window, title = told.split("\t")
+    return f"pane {title or '(no title)'} of window {index} {window}"

@@ -1,0 +1,94 @@
+"""feedback.log: what was said of which version, written by several at once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuctl.core.paths import private
+
+HEAD = re.compile(r"=== .*: (v\d+|none) (\d{4}-\d\d-\d\d) \d\d:\d\d:\d\d ===")
+ENTRY = re.compile(r"\[(\d\d:\d\d:\d\d)\] (.*)")
+PREVIEW, USE = "New Preview Session", "In use"
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What was said; `version` and `date` are empty where the line stands under no heading."""
+
+    version: str
+    date: str
+    time: str
+    text: str
+
+
+def entries(lines: Iterable[str]) -> list[Feedback]:
+    """The feedback in whole lines; a line in no known form is kept as it is."""
+    version = date = ""
+    found = []
+    for line in lines:
+        if head := HEAD.fullmatch(line):
+            version, date = head[1], head[2]
+        elif entry := ENTRY.fullmatch(line):
+            found.append(Feedback(version, date, entry[1], entry[2]))
+        elif line.strip():
+            found.append(Feedback(version, date, "", line))
+    return found
+
+
+def add(log: Path, version: str, text: str) -> None:
+    """Append feedback under a heading of its version and day."""
+    said = one_line(text)
+    now = time.localtime()
+    entry = f"[{time.strftime('%H:%M:%S', now)}] {said}\n"
+
+    def lines(before: str) -> str:
+        heads = [found for line in before.split("\n") if (found := HEAD.fullmatch(line))]
+        under = heads and (heads[-1][1], heads[-1][2]) == (version or "none", time.strftime("%Y-%m-%d", now))
+        return entry if under else _head(USE, version, now) + entry
+
+    _append(log, lines)
+
+
+def begin(log: Path, version: str) -> None:
+    """Append the heading of a preview."""
+    _append(log, lambda _: _head(PREVIEW, version, time.localtime()))
+
+
+def one_line(text: str) -> str:
+    """Text without line ends and without what a terminal would obey."""
+    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+
+
+def _head(what: str, version: str, now: time.struct_time) -> str:
+    return f"=== {what}: {version or 'none'} {time.strftime('%Y-%m-%d %H:%M:%S', now)} ===\n"
+
+
+def _append(log: Path, lines: Callable[[str], str]) -> None:
+    """Append in one write, after what others wrote; the log may be moved away at any time."""
+    private(log.parent)
+    while True:
+        descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if not _is(descriptor, log):  # rotated while we waited
+                continue
+            before = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
+            # Whoever left a line without an end will not come back to it.
+            ended = "" if not before or before.endswith("\n") else "\n"
+            os.write(descriptor, (ended + lines(before)).encode())
+            return
+        finally:
+            os.close(descriptor)
+
+
+def _is(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,181 @@
+"""Make, check, promote and roll back versions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuctl.core import settings
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.tmux.place import SESSION, main_server
+from gpuctl.tmux.place import current as link
+from gpuctl.tmux.versions import check, reload, store
+from gpuctl.tmux.versions.model import Version
+from gpuctl.tmux.versions.state import Changed, State, read
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """What became current; `before`: what was, "" for nothing; `session`: session.yml is another."""
+
+    version: Version
+    before: str
+    reloaded: bool = False
+    session: bool = False
+
+
+def told(done: Promotion, verb: str) -> str:
+    """What a promotion did, in a sentence."""
+    if done.before == done.version.name and not done.reloaded:
+        return f"{done.version.name} is current already"
+    before = f" (before: {done.before})" if done.before else ""
+    where = f"{SESSION} uses it now" if done.reloaded else f"{SESSION} uses it when it starts"
+    windows = "; its windows: after `gpuctl tmux launch --fresh`" if done.session and done.reloaded else ""
+    return f"{verb} {done.version.name}{before}; {where}{windows}"
+
+
+def ensure_first() -> Path:
+    """The folder of the current version; the first version is made, checked and linked where there is none."""
+    with store.locked():
+        if store.current():
+            return link()
+        if store.every():
+            hint = "`gpuctl tmux rollback` goes to the last one that was promoted, `gpuctl tmux promote vN` to another"
+            raise Unusable("use the current version", f"{link()} points to none", hint)
+        _first()
+        return link()
+
+
+def _first() -> Version:
+    from gpuctl.tmux import render
+
+    version = store.written(render.files(settings.load()))
+    report = check.folder(version.folder)
+    if report.wrong:
+        raise GpuctlError("make the first version", _listed(report), f"the files are in {version.folder}")
+    store.point_to(f"versions/{version.name}")
+    store.keep(version, report.changes, [version.name])
+    store.note(version, "made and promoted as the first version")
+    return version
+
+
+def new(note: str = "", source: str = "", fresh: bool = False) -> tuple[Version, str]:
+    """The next version, and where it came from: a copy of one (the current), or (fresh) as gpuctl has it today."""
+    with store.locked():
+        if fresh:
+            from gpuctl.tmux import render
+
+            made, origin = store.written(render.files(settings.load())), "gpuctl's own files"
+        else:
+            copied = _copied(source)
+            made, origin = store.copied(copied.folder), copied.name
+        store.note(made, f"made from {origin}{f': {note}' if note else ''}")
+        return made, origin
+
+
+def _copied(source: str) -> Version:
+    """What the next version is a copy of; the first version is made where there is none."""
+    if source:
+        return store.named(source, "make a version")
+    known = store.every()
+    return store.current() or (known[-1] if known else _first())
+
+
+def promote(name: str = "") -> Promotion:
+    """Check a version (the newest) and make it current, here and on the running server."""
+    with store.locked():
+        version = store.named(name or "newest", "promote")
+        doing = f"promote {version.name}"
+        _untouched(version, doing)
+        now = store.current()
+        if now == version:
+            return Promotion(version, version.name)
+        report = check.folder(version.folder)
+        if report.wrong:
+            raise Unusable(doing, _listed(report), "correct these; `gpuctl tmux validate` lists them again")
+        order = [*(each for each in store.order() if each != version.name), version.name]
+        done = _switch(version, report.changes, report.defaults, order)
+        store.note(version, f"promoted{f' (before: {done.before})' if done.before else ''}")
+        return done
+
+
+def rollback(to: str = "") -> Promotion:
+    """Make an earlier version current; works when the current one is broken or gone."""
+    with store.locked():
+        doing = "roll back"
+        now = _last()
+        version = store.named(to, doing) if to else _earlier(now, doing)
+        if version.name not in store.released():
+            raise Unusable(doing, f"{version.name} was never promoted", f"`gpuctl tmux promote {version.name}`")
+        _untouched(version, doing)
+        if store.current() == version:
+            return Promotion(version, version.name)
+        report = check.measure(version.folder)
+        order = store.order()
+        order = order[: order.index(version.name) + 1] if version.name in order else [*order, version.name]
+        done = _switch(version, report.changes, report.defaults, order)
+        store.note(version, f"rolled back to{f' (before: {now})' if now else ''}")
+        return done
+
+
+def _last() -> str:
+    """The name of the version that is current, or was when its files were there."""
+    now, order = store.current(), store.order()
+    return now.name if now else (order[-1] if order else "")
+
+
+def _earlier(now: str, doing: str) -> Version:
+    order = store.order()
+    before = order[: order.index(now)] if now in order else order
+    there = {version.name: version for version in store.every()}
+    found = [there[name] for name in before if name in there and not store.edited(there[name])]
+    if not found:
+        hint = "`gpuctl tmux versions` lists them; `gpuctl tmux new --fresh` makes one of gpuctl's own files"
+        raise Unusable(doing, "no earlier version was promoted and is as it was then", hint)
+    return found[-1]
+
+
+def _untouched(version: Version, doing: str) -> None:
+    if store.edited(version):
+        wrong = f"{version.name} was promoted before and its files were changed since; a promoted version never changes"
+        hint = f"`gpuctl tmux new --from {version.name}` makes a new version of these files"
+        raise Unusable(doing, wrong, f"{hint}; `gpuctl tmux rollback --to vN` uses another one")
+
+
+def _switch(version: Version, changes: Changed, defaults: State, order: list[str]) -> Promotion:
+    """Link a version and have the running session read it; everything as before where it reports an error."""
+    before, old = store.pointed_to(), _last()
+    gone = _set_by(old) - changes
+    other = _session(old) != (version.folder / "session.yml").read_bytes()
+    server = main_server()
+    running = read(server) if server.has(SESSION) else None
+    store.point_to(f"versions/{version.name}")
+    try:
+        if running:
+            reload.load(server, link() / "tmux.conf", gone, defaults)
+        store.keep(version, changes, order)
+    except BaseException:
+        store.point_to(before)
+        if running:
+            reload.put_back(server, running)
+        raise
+    return Promotion(version, old, running is not None, other)
+
+
+def _set_by(name: str) -> Changed:
+    """What a version set when it was promoted, and what it sets as it lies there now."""
+    release = store.released().get(name)
+    there = next((version for version in store.every() if version.name == name), None)
+    found = release.changes if release else Changed()
+    if there and (release is None or store.edited(there)):
+        found |= check.measure(there.folder).changes
+    return found
+
+
+def _session(name: str) -> bytes:
+    path = store.root() / "versions" / name / "session.yml"
+    return path.read_bytes() if name and path.is_file() else b""
+
+
+def _listed(report: check.Report) -> str:
+    return "\n".join(["it has mistakes", *(f"  {wrong}" for wrong in report.wrong)])

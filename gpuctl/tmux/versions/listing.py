@@ -1,0 +1,67 @@
+"""Versions side by side: a list of them, and what one has otherwise than another."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from gpuctl.tmux.versions import preview, store
+from gpuctl.tmux.versions.feedback import entries
+from gpuctl.tmux.versions.model import Version
+
+
+def rows() -> list[dict[str, str]]:
+    """What is known of every version, and of those that were promoted and are gone."""
+    now, releases = store.current(), store.released()
+    log = preview.log()
+    said = Counter(
+        each.version for each in entries(log.read_text(errors="replace").split("\n") if log.is_file() else ())
+    )
+    there = {version.name: version for version in store.every()}
+    found = []
+    for name in sorted({*there, *releases}, key=lambda each: int(each[1:])):
+        version, release = there.get(name), releases.get(name)
+        found.append(
+            {
+                "version": name,
+                "state": _state(version, now, release is not None),
+                "changed": _changed(version) if version else "-",
+                "promoted": release.at if release else "-",
+                "feedback": str(said[name]),
+                "folder": str(version.folder) if version else "-",
+            }
+        )
+    return found
+
+
+def _state(version: Version | None, now: Version | None, promoted: bool) -> str:
+    if version is None:
+        return "GONE"
+    state = "current" if version == now else ("earlier" if promoted else "draft")
+    return f"{state}, EDITED since it was promoted" if store.edited(version) else state
+
+
+def _changed(version: Version) -> str:
+    newest = max((path.stat().st_mtime for path in version.folder.rglob("*")), default=version.folder.stat().st_mtime)
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(newest))
+
+
+def differences(first: Version, second: Version) -> Iterator[str]:
+    """A unified diff of all their files."""
+    names = {
+        str(path.relative_to(version.folder))
+        for version in (first, second)
+        for path in version.folder.rglob("*")
+        if path.is_file()
+    }
+    for name in sorted(names):
+        yield from difflib.unified_diff(
+            _lines(first, name), _lines(second, name), f"{first.name}/{name}", f"{second.name}/{name}", lineterm=""
+        )
+
+
+def _lines(version: Version, name: str) -> list[str]:
+    path = version.folder / name
+    return path.read_text(errors="replace").splitlines() if path.is_file() else []

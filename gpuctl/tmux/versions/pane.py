@@ -1,0 +1,113 @@
+"""The feedback pane of a preview: a few words do something, every other line is feedback."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.tmux.versions import check, feedback, flow, preview, reload, store
+from gpuctl.tmux.versions.model import Version
+
+SHOWN = ("tmux.conf", "keybindings.conf", "theme.conf", "session.yml", "cheatsheet.txt")
+WORDS = {
+    "approve": "approve",
+    "lgtm": "approve",
+    "rollback": "rollback",
+    "show config": "show",
+    "reload": "reload",
+    "quit": "quit",
+}
+HELP = "Type what you think of it, a line at a time. approve (lgtm) | rollback | show config | reload | quit"
+
+
+def meaning(line: str) -> str:
+    """What a line of the pane asks for: one of the values of `WORDS`, "" for nothing, else feedback."""
+    words = " ".join(line.split())
+    return WORDS.get(words.lower(), "feedback") if words else ""
+
+
+def inside() -> Pane:
+    """The pane that this runs in; `Unusable` outside a preview."""
+    name = os.environ.get(preview.VERSION, "")
+    pane = os.environ.get("TMUX_PANE", "")
+    if not (name and pane and preview.running() == name):
+        raise Unusable("open the feedback pane", "this is not inside a preview", "`gpuctl tmux preview` starts one")
+    return Pane(store.named(name, "open the feedback pane"), pane)
+
+
+@dataclass
+class Pane:
+    """The loop of the pane; `session` is what session.yml said when its windows were made."""
+
+    version: Version
+    pane: str
+    session: bytes = b""
+
+    def run(self, ask: Callable[[], str], say: Callable[[str], None]) -> None:
+        """Read lines until `quit`, or until there are no more."""
+        say(f"Preview of {self.version.name}. {HELP}")
+        self.session = self._session()
+        while True:
+            try:
+                line = ask()
+            except EOFError:
+                return
+            asked = meaning(line)
+            if asked == "quit":
+                preview.close()
+                return
+            try:
+                say(self._answer(asked, line))
+            except GpuctlError as error:
+                say(f"{error}\n{error.hint}".rstrip())
+
+    def _answer(self, asked: str, line: str) -> str:
+        if asked == "approve":
+            return self._approve()
+        if asked == "rollback":
+            return self._rollback()
+        if asked == "show":
+            return self._show()
+        if asked == "reload":
+            return self._reload()
+        if asked == "feedback":
+            feedback.add(preview.log(), self.version.name, line)
+            return "noted"
+        return HELP
+
+    def _approve(self) -> str:
+        return flow.told(flow.promote(self.version.name), "promoted") + "; quit closes this preview"
+
+    def _rollback(self) -> str:
+        return flow.told(flow.rollback(), "rolled back to")
+
+    def _show(self) -> str:
+        there = preview.server()
+        clients = there.do("list-clients", "-t", f"={preview.SESSION}", "-F", "#{client_name}").split()
+        if not clients:
+            raise GpuctlError("show the configuration", "no terminal is attached to the preview", "attach one first")
+        files = [name for name in SHOWN if (self.version.folder / name).is_file()]
+        pager = "${PAGER:-less}"
+        command = f"cd {shlex.quote(str(self.version.folder))} && head -n 1000 {shlex.join(files)} | {pager}"
+        there.do("display-popup", "-E", "-c", clients[0], "-t", self.pane, "-w", "90%", "-h", "80%", command)
+        return "shown"
+
+    def _reload(self) -> str:
+        report = check.folder(self.version.folder)
+        if report.wrong:
+            return "\n".join(["not reloaded, it has mistakes:", *(f"  {each}" for each in report.wrong)])
+        config = self.version.folder / "tmux.conf"
+        reload.load(preview.server(), config, preview.loaded() - report.changes, report.defaults)
+        preview.remember_changes(report.changes)
+        if self._session() != self.session:
+            preview.rebuild(self.version, self.pane)
+            self.session = self._session()
+            return "reloaded, with the windows of session.yml"
+        return "reloaded"
+
+    def _session(self) -> bytes:
+        return Path(self.version.folder / "session.yml").read_bytes()

@@ -1,0 +1,124 @@
+"""Show a version on a tmux server of its own: its session on top, a pane for feedback below."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.edges.tmux import Server
+from gpuctl.tmux import build
+from gpuctl.tmux.fit import remember
+from gpuctl.tmux.place import main_server
+from gpuctl.tmux.versions import check, feedback, store
+from gpuctl.tmux.versions.model import Version
+from gpuctl.tmux.versions.state import Changed
+
+SESSION = "tmux-preview"
+SHARE = "20%"
+LOADED = "@gpuctl_loaded"
+VERSION = "GPUCTL_TMUX_PREVIEW"  # in the environment of what runs inside: which version it is
+
+
+def server() -> Server:
+    """The preview's server; another one than that of tmux-main, whatever that is called."""
+    main = main_server().socket
+    return Server("gpuctl-preview" if main == "default" else f"{main}-preview")
+
+
+def log() -> Path:
+    return store.root() / "feedback.log"
+
+
+def attaching() -> list[str]:
+    return server().argv("attach-session", "-t", f"={SESSION}")
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A preview that runs; `again`: it ran before."""
+
+    version: Version
+    again: bool
+
+
+def start(name: str = "") -> Preview:
+    """Start the preview of a version (the newest); one of the same version goes on, another one ends."""
+    version = store.named(name or "newest", "preview")
+    if running() == version.name:
+        return Preview(version, True)
+    report = check.folder(version.folder)
+    if report.wrong:
+        wrong = "\n".join(["it has mistakes", *(f"  {each}" for each in report.wrong)])
+        raise Unusable(f"preview {version.name}", wrong, f"correct these in {version.folder}")
+    close()
+    own = Server(server().socket, environment={VERSION: version.name})
+    try:
+        build.build(own, version.folder, name=SESSION)
+        remember_changes(report.changes)
+        _feedback_pane(version)
+    except GpuctlError:
+        close()
+        raise
+    feedback.begin(log(), version.name)
+    return Preview(version, False)
+
+
+def running() -> str:
+    """The name of the version that is shown; "" for none."""
+    if not server().has(SESSION):
+        return ""
+    return server().try_to("show-environment", "-g", VERSION).stdout.strip().partition("=")[2]
+
+
+def close() -> None:
+    """End the preview's server."""
+    if server().runs():
+        server().do("kill-server")
+
+
+def remember_changes(changes: Changed) -> None:
+    """Note on the preview's server what it has of the version, for a reload."""
+    told = json.dumps([sorted(changes.keys), sorted(changes.options)])
+    server().do("set-option", "-s", LOADED, told)
+
+
+def loaded() -> Changed:
+    """What the preview's server has of the version."""
+    keys, options = json.loads(server().do("show-options", "-sv", LOADED))
+    return Changed(frozenset((a, b) for a, b in keys), frozenset((a, b) for a, b in options))
+
+
+def _feedback_pane(version: Version) -> None:
+    command = shlex.join([build.program(), "tmux", "feedback", "pane"])
+    # Where it cannot even start, its words stay readable.
+    kept = f"{command} || {{ echo 'any line closes this pane'; read -r _; }}"
+    first = f"={SESSION}:^"
+    split = ("split-window", "-f", "-v", "-l", SHARE, "-t", first, "-c", str(version.folder), "-P", "-F", "#{pane_id}")
+    pane = server().do(*split, "sh", "-c", kept).strip()
+    dress(pane, f"feedback on {version.name}")
+
+
+def dress(pane: str, title: str) -> None:
+    """Give the feedback pane its title, and have its size kept."""
+    server().do("select-pane", "-t", pane, "-T", title)
+    server().do("set-option", "-p", "-t", pane, "@gpuctl_title", title)
+    server().do("select-window", "-t", pane)
+    remember(server(), pane)
+
+
+def rebuild(version: Version, pane: str) -> None:
+    """Build the session anew around the feedback pane, as session.yml says now."""
+    made, there = f"{SESSION}-next", server()
+    wide, high = there.do("display-message", "-p", "-t", pane, "#{window_width} #{window_height}").split()
+    build.build(there, version.folder, name=made, size=(int(wide), int(high) + build.STATUS_BAR))
+    # In rows: a percentage would be one of the pane beside it, not of the window.
+    rows = str(max(2, int(high) * int(SHARE.rstrip("%")) // 100))
+    there.do("join-pane", "-f", "-v", "-l", rows, "-s", pane, "-t", f"={made}:^")
+    for client in there.do("list-clients", "-F", "#{client_name}").splitlines():
+        there.try_to("switch-client", "-c", client, "-t", f"={made}")
+    there.do("kill-session", "-t", f"={SESSION}")
+    there.do("rename-session", "-t", f"={made}", SESSION)
+    dress(pane, f"feedback on {version.name}")

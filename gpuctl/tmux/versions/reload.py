@@ -1,0 +1,37 @@
+"""Make a running tmux server read another version: all of it, or everything is as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.edges.tmux import Server
+from gpuctl.tmux.versions import state
+
+# Notes of scripts that run at any time: nobody's configuration.
+NOTES = frozenset({("set-option -s", "@gpuctl_fit"), ("set-option -s", "@gpuctl_saver")})
+
+
+def load(server: Server, config: Path, gone: state.Changed, defaults: state.State) -> None:
+    """Read a configuration; first, what only the one before it set becomes as tmux has it by itself."""
+    lines = state.commands(defaults, gone)
+    if lines:
+        state.have(server, lines)
+    done = server.try_to("source-file", str(config))
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}"
+        raise GpuctlError(f"reload the tmux server {server.socket}", said)
+
+
+def put_back(server: Server, before: state.State) -> None:
+    """Give the server the keys and options it had, and see that it has them."""
+    state.have(server, state.commands(before, _differences(server, before)))
+    left = _differences(server, before)
+    if left.keys or left.options:
+        names = ", ".join(name for _, name in sorted(left.keys | left.options))
+        raise GpuctlError("put back what the tmux server had", f"these are others now: {names}", "restart tmux")
+
+
+def _differences(server: Server, before: state.State) -> state.Changed:
+    found = state.changed(before, state.read(server))
+    return state.Changed(found.keys, found.options - NOTES)

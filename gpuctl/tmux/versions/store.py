@@ -1,0 +1,197 @@
+"""The folders of the versions, the link to the current one, and what is kept of those that were promoted."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.paths import config_dir, private, write_atomically
+from gpuctl.tmux.place import current as link
+from gpuctl.tmux.versions.changelog import noted
+from gpuctl.tmux.versions.model import Version
+from gpuctl.tmux.versions.state import Changed
+
+
+def root() -> Path:
+    return config_dir() / "tmux"
+
+
+@contextmanager
+def locked() -> Iterator[None]:
+    """One at a time makes or promotes versions."""
+    private(root())
+    with (root() / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+# ---- versions ----
+
+
+def every() -> list[Version]:
+    """All versions, the oldest first."""
+    folder = root() / "versions"
+    found = [path for path in folder.glob("v*") if re.fullmatch(r"v[1-9]\d*", path.name) and path.is_dir()]
+    return sorted(Version(int(path.name[1:]), path) for path in found)
+
+
+def current() -> Version | None:
+    """The version that the link points to, while it is there."""
+    if not link().is_symlink():
+        return None
+    target = link().readlink().name
+    return next((version for version in every() if version.name == target), None)
+
+
+def named(name: str, doing: str) -> Version:
+    """A version by v2, 2, `current` or `newest`."""
+    known = every()
+    if name == "newest" and known:
+        return known[-1]
+    found = current() if name == "current" else None
+    wanted = name if name.startswith("v") else f"v{name}"
+    found = found or next((version for version in known if version.name == wanted), None)
+    if found is None:
+        names = ", ".join(version.name for version in known) or "none yet; `gpuctl tmux new` makes one"
+        raise Unusable(doing, f"there is no version {name}", f"versions: {names}")
+    return found
+
+
+def copied(source: Path) -> Version:
+    """The next version, with the files of a folder."""
+    return _made(lambda folder: shutil.copytree(source, folder, symlinks=True))
+
+
+def written(files: Mapping[str, str]) -> Version:
+    """The next version, with these files."""
+
+    def write(folder: Path) -> None:
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o755 if name.startswith("scripts/") else 0o644)
+
+    return _made(write)
+
+
+def _made(fill: Any) -> Version:
+    """A folder that is there whole or not at all; a number is never used twice."""
+    versions = private(root() / "versions")
+    used = [version.number for version in every()] + [int(name[1:]) for name in released()]
+    number = max(used, default=0) + 1
+    temporary = versions / f".v{number}.{os.getpid()}"
+    try:
+        fill(temporary)
+        temporary.rename(versions / f"v{number}")
+    except OSError as error:
+        raise GpuctlError(f"make version v{number}", str(error), f"see whether {versions} can be written") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Version(number, versions / f"v{number}")
+
+
+def point_to(target: str) -> None:
+    """Swap the link to the current version at once; "" takes it away."""
+    if not target:
+        link().unlink(missing_ok=True)
+        return
+    temporary = link().with_name(f".current.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
+    try:
+        temporary.replace(link())
+    except OSError as error:
+        temporary.unlink()
+        raise GpuctlError(f"make {target} current", str(error), f"{link()} has to be a link") from error
+
+
+def pointed_to() -> str:
+    return str(link().readlink()) if link().is_symlink() else ""
+
+
+def note(version: Version, what: str) -> None:
+    """A line in CHANGELOG.md."""
+    path = root() / "CHANGELOG.md"
+    text = path.read_text() if path.is_file() else ""
+    write_atomically(path, noted(text, version.name, what, time.strftime("%Y-%m-%d %H:%M:%S")))
+
+
+# ---- what is kept of promoted versions ----
+
+
+@dataclass(frozen=True)
+class Release:
+    """A version as it was promoted: its hash, and what it changed of tmux's keys and options."""
+
+    sha256: str
+    at: str
+    changes: Changed = field(default_factory=Changed)
+
+
+def released() -> dict[str, Release]:
+    """Name -> release of every version that was current once."""
+    return {name: _release(entry) for name, entry in _record()["versions"].items()}
+
+
+def order() -> list[str]:
+    """The versions that were current, one after the other, without those that were rolled back."""
+    return list(_record()["order"])
+
+
+def keep(version: Version, changes: Changed, order: list[str]) -> None:
+    """Keep that a version was promoted; the first time counts, as it never changes after it."""
+    record = _record()
+    if version.name not in record["versions"]:
+        entry = asdict(Release(digest(version.folder), time.strftime("%Y-%m-%d %H:%M:%S")))
+        plain = {"keys": sorted(changes.keys), "options": sorted(changes.options)}
+        record["versions"][version.name] = {**entry, "changes": plain}
+    record["order"] = order
+    write_atomically(root() / ".released.json", json.dumps(record, indent=1))
+
+
+def _record() -> dict[str, Any]:
+    path = root() / ".released.json"
+    if not path.exists():
+        return {"versions": {}, "order": []}
+    try:
+        record = json.loads(path.read_text())
+        for entry in record["versions"].values():
+            _release(entry)
+        return {"versions": dict(record["versions"]), "order": [str(name) for name in record["order"]]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        hint = "move it away: every version then counts as never promoted"
+        raise GpuctlError("see which versions were promoted", f"{path} cannot be read ({error})", hint) from error
+
+
+def _release(entry: Mapping[str, Any]) -> Release:
+    pairs = {name: frozenset((a, b) for a, b in entry["changes"][name]) for name in ("keys", "options")}
+    return Release(entry["sha256"], entry["at"], Changed(**pairs))
+
+
+def edited(version: Version) -> bool:
+    """Whether a version that was promoted is another now."""
+    release = released().get(version.name)
+    return release is not None and release.sha256 != digest(version.folder)
+
+
+def digest(folder: Path) -> str:
+    """A hash of the names, modes and contents of a version; what editors leave beside a file is no part of it."""
+    summed = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        if not path.name.startswith(".") and not path.name.endswith("~"):
+            mode = "x" if path.stat().st_mode & 0o100 else "-"
+            summed.update(f"{path.relative_to(folder)}\0{mode}\0{path.stat().st_size}\0".encode())
+            summed.update(path.read_bytes())
+    return summed.hexdigest()

@@ -1,0 +1,79 @@
+"""Which terminal a preview is shown on: decided from the environment alone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Way = Literal["window", "here", "detached"]
+
+# Program -> the words before the command that it shall run.
+LINUX: Mapping[str, Sequence[str]] = {
+    "gnome-terminal": ("--wait", "--"),
+    "konsole": ("-e",),
+    "kitty": (),
+    "alacritty": ("-e",),
+    "wezterm": ("start", "--always-new-process", "--"),
+    "foot": (),
+    "xfce4-terminal": ("--disable-server", "-x"),
+    "xterm": ("-e",),
+    "x-terminal-emulator": ("-e",),
+}
+ITERM = (
+    'tell application "iTerm2"',
+    "activate",
+    "set made to (create window with default profile)",
+    "tell current session of made to write text {command}",
+    "end tell",
+)
+TERMINAL = ('tell application "Terminal"', "activate", "do script {command}", "end tell")
+
+
+@dataclass(frozen=True)
+class Show:
+    """How to show something: a window opened by `argv`, the terminal this runs in, or none; `why` for the last."""
+
+    way: Way
+    argv: tuple[str, ...] = ()
+    why: str = ""
+
+
+def choose(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    system: str,
+    has: Callable[[str], bool],
+    on_terminal: bool,
+) -> Show:
+    """How to show the program `command`. `system`: as platform.system() says; `has`: whether a program is there."""
+    # What is typed in an editor's terminal or over ssh belongs there: a window would open elsewhere, or nowhere.
+    editor = environment.get("TERM_PROGRAM") == "vscode" or "CURSOR_TRACE_ID" in environment
+    remote = "SSH_CONNECTION" in environment or "SSH_TTY" in environment
+    window = None if editor or remote else _window(command, environment, system, has)
+    if window:
+        return Show("window", window)
+    if not on_terminal:
+        return Show("detached", why="this runs on no terminal")
+    if environment.get("TMUX"):
+        return Show("detached", why="this runs inside tmux, and one tmux in another takes its keys")
+    return Show("here")
+
+
+def _window(
+    command: Sequence[str], environment: Mapping[str, str], system: str, has: Callable[[str], bool]
+) -> tuple[str, ...] | None:
+    if system == "Darwin":
+        iterm = environment.get("TERM_PROGRAM") == "iTerm.app"
+        return _script(ITERM if iterm else TERMINAL, command) if has("osascript") else None
+    if not (environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")):
+        return None
+    found = next((name for name in LINUX if has(name)), None)
+    return (found, *LINUX[found], *command) if found else None
+
+
+def _script(lines: Sequence[str], command: Sequence[str]) -> tuple[str, ...]:
+    typed = shlex.join(command).replace("\\", "\\\\").replace('"', '\\"')
+    said = [line.replace("{command}", f'"{typed}"') for line in lines]
+    return ("osascript", *(word for line in said for word in ("-e", line)))

@@ -1,0 +1,73 @@
+"""What is new in feedback.log since it was last asked, also when the log was rotated, cut or is being written."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuctl.core.paths import private, write_atomically
+from gpuctl.tmux.versions.feedback import Feedback, entries
+
+KEPT = ".last-read-line"
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far the log was read: lines and bytes, and a hash of these bytes, by which that log is known again."""
+
+    line: int = 0
+    byte: int = 0
+    sha256: str = hashlib.sha256().hexdigest()
+
+    def is_in(self, data: bytes) -> bool:
+        return len(data) >= self.byte and hashlib.sha256(data[: self.byte]).hexdigest() == self.sha256
+
+
+def place(text: str) -> Place:
+    """What .last-read-line says; the beginning where it cannot be read: better told twice than never."""
+    try:
+        line, byte, sha256 = text.split()
+        return Place(int(line), int(byte), sha256)
+    except ValueError:
+        return Place()
+
+
+def unread(log: bytes, older: list[bytes], last: Place) -> tuple[list[Feedback], Place]:
+    """The feedback after a place, and the place after it. `older`: rotated logs, the newest first."""
+    whole = log[: log.rfind(b"\n") + 1]  # a line without an end is still being written
+    now = Place(whole.count(b"\n"), len(whole), hashlib.sha256(whole).hexdigest())
+    if last.is_in(whole):
+        return _after(whole, last.line), now
+    found: list[Feedback] = []
+    for number, data in enumerate(older):
+        if last.byte and last.is_in(data):
+            for each in reversed(older[:number]):
+                found += _after(each, 0)
+            return [*_after(data, last.line), *found, *_after(whole, 0)], now
+    return _after(whole, 0), now
+
+
+def _after(data: bytes, line: int) -> list[Feedback]:
+    """The feedback after a line; the headings before it say for which version it is."""
+    lines = data.decode(errors="replace").split("\n")
+    return entries(lines)[len(entries(lines[:line])) :]
+
+
+@contextmanager
+def taken(log: Path) -> Iterator[list[Feedback]]:
+    """The new feedback; it counts as read when the block ends well, and one at a time may ask."""
+    private(log.parent)
+    kept = log.with_name(KEPT)
+    with log.with_name(f"{KEPT}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        last = place(kept.read_text(errors="replace") if kept.is_file() else "")
+        rotated = [path for path in log.parent.glob(f"{log.name}.*") if path.is_file()]
+        older = [p.read_bytes() for p in sorted(rotated, key=lambda path: path.stat().st_mtime, reverse=True)]
+        found, now = unread(log.read_bytes() if log.is_file() else b"", older, last)
+        yield found
+        if now != last:
+            write_atomically(kept, f"{now.line} {now.byte} {now.sha256}\n")

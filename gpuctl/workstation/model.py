@@ -1,0 +1,28 @@
+"""What a bootstrap of this machine came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asked for; `tools` empty means all of them."""
+
+    check: bool = False
+    undo: bool = False
+    force: bool = False
+    strict: bool = False
+    tools: tuple[str, ...] = ()
+    start_tmux: bool = False
+    packages: bool = True
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The module's answer, and the exit code it makes."""
+
+    answer: Mapping[str, Any]
+    exit_code: int

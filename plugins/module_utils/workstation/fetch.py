@@ -1,0 +1,92 @@
+"""Fetch a release archive and take the program out of it, once its sha256 is the one we pinned."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+import time
+import urllib.request
+import zipfile
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+
+from .model import Wrong
+
+_QUIET_SECONDS = 10  # a server that says nothing for so long is given up
+_WHOLE_SECONDS = 300
+_MOST_BYTES = 512 << 20
+
+
+def address(release: Mapping[str, Any], system: str, arch: str, mirror: str) -> str:
+    """Where the archive lies. A mirror keeps it under its own address: MIRROR/github.com/derailed/…"""
+    words = {"version": release["version"]}
+    for kind, value in (("os", system), ("arch", arch)):
+        words[kind] = release.get(kind, {}).get(value, value)
+    url = str(release["url"]).format(**words)
+    return url if not mirror else mirror.rstrip("/") + "/" + url.split("://", 1)[1]
+
+
+def fetch(url: str, pin: str, into: str) -> None:
+    """Put the file at `into`; a half or wrong one never stays."""
+    digest = hashlib.sha256()
+    try:
+        with _opened(url) as source, open(into, "xb") as target:
+            _copy(source, target, digest, url)
+        if digest.hexdigest() != pin:
+            raise Wrong(f"{url} has the sha256 {digest.hexdigest()}, pinned is {pin}: it was refused")
+    except BaseException:
+        if os.path.exists(into):
+            os.unlink(into)
+        raise
+
+
+def program(archive: str, member: str) -> bytes:
+    """The one member of an archive that is the program; an archive without members is the program itself."""
+    try:
+        if not member:
+            with open(archive, "rb") as stream:
+                return stream.read()
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as packed:
+                return packed.read(member)
+        with tarfile.open(archive) as tar:
+            found = _member(tar, member)
+            if found is None:
+                raise KeyError(member)
+            data: bytes = found.read()
+            return data
+    except (KeyError, OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise Wrong(f"there is no {member or 'program'} in the archive: {error}") from error
+
+
+def _member(tar: tarfile.TarFile, name: str) -> Any:
+    # Only this member is read, never unpacked: a path in an archive cannot lead anywhere.
+    return next((tar.extractfile(m) for m in tar if m.isfile() and m.name.lstrip("./") == name), None)
+
+
+def _opened(url: str) -> Any:
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise Wrong(f"{url} is not an http or https address")
+    request = urllib.request.Request(url, headers={"User-Agent": "gpuctl"})  # noqa: S310 - http only, above
+    try:
+        return urllib.request.urlopen(request, timeout=_QUIET_SECONDS)  # noqa: S310
+    except (URLError, OSError, ValueError) as error:
+        why = error if isinstance(error, HTTPError) else getattr(error, "reason", None) or error
+        raise Wrong(f"{url} cannot be fetched: {why}") from error
+
+
+def _copy(source: Any, target: BinaryIO | io.BufferedWriter, digest: Any, url: str) -> None:
+    ends, got = time.monotonic() + _WHOLE_SECONDS, 0
+    try:
+        while block := source.read(1 << 16):
+            got += len(block)
+            if time.monotonic() > ends or got > _MOST_BYTES:
+                raise Wrong(f"{url} takes too long or is too big")
+            digest.update(block)
+            target.write(block)
+    except (OSError, ValueError) as error:
+        raise Wrong(f"{url} broke off: {error}") from error

@@ -1,0 +1,87 @@
+"""What kind of machine this is, who we are on it, and which versions of a program it has."""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..gpuhost.host import PATH, Host, Result
+
+_ARCH = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+_FAMILIES = {"apt-get": "debian", "dnf": "redhat", "brew": "brew"}
+_BREW = "/opt/homebrew/bin:/home/linuxbrew/.linuxbrew/bin"
+# The user's own ways to the outside: a proxy, certificates, a package index.
+_OUTSIDE = re.compile(r"(https?|all|no)_proxy|SSL_CERT_\w+|(PIP|NPM_CONFIG|NODE)_\w+", re.IGNORECASE)
+
+
+class Machine:
+    """This machine as the user who runs us sees it."""
+
+    def __init__(self, home: str, bin_folder: str, without_packages: bool = False) -> None:
+        self.home = home
+        self.bin = bin_folder
+        self.host = Host()
+        self.os = platform.system().lower()
+        self.arch = _ARCH.get(platform.machine().lower(), platform.machine().lower())
+        self.is_root = os.geteuid() == 0
+        self._without_packages = without_packages
+        self.family = "" if without_packages else self._family()
+        self._may: str | None = None
+
+    def run(self, *argv: str, stdin: str = "", limit: float = 60) -> Result:
+        """Run a program with the user's home, proxies and indexes, and give it up after `limit` seconds."""
+        kept = {name: value for name, value in os.environ.items() if _OUTSIDE.fullmatch(name)}
+        given = {**kept, "HOME": self.home, "PATH": self._path(), "PYTHONNOUSERSITE": "1"}
+        words = [f"{name}={value}" for name, value in given.items()]
+        return self.host.run("env", *words, *argv, stdin=stdin, limit=limit)
+
+    def which(self, program: str) -> str:
+        """Where a program lies; the folder we link into comes first, as on the user's PATH. Empty where nowhere."""
+        candidates = (os.path.join(folder, program) for folder in self._path().split(":"))
+        return next((c for c in candidates if os.path.isfile(c) and os.access(c, os.X_OK)), "")
+
+    def version(self, tool: Mapping[str, Any], path: str) -> str:
+        """What a program says its version is; empty where that cannot be read."""
+        if tool.get("version_arguments") == []:
+            return ""
+        said = self.run(path, *tool.get("version_arguments", ["--version"]), limit=10)
+        found = re.search(str(tool.get("version_pattern") or r"\d+\.\d+[\w.]*"), said.out + said.err)
+        return found.group(found.lastindex or 0) if said.ok and found else ""
+
+    def may_install(self) -> str:
+        """Empty where we may install packages, else why not."""
+        if self._may is None:
+            self._may = self._why_not()
+        return self._may
+
+    def as_root(self, argv: Sequence[str]) -> list[str]:
+        # Homebrew refuses to work for root, and needs it for nothing.
+        return list(argv) if self.is_root or self.family == "brew" else ["sudo", "-n", *argv]
+
+    def shell(self) -> str:
+        """The name of the login shell."""
+        try:
+            return os.path.basename(pwd.getpwuid(os.geteuid()).pw_shell)
+        except KeyError:
+            return ""
+
+    def _why_not(self) -> str:
+        if self._without_packages:
+            return "no packages were asked for"
+        if not self.family:
+            return "this system's package manager is not known"
+        if self.family == "brew":
+            return "Homebrew does not work for root" if self.is_root else ""
+        if self.is_root or self.run("sudo", "-n", "true", limit=10).ok:
+            return ""
+        return "installing packages needs sudo without a question (`sudo -v` first, or ask who runs the machine)"
+
+    def _family(self) -> str:
+        return next((family for program, family in _FAMILIES.items() if self.which(program)), "")
+
+    def _path(self) -> str:
+        return ":".join([self.bin, PATH, *([_BREW] if self.os == "darwin" else [])])

@@ -1,0 +1,158 @@
+"""What was there before us, file by file, so that all of it can be put back."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import time
+from typing import Any
+
+from ..gpuhost.host import sync_folder
+
+Side = dict[str, Any]
+
+
+class Record:
+    """The record in the user's state folder; an entry is on disk before its change is made."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.path = os.path.join(folder, "record.json")
+        self.entries: dict[str, dict[str, Any]] = {}
+        self.folders: list[str] = []
+        self.tools: list[str] = []
+        if os.path.exists(self.path):
+            with open(self.path, encoding="utf-8") as stream:
+                known = json.load(stream)
+            self.entries, self.folders, self.tools = known["entries"], known["folders"], known["tools"]
+
+    def owns(self, path: str) -> bool:
+        """Whether what lies there now is what we put there."""
+        entry = self.entries.get(path)
+        return entry is not None and same(look(path), entry["ours"])
+
+    def write(self, path: str, text: bytes, mode: int) -> None:
+        """Put a file in place whole, remembering what was there."""
+        before = look(path)
+        owner = (before["uid"], before["gid"]) if before["kind"] == "file" else (os.geteuid(), os.getegid())
+        ours = {
+            "kind": "file",
+            "sha256": hashlib.sha256(text).hexdigest(),
+            "mode": mode,
+            "uid": owner[0],
+            "gid": owner[1],
+        }
+        self._remember(path, before, ours)
+        put_file(path, text, mode, owner)
+
+    def link(self, path: str, target: str) -> None:
+        """Put a link in place by one rename, remembering what was there."""
+        self._remember(path, look(path), {"kind": "link", "target": target})
+        put_link(path, target)
+
+    def make_folders(self, folder: str) -> None:
+        """Make a folder and those above it; undo removes them once they are empty."""
+        missing = []
+        while not os.path.isdir(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for path in reversed(missing):
+            if path not in self.folders:
+                self.folders.append(path)
+                self.save()
+            os.mkdir(path, 0o755)
+
+    def add_tool(self, folder: str) -> None:
+        if folder not in self.tools:
+            self.tools.append(folder)
+            self.save()
+
+    def keep_copy(self, path: str) -> None:
+        """Keep what the user has there now, beside the record, before --force takes it back."""
+        now = look(path, content=True)
+        name = f"edited-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{path.strip('/').replace('/', '_')}.json"
+        put_file(os.path.join(self.folder, name), json.dumps({"path": path, "was": now}).encode(), 0o600)
+
+    def save(self) -> None:
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        known = {"form": 1, "entries": self.entries, "folders": self.folders, "tools": self.tools}
+        put_file(self.path, json.dumps(known, indent=1).encode(), 0o600)
+
+    def _remember(self, path: str, before: Side, ours: Side) -> None:
+        entry = self.entries.get(path)
+        if entry is None or not same(before, entry["ours"]):
+            # What the user put there since the last run is what undo has to bring back.
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            earlier = [*entry.get("earlier", []), entry["before"]] if entry else []
+            entry = {"before": look(path, content=True), "at": at, "earlier": earlier}
+        self.entries[path] = {**entry, "ours": ours}
+        self.save()
+
+
+def look(path: str, content: bool = False) -> Side:
+    """What lies at a path: nothing, a link, a file, or something that is neither."""
+    if os.path.islink(path):
+        return {"kind": "link", "target": os.readlink(path)}
+    if not os.path.exists(path):
+        return {"kind": "absent"}
+    if not os.path.isfile(path):
+        return {"kind": "other"}
+    with open(path, "rb") as stream:
+        data = stream.read()
+    stat = os.stat(path)
+    side: Side = {"kind": "file", "sha256": hashlib.sha256(data).hexdigest(), "mode": stat.st_mode & 0o7777}
+    side.update(uid=stat.st_uid, gid=stat.st_gid)
+    return {**side, "content": base64.b64encode(data).decode()} if content else side
+
+
+def same(first: Side, second: Side) -> bool:
+    return {k: v for k, v in first.items() if k != "content"} == {k: v for k, v in second.items() if k != "content"}
+
+
+def restore(path: str, side: Side) -> None:
+    """Make a path what a side of an entry says."""
+    if side["kind"] == "absent":
+        if os.path.lexists(path):
+            os.unlink(path)
+    elif side["kind"] == "link":
+        put_link(path, side["target"])
+    else:
+        put_file(path, base64.b64decode(side["content"]), side["mode"], (side["uid"], side["gid"]))
+
+
+def put_file(path: str, data: bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
+    """Write a file whole or not at all."""
+    temporary = _temporary(path)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        if owner is not None and owner != (os.geteuid(), os.getegid()):
+            os.fchown(stream.fileno(), *owner)
+        os.fchmod(stream.fileno(), mode)
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+    sync_folder(os.path.dirname(path))
+
+
+def put_link(path: str, target: str) -> None:
+    temporary = _temporary(path)
+    os.symlink(target, temporary)
+    os.replace(temporary, path)
+    sync_folder(os.path.dirname(path))
+
+
+def _temporary(path: str) -> str:
+    """The one name for a half-made file; what a killed run left there is removed."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.gpuctl")
+    if os.path.lexists(temporary):
+        os.unlink(temporary)
+    return temporary
+
+
+def remove_tree(folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)

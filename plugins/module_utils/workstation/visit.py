@@ -1,0 +1,113 @@
+"""One visit: read what is there, bring each tool, write the shell lines, say how all of it ended."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from .decide import Tools
+from .install import Own
+from .machine import Machine
+from .model import MISSING, Place
+from .packages import Packages
+from .record import Record, look
+from .shell import block, with_block
+from .undo import CONFLICT, undo
+
+
+def visit(asked: Mapping[str, Any], check: bool) -> dict[str, Any]:
+    """Carry out what a task asks; the answer is plain values."""
+    place = where(asked)
+    with _alone(place.state, check):
+        record = Record(place.state)
+        if asked["undo"]:
+            return _undone(undo(record, check, bool(asked["force"])))
+        return _brought(asked, place, record, check)
+
+
+def where(asked: Mapping[str, Any]) -> Place:
+    """Root's tools are for everybody, a user's are in the home folder; each place can be named."""
+    home = os.path.expanduser("~")
+    root = os.geteuid() == 0
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(home, ".local/state")
+    return Place(
+        home=home,
+        bin=asked["bin"] or ("/usr/local/bin" if root else os.path.join(home, ".local/bin")),
+        tools=asked["folder"] or ("/opt/gpuctl/tools" if root else os.path.join(home, ".local/share/gpuctl/tools")),
+        state=os.path.join(asked["state"] or os.path.join(state, "gpuctl"), "workstation"),
+    )
+
+
+def _brought(asked: Mapping[str, Any], place: Place, record: Record, check: bool) -> dict[str, Any]:
+    machine = Machine(place.home, place.bin, not asked["packages"])
+    tools = Tools(machine, Packages(machine), Own(machine, place, record, asked["mirror"]), check)
+    rows = {tool["name"]: tool for tool in asked["tools"]}  # a later row of the same name takes its place
+    wanted = [t for t in rows.values() if not asked["only"] or t["name"] in asked["only"]]
+    outcomes = [tools.bring(tool) for tool in wanted]
+    files = _shell_files(asked, place, machine, record, check) if asked["shell"] else []
+    missing = [o for o in outcomes if o.state == MISSING and (o.required or (asked["strict"] and not o.optional))]
+    return {
+        "changed": any(o.changed for o in outcomes) or any(f["changed"] for f in files),
+        "tools": [o.plain() for o in outcomes],
+        "files": files,
+        "failed_tools": [o.tool for o in missing],
+    }
+
+
+def _shell_files(
+    asked: Mapping[str, Any], place: Place, machine: Machine, record: Record, check: bool
+) -> list[dict[str, Any]]:
+    login = machine.shell()
+    rows = []
+    for shell in ("bash", "zsh"):
+        path = os.path.join(place.home, f".{shell}rc")
+        if login == shell or os.path.lexists(path):
+            # A home kept in a repository has links here: what they lead to is written, and they stay.
+            rows.append(
+                _shell_file(os.path.realpath(path), block(shell, _from_home(place), asked["start_tmux"]), record, check)
+            )
+    return rows
+
+
+def _from_home(place: Place) -> str:
+    """The bin folder as a shell file says it: one home may serve several machines."""
+    below = os.path.relpath(place.bin, place.home)
+    return place.bin if below.startswith("..") else f"$HOME/{below}"
+
+
+def _shell_file(path: str, wanted: str, record: Record, check: bool) -> dict[str, Any]:
+    now = look(path)
+    if now["kind"] == "other" or not os.path.isdir(os.path.dirname(path)):
+        return {"path": path, "changed": False, "before": "", "after": "", "why": "it is no file: left alone"}
+    before = b""
+    if now["kind"] == "file":
+        with open(path, "rb") as stream:
+            before = stream.read()
+    text = before.decode("utf-8", "surrogateescape")
+    after = with_block(text, wanted)
+    if after != text and not check:
+        record.write(path, after.encode("utf-8", "surrogateescape"), now.get("mode", 0o644))
+    return {"path": path, "changed": after != text, "before": text, "after": after, "why": ""}
+
+
+def _undone(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    conflicts = [row["path"] for row in rows if row["state"] == CONFLICT]
+    return {"changed": any(r["changed"] for r in rows), "tools": [], "undone": rows, "conflicts": conflicts}
+
+
+@contextmanager
+def _alone(state: str, check: bool) -> Iterator[None]:
+    """Two visits at once would write over each other's record: the second waits."""
+    if check and not os.path.isdir(state):
+        yield
+        return
+    os.makedirs(state, mode=0o700, exist_ok=True)
+    descriptor = os.open(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,134 @@
+#!/usr/bin/python
+"""Bring an operator's tools and shell lines to a machine, or put back what was there before them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: workstation
+short_description: Install an operator's tools, reversibly
+description:
+  - Takes each tool from the distribution where its package is new enough, else from its release archive, which has to
+    have the pinned sha256, or from PyPI or npm into a folder of its own.
+  - Keeps what was there before, and puts it back with O(undo).
+options:
+  tools:
+    description: The rows of the tools, as in the role's C(files/tools.yml); of two with one name the later counts.
+    type: list
+    elements: dict
+    default: []
+  only:
+    description: Names of the tools to bring. Empty for all.
+    type: list
+    elements: str
+    default: []
+  mirror:
+    description: Where release archives are fetched instead of from the internet, each under its own host and path.
+    type: str
+    default: ""
+  packages:
+    description: Whether packages of the distribution may be installed.
+    type: bool
+    default: true
+  shell:
+    description: Whether to write the marked lines into C(~/.bashrc) and C(~/.zshrc).
+    type: bool
+    default: true
+  start_tmux:
+    description: Whether a new terminal starts or attaches the session tmux-main.
+    type: bool
+    default: false
+  strict:
+    description: Fail also where a tool is missing that is not required.
+    type: bool
+    default: false
+  undo:
+    description: Put back what was there before, instead of bringing anything.
+    type: bool
+    default: false
+  force:
+    description: With O(undo), take back also what the user changed since; a copy of it is kept in the state folder.
+    type: bool
+    default: false
+  bin:
+    description: Folder for the links. Empty for C(~/.local/bin), of root C(/usr/local/bin).
+    type: path
+    default: ""
+  folder:
+    description: Folder for the versions. Empty for C(~/.local/share/gpuctl/tools), of root C(/opt/gpuctl/tools).
+    type: path
+    default: ""
+  state:
+    description: Folder for the record. Empty for C(~/.local/state/gpuctl).
+    type: path
+    default: ""
+author: The gpuctl authors
+attributes:
+  check_mode:
+    description: Reports what would be done; an archive is fetched, compared with its pin and thrown away.
+    support: full
+  diff_mode:
+    description: Shows the shell files before and after.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Bring kubectl and k9s
+  gpuctl.fleet.workstation:
+    tools: "{{ lookup('ansible.builtin.file', 'tools.yml') | from_yaml }}"
+    only: [kubectl, k9s]
+
+- name: Put everything back
+  gpuctl.fleet.workstation:
+    undo: true
+"""
+
+RETURN = r"""
+tools:
+  description: One entry for each tool, with C(tool), C(state), C(version), C(came), C(why) and C(changed).
+  returned: always
+  type: list
+  elements: dict
+undone:
+  description: With O(undo), one entry for each file, with C(path), C(state) and C(why).
+  returned: with O(undo)
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.visit import visit
+
+ARGUMENTS = {
+    "tools": {"type": "list", "elements": "dict", "default": []},
+    "only": {"type": "list", "elements": "str", "default": []},
+    "mirror": {"type": "str", "default": ""},
+    "packages": {"type": "bool", "default": True},
+    "shell": {"type": "bool", "default": True},
+    "start_tmux": {"type": "bool", "default": False},
+    "strict": {"type": "bool", "default": False},
+    "undo": {"type": "bool", "default": False},
+    "force": {"type": "bool", "default": False},
+    "bin": {"type": "path", "default": ""},
+    "folder": {"type": "path", "default": ""},
+    "state": {"type": "path", "default": ""},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    told = visit(module.params, module.check_mode)
+    files = [f for f in told.get("files", []) if f["changed"]]
+    told["diff"] = [{"before_header": f["path"], "after_header": f["path"], **_sides(f)} for f in files]
+    if told.get("failed_tools"):
+        module.fail_json(msg=f"missing: {', '.join(told['failed_tools'])}", **told)
+    if told.get("conflicts"):
+        module.fail_json(msg=f"changed since, so left alone: {', '.join(told['conflicts'])}", **told)
+    module.exit_json(**told)
+
+
+def _sides(file: dict[str, str]) -> dict[str, str]:
+    return {"before": file["before"], "after": file["after"]}
+
+
+if __name__ == "__main__":
+    main()

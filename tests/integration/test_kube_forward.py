@@ -1,0 +1,269 @@
+"""Forwards against a real API, whose pods come and go; only `kubectl port-forward` is a stand-in: no container runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.kube_kubelet import deployment
+from tests.kube_plane import Plane, for_tests
+from tests.tmux_screen import User, user, wait_until
+
+# Does what `kubectl port-forward` does as far as gpuctl can see it; everything else is the real kubectl's.
+STANDIN = """#!{python} -IS
+# standin-kubectl-port-forward: each connection is told the pod's name.
+import os, pathlib, signal, socket, sys, threading
+if "port-forward" not in sys.argv:
+    os.execv({kubectl!r}, ["kubectl", *sys.argv[1:]])
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+at = sys.argv.index("port-forward")
+pod, pairs = sys.argv[at + 2].removeprefix("pod/"), sys.argv[at + 3:]
+home = pathlib.Path(os.environ["HOME"])
+def serve(listener):
+    while True:
+        found, _ = listener.accept()
+        if (home / f"broken-{{pod}}").exists():
+            print("error: lost connection to pod", flush=True)
+            os._exit(1)
+        if not (home / f"silent-{{pod}}").exists():
+            found.sendall(pod.encode())
+        found.close()
+for pair in pairs:
+    local, remote = pair.split(":")
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", int(local)))
+    listener.listen()
+    print(f"Forwarding from 127.0.0.1:{{local}} -> {{remote}}", flush=True)
+    threading.Thread(target=serve, args=(listener,), daemon=True).start()
+signal.pause()
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Plane]:
+    for started in for_tests():
+        started.apply(deployment("hyperpod", 2), deployment("web", 1))
+        started.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=30s")
+        yield started
+
+
+@pytest.fixture
+def me(tmp_path: Path, cluster: Plane) -> Iterator[User]:
+    with user(tmp_path) as found:
+        (tmp_path / ".kube").mkdir()
+        (tmp_path / ".kube/config").write_text(json.dumps(cluster.context("dev-eu")))
+        found.program("kubectl", STANDIN.format(python=sys.executable, kubectl=cluster.kubectl_program))
+        yield found
+
+
+@pytest.fixture
+def base() -> int:
+    """The first of five local ports that are free; other tests run at the same time."""
+    for first in range(20000 + os.getpid() % 200 * 50, 32000, 5):
+        with contextmanager(_bound)(range(first, first + 5)) as free:
+            if free:
+                return first
+    raise AssertionError("no five free ports")
+
+
+def _bound(ports: range) -> Iterator[bool]:
+    held = []
+    try:
+        for port in ports:
+            held.append(socket.socket())
+            held[-1].bind(("127.0.0.1", port))
+        yield True
+    except OSError:
+        yield False
+    finally:
+        for each in held:
+            each.close()
+
+
+def pods(cluster: Plane, app: str) -> list[str]:
+    told = cluster.kubectl("get", "pods", "-l", f"app={app}", "-o", "name").split()
+    return sorted(name.removeprefix("pod/") for name in told)
+
+
+def who_answers(port: int) -> str:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as found:
+            return found.recv(100).decode()
+    except OSError:
+        return ""
+
+
+@contextmanager
+def forwarding(me: User, *words: object) -> Iterator[subprocess.Popen[str]]:
+    """`gpuctl kube forward` in the background; it must leave nothing behind, however it is ended."""
+    argv = [str(me.program_path), "kube", "forward", "--probe-every", "0.5", *map(str, words)]
+    output = (me.home / "output").open("w")
+    running = subprocess.Popen(
+        argv, env=me.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, text=True
+    )
+    try:
+        yield running
+    finally:
+        if running.poll() is None:
+            running.send_signal(signal.SIGTERM)
+        running.wait(20)
+        output.close()
+    wait_until(lambda: not children(me), "every child has ended", 5)
+
+
+def children(me: User) -> list[str]:
+    """What runs for this user."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"\0HOME={me.home}\0".encode() in b"\0" + (folder / "environ").read_bytes():
+                found.append((folder / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return [line for line in found if line.strip()]
+
+
+def said(me: User) -> str:
+    return (me.home / "output").read_text()
+
+
+def test_every_matching_pod_is_on_the_next_port_that_is_free(me: User, cluster: Plane, base: int) -> None:
+    first, second = pods(cluster, "hyperpod")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", base))
+        taken.listen()
+        with forwarding(me, "-l", "app=hyperpod", "--from", base, "--to", 8080):
+            wait_until(lambda: said(me).count(": up") == 2, "both forwards are up")
+            assert (who_answers(base + 1), who_answers(base + 2)) == (first, second)
+            assert f"127.0.0.1:{base + 1} -> {first}:8080: up" in said(me)
+
+
+def test_a_replaced_pod_is_followed_on_its_port(me: User, cluster: Plane, base: int) -> None:
+    first, second = pods(cluster, "hyperpod")
+    with forwarding(me, "-l", "app=hyperpod", "--from", base, "--to", 8080):
+        wait_until(lambda: who_answers(base) == first, "the first pod answers")
+        cluster.kubectl("delete", "pod", first, "--wait=false")
+        wait_until(lambda: who_answers(base) not in ("", first, second), "its successor answers on the same port")
+        assert who_answers(base) in pods(cluster, "hyperpod")
+        assert who_answers(base + 1) == second
+
+
+def test_pods_that_come_and_go_with_the_scale_are_followed(me: User, cluster: Plane, base: int) -> None:
+    with forwarding(me, "-l", "app=web", "--from", base, "--to", 8080):
+        wait_until(lambda: who_answers(base), "one pod answers")
+        cluster.kubectl("scale", "deployment", "web", "--replicas=2")
+        wait_until(lambda: who_answers(base + 1), "the further pod answers on the next port")
+        cluster.kubectl("scale", "deployment", "web", "--replicas=1")
+        wait_until(lambda: "waiting for a pod" in said(me), "a slot waits")
+
+
+def test_a_forward_that_breaks_is_begun_anew(me: User, cluster: Plane, base: int) -> None:
+    (name,) = pods(cluster, "web")
+    with forwarding(me, name, f"{base}:8080"):
+        wait_until(lambda: who_answers(base) == name, "the pod answers")
+        (me.home / f"broken-{name}").touch()
+        wait_until(lambda: "retrying (lost connection to pod)" in said(me), "the break is told")
+        (me.home / f"broken-{name}").unlink()
+        wait_until(lambda: who_answers(base) == name, "the pod answers again")
+
+
+def test_a_pod_that_hangs_up_is_not_called_up(me: User, cluster: Plane, base: int) -> None:
+    (name,) = pods(cluster, "web")
+    (me.home / f"silent-{name}").touch()
+    with forwarding(me, name, f"{base}:8080"):
+        wait_until(lambda: "no answer" in said(me), "it is told that the pod does not answer")
+        assert ": up" not in said(me)
+        (me.home / f"silent-{name}").unlink()
+        wait_until(lambda: ": up" in said(me), "it is up once the pod answers")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_every_child_ends_with_it(me: User, cluster: Plane, base: int, number: signal.Signals) -> None:
+    with forwarding(me, "-l", "app=hyperpod", "--from", base, "--to", 8080) as running:
+        wait_until(lambda: said(me).count(": up") == 2, "both forwards are up")
+        assert len(children(me)) >= 4  # itself, the watch and two forwards
+        running.send_signal(number)
+        assert running.wait(10) == 130
+        wait_until(lambda: not children(me), "nothing is left", 2)
+    assert "all forwards ended" in said(me)
+
+
+def test_several_ports_of_one_pod_share_one_kubectl(me: User, cluster: Plane, base: int) -> None:
+    (name,) = pods(cluster, "web")
+    with forwarding(me, name, f"{base}:8080", f"{base + 1}:9090"):
+        wait_until(lambda: who_answers(base) == who_answers(base + 1) == name, "both ports answer")
+        assert len([line for line in children(me) if "port-forward" in line]) == 1
+
+
+def test_forwards_are_kept_by_name(me: User, cluster: Plane, base: int) -> None:
+    with forwarding(me, "-l", "app=web", "--from", base, "--to", 8080, "--save", "web"):
+        wait_until(lambda: who_answers(base), "the pod answers")
+    assert "selector: app=web" in (me.config / "forwards/web.yml").read_text()
+    with forwarding(me, "--set", "web"):
+        wait_until(lambda: who_answers(base), "the pod answers again")
+    done = me.gpuctl("kube", "forward", "--set", "wbe")
+    assert (done.returncode, "web" in done.stderr) == (2, True)
+
+
+def test_a_terminal_shows_one_table_that_stays_in_its_place(me: User, cluster: Plane, base: int) -> None:
+    first, _ = pods(cluster, "hyperpod")
+    at = me.terminal()
+    at.type(f"gpuctl kube forward -l app=hyperpod --from {base} --to 8080 --probe-every 0.5")
+    at.sees("LOCAL", f"127.0.0.1:{base}", f"127.0.0.1:{base + 1}", "up")
+    wait_until(lambda: at.text.count(" up") == 2, "both are up")
+    (me.home / f"broken-{first}").touch()
+    at.sees("lost connection to pod")
+    (me.home / f"broken-{first}").unlink()
+    wait_until(lambda: at.text.count(" up") == 2, "both are up again")
+    assert at.text.count("LOCAL") == 1
+    at.press("C-c")
+    at.sees("all forwards ended")
+    wait_until(lambda: not [line for line in children(me) if "port-forward" in line], "nothing is left")
+
+
+def test_the_wizard_asks_for_pods_port_and_local_port(me: User, cluster: Plane, base: int) -> None:
+    at = me.terminal()
+    at.type("gpuctl kube forward --wizard --probe-every 0.5")
+    at.sees("forward>", "app=hyperpod")
+    at.press("label app=hyperpod", "Enter")
+    at.sees("port of the pod>", "8080")
+    at.press("Enter")
+    at.sees("first local port>")
+    at.press(str(base), "Enter")
+    at.sees(f"127.0.0.1:{base}", " up")
+    at.press("C-c")
+    at.sees("all forwards ended")
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (("-l", "app=web"), "--from and --to"),
+        (("web", "-l", "app=web"), "give one of"),
+        (("web", "http"), "is no port"),
+        (("web",), "no port is given"),
+        (("-l", "app=web", "--from", "1", "--to", "2", "--context", "nowhere"), "nowhere"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_starts(me: User, words: tuple[str, ...], wrong: str) -> None:
+    done = me.gpuctl("kube", "forward", *words)
+    assert done.returncode == 2
+    assert wrong in done.stderr
+
+
+def test_a_label_that_no_pod_has_is_said(me: User) -> None:
+    began = time.monotonic()
+    done = me.gpuctl("kube", "forward", "-l", "app=none", "--from", "8081", "--to", "8080")
+    assert (done.returncode, "no running pod has the label app=none" in done.stderr) == (3, True)
+    assert time.monotonic() - began < 15

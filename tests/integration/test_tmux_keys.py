@@ -1,0 +1,194 @@
+"""Every key of the cheatsheet, pressed on a real tmux and read from its screen."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from gpuctl.tmux import keys
+from tests.tmux_screen import Terminal, User, wait_until
+from tests.tmux_session import kubeconfig, launched
+
+pytest_plugins = ["tests.tmux_fixtures"]
+
+
+# Stands in for gpuctl where only what a key asks of it matters: it shows its words and for whom.
+STANDIN = """\
+#!/bin/sh
+echo "asked: $* for $GPUCTL_PANE with ${KUBECONFIG##*/}"
+exec sleep 60
+"""
+
+
+def test_every_binding_is_accepted_as_the_cheatsheet_has_it(screen: Terminal, me: User) -> None:
+    rows = keys.rows()
+    for row in rows:
+        for key in row.keys:
+            found = me.tmux("list-keys", "-T", row.table, key)
+            assert found.count("\n") == 0, found
+            first = row.keys[key].split()[0]
+            assert first in found, f"{key}: {found}"
+    told = me.gpuctl("tmux", "cheatsheet").stdout
+    assert all(f"  {row.written} " in told and row.does in told for row in rows)
+
+
+def test_keys_move_between_panes_everywhere(screen: Terminal, me: User) -> None:
+    screen.prefix("1")
+    screen.prefix("%")
+    me.becomes("window_panes", 2, "tmux-main:1")
+    screen.prefix('"')
+    me.becomes("window_panes", 3, "tmux-main:1")
+    moves = [("h", "0"), ("l", "2"), ("k", "1"), ("j", "2"), ("Left", "0"), ("Right", "2"), ("Up", "1"), ("Down", "2")]
+    for key, index in moves:
+        screen.prefix(key)
+        me.becomes("pane_index", index)
+        time.sleep(0.6)  # arrows can be repeated: the next key is not one of those
+
+
+def test_keys_resize_zoom_and_close_panes(screen: Terminal, me: User) -> None:
+    screen.prefix("1")
+    screen.prefix("%")
+    screen.prefix('"')
+    me.becomes("window_panes", 3, "tmux-main:1")
+    for key, side, by in (("H", "width", 5), ("L", "width", -5), ("K", "height", 3), ("J", "height", -3)):
+        before = int(me.told(f"pane_{side}"))
+        screen.prefix(key)
+        me.becomes(f"pane_{side}", before + by)
+        time.sleep(0.6)
+    screen.prefix("z")
+    me.becomes("window_zoomed_flag", "1")
+    screen.prefix("z")
+    me.becomes("window_zoomed_flag", "0")
+    screen.prefix("x")
+    screen.sees("close this pane? (y/n)")
+    screen.press("y")
+    me.becomes("window_panes", 2, "tmux-main:1")
+
+
+def test_keys_go_to_windows(screen: Terminal, me: User) -> None:
+    for number in range(4, 10):
+        screen.prefix("c")
+        me.becomes("window_index", number)
+    for number in [*range(10), 5]:
+        screen.prefix(str(number))
+        me.becomes("window_index", number)
+    screen.prefix("n")
+    me.becomes("window_index", "6")
+    screen.prefix("p")
+    me.becomes("window_index", "5")
+
+
+def test_keys_without_prefix_jump_to_panes(screen: Terminal, me: User) -> None:
+    screen.prefix("1")
+    for number in range(1, 10):
+        me.tmux("split-window", "-t", "tmux-main:1")
+        me.tmux("select-layout", "-t", "tmux-main:1", "tiled")
+        me.becomes("window_panes", number + 1, "tmux-main:1")
+    for number in (9, 0, 1, 2, 3, 4, 5, 6, 7, 8):
+        screen.press(f"M-{number}")
+        me.becomes("pane_index", number)
+    screen.press("M-o")
+    time.sleep(2.5)  # longer than display-panes-time: the numbers stay until one is typed
+    screen.press("3")
+    me.becomes("pane_index", "3")
+
+
+def test_synchronized_panes_show_it(screen: Terminal, me: User) -> None:
+    screen.prefix("1")
+    screen.prefix("%")
+    me.becomes("window_panes", 2, "tmux-main:1")
+    screen.prefix("S")
+    screen.sees("ALL PANES", "(all panes)")
+    screen.type("echo in-$((40 + 2))-both")
+    wait_until(lambda: screen.text.count("in-42-both") == 2, "both panes got it")
+    screen.prefix("S")
+    screen.sees_no_more("ALL PANES")
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (240, 60)])
+def test_the_cheatsheet_is_a_centred_popup_that_any_key_closes(me: User, columns: int, rows: int) -> None:
+    screen = launched(me, columns, rows)
+    for key in ("x", "Escape", "C-c", "Left"):
+        screen.prefix("?")
+        screen.sees("any key closes this page", "PANES", "detach")
+        corner = next(row for row, line in enumerate(screen.lines) if "┌" in line)
+        left, right = screen.lines[corner].index("┌"), screen.lines[corner].index("┐")
+        assert abs(left - (columns - 1 - right)) <= 2
+        assert abs(right - left + 1 - columns * 0.8) <= 1
+        assert all(row.does in screen.text for row in keys.rows())
+        assert screen.colours("PANES") != screen.colours("h j k l")
+        screen.press(key)
+        screen.sees_no_more("any key closes")
+
+
+@pytest.fixture
+def standin(screen: Terminal, me: User) -> str:
+    """gpuctl only tells what it is asked; the active pane has its own kubeconfig. Returns the words' pane."""
+    me.tmux("set-environment", "-g", "GPUCTL_PROGRAM", me.program("standin-gpuctl", STANDIN))
+    me.tmux("set-option", "-p", "-t", "tmux-main:0.1", "@gpuctl_kubeconfig", kubeconfig(me.home / "own", "dev-me"))
+    return me.told("pane_id")
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [("C-k", "kube palette"), ("P", "kube forward --wizard"), ("f", "tmux feedback add")],
+)
+def test_popups_ask_gpuctl_for_the_pane_they_were_opened_in(
+    screen: Terminal, me: User, standin: str, key: str, words: str
+) -> None:
+    screen.prefix(key)
+    screen.sees(f"asked: {words} for {standin} with own", "┌")
+    screen.press("C-c")
+    screen.sees_no_more("asked:")
+
+
+@pytest.mark.parametrize(("key", "verb"), [("p", "forward"), ("l", "logs"), ("e", "shell")])
+def test_pod_keys_open_a_window_in_window_0_only(screen: Terminal, me: User, standin: str, key: str, verb: str) -> None:
+    screen.prefix(key)
+    screen.sees(f"asked: kube pod {verb} for {standin} with own", f"4 {verb}")
+    screen.prefix("1")
+    screen.prefix(key)
+    wait_until(lambda: me.told("window_index") == ("0" if key == "p" else "1"), "the usual meaning")
+    assert len(me.tmux("list-windows", "-t", "tmux-main").splitlines()) == 5
+
+
+def test_a_command_that_fails_stays_readable_until_a_key(screen: Terminal, me: User) -> None:
+    failing = me.program("failing-gpuctl", "#!/bin/sh\necho it went wrong\nexit 3\n")
+    me.tmux("set-environment", "-g", "GPUCTL_PROGRAM", failing)
+    screen.prefix("C-k")
+    screen.sees("it went wrong", "any key closes this")
+    screen.press("q")
+    screen.sees_no_more("it went wrong")
+    me.tmux("set-environment", "-g", "GPUCTL_PROGRAM", "no-such-gpuctl")
+    screen.prefix("C-k")
+    screen.sees("gpuctl is not on this PATH")
+
+
+def test_the_last_commands_of_the_pane_can_be_run_again(screen: Terminal, me: User) -> None:
+    screen.prefix("C-h")
+    screen.sees("This pane has no commands yet")
+    screen.press("q")
+    history = me.home / "history"
+    history.write_text("".join(f"echo number-$(({n} + 100))\n" for n in range(30)) + "echo number-$((7 + 100))\n")
+    me.tmux("set-option", "-p", "-t", "tmux-main:0.1", "@gpuctl_history", history)
+    screen.prefix("C-h")
+    screen.sees("echo number-$((7 + 100))", "echo number-$((29 + 100))", "echo number-$((11 + 100))")
+    assert "echo number-$((10 + 100))" not in screen.text  # the 21st
+    with_fzf = "number to run again" not in screen.text
+    screen.press("29" if with_fzf else "2", "Enter")
+    screen.sees("number-129")
+
+
+def test_reload_reads_the_configuration_again(screen: Terminal, me: User) -> None:
+    config = me.config / "tmux/current/tmux.conf"
+    config.write_text(config.read_text() + "set-option -g @new yes\n")
+    screen.prefix("R")
+    screen.sees("configuration reloaded")
+    assert me.tmux("show-options", "-gv", "@new") == "yes"
+
+
+def test_detaching_leaves_the_session(screen: Terminal, me: User) -> None:
+    screen.prefix("d")
+    wait_until(lambda: screen.ended, "detached")
+    assert me.tmux("has-session", "-t", "=tmux-main") == ""

@@ -1,0 +1,171 @@
+"""`gpuctl bootstrap laptop` in a home folder of its own, against a mirror that serves real archives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.command import Gpuctl, Said
+from tests.integration.mirror import Mirror, serving
+
+NAMES = ("goodtool", "badtool", "lostool")
+
+
+class Laptop:
+    """A populated home folder, and the command in it; nothing outside of it is written."""
+
+    def __init__(self, gpuctl: Gpuctl, mirror: Mirror, address: str) -> None:
+        self.gpuctl, self.mirror, self.address = gpuctl, mirror, address
+        self.home = gpuctl.home
+        self.bin = self.home / ".local/bin"
+
+    def rows(self, *rows: dict[str, Any]) -> None:
+        path = self.home / ".config/gpuctl/tools.yml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(yaml.safe_dump(list(rows)))
+
+    def __call__(self, *words: str, mirror: str = "") -> Said:
+        only = [word for name in NAMES for word in ("--tool", name)]
+        places = {
+            "GPUCTL_MIRROR": mirror or self.address,
+            "GPUCTL_TOOLS_BIN": str(self.bin),
+            "GPUCTL_TOOLS_FOLDER": str(self.home / ".local/share/gpuctl/tools"),
+        }
+        return self.gpuctl("bootstrap", "laptop", "--no-packages", "--yes", "-o", "json", *only, *words, **places)
+
+    def seen(self) -> dict[str, object]:
+        """Everything in the home but gpuctl's own: content or link, mode, owner."""
+        found: dict[str, object] = {}
+        for path in sorted(self.home.rglob("*")):
+            name = str(path.relative_to(self.home))
+            if name.startswith(("tmp", ".config/gpuctl", ".local/state")):
+                continue
+            stat = path.lstat()
+            what = str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else ""
+            found[name] = (what, stat.st_mode, stat.st_uid, stat.st_gid)
+        return found
+
+
+@pytest.fixture
+def laptop(gpuctl: Gpuctl, tmp_path: Path) -> Iterator[Laptop]:
+    with serving(tmp_path / "mirror") as (mirror, address):
+        made = Laptop(gpuctl, mirror, address)
+        populate(made.home)
+        good = mirror.row("goodtool", "2.0.1")
+        made.rows(good, mirror.row("badtool", "1.0", serve="corrupted"), mirror.row("lostool", "1.0", serve="no"))
+        yield made
+
+
+def populate(home: Path) -> None:
+    """A home as people have it: shell files of their own, one of them a link into a repository, an older program."""
+    (home / ".local/state").mkdir(parents=True)
+    (home / ".local/bin").mkdir()
+    (home / "dotfiles").mkdir()
+    (home / "dotfiles/zshrc").write_text("# zsh, mine")
+    (home / ".zshrc").symlink_to("dotfiles/zshrc")
+    (home / ".bashrc").write_text("# bash, mine\n")
+    (home / ".bashrc").chmod(0o600)
+    os.chown(home / ".bashrc", 1234, 1234)
+    (home / ".local/bin/goodtool").write_text("#!/bin/sh\necho goodtool 1.0\n")
+    (home / ".local/bin/goodtool").chmod(0o751)
+
+
+def states(said: Said) -> dict[str, str]:
+    return {tool["tool"]: tool["state"] for tool in said.json["tools"]}
+
+
+def test_good_archives_are_installed_and_the_corrupted_and_the_missing_say_why(laptop: Laptop) -> None:
+    said = laptop()
+    assert said.code == 0, said.err
+    assert states(said) == {"goodtool": "INSTALLED", "badtool": "MISSING", "lostool": "MISSING"}
+    why = {tool["tool"]: tool["why"] for tool in said.json["tools"]}
+    assert "it was refused" in why["badtool"]
+    assert "404" in why["lostool"]
+    assert (
+        subprocess.run([laptop.bin / "goodtool"], capture_output=True, text=True, check=True).stdout
+        == "goodtool 2.0.1\n"
+    )
+    assert {path.name for path in laptop.bin.iterdir()} == {"goodtool"}
+    assert {path.name for path in (laptop.home / ".local/share/gpuctl/tools").iterdir()} == {"goodtool"}
+
+
+def test_check_changes_nothing_and_promises_what_is_then_done(laptop: Laptop) -> None:
+    before = laptop.seen()
+    promised = laptop("--check", "--diff")
+    assert laptop.seen() == before
+    done = laptop()
+    assert changes(promised) == changes(done)
+    assert (laptop.home / ".bashrc").read_text().startswith("# bash, mine\n# >>> gpuctl >>>")
+    assert (laptop.home / ".zshrc").is_symlink()
+
+
+def changes(said: Said) -> set[str]:
+    tools = {tool["tool"] for tool in said.json["tools"] if tool["changed"]}
+    return tools | {file["path"] for file in said.json["files"] if file["changed"]}
+
+
+def test_a_second_run_changes_nothing_and_is_quick(laptop: Laptop) -> None:
+    laptop()
+    before, began = laptop.seen(), time.monotonic()
+    said = laptop()
+    assert time.monotonic() - began < 10
+    assert not said.json["changed"]
+    assert states(said)["goodtool"] == "OK"
+    assert laptop.seen() == before
+
+
+def test_undo_leaves_a_populated_home_as_it_was(laptop: Laptop) -> None:
+    before = laptop.seen()
+    laptop()
+    said = laptop("--undo")
+    assert said.code == 0, said.err
+    assert laptop.seen() == before
+
+
+def test_undo_leaves_what_was_edited_since_until_it_is_forced(laptop: Laptop) -> None:
+    before = laptop.seen()
+    laptop()
+    bashrc = laptop.home / ".bashrc"
+    bashrc.write_text(bashrc.read_text() + "export EDITED=1\n")
+    said = laptop("--undo")
+    assert said.code == 1
+    assert said.json["conflicts"] == [str(bashrc)]
+    assert "EDITED" in bashrc.read_text()
+    assert laptop("--undo", "--force").code == 0
+    assert laptop.seen() == before
+
+
+def test_a_new_version_lies_beside_the_old_one_and_the_link_moves(laptop: Laptop) -> None:
+    laptop()
+    laptop.rows(*(laptop.mirror.row(name, "3.0") for name in NAMES))
+    said = laptop()
+    assert states(said)["goodtool"] == "INSTALLED"
+    versions = laptop.home / ".local/share/gpuctl/tools/goodtool"
+    assert sorted(path.name for path in versions.iterdir()) == ["2.0.1", "3.0"]
+    assert laptop.bin.joinpath("goodtool").resolve() == versions / "3.0/goodtool"
+
+
+def test_without_a_network_each_tool_is_missing_with_the_reason(laptop: Laptop) -> None:
+    before = laptop.seen()
+    said = laptop("--check", mirror="http://127.0.0.1:9")
+    assert said.code == 0
+    assert set(states(said).values()) == {"MISSING"}
+    assert all("cannot be fetched" in tool["why"] for tool in said.json["tools"])
+    assert laptop("--strict", mirror="http://127.0.0.1:9").code == 1
+    programs = {name: what for name, what in laptop.seen().items() if "bin/" in name}
+    assert programs == {name: what for name, what in before.items() if "bin/" in name}
+
+
+def test_a_tool_nobody_knows_is_refused_before_anything_is_touched(laptop: Laptop) -> None:
+    before = laptop.seen()
+    said = laptop("--tool", "kubectk")
+    assert said.code == 2
+    assert "kubectk" in said.err
+    assert laptop.seen() == before

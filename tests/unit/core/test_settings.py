@@ -1,0 +1,62 @@
+"""The user's settings: defaults where there is no file, every mistake of one at once, stages by pattern."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuctl.core import settings
+from gpuctl.core.errors import Unusable
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPUCTL_CONFIG_DIR", str(tmp_path))
+    return tmp_path / "settings.yml"
+
+
+def test_without_a_file_or_with_an_empty_one_the_defaults_hold(file: Path) -> None:
+    assert settings.load() == settings.Settings()
+    file.write_text("\n")
+    assert settings.load() == settings.Settings()
+
+
+def test_what_is_given_replaces_its_default_alone(file: Path) -> None:
+    file.write_text("workspace: ~/src\nrepositories: {infra: ~/src/infra}\nkeys_without_prefix: off\nask: [llm, -x]\n")
+    found = settings.load()
+    assert found.workspace == Path.home() / "src"
+    assert found.repositories == {"infra": Path.home() / "src/infra"}
+    assert found.keys_without_prefix is False
+    assert found.ask == ("llm", "-x")
+    assert found.contexts == settings.Settings().contexts
+
+
+def test_every_mistake_is_told_with_its_line(file: Path) -> None:
+    file.write_text("workspce: x\ncontexts: {prodution: [a]}\nkeys_without_prefix: maybe\nask: llm\n")
+    with pytest.raises(Unusable) as raised:
+        settings.load()
+    told = str(raised.value)
+    assert f"{file}:1: workspce is no setting" in told
+    assert f"{file}:2: prodution is no stage" in told
+    assert f"{file}:3: is neither true nor false" in told
+    assert f"{file}:4: is not a list of words" in told
+
+
+@pytest.mark.parametrize(
+    ("context", "stage"),
+    [
+        ("arn:aws:eks:us-east-1:1:cluster/PROD-a", "production"),
+        ("gke_stage_x", "staging"),
+        ("kind-dev", "development"),
+        ("minikube", "development"),
+        ("somewhere", ""),
+    ],
+)
+def test_the_stage_of_a_context_is_told_by_its_name(context: str, stage: str) -> None:
+    assert settings.Settings().stage(context) == stage
+
+
+def test_a_name_that_could_be_production_is_production() -> None:
+    given = settings.Settings(contexts={"production": ["*prod*"], "development": ["dev-*"]})
+    assert given.stage("dev-prod-copy") == "production"

@@ -1,0 +1,148 @@
+"""What is offered: lines of pods, the palette, the wizard, kept forwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuctl.core.errors import Unusable
+from gpuctl.kube import palette
+from gpuctl.kube.choose import pod_lines
+from gpuctl.kube.explain import decoded, literals, secrets_of
+from gpuctl.kube.forward import saved
+from gpuctl.kube.forward.line import Line, State
+from gpuctl.kube.forward.model import Request, Slot
+from gpuctl.kube.forward.table import drawn, told
+from gpuctl.kube.forward.wizard import offers
+from gpuctl.kube.model import Container, Pod
+from gpuctl.kube.resources import fit
+
+
+def pod(name: str, **more: str) -> Pod:
+    labels = {"app": "web", "pod-template-hash": "abc", **more}
+    containers = (Container("main", ports=(8080,), restarts=2),)
+    return Pod(name, "default", f"uid-{name}", "Running", ready=True, labels=labels, containers=containers)
+
+
+def test_pods_stand_in_columns() -> None:
+    assert pod_lines([pod("a"), pod("long-name")]) == [
+        "default  a          Running  2 restarts",
+        "default  long-name  Running  2 restarts",
+    ]
+
+
+def test_the_wizard_offers_labels_that_several_pods_share_but_not_their_own() -> None:
+    assert offers([pod("a"), pod("b", role="x")], ["mine"]) == [
+        "saved\tmine\t",
+        "label\tapp=web\tall 2 pods",
+        "pod\ta\tport 8080",
+        "pod\tb\tport 8080",
+    ]
+
+
+def test_the_palette_shows_only_what_is_installed() -> None:
+    def lines(*installed: str) -> list[str]:
+        return [entry.does for entry in palette.entries(lambda name: name in installed)]
+
+    assert not [line for line in lines() if line.startswith(("helm", "terraform"))]
+    assert [line.split(":")[0] for line in lines("helm", "terraform")].count("terraform") == 2
+    assert len(set(lines("helm", "terraform"))) == len(lines("helm", "terraform"))
+
+
+def test_every_line_of_the_palette_can_be_filled_in() -> None:
+    names = {"CONTEXT": "dev", "NAMESPACE": "web", "ITEM": "x"}
+    for entry in palette.entries(lambda _: True):
+        words = [*palette.filled(entry.each, names), *palette.filled(entry.run, names)]
+        assert not [word for word in words if word.startswith("$")]
+        assert bool(entry.each) == ("$ITEM" in entry.run)
+
+
+def test_an_option_without_a_value_is_left_out() -> None:
+    words = ["kubectl", "--context", "$CONTEXT", "get", "pods"]
+    assert palette.filled(words, {"CONTEXT": ""}) == ["kubectl", "get", "pods"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPUCTL_CONFIG_DIR", str(tmp_path))
+    return tmp_path / "forwards"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request((8080,), selector="app=web", first=8081, context="dev", namespace="web"),
+        Request((8080, 9090), pod="web-0", local=(9000, 0), namespace="web"),
+    ],
+)
+def test_a_kept_forward_comes_back_as_it_was(folder: Path, request_: Request) -> None:
+    saved.save("mine", request_)
+    assert saved.load("mine") == request_
+    assert saved.names() == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("selector: a=b\nremote: [80]\nfirst: 99999\n", "mine.yml:3: '99999' is no port"),
+        ("selektor: a=b\nremote: [80]\n", "mine.yml:1: selektor cannot be read; did you mean selector?"),
+        ("remote: [80]\n", "selector and pod"),
+        ("selector: a=b\nremote: [80]\n", "no first local port"),
+        ("pod: a\nremote: [80]\nlocal: [1, 2]\n", "not as many local"),
+        ("pod: a\n", "no remote ports"),
+    ],
+)
+def test_a_file_with_a_mistake_is_refused_with_its_line(folder: Path, text: str, wrong: str) -> None:
+    folder.mkdir()
+    (folder / "mine.yml").write_text(text)
+    with pytest.raises(Unusable) as caught:
+        saved.load("mine")
+    assert wrong in str(caught.value)
+
+
+def test_a_name_cannot_lead_out_of_the_folder(folder: Path) -> None:
+    with pytest.raises(Unusable):
+        saved.path("../settings")
+
+
+LINE = Line(Slot(((8081, 8080),), "web-0", "u"), State.RETRYING, until=4.0, why="lost connection")
+
+
+def test_the_table_says_why_and_when_again() -> None:
+    text = "\n".join(drawn([LINE], 1.0, 120, 40))
+    assert "127.0.0.1:8081  web-0  8080  retrying  again in 3 s: lost connection" in text
+    assert told(LINE) == "127.0.0.1:8081 -> web-0:8080: retrying (lost connection)"
+
+
+def test_the_table_fits_the_screen_and_counts_the_rest() -> None:
+    shown = drawn([LINE] * 30, 1.0, 40, 10)
+    assert len(shown) == 8
+    assert shown[-1] == "… 24 more"
+    assert fit([str(n) for n in range(30)], 80, 10)[-1] == "… 22 more lines"
+
+
+def test_the_secrets_of_a_pod_are_found_wherever_it_names_them() -> None:
+    env = [
+        {"name": "A", "valueFrom": {"secretKeyRef": {"name": "one", "key": "k"}}},
+        {"name": "API_TOKEN", "value": "t0ken"},
+        {"name": "MODE", "value": "fast"},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    ]
+    spec = {
+        "containers": [{"name": "c", "env": env}],
+        "initContainers": [
+            {"name": "i", "envFrom": [{"secretRef": {"name": "two"}}, {"configMapRef": {"name": "no"}}]}
+        ],
+        "volumes": [
+            {"name": "v", "secret": {"secretName": "three"}},
+            {"name": "w", "projected": {"sources": [{"secret": {"name": "four"}}, {"serviceAccountToken": {}}]}},
+        ],
+        "imagePullSecrets": [{"name": "five"}],
+    }
+    assert secrets_of({"spec": spec}) == ["five", "four", "one", "three", "two"]
+    assert literals({"spec": spec}) == ["t0ken"]
+
+
+def test_a_secret_is_looked_for_as_text_and_as_base64() -> None:
+    assert decoded({"a": "dGlnZXI=", "b": "/////w=="}) == ["dGlnZXI=", "tiger", "/////w=="]

@@ -1,0 +1,41 @@
+"""The stream that `kubectl get --watch` prints, and what it comes to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpuctl.edges.kubectl import events
+from gpuctl.kube.watch import Objects
+
+
+def thing(uid: str, version: int) -> dict[str, Any]:
+    return {"metadata": {"uid": uid, "resourceVersion": str(version)}}
+
+
+def test_objects_are_read_one_by_one_whether_indented_or_not() -> None:
+    one, two = {"type": "ADDED", "object": thing("a", 1)}, {"type": "DELETED", "object": {"x": "}\n{"}}
+    text = json.dumps(one, indent=4) + "\n" + json.dumps(two) + "\n" + json.dumps(one, indent=2) + "\n"
+    assert list(events(text.splitlines(keepends=True))) == [one, two, one]
+
+
+def test_words_of_kubectl_between_objects_are_no_objects() -> None:
+    assert list(events(["W1121 throttling\n", '{"type": "ADDED"}\n', "error: closed\n"])) == [{"type": "ADDED"}]
+
+
+def test_a_list_takes_the_place_of_what_was_known() -> None:
+    found = Objects()
+    found.take_in("ADDED", thing("a", 1))
+    early = found.known
+    found.take_in("LIST", {"items": [thing("b", 2)]})
+    assert (early, found.known) == (False, True)
+    assert set(found.by_uid) == {"b"}
+
+
+def test_an_event_older_than_the_list_changes_nothing() -> None:
+    found = Objects()
+    found.take_in("LIST", {"items": [thing("a", 5)]})
+    found.take_in("MODIFIED", {**thing("a", 4), "old": True})
+    assert "old" not in found.by_uid["a"]
+    found.take_in("DELETED", thing("a", 6))
+    assert found.by_uid == {}

@@ -1,0 +1,69 @@
+"""Several kubeconfig files as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuctl.core.errors import Unusable
+from gpuctl.kube.merge import EMPTY, merged
+
+ONE = """
+current-context: a
+clusters: [{name: c, cluster: {server: https://one, certificate-authority: ca.crt}}]
+contexts: [{name: a, context: {cluster: c, user: u}}]
+users: [{name: u, user: {token: "0123", exec: {command: bin/login, env: null}}}]
+"""
+TWO = """
+current-context: b
+clusters: [{name: c, cluster: {server: https://two}}, {name: d, cluster: {server: https://three}}]
+contexts: [{name: b, context: {cluster: d, user: v}}]
+users: [{name: v, user: {client-key: /abs/key, client-certificate: ../crt, exec: {command: aws}}}]
+"""
+
+
+def both(one: str = ONE, two: str = TWO) -> Any:
+    return yaml.safe_load(merged({Path("/x/one"): one, Path("/y/two"): two}))
+
+
+def test_the_first_file_that_names_something_wins() -> None:
+    found = both()
+    assert found["current-context"] == "a"
+    assert [c["cluster"]["server"] for c in found["clusters"]] == ["https://one", "https://three"]
+    assert [c["name"] for c in found["contexts"]] == ["a", "b"]
+
+
+def test_paths_count_from_the_file_they_stand_in() -> None:
+    found = both()
+    assert found["clusters"][0]["cluster"]["certificate-authority"] == "/x/ca.crt"
+    assert found["users"][1]["user"]["client-certificate"] == "/y/../crt"
+    assert found["users"][1]["user"]["client-key"] == "/abs/key"
+
+
+def test_a_login_program_is_moved_only_where_it_is_a_path() -> None:
+    first, second = both()["users"]
+    assert first["user"]["exec"] == {"command": "/x/bin/login", "env": None}
+    assert second["user"]["exec"] == {"command": "aws"}
+
+
+def test_a_quoted_number_and_a_date_stay_text() -> None:
+    text = merged({Path("/x/one"): 'users: [{name: u, user: {token: "0123", expiry: 2026-01-01T00:00:00Z}}]'})
+    assert '"0123"' in text
+    assert "2026-01-01T00:00:00Z" in text
+
+
+def test_an_empty_current_context_does_not_hide_a_later_one() -> None:
+    assert both(one='current-context: ""\n')["current-context"] == "b"
+
+
+def test_no_files_make_a_config_that_kubectl_can_switch_in() -> None:
+    assert merged({}) == EMPTY
+
+
+@pytest.mark.parametrize("text", ["a: [", "- a list"])
+def test_a_broken_file_is_named(text: str) -> None:
+    with pytest.raises(Unusable, match="/x/one"):
+        merged({Path("/x/one"): text})

@@ -1,0 +1,107 @@
+"""What is told of, and what is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuctl.kube.news import Thresholds, overdue, rolled_out
+from gpuctl.kube.notify import Teller
+
+NONE = Thresholds()
+
+
+def pod(version: int = 1, phase: str = "Running", **container: Any) -> dict[str, Any]:
+    status = {"name": "main", "restartCount": 0, "state": {"running": {}}, **container}
+    meta = {"name": "p", "namespace": "d", "uid": "u", "resourceVersion": str(version)}
+    meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    spec = {"containers": [{"name": "main"}]}
+    return {"kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": phase, "containerStatuses": [status]}}
+
+
+def deployment(
+    version: int, generation: int, ready: int, observed: int | None = None, wanted: int = 2
+) -> dict[str, Any]:
+    status = {"observedGeneration": observed or generation, "replicas": wanted, "updatedReplicas": ready}
+    meta = {"name": "web", "namespace": "d", "uid": "w", "generation": generation, "resourceVersion": str(version)}
+    return {
+        "kind": "Deployment",
+        "metadata": meta,
+        "spec": {"replicas": wanted},
+        "status": {**status, "readyReplicas": ready},
+    }
+
+
+def told(*found: dict[str, Any], at: Thresholds = NONE, what: str = "pods") -> list[str]:
+    teller = Teller(at)
+    assert teller.take_in(what, "LIST", {"items": [found[0]]}) == []
+    return [text for each in found[1:] for text in teller.take_in(what, "MODIFIED", each)]
+
+
+ENDED: dict[str, Any] = {"lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
+
+
+def test_a_crash_is_told_with_its_reason() -> None:
+    assert told(pod(), pod(2, restartCount=1, **ENDED)) == ["pod d/p: main crashed (OOMKilled), restart 1"]
+
+
+def test_a_crash_loop_is_told_when_it_begins() -> None:
+    looping: dict[str, Any] = {"restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    before = pod(2, restartCount=1, state={"terminated": {"reason": "Error", "exitCode": 1}})
+    assert told(pod(1, restartCount=1), before, pod(3, **looping), pod(4, **looping)) == [
+        "pod d/p: main ended with exit status 1 (Error)",
+        "pod d/p: main is in CrashLoopBackOff",
+    ]
+
+
+def test_a_job_that_ends_well_is_no_news() -> None:
+    done: dict[str, Any] = {"state": {"terminated": {"reason": "Completed", "exitCode": 0}}}
+    assert told(pod(), pod(2, phase="Succeeded", **done)) == []
+
+
+def test_an_evicted_pod_is_told() -> None:
+    assert told(pod(), pod(2, phase="Failed")) == ["pod d/p: failed (Failed)"]
+
+
+def test_what_crashed_before_the_watch_began_is_no_news() -> None:
+    assert Teller(NONE).take_in("pods", "LIST", {"items": [pod(restartCount=9)]}) == []
+
+
+def test_what_happened_while_the_watch_was_broken_is_told() -> None:
+    teller = Teller(NONE)
+    teller.take_in("pods", "LIST", {"items": [pod()]})
+    assert len(teller.take_in("pods", "LIST", {"items": [pod(5, restartCount=2)]})) == 1
+
+
+def test_an_older_event_after_a_list_is_no_news() -> None:
+    assert told(pod(9, restartCount=2), pod(5, restartCount=1), pod(9, restartCount=2)) == []
+
+
+def test_a_threshold_is_told_when_it_is_passed_and_not_again() -> None:
+    found = told(pod(1), pod(2, restartCount=3), pod(3, restartCount=4), at=Thresholds(restarts=3))
+    assert [text for text in found if "threshold" in text] == [
+        "pod d/p: main has restarted 3 times, the threshold is 3"
+    ]
+
+
+def test_a_pod_is_overdue_once_its_time_is_over() -> None:
+    created = 1767225600.0
+    waiting = pod(phase="Pending")
+    assert overdue(waiting, Thresholds(pending=60), created + 59) == ""
+    assert overdue(waiting, Thresholds(pending=60), created + 61).endswith("pending for 61 s, the threshold is 60 s")
+    assert overdue(pod(), Thresholds(pending=60), created + 61) == ""
+
+
+def test_a_roll_out_is_complete_when_every_pod_is_new_and_ready() -> None:
+    assert rolled_out(deployment(1, 2, ready=2))
+    assert not rolled_out(deployment(1, 2, ready=1))
+    assert not rolled_out(deployment(1, 2, ready=2, observed=1))
+
+
+def test_a_finished_roll_out_is_told_once() -> None:
+    steps = (deployment(1, 1, 2), deployment(2, 2, 1), deployment(3, 2, 2), deployment(4, 2, 2))
+    assert told(*steps, what="deployments") == ["deployment d/web: rolled out, 2 ready"]
+
+
+def test_a_pod_that_comes_back_is_no_roll_out() -> None:
+    steps = (deployment(1, 1, 2), deployment(2, 1, 1), deployment(3, 1, 2))
+    assert told(*steps, what="deployments") == []

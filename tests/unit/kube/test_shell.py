@@ -1,0 +1,93 @@
+"""The shell's own copy, its prompt, and what it remembers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuctl.core.errors import Unusable
+from gpuctl.core.settings import Settings
+from gpuctl.kube import chosen, copy, prompt, shell
+from gpuctl.kube.chosen import Chosen
+
+CONFIG = "current-context: {0}\ncontexts: [{{name: '{0}', context: {{namespace: web}}}}]\n"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def config(tmp_path: Path, context: str) -> Path:
+    path = tmp_path / "config"
+    path.write_text(CONFIG.format(context))
+    return path
+
+
+def test_a_copy_is_named_after_its_shell_and_private(tmp_path: Path) -> None:
+    made = copy.make([config(tmp_path, "dev")], os.getpid(), "here")
+    assert made.name == f"here-{os.getpid()}.yml"
+    assert made.stat().st_mode & 0o777 == 0o600
+    assert copy.is_own([made])
+
+
+def test_copies_of_ended_shells_go_and_those_of_other_machines_stay(state: Path) -> None:
+    folder = copy.folder()
+    names = ("here-999999.yml", "here-999999.yml.prompt", "other-999999.yml", f"here-{os.getpid()}.yml", "keep.json")
+    for name in names:
+        (folder / name).touch()
+    assert [path.name for path in copy.remove_stale("here")] == ["here-999999.yml", "here-999999.yml.prompt"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names[2:])
+
+
+def test_the_users_own_files_are_never_taken_for_a_copy(tmp_path: Path) -> None:
+    assert not copy.is_own([config(tmp_path, "dev")])
+    assert not copy.is_own([])
+
+
+@pytest.mark.parametrize(
+    ("context", "shown"),
+    [
+        ("prod-eu", ("production", "prod-eu", "web")),
+        ("arn:aws:eks:us-east-1:1:cluster/stag", ("staging", "arn:aws:eks:us-east-1:1:cluster/stag", "web")),
+        ("lab", ("other", "lab", "web")),
+        (
+            "dev-$(reboot)`x`\\n%F{red}!",
+            ("development", "dev-?(reboot)?x??n?F?red??".replace("(", "?").replace(")", "?"), "web"),
+        ),
+    ],
+)
+def test_the_prompt_tells_stage_context_and_namespace(tmp_path: Path, context: str, shown: tuple[str, ...]) -> None:
+    assert prompt.lines([config(tmp_path, context)], Settings()) == shown
+
+
+def test_no_context_and_an_unreadable_file_are_told_apart(tmp_path: Path) -> None:
+    assert prompt.lines([], Settings())[:2] == ("none", "no context")
+    broken = tmp_path / "broken"
+    broken.write_text("{")
+    assert prompt.lines([broken], Settings())[:2] == ("unknown", "unknown")
+
+
+def test_the_chosen_pod_is_forgotten_when_the_context_is_another(tmp_path: Path) -> None:
+    paths = [config(tmp_path, "dev")]
+    chosen.remember(paths, Chosen("dev", "web", "p", "main", "dev"))
+    found = chosen.recall(paths, "dev")
+    assert found is not None
+    assert found.pod == "p"
+    assert chosen.recall(paths, "prod-eu") is None
+
+
+def test_every_copy_remembers_a_pod_of_its_own(tmp_path: Path) -> None:
+    one = copy.make([config(tmp_path, "dev")], os.getpid(), "here")
+    other = copy.make([config(tmp_path, "dev")], os.getppid(), "here")
+    chosen.remember([one], Chosen("dev", "web", "p", "", "dev"))
+    assert chosen.recall([other], "dev") is None
+
+
+def test_a_shell_that_is_neither_bash_nor_zsh_is_refused_by_name() -> None:
+    with pytest.raises(Unusable, match="fish"):
+        shell.which("/usr/bin/fish", "/bin/bash")
+    assert shell.which("", "/usr/bin/fish").name in shell.SHELLS

@@ -1,0 +1,80 @@
+"""session.yml is refused whole, with every mistake and its line, and what is written reads as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuctl.core.errors import Unusable
+from gpuctl.core.settings import Settings
+from gpuctl.tmux import render, session_file
+from gpuctl.tmux.session import Pane, Session, Window
+
+
+def shipped(folder: Path, settings: Settings | None = None) -> Session:
+    path = folder / "session.yml"
+    path.write_text(render.files(settings or Settings())["session.yml"])
+    return session_file.read(path)
+
+
+def test_the_shipped_session_has_the_four_windows(tmp_path: Path) -> None:
+    session = shipped(tmp_path)
+    assert [window.name for window in session.windows] == ["kubernetes", "driving", "k8s-deploy", "k8s"]
+    assert [pane.title for pane in session.windows[0].panes] == ["k9s", "claude", "kubectl"]
+    assert session.directory == "~/workspace"
+
+
+def test_k9s_is_read_only_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
+    assert shipped(tmp_path).windows[0].panes[0].run == ("k9s", "--readonly")
+    assert shipped(tmp_path, Settings(k9s_readonly=False)).windows[0].panes[0].run == ("k9s",)
+
+
+def test_what_is_written_reads_as_it_was(tmp_path: Path) -> None:
+    panes = (
+        Pane(title="a: #{x} ü", run=("sh", "-c", "echo 'two  blanks' # no comment"), install="apt install x"),
+        Pane(of="a: #{x} ü", side="right", size=33, active=True, directory="/a b"),
+    )
+    windows = (Window("true", panes, layout="b25d,80x24,0,0,0", index=7, active=True), Window("5", (Pane(),)))
+    session = Session("~/w", windows, git={"log.date": "relative"}, restore=("k9s",))
+    path = tmp_path / "session.yml"
+    path.write_text(session_file.text(session))
+    assert session_file.read(path) == session
+
+
+def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "session.yml"
+    path.write_text(
+        "directory: ~/w\n"
+        "windws: []\n"
+        "windows:\n"
+        "  - name: one\n"
+        "    panes:\n"
+        "      - title: a\n"
+        "        size: 4\n"
+        "        side: left\n"
+        "        run: k9s\n"
+        "      - of: b\n"
+        "  - panes: []\n"
+    )
+    with pytest.raises(Unusable) as refused:
+        session_file.read(path)
+    told = str(refused.value)
+    for line, wrong in [
+        (2, "windws is not known here; did you mean windows?"),
+        (7, "'4' is not a percentage, such as 40%"),
+        (8, "'left' cannot be"),
+        (9, "is not a list of words, such as [k9s, --readonly]"),
+        (10, "no pane before it has the title 'b'"),
+        (11, "name is missing"),
+        (11, "is not a list of panes"),
+    ]:
+        assert f"{path}:{line}: {wrong}" in told
+
+
+@pytest.mark.parametrize("text", ["", "\n", "windows", "directory: ~/w\nwindows: []\n", "\0", "a: *b"])
+def test_a_file_that_is_no_session_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "session.yml"
+    path.write_text(text)
+    with pytest.raises(Unusable, match="cannot use the session file"):
+        session_file.read(path)

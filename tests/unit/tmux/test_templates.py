@@ -1,0 +1,61 @@
+"""A template of somebody else is shown as it will run, with nothing hidden."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuctl.cli.tmux import group
+from gpuctl.core.errors import Unusable
+from gpuctl.tmux import templates
+from gpuctl.tmux.session import Pane, Session, Window
+
+SESSION = Session(
+    "~/w",
+    (Window("logs", (Pane(title="top", run=("sh", "-c", "rm -r \x1b[8m~/x")), Pane())),),
+    git={"core.fsmonitor": "./own"},
+    restore=("htop",),
+)
+FILE = """\
+directory: ~/w
+windows:
+  - {name: logs, panes: [{title: top, run: [htop, -d, "5"]}]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPUCTL_CONFIG_DIR", str(tmp_path / "config"))
+    return tmp_path / "config"
+
+
+def test_everything_that_runs_is_told_and_nothing_can_hide() -> None:
+    assert templates.runs(SESSION) == [
+        "window logs, pane top: sh -c 'rm -r \\x1b[8m~/x'",
+        "git in its repositories, with core.fsmonitor=./own",
+        "after a reboot, where it was running: htop",
+    ]
+
+
+def test_what_was_shown_is_what_is_kept() -> None:
+    templates.keep("team", SESSION)
+    assert templates.named("team") == SESSION
+    assert list(templates.known()) == ["team"]
+
+
+def test_a_name_cannot_lead_elsewhere() -> None:
+    with pytest.raises(Unusable):
+        templates.named("../session")
+
+
+def test_without_a_terminal_it_is_imported_only_with_yes(tmp_path: Path) -> None:
+    (tmp_path / "ours.yml").write_text(FILE)
+    words = ["template", "import", str(tmp_path / "ours.yml")]
+    refused = CliRunner().invoke(group, words)
+    assert isinstance(refused.exception, Unusable)
+    assert "window logs, pane top: htop -d 5" in refused.output
+    assert templates.known() == {}
+    assert CliRunner().invoke(group, [*words, "--yes", "--name", "team"]).exit_code == 0
+    assert CliRunner().invoke(group, ["template", "list"]).output.splitlines()[1].split() == ["team", "logs"]

@@ -1,0 +1,22 @@
+"""Pins come out of the checksum files that makers publish, whatever their form."""
+
+from __future__ import annotations
+
+from gpuctl.workstation.pins import pins
+
+K9S = {"url": "https://h/v{version}/k9s_{os}_{arch}.tar.gz", "os": {"linux": "Linux", "darwin": "Darwin"}}
+A, B = "a" * 64, "b" * 64
+
+
+def test_a_list_of_many_files_gives_the_systems_we_know() -> None:
+    text = f"{A}  k9s_Linux_amd64.tar.gz\n{B} *k9s_Darwin_arm64.tar.gz\n{B}  k9s_Windows_amd64.zip\n"
+    assert pins(K9S, "1.0", text) == {"linux/amd64": A, "darwin/arm64": B}
+
+
+def test_a_bare_hash_is_for_the_system_that_is_said() -> None:
+    assert pins({"url": "https://h/kubectl"}, "1.0", f"{A}\n", "linux/arm64") == {"linux/arm64": A}
+    assert pins({"url": "https://h/kubectl"}, "1.0", f"{A}\n") == {}
+
+
+def test_what_is_no_sha256_gives_nothing() -> None:
+    assert pins(K9S, "1.0", "<html>not found</html>\nabc  k9s_Linux_amd64.tar.gz\n") == {}

@@ -1,0 +1,101 @@
+"""What was there before is put back in content, mode and links; what the user edited since stays."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.record import Record
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.undo import undo
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+def a_record(home: Path) -> Record:
+    return Record(str(home.parent / "state"))
+
+
+def states(rows: list[dict[str, str]], home: Path) -> dict[str, str]:
+    return {os.path.relpath(row["path"], home): row["state"] for row in rows}
+
+
+def test_a_file_comes_back_with_its_content_and_mode(home: Path) -> None:
+    file = home / ".bashrc"
+    file.write_bytes(b"mine, \xff and no newline")
+    file.chmod(0o640)
+    a_record(home).write(str(file), b"ours", 0o640)
+    assert file.read_bytes() == b"ours"
+    undo(a_record(home), check=False, force=False)
+    assert file.read_bytes() == b"mine, \xff and no newline"
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_link_of_the_users_comes_back_as_a_link(home: Path) -> None:
+    link = home / "k9s"
+    link.symlink_to("/opt/own/k9s")
+    a_record(home).link(str(link), "/somewhere/k9s")
+    undo(a_record(home), check=False, force=False)
+    assert link.readlink() == Path("/opt/own/k9s")
+
+
+def test_folders_we_made_go_unless_somebody_keeps_things_there(home: Path) -> None:
+    record = a_record(home)
+    record.make_folders(str(home / ".local/bin"))
+    record.make_folders(str(home / ".local/share"))
+    (home / ".local/share/theirs").write_text("")
+    undo(a_record(home), check=False, force=False)
+    assert not (home / ".local/bin").exists()
+    assert (home / ".local/share/theirs").exists()
+
+
+def test_what_was_edited_since_is_a_conflict_and_stays(home: Path) -> None:
+    file = home / ".bashrc"
+    file.write_text("before")
+    a_record(home).write(str(file), b"ours", 0o644)
+    file.write_text("edited")
+    assert states(undo(a_record(home), check=False, force=False), home) == {".bashrc": "CONFLICT"}
+    assert file.read_text() == "edited"
+
+
+def test_force_takes_the_edited_file_back_and_keeps_a_copy(home: Path) -> None:
+    file = home / ".bashrc"
+    file.write_text("before")
+    a_record(home).write(str(file), b"ours", 0o644)
+    file.write_text("edited")
+    undo(a_record(home), check=False, force=True)
+    assert file.read_text() == "before"
+    assert len(list((home.parent / "state").glob("edited-*.json"))) == 1
+
+
+def test_check_says_the_same_and_changes_nothing(home: Path) -> None:
+    file = home / ".bashrc"
+    a_record(home).write(str(file), b"ours", 0o644)
+    promised = undo(a_record(home), check=True, force=False)
+    assert file.read_text() == "ours"
+    assert undo(a_record(home), check=False, force=False) == promised
+    assert not file.exists()
+
+
+def test_what_the_user_put_there_between_two_runs_is_what_comes_back(home: Path) -> None:
+    file = home / ".bashrc"
+    file.write_text("first")
+    a_record(home).write(str(file), b"ours", 0o644)
+    file.write_text("the user's own again")
+    a_record(home).write(str(file), b"ours, too", 0o644)
+    undo(a_record(home), check=False, force=False)
+    assert file.read_text() == "the user's own again"
+
+
+def test_an_undo_that_was_broken_off_before_the_change_was_made_changes_nothing(home: Path) -> None:
+    file = home / "tool"
+    record = a_record(home)
+    record.link(str(file), "/ours")
+    file.unlink()
+    (row,) = undo(a_record(home), check=False, force=False)
+    assert (row["state"], row["changed"]) == ("RESTORED", False)

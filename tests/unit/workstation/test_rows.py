@@ -1,0 +1,38 @@
+"""The rows of the tools: nothing is unexplained, and no pin is anything but a sha256."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from gpuctl.workstation.rows import rows
+
+KNOWN = {
+    *("name", "why", "source", "required", "optional", "program", "minimal", "packages", "by_hand"),
+    *("version_arguments", "version_pattern", "release", "pip", "npm"),
+}
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row["name"])
+def test_a_row_says_why_and_from_where_and_nothing_unknown(row: dict[str, Any]) -> None:
+    assert row["why"]
+    assert row["source"]
+    assert not set(row) - KNOWN
+    assert set(row.get("packages", {})) <= {"debian", "redhat", "brew"}
+
+
+@pytest.mark.parametrize("row", [r for r in rows() if "release" in r], ids=lambda row: row["name"])
+def test_every_release_has_pins_for_known_systems(row: dict[str, Any]) -> None:
+    release = row["release"]
+    assert release["pins"]
+    assert release["checksums"]
+    for system, pin in release["pins"].items():
+        assert re.fullmatch(r"(linux|darwin)/(amd64|arm64)", system)
+        assert re.fullmatch(r"[0-9a-f]{64}", pin)
+    assert len(set(release["pins"].values())) == len(release["pins"])
+
+
+def test_only_tmux_and_git_are_required() -> None:
+    assert [row["name"] for row in rows() if row.get("required")] == ["tmux", "git"]
