@@ -6,7 +6,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuctl.core.errors import GpuctlError, Unusable
@@ -32,6 +33,16 @@ class Server:
 
     def try_to(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a tmux command; its output and exit status are the caller's to judge."""
+        done = self._run(words)
+        # A server that was told to end still answers for a moment, with this and no more.
+        for _ in range(40):
+            if "server exited unexpectedly" not in done.stderr or words[0] == "kill-server":
+                break
+            time.sleep(0.05)
+            done = self._run(words)
+        return done
+
+    def _run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
         inside = ("TMUX", "TMUX_PANE")  # of another server, perhaps: tmux would ask that one
         own = {name: value for name, value in os.environ.items() if name not in inside}
         try:
