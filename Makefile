@@ -15,7 +15,8 @@ help: ## Show what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
 
 .PHONY: bootstrap
-bootstrap: $(INSTALLED) ## Install into .venv, then show what tuning this machine would change
+bootstrap: $(INSTALLED) ## Install into .venv, bring this machine's tools, then show what tuning would change
+	gpuctl bootstrap laptop
 	gpuctl tune-nodes --inventory localhost --check --diff
 
 .PHONY: test

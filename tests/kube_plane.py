@@ -6,7 +6,7 @@ tests/kube_assets.py says where its programs come from. With
         cluster.kubectl("get", "nodes")
         cluster.kubeconfig                      # its user is cluster admin
 
-No container runs (tests/kube_kubelet.py): test with real ones where exec or port-forward matter.
+No container runs (tests/kube_kubelet.py): tests/kube_node.py has a real node, where exec or port-forward matter.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ READY = 90.0  # seconds
 
 @dataclass
 class Plane:
-    """A running cluster and what was started for it."""
+    """A running cluster and what was started for it; without `standins` it has no node of its own."""
 
     folder: Path
     assets: Path
+    address: str = "127.0.0.1"
+    standins: bool = True
     port: int = 0
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     kubelet: StandinKubelet | None = None
@@ -83,7 +85,7 @@ class Plane:
         """Ask the API itself, which `kubectl` cannot do for every verb."""
         trust = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
         trust.load_cert_chain(self.folder / "admin.crt", self.folder / "admin.key")
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=trust, timeout=30)
+        connection = http.client.HTTPSConnection(self.address, self.port, context=trust, timeout=30)
         with contextlib.closing(connection):
             kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
             connection.request(method, url, json.dumps(body) if body else None, {"Content-Type": kind})
@@ -130,8 +132,9 @@ class Plane:
         self._spawn("kube-controller-manager", "--controllers=*", *patience, *kept, *accounts)
         self._spawn("kube-scheduler", *kept)
         self._wait("the default account", lambda: self.api("GET", f"{NAMESPACED}/serviceaccounts/default"))
-        self.kubelet = StandinKubelet(self.api, self.folder / "server.crt", self.folder / "server.key")
-        self.kubelet.start()
+        if self.standins:
+            self.kubelet = StandinKubelet(self.api, self.folder / "server.crt", self.folder / "server.key")
+            self.kubelet.start()
 
     def stop(self) -> None:
         """End everything and remove its files."""
@@ -151,11 +154,13 @@ class Plane:
         at = self.folder
         return [
             f"--etcd-servers={etcd}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self.address}",
             f"--secure-port={self.port}",
             f"--tls-cert-file={at}/server.crt",
             f"--tls-private-key-file={at}/server.key",
             f"--client-ca-file={at}/ca.crt",
+            f"--kubelet-client-certificate={at}/admin.crt",
+            f"--kubelet-client-key={at}/admin.key",
             "--authorization-mode=Node,RBAC",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-signing-key-file={at}/accounts.key",
@@ -173,7 +178,7 @@ class Plane:
             "ca", "/CN=test-ca", "basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,digitalSignature"
         )
         self._issue("admin", "/O=system:masters/CN=admin", "extendedKeyUsage=clientAuth", signed=True)
-        names = "subjectAltName=IP:127.0.0.1,DNS:localhost"
+        names = f"subjectAltName=IP:127.0.0.1,IP:{self.address},DNS:localhost"
         self._issue("server", "/CN=server", "extendedKeyUsage=serverAuth", names, signed=True)
         self._issue("accounts", "/CN=accounts")
 
@@ -199,7 +204,7 @@ class Plane:
         data = {
             n: base64.b64encode((self.folder / n).read_bytes()).decode() for n in ("ca.crt", "admin.crt", "admin.key")
         }
-        server = {"server": f"https://127.0.0.1:{self.port}", "certificate-authority-data": data["ca.crt"]}
+        server = {"server": f"https://{self.address}:{self.port}", "certificate-authority-data": data["ca.crt"]}
         user = {"client-certificate-data": data["admin.crt"], "client-key-data": data["admin.key"]}
         self.kubeconfig.write_text(
             json.dumps(
@@ -253,12 +258,12 @@ def _remove_left_over() -> None:
 
 
 @contextlib.contextmanager
-def plane() -> Iterator[Plane]:
-    """A cluster that ends with the block."""
+def plane(address: str = "127.0.0.1", standins: bool = True) -> Iterator[Plane]:
+    """A cluster that ends with the block; its API listens at `address`."""
     found = assets()
     assert found is not None, missing()
     _remove_left_over()
-    cluster = Plane(Path(tempfile.mkdtemp(prefix=f"plane-{os.getpid()}-")), found)
+    cluster = Plane(Path(tempfile.mkdtemp(prefix=f"plane-{os.getpid()}-")), found, address, standins)
     try:
         cluster.start()
         yield cluster
@@ -266,12 +271,17 @@ def plane() -> Iterator[Plane]:
         cluster.stop()
 
 
+def need(why: str) -> None:
+    """Skip the test where a part is missing; fail it in CI."""
+    if why and (os.environ.get("CI") or os.environ.get("GPUCTL_REQUIRE_PLANE") == "1"):
+        pytest.fail(why)
+    if why:
+        pytest.skip(why)
+
+
 def for_tests() -> Iterator[Plane]:
     """The body of a fixture: a cluster, or a skipped test; in CI a machine that cannot have one fails."""
-    if why := missing():
-        if os.environ.get("CI") or os.environ.get("GPUCTL_REQUIRE_PLANE") == "1":
-            pytest.fail(why)
-        pytest.skip(why)
+    need(missing())
     with plane() as started:
         yield started
 

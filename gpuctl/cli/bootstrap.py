@@ -21,9 +21,10 @@ def group() -> None:
 @options.check
 @click.option("--diff", is_flag=True, help="Show what is written into the shell files.")
 @click.option("--undo", is_flag=True, help="Put back what was there before; packages stay.")
-@click.option("--force", is_flag=True, help="With --undo: also what you changed since (a copy is kept).")
+@click.option("--force", is_flag=True, help="With --undo or --remove: also what you changed since (a copy is kept).")
 @click.option("--strict", is_flag=True, help="Count any missing tool as a problem, not only tmux and git.")
 @click.option("--tool", "tools", metavar="NAME", multiple=True, help="Only this tool (may be given several times).")
+@click.option("--remove", metavar="NAME", multiple=True, help="Take this tool away again; may be given several times.")
 @click.option("--start-tmux", is_flag=True, help="Start the session tmux-main whenever a terminal opens.")
 @click.option("--no-packages", is_flag=True, help="Install no package of the distribution.")
 @options.yes
@@ -37,6 +38,7 @@ def laptop(
     force: bool,
     strict: bool,
     tools: tuple[str, ...],
+    remove: tuple[str, ...],
     start_tmux: bool,
     no_packages: bool,
     yes: bool,
@@ -45,14 +47,17 @@ def laptop(
     """Make this machine your workstation: tools, PATH, completion. Running it again changes nothing.
 
     Packages come from the distribution where they are new enough, else archives with a pinned sha256 are fetched, from
-    $GPUCTL_MIRROR where that is set. What was there before is kept, and --undo puts it back.
+    $GPUCTL_MIRROR where that is set. What was there before is kept, and --undo puts it back. sudo asks for your
+    password on a terminal, if it has to.
     """
     from gpuctl.workstation.flow import bootstrap
     from gpuctl.workstation.model import Wish
 
+    if remove and (undo or tools):
+        raise click.UsageError("--remove goes without --undo and --tool")
     if undo and not check and not yes and output.on_terminal():
         click.confirm("Put everything back to what it was before gpuctl?", abort=True, err=True)
-    wish = Wish(check, undo, force, strict, tools, start_tmux, not no_packages)
+    wish = Wish(check, undo, force, strict, tools, remove, start_tmux, not no_packages)
     ended = bootstrap(wish)
     if form == "table":
         _show(ended.answer, diff, check)

@@ -15,9 +15,7 @@ from gpuctl.core.errors import GpuctlError
 
 OURS = 4
 INTERRUPTED = 130
-AGAIN = (
-    "what was begun on a host is finished there by itself; `gpuctl drift` tells how it went, the same command goes on"
-)
+AGAIN = "the same command goes on from here"
 
 
 class Unread(Exception):

@@ -176,8 +176,18 @@ def explain(pod_name: str, lines: int, asked: bool, yes: bool, context: str, nam
 @click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Of all namespaces.")
 @click.option("--restarts", type=click.IntRange(1), default=None, help="Tell when a container has restarted so often.")
 @click.option("--pending", type=click.FloatRange(1), default=None, help="Tell of pods pending for so many seconds.")
+@click.option("--not-ready", type=click.FloatRange(1), default=None, help="Tell of running pods not ready for so long.")
+@click.option("--nodes", is_flag=True, help="Tell of nodes that are ready no more, and ready again.")
 @where
-def notify(everywhere: bool, restarts: int | None, pending: float | None, context: str, namespace: str) -> None:
+def notify(
+    everywhere: bool,
+    restarts: int | None,
+    pending: float | None,
+    not_ready: float | None,
+    nodes: bool,
+    context: str,
+    namespace: str,
+) -> None:
     """Tell of crashed pods, finished roll-outs and passed thresholds, as tmux messages or plain lines."""
     from gpuctl.kube import notify as notices
     from gpuctl.kube.news import Thresholds
@@ -187,7 +197,8 @@ def notify(everywhere: bool, restarts: int | None, pending: float | None, contex
         notices.to_tmux(text)
         click.echo(text)
 
-    notices.run(here(Where(context, namespace)), everywhere, Thresholds(restarts or 0, pending or 0.0), tell)
+    at = Thresholds(restarts or 0, pending or 0.0, not_ready or 0.0)
+    notices.run(here(Where(context, namespace)), everywhere, nodes, at, tell)
     sys.exit(130)  # it has no other end than being ended
 
 

@@ -77,6 +77,8 @@ class Progress:
             left = [h for h in self.hosts if h not in done and h not in begun]
             for label, hosts in (("done", done), ("begun, end not seen", begun), ("not begun", left)):
                 click.echo(f"{label}: {output.names(hosts, 64) or 'none'}", err=True)
+            if begun:
+                click.echo("what was begun is finished there by itself; `gpuctl drift` tells how it went", err=True)
 
 
 def line(visit: Visit, strict: bool) -> str:

@@ -96,6 +96,15 @@ def fit() -> None:
     panes.fit(panes.here())
 
 
+@group.command(hidden=True)
+def settings() -> None:
+    """Tell this server what the settings say of its keys; tmux calls it whenever it reads the configuration."""
+    from gpuctl.tmux import launch
+    from gpuctl.tmux.fit import here
+
+    launch.tell_settings(here())
+
+
 @group.group()
 def template() -> None:
     """Sessions to share: a file in a team's git repository, imported by each of them."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpuctl.core.errors import Unusable
 from gpuctl.core.paths import private, state_dir, write_atomically
-from gpuctl.kube.merge import merged
+from gpuctl.kube.merge import merged, placed
 
 # HOST-PID.yml, and files beside it that add an ending: the prompt, the pod last chosen, the commands.
 NAMED = re.compile(r"(?P<host>.+)-(?P<pid>\d+)\.yml(\..+)?")
@@ -20,8 +20,11 @@ def folder() -> Path:
     return private(state_dir() / "kube")
 
 
-def make(sources: Sequence[Path], pid: int, host: str) -> Path:
-    """Copy what kubectl would read for the shell with this process number; copies of ended shells are removed."""
+def make(sources: Sequence[Path], pid: int, host: str, context: str = "", namespace: str = "") -> Path:
+    """Copy what kubectl would read for the shell with this process number; copies of ended shells are removed.
+
+    `context`, `namespace`: where it starts; where there is no such context any more, as the files say.
+    """
     texts = {}
     for path in sources:
         try:
@@ -29,6 +32,8 @@ def make(sources: Sequence[Path], pid: int, host: str) -> Path:
         except (OSError, UnicodeDecodeError) as error:
             raise Unusable(f"read the kubeconfig {path}", str(error)) from error
     text = merged(texts)
+    if context:
+        text = placed(text, context, namespace) or text
     remove_stale(host)
     path = folder() / f"{host}-{pid}.yml"
     write_atomically(path, text)

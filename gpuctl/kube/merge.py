@@ -27,6 +27,25 @@ def merged(files: Mapping[Path, str]) -> str:
     return str(yaml.serialize(top)) if top.value else EMPTY
 
 
+def placed(text: str, context: str, namespace: str) -> str | None:
+    """A kubeconfig with this current context and its namespace; None where it has no context of that name."""
+    top = _read(Path(), text)
+    entry = next((item for item in _entries(top, "contexts") if _name(item) == context), None)
+    inner = _value(entry, "context")
+    if not isinstance(inner, yaml.MappingNode):
+        return None
+    _put(top, "current-context", context)
+    if namespace:
+        _put(inner, "namespace", namespace)
+    return str(yaml.serialize(top))
+
+
+def _put(node: yaml.MappingNode, name: str, value: str) -> None:
+    kept = [pair for pair in node.value if pair[0].value != name]
+    key, text = (yaml.ScalarNode("tag:yaml.org,2002:str", word) for word in (name, value))
+    node.value = [*kept, (key, text)]
+
+
 def _read(path: Path, text: str) -> yaml.MappingNode:
     doing = f"read the kubeconfig {path}"
     try:

@@ -15,10 +15,13 @@ ROLLED = ("Deployment", "StatefulSet", "DaemonSet")
 
 @dataclass(frozen=True)
 class Thresholds:
-    """When a number is worth a notice: restarts of a container; seconds that a pod may be pending. 0: never."""
+    """When a number is worth a notice: restarts of a container; seconds that a pod may be pending, or that a running
+    one may not be ready. 0: never.
+    """
 
     restarts: int = 0
     pending: float = 0.0
+    not_ready: float = 0.0
 
 
 def of(before: Mapping[str, Any] | None, after: Mapping[str, Any], at: Thresholds) -> list[str]:
@@ -77,11 +80,37 @@ def _wanted(found: Mapping[str, Any]) -> int:
 
 
 def overdue(found: Mapping[str, Any], at: Thresholds, now: float) -> str:
-    """A notice for a pod that is pending for longer than the threshold; empty where it is not."""
-    if found.get("kind") != "Pod" or not at.pending:
+    """A notice for a pod that is pending, or running and not ready, for longer than the threshold; else empty."""
+    if found.get("kind") != "Pod":
         return ""
     one = pod(found)
-    created = datetime.fromisoformat(found["metadata"]["creationTimestamp"]).timestamp()
-    if one.phase != "Pending" or one.leaving or now - created < at.pending:
+    if one.phase == "Pending":
+        what, since, most = "pending", found["metadata"]["creationTimestamp"], at.pending
+    else:
+        what, since, most = "not ready", _unready_since(found), at.not_ready
+    if not most or not since or one.leaving or one.phase not in ("Pending", "Running"):
         return ""
-    return f"pod {one.namespace}/{one.name}: pending for {now - created:.0f} s, the threshold is {at.pending:.0f} s"
+    seconds = now - datetime.fromisoformat(since).timestamp()
+    told = f"pod {one.namespace}/{one.name}: {what} for {seconds:.0f} s, the threshold is {most:.0f} s"
+    return told if seconds >= most else ""
+
+
+def _ready(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    conditions = (found.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each.get("type") == "Ready"), {})
+
+
+def _unready_since(found: Mapping[str, Any]) -> str:
+    told = _ready(found)
+    return str(told.get("lastTransitionTime") or "") if told.get("status") == "False" else ""
+
+
+def of_node(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
+    """The notice for a node that is ready no more, or again."""
+    was, now = _ready(before or {}).get("status"), _ready(after)
+    name = f"node {after['metadata']['name']}"
+    if before is None or was == now.get("status"):
+        return []
+    if now.get("status") == "True":
+        return [f"{name}: ready again"] if was else []
+    return [f"{name}: not ready ({now.get('reason') or 'no reason told'})"] if was in ("True", None) else []

@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from gpuctl.edges.kubectl import Events, Kubectl, tmux
+from gpuctl.edges.kube_events import Events
+from gpuctl.edges.kubectl import Kubectl, tmux
 from gpuctl.kube import news
 from gpuctl.kube.ending import until_ended
 from gpuctl.kube.news import Thresholds
 from gpuctl.kube.watch import Objects
 
 KINDS = ("pods", "deployments", "statefulsets", "daemonsets")  # kubectl watches one kind at a time
+NODES = "nodes"
 SHOWN = 8000  # milliseconds that tmux shows a notice
 
 
@@ -24,7 +26,7 @@ class Teller:
 
     def __init__(self, at: Thresholds) -> None:
         self.at = at
-        self.known = {kind: Objects() for kind in KINDS}
+        self.known = {kind: Objects() for kind in (*KINDS, NODES)}
         self.complete: dict[str, int] = {}  # uid -> the generation whose roll-out was complete
         self.late: set[str] = set()
 
@@ -39,6 +41,8 @@ class Teller:
         return told
 
     def _news(self, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
+        if after.get("kind") == "Node":
+            return news.of_node(before, after)
         if after.get("kind") not in news.ROLLED:
             return news.of(before, after, self.at)
         meta = after["metadata"]
@@ -48,21 +52,22 @@ class Teller:
         return [news.of_rollout(after)] if done and before is not None else []
 
     def overdue(self, now: float) -> list[str]:
-        """Pods that are pending for too long, each told of once."""
-        if not self.at.pending:
+        """Pods that are pending or not ready for too long, each told of once until it is well again."""
+        if not (self.at.pending or self.at.not_ready):
             return []
         found = {uid: news.overdue(item, self.at, now) for uid, item in self.known["pods"].by_uid.items()}
-        new = {uid: text for uid, text in found.items() if text and uid not in self.late}
-        self.late.update(new)
-        return list(new.values())
+        new = [text for uid, text in found.items() if text and uid not in self.late]
+        self.late = {uid for uid, text in found.items() if text}
+        return new
 
 
-def run(kube: Kubectl, everywhere: bool, at: Thresholds, tell: Callable[[str], None]) -> None:
-    """Watch until the user ends it."""
+def run(kube: Kubectl, everywhere: bool, nodes: bool, at: Thresholds, tell: Callable[[str], None]) -> None:
+    """Watch until the user ends it; `nodes`, too, which takes the right to list them."""
     heard: queue.Queue[tuple[str, str, Any]] = queue.Queue()
     where = ["--all-namespaces"] if everywhere else []
+    watched = [[kind, *where] for kind in KINDS] + ([[NODES]] if nodes else [])
     streams = [
-        Events(kube, [kind, *where], partial(_put, heard, kind), partial(_put, heard, kind, "LOST")) for kind in KINDS
+        Events(kube, what, partial(_put, heard, what[0]), partial(_put, heard, what[0], "LOST")) for what in watched
     ]
     teller = Teller(at)
     lost = ""

@@ -45,7 +45,7 @@ def start(asked: str = "") -> NoReturn:
     if not sys.stdin.isatty():
         raise Unusable("start a smart shell", "there is no terminal for it", "in scripts use kubectl itself")
     found = settings.load()
-    own = copy.make(kubeconfig.files(), os.getpid(), os.uname().nodename)
+    own = copy.make(kubeconfig.files(), os.getpid(), os.uname().nodename, *_before())
     prompt.write(Path(f"{own}.prompt"), [own], found)
     write_atomically(Path(f"{own}.commands"), "")
     environment = {**os.environ, **_variables(own, shell)}
@@ -60,8 +60,13 @@ def remake(own: Path) -> None:
     named = copy.NAMED.fullmatch(own.name)
     if named is None or not copy.is_own([own]):
         raise Unusable(f"make {own} again", "it is not the copy of a smart shell")
-    copy.make(kubeconfig.files(), int(named["pid"]), named["host"])
+    copy.make(kubeconfig.files(), int(named["pid"]), named["host"], *_before())
     prompt.write(Path(f"{own}.prompt"), [own], settings.load())
+
+
+def _before() -> tuple[str, str]:
+    """The context and namespace that a restored pane had; the shell's start-up file takes the variables away."""
+    return os.environ.get("GPUCTL_KUBE_CONTEXT", ""), os.environ.get("GPUCTL_KUBE_NAMESPACE", "")
 
 
 def _variables(own: Path, shell: Shell) -> dict[str, str]:

@@ -6,6 +6,8 @@ if [ -n "${KUBECONFIG-}" ] && [ "$KUBECONFIG" != "$GPUCTL_KUBECONFIG" ] && [ "$K
   "$GPUCTL_PROGRAM" kube remake "$GPUCTL_KUBECONFIG"
 fi
 export KUBECONFIG=$GPUCTL_KUBECONFIG
+# What a restored pane had is for its first shell alone.
+unset GPUCTL_KUBE_CONTEXT GPUCTL_KUBE_NAMESPACE
 
 unalias kubectl k kgp kgpa kd ke kdel kctx kns kpod 2>/dev/null
 alias k=kubectl

@@ -21,6 +21,7 @@ from gpuctl.tmux.session import Pane, Session, Window
 
 SMALLEST = (80, 24)
 STATUS_BAR = 1
+SHARE = Path(__file__).with_name("share")
 
 
 def build(
@@ -35,7 +36,7 @@ def build(
     `size`: columns and rows, until a terminal attaches; without it this terminal's.
     """
     wanted = session or session_file.read(folder / "session.yml")
-    doing = _Build(_ready(server, folder), folder, name, wanted, settings.load().repositories)
+    doing = _Build(_ready(server, folder), folder, name, wanted, settings.load())
     first = doing.start(size or _terminal())  # where this fails the session is somebody else's: it stays
     try:
         doing.windows(first)
@@ -68,6 +69,18 @@ def program() -> str:
     return str(beside.absolute()) if beside.exists() else shutil.which("gpuctl") or "gpuctl"
 
 
+def as_set(run: Sequence[str], found: settings.Settings) -> tuple[str, ...]:
+    """The words of a pane's program: k9s is read-only where the settings say so and its words do not."""
+    own = {"--readonly", "--write"} & set(run)
+    return (*run, "--readonly") if run[0] == "k9s" and found.k9s_readonly and not own else tuple(run)
+
+
+def with_plugins(environment: Mapping[str, str]) -> str:
+    """XDG_DATA_DIRS with the folder of our k9s plugin, after those that the user has (or the standard's own two)."""
+    usual = environment.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share"
+    return usual if str(SHARE) in usual.split(":") else f"{usual}:{SHARE}"
+
+
 def _plain(text: str) -> str:
     """For what tmux expands: a folder may be named as a format that runs a program."""
     return text.replace("#", "##")
@@ -81,7 +94,7 @@ class _Build:
     folder: Path
     name: str
     session: Session
-    repositories: Mapping[str, Path]
+    settings: settings.Settings
 
     def start(self, size: tuple[int, int]) -> str:
         """Create the session with its first window; returns that window's first pane."""
@@ -152,23 +165,25 @@ class _Build:
         if not pane.repository:
             return None
         usual = Path(self.session.directory).expanduser() / pane.repository
-        return self.repositories.get(pane.repository, usual)
+        return self.settings.repositories.get(pane.repository, usual)
 
     def _program(self, pane: Pane) -> list[str]:
         scripts = self.folder / "scripts"
         if pane.run:
-            return ["sh", str(scripts / "pane.sh"), pane.install, *pane.run]
+            return ["sh", str(scripts / "pane.sh"), pane.install, *as_set(pane.run, self.settings)]
         if pane.repository:
             return ["sh", str(scripts / "repository.sh"), pane.repository, str(self._repository(pane))]
         return ["sh", str(scripts / "shell.sh")]
 
     def _environment(self, pane: Pane) -> dict[str, str]:
         if pane.run:
-            return {"GPUCTL_RUN": json.dumps(pane.run)}
+            plugins = {"XDG_DATA_DIRS": with_plugins(os.environ)} if pane.run[0] == "k9s" else {}
+            return {"GPUCTL_RUN": json.dumps(pane.run), **plugins}
+        own = {"GPUCTL_KUBE_CONTEXT": pane.context, "GPUCTL_KUBE_NAMESPACE": pane.namespace} if pane.context else {}
         if not pane.repository:
-            return {}
+            return own
         git = self.session.git
-        own = {"GIT_CONFIG_COUNT": str(len(git))}
+        own["GIT_CONFIG_COUNT"] = str(len(git))
         for number, (key, value) in enumerate(git.items()):
             own |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
         return own

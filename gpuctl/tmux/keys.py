@@ -10,6 +10,8 @@ from pathlib import Path
 import yaml
 
 TABLE = Path(__file__).with_name("keys.yml")
+# A version is the same for everybody: what the user's settings say of these keys is asked when one is pressed.
+SWITCHED_OFF = "#{==:#{@gpuctl_keys_without_prefix},off}"
 # The session says of itself that it is ours: window 0 of the user's other sessions keeps its keys.
 IN_WINDOW_0 = "#{&&:#{@gpuctl_session},#{==:#{window_index},0}}"
 
@@ -31,10 +33,9 @@ class Row:
         return self.label or " ".join(self.keys)
 
 
-def rows(without_prefix: bool = True) -> list[Row]:
-    """The table; without the keys that need no prefix where the user wants none."""
-    found = [Row(**row) for row in yaml.safe_load(TABLE.read_text())]
-    return [row for row in found if without_prefix or row.table == "prefix"]
+def rows() -> list[Row]:
+    """The table."""
+    return [Row(**row) for row in yaml.safe_load(TABLE.read_text())]
 
 
 def bindings(table: Sequence[Row]) -> str:
@@ -56,6 +57,8 @@ def _bound(group: Sequence[Row], usual: Mapping[tuple[str, str], str], special: 
             if row.where:
                 otherwise = f" {{ {usual[found]} }}" if found in usual else ""
                 yield f"{bind} if-shell -F '{IN_WINDOW_0}' {{ {command} }}{otherwise}"
+            elif row.table == "root":
+                yield f"{bind} if-shell -F '{SWITCHED_OFF}' {{ send-keys {_quoted(key)} }} {{ {command} }}"
             elif found not in special:
                 yield f"{bind} {command}"
 

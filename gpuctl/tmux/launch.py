@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from gpuctl.core import settings
 from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.edges.tmux import Server, version
 from gpuctl.tmux import saving, templates
@@ -22,6 +23,7 @@ def launch(fresh: bool = False, template: str = "") -> str:
     version()
     server = main_server()
     if server.has(SESSION):
+        tell_settings(server)
         return "is running"
     saved = None if fresh or template else saving.latest()
     session = templates.named(template) if template else saved.session if saved else None
@@ -34,6 +36,12 @@ def launch(fresh: bool = False, template: str = "") -> str:
     if template:
         return f"started from the template {template}"
     return f"restored as it was saved at {saved.when}" if saved else "started"
+
+
+def tell_settings(server: Server) -> None:
+    """Tell a running server what the settings say of its keys."""
+    wanted = "on" if settings.load().keys_without_prefix else "off"
+    server.do("set-option", "-s", "@gpuctl_keys_without_prefix", wanted)
 
 
 def restore(saved: saving.Save) -> None:

@@ -12,7 +12,7 @@ from gpuctl.tmux.place import TEMPLATE
 
 def files(settings: Settings) -> dict[str, str]:
     """Relative path -> text of everything that a version folder holds."""
-    table = keys.rows(settings.keys_without_prefix)
+    table = keys.rows()
     read = {str(path.relative_to(TEMPLATE)): path.read_text() for path in sorted(TEMPLATE.rglob("*.*"))}
     made = {
         "keybindings.conf": keys.bindings(table),
@@ -23,8 +23,7 @@ def files(settings: Settings) -> dict[str, str]:
 
 
 def _session(text: str, settings: Settings) -> str:
-    words = ["k9s", "--readonly"] if settings.k9s_readonly else ["k9s"]
-    return Template(text).substitute(workspace=_at_home(settings.workspace), k9s=f"[{', '.join(words)}]")
+    return Template(text).substitute(workspace=_at_home(settings.workspace))
 
 
 def _at_home(path: Path) -> str:

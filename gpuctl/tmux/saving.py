@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.core.paths import private, state_dir, write_atomically
+from gpuctl.edges import kubeconfig
 from gpuctl.edges.process import Processes
 from gpuctl.edges.tmux import Server
 from gpuctl.tmux import session_file
@@ -30,6 +31,7 @@ PANE = {
     "repository": "@gpuctl_repository",
     "install": "@gpuctl_install",
     "run": "@gpuctl_run",
+    "kubeconfig": "@gpuctl_kubeconfig",
 }
 
 
@@ -123,6 +125,7 @@ def _windows(panes: Sequence[dict[str, str]], running: dict[str, tuple[str, ...]
 
 def _pane(pane: dict[str, str], running: dict[str, tuple[str, ...]]) -> Pane:
     run = tuple(json.loads(pane["run"])) if pane["run"] else running.get(pane["tty"], ())
+    context = None if run else _context(pane["kubeconfig"])
     return Pane(
         title=pane["title"],
         directory=pane["directory"],
@@ -131,4 +134,14 @@ def _pane(pane: dict[str, str], running: dict[str, tuple[str, ...]]) -> Pane:
         run=run,
         install=pane["install"] if run else "",
         active=pane["active"] == "1",
+        context=context.name if context else "",
+        namespace=context.namespace if context else "",
     )
+
+
+def _context(path: str) -> kubeconfig.Context | None:
+    """Where the smart shell of a pane is now; None where it has no context, or its copy has just gone."""
+    try:
+        return kubeconfig.current(Path(path)) if path else None
+    except Unusable:
+        return None

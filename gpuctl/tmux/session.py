@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Pane:
-    """A pane: `run` is its program ("" leaves a shell), `size` the percentage of the pane `of` which it gets."""
+    """A pane: `run` is its program ("" leaves a shell), `size` the percentage of the pane `of` which it gets.
+
+    `context`, `namespace`: what its smart shell starts with, where the kubeconfig has that context.
+    """
 
     title: str = ""
     directory: str = ""
@@ -19,6 +22,8 @@ class Pane:
     side: str = "below"
     size: int = 50
     active: bool = False
+    context: str = ""
+    namespace: str = ""
 
 
 @dataclass(frozen=True)

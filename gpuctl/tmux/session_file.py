@@ -87,7 +87,7 @@ class _Reader:
         return found
 
     def pane(self, node: Node) -> Pane | None:
-        text = dict.fromkeys(("title", "directory", "repository", "install", "of"), self.text)
+        text = dict.fromkeys(("title", "directory", "repository", "install", "of", "context", "namespace"), self.text)
         fields: Fields = {
             **text,
             "run": self.words,

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import sysconfig
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
+
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.model import did_you_mean
 
 from gpuctl.core import runs
 from gpuctl.core.errors import GpuctlError, Unusable
@@ -15,18 +20,26 @@ from gpuctl.core.paths import collection_dir, state_dir
 from gpuctl.edges import ansible
 from gpuctl.workstation.judge import exit_code
 from gpuctl.workstation.model import Ended, Wish
+from gpuctl.workstation.password import asking_for_sudo
 from gpuctl.workstation.rows import names, own
 
 LIMIT_SECONDS = 3600  # for all of it; each download and program has a limit of its own
 
 
 def bootstrap(wish: Wish) -> Ended:
-    """Bring the tools, or put everything back; `GpuctlError` where it could not be tried at all."""
+    """Bring the tools, take some away, or put everything back; `GpuctlError` where it could not be tried at all."""
     doing = "undo the workstation" if wish.undo else "set up the workstation"
     _know(wish, doing)
     told: list[ansible.Told] = []
-    with _no_new_folder(Path.home() / ".ansible"):
-        wrong = ansible.run(_play(wish), told.append, lambda: False)
+    asks = wish.packages and not wish.undo and not wish.remove
+    with (
+        _no_new_folder(Path.home() / ".ansible"),
+        asking_for_sudo() if asks else nullcontext(),
+        _ctrl_c() as broken_off,
+    ):
+        wrong = ansible.run(_play(wish), told.append, broken_off.is_set)
+    if broken_off.is_set():
+        raise KeyboardInterrupt
     end = told[-1] if told else None
     if end is None or end.result is None:
         raise GpuctlError(
@@ -44,15 +57,16 @@ KEPT = ("changed", "tools", "files", "undone", "failed_tools", "conflicts")
 
 def _know(wish: Wish, doing: str) -> None:
     """Refuse a tool of a name that is not in the list, before anything is touched."""
-    unknown = [tool for tool in wish.tools if tool not in names()]
-    if unknown:
-        raise Unusable(doing, f"{', '.join(unknown)}: no such tool", f"there are {', '.join(names())}")
+    known = names()
+    for tool in (*wish.tools, *wish.remove):
+        if tool not in known:
+            raise Unusable(doing, f"there is no tool {tool}", did_you_mean(tool, known))
 
 
 def _play(wish: Wish) -> ansible.Play:
     given = {name: value for name, value in asdict(wish).items() if name != "check"}
     variables = {f"workstation_{name}": value for name, value in given.items()}
-    variables["workstation_tools"] = list(wish.tools)
+    variables["workstation_gpuctl"] = _command()
     variables["workstation_own_tools"] = own()
     variables["workstation_state"] = str(state_dir())
     for name in ("bin", "folder"):
@@ -68,6 +82,23 @@ def _play(wish: Wish) -> ansible.Play:
         limit=LIMIT_SECONDS,
         check=wish.check,
     )
+
+
+def _command() -> str:
+    """The gpuctl that runs now, where it was installed as a command."""
+    path = Path(sysconfig.get_path("scripts"), "gpuctl")
+    return str(path) if path.is_file() else ""
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[threading.Event]:
+    """Turn Ctrl-C into a request: Ansible and what it runs here are ended, and nothing half-made stays."""
+    asked = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: asked.set())
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

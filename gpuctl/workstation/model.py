@@ -9,13 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Wish:
-    """What the user asked for; `tools` empty means all of them."""
+    """What the user asked for; `tools` empty means all of them, `remove` names those to take away instead."""
 
     check: bool = False
     undo: bool = False
     force: bool = False
     strict: bool = False
     tools: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
     start_tmux: bool = False
     packages: bool = True
 

@@ -45,8 +45,14 @@ options:
     description: Put back what was there before, instead of bringing anything.
     type: bool
     default: false
+  remove:
+    description: Names of tools to take away again, with all their versions, instead of bringing any. Packages stay.
+    type: list
+    elements: str
+    default: []
   force:
-    description: With O(undo), take back also what the user changed since; a copy of it is kept in the state folder.
+    description:
+      - With O(undo) or O(remove), take back also what the user changed since; a copy of it is kept in the state folder.
     type: bool
     default: false
   bin:
@@ -55,6 +61,10 @@ options:
     default: ""
   folder:
     description: Folder for the versions. Empty for C(~/.local/share/gpuctl/tools), of root C(/opt/gpuctl/tools).
+    type: path
+    default: ""
+  gpuctl:
+    description: The gpuctl command to link, where none is on the PATH. Empty links none.
     type: path
     default: ""
   state:
@@ -89,13 +99,14 @@ tools:
   type: list
   elements: dict
 undone:
-  description: With O(undo), one entry for each file, with C(path), C(state) and C(why).
-  returned: with O(undo)
+  description: With O(undo) or O(remove), one entry for each file, with C(path), C(state) and C(why).
+  returned: with O(undo) or O(remove)
   type: list
   elements: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Wrong
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.visit import visit
 
 ARGUMENTS = {
@@ -107,16 +118,21 @@ ARGUMENTS = {
     "start_tmux": {"type": "bool", "default": False},
     "strict": {"type": "bool", "default": False},
     "undo": {"type": "bool", "default": False},
+    "remove": {"type": "list", "elements": "str", "default": []},
     "force": {"type": "bool", "default": False},
     "bin": {"type": "path", "default": ""},
     "folder": {"type": "path", "default": ""},
+    "gpuctl": {"type": "path", "default": ""},
     "state": {"type": "path", "default": ""},
 }
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    told = visit(module.params, module.check_mode)
+    try:
+        told = visit(module.params, module.check_mode)
+    except Wrong as wrong:
+        module.fail_json(msg=str(wrong))
     files = [f for f in told.get("files", []) if f["changed"]]
     told["diff"] = [{"before_header": f["path"], "after_header": f["path"], **_sides(f)} for f in files]
     if told.get("failed_tools"):

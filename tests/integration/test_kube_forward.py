@@ -1,20 +1,21 @@
-"""Forwards against a real API, whose pods come and go; only `kubectl port-forward` is a stand-in: no container runs."""
+"""Forwards against a real API, whose pods come and go as a test likes: `kubectl port-forward` is a stand-in here.
+
+The real one is in test_kube_real_forward.py.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.kube_forwarding import children, five_free_ports, forwarding, pods, said, who_answers
 from tests.kube_kubelet import deployment
 from tests.kube_plane import Plane, for_tests
 from tests.tmux_screen import User, user, wait_until
@@ -69,73 +70,8 @@ def me(tmp_path: Path, cluster: Plane) -> Iterator[User]:
 
 @pytest.fixture
 def base() -> int:
-    """The first of five local ports that are free; other tests run at the same time."""
-    for first in range(20000 + os.getpid() % 200 * 50, 32000, 5):
-        with contextmanager(_bound)(range(first, first + 5)) as free:
-            if free:
-                return first
-    raise AssertionError("no five free ports")
-
-
-def _bound(ports: range) -> Iterator[bool]:
-    held = []
-    try:
-        for port in ports:
-            held.append(socket.socket())
-            held[-1].bind(("127.0.0.1", port))
-        yield True
-    except OSError:
-        yield False
-    finally:
-        for each in held:
-            each.close()
-
-
-def pods(cluster: Plane, app: str) -> list[str]:
-    told = cluster.kubectl("get", "pods", "-l", f"app={app}", "-o", "name").split()
-    return sorted(name.removeprefix("pod/") for name in told)
-
-
-def who_answers(port: int) -> str:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=2) as found:
-            return found.recv(100).decode()
-    except OSError:
-        return ""
-
-
-@contextmanager
-def forwarding(me: User, *words: object) -> Iterator[subprocess.Popen[str]]:
-    """`gpuctl kube forward` in the background; it must leave nothing behind, however it is ended."""
-    argv = [str(me.program_path), "kube", "forward", "--probe-every", "0.5", *map(str, words)]
-    output = (me.home / "output").open("w")
-    running = subprocess.Popen(
-        argv, env=me.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, text=True
-    )
-    try:
-        yield running
-    finally:
-        if running.poll() is None:
-            running.send_signal(signal.SIGTERM)
-        running.wait(20)
-        output.close()
-    wait_until(lambda: not children(me), "every child has ended", 5)
-
-
-def children(me: User) -> list[str]:
-    """What runs for this user."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"\0HOME={me.home}\0".encode() in b"\0" + (folder / "environ").read_bytes():
-                found.append((folder / "cmdline").read_text().replace("\0", " "))
-        except OSError:
-            continue
-    return [line for line in found if line.strip()]
-
-
-def said(me: User) -> str:
-    return (me.home / "output").read_text()
+    """The first of five local ports that are free."""
+    return five_free_ports()
 
 
 def test_every_matching_pod_is_on_the_next_port_that_is_free(me: User, cluster: Plane, base: int) -> None:
@@ -197,6 +133,15 @@ def test_every_child_ends_with_it(me: User, cluster: Plane, base: int, number: s
         assert running.wait(10) == 130
         wait_until(lambda: not children(me), "nothing is left", 2)
     assert "all forwards ended" in said(me)
+
+
+def test_a_command_that_is_killed_leaves_no_kubectl(me: User, cluster: Plane, base: int) -> None:
+    with forwarding(me, "-l", "app=hyperpod", "--from", base, "--to", 8080) as running:
+        wait_until(lambda: said(me).count(": up") == 2, "both forwards are up")
+        assert len(children(me)) >= 4  # itself, the watch and two forwards
+        running.kill()
+        assert running.wait(10) == -signal.SIGKILL
+        wait_until(lambda: not children(me), "nothing is left", 2)
 
 
 def test_several_ports_of_one_pod_share_one_kubectl(me: User, cluster: Plane, base: int) -> None:

@@ -124,14 +124,14 @@ def test_a_pod_that_is_not_there_is_said(me: User) -> None:
 
 
 @contextmanager
-def notified(me: User, *words: str) -> Iterator[Path]:
+def notified(me: User, *words: str, watched: int = 4) -> Iterator[Path]:
     output = me.home / "notices"
     with output.open("w") as stream:
         argv = [str(me.program_path), "kube", "notify", *words]
         running = subprocess.Popen(argv, env=me.environment, stdin=-3, stdout=stream, stderr=stream)
         try:
-            wait_until(lambda: watches(running.pid) == 4, "every watch runs")
-            wait_until(lambda: settled(running.pid), "the lists were read")
+            wait_until(lambda: watches(running.pid) == watched, "every watch runs")
+            wait_until(lambda: settled(running.pid, watched), "the lists were read")
             yield output
         finally:
             running.send_signal(signal.SIGTERM)
@@ -148,8 +148,8 @@ def watches(pid: int) -> int:
     return len([line for line in children(pid) if "--watch" in line])
 
 
-def settled(pid: int) -> bool:
-    return watches(pid) == len(children(pid)) == 4
+def settled(pid: int, watched: int = 4) -> bool:
+    return watches(pid) == len(children(pid)) == watched
 
 
 def test_crashes_and_thresholds_are_told_as_they_happen(me: User, cluster: Plane) -> None:
@@ -179,6 +179,20 @@ def test_a_pod_that_stays_pending_is_told(me: User, cluster: Plane) -> None:
         wait_until(lambda: "pod default/stuck: pending for" in output.read_text(), "the pending pod")
     assert output.read_text().count("stuck") == 1
     cluster.kubectl("delete", "pod", "stuck", "--wait=false")
+
+
+def test_a_node_that_is_ready_no_more_is_told(me: User, cluster: Plane) -> None:
+    with notified(me, "--nodes", watched=5) as output:
+        ready(cluster, "Unknown")
+        wait_until(lambda: "node gpu-1: not ready (StandIn)" in output.read_text(), "the node is told")
+        ready(cluster, "True")
+        wait_until(lambda: "node gpu-1: ready again" in output.read_text(), "it is told again")
+
+
+def ready(cluster: Plane, status: str) -> None:
+    """What the node gpu-1 says of itself."""
+    told = [{"type": "Ready", "status": status, "reason": "StandIn", "message": ""}]
+    cluster.api("PATCH", "/api/v1/nodes/gpu-1/status", {"status": {"conditions": told}})
 
 
 def test_inside_tmux_a_notice_stands_in_the_status_line(me: User, cluster: Plane) -> None:

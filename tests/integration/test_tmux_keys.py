@@ -8,7 +8,7 @@ import pytest
 
 from gpuctl.tmux import keys
 from tests.tmux_screen import Terminal, User, wait_until
-from tests.tmux_session import kubeconfig, launched
+from tests.tmux_session import SETTINGS, kubeconfig, launched
 
 pytest_plugins = ["tests.tmux_fixtures"]
 
@@ -92,6 +92,29 @@ def test_keys_without_prefix_jump_to_panes(screen: Terminal, me: User) -> None:
     time.sleep(2.5)  # longer than display-panes-time: the numbers stay until one is typed
     screen.press("3")
     me.becomes("pane_index", "3")
+
+
+def test_keys_without_prefix_go_to_the_program_where_the_settings_say_so(me: User) -> None:
+    me.settings(SETTINGS + "keys_without_prefix: false\n")
+    screen = launched(me)
+    option = ("show-options", "-sqv", "@gpuctl_keys_without_prefix")
+    wait_until(lambda: me.tmux(*option) == "off", "the setting is read at the launch")
+    screen.prefix("1")
+    screen.prefix("%")
+    me.becomes("window_panes", 2, "tmux-main:1")
+    screen.type("clear; cat -v")
+    screen.press("M-0")
+    screen.sees("^[0")  # Escape and 0: what a terminal sends for M-0
+    assert me.told("pane_index") == "1"
+    screen.prefix("?")
+    screen.sees("any key closes this page")
+    assert "WITHOUT PREFIX" not in screen.text
+    screen.press("q")
+    me.settings(SETTINGS)
+    screen.prefix("R")
+    wait_until(lambda: me.tmux(*option) == "on", "the setting is read again with the configuration")
+    screen.press("M-0")
+    me.becomes("pane_index", "0")
 
 
 def test_synchronized_panes_show_it(screen: Terminal, me: User) -> None:

@@ -6,8 +6,11 @@ import os
 import time
 from pathlib import Path
 
+import yaml
+
+from gpuctl.edges.kubeconfig import current
 from tests.tmux_screen import User, wait_until
-from tests.tmux_session import launched, saves
+from tests.tmux_session import kubeconfig, launched, saves
 
 pytest_plugins = ["tests.tmux_fixtures"]
 
@@ -40,6 +43,32 @@ def test_what_ran_is_there_again_after_the_server_is_killed(me: User) -> None:
     assert set(me.panes()) == {"k9s", "kubectl", "claude"}
     wait_until(lambda: me.told("pane_current_command", "tmux-main:0.0") == "k9s", "k9s runs again")
     assert me.told("pane_current_command", "tmux-main:4") not in {"yes", "cat"}
+
+
+def test_a_pane_has_its_context_and_namespace_again(me: User) -> None:
+    inside = {"cluster": "c", "user": "u"}
+    contexts = [{"name": name, "context": {**inside, "namespace": "team"}} for name in ("dev-eu", "staging-eu")]
+    config = kubeconfig(me.home / ".kube/config", "dev-eu")
+    config.write_text(yaml.safe_dump({"contexts": contexts, "current-context": "dev-eu"}))
+    screen = launched(me)
+    assert "dev-eu" in contexts_of(me)["kubectl"]
+    screen.type("kctx staging-eu && kubectl config set-context --current --namespace=night")
+    wait_until(lambda: contexts_of(me)["kubectl"] == "staging-eu night", "the pane is switched")
+    screen.prefix("d")
+    wait_until(lambda: saves(me) and "context: staging-eu" in saves(me)[-1].read_text(), "saved on detach")
+    me.tmux("kill-server")
+    launched(me)
+    wait_until(lambda: contexts_of(me).get("kubectl") == "staging-eu night", "the pane is there again")
+    wait_until(lambda: contexts_of(me).get("workspace") == "dev-eu team", "no other pane was moved")
+    assert yaml.safe_load(config.read_text())["current-context"] == "dev-eu"
+
+
+def contexts_of(me: User) -> dict[str, str]:
+    """Title of a pane -> context and namespace of its own kubeconfig."""
+    told = me.tmux("list-panes", "-s", "-t", "tmux-main", "-F", "#{@gpuctl_title}\t#{@gpuctl_kubeconfig}")
+    rows = [line.split("\t") for line in told.splitlines()]
+    found = {title: current(Path(path)) for title, path in rows if path}
+    return {title: f"{each.name} {each.namespace}" for title, each in found.items() if each}
 
 
 def shapes(panes: str) -> list[str]:

@@ -45,6 +45,13 @@ def test_a_missing_program_says_how_to_get_it_and_the_pane_stays_usable(screen: 
     assert me.told("pane_index") == "2"
 
 
+def test_the_k9s_pane_has_the_plugin_that_selects_a_pod(me: User) -> None:
+    look = 'IFS=:; for at in $XDG_DATA_DIRS; do grep -h "description" "$at"/k9s/plugins/*.yaml; done 2>/dev/null'
+    me.program("k9s", f'#!/bin/sh\necho "standin-k9s $*"\n{look}\nread -r line\n')
+    screen = launched(me)
+    screen.sees("standin-k9s --readonly", "Select for the tmux keys")
+
+
 def test_a_program_that_ends_leaves_a_shell(screen: Terminal, me: User) -> None:
     screen.sees("standin-k9s --readonly")
     screen.press("M-0")

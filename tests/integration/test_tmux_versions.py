@@ -131,6 +131,20 @@ set-option -g status-right "never closed
     assert "session.yml:" in me.gpuctl("tmux", "validate", "v2").stdout
 
 
+def test_a_cheatsheet_that_lies_is_told_with_file_and_line(me: User) -> None:
+    append(me, "cheatsheet.txt", "MORE\n  Y    fly away\n")
+    append(me, "keybindings.conf", "bind-key F5 next-window\n")
+    lines = [
+        len((version(me, "v2") / name).read_text().splitlines()) for name in ("cheatsheet.txt", "keybindings.conf")
+    ]
+    done = me.gpuctl("tmux", "validate", "v2")
+    assert done.returncode == 1
+    assert f"cheatsheet.txt:{lines[0]}: it tells of the key Y (table prefix), which is not bound" in done.stdout
+    assert f"keybindings.conf:{lines[1]}: cheatsheet.txt does not tell of the key F5" in done.stdout
+    assert me.gpuctl("tmux", "promote", "v2").returncode == 2
+    assert linked(me) == "versions/v1"
+
+
 def test_windows_and_panes_are_compared_with_the_session_file(me: User) -> None:
     assert "4 windows" in ok(me.gpuctl("tmux", "validate", "v2"))
     (version(me, "v2") / "scripts/pane.sh").write_text("#!/bin/sh\nexit 1\n")
@@ -171,7 +185,7 @@ def test_a_file_of_the_users_own_can_be_checked_and_nothing_of_theirs_is_touched
 def test_promoting_reloads_the_session_and_unbinds_what_only_the_old_version_bound(me: User) -> None:
     main_session(me)
     fresh = keys_and_options(me)
-    append(me, "keybindings.conf", "bind-key -n F5 list-keys\nbind-key t list-windows\n")
+    append(me, "tmux.conf", "bind-key -n F5 list-keys\nbind-key t list-windows\n")
     append(me, "theme.conf", "set-option -g @mine yes\nset-hook -g 'session-created[7]' list-keys\n")
     said = ok(me.gpuctl("tmux", "promote"))
     assert "promoted v2 (before: v1); tmux-main uses it now" in said
@@ -203,7 +217,7 @@ def test_where_the_reload_reports_an_error_everything_is_put_back(me: User) -> N
     me.tmux("set-hook", "-g", "session-created[3]", "display-message 'own hook'")
     before = keys_and_options(me)
     # Only the running server has this session, so the check cannot see it.
-    append(me, "keybindings.conf", "bind-key F9 list-keys\nbind-key F8 list-keys\nunbind-key ?\n")
+    append(me, "tmux.conf", "bind-key F9 list-keys\nbind-key F8 list-keys\nunbind-key Space\n")
     append(me, "theme.conf", "set-option -g status off\nset-option -g @own other\nset-option -g @new 1\n")
     append(me, "theme.conf", "set-hook -g 'session-created[3]' list-keys\nset-hook -g 'session-created[4]' list-keys\n")
     append(me, "tmux.conf", "if-shell 'tmux has-session -t =tmux-main' 'set-option -g no-such-option 1'\n")
@@ -235,7 +249,7 @@ def test_a_promoted_version_that_was_edited_is_refused(me: User) -> None:
 def test_rollback_works_when_the_current_version_is_damaged(me: User, damage: str) -> None:
     main_session(me)
     fresh = keys_and_options(me)
-    append(me, "keybindings.conf", "bind-key F5 list-keys\n")
+    append(me, "tmux.conf", "bind-key F5 list-keys\n")
     append(me, "theme.conf", "set-option -g status-position top\n")
     ok(me.gpuctl("tmux", "promote"))
     if damage == "broken":
@@ -335,7 +349,7 @@ def test_the_whole_loop(me: User) -> None:
     main_session(me)
     main = keys_and_options(me)
     append(me, "theme.conf", "set-option -g status-position top\n")
-    append(me, "keybindings.conf", "bind-key -n F5 list-keys\n")
+    append(me, "tmux.conf", "bind-key -n F5 list-keys\n")
     screen = shown(me)
     # Preview: nothing of it reaches the main session.
     assert keys_and_options(me) == main
@@ -384,7 +398,7 @@ def reloaded(me: User, screen: Terminal) -> None:
     screen.type("reload")
     screen.sees("not reloaded, it has mistakes", "invalid option: no-such-option")
     theme.write_text(right)
-    keys = version(me, "v2") / "keybindings.conf"
+    keys = version(me, "v2") / "tmux.conf"
     keys.write_text(keys.read_text().replace("bind-key -n F5 list-keys", "bind-key -n F6 list-keys"))
     session = version(me, "v2") / "session.yml"
     session.write_text(session.read_text().replace("name: driving", "name: riding"))

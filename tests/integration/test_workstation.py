@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.integration.command import Gpuctl, Said
+from gpuctl.workstation.rows import rows
+from tests.integration.command import GPUCTL, Gpuctl, Said
 from tests.integration.mirror import Mirror, serving
 
 NAMES = ("goodtool", "badtool", "lostool")
@@ -32,13 +33,16 @@ class Laptop:
         path.write_text(yaml.safe_dump(list(rows)))
 
     def __call__(self, *words: str, mirror: str = "") -> Said:
-        only = [word for name in NAMES for word in ("--tool", name)]
+        return self.alone(*(word for name in NAMES for word in ("--tool", name)), *words, mirror=mirror)
+
+    def alone(self, *words: str, mirror: str = "") -> Said:
+        """Without naming the tools."""
         places = {
             "GPUCTL_MIRROR": mirror or self.address,
             "GPUCTL_TOOLS_BIN": str(self.bin),
             "GPUCTL_TOOLS_FOLDER": str(self.home / ".local/share/gpuctl/tools"),
         }
-        return self.gpuctl("bootstrap", "laptop", "--no-packages", "--yes", "-o", "json", *only, *words, **places)
+        return self.gpuctl("bootstrap", "laptop", "--no-packages", "--yes", "-o", "json", *words, **places)
 
     def seen(self) -> dict[str, object]:
         """Everything in the home but gpuctl's own: content or link, mode, owner."""
@@ -106,6 +110,15 @@ def test_check_changes_nothing_and_promises_what_is_then_done(laptop: Laptop) ->
     assert (laptop.home / ".zshrc").is_symlink()
 
 
+def test_what_existed_is_told_with_its_version_and_kept(laptop: Laptop) -> None:
+    told = [laptop("--check"), laptop()]
+    whys = [next(tool["why"] for tool in said.json["tools"] if tool["tool"] == "goodtool") for said in told]
+    place = "takes the place of 1.0, which is kept"
+    assert whys == [f"would be installed, {place}", place]
+    (row,) = (r for r in laptop("--undo").json["undone"] if r["path"].endswith("bin/goodtool"))
+    assert row["why"] == "a file, version 1.0"
+
+
 def changes(said: Said) -> set[str]:
     tools = {tool["tool"] for tool in said.json["tools"] if tool["changed"]}
     return tools | {file["path"] for file in said.json["files"] if file["changed"]}
@@ -113,12 +126,18 @@ def changes(said: Said) -> set[str]:
 
 def test_a_second_run_changes_nothing_and_is_quick(laptop: Laptop) -> None:
     laptop()
-    before, began = laptop.seen(), time.monotonic()
+    before, began = laptop.seen(), busy_seconds()
     said = laptop()
-    assert time.monotonic() - began < 10
+    assert busy_seconds() - began < 10
     assert not said.json["changed"]
     assert states(said)["goodtool"] == "OK"
     assert laptop.seen() == before
+
+
+def busy_seconds() -> float:
+    """What our programs took of a processor so far: the time on the clock depends on who else is at work here."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_undo_leaves_a_populated_home_as_it_was(laptop: Laptop) -> None:
@@ -165,7 +184,50 @@ def test_without_a_network_each_tool_is_missing_with_the_reason(laptop: Laptop) 
 
 def test_a_tool_nobody_knows_is_refused_before_anything_is_touched(laptop: Laptop) -> None:
     before = laptop.seen()
-    said = laptop("--tool", "kubectk")
+    said = laptop("--tool", "nvtop")
     assert said.code == 2
-    assert "kubectk" in said.err
+    assert "there is no tool nvtop" in said.err
+    assert "did you mean nvitop?" in said.err
+    assert laptop.alone("--remove", "nvtop").code == 2
     assert laptop.seen() == before
+
+
+def test_one_tool_is_taken_away_with_its_versions_and_the_next_run_brings_it_again(laptop: Laptop) -> None:
+    before = laptop.seen()
+    laptop()
+    said = laptop.alone("--remove", "goodtool")
+    assert said.code == 0, said.err
+    assert said.json["changed"]
+    assert laptop.bin.joinpath("goodtool").read_text() == "#!/bin/sh\necho goodtool 1.0\n"
+    assert not (laptop.home / ".local/share/gpuctl/tools").exists()
+    assert not laptop.alone("--remove", "goodtool").json["changed"]
+    assert states(laptop())["goodtool"] == "INSTALLED"
+    laptop("--undo")
+    assert laptop.seen() == before
+
+
+def test_a_package_of_pypi_or_npm_with_another_hash_is_refused(laptop: Laptop) -> None:
+    """Against the real registries, where they can be reached: either way nothing unverified stays."""
+    by_pip, by_npm = (next(row for row in rows() if row["name"] == name) for name in ("nvitop", "claude"))
+    for name in by_pip["pip"]["hashes"]:
+        by_pip["pip"]["hashes"][name] = ["0" * 64]
+    by_npm["npm"]["integrity"] = "sha512-" + "A" * 86 + "=="
+    laptop.rows({**by_pip, "name": "goodtool"}, {**by_npm, "name": "badtool"}, {**by_pip, "name": "lostool", "pip": {}})
+    said = laptop()
+    assert set(states(said).values()) == {"MISSING"}
+    why = {tool["tool"]: tool["why"] for tool in said.json["tools"]}
+    assert "pip cannot install nvitop" in why["goodtool"]
+    assert "npm" in why["badtool"]
+    assert "nothing is installed unverified" in why["lostool"]
+    assert not (laptop.home / ".local/share/gpuctl/tools").is_dir() or not list(
+        (laptop.home / ".local/share/gpuctl/tools").iterdir()
+    )
+
+
+def test_gpuctl_itself_is_linked_where_none_is_on_the_path(laptop: Laptop) -> None:
+    said = laptop.alone("--tool", "gpuctl")
+    (tool,) = said.json["tools"]
+    if tool["state"] == "OK":  # this machine has one for everybody
+        assert not laptop.bin.joinpath("gpuctl").exists()
+    else:
+        assert laptop.bin.joinpath("gpuctl").resolve() == GPUCTL

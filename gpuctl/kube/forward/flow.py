@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.edges.kubectl import Events, Kubectl, Running
+from gpuctl.edges.kube_events import Events
+from gpuctl.edges.kubectl import Kubectl
 from gpuctl.edges.ports import answers, free
+from gpuctl.edges.running import Running
 from gpuctl.kube import model
 from gpuctl.kube.ending import until_ended
 from gpuctl.kube.forward import plan

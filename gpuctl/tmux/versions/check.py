@@ -17,6 +17,7 @@ from gpuctl.edges.tmux import Server, version
 from gpuctl.tmux import build, session_file
 from gpuctl.tmux.session import Session
 from gpuctl.tmux.versions import state
+from gpuctl.tmux.versions.bound import bound, untold
 from gpuctl.tmux.versions.feed import Feeding, copied
 from gpuctl.tmux.versions.units import Unit, Wrong
 
@@ -45,6 +46,7 @@ def folder(path: Path) -> Report:
         windows: Sequence[str] = ()
         if server.runs():
             wrong += _keys(server, report)
+            wrong += _cheatsheet(server, path, report)
         wanted, mistakes = _session(path) if (path / "session.yml").is_file() else (None, [])
         wrong += mistakes
         if wanted and not wrong:
@@ -89,7 +91,7 @@ class _Fed:
 def _private() -> Iterator[tuple[Server, Path]]:
     """A server that nobody else finds, and a folder; both are gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="gpuctl-tmux-") as place:
-        server = Server("check", environment={"TMUX_TMPDIR": place}, limit=PATIENCE)
+        server = Server("check", environment={"TMUX_TMPDIR": place, "GPUCTL_PROGRAM": ":"}, limit=PATIENCE)
         server.do("new-session", "-d", "-s", f"{NAME}-empty", "-x", str(SIZE[0]), "-y", str(SIZE[1]), "sleep 3600")
         try:
             yield server, Path(place)
@@ -128,40 +130,12 @@ def _keys(server: Server, report: _Fed) -> Iterator[Wrong]:
             yield Wrong(name, unit.line, f"the key {key} (table {table}) is not bound in the end")
 
 
-def bound(fed: Sequence[tuple[str, Unit]]) -> dict[tuple[str, str], tuple[str, Unit]]:
-    """Table and key -> where it is bound, for what the commands bind and do not unbind again."""
-    found: dict[tuple[str, str], tuple[str, Unit]] = {}
-    for name, unit in fed:
-        if unit.words[0] not in ("bind", "bind-key", "unbind", "unbind-key"):
-            continue
-        table, every, rest = _flags(unit.words[1:])
-        if unit.words[0].startswith("bind") and rest:
-            found[(table, rest[0])] = (name, unit)
-        elif every:
-            found = {key: where for key, where in found.items() if key[0] != table}
-        elif rest:
-            found.pop((table, rest[0]), None)
-    return found
-
-
-def _flags(words: Sequence[str]) -> tuple[str, bool, list[str]]:
-    """The table, whether all its keys are meant, and the words from the key on."""
-    table, every, rest = "prefix", False, [_plain(word) for word in words]
-    while rest and re.fullmatch(r"-[a-zA-Z]+", rest[0]):
-        flag = rest.pop(0)
-        every = every or "a" in flag
-        table = "root" if "n" in flag else table
-        if flag[-1] in "TN" and rest:
-            value = rest.pop(0)
-            table = value if flag[-1] == "T" else table
-    return table, every, rest
-
-
-def _plain(word: str) -> str:
-    """A word without its quotes."""
-    if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"":
-        word = word[1:-1]
-    return re.sub(r"\\(.)", r"\1", word)
+def _cheatsheet(server: Server, path: Path, report: _Fed) -> list[Wrong]:
+    """Where the cheatsheet and the keys that the server has are not the same."""
+    if not (path / "cheatsheet.txt").is_file():
+        return []
+    text = (path / "cheatsheet.txt").read_text(errors="replace")
+    return untold(text, bound(report.fed), state.keys(server.do("list-keys")).keys())
 
 
 def _session(path: Path) -> tuple[Session | None, list[Wrong]]:

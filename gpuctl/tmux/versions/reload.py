@@ -8,8 +8,9 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.tmux import Server
 from gpuctl.tmux.versions import state
 
+SETTING = ("set-option -s", "@gpuctl_keys_without_prefix")
 # Notes of scripts that run at any time: nobody's configuration.
-NOTES = frozenset({("set-option -s", "@gpuctl_fit"), ("set-option -s", "@gpuctl_saver")})
+NOTES = frozenset({("set-option -s", "@gpuctl_fit"), ("set-option -s", "@gpuctl_saver"), SETTING})
 
 
 def load(server: Server, config: Path, gone: state.Changed, defaults: state.State) -> None:

@@ -1,9 +1,10 @@
-"""One tool: leave it, take the package, or install it ourselves; else say why it is missing."""
+"""Each tool: leave it, take the package, or install it ourselves; else say why it is missing."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .install import Own
@@ -11,21 +12,42 @@ from .machine import Machine
 from .model import INSTALLED, MISSING, OK, Outcome, Wrong, new_enough, program_of
 from .packages import Packages
 
+Tool = Mapping[str, Any]
+_AT_ONCE = 6  # tools that are asked for their version, or fetched, at the same time
+
 
 class Tools:
-    """Brings the tools of a machine to what the rows say, one by one."""
+    """Brings the tools of a machine to what the rows say: all are looked at first, then packages, then the rest."""
 
     def __init__(self, machine: Machine, packages: Packages, own: Own, check: bool) -> None:
         self.machine, self.packages, self.own, self.check = machine, packages, own, check
 
-    def bring(self, tool: Mapping[str, Any]) -> Outcome:
-        try:
-            there = self._there(tool)
-            return there or self._install(tool)
-        except (Wrong, OSError) as error:
-            return _outcome(tool, MISSING, why=str(error))
+    def bring(self, tools: Sequence[Tool]) -> list[Outcome]:
+        """One outcome a tool, in their order."""
+        found = self._each(self._there, tools)
+        reasons: dict[str, str] = {}
+        for tool, outcome in self._by_packages([t for t in tools if t["name"] not in found]):
+            if isinstance(outcome, str):
+                reasons[tool["name"]] = outcome
+            else:
+                found[tool["name"]] = outcome
+        rest = [t for t in tools if t["name"] not in found]
+        found.update(self._each(lambda tool: self._ourselves(tool, reasons[tool["name"]]), rest))
+        return [found[tool["name"]] for tool in tools]
 
-    def _there(self, tool: Mapping[str, Any]) -> Outcome | None:
+    def _each(self, job: Callable[[Tool], Outcome | None], tools: Sequence[Tool]) -> dict[str, Outcome]:
+        """Several at the same time: a program that starts slowly, or a slow server, holds up no other."""
+
+        def safely(tool: Tool) -> Outcome | None:
+            try:
+                return job(tool)
+            except (Wrong, OSError) as error:
+                return _outcome(tool, MISSING, why=str(error))
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return {tool["name"]: done for tool, done in zip(tools, pool.map(safely, tools)) if done}
+
+    def _there(self, tool: Tool) -> Outcome | None:
         """The tool as it is, where it will do."""
         path = self.machine.which(program_of(tool))
         if not path:
@@ -39,47 +61,58 @@ class Tools:
             return _outcome(tool, OK, version=version, came=path)
         return None
 
-    def _install(self, tool: Mapping[str, Any]) -> Outcome:
-        reasons = []
-        if not (wrong := self.packages.why_not(tool, self.check)):
-            try:
-                return self._by_package(tool)
-            except Wrong as error:
-                wrong = str(error)
-        reasons.append(wrong)
-        if wrong := self.own.why_not(tool, self.check):
-            return _outcome(tool, MISSING, why="; ".join([*reasons, wrong]), version=self._older(tool))
-        try:
-            return self._ourselves(tool)
-        except (Wrong, OSError) as error:
-            return _outcome(tool, MISSING, why="; ".join([*reasons, str(error)]), version=self._older(tool))
+    def _by_packages(self, tools: Sequence[Tool]) -> Iterable[tuple[Tool, Outcome | str]]:
+        """What a package brought, or why none did."""
+        why_not = {tool["name"]: self.packages.why_not(tool, self.check) for tool in tools}
+        due = [tool for tool in tools if not why_not[tool["name"]]]
+        wrong = {} if self.check else self.packages.install(due)
+        for tool in tools:
+            yield tool, why_not[tool["name"]] or self._by_package(tool, wrong.get(self.packages.name(tool), ""))
 
-    def _by_package(self, tool: Mapping[str, Any]) -> Outcome:
-        package = tool["packages"][self.machine.family]
+    def _by_package(self, tool: Tool, wrong: str) -> Outcome | str:
+        package = self.packages.name(tool)
         if self.check:
             return _outcome(tool, INSTALLED, came=f"package {package}", why="would be installed", changed=True)
-        self.packages.install(tool)
+        # Looked at even where something went wrong: of one list for Homebrew a part may be there.
         path = self.machine.which(program_of(tool))
         version = self.machine.version(tool, path) if path else ""
-        if not new_enough(version, str(tool.get("minimal", "0"))):
-            raise Wrong(f"the package {package} was installed, but {program_of(tool)} is {version or 'not there'}")
-        return _outcome(tool, INSTALLED, version=version, came=f"package {package}", changed=True)
+        if path and new_enough(version, str(tool.get("minimal", "0"))):
+            return _outcome(tool, INSTALLED, version=version, came=f"package {package}", changed=True)
+        return wrong or f"the package {package} was installed, but {program_of(tool)} is {version or 'not there'}"
 
-    def _ourselves(self, tool: Mapping[str, Any]) -> Outcome:
-        version, came = self.own.version(tool), self.own.origin(tool)
-        if self.check:
-            return _outcome(tool, INSTALLED, version=version, came=came, why="would be installed", changed=True)
-        self.own.install(tool)
-        return _outcome(tool, INSTALLED, version=version, came=came, changed=True)
+    def _ourselves(self, tool: Tool, reason: str) -> Outcome:
+        if not (wrong := self.own.why_not(tool, self.check)):
+            try:
+                version, came = self.own.version(tool), self.own.origin(tool)
+                was, place = self._before(tool)
+                if not self.check:
+                    self.own.install(tool, was)
+                why = ", ".join([*(["would be installed"] if self.check else []), *([place] if place else [])])
+                return _outcome(tool, INSTALLED, version=version, came=came, why=why, changed=True)
+            except (Wrong, OSError) as error:
+                wrong = str(error)
+        return _outcome(tool, MISSING, why=f"{reason}; {wrong}", version=self._older(tool))
 
-    def _older(self, tool: Mapping[str, Any]) -> str:
+    def _before(self, tool: Tool) -> tuple[str, str]:
+        """The version of what lies at the link now, and where the new one comes to stand, in words."""
+        path = self.machine.which(program_of(tool))
+        if not path:
+            return "", ""
+        version = self.machine.version(tool, path) or "one of unknown version"
+        if path != self._link(tool):
+            return "", f"comes before {version} at {path}"
+        if self.own.record.owns(path):
+            return version, f"takes over from {version}, which stays beside it"
+        return version, f"takes the place of {version}, which is kept"
+
+    def _older(self, tool: Tool) -> str:
         path = self.machine.which(program_of(tool))
         return self.machine.version(tool, path) if path else ""
 
-    def _link(self, tool: Mapping[str, Any]) -> str:
+    def _link(self, tool: Tool) -> str:
         return os.path.join(self.own.place.bin, program_of(tool))
 
 
-def _outcome(tool: Mapping[str, Any], state: str, **more: Any) -> Outcome:
+def _outcome(tool: Tool, state: str, **more: Any) -> Outcome:
     flags = {name: bool(tool.get(name)) for name in ("required", "optional")}
     return Outcome(tool=str(tool["name"]), state=state, **{**flags, **more})

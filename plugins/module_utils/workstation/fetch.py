@@ -10,6 +10,7 @@ import time
 import urllib.request
 import zipfile
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any, BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -74,13 +75,13 @@ def _opened(url: str) -> Any:
     request = urllib.request.Request(url, headers={"User-Agent": "gpuctl"})  # noqa: S310 - http only, above
     try:
         return urllib.request.urlopen(request, timeout=_QUIET_SECONDS)  # noqa: S310
-    except (URLError, OSError, ValueError) as error:
+    except (URLError, HTTPException, OSError, ValueError) as error:
         why = error if isinstance(error, HTTPError) else getattr(error, "reason", None) or error
         raise Wrong(f"{url} cannot be fetched: {why}") from error
 
 
 def _copy(source: Any, target: BinaryIO | io.BufferedWriter, digest: Any, url: str) -> None:
-    ends, got = time.monotonic() + _WHOLE_SECONDS, 0
+    ends, got, said = time.monotonic() + _WHOLE_SECONDS, 0, source.headers.get("Content-Length") or ""
     try:
         while block := source.read(1 << 16):
             got += len(block)
@@ -88,5 +89,7 @@ def _copy(source: Any, target: BinaryIO | io.BufferedWriter, digest: Any, url: s
                 raise Wrong(f"{url} takes too long or is too big")
             digest.update(block)
             target.write(block)
-    except (OSError, ValueError) as error:
-        raise Wrong(f"{url} broke off: {error}") from error
+    except (HTTPException, OSError, ValueError) as error:
+        raise Wrong(f"{url} broke off after {got} bytes: {error}") from error
+    if said.isdigit() and got != int(said):
+        raise Wrong(f"{url} broke off after {got} of {said} bytes")

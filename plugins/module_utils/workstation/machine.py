@@ -16,13 +16,18 @@ _FAMILIES = {"apt-get": "debian", "dnf": "redhat", "brew": "brew"}
 _BREW = "/opt/homebrew/bin:/home/linuxbrew/.linuxbrew/bin"
 # The user's own ways to the outside: a proxy, certificates, a package index.
 _OUTSIDE = re.compile(r"(https?|all|no)_proxy|SSL_CERT_\w+|(PIP|NPM_CONFIG|NODE)_\w+", re.IGNORECASE)
+# What asks for sudo's password on the terminal that gpuctl was started from; set only where there is one.
+_ASKPASS = "GPUCTL_ASKPASS"
+_ASK_SECONDS = 180
+NO_SUDO = "installing packages needs root, or sudo (with a password only on a terminal): ask who runs the machine"
 
 
 class Machine:
     """This machine as the user who runs us sees it."""
 
-    def __init__(self, home: str, bin_folder: str, without_packages: bool = False) -> None:
+    def __init__(self, home: str, bin_folder: str, without_packages: bool = False, check: bool = False) -> None:
         self.home = home
+        self.check = check
         self.bin = bin_folder
         self.host = Host()
         self.os = platform.system().lower()
@@ -31,10 +36,13 @@ class Machine:
         self._without_packages = without_packages
         self.family = "" if without_packages else self._family()
         self._may: str | None = None
+        self._sudo = ["sudo", "-n"]
 
     def run(self, *argv: str, stdin: str = "", limit: float = 60) -> Result:
         """Run a program with the user's home, proxies and indexes, and give it up after `limit` seconds."""
         kept = {name: value for name, value in os.environ.items() if _OUTSIDE.fullmatch(name)}
+        if asks := os.environ.get(_ASKPASS):
+            kept["SUDO_ASKPASS"] = asks
         given = {**kept, "HOME": self.home, "PATH": self._path(), "PYTHONNOUSERSITE": "1"}
         words = [f"{name}={value}" for name, value in given.items()]
         return self.host.run("env", *words, *argv, stdin=stdin, limit=limit)
@@ -60,7 +68,7 @@ class Machine:
 
     def as_root(self, argv: Sequence[str]) -> list[str]:
         # Homebrew refuses to work for root, and needs it for nothing.
-        return list(argv) if self.is_root or self.family == "brew" else ["sudo", "-n", *argv]
+        return list(argv) if self.is_root or self.family == "brew" else [*self._sudo, *argv]
 
     def shell(self) -> str:
         """The name of the login shell."""
@@ -78,7 +86,15 @@ class Machine:
             return "Homebrew does not work for root" if self.is_root else ""
         if self.is_root or self.run("sudo", "-n", "true", limit=10).ok:
             return ""
-        return "installing packages needs sudo without a question (`sudo -v` first, or ask who runs the machine)"
+        return self._asked() if os.environ.get(_ASKPASS) and self.which("sudo") else NO_SUDO
+
+    def _asked(self) -> str:
+        """Let sudo ask for the password on the user's terminal; a check asks nobody, and takes it that they know it."""
+        if self.check:
+            return ""
+        self._sudo = ["sudo", "-A"]
+        done = self.run("sudo", "-A", "-v", limit=_ASK_SECONDS)
+        return "" if done.ok else f"sudo does not let us install packages: {done.said}"
 
     def _family(self) -> str:
         return next((family for program, family in _FAMILIES.items() if self.which(program)), "")

@@ -18,12 +18,16 @@ class Wrong(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where things go: programs are linked into `bin`, versions lie below `tools`, the record is in `state`."""
+    """Where things go: programs are linked into `bin`, versions lie below `tools`, the record is in `state`.
+
+    `gpuctl` is the command that runs us, where there is one: it is linked, too.
+    """
 
     home: str
     bin: str
     tools: str
     state: str
+    gpuctl: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .machine import Machine
-from .model import Wrong, new_enough
+from .model import new_enough
 
 _APT = [
     "apt-get",
@@ -19,6 +20,7 @@ _APT = [
     "-o",
     "Acquire::Retries=0",
 ]
+_DNF = ["dnf", "-q", "--setopt=timeout=10", "--setopt=retries=1"]
 _REFRESH_SECONDS = 60
 _INSTALL_SECONDS = 300
 
@@ -29,50 +31,78 @@ class Packages:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._refreshed = False
+        self._lists: list[str] = []  # where apt's lists are, if not at their place
+        self._installed: dict[str, str] = {}  # by us, now: package -> what went wrong, if anything
 
     def why_not(self, tool: Mapping[str, Any], check: bool) -> str:
-        """Empty where the package will do, else why not."""
-        name = tool.get("packages", {}).get(self.machine.family)
+        """Empty where the package will do, else why not. Nobody is asked for a password for one that will not do."""
+        family, name = self.machine.family, self.name(tool)
         if not name:
-            return "this distribution has no package of it" if self.machine.family else self.machine.may_install()
-        if wrong := self.machine.may_install():
-            return wrong
-        if self.machine.family == "brew":
-            return ""  # Homebrew follows each release
-        candidate = self._candidate(name) or ("" if check else self._after_refresh(name))
+            return "this distribution has no package of it" if family else self.machine.may_install()
+        if family == "brew":
+            return self.machine.may_install()  # Homebrew follows each release
+        candidate = self._candidate(name) or self._after_refresh(name, check)
         if not candidate:
-            return f"the package {name} is not in the package lists"
+            return self.machine.may_install() or f"the package {name} is not in the package lists"
         minimal = str(tool.get("minimal", "0"))
-        return "" if new_enough(candidate, minimal) else f"the package {name} {candidate} is older than {minimal}"
+        if not new_enough(candidate, minimal):
+            return f"the package {name} {candidate} is older than {minimal}"
+        return self.machine.may_install()
 
-    def install(self, tool: Mapping[str, Any]) -> None:
-        """Install it; `Wrong` with the package manager's last words."""
-        name = tool["packages"][self.machine.family]
+    def name(self, tool: Mapping[str, Any]) -> str:
+        """What the package is called here; empty where there is none."""
+        return str(tool.get("packages", {}).get(self.machine.family, ""))
+
+    def install(self, tools: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """Install them; package -> why it could not be, for those that could not. Homebrew gets one list of all."""
+        names = list(dict.fromkeys(self.name(tool) for tool in tools))
+        due = [name for name in names if name not in self._installed]
+        wrong = self._install(due) if due and self.machine.family == "brew" else ""
+        self._installed.update(dict.fromkeys(due, ""))
+        # Of a list for Homebrew none is installed where one cannot be fetched: then each is tried alone.
+        for name in due if wrong or self.machine.family != "brew" else []:
+            self._installed[name] = self._install([name])
+        return {name: self._installed[name] for name in names if self._installed[name]}
+
+    def _install(self, names: Sequence[str]) -> str:
         argv = {
-            "debian": [*_APT, "install", "-y", "--no-install-recommends", name],
-            "redhat": ["dnf", "-q", "-y", "install", "--setopt=timeout=10", "--setopt=retries=1", name],
+            "debian": [*_APT, "install", "-y", "--no-install-recommends", *names],
+            "redhat": [*_DNF, "-y", "install", *names],
             "brew": ["brew", "bundle", "--no-upgrade", "--file=-"],
         }[self.machine.family]
-        bundle = f'brew "{name}"\n' if self.machine.family == "brew" else ""
-        done = self.machine.run(*self.machine.as_root(argv), stdin=bundle, limit=_INSTALL_SECONDS)
-        if not done.ok:
-            raise Wrong(f"the package {name} could not be installed: {done.said}")
+        listed = "".join(f'brew "{name}"\n' for name in names) if self.machine.family == "brew" else ""
+        limit = _INSTALL_SECONDS * len(names)
+        done = self.machine.run(*self.machine.as_root(argv), stdin=listed, limit=limit)
+        if not done.ok and self.machine.family == "debian" and not self._refreshed:
+            self._refresh(check=False)  # the lists may be of files that are no longer there
+            done = self.machine.run(*self.machine.as_root(argv), limit=limit)
+        return "" if done.ok else f"the package {' '.join(names)} could not be installed: {done.said}"
 
-    def _after_refresh(self, name: str) -> str:
-        if self._refreshed:
+    def _after_refresh(self, name: str, check: bool) -> str:
+        """Its version by new lists; a check gets them into a folder of its own, since it may change nothing."""
+        if self.machine.may_install():
             return ""
-        self._refreshed = True
-        if self.machine.family == "debian":
-            self.machine.run(*self.machine.as_root([*_APT, "update"]), limit=_REFRESH_SECONDS)
+        if not self._refreshed:
+            self._refresh(check)
         return self._candidate(name)
+
+    def _refresh(self, check: bool) -> None:
+        self._refreshed = True
+        if self.machine.family != "debian":
+            return  # dnf sees to its own lists
+        if not check:
+            self.machine.run(*self.machine.as_root([*_APT, "update"]), limit=_REFRESH_SECONDS)
+            return
+        self._aside = tempfile.TemporaryDirectory()  # gone when we end
+        self._lists = ["-o", f"Dir::State::Lists={self._aside.name}", "-o", f"Dir::Cache={self._aside.name}"]
+        self.machine.run(*_APT, *self._lists, "-o", "APT::Sandbox::User=", "update", limit=_REFRESH_SECONDS)
 
     def _candidate(self, name: str) -> str:
         """The version that would be installed, without epoch; empty where there is none."""
         if self.machine.family == "debian":
-            said = self.machine.run("apt-cache", "policy", name, limit=20)
+            said = self.machine.run("apt-cache", *self._lists, "policy", name, limit=20)
             found = re.search(r"Candidate: (?:\d+:)?(\d\S*)", said.out)
         else:
-            argv = ["dnf", "-q", "--setopt=timeout=10", "--setopt=retries=1", "list", name]
-            said = self.machine.run(*argv, limit=_REFRESH_SECONDS)
+            said = self.machine.run(*_DNF, "list", name, limit=_REFRESH_SECONDS)
             found = re.search(rf"^{re.escape(name)}\.\S+\s+(?:\d+:)?(\d\S*)", said.out, re.MULTILINE)
         return found.group(1) if found else ""

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 import time
 from typing import Any
 
@@ -16,7 +17,10 @@ Side = dict[str, Any]
 
 
 class Record:
-    """The record in the user's state folder; an entry is on disk before its change is made."""
+    """The record in the user's state folder; an entry is on disk before its change is made.
+
+    Tools are brought at the same time: whoever changes it holds its lock.
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -24,6 +28,7 @@ class Record:
         self.entries: dict[str, dict[str, Any]] = {}
         self.folders: list[str] = []
         self.tools: list[str] = []
+        self._lock = threading.RLock()
         if os.path.exists(self.path):
             with open(self.path, encoding="utf-8") as stream:
                 known = json.load(stream)
@@ -48,26 +53,36 @@ class Record:
         self._remember(path, before, ours)
         put_file(path, text, mode, owner)
 
-    def link(self, path: str, target: str) -> None:
-        """Put a link in place by one rename, remembering what was there."""
-        self._remember(path, look(path), {"kind": "link", "target": target})
-        put_link(path, target)
+    def link(self, path: str, target: str, was: str = "") -> None:
+        """Put a link in place by one rename, remembering what was there, and its version."""
+        with self._lock:
+            self._remember(path, look(path), {"kind": "link", "target": target}, was)
+            put_link(path, target)
 
     def make_folders(self, folder: str) -> None:
         """Make a folder and those above it; undo removes them once they are empty."""
-        missing = []
-        while not os.path.isdir(folder):
-            missing.append(folder)
-            folder = os.path.dirname(folder)
-        for path in reversed(missing):
-            if path not in self.folders:
-                self.folders.append(path)
-                self.save()
-            os.mkdir(path, 0o755)
+        with self._lock:
+            missing = []
+            while not os.path.isdir(folder):
+                missing.append(folder)
+                folder = os.path.dirname(folder)
+            for path in reversed(missing):
+                if path not in self.folders:
+                    self.folders.append(path)
+                    self.save()
+                os.mkdir(path, 0o755)
 
     def add_tool(self, folder: str) -> None:
-        if folder not in self.tools:
-            self.tools.append(folder)
+        """A tool's folder, with all its versions."""
+        with self._lock:
+            if folder not in self.tools:
+                self.tools.append(folder)
+                self.save()
+
+    def drop_tool(self, folder: str) -> None:
+        """Forget it once it is gone."""
+        with self._lock:
+            self.tools.remove(folder)
             self.save()
 
     def keep_copy(self, path: str) -> None:
@@ -81,13 +96,13 @@ class Record:
         known = {"form": 1, "entries": self.entries, "folders": self.folders, "tools": self.tools}
         put_file(self.path, json.dumps(known, indent=1).encode(), 0o600)
 
-    def _remember(self, path: str, before: Side, ours: Side) -> None:
+    def _remember(self, path: str, before: Side, ours: Side, was: str = "") -> None:
         entry = self.entries.get(path)
         if entry is None or not same(before, entry["ours"]):
             # What the user put there since the last run is what undo has to bring back.
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             earlier = [*entry.get("earlier", []), entry["before"]] if entry else []
-            entry = {"before": look(path, content=True), "at": at, "earlier": earlier}
+            entry = {"before": look(path, content=True), "at": at, "earlier": earlier, "was": was}
         self.entries[path] = {**entry, "ours": ours}
         self.save()
 

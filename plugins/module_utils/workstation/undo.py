@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from .record import Record, look, remove_tree, restore, same
 
-RESTORED, CONFLICT, GONE = "RESTORED", "CONFLICT", "REMOVED"
+RESTORED, CONFLICT, GONE, NOT_OURS = "RESTORED", "CONFLICT", "REMOVED", "NOT OURS"
 
 
 def undo(record: Record, check: bool, force: bool) -> list[dict[str, Any]]:
     """Go through the record; what is done is struck from it, so that a broken-off undo can go on."""
     told = [_one(record, path, check, force) for path in sorted(record.entries)]
-    conflicts = [row["path"] for row in told if row["state"] == CONFLICT]
-    for folder in list(record.tools):
-        if any(os.path.realpath(path).startswith(folder + os.sep) for path in conflicts):
-            continue  # the user's own link leads into it
-        told.append(_row(folder, GONE, "its versions", changed=True))
-        if not check:
-            remove_tree(folder)
-            record.tools.remove(folder)
-            record.save()
+    told += _versions(record, list(record.tools), told, check)
     if not check:
         _remove_empty(record)
     return told
+
+
+def remove(record: Record, programs: Mapping[str, str], check: bool, force: bool) -> list[dict[str, Any]]:
+    """Take away some tools (name -> its program) that we installed; packages, and what was there before us, stay."""
+    told: list[dict[str, Any]] = []
+    for name, program in programs.items():
+        ours = [path for path, entry in record.entries.items() if _links(path, entry, program)]
+        folders = [folder for folder in record.tools if os.path.basename(folder) == name]
+        if not ours and not folders:
+            told.append(_row(name, NOT_OURS, "gpuctl did not install it, or only as a package: left alone"))
+        links = [_one(record, path, check, force) for path in ours]
+        told += [*links, *_versions(record, folders, links, check)]
+    if not check:
+        _remove_empty(record)
+    return told
+
+
+def _links(path: str, entry: Mapping[str, Any], program: str) -> bool:
+    return bool(entry["ours"]["kind"] == "link" and os.path.basename(path) == program)
+
+
+def _versions(record: Record, folders: list[str], told: list[dict[str, Any]], check: bool) -> list[dict[str, Any]]:
+    """Remove the folders of tools, but none that a link of the user's own leads into."""
+    conflicts = [row["path"] for row in told if row["state"] == CONFLICT]
+    due = [f for f in folders if not any(os.path.realpath(path).startswith(f + os.sep) for path in conflicts)]
+    for folder in [] if check else due:
+        remove_tree(folder)
+        record.drop_tool(folder)
+    return [_row(folder, GONE, "its versions", changed=True) for folder in due]
 
 
 def _one(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
@@ -44,7 +66,8 @@ def _one(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
         del record.entries[path]
         record.save()
     was = {"absent": "there was none", "link": "a link", "file": "a file"}[entry["before"]["kind"]]
-    return _row(path, RESTORED, was, changed=not back)
+    version = f", version {entry['was']}" if entry.get("was") else ""
+    return _row(path, RESTORED, was + version, changed=not back)
 
 
 def _remove_empty(record: Record) -> None:

@@ -11,21 +11,29 @@ from typing import Any
 from .decide import Tools
 from .install import Own
 from .machine import Machine
-from .model import MISSING, Place
+from .model import MISSING, Place, Wrong, program_of
 from .packages import Packages
 from .record import Record, look
 from .shell import block, with_block
-from .undo import CONFLICT, undo
+from .undo import CONFLICT, remove, undo
 
 
 def visit(asked: Mapping[str, Any], check: bool) -> dict[str, Any]:
-    """Carry out what a task asks; the answer is plain values."""
+    """Carry out what a task asks; the answer is plain values. `Wrong`, with nothing touched, for an unknown tool."""
     place = where(asked)
+    rows = {tool["name"]: tool for tool in asked["tools"]}  # a later row of the same name takes its place
+    unknown = [name for name in [*asked["only"], *asked["remove"]] if name not in rows]
+    if unknown:
+        raise Wrong(f"{', '.join(unknown)}: no such tool; there are {', '.join(rows)}")
     with _alone(place.state, check):
         record = Record(place.state)
         if asked["undo"]:
             return _undone(undo(record, check, bool(asked["force"])))
-        return _brought(asked, place, record, check)
+        if asked["remove"]:
+            programs = {name: program_of(rows[name]) for name in asked["remove"]}
+            return _undone(remove(record, programs, check, bool(asked["force"])))
+        wanted = [rows[name] for name in rows if not asked["only"] or name in asked["only"]]
+        return _brought(asked, wanted, place, record, check)
 
 
 def where(asked: Mapping[str, Any]) -> Place:
@@ -38,15 +46,16 @@ def where(asked: Mapping[str, Any]) -> Place:
         bin=asked["bin"] or ("/usr/local/bin" if root else os.path.join(home, ".local/bin")),
         tools=asked["folder"] or ("/opt/gpuctl/tools" if root else os.path.join(home, ".local/share/gpuctl/tools")),
         state=os.path.join(asked["state"] or os.path.join(state, "gpuctl"), "workstation"),
+        gpuctl=asked["gpuctl"],
     )
 
 
-def _brought(asked: Mapping[str, Any], place: Place, record: Record, check: bool) -> dict[str, Any]:
-    machine = Machine(place.home, place.bin, not asked["packages"])
+def _brought(
+    asked: Mapping[str, Any], wanted: list[dict[str, Any]], place: Place, record: Record, check: bool
+) -> dict[str, Any]:
+    machine = Machine(place.home, place.bin, not asked["packages"], check)
     tools = Tools(machine, Packages(machine), Own(machine, place, record, asked["mirror"]), check)
-    rows = {tool["name"]: tool for tool in asked["tools"]}  # a later row of the same name takes its place
-    wanted = [t for t in rows.values() if not asked["only"] or t["name"] in asked["only"]]
-    outcomes = [tools.bring(tool) for tool in wanted]
+    outcomes = tools.bring(wanted)
     files = _shell_files(asked, place, machine, record, check) if asked["shell"] else []
     missing = [o for o in outcomes if o.state == MISSING and (o.required or (asked["strict"] and not o.optional))]
     return {

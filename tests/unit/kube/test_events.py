@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpuctl.edges.kubectl import events
+from gpuctl.edges.kube_events import events
 from gpuctl.kube.watch import Objects
 
 

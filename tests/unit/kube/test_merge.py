@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gpuctl.core.errors import Unusable
-from gpuctl.kube.merge import EMPTY, merged
+from gpuctl.kube.merge import EMPTY, merged, placed
 
 ONE = """
 current-context: a
@@ -67,3 +67,17 @@ def test_no_files_make_a_config_that_kubectl_can_switch_in() -> None:
 def test_a_broken_file_is_named(text: str) -> None:
     with pytest.raises(Unusable, match="/x/one"):
         merged({Path("/x/one"): text})
+
+
+def test_a_copy_can_start_in_another_context() -> None:
+    text = placed(merged({Path("/x/one"): ONE, Path("/y/two"): TWO}), "b", "team")
+    assert text is not None
+    found = yaml.safe_load(text)
+    assert found["current-context"] == "b"
+    assert found["contexts"][1] == {"name": "b", "context": {"cluster": "d", "user": "v", "namespace": "team"}}
+    assert found["contexts"][0]["context"] == {"cluster": "c", "user": "u"}
+    assert found["users"] == both()["users"]
+
+
+def test_a_context_that_has_gone_is_not_made_up() -> None:
+    assert placed(ONE, "gone", "team") is None

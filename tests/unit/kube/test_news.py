@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuctl.kube.news import Thresholds, overdue, rolled_out
+from gpuctl.kube.news import Thresholds, of_node, overdue, rolled_out
 from gpuctl.kube.notify import Teller
 
 NONE = Thresholds()
@@ -105,3 +105,34 @@ def test_a_finished_roll_out_is_told_once() -> None:
 def test_a_pod_that_comes_back_is_no_roll_out() -> None:
     steps = (deployment(1, 1, 2), deployment(2, 1, 1), deployment(3, 1, 2))
     assert told(*steps, what="deployments") == []
+
+
+def unready(version: int, status: str = "False") -> dict[str, Any]:
+    found = pod(version)
+    since = {"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:10:00Z"}
+    return {**found, "status": {**found["status"], "conditions": [since]}}
+
+
+def test_a_pod_that_is_not_ready_for_long_is_told_once_until_it_is_well_again() -> None:
+    since, at = 1767226200.0, Thresholds(not_ready=30)
+    assert overdue(unready(1), at, since + 29) == ""
+    teller = Teller(at)
+    teller.take_in("pods", "LIST", {"items": [unready(1)]})
+    assert teller.overdue(since + 31) == ["pod d/p: not ready for 31 s, the threshold is 30 s"]
+    assert teller.overdue(since + 32) == []
+    teller.take_in("pods", "MODIFIED", unready(2, "True"))
+    assert teller.overdue(since + 33) == []
+    teller.take_in("pods", "MODIFIED", unready(3))
+    assert len(teller.overdue(since + 34)) == 1
+
+
+def node(status: str) -> dict[str, Any]:
+    ready = {"type": "Ready", "status": status, "reason": "NodeStatusUnknown"}
+    return {"kind": "Node", "metadata": {"name": "gpu-0"}, "status": {"conditions": [ready]}}
+
+
+def test_a_node_that_is_ready_no_more_and_then_again_is_told() -> None:
+    assert of_node(node("True"), node("Unknown")) == ["node gpu-0: not ready (NodeStatusUnknown)"]
+    assert of_node(node("Unknown"), node("False")) == []
+    assert of_node(node("False"), node("True")) == ["node gpu-0: ready again"]
+    assert of_node(None, node("False")) == []

@@ -27,17 +27,23 @@ def test_every_key_of_the_table_is_bound_once() -> None:
 
 
 def test_a_key_of_window_0_keeps_its_usual_meaning_elsewhere() -> None:
-    lines = {line.split()[3]: line for line in keys.bindings(keys.rows()).splitlines() if " if-shell " in line}
+    lines = {
+        line.split()[3]: line
+        for line in keys.bindings(keys.rows()).splitlines()
+        if "-T prefix" in line and " if-shell " in line
+    }
     assert set(lines) == {"p", "l", "e"}
     assert lines["p"].endswith("{ previous-window }")
     assert lines["l"].endswith("{ select-pane -R }")
     assert lines["e"].count("{ ") == 1  # tmux has nothing on it
 
 
-def test_keys_without_prefix_can_be_switched_off() -> None:
-    text = render.files(Settings(keys_without_prefix=False))
-    assert not [key for table, key in bound(text["keybindings.conf"]) if table == "root"]
-    assert "M-o" not in text["cheatsheet.txt"]
+def test_keys_without_prefix_ask_for_the_setting_when_they_are_pressed() -> None:
+    files = [render.files(Settings(keys_without_prefix=wanted)) for wanted in (True, False)]
+    assert files[0] == files[1]
+    root = [line for line in files[0]["keybindings.conf"].splitlines() if "-T root" in line]
+    assert root
+    assert all("@gpuctl_keys_without_prefix" in line and "{ send-keys " in line for line in root)
 
 
 def test_two_columns_of_the_cheatsheet_fit_in_the_smallest_popup() -> None:

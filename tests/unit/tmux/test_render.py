@@ -28,7 +28,7 @@ def test_every_script_that_is_named_is_there() -> None:
 @pytest.mark.parametrize("name", ["tmux.conf", "theme.conf", "keybindings.conf"])
 def test_a_configuration_has_one_command_a_line(name: str) -> None:
     lines = render.files(Settings())[name].splitlines()
-    words = ("#", "set-", "bind-key ", "source-file ")
+    words = ("#", "set-", "bind-key ", "source-file ", "run-shell -b ")
     assert [line for line in lines if line and not line.startswith(words)] == []
     assert not [line for line in lines if line.endswith("\\")]
 

@@ -9,6 +9,7 @@ import pytest
 from gpuctl.core.errors import Unusable
 from gpuctl.core.settings import Settings
 from gpuctl.tmux import render, session_file
+from gpuctl.tmux.build import as_set
 from gpuctl.tmux.session import Pane, Session, Window
 
 
@@ -26,14 +27,17 @@ def test_the_shipped_session_has_the_four_windows(tmp_path: Path) -> None:
 
 
 def test_k9s_is_read_only_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
-    assert shipped(tmp_path).windows[0].panes[0].run == ("k9s", "--readonly")
-    assert shipped(tmp_path, Settings(k9s_readonly=False)).windows[0].panes[0].run == ("k9s",)
+    run = shipped(tmp_path).windows[0].panes[0].run
+    assert as_set(run, Settings()) == ("k9s", "--readonly")
+    assert as_set(run, Settings(k9s_readonly=False)) == ("k9s",)
+    assert as_set(("k9s", "--write"), Settings()) == ("k9s", "--write")
+    assert as_set(("htop",), Settings()) == ("htop",)
 
 
 def test_what_is_written_reads_as_it_was(tmp_path: Path) -> None:
     panes = (
         Pane(title="a: #{x} ü", run=("sh", "-c", "echo 'two  blanks' # no comment"), install="apt install x"),
-        Pane(of="a: #{x} ü", side="right", size=33, active=True, directory="/a b"),
+        Pane(of="a: #{x} ü", side="right", size=33, active=True, directory="/a b", context="prod", namespace="x"),
     )
     windows = (Window("true", panes, layout="b25d,80x24,0,0,0", index=7, active=True), Window("5", (Pane(),)))
     session = Session("~/w", windows, git={"log.date": "relative"}, restore=("k9s",))

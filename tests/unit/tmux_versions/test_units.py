@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuctl.tmux.versions.check import bound
+from gpuctl.tmux.versions.bound import bound
 from gpuctl.tmux.versions.units import split
 
 

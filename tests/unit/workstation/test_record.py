@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.record import Record
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.undo import undo
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.undo import remove, undo
 
 
 @pytest.fixture
@@ -99,3 +99,51 @@ def test_an_undo_that_was_broken_off_before_the_change_was_made_changes_nothing(
     file.unlink()
     (row,) = undo(a_record(home), check=False, force=False)
     assert (row["state"], row["changed"]) == ("RESTORED", False)
+
+
+def a_tool(home: Path, name: str) -> Path:
+    """One that we installed: a version, and a link to it."""
+    version = home / "tools" / name / "1.0"
+    version.mkdir(parents=True)
+    (version / name).write_text("ours")
+    record = a_record(home)
+    record.add_tool(str(version.parent))
+    record.link(str(home / name), str(version / name))
+    return home / name
+
+
+def test_one_tool_is_removed_and_what_was_there_before_comes_back(home: Path) -> None:
+    (home / "k9s").write_text("my own")
+    mine, other = a_tool(home, "k9s"), a_tool(home, "helm")
+    remove(a_record(home), {"k9s": "k9s"}, check=False, force=False)
+    assert mine.read_text() == "my own"
+    assert not (home / "tools/k9s").exists()
+    assert other.read_text() == "ours"
+    undo(a_record(home), check=False, force=False)
+    assert mine.read_text() == "my own"
+    assert not other.is_symlink()
+
+
+def test_a_tool_that_we_did_not_install_is_left_alone(home: Path) -> None:
+    (home / "jq").write_text("theirs")
+    (row,) = remove(a_record(home), {"jq": "jq"}, check=False, force=False)
+    assert (row["path"], row["state"], row["changed"]) == ("jq", "NOT OURS", False)
+    assert (home / "jq").read_text() == "theirs"
+
+
+def test_a_check_of_a_removal_says_the_same_and_removes_nothing(home: Path) -> None:
+    mine = a_tool(home, "k9s")
+    promised = remove(a_record(home), {"k9s": "k9s"}, check=True, force=False)
+    assert mine.read_text() == "ours"
+    assert remove(a_record(home), {"k9s": "k9s"}, check=False, force=False) == promised
+
+
+def test_a_removed_tool_whose_link_was_changed_since_keeps_the_version_it_leads_to(home: Path) -> None:
+    mine = a_tool(home, "k9s")
+    other = home / "tools/k9s/1.0/k9s-too"
+    other.write_text("ours, too")
+    mine.unlink()
+    mine.symlink_to(other)
+    told = remove(a_record(home), {"k9s": "k9s"}, check=False, force=False)
+    assert [row["state"] for row in told] == ["CONFLICT"]
+    assert mine.read_text() == "ours, too"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Any
 
@@ -11,7 +12,7 @@ from gpuctl.workstation.rows import rows
 
 KNOWN = {
     *("name", "why", "source", "required", "optional", "program", "minimal", "packages", "by_hand"),
-    *("version_arguments", "version_pattern", "release", "pip", "npm"),
+    *("version_arguments", "version_pattern", "release", "pip", "npm", "this"),
 }
 
 
@@ -32,6 +33,30 @@ def test_every_release_has_pins_for_known_systems(row: dict[str, Any]) -> None:
         assert re.fullmatch(r"(linux|darwin)/(amd64|arm64)", system)
         assert re.fullmatch(r"[0-9a-f]{64}", pin)
     assert len(set(release["pins"].values())) == len(release["pins"])
+
+
+@pytest.mark.parametrize("row", [r for r in rows() if "pip" in r], ids=lambda row: row["name"])
+def test_every_file_from_pypi_has_a_sha256(row: dict[str, Any]) -> None:
+    hashes = row["pip"]["hashes"]
+    assert f"{row['pip']['package']}=={row['pip']['version']}" in hashes
+    for name, some in hashes.items():
+        assert re.fullmatch(r"[\w-]+==[\d.]+", name)
+        assert some
+        assert all(re.fullmatch(r"[0-9a-f]{64}", one) for one in some)
+
+
+@pytest.mark.parametrize("row", [r for r in rows() if "npm" in r], ids=lambda row: row["name"])
+def test_every_package_from_npm_has_its_integrity(row: dict[str, Any]) -> None:
+    known = [row["npm"]["integrity"], *(system["integrity"] for system in row["npm"]["systems"].values())]
+    assert len(set(known)) == len(known)
+    for one in known:
+        assert one.startswith("sha512-")
+        assert len(base64.b64decode(one.removeprefix("sha512-"), validate=True)) == 64
+
+
+def test_a_row_says_only_in_one_way_how_it_is_installed() -> None:
+    ways = {row["name"]: {"release", "pip", "npm", "this"} & set(row) for row in rows()}
+    assert all(len(some) < 2 for some in ways.values())
 
 
 def test_only_tmux_and_git_are_required() -> None:

@@ -2,7 +2,10 @@
 # Shows the cheatsheet in as many columns as it takes to fit; any key closes it.
 folder=$(dirname "$(dirname "$0")")
 size=$(stty size)
-awk -v rows="${size% *}" -v width="${size#* }" '
+keys=$(tmux show-options -sqv @gpuctl_keys_without_prefix 2>/dev/null)
+awk -v rows="${size% *}" -v width="${size#* }" -v keys="$keys" '
+  /^[^ ]/ { left_out = keys == "off" && /^WITHOUT PREFIX/ }
+  left_out { next }
   { line[++count] = $0; if (length($0) > widest) widest = length($0) }
   END {
     rows -= 2  # the last line says how to close it

@@ -1,0 +1,60 @@
+"""Let sudo ask for its password on the user's terminal, once, although Ansible runs what needs it on another one."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+import tempfile
+import termios
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# sudo starts this with the prompt as its argument, and takes what it prints. The pipes lie beside it.
+ASK = """#!/bin/sh
+folder=$(dirname "$0")
+printf '%s %s' "$PPID" "$1" > "$folder/request"
+cat "$folder/answer"
+"""
+
+
+@contextmanager
+def asking_for_sudo() -> Iterator[None]:
+    """Within it, programs that need sudo may have it ask; only for users other than root, and only on a terminal."""
+    if os.geteuid() == 0 or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    with tempfile.TemporaryDirectory(prefix="gpuctl-") as folder:
+        script = Path(folder, "ask")
+        script.write_text(ASK)
+        script.chmod(0o700)
+        for pipe in ("request", "answer"):
+            os.mkfifo(Path(folder, pipe), mode=0o600)
+        threading.Thread(target=_answer, args=[Path(folder)], daemon=True).start()
+        os.environ["GPUCTL_ASKPASS"] = str(script)  # which Ansible and what it runs here inherit
+        try:
+            yield
+        finally:
+            del os.environ["GPUCTL_ASKPASS"]
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)  # broken off while it asked
+
+
+def _answer(folder: Path) -> None:
+    """Ask once, and remember it in memory only: what sudo itself remembers does not reach our next program."""
+    known = asker = ""
+    while True:
+        sudo, _, prompt = (folder / "request").read_text().partition(" ")
+        if not known or sudo == asker:  # the same one asks again: the answer was wrong
+            known = _typed(prompt)
+        asker = sudo
+        (folder / "answer").write_text(f"{known}\n")
+
+
+def _typed(prompt: str) -> str:
+    try:
+        return getpass.getpass(prompt)
+    except EOFError:
+        return ""

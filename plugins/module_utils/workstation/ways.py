@@ -1,0 +1,100 @@
+"""Fill the folder of one version: from a release archive, from PyPI or from npm, every file of it verified."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from .fetch import fetch, program
+from .machine import Machine
+from .model import Wrong, program_of
+from .record import put_file, remove_tree
+
+_SECONDS = 300
+
+
+def by_release(machine: Machine, tool: Mapping[str, Any], url: str, pin: str, folder: str) -> None:
+    """Fetch the archive, compare it with its pin, and take the one program out of it."""
+    archive = os.path.join(folder, ".archive")
+    fetch(url, pin, archive)
+    words = {"version": str(tool["release"]["version"]), "os": machine.os, "arch": machine.arch}
+    data = program(archive, str(tool["release"].get("member", "")).format(**words))
+    os.unlink(archive)
+    put_file(os.path.join(folder, program_of(tool)), data, 0o755)
+
+
+def by_pip(machine: Machine, tool: Mapping[str, Any], folder: str) -> None:
+    """Its own virtual environment; pip refuses what is not among our hashes, and what would have to be built."""
+    python = machine.which("python3") or sys.executable
+    made = machine.run(python, "-m", "venv", folder, limit=_SECONDS)
+    if not made.ok:
+        raise Wrong(f"no virtual environment could be made (Debian: the package python3-venv): {made.said}")
+    listed = os.path.join(folder, "requirements.txt")
+    put_file(listed, requirements(tool["pip"]["hashes"]).encode(), 0o644)
+    pip = [os.path.join(folder, "bin", "pip"), "install", "-q", "--disable-pip-version-check"]
+    only = ["--require-hashes", "--only-binary=:all:", "--timeout=10", "--retries=1", f"--requirement={listed}"]
+    done = machine.run(*pip, *only, limit=_SECONDS)
+    if not done.ok:
+        raise Wrong(
+            f"pip cannot install {tool['pip']['package']} {tool['pip']['version']}: {_error(done.err, done.said)}"
+        )
+
+
+def requirements(hashes: Mapping[str, Any]) -> str:
+    """What pip is given: "name==version" -> the sha256 of each file it may take."""
+    lines = (" ".join([name, *(f"--hash=sha256:{one}" for one in some)]) for name, some in hashes.items())
+    return "".join(f"{line}\n" for line in lines)
+
+
+def by_npm(machine: Machine, tool: Mapping[str, Any], folder: str) -> None:
+    """`npm ci` by a lock file of ours: npm refuses a package whose integrity is another one."""
+    for name, made in lock(tool).items():
+        put_file(os.path.join(folder, name), json.dumps(made, indent=1).encode(), 0o644)
+    # What it keeps aside goes into its own folder, not into the user's home.
+    quiet = ["--no-fund", "--no-audit", "--no-update-notifier", f"--cache={folder}/.npm"]
+    patience = ["--fetch-timeout=10000", "--fetch-retries=1"]
+    done = machine.run("npm", "ci", f"--prefix={folder}", *quiet, *patience, limit=_SECONDS)
+    remove_tree(os.path.join(folder, ".npm"))
+    wish = f"{tool['npm']['package']} {tool['npm']['version']}"
+    if not done.ok:
+        raise Wrong(f"npm cannot install {wish}: {_error(done.err, done.said)}")
+    # Its program for this system is an optional package: npm leaves out one that it refuses, without a word.
+    if not machine.version(tool, os.path.join(folder, npm_program(tool))):
+        raise Wrong(f"npm installed {wish}, but it does not run: its program for this system was not had, or refused")
+
+
+def npm_program(tool: Mapping[str, Any]) -> str:
+    """Where npm links the program, below the folder of the version."""
+    return f"node_modules/.bin/{program_of(tool)}"
+
+
+def lock(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """package.json and package-lock.json of a row: the package, and one of the same version for each system."""
+    npm = tool["npm"]
+    name, version = npm["package"], npm["version"]
+    systems = npm.get("systems", {})
+    main = {"version": version, "integrity": npm["integrity"], "hasInstallScript": True}
+    main.update(bin={program_of(tool): npm["program"]}, optionalDependencies=dict.fromkeys(systems, version))
+    own = {"name": "tool", "version": "1.0.0", "dependencies": {name: version}}
+    packages = {"": own, f"node_modules/{name}": main}
+    for other, system in systems.items():
+        only = {key: [system[key]] for key in ("os", "cpu", "libc") if key in system}
+        packages[f"node_modules/{other}"] = {
+            "version": version,
+            "integrity": system["integrity"],
+            "optional": True,
+            **only,
+        }
+    return {
+        "package.json": own,
+        "package-lock.json": {**own, "lockfileVersion": 3, "requires": True, "packages": packages},
+    }
+
+
+def _error(said: str, last: str) -> str:
+    """The first line that says what went wrong: the last one often only names a log."""
+    lines = [line.strip() for line in said.splitlines() if "error" in line.lower() and "log" not in line]
+    return lines[0] if lines else last
