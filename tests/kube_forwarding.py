@@ -63,9 +63,9 @@ def forwarding(me: User, *words: object) -> Iterator[subprocess.Popen[str]]:
     finally:
         if running.poll() is None:
             running.send_signal(signal.SIGTERM)
-        running.wait(20)
+        running.wait(60)
         output.close()
-    wait_until(lambda: not children(me), "every child has ended", 5)
+    wait_until(lambda: not children(me), "every child has ended")
 
 
 def children(me: User) -> list[str]:

@@ -28,10 +28,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.kube_assets import assets, missing
 from tests.kube_kubelet import StandinKubelet
+from tests.needs import need
 
 READY = 90.0  # seconds
 
@@ -67,7 +66,7 @@ class Plane:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=180,
         )
         assert not check or done.returncode == 0, f"kubectl {words}: {done.stderr}"
         return done.stdout
@@ -81,6 +80,15 @@ class Plane:
         """Say of a pod what its kubelet would."""
         self.api("PATCH", f"/api/v1/namespaces/{namespace}/pods/{pod}/status", {"status": status})
 
+    def as_account(self, folder: Path, namespace: str = "default") -> Path:
+        """A kubeconfig in this folder of the namespace's default account: it may do nothing but what a test lets it."""
+        url = f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token"
+        token = self.api("POST", url, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
+        known = json.loads(self.kubeconfig.read_text())
+        path = folder / "account.kubeconfig"
+        path.write_text(json.dumps({**known, "users": [{"name": "admin", "user": {"token": token}}]}))
+        return path
+
     def api(self, method: str, url: str, body: object = None) -> dict[str, Any]:
         """Ask the API itself, which `kubectl` cannot do for every verb."""
         trust = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
@@ -88,9 +96,12 @@ class Plane:
         connection = http.client.HTTPSConnection(self.address, self.port, context=trust, timeout=30)
         with contextlib.closing(connection):
             kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-            connection.request(method, url, json.dumps(body) if body else None, {"Content-Type": kind})
-            answer = connection.getresponse()
-            text = answer.read().decode()
+            try:
+                connection.request(method, url, json.dumps(body) if body else None, {"Content-Type": kind})
+                answer = connection.getresponse()
+                text = answer.read().decode()
+            except http.client.HTTPException as error:  # it died in the middle of its answer
+                raise ConnectionError(f"{method} {url}: {error!r}") from error
             assert answer.status < 400, f"{method} {url}: {text}"
             found: dict[str, Any] = json.loads(text) if text.startswith("{") else {"text": text}
             return found
@@ -162,6 +173,7 @@ class Plane:
             f"--kubelet-client-certificate={at}/admin.crt",
             f"--kubelet-client-key={at}/admin.key",
             "--authorization-mode=Node,RBAC",
+            "--allow-privileged=true",  # as clusters do
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-signing-key-file={at}/accounts.key",
             f"--service-account-key-file={at}/accounts.crt",
@@ -269,14 +281,6 @@ def plane(address: str = "127.0.0.1", standins: bool = True) -> Iterator[Plane]:
         yield cluster
     finally:
         cluster.stop()
-
-
-def need(why: str) -> None:
-    """Skip the test where a part is missing; fail it in CI."""
-    if why and (os.environ.get("CI") or os.environ.get("GPUCTL_REQUIRE_PLANE") == "1"):
-        pytest.fail(why)
-    if why:
-        pytest.skip(why)
 
 
 def for_tests() -> Iterator[Plane]:

@@ -35,7 +35,7 @@ NAMED = {
     "Right": "\x1b[C",
     "Left": "\x1b[D",
 }
-PATIENCE = 20.0  # seconds, for a machine that has other things to do
+PATIENCE = 60.0  # seconds, for a machine that has other things to do
 
 
 def wait_until(seen: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:

@@ -7,11 +7,12 @@ from types import FrameType
 
 import click
 
-from gpuctl.cli import bootstrap, hosts, kube, profile, runs, tmux_versions
+from gpuctl.cli import bootstrap, cluster, hosts, kube, nccl, profile, runs, tmux_versions
 from gpuctl.cli.errors import guarded
+from gpuctl.cli.groups import Group
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="gpuctl", message="gpuctl %(version)s")
 def app() -> None:
     """From bare GPU machines to a trusted training cluster."""
@@ -26,6 +27,8 @@ COMMANDS = (
     runs.group,
     tmux_versions.group,
     kube.group,
+    nccl.nccl,
+    cluster.group,
 )
 for command in COMMANDS:
     app.add_command(command)

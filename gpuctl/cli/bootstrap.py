@@ -9,10 +9,11 @@ from typing import Any, TextIO
 import click
 
 from gpuctl.cli import options, output
+from gpuctl.cli.groups import Group
 from gpuctl.cli.output import Output
 
 
-@click.group("bootstrap")
+@click.group("bootstrap", cls=Group)
 def group() -> None:
     """Make a machine ready for those who work with it."""
 
@@ -22,7 +23,7 @@ def group() -> None:
 @click.option("--diff", is_flag=True, help="Show what is written into the shell files.")
 @click.option("--undo", is_flag=True, help="Put back what was there before; packages stay.")
 @click.option("--force", is_flag=True, help="With --undo or --remove: also what you changed since (a copy is kept).")
-@click.option("--strict", is_flag=True, help="Count any missing tool as a problem, not only tmux and git.")
+@click.option("--strict", is_flag=True, help="Count any missing tool as a problem.")
 @click.option("--tool", "tools", metavar="NAME", multiple=True, help="Only this tool (may be given several times).")
 @click.option("--remove", metavar="NAME", multiple=True, help="Take this tool away again; may be given several times.")
 @click.option("--start-tmux", is_flag=True, help="Start the session tmux-main whenever a terminal opens.")
@@ -55,10 +56,14 @@ def laptop(
 
     if remove and (undo or tools):
         raise click.UsageError("--remove goes without --undo and --tool")
+    if undo and tools:
+        raise click.UsageError("--undo puts everything back and goes without --tool; --remove NAME takes one away")
+    if undo and (strict or start_tmux or no_packages):
+        raise click.UsageError("--undo brings nothing: it goes without --strict, --start-tmux and --no-packages")
     if undo and not check and not yes and output.on_terminal():
         click.confirm("Put everything back to what it was before gpuctl?", abort=True, err=True)
     wish = Wish(check, undo, force, strict, tools, remove, start_tmux, not no_packages)
-    ended = bootstrap(wish)
+    ended = bootstrap(wish, lambda line: click.echo(line, err=True))
     if form == "table":
         _show(ended.answer, diff, check)
     else:
@@ -68,7 +73,7 @@ def laptop(
 
 def _show(answer: Mapping[str, Any], diff: bool, check: bool) -> None:
     if "undone" in answer:
-        output.table(("PATH", "STATE", "WHAT"), [(r["path"], r["state"], r["why"]) for r in answer["undone"]])
+        output.table(("PATH", "STATE", "WHAT"), [(r["path"], _undone(r, check), r["why"]) for r in answer["undone"]])
     else:
         rows = [(t["tool"], t["version"] or "-", _state(t, check), t["came"] or "-", t["why"]) for t in answer["tools"]]
         output.table(("TOOL", "VERSION", "STATE", "FROM", "WHY"), rows)
@@ -80,6 +85,11 @@ def _show(answer: Mapping[str, Any], diff: bool, check: bool) -> None:
 
 def _state(tool: Mapping[str, Any], check: bool) -> str:
     return "WOULD INSTALL" if check and tool["changed"] else str(tool["state"])
+
+
+def _undone(row: Mapping[str, Any], check: bool) -> str:
+    would = {"RESTORED": "WOULD RESTORE", "REMOVED": "WOULD REMOVE"} if check and row["changed"] else {}
+    return would.get(row["state"], str(row["state"]))
 
 
 def _show_file(file: Mapping[str, Any], diff: bool, check: bool) -> None:
@@ -95,7 +105,7 @@ def _show_file(file: Mapping[str, Any], diff: bool, check: bool) -> None:
 @group.command()
 @click.argument("tool")
 @click.argument("version")
-@click.argument("checksums", type=click.File())
+@click.argument("checksums", type=click.File(errors="replace"))
 @click.option("--for", "system", metavar="OS/ARCH", default="", help="What a file with one bare hash is for.")
 def pin(tool: str, version: str, checksums: TextIO, system: str) -> None:
     """Print the pins of TOOL at VERSION out of CHECKSUMS, the file its maker publishes.
@@ -103,11 +113,15 @@ def pin(tool: str, version: str, checksums: TextIO, system: str) -> None:
     Take that file from another place than the archives: one from the same mirror proves nothing.
     """
     from gpuctl.core.errors import Unusable
-    from gpuctl.workstation.pins import pins
+    from gpuctl.workstation.pins import know, pins, shows_version
     from gpuctl.workstation.rows import release_of
 
-    found = pins(release_of(tool), version, checksums.read(), system)
+    release = release_of(tool)
+    know(release, version, system)
+    found = pins(release, version, checksums.read(), system)
     if not found:
         hint = "say with --for what a bare hash is for" if not system else ""
         raise Unusable(f"pin {tool} {version}", "its archives are not in that file", hint)
+    if not shows_version(release, system):
+        click.echo(f"the file does not say of which version it is: see to it that it is of {version}", err=True)
     output.data({"version": version, "pins": found}, "yaml")

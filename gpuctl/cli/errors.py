@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +15,9 @@ import click
 from gpuctl.core.errors import GpuctlError
 
 OURS = 4
+UNWRITTEN = 3
 INTERRUPTED = 130
-AGAIN = "the same command goes on from here"
+UNHEARD = 141  # 128 and SIGPIPE, as of any program whose reader has gone: not 1, which says that problems were found
 
 
 class Unread(Exception):
@@ -28,38 +30,75 @@ class Unread(Exception):
 
 def guarded(command: Callable[..., Any]) -> None:
     """Run the command line and end the process with its exit code."""
-    try:
-        code = command(standalone_mode=False)
-    except GpuctlError as error:
-        _say(str(error), error.hint)
-        code = error.exit_code
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except click.Abort as error:
-        # Asked whether to go on: nothing has begun yet. Ctrl-C elsewhere is Abort by another cause.
-        hint = AGAIN if isinstance(error.__cause__, KeyboardInterrupt) else "nothing was changed"
-        _say("broken off", hint)
-        code = INTERRUPTED
-    except KeyboardInterrupt:
-        _say("broken off", AGAIN)
-        code = INTERRUPTED
-    except (BrokenPipeError, Unread) as error:  # the reader of our output has gone, as `| head` does
-        code = getattr(error, "exit_code", 0)
-    except Exception as error:  # noqa: BLE001 - the one place that catches our own faults, and logs them whole
-        _say(f"gpuctl itself failed: {error}", f"please report it with this file: {_log()}")
-        code = OURS
-    _leave_unread()
+    code, lost = _ended(command)
+    lost = _leave_unread() or lost
+    if lost is not None:
+        _say(f"cannot write the output: {lost.strerror or lost}", "write it where there is room, then do it again")
+        code = code if code in (OURS, INTERRUPTED) else UNWRITTEN
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _leave_unread() -> None:
-    """What nobody reads any more is dropped: else Python complains of it at its end, with an exit code of its own."""
-    for stream in (sys.stdout, sys.stderr):
+Ended = tuple[Any, OSError | None]  # the exit code, and why the output could not be written
+
+
+def _ended(command: Callable[..., Any]) -> Ended:
+    """Every way a command ends, told where it has to be."""
+    output = sys.stdout
+    try:
+        return command(standalone_mode=False), None
+    except (GpuctlError, click.ClickException) as error:
+        if isinstance(error, GpuctlError):
+            _say(str(error), error.hint)
+        else:
+            with contextlib.suppress(OSError):  # nobody reads it; the exit code still tells
+                error.show()
+        return error.exit_code, None
+    except (click.Abort, KeyboardInterrupt) as error:
+        return _broken_off(error), None
+    except (BrokenPipeError, Unread) as error:  # the reader of our output has gone, as `| head` does
+        return getattr(error, "exit_code", UNHEARD), None
+    except SystemExit as error:  # a command that chose its exit code so
+        # Where the reader has gone click puts something around our output, and says 1.
+        return UNHEARD if sys.stdout is not output else error.code, None
+    except Exception as error:  # noqa: BLE001 - the one place that catches our own faults, and logs them whole
+        return _fault(error)
+
+
+def _broken_off(error: BaseException) -> int:
+    # Asked whether to go on: nothing has begun yet. Ctrl-C elsewhere is Abort by another cause.
+    asked = isinstance(error, click.Abort) and not isinstance(error.__cause__, KeyboardInterrupt)
+    _say("broken off", "nothing was changed" if asked else "")
+    return INTERRUPTED
+
+
+def _fault(error: Exception) -> Ended:
+    """A fault of ours, unless it is the output that could not be written."""
+    if isinstance(error, OSError) and _of_output(error):
+        return UNWRITTEN, error
+    _say(f"gpuctl itself failed: {error}", f"please report it with this file: {_log()}")
+    return OURS, None
+
+
+def _of_output(error: OSError) -> bool:
+    """Whether it is what we print that could not be written, and not a file of somebody's."""
+    *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
+    return innermost.f_code is click.echo.__code__
+
+
+def _leave_unread() -> OSError | None:
+    """What nobody can read is dropped: else Python complains of it at its end, with an exit code of its own.
+
+    Returns why it cannot be written, where it is not that its reader has gone.
+    """
+    lost = None
+    for stream in (sys.stderr, sys.stdout):
         try:
-            stream.flush()
-        except OSError:
+            if stream is not None:  # closed before we began
+                stream.flush()
+        except OSError as error:
+            lost = error if stream is sys.stdout and not isinstance(error, BrokenPipeError) else None
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return lost
 
 
 def _say(wrong: str, hint: str) -> None:
@@ -68,8 +107,6 @@ def _say(wrong: str, hint: str) -> None:
 
 
 def _log() -> str:
-    import traceback
-
     from gpuctl.core.paths import private, state_dir, write_atomically
 
     text = f"{' '.join(sys.argv)}\n{traceback.format_exc()}"

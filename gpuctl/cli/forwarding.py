@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 
+from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.kube.forward import flow
 from gpuctl.kube.forward.line import Line
 from gpuctl.kube.forward.model import Request
@@ -53,4 +54,4 @@ def go(request: Request, probe_every: float = 5.0) -> int:
     view = Table() if sys.stdout.isatty() else Lines()
     flow.run(request, view.show, probe_every)
     click.echo("all forwards ended", err=True)
-    return 130
+    return INTERRUPTED

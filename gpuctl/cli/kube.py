@@ -3,106 +3,22 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
-from gpuctl.cli import output
-from gpuctl.cli.kube_pod import context, pod, where
-
-# For words that belong to kubectl, not to gpuctl.
-AS_THEY_ARE = {"ignore_unknown_options": True, "help_option_names": []}
+from gpuctl.cli import kube_shell, options, output
+from gpuctl.cli.groups import Group
+from gpuctl.cli.kube_pod import pod, where
 
 
-@click.group("kube")
+@click.group("kube", cls=Group)
 def group() -> None:
     """Kubernetes from the workstation: shells, forwards, notices, explanations."""
 
 
 group.add_command(pod)
-
-
-@group.command()
-@click.option("--shell", "program", metavar="PROGRAM", default="", help="bash or zsh.  [default: the login shell]")
-def shell(program: str) -> None:
-    """Start a shell with a kubeconfig of its own, so that switching in it moves no other.
-
-    Its prompt shows context and namespace in the colour of the stage. It has the aliases k, kgp, kgpa, kd, ke and
-    kdel, and the commands kctx, kns, kpod, kwatch-resources and port-forward-hyperpod. What destroys something in a
-    production context asks first.
-    """
-    from gpuctl.kube.shell import start
-
-    start(program)
-
-
-@group.command("context")
-@click.argument("name", default="")
-def switch_context(name: str) -> None:
-    """Switch the context of this shell to NAME ("-": the one before); without a name, choose."""
-    from gpuctl.core import settings
-    from gpuctl.kube import choose, switch
-
-    switch.own()
-    chosen = name or choose.context(settings.load())
-    if chosen:
-        click.echo(f"switched to the context {switch.to_context(chosen)}")
-
-
-@group.command("namespace")
-@click.argument("name", default="")
-@click.option("--force", is_flag=True, help="Do not look whether it is there.")
-def switch_namespace(name: str, force: bool) -> None:
-    """Switch the namespace of this shell to NAME; without a name, choose."""
-    from gpuctl.kube import choose, switch
-
-    switch.own()
-    chosen = name or choose.namespace()
-    if chosen:
-        click.echo(f"switched to the namespace {switch.to_namespace(chosen, force)}")
-
-
-@group.command(hidden=True)
-@click.argument("path", type=click.Path(path_type=Path))
-def prompt(path: Path) -> None:
-    """Write what the prompt shows into a file, for a shell that reads it."""
-    from gpuctl.core import settings
-    from gpuctl.edges import kubeconfig
-    from gpuctl.kube.prompt import write
-
-    write(path, kubeconfig.files(), settings.load())
-
-
-@group.command(hidden=True)
-@click.argument("path", type=click.Path(path_type=Path))
-def remake(path: Path) -> None:
-    """Make the kubeconfig copy of a running shell again."""
-    from gpuctl.kube.shell import remake as again
-
-    again(path)
-
-
-@group.command(hidden=True, context_settings=AS_THEY_ARE)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
-def guard(words: tuple[str, ...]) -> None:
-    """Ask before a kubectl command that destroys something in a production context."""
-    from gpuctl.core import settings
-    from gpuctl.kube.asking import question
-
-    asked = question(words, settings.load())
-    if not asked:
-        return
-    try:
-        terminal = Path("/dev/tty").open("r+b", buffering=0)  # noqa: SIM115 - closed with the process
-    except OSError:
-        click.echo(f"gpuctl: not run, as nobody can be asked here: {asked}", err=True)
-        click.echo("  hint: `command kubectl` goes past this question", err=True)
-        sys.exit(2)
-    with terminal:
-        terminal.write(f"{asked} [y/N] ".encode())
-        if terminal.readline().strip().lower() not in (b"y", b"yes"):
-            click.echo("not done", err=True)
-            sys.exit(1)
+for command in kube_shell.commands:
+    group.add_command(command)
 
 
 @group.command()
@@ -114,7 +30,7 @@ def guard(words: tuple[str, ...]) -> None:
 @click.option("--save", metavar="NAME", default="", help="Keep these forwards under a name, too.")
 @click.option("--set", "kept", metavar="NAME", default="", help="The forwards kept under a name.")
 @click.option("--wizard", is_flag=True, help="Choose pods and ports.")
-@click.option("--probe-every", type=click.FloatRange(0.5), default=5.0, show_default=True, help="Seconds.")
+@options.probe_every
 @where
 def forward(
     pod_name: str,
@@ -175,8 +91,8 @@ def explain(pod_name: str, lines: int, asked: bool, yes: bool, context: str, nam
 @group.command()
 @click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Of all namespaces.")
 @click.option("--restarts", type=click.IntRange(1), default=None, help="Tell when a container has restarted so often.")
-@click.option("--pending", type=click.FloatRange(1), default=None, help="Tell of pods pending for so many seconds.")
-@click.option("--not-ready", type=click.FloatRange(1), default=None, help="Tell of running pods not ready for so long.")
+@click.option("--pending", type=options.Finite(1), default=None, help="Tell of pods pending for so many seconds.")
+@click.option("--not-ready", type=options.Finite(1), default=None, help="Tell of running pods not ready for so long.")
 @click.option("--nodes", is_flag=True, help="Tell of nodes that are ready no more, and ready again.")
 @where
 def notify(
@@ -204,8 +120,8 @@ def notify(
 
 @group.command()
 @click.argument("name", metavar="[NAMESPACE]", default="")
-@click.option("--every", type=click.FloatRange(0.5), default=2.0, show_default=True, help="Seconds.")
-@context
+@click.option("--every", type=options.Finite(0.5), default=2.0, show_default=True, help="Seconds.")
+@options.context
 def watch(name: str, every: float, context: str) -> None:
     """Watch the resources of a namespace."""
     from gpuctl.kube.pod import Where, here

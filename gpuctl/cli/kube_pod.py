@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.options import together
+from gpuctl.cli.groups import Group
+from gpuctl.cli.options import context, together
 
 if TYPE_CHECKING:
     from gpuctl.kube.chosen import Chosen
 
-context = click.option("--context", metavar="NAME", default="", help="Another context than the current one.")
 namespace = click.option(
     "--namespace", "-n", metavar="NAME", default="", help="Another namespace than the current one."
 )
@@ -29,7 +29,7 @@ which = together(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def pod() -> None:
     """Act on the pod chosen last, or choose one."""
 
@@ -55,39 +55,26 @@ def _act(
         sys.exit(action(found))
 
 
-@pod.command()
-@which
-def shell(name: str, container: str, anew: bool, everywhere: bool, context: str, namespace: str) -> None:
-    """A shell in its container: bash where it has one, else sh."""
-    from gpuctl.kube import pod as pods
+def _command(name: str, does: str) -> None:
+    """A command for what gpuctl.kube.pod does under this name."""
 
-    _act(pods.shell, name, container, anew, everywhere, context, namespace)
+    @pod.command(name, help=does)
+    @which
+    def act(**given: Any) -> None:
+        from gpuctl.kube import pod as pods
 
-
-@pod.command()
-@which
-def logs(name: str, container: str, anew: bool, everywhere: bool, context: str, namespace: str) -> None:
-    """The last lines of its log, and those to come."""
-    from gpuctl.kube import pod as pods
-
-    _act(pods.logs, name, container, anew, everywhere, context, namespace)
+        _act(getattr(pods, name), **given)
 
 
-@pod.command()
-@which
-def describe(name: str, container: str, anew: bool, everywhere: bool, context: str, namespace: str) -> None:
-    """All that the cluster says of it."""
-    from gpuctl.kube import pod as pods
-
-    _act(pods.describe, name, container, anew, everywhere, context, namespace)
+_command("shell", "A shell in its container: bash where it has one, else sh.")
+_command("logs", "The last lines of its log, and those to come.")
+_command("describe", "All that the cluster says of it.")
 
 
 @pod.command()
 @which
 @click.argument("ports", metavar="[[LOCAL:]REMOTE]...", nargs=-1)
-def forward(
-    name: str, container: str, anew: bool, everywhere: bool, context: str, namespace: str, ports: tuple[str, ...]
-) -> None:
+def forward(ports: tuple[str, ...], **given: Any) -> None:
     """Forward its ports: those that it declares, where none are given."""
     from gpuctl.cli.forwarding import go
     from gpuctl.kube import pod as pods
@@ -97,7 +84,7 @@ def forward(
         wanted = ports or [str(port) for port in pods.ports(found)]
         return go(of_pod(found.pod, wanted, found.context, found.namespace))
 
-    _act(action, name, container, anew, everywhere, context, namespace)
+    _act(action, **given)
 
 
 @pod.command()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from gpuctl.cli.output import Output
 
@@ -33,6 +35,24 @@ class Share(click.ParamType[str]):
         return str(value)
 
 
+class Finite(click.FloatRange):
+    """A number within a range, and neither nan nor infinite."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
+
+
+def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Refuse what was given and says nothing: an empty variable of a script must not mean all hosts, or others."""
+    said = param.name and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+    if said and not value.strip(" ,"):
+        raise click.BadParameter("it is empty; give it a value, or leave the option out", ctx, param)
+    return value
+
+
 def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Several options as one decorator, listed in this order."""
 
@@ -48,7 +68,12 @@ inventory = click.option(
     "--inventory", "-i", metavar="NAME|PATH", default=None, help="Which hosts.  [default: this machine]"
 )
 limit = click.option(
-    "--limit", "-l", metavar="PATTERN", default="", help="Only the hosts this names, as Ansible's --limit."
+    "--limit",
+    "-l",
+    metavar="PATTERN",
+    default="",
+    callback=not_empty,
+    help="Only the hosts this names, as Ansible's --limit.",
 )
 profile = click.option(
     "--profile",
@@ -61,7 +86,9 @@ check = click.option("--check", is_flag=True, help="Change nothing; say what wou
 diff = click.option("--diff", is_flag=True, help="Show every single setting before and after, and why.")
 strict = click.option("--strict", is_flag=True, help="Count what a host cannot have as a problem.")
 allow_busy = click.option("--allow-busy", is_flag=True, help="Do what disturbs running jobs, too.")
+context = click.option("--context", metavar="NAME", default="", help="Another context than the current one.")
 yes = click.option("--yes", "-y", is_flag=True, help="Do not ask before this machine is changed.")
+probe_every = click.option("--probe-every", type=Finite(0.5), default=5.0, show_default=True, help="Seconds.")
 output = click.option(
     "--output",
     "-o",
@@ -81,7 +108,7 @@ carrier = together(
     ),
     click.option(
         "--timeout",
-        type=click.FloatRange(1, 86400),
+        type=Finite(1, 86400),
         default=120,
         show_default=True,
         help="Seconds to wait for a host's answer; ten times as long while it is being changed.",

@@ -9,6 +9,9 @@ from typing import Any, Literal
 
 import click
 
+from gpuctl.core.words import named
+
+names = named
 Output = Literal["table", "json", "yaml"]
 
 
@@ -39,12 +42,6 @@ def on_terminal() -> bool:
 def plural(count: int, word: str) -> str:
     """1 host, 2 hosts."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
-def names(hosts: Sequence[str], most: int = 6) -> str:
-    """A few names, and how many more."""
-    shown = ", ".join(hosts[:most])
-    return shown if len(hosts) <= most else f"{shown} and {len(hosts) - most} more"
 
 
 def sides(knob: Mapping[str, Any], now: object, boot: object) -> str:

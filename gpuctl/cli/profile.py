@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl.cli import options, output
+from gpuctl.cli.groups import Group
 from gpuctl.cli.output import Output
 from gpuctl.core.errors import GpuctlError, Unusable
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles import Found, Profile
 
 
-@click.group("profile")
+@click.group("profile", cls=Group)
 def group() -> None:
     """The profiles hosts are tuned to: list, show, explain, compare, write."""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from gpuctl.cli import options, output
+from gpuctl.cli.groups import Group
 from gpuctl.cli.output import Output
 from gpuctl.core import runs
 
 
-@click.group("runs", invoke_without_command=True)
+@click.group("runs", cls=Group, invoke_without_command=True)
 @options.output
 @click.pass_context
 def group(context: click.Context, form: Output) -> None:

@@ -7,10 +7,11 @@ import sys
 import click
 
 from gpuctl.cli import options, output
+from gpuctl.cli.groups import Group
 from gpuctl.cli.output import Output
 
 
-@click.group("tmux")
+@click.group("tmux", cls=Group)
 def group() -> None:
     """The tmux environment: launch it, try a new version of it, keep or undo it."""
 
@@ -93,7 +94,7 @@ def fit() -> None:
     """Give the panes of this server's windows their shares again; tmux calls it after a change of size."""
     from gpuctl.tmux import fit as panes
 
-    panes.fit(panes.here())
+    panes.fit(panes.here("fit the panes", "tmux runs it when a terminal changes its size"))
 
 
 @group.command(hidden=True)
@@ -102,10 +103,10 @@ def settings() -> None:
     from gpuctl.tmux import launch
     from gpuctl.tmux.fit import here
 
-    launch.tell_settings(here())
+    launch.tell_settings(here("tell tmux of the settings", "tmux runs it when it reads its configuration"))
 
 
-@group.group()
+@group.group(cls=Group)
 def template() -> None:
     """Sessions to share: a file in a team's git repository, imported by each of them."""
 

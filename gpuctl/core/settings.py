@@ -50,8 +50,11 @@ class Settings:
 def load() -> Settings:
     """The user's settings; `Unusable` with every mistake in the file."""
     path = config_dir() / "settings.yml"
-    if not path.is_file() or not path.read_text().strip():
-        return Settings()
+    try:
+        if not path.exists() or not path.read_text().strip():
+            return Settings()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unusable(f"use {path}", str(error), "mend or remove it") from error
     mistakes: list[Mistake] = []
     node = read(path, mistakes)
     given = _checked(node, mistakes) if node else {}

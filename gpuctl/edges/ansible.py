@@ -10,7 +10,8 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,11 +71,25 @@ def run(play: Play, told: Callable[[Told], None], broken_off: Callable[[], bool]
         return "" if runner.status in ("successful", "canceled") or events.heard else _last_words(runner)
 
 
+@contextmanager
+def no_new_folder() -> Iterator[None]:
+    """Ansible leaves an empty folder in a home that had none: it is not the user's."""
+    folder = Path.home() / ".ansible"
+    there = folder.exists()
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # it is not empty, or was not made
+            if not there:
+                folder.rmdir()
+
+
 def _environment(play: Play) -> dict[str, str]:
     """What ansible-playbook gets besides the user's own environment."""
     # The ansible-core that gpuctl was installed with comes first, also where its folder is not on the PATH.
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
     own = {"PIPELINING": "True", "GATHERING": "explicit", "NOCOLOR": "1", "TASK_TIMEOUT": str(play.limit)}
+    own["NO_TARGET_SYSLOG"] = "True"  # a module's parameters, such as a test's environment, are not for a node's log
     own["LOCAL_TEMP"] = tempfile.gettempdir()  # else Ansible makes a folder in the user's home, and leaves it there
     # ansible-runner switches the checking of host keys off unless it is told otherwise.
     own["HOST_KEY_CHECKING"] = os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True")
@@ -140,7 +155,7 @@ class _Events:
         if host and kind == "runner_on_unreachable":
             self._tell(Told(host, wrong=str(result.get("msg") or "").strip(), unreachable=True))
         elif host and kind in ("runner_on_ok", "runner_on_failed"):
-            if "knobs" in result or "tools" in result:
+            if any(name in result for name in ("knobs", "tools", "nccl", "cluster")):
                 self._tell(Told(host, result=result))
             elif "error" in result:
                 self._tell(Told(host, **result["error"]))

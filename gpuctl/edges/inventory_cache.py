@@ -17,15 +17,16 @@ from gpuctl.core.paths import cache_dir, private, write_atomically
 from gpuctl.edges import inventory
 
 Variables = dict[str, Any]
-FORM = "3"
+FORM = "4"
 OURS = ("host_profile_name", "group_names")
 _LARGEST = 4 * 2**20
 _SECRET = ("pass", "secret", "token", "vault")
 
 
-def read(source: Path, limit: str) -> dict[str, Variables]:
-    """As `inventory.read`, from memory where the files have not changed since."""
-    key = _key(source, limit)
+def read(source: Path, limit: str, also: str = "") -> dict[str, Variables]:
+    """As `inventory.read`, from memory where the files have not changed since; then of each host's variables only
+    those that reaching it takes, and the one that `also` names."""
+    key = _key(source, limit, also)
     kept = cache_dir() / "inventories" / f"{key}.json"
     if key and kept.is_file():
         found: dict[str, Variables] = json.loads(kept.read_text())
@@ -34,17 +35,17 @@ def read(source: Path, limit: str) -> dict[str, Variables]:
     if key:
         with contextlib.suppress(OSError):  # a folder that cannot be written costs time, nothing else
             private(kept.parent)
-            write_atomically(kept, json.dumps({host: _connection(own) for host, own in hosts.items()}))
+            write_atomically(kept, json.dumps({host: _kept(own, also) for host, own in hosts.items()}))
     return hosts
 
 
-def _connection(variables: Variables) -> Variables:
+def _kept(variables: Variables, also: str) -> Variables:
     """Only what reaching and choosing takes; a password is kept as the fact that there is one."""
-    own = {n: value for n, value in variables.items() if n.startswith("ansible_") or n in OURS}
+    own = {n: value for n, value in variables.items() if n.startswith("ansible_") or n in (*OURS, also)}
     return {name: "kept out of the cache" if any(s in name for s in _SECRET) else value for name, value in own.items()}
 
 
-def _key(source: Path, limit: str) -> str:
+def _key(source: Path, limit: str, also: str) -> str:
     """A hash over everything the answer depends on; empty where that cannot be known."""
     if "@" in limit:  # names of hosts in a file, which is not ours to watch
         return ""
@@ -53,6 +54,7 @@ def _key(source: Path, limit: str) -> str:
         FORM,
         str(source),
         limit,
+        also,
         *(f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("ANSIBLE")),
     ]
     for path in [*files, *(p for p in _configs() if p.is_file())]:

@@ -63,15 +63,16 @@ class Events:
         try:
             watch = self._kubectl_of("--watch", "--output-watch-events")
             # The list is asked for while the watch already runs: what is deleted between the two is still told.
-            out, err = self._kubectl_of("--request-timeout=20s").communicate()
-            self._told("LIST", _list(out, err))
+            listing = self._kubectl_of("--request-timeout=20s")
+            out, err = listing.communicate()
+            self._told("LIST", listed(listing.returncode, out, err))
             heard = True
             for event in events(watch.stdout or ()):
                 self._told(str(event.get("type", "")), event.get("object") or {})
-            raise GpuctlError("go on with the watch", "kubectl ended it")
+            raise GpuctlError("go on with the watch", "kubectl ended the watch")
         except (GpuctlError, ValueError) as error:
             if not self._stopped.is_set():
-                self._lost(str(error))
+                self._lost(error.wrong if isinstance(error, GpuctlError) else str(error))
         finally:
             self._end_all()
         return heard
@@ -94,8 +95,9 @@ class Events:
             return process
 
 
-def _list(out: str, err: str) -> dict[str, Any]:
-    found = json.loads(out) if out.strip() else None
+def listed(code: int, out: str, err: str) -> dict[str, Any]:
+    """What `kubectl get -o json` found. Of a server that does not answer it prints an empty list, and fails."""
+    found = json.loads(out) if out.strip() and not code else None
     if not isinstance(found, dict):
         raise GpuctlError("list what to watch", gist(err))
     return found

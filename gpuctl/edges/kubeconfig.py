@@ -56,6 +56,12 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise Unusable(doing, f"it is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(found, dict):
         raise Unusable(doing, "it is not a mapping")
+    listed = found.get("contexts") or []
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
+        raise Unusable(doing, "its contexts are not a list of mappings")
+    for item in listed:
+        if not isinstance(item.get("context") or {}, dict):
+            raise Unusable(doing, f"what it says of the context {item.get('name')} is not a mapping")
     return found
 
 
@@ -69,5 +75,5 @@ def _contexts(text: Mapping[str, Any]) -> list[Context]:
             str((item.get("context") or {}).get("namespace") or "default"),
         )
         for item in listed
-        if isinstance(item, dict) and item.get("name")
+        if item.get("name")
     ]

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.edges import kubeconfig
+from gpuctl.edges.terminal import as_it_was
 
+ANSWERS = "`kubectl cluster-info` shows whether the cluster answers"
 CHOSE_NOTHING = (1, 130)  # fzf: no match, Escape or Ctrl-C
 
 
@@ -27,6 +30,14 @@ def need(program: str) -> str:
 
 def installed(program: str) -> bool:
     return shutil.which(program) is not None
+
+
+def _without_kubeconfig(doing: str) -> Unusable | None:
+    """Why kubectl asked localhost: nothing tells it of a cluster. None where something does."""
+    if kubeconfig.files() or "KUBERNETES_SERVICE_HOST" in os.environ:  # kubectl finds its way inside a pod by itself
+        return None
+    named = os.environ.get("KUBECONFIG") or "~/.kube/config"
+    return Unusable(doing, f"there is no kubeconfig {named}", "set KUBECONFIG, or write ~/.kube/config")
 
 
 @dataclass(frozen=True)
@@ -46,7 +57,7 @@ class Kubectl:
         """What it prints; `GpuctlError` with its own words where it fails."""
         code, out, err = self.try_to(*words, limit=limit)
         if code:
-            raise GpuctlError(doing, gist(err), "`kubectl cluster-info` shows whether the cluster answers")
+            raise _without_kubeconfig(doing) or GpuctlError(doing, gist(err), ANSWERS)
         return out
 
     def try_to(self, *words: str, limit: float = 30) -> tuple[int, str, str]:
@@ -75,11 +86,18 @@ def gist(err: str) -> str:
 
 
 def show(argv: Sequence[str], folder: str | None = None, stdin: str | None = None) -> int:
-    """Run a program on the user's terminal and return its exit status; Ctrl-C is for the program alone."""
+    """Run a program on the user's terminal and return its exit status; Ctrl-C is for the program alone.
+
+    However it ends, the terminal is as it was before.
+    """
     need(argv[0])
-    with subprocess.Popen(list(argv), cwd=folder, stdin=None if stdin is None else subprocess.PIPE) as process:
+    with (
+        as_it_was(),
+        subprocess.Popen(list(argv), cwd=folder, stdin=None if stdin is None else subprocess.PIPE) as process,
+    ):
         # Handlers, not SIG_IGN, which a program started meanwhile would inherit.
-        mine = {signal.SIGINT: lambda *_: None, signal.SIGTERM: lambda *_: process.terminate()}
+        ending = dict.fromkeys((signal.SIGTERM, signal.SIGHUP), lambda *_: process.terminate())
+        mine = {signal.SIGINT: lambda *_: None, **ending}
         before = {number: signal.signal(number, handler) for number, handler in mine.items()}
         try:
             with contextlib.suppress(BrokenPipeError):  # it may end without reading all of it
@@ -90,13 +108,16 @@ def show(argv: Sequence[str], folder: str | None = None, stdin: str | None = Non
         return process.returncode
 
 
-def output_of(argv: Sequence[str], folder: str | None = None) -> str | None:
-    """What a program prints; None where it is missing or fails."""
+def output_of(argv: Sequence[str], folder: str | None = None, limit: float = 30) -> str | None:
+    """What a program prints; None where it is missing, fails, or does not end within `limit` seconds."""
     if not installed(argv[0]):
         return None
-    done = subprocess.run(
-        list(argv), cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False
-    )
+    try:
+        done = subprocess.run(
+            list(argv), cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
     return done.stdout if done.returncode == 0 else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import os
 import signal
@@ -35,11 +34,16 @@ def tied(argv: Sequence[str]) -> list[str]:
 
 
 class Running:
-    """A program that runs beside us: its last lines are kept, and it ends with everything it started."""
+    """A program that runs beside us, and ends with everything it started.
 
-    def __init__(self, argv: Sequence[str]) -> None:
+    `ready` counts its lines that begin with that text. Those that begin with one of `ordinary` are no complaint.
+    """
+
+    def __init__(self, argv: Sequence[str], ready: str, ordinary: tuple[str, ...]) -> None:
         need(argv[0])
-        self.lines: collections.deque[str] = collections.deque(maxlen=20)
+        self.ready = 0
+        self._last = self._complaint = ""
+        self._ready, self._ordinary = ready, ordinary
         # A session of its own: Ctrl-C reaches gpuctl alone, which then ends all that it started.
         self._process = subprocess.Popen(
             tied(argv),
@@ -55,18 +59,31 @@ class Running:
 
     def _read(self) -> None:
         for line in self._process.stdout or ():
-            self.lines.append(line.rstrip())
+            self.ready += line.startswith(self._ready)
+            if line.strip():
+                self._last = "" if line.startswith(self._ordinary) else line
+                self._complaint = self._last or self._complaint
 
     @property
     def ended(self) -> bool:
         return self._process.poll() is not None
 
     @property
+    def said(self) -> str:
+        """What it complained of last; empty where something ordinary came after it."""
+        last = self._last  # read once: the reader may change it meanwhile
+        return gist(last) if last else ""
+
+    @property
+    def complaint(self) -> str:
+        """What it complained of last, whatever came after it."""
+        return gist(self._complaint) if self._complaint else ""
+
+    @property
     def last_words(self) -> str:
-        """Its last line; where it has ended, after all of its output was read."""
-        if self.ended:
-            self._reader.join(1)
-        return gist("\n".join(self.lines))
+        """What it complained of before it ended, after all of its output was read."""
+        self._reader.join(1)
+        return gist(self._last)
 
     def stop(self) -> None:
         """End it: asked first, then made to."""

@@ -43,13 +43,14 @@ class Failure:
 def run_python(processes: Processes, login: Login, program: Callable[[], bytes], limit: float) -> bytes | Failure:
     """Run a Python program on a host; its standard output, or why there is none. It is asked for once ssh has begun."""
     try:
-        done = processes.run(_command(login), program, limit)
+        done = processes.run(command(login), program, limit)
     except OSError as error:
         return Failure(f"cannot start {error.filename}: {error.strerror}", "install the OpenSSH client")
     return done.out if done.code == 0 else explain(login, done, limit)
 
 
-def _command(login: Login) -> Sequence[str]:
+def command(login: Login) -> Sequence[str]:
+    """How a program that comes in by standard input is run on a host by its Python, as an argument list."""
     sudo = ["sudo", "-n", "-H", "-u", login.sudo_to, "--"] if login.sudo_to else []
     if login.local:
         return [*sudo, *(shlex.split(login.python) or [sys.executable]), "-IS", "-"]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from typing import NoReturn
+import sys
+import termios
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 INSIDE = ("TMUX", "TMUX_PANE")
 BEGIN_S = 2.0  # a program that cannot open a window ends within this time
@@ -15,6 +19,30 @@ BEGIN_S = 2.0  # a program that cannot open a window ends within this time
 def has(program: str) -> bool:
     """Whether a program is on the PATH."""
     return shutil.which(program) is not None
+
+
+@contextlib.contextmanager
+def as_it_was() -> Iterator[None]:
+    """Put the terminal's settings back at the end, whatever a program in between did to them, or died of."""
+    try:
+        before = termios.tcgetattr(sys.stdin)
+    except (termios.error, OSError, ValueError):  # no terminal
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error, OSError):  # it may have been closed
+            _write_back(before)
+
+
+def _write_back(settings: list[Any]) -> None:
+    """Also where a job in the background does it, which would be stopped for that."""
+    handler = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    try:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
+    finally:
+        signal.signal(signal.SIGTTOU, handler)
 
 
 def open_window(argv: Sequence[str]) -> str:

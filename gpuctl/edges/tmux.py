@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from gpuctl.core.errors import GpuctlError, Unusable
 
 OLDEST = (3, 2)
+THEN = "\0"  # between two commands in one call; no word of a command can hold it
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Server:
 
     def argv(self, *words: str) -> list[str]:
         """The whole command line of a tmux command."""
-        return ["tmux", "-L", self.socket, "-f", self.config or os.devnull, *words]
+        return ["tmux", "-L", self.socket, "-f", self.config or os.devnull, *map(_word, words)]
 
     def try_to(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a tmux command; its output and exit status are the caller's to judge."""
@@ -72,6 +73,13 @@ class Server:
 
     def has(self, session: str) -> bool:
         return self.try_to("has-session", "-t", f"={session}").returncode == 0
+
+
+def _word(word: str) -> str:
+    """A word that means itself: tmux takes a ; at its end for the end of the command."""
+    if word == THEN:
+        return ";"
+    return f"{word[:-1]}\\;" if word.endswith(";") else word
 
 
 def version() -> tuple[int, int]:

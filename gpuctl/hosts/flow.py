@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import needs_reboot
 
+from gpuctl.core.interrupts import ctrl_c
 from gpuctl.core.runs import who
 from gpuctl.edges import ansible, inventory_cache, ssh
 from gpuctl.hosts.direct import visit_all
@@ -205,9 +203,9 @@ def _through_ansible(source: Path, batch: Sequence[Target], job: Job, way: Way, 
     files, by_host = {file: text for text, file in file_of.items()}, {name: file_of[t] for name, t in texts.items()}
     limit = int(way.limit * ACTING)
     play = ansible.Play(job.playbook, source, names, job.variables, files, by_host, way.forks, limit, job.check)
-    with _ctrl_c() as broken_off:
-        last_words = ansible.run(play, told, broken_off.is_set)
-    if broken_off.is_set():
+    with ctrl_c() as broken_off:
+        last_words = ansible.run(play, told, broken_off)
+    if broken_off():
         raise KeyboardInterrupt
     missing = last_words or "Ansible ended before it was this host's turn"
     return [found.get(name, Visit(name, wrong=missing)) for name in names]
@@ -219,17 +217,6 @@ def _visit(end: ansible.Told) -> Visit:
     gist = end.wrong.rpartition("\n")[2].rpartition("over ssh: ")[2].strip()
     known = ssh.in_words(end.wrong, gist, end.host) or ssh.Failure(gist, ssh.LOOK)
     return Visit(end.host, None, known.wrong, known.hint, unreachable=True)
-
-
-@contextmanager
-def _ctrl_c() -> Iterator[threading.Event]:
-    """Turn Ctrl-C into a request: what runs on hosts ends whole, and what was done is still told."""
-    asked = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: asked.set())
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def batches(hosts: Sequence[Target], size: str) -> Iterator[Sequence[Target]]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import getpass
-import os
 import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gpuctl.core import named
 from gpuctl.core.errors import Unusable
-from gpuctl.core.paths import collection_dir, config_dir
+from gpuctl.core.paths import collection_dir
 from gpuctl.hosts.model import Target
 
 DEFAULT = "localhost"
@@ -55,37 +55,10 @@ USED = (
 
 
 def find(name: str) -> Path:
-    """The inventory of a name or path. A name that stands in two places is refused: nobody can tell which is meant."""
-    doing = f"use the inventory {name!r}"
-    if "/" in name or name.startswith("."):
-        path = Path(os.path.expanduser(name))  # noqa: PTH111 - leaves a user that is not there as it is written
-        if not _is_there(path):
-            raise Unusable(doing, "there is no such file or folder", "give a path, or the name of one in inventories/")
-        return path.absolute()
+    """The inventory of a name or path; `localhost` is always the one that comes with gpuctl."""
     if name == DEFAULT:
         return collection_dir() / "inventories" / DEFAULT
-    places = (Path.cwd() / "inventories", config_dir() / "inventories", collection_dir() / "inventories")
-    found = {c.resolve() for place in places for end in ENDINGS if name and _is_there(c := place / f"{name}{end}")}
-    if len(found) == 1:
-        return found.pop()
-    if found:
-        raise Unusable(
-            doing,
-            f"it is found {len(found)} times: {', '.join(map(str, sorted(found)))}",
-            "give the path of the one you mean",
-        )
-    if name and _is_there(Path(name)):
-        return Path(name).absolute()
-    listed = (p for place in places if place.is_dir() for p in place.iterdir() if not p.name.startswith("."))
-    known = sorted({p.stem for p in listed if p.is_dir() or p.suffix in ENDINGS})
-    raise Unusable(doing, "there is none of that name", f"there are: {', '.join(known) or 'none'}; or give a path")
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long for any file
-        return False
+    return named.find("inventory", name, "inventories", ENDINGS)
 
 
 def target(name: str, variables: Mapping[str, Any]) -> Target:

@@ -26,8 +26,13 @@ function __gpuctl_kube_prompt {
   __gpuctl_kube_number=${line%%[[:space:]]*}
   __gpuctl_kube_number=${__gpuctl_kube_number:-none}
 }
-# The plain form: an array is not known before bash 5.1, and others append to the text.
-PROMPT_COMMAND="${PROMPT_COMMAND:+${PROMPT_COMMAND%;};}__gpuctl_kube_prompt"
+# On a line of its own, as what is there may end in a semicolon or a comment. Before 5.1 bash runs no array.
+if [[ $(declare -p PROMPT_COMMAND 2>/dev/null) == 'declare -a'* ]] && ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 501)); then
+  PROMPT_COMMAND+=(__gpuctl_kube_prompt)
+else
+  # shellcheck disable=SC2128,SC2178 # no array here, or one of which bash runs the first part alone
+  PROMPT_COMMAND="${PROMPT_COMMAND:+$PROMPT_COMMAND$'\n'}__gpuctl_kube_prompt"
+fi
 [ -n "$(trap -p EXIT)" ] || trap __gpuctl_kube_end EXIT
 
 # Completion of aliases takes bash 4; the bash that macOS brings is older.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.core.settings import Settings
@@ -93,12 +94,13 @@ def container(found: Pod) -> str | None:
 
 
 def folder_of_pane() -> str | None:
-    """The folder of the pane we were asked in; None outside of tmux."""
+    """The folder of the pane we were asked in; None outside of tmux, or where that folder has gone."""
     from gpuctl.edges.kubectl import tmux
 
     pane = os.environ.get("GPUCTL_PANE")
     told = tmux("display-message", "-p", "-t", pane, "#{pane_current_path}") if pane else None
-    return told.strip() if told and told.strip() else None
+    folder = (told or "").removesuffix("\n")
+    return folder if folder and Path(folder).is_dir() else None
 
 
 def entry(entries: Mapping[str, object], prompt: str) -> str | None:

@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpuctl.core.errors import Unusable
 from gpuctl.core.paths import private, state_dir, write_atomically
-from gpuctl.kube.merge import merged, placed
+from gpuctl.kube.merge import added, merged, placed
 
 # HOST-PID.yml, and files beside it that add an ending: the prompt, the pod last chosen, the commands.
 NAMED = re.compile(r"(?P<host>.+)-(?P<pid>\d+)\.yml(\..+)?")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What was added to a copy, such as "context new-eu", kept in a file of its own; `sources`: the user's files."""
+
+    path: Path
+    names: Sequence[str]
+    sources: Sequence[Path]
+
+    def __str__(self) -> str:
+        both = os.pathsep.join(map(str, [*self.sources, self.path]))
+        return (
+            f"gpuctl: a smart shell ended whose kubeconfig had what your own files lack: {', '.join(self.names)}\n"
+            f"  kept in {self.path}\n"
+            f"  hint: `export KUBECONFIG={both}` uses both; `kubectl config view --flatten` then prints them as one"
+        )
 
 
 def folder() -> Path:
@@ -25,31 +45,58 @@ def make(sources: Sequence[Path], pid: int, host: str, context: str = "", namesp
 
     `context`, `namespace`: where it starts; where there is no such context any more, as the files say.
     """
+    text = merged(_texts(sources))
+    if context:
+        text = placed(text, context, namespace) or text
+    path = folder() / f"{host}-{pid}.yml"
+    write_atomically(path, text)
+    # Newer than the copy until something writes to that; a shell that ends looks at it.
+    write_atomically(_sources(path), json.dumps([str(source) for source in sources]) + "\n")
+    return path
+
+
+def _texts(paths: Sequence[Path]) -> dict[Path, str]:
     texts = {}
-    for path in sources:
+    for path in paths:
         try:
             texts[path] = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise Unusable(f"read the kubeconfig {path}", str(error)) from error
-    text = merged(texts)
-    if context:
-        text = placed(text, context, namespace) or text
-    remove_stale(host)
-    path = folder() / f"{host}-{pid}.yml"
+    return texts
+
+
+def _sources(copy: Path) -> Path:
+    return Path(f"{copy}.from")
+
+
+def keep_added(copy: Path) -> Kept | None:
+    """Keep the clusters, users and contexts that were added to a copy and that its sources lack; None without any."""
+    if not copy.is_file() or not _sources(copy).is_file():
+        return None
+    sources = [Path(source) for source in json.loads(_sources(copy).read_text())]
+    theirs = merged(_texts([source for source in sources if source.is_file()]))
+    found, text = added(_texts([copy])[copy], theirs)
+    if not found:
+        return None
+    path = private(folder() / "added") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{os.getpid()}-{copy.name}"
     write_atomically(path, text)
-    return path
+    return Kept(path, found, sources)
 
 
-def remove_stale(host: str) -> list[Path]:
-    """Remove the copies of shells of this machine that have ended; what other machines left here is theirs."""
-    gone = []
+def remove_stale(host: str) -> list[Kept]:
+    """Remove the copies of shells of this machine that have ended; what other machines left here is theirs.
+
+    Returns what was kept of them.
+    """
+    kept: list[Kept] = []
     for path in sorted(folder().iterdir()):
         named = NAMED.fullmatch(path.name)
         if named and named["host"] == host and not _runs(int(named["pid"])):
+            with contextlib.suppress(Unusable, ValueError):  # a copy that cannot be read has nothing to keep
+                kept += filter(None, [keep_added(path)])
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
-            gone.append(path)
-    return gone
+    return kept
 
 
 def is_own(paths: Sequence[Path]) -> bool:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.redact import NAMED, removed
 from gpuctl.edges import kubectl
 from gpuctl.edges.kubectl import Kubectl
-from gpuctl.kube.redact import NAMED, removed
 
 QUESTION = (
     "This is what a Kubernetes cluster says of one pod. Say in plain words what is wrong with it, the most likely "
@@ -104,7 +104,7 @@ def literals(pod: Mapping[str, Any]) -> list[str]:
 
 def _each(spec: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
     """The items of a list that every container has."""
-    kinds = ("initContainers", "containers")
+    kinds = ("initContainers", "containers", "ephemeralContainers")
     return [item for kind in kinds for container in spec.get(kind) or () for item in container.get(field) or ()]
 
 

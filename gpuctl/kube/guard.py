@@ -10,6 +10,7 @@ _WITH_VALUE = """
 -n --namespace --context --cluster --user --kubeconfig -s --server --token --as --as-group --as-uid --cache-dir
 --certificate-authority --client-certificate --client-key --tls-server-name --request-timeout --username --password
 --profile --profile-output --log-file --log-dir --log-flush-frequency -v --v --vmodule
+-l --selector --field-selector -o --output --replicas
 """
 _VERBS = """
 annotate api-resources api-versions apply attach auth autoscale certificate cluster-info completion config cordon cp
@@ -20,6 +21,7 @@ WITH_VALUE = frozenset(_WITH_VALUE.split())
 VERBS = frozenset(_VERBS.split())
 ALWAYS = frozenset({"delete", "drain", "cordon"})
 ROLLOUT = frozenset({"undo", "restart"})
+FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # as Go reads it
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,11 @@ class Command:
     def context(self) -> str:
         """The context it names; empty where it takes the current one."""
         return self.options.get("--context", "")
+
+    @property
+    def on(self) -> set[str]:
+        """The options that are not switched off, as --prune=false is."""
+        return {name for name, value in self.options.items() if value not in FALSE}
 
     @property
     def elsewhere(self) -> bool:
@@ -53,9 +60,9 @@ def read(argv: Sequence[str]) -> Command:
             words.append(word)
             continue
         name, given, value = word.partition("=")
-        if name.startswith("-n") and not name.startswith("--") and len(name) > 2:  # -nkube-system
-            name, given, value = "-n", "=", word[2:].lstrip("=")
-        if not given and name in WITH_VALUE | {"--replicas"}:
+        if name[:2] in ("-n", "-s", "-l") and len(name) > 2:  # -nkube-system
+            name, given, value = word[:2], "=", word[2:].lstrip("=")
+        if not given and name in WITH_VALUE:
             value = next(rest, "")
         options[name] = value if given or value else "true"
     return Command(words, options)
@@ -63,9 +70,9 @@ def read(argv: Sequence[str]) -> Command:
 
 def destroys(command: Command) -> str:
     """What a command does that cannot be taken back, in its own words; empty where it does no such thing."""
-    if not command.words or "-h" in command.options or "--help" in command.options:
+    if not command.words or command.on & {"-h", "--help"}:
         return ""
-    if command.options.get("--dry-run", "none") not in ("none", "false"):
+    if command.options.get("--dry-run", "none") not in FALSE | {"none"}:
         return ""
     # The first word may be the value of an option that stands before the verb, or a plugin's name.
     known = next((number for number, word in enumerate(command.words) if word in VERBS), None)
@@ -73,16 +80,25 @@ def destroys(command: Command) -> str:
 
 
 def _by_verb(words: Sequence[str], command: Command) -> str:
-    on = {name for name, value in command.options.items() if value != "false"}
-    verb, second = words[0], words[1] if len(words) > 1 else ""
+    verb, on = words[0], command.on
     if verb in ALWAYS:
         return verb
-    if verb == "scale" and command.options.get("--replicas", "").strip("0") == "" and "--replicas" in command.options:
+    if verb == "scale" and _is_zero(command.options.get("--replicas", "1")):
         return "scale to 0"
     if verb in ("apply", "replace") and on & {"--prune", "--force"}:
         return f"{verb} {' '.join(sorted(on & {'--prune', '--force'}))}"
-    if verb == "rollout" and second in ROLLOUT:
-        return f"rollout {second}"
+    # Not the second word alone: an option and its value may stand before it.
+    rollout = next((word for word in words[1:] if word in ROLLOUT), "")
+    if verb == "rollout" and rollout:
+        return f"rollout {rollout}"
     if verb == "taint" and any(word.endswith(":NoExecute") for word in command.words):
         return "taint with NoExecute"
     return ""
+
+
+def _is_zero(number: str) -> bool:
+    """Whether kubectl takes it for 0, which may also be written as 0x0."""
+    try:
+        return int(number, 0) == 0
+    except ValueError:
+        return False

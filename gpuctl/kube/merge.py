@@ -40,6 +40,18 @@ def placed(text: str, context: str, namespace: str) -> str | None:
     return str(yaml.serialize(top))
 
 
+def added(text: str, theirs: str) -> tuple[list[str], str]:
+    """What a kubeconfig has by name that another lacks, such as "context new-eu", and a kubeconfig of that alone."""
+    top, known = _read(Path(), text), _read(Path(), theirs)
+    names, lists = [], []
+    for kind in LISTS:
+        old = {_name(entry) for entry in _entries(known, kind)}
+        new = [entry for entry in _entries(top, kind) if _name(entry) not in old]
+        names += [f"{kind.removesuffix('s')} {_name(entry)}" for entry in new]
+        lists.append((yaml.ScalarNode("tag:yaml.org,2002:str", kind), yaml.SequenceNode("tag:yaml.org,2002:seq", new)))
+    return names, EMPTY + str(yaml.serialize(yaml.MappingNode("tag:yaml.org,2002:map", lists)))
+
+
 def _put(node: yaml.MappingNode, name: str, value: str) -> None:
     kept = [pair for pair in node.value if pair[0].value != name]
     key, text = (yaml.ScalarNode("tag:yaml.org,2002:str", word) for word in (name, value))

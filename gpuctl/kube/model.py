@@ -34,7 +34,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod. `owned`: something makes a new one when it goes; `leaving`: it is being deleted."""
+    """A pod. `owner`: the kind of what makes a new one when it goes, else empty; `leaving`: it is being deleted."""
 
     name: str
     namespace: str
@@ -42,7 +42,7 @@ class Pod:
     phase: str
     ready: bool
     leaving: bool = False
-    owned: bool = False
+    owner: str = ""
     node: str = ""
     since: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def _pod(found: Mapping[str, Any]) -> Pod:
         phase=status.get("phase", "Unknown"),
         ready=conditions.get("Ready") == "True",
         leaving="deletionTimestamp" in meta,
-        owned=bool(meta.get("ownerReferences")),
+        owner=next((owner.get("kind", "") for owner in meta.get("ownerReferences") or ()), ""),
         node=spec.get("nodeName", ""),
         since=status.get("startTime") or meta.get("creationTimestamp", ""),
         labels=meta.get("labels") or {},

@@ -82,7 +82,7 @@ def run(kube: Kubectl, everywhere: bool, nodes: bool, at: Thresholds, tell: Call
                     for text in teller.take_in(what, kind, found):
                         tell(text)
                 elif found != lost:
-                    tell(f"cannot watch the {what}: {found}")
+                    tell(f"cannot watch the {what}: {found}; asking again")
                 lost = found if kind == "LOST" else ""
             for text in teller.overdue(time.time()):
                 tell(text)

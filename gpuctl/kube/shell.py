@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -39,13 +40,19 @@ def which(asked: str, login: str) -> Shell:
     raise Unusable("start a smart shell", "neither bash nor zsh is installed")
 
 
-def start(asked: str = "") -> NoReturn:
-    """Become the shell. It keeps this process number, by which its copy is known to be in use."""
+def start(asked: str, tell: Callable[[str], None]) -> NoReturn:
+    """Become the shell. It keeps this process number, by which its copy is known to be in use.
+
+    `tell` hears what was kept of shells that could not do so themselves.
+    """
     shell = which(asked, os.environ.get("SHELL", ""))
     if not sys.stdin.isatty():
         raise Unusable("start a smart shell", "there is no terminal for it", "in scripts use kubectl itself")
     found = settings.load()
-    own = copy.make(kubeconfig.files(), os.getpid(), os.uname().nodename, *_before())
+    host = os.uname().nodename
+    for kept in copy.remove_stale(host):
+        tell(str(kept))
+    own = copy.make(kubeconfig.files(), os.getpid(), host, *_before())
     prompt.write(Path(f"{own}.prompt"), [own], found)
     write_atomically(Path(f"{own}.commands"), "")
     environment = {**os.environ, **_variables(own, shell)}
@@ -62,6 +69,13 @@ def remake(own: Path) -> None:
         raise Unusable(f"make {own} again", "it is not the copy of a smart shell")
     copy.make(kubeconfig.files(), int(named["pid"]), named["host"], *_before())
     prompt.write(Path(f"{own}.prompt"), [own], settings.load())
+
+
+def leave(own: Path) -> copy.Kept | None:
+    """What was added to the copy of a shell that ends, kept for the user; None where nothing was."""
+    if not copy.is_own([own]):
+        raise Unusable(f"look at {own}", "it is not the copy of a smart shell")
+    return copy.keep_added(own)
 
 
 def _before() -> tuple[str, str]:

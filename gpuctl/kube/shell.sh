@@ -23,6 +23,7 @@ function kubectl {
   case "${1-}" in
   __complete*) ;;
   *)
+    local IFS=' '
     case " $* " in
     *" delete "* | *" drain "* | *" cordon "* | *" scale "* | *" undo "* | *" restart "* | *" taint "* | *" --prune"* | *" --force"*)
       "$GPUCTL_PROGRAM" kube guard -- "$@" || return
@@ -63,6 +64,7 @@ function port-forward-hyperpod {
 __gpuctl_kube_stage='' __gpuctl_kube_context='' __gpuctl_kube_namespace=''
 function __gpuctl_kube_read {
   local kept=$GPUCTL_KUBECONFIG.prompt
+  [ "${KUBECONFIG-}" = "$__gpuctl_kube_told" ] || __gpuctl_kube_tell
   if [ "$KUBECONFIG" != "$GPUCTL_KUBECONFIG" ]; then
     __gpuctl_kube_stage=unknown __gpuctl_kube_context='unknown (KUBECONFIG was changed)' __gpuctl_kube_namespace=''
     return
@@ -75,6 +77,24 @@ function __gpuctl_kube_read {
     IFS= read -r __gpuctl_kube_context
     IFS= read -r __gpuctl_kube_namespace
   } 2>/dev/null <"$kept" || __gpuctl_kube_stage=unknown __gpuctl_kube_context=unknown __gpuctl_kube_namespace=''
+}
+
+# The status bar and the tmux keys act on what the pane's option names: what kubectl would read here.
+__gpuctl_kube_told=$GPUCTL_KUBECONFIG
+function __gpuctl_kube_tell {
+  local rest="${KUBECONFIG-}:" one='' all=''
+  __gpuctl_kube_told=${KUBECONFIG-}
+  while [ -n "$rest" ]; do
+    one=${rest%%:*} rest=${rest#*:}
+    case "$one" in
+    '') continue ;;
+    /*) ;;
+    *) one=$PWD/$one ;;
+    esac
+    all=$all${all:+:}$one
+  done
+  [ -z "${TMUX_PANE-}" ] ||
+    command tmux set-option -p -t "$TMUX_PANE" @gpuctl_kubeconfig "${all:-$HOME/.kube/config}" >/dev/null 2>&1
 }
 
 # The colour of the stage: production red, staging yellow, development green.
@@ -95,9 +115,14 @@ function __gpuctl_kube_note {
   esac
 }
 
-# The copy holds what lets one into the cluster: it ends with its shell.
+# The copy holds what lets one into the cluster: it ends with its shell, once gpuctl has kept what was added to it.
 function __gpuctl_kube_end {
+  local name
   [ "$$" = "$__gpuctl_kube_shell" ] || return 0
-  command rm -f -- "$GPUCTL_KUBECONFIG" "$GPUCTL_KUBECONFIG.prompt" "$GPUCTL_KUBECONFIG.commands" "$GPUCTL_KUBECONFIG.chosen" "$GPUCTL_KUBECONFIG.before"
+  [ ! "$GPUCTL_KUBECONFIG" -nt "$GPUCTL_KUBECONFIG.from" ] || "$GPUCTL_PROGRAM" kube leave "$GPUCTL_KUBECONFIG"
+  command rm -f -- "$GPUCTL_KUBECONFIG"
+  for name in prompt commands chosen before from; do
+    command rm -f -- "$GPUCTL_KUBECONFIG.$name"
+  done
 }
 __gpuctl_kube_shell=$$

@@ -14,9 +14,9 @@ from pathlib import Path
 from gpuctl.core import settings
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.tmux import Server
-from gpuctl.tmux import layout, session_file
+from gpuctl.tmux import frame, layout, session_file
 from gpuctl.tmux.fit import remember
-from gpuctl.tmux.place import SESSION
+from gpuctl.tmux.place import SESSION, repository
 from gpuctl.tmux.session import Pane, Session, Window
 
 SMALLEST = (80, 24)
@@ -164,8 +164,7 @@ class _Build:
     def _repository(self, pane: Pane) -> Path | None:
         if not pane.repository:
             return None
-        usual = Path(self.session.directory).expanduser() / pane.repository
-        return self.settings.repositories.get(pane.repository, usual)
+        return repository(pane.repository, self.session.directory, self.settings)
 
     def _program(self, pane: Pane) -> list[str]:
         scripts = self.folder / "scripts"
@@ -196,6 +195,7 @@ class _Build:
         shell = """exec sh "$GPUCTL_TMUX_FOLDER/scripts/shell.sh\""""
         token = str(time.time_ns())
         self.server.do("set-option", "-t", target, "default-command", shell)
+        frame.keep(self.server, target, self.session)
         self.server.do("set-option", "-t", target, "@gpuctl_session", "on")
         if self.name == SESSION:
             self.server.do("set-option", "-s", "@gpuctl_saver", token)

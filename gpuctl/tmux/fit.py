@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from gpuctl.core.errors import Unusable
-from gpuctl.edges.tmux import Server
+from gpuctl.edges.tmux import THEN, Server
 from gpuctl.tmux import layout
 
 FIELDS = (
@@ -20,11 +20,11 @@ FIELDS = (
 )
 
 
-def here() -> Server:
-    """The server that this runs in."""
+def here(doing: str, hint: str) -> Server:
+    """The server that this runs in; `Unusable` with these words where it runs in none."""
     inside = os.environ.get("TMUX", "").partition(",")[0]
     if not inside:
-        raise Unusable("fit the panes", "this runs in no tmux", "tmux runs it when a terminal changes its size")
+        raise Unusable(doing, "this runs in no tmux", hint)
     return Server(Path(inside).name)
 
 
@@ -37,7 +37,7 @@ def fit(server: Server) -> None:
             wanted = fitting(known, now, int(width), int(height)) or now
             # As it was asked about, in one go: the size may be another again by now, and then comes the next call.
             told = (("@gpuctl_layout", wanted), ("@gpuctl_size", f"{width}x{height}"))
-            noted = [word for name, value in told for word in (";", "set-option", "-w", "-t", window, name, value)]
+            noted = [word for name, value in told for word in (THEN, "set-option", "-w", "-t", window, name, value)]
             server.do("select-layout", "-t", window, wanted, *noted)
 
 

@@ -10,7 +10,7 @@ from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.edges.tmux import Server, version
 from gpuctl.tmux import saving, templates
 from gpuctl.tmux.build import build
-from gpuctl.tmux.place import SESSION, current, main_server
+from gpuctl.tmux.place import SESSION, current, ending, main_server
 
 __all__ = ["attach", "build", "folder", "launch", "restore"]
 
@@ -18,24 +18,31 @@ __all__ = ["attach", "build", "folder", "launch", "restore"]
 def launch(fresh: bool = False, template: str = "") -> str:
     """See that the session is there: as it was saved last, else (or `fresh`) as session.yml says. Says what it did.
 
-    `template`: the name of one to build it from.
+    `template`: the name of one to build it from. `Unusable` where it runs and `fresh` or a template is asked for.
     """
     version()
-    server = main_server()
+    server, anew = main_server(), bool(fresh or template)
     if server.has(SESSION):
-        tell_settings(server)
-        return "is running"
+        return _goes_on(server, anew)
     saved = None if fresh or template else saving.latest()
     session = templates.named(template) if template else saved.session if saved else None
     try:
         build(server, folder(), session=session)
     except GpuctlError:
         if server.has(SESSION):  # another terminal was faster
-            return "is running"
+            return _goes_on(server, anew)
         raise
     if template:
         return f"started from the template {template}"
     return f"restored as it was saved at {saved.when}" if saved else "started"
+
+
+def _goes_on(server: Server, anew: bool) -> str:
+    """Leave the session as it runs, unless another one is wanted."""
+    if anew:
+        raise Unusable("build the session anew", f"{SESSION} is running", f"`{ending(server)}` ends it")
+    tell_settings(server)
+    return "is running"
 
 
 def tell_settings(server: Server) -> None:
@@ -49,7 +56,7 @@ def restore(saved: saving.Save) -> None:
     version()
     server = main_server()
     if server.has(SESSION):
-        raise Unusable("restore the session", f"{SESSION} is running", f"`tmux kill-session -t {SESSION}` ends it")
+        raise Unusable("restore the session", f"{SESSION} is running", f"`{ending(server)}` ends it")
     build(server, folder(), session=saved.session)
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpuctl.core import settings
 from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.core.paths import private, state_dir, write_atomically
 from gpuctl.edges import kubeconfig
 from gpuctl.edges.process import Processes
 from gpuctl.edges.tmux import Server
-from gpuctl.tmux import session_file
+from gpuctl.tmux import frame, session_file
 from gpuctl.tmux.foreground import programs
-from gpuctl.tmux.place import SESSION, current
+from gpuctl.tmux.place import SESSION, repository
 from gpuctl.tmux.session import Pane, Session, Window
 
 KEPT = 20
@@ -50,6 +51,8 @@ def place() -> Path:
 
 def save(server: Server) -> Save:
     """Save the session as it is now; where nothing changed since the last save, that one."""
+    if not server.has(SESSION):
+        raise GpuctlError("save the session", f"{SESSION} does not run", "`gpuctl tmux launch` starts it")
     text = session_file.text(_found(server))
     last = latest()
     if last and last.path.read_text() == text:
@@ -95,7 +98,7 @@ def _found(server: Server) -> Session:
     """What runs now, as a session that can be built again."""
     if server.do("show-options", "-qv", "-t", f"={SESSION}:", "@gpuctl_session").strip() != "on":
         raise GpuctlError("save the session", "it is not whole yet", "save it when it has all its windows")
-    frame = session_file.read(current() / "session.yml")
+    around = frame.kept(server, f"={SESSION}:")
     # Whatever the user's own locale is: with a plain one tmux would print _ for every letter beyond ASCII.
     plain = replace(server, environment={**server.environment, "LC_ALL": "C.UTF-8"})
     form = "\t".join(f"#{{{name}}}" for name in PANE.values())
@@ -105,8 +108,25 @@ def _found(server: Server) -> Session:
         raise GpuctlError("save the session", "tmux told of panes in a way that cannot be read")
     columns = [word for name in ("pid", "pgid", "tpgid", "tty", "args") for word in ("-o", f"{name}=")]
     done = Processes().run(["ps", "-A", *columns], b"", 10)
-    running = programs(done.out.decode(errors="replace"), frame.restore)
-    return replace(frame, windows=_windows(panes, running))
+    running = programs(done.out.decode(errors="replace"), around.restore)
+    known = settings.load()
+    placed = [{**pane, **_placed(pane, around, known)} for pane in panes]
+    return replace(around, windows=_windows(placed, running))
+
+
+def _placed(pane: Mapping[str, str], around: Session, known: settings.Settings) -> dict[str, str]:
+    """The folder of a pane, and its repository while it stands in that.
+
+    A missing repository is kept: its pane waits for it where all panes start.
+    """
+    name, directory = pane["repository"], Path(pane["directory"])
+    if not name:
+        return {}
+    folder = repository(name, around.directory, known)
+    if folder.is_dir():
+        return {} if directory.is_relative_to(folder.resolve()) else {"repository": ""}
+    waits = directory == Path(around.directory).expanduser().resolve()
+    return {"directory": ""} if waits else {}
 
 
 def _windows(panes: Sequence[dict[str, str]], running: dict[str, tuple[str, ...]]) -> tuple[Window, ...]:
@@ -129,7 +149,7 @@ def _pane(pane: dict[str, str], running: dict[str, tuple[str, ...]]) -> Pane:
     return Pane(
         title=pane["title"],
         directory=pane["directory"],
-        # It shows the repository again only where the pane still stands in it, and nothing else runs there.
+        # It shows the repository again only where nothing else runs.
         repository="" if run else pane["repository"],
         run=run,
         install=pane["install"] if run else "",

@@ -39,9 +39,13 @@ class Window:
 
 @dataclass(frozen=True)
 class Session:
-    """A session: where its panes start, git's settings in repository panes, programs that a restore starts again."""
+    """A session: where its panes start, git's settings in repository panes, programs that a restore starts again.
+
+    `template`: the name of the one that all this came from; "" for the configuration's own session.
+    """
 
     directory: str
     windows: tuple[Window, ...]
     git: Mapping[str, str] = field(default_factory=dict)
     restore: tuple[str, ...] = ()
+    template: str = ""

@@ -61,6 +61,7 @@ class _Reader:
             "directory": self.text,
             "restore": self.words,
             "git": self.settings,
+            "template": self.text,
             "windows": lambda item: self.many(item, self.window, "windows"),
         }
         found = self.mapping(node, fields, needs=("directory", "windows"))

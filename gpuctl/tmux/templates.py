@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from gpuctl.core.errors import Unusable
@@ -25,7 +26,7 @@ def named(name: str) -> Session:
     path = place() / f"{usable(name)}.yml"
     if not path.is_file():
         raise Unusable(f"use the template {name}", "there is none of that name", "see `gpuctl tmux template list`")
-    return session_file.read(path)
+    return replace(session_file.read(path), template=name)
 
 
 def keep(name: str, session: Session) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import sysconfig
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,8 +14,10 @@ from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.model import
 
 from gpuctl.core import runs
 from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.interrupts import ctrl_c
 from gpuctl.core.paths import collection_dir, state_dir
 from gpuctl.edges import ansible
+from gpuctl.edges.hearing import hearing
 from gpuctl.workstation.judge import exit_code
 from gpuctl.workstation.model import Ended, Wish
 from gpuctl.workstation.password import asking_for_sudo
@@ -26,19 +26,24 @@ from gpuctl.workstation.rows import names, own
 LIMIT_SECONDS = 3600  # for all of it; each download and program has a limit of its own
 
 
-def bootstrap(wish: Wish) -> Ended:
-    """Bring the tools, take some away, or put everything back; `GpuctlError` where it could not be tried at all."""
+def bootstrap(wish: Wish, say: Callable[[str], None] = lambda _: None) -> Ended:
+    """Bring the tools, take some away, or put everything back; `say` hears what goes on, while it does.
+
+    `GpuctlError` where it could not be tried at all.
+    """
     doing = "undo the workstation" if wish.undo else "set up the workstation"
     _know(wish, doing)
+    play = _play(wish)
     told: list[ansible.Told] = []
     asks = wish.packages and not wish.undo and not wish.remove
     with (
-        _no_new_folder(Path.home() / ".ansible"),
+        ansible.no_new_folder(),
+        hearing(say),
         asking_for_sudo() if asks else nullcontext(),
-        _ctrl_c() as broken_off,
+        ctrl_c() as broken_off,
     ):
-        wrong = ansible.run(_play(wish), told.append, broken_off.is_set)
-    if broken_off.is_set():
+        wrong = ansible.run(play, told.append, broken_off)
+    if broken_off():
         raise KeyboardInterrupt
     end = told[-1] if told else None
     if end is None or end.result is None:
@@ -46,7 +51,7 @@ def bootstrap(wish: Wish) -> Ended:
             doing, (end.wrong if end else "") or wrong or "Ansible gave no answer", end.hint if end else ""
         )
     answer = {name: end.result[name] for name in KEPT if name in end.result}
-    ended = Ended(answer, exit_code(answer))
+    ended = Ended(answer, exit_code(answer, wish.tools))
     if not wish.check:
         runs.keep(["gpuctl", *sys.argv[1:]], ended.exit_code, {"localhost": _without_text(ended)})
     return ended
@@ -66,11 +71,10 @@ def _know(wish: Wish, doing: str) -> None:
 def _play(wish: Wish) -> ansible.Play:
     given = {name: value for name, value in asdict(wish).items() if name != "check"}
     variables = {f"workstation_{name}": value for name, value in given.items()}
+    variables |= _folders()
     variables["workstation_gpuctl"] = _command()
     variables["workstation_own_tools"] = own()
     variables["workstation_state"] = str(state_dir())
-    for name in ("bin", "folder"):
-        variables[f"workstation_{name}"] = os.environ.get(f"GPUCTL_TOOLS_{name.upper()}", "")
     return ansible.Play(
         playbook="gpuctl.fleet.laptop",
         inventory=collection_dir() / "inventories" / "localhost",
@@ -84,33 +88,26 @@ def _play(wish: Wish) -> ansible.Play:
     )
 
 
+def _folders() -> dict[str, str]:
+    """Where the user wants links and versions; `Unusable` for what cannot be such a folder."""
+    found = {}
+    for name in ("bin", "folder"):
+        variable = f"GPUCTL_TOOLS_{name.upper()}"
+        given = os.environ.get(variable, "")
+        path = Path(given).expanduser()
+        if given and not path.is_absolute():
+            raise Unusable(f"use {variable}={given}", "it is no whole path", f"as {Path.home() / given}")
+        there = next((part for part in (path, *path.parents) if os.path.lexists(part)), path)
+        if given and not there.is_dir():
+            raise Unusable(f"use {variable}={given}", f"{there} is no folder", "name another one, or leave it unset")
+        found[f"workstation_{name}"] = given
+    return found
+
+
 def _command() -> str:
     """The gpuctl that runs now, where it was installed as a command."""
     path = Path(sysconfig.get_path("scripts"), "gpuctl")
     return str(path) if path.is_file() else ""
-
-
-@contextmanager
-def _ctrl_c() -> Iterator[threading.Event]:
-    """Turn Ctrl-C into a request: Ansible and what it runs here are ended, and nothing half-made stays."""
-    asked = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: asked.set())
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _no_new_folder(folder: Path) -> Iterator[None]:
-    """Ansible leaves an empty folder in a home that had none: it is not the user's."""
-    there = folder.exists()
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # it is not empty, or was not made
-            if not there:
-                folder.rmdir()
 
 
 def _without_text(ended: Ended) -> dict[str, object]:

@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.model import did_you_mean
+
+from gpuctl.core.errors import Unusable
+from gpuctl.workstation.row_file import SYSTEMS
+
 _LINE = re.compile(r"([0-9a-fA-F]{64})(?:\s+\*?(\S+))?")
-_SYSTEMS = [(system, arch) for system in ("linux", "darwin") for arch in ("amd64", "arm64")]
+_VERSION = re.compile(r"v?\d[\w.+~-]*")
 
 
 def hashes(text: str) -> dict[str, str]:
@@ -22,8 +27,24 @@ def pins(release: Mapping[str, Any], version: str, text: str, bare: str = "") ->
     known = hashes(text)
     if bare and "" in known:
         return {bare: known[""]}
-    named = {f"{system}/{arch}": _file(release, version, system, arch) for system, arch in _SYSTEMS}
+    pairs = [system.split("/") for system in SYSTEMS]
+    named = {f"{system}/{arch}": _file(release, version, system, arch) for system, arch in pairs}
     return {system: known[name] for system, name in named.items() if name in known}
+
+
+def know(release: Mapping[str, Any], version: str, system: str) -> None:
+    """`Unusable` where a version or a system (OS/ARCH; empty: not said) cannot be one."""
+    if not _VERSION.fullmatch(version):
+        raise Unusable(f"pin {version}", "a version starts with a digit and has no spaces or slashes", "as 1.35.2")
+    if version.startswith("v") and "v{version}" in str(release["url"]):
+        raise Unusable(f"pin {version}", "its address has the v already", f"say {version[1:]}")
+    if system and system not in SYSTEMS:
+        raise Unusable(f"pin for {system}", "that is no system we know", did_you_mean(system, SYSTEMS))
+
+
+def shows_version(release: Mapping[str, Any], system: str) -> bool:
+    """Whether a file's name says which version it is of; that of a bare hash, for `system`, says nothing."""
+    return not system and "{version}" in PurePosixPath(str(release["url"])).name
 
 
 def _file(release: Mapping[str, Any], version: str, system: str, arch: str) -> str:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 from gpuctl.core.errors import Unusable
 from gpuctl.core.paths import collection_dir, config_dir
-
-WANTED = ("name", "why", "source")
+from gpuctl.workstation.row_file import read_rows
 
 
 def rows() -> list[dict[str, Any]]:
     """Those of the role."""
-    return _read(collection_dir() / "roles" / "workstation" / "files" / "tools.yml")
+    return read_rows(collection_dir() / "roles" / "workstation" / "files" / "tools.yml")
 
 
 def own() -> list[dict[str, Any]]:
     """The user's, in config_dir()/tools.yml; none where there is no such file."""
     path = config_dir() / "tools.yml"
-    return _read(path) if path.is_file() else []
+    return read_rows(path) if os.path.lexists(path) else []
 
 
 def names() -> list[str]:
@@ -32,20 +31,3 @@ def release_of(name: str) -> dict[str, Any]:
     if name not in known:
         raise Unusable(f"pin {name}", "it has no release archive", f"there are {', '.join(known)}")
     return dict(known[name])
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    import yaml
-
-    try:
-        found = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise Unusable(f"use {path}", str(error)) from error
-    for row in found if isinstance(found, list) else [found]:
-        if not isinstance(row, dict) or not all(isinstance(row.get(n), str) and row[n] for n in WANTED):
-            raise Unusable(
-                f"use {path}", f"a row needs {', '.join(WANTED)}: {row}", "docs/workstation.md has an example"
-            )
-        if "release" in row and not {"version", "url", "pins"} <= set(row["release"] or {}):
-            raise Unusable(f"use {path}", f"the release of {row['name']} needs version, url and pins")
-    return list(found)

@@ -30,7 +30,7 @@ options:
     type: bool
     default: true
   shell:
-    description: Whether to write the marked lines into C(~/.bashrc) and C(~/.zshrc).
+    description: Whether to write the marked lines into C(~/.bashrc) and C(~/.zshrc), or where zsh's C(ZDOTDIR) leads.
     type: bool
     default: true
   start_tmux:
@@ -74,7 +74,9 @@ options:
 author: The gpuctl authors
 attributes:
   check_mode:
-    description: Reports what would be done; an archive is fetched, compared with its pin and thrown away.
+    description:
+      - Reports what would be done. An archive is fetched, compared with its pin and thrown away; pip and npm bring
+        theirs into a temporary folder.
     support: full
   diff_mode:
     description: Shows the shell files before and after.
@@ -138,8 +140,12 @@ def main() -> None:
     if told.get("failed_tools"):
         module.fail_json(msg=f"missing: {', '.join(told['failed_tools'])}", **told)
     if told.get("conflicts"):
-        module.fail_json(msg=f"changed since, so left alone: {', '.join(told['conflicts'])}", **told)
+        module.fail_json(msg=f"left alone: {_reasons(told['undone'], told['conflicts'])}", **told)
     module.exit_json(**told)
+
+
+def _reasons(rows: list[dict[str, str]], conflicts: list[str]) -> str:
+    return "; ".join(f"{row['path']} ({row['why']})" for row in rows if row["path"] in conflicts)
 
 
 def _sides(file: dict[str, str]) -> dict[str, str]:

@@ -34,6 +34,8 @@ def alternatives(word: str) -> list[str]:
 def test_every_command_and_option_exists(page: str, text: str) -> None:
     command: click.Command = app
     for word in shlex.split(text)[1:]:
+        if word == "--":  # what follows are the words of another program
+            break
         if word.startswith("-"):
             assert word in {
                 name for parameter in command.get_params(click.Context(command)) for name in parameter.opts

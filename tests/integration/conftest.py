@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Protocol, Unpack
 import pytest
 
 from tests.integration.command import Gpuctl
+from tests.needs import HOSTS, need
 from tests.rig import Rig, TestHost, Wish, parts
 
 
@@ -24,10 +24,7 @@ class Hosts(Protocol):
 @pytest.fixture(scope="session")
 def rig() -> Iterator[Rig]:
     """This worker's own bridge and network; everything on it is gone after the last test."""
-    if why := parts.missing():
-        if os.environ.get("CI") or os.environ.get("GPUCTL_REQUIRE_HOSTS") == "1":
-            pytest.fail(why)
-        pytest.skip(why)
+    need(parts.missing(), HOSTS)
     with Rig() as started:
         yield started
 

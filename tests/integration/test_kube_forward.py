@@ -33,6 +33,7 @@ home = pathlib.Path(os.environ["HOME"])
 def serve(listener):
     while True:
         found, _ = listener.accept()
+        print(f"Handling connection for {{listener.getsockname()[1]}}", flush=True)
         if (home / f"broken-{{pod}}").exists():
             print("error: lost connection to pod", flush=True)
             os._exit(1)
@@ -55,7 +56,7 @@ signal.pause()
 def cluster() -> Iterator[Plane]:
     for started in for_tests():
         started.apply(deployment("hyperpod", 2), deployment("web", 1))
-        started.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=30s")
+        started.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=120s")
         yield started
 
 
@@ -114,6 +115,34 @@ def test_a_forward_that_breaks_is_begun_anew(me: User, cluster: Plane, base: int
         wait_until(lambda: who_answers(base) == name, "the pod answers again")
 
 
+def test_many_connections_do_not_end_a_forward(me: User, cluster: Plane, base: int) -> None:
+    (name,) = pods(cluster, "web")
+    with forwarding(me, name, f"{base}:8080"):
+        wait_until(lambda: ": up" in said(me), "the pod answers")
+        assert [who_answers(base) for _ in range(25)] == [name] * 25
+        time.sleep(1)  # several looks at it
+        assert who_answers(base) == name
+        assert "retrying" not in said(me)
+
+
+def test_a_pod_of_a_statefulset_is_not_left_for_its_sibling(me: User, cluster: Plane, base: int) -> None:
+    known = deployment("db", 2)
+    known["kind"] = "StatefulSet"
+    known["spec"]["serviceName"] = "db"
+    cluster.apply(known)
+    wait_until(lambda: pods(cluster, "db") == ["db-0", "db-1"], "both pods are there")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod", "-l", "app=db", "--timeout=120s")
+    with forwarding(me, "db-0", f"{base}:8080"):
+        wait_until(lambda: said(me).count("db-0:8080: up") == 1, "it is up, and says so")
+        assert who_answers(base) == "db-0"
+        cluster.kubectl("scale", "statefulset", "db", "--replicas=0")
+        wait_until(lambda: "waiting for a pod" in said(me), "nothing takes its place")
+        cluster.kubectl("scale", "statefulset", "db", "--replicas=2")
+        wait_until(lambda: said(me).count("db-0:8080: up") == 2, "it is back")
+        assert "db-1" not in said(me)
+    cluster.kubectl("delete", "statefulset", "db", "--wait=false")
+
+
 def test_a_pod_that_hangs_up_is_not_called_up(me: User, cluster: Plane, base: int) -> None:
     (name,) = pods(cluster, "web")
     (me.home / f"silent-{name}").touch()
@@ -130,8 +159,8 @@ def test_every_child_ends_with_it(me: User, cluster: Plane, base: int, number: s
         wait_until(lambda: said(me).count(": up") == 2, "both forwards are up")
         assert len(children(me)) >= 4  # itself, the watch and two forwards
         running.send_signal(number)
-        assert running.wait(10) == 130
-        wait_until(lambda: not children(me), "nothing is left", 2)
+        assert running.wait(60) == 130
+        wait_until(lambda: not children(me), "nothing is left")
     assert "all forwards ended" in said(me)
 
 
@@ -140,8 +169,8 @@ def test_a_command_that_is_killed_leaves_no_kubectl(me: User, cluster: Plane, ba
         wait_until(lambda: said(me).count(": up") == 2, "both forwards are up")
         assert len(children(me)) >= 4  # itself, the watch and two forwards
         running.kill()
-        assert running.wait(10) == -signal.SIGKILL
-        wait_until(lambda: not children(me), "nothing is left", 2)
+        assert running.wait(60) == -signal.SIGKILL
+        wait_until(lambda: not children(me), "nothing is left")
 
 
 def test_several_ports_of_one_pod_share_one_kubectl(me: User, cluster: Plane, base: int) -> None:
@@ -208,7 +237,5 @@ def test_what_makes_no_sense_is_refused_before_anything_starts(me: User, words: 
 
 
 def test_a_label_that_no_pod_has_is_said(me: User) -> None:
-    began = time.monotonic()
     done = me.gpuctl("kube", "forward", "-l", "app=none", "--from", "8081", "--to", "8080")
     assert (done.returncode, "no running pod has the label app=none" in done.stderr) == (3, True)
-    assert time.monotonic() - began < 15

@@ -11,7 +11,8 @@ import pytest
 
 from tests import kube_assets, kube_node
 from tests.kube_forwarding import children, five_free_ports, forwarding, pods, said, who_answers
-from tests.kube_plane import Plane, need, plane
+from tests.kube_plane import Plane, plane
+from tests.needs import need
 from tests.tmux_screen import User, user, wait_until
 
 
@@ -20,7 +21,7 @@ def cluster() -> Iterator[Plane]:
     need(kube_assets.missing() or kube_node.missing())
     with kube_node.network() as address, plane(address, standins=False) as started, kube_node.node(started):
         started.apply(kube_node.serving("hyperpod", 2), kube_node.serving("web", 1))
-        started.kubectl("wait", "--for=condition=Available", "deployment", "--all", "--timeout=55s")
+        started.kubectl("wait", "--for=condition=Available", "deployment", "--all", "--timeout=120s")
         yield started
 
 
@@ -77,6 +78,6 @@ def test_a_killed_command_leaves_no_kubectl(me: User, cluster: Plane, base: int)
     with forwarding(me, "-l", "app=hyperpod", "--from", base, "--to", 8080) as running:
         wait_until(lambda: (who_answers(base), who_answers(base + 1)) == (first, second), "both pods answer")
         running.kill()
-        assert running.wait(10) == -signal.SIGKILL
-        wait_until(lambda: not children(me), "nothing is left", 2)
+        assert running.wait(60) == -signal.SIGKILL
+        wait_until(lambda: not children(me), "nothing is left")
     assert who_answers(base) == ""

@@ -106,6 +106,31 @@ def test_a_copy_that_a_killed_shell_left_is_removed_by_the_next(me: User) -> Non
     assert len(copies(me)) == 1
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_cluster_that_was_added_is_kept_when_the_shell_ends(me: User, shell: str) -> None:
+    at = smart(me, shell)
+    at.type("kubectl config set-context new-eu --cluster=x; exit")
+    at.sees("your own files lack: context new-eu", "export KUBECONFIG=")
+    (kept,) = (me.home / ".local/state/gpuctl/kube/added").iterdir()
+    assert "new-eu" in kept.read_text()
+    wait_until(lambda: not copies(me), "the copy itself is removed")
+
+
+def test_the_pane_follows_a_kubeconfig_that_is_named_in_its_shell(me: User) -> None:
+    (me.home / ".bashrc").write_text("PS1='$ '\n")
+    me.tmux("-f", os.devnull, "new-session", "-d", "-s", "main", "-x", "99", f"{me.program_path} kube shell")
+
+    def option() -> str:
+        return me.tmux("show-options", "-pqv", "-t", "main:", "@gpuctl_kubeconfig").strip()
+
+    wait_until(lambda: "dev-eu" in me.tmux("capture-pane", "-p", "-t", "main:"), "the prompt")
+    assert option() == str(copies(me)[0])
+    me.tmux("send-keys", "-t", "main:", "export KUBECONFIG=~/.kube/config", "Enter")
+    wait_until(lambda: option() == f"{me.home}/.kube/config", "the option follows")
+    me.tmux("send-keys", "-t", "main:", "export KUBECONFIG=$GPUCTL_KUBECONFIG", "Enter")
+    wait_until(lambda: option() == str(copies(me)[0]), "the option is the copy again")
+
+
 def test_the_files_of_a_kubeconfig_set_in_bashrc_count(me: User, cluster: Plane) -> None:
     (me.home / "other").write_text(json.dumps(cluster.context("dev-other")))
     (me.home / ".bashrc").write_text("PS1='$ '\nexport KUBECONFIG=~/other\n")

@@ -110,6 +110,7 @@ def test_keys_without_prefix_go_to_the_program_where_the_settings_say_so(me: Use
     screen.sees("any key closes this page")
     assert "WITHOUT PREFIX" not in screen.text
     screen.press("q")
+    screen.sees_no_more("any key closes")  # else it takes the next keys
     me.settings(SETTINGS)
     screen.prefix("R")
     wait_until(lambda: me.tmux(*option) == "on", "the setting is read again with the configuration")
@@ -201,6 +202,22 @@ def test_the_last_commands_of_the_pane_can_be_run_again(screen: Terminal, me: Us
     with_fzf = "number to run again" not in screen.text
     screen.press("29" if with_fzf else "2", "Enter")
     screen.sees("number-129")
+
+
+def test_a_command_that_ends_in_a_semicolon_is_run_again_whole(screen: Terminal, me: User) -> None:
+    history = me.home / "history"
+    history.write_text("echo the-\\; end-\\;\n")
+    me.tmux("set-option", "-p", "-t", "tmux-main:0.1", "@gpuctl_history", history)
+    screen.prefix("C-h")
+    screen.sees("echo the-")
+    with_fzf = "number to run again" not in screen.text
+    screen.press("" if with_fzf else "1", "Enter")
+    screen.sees("the-; end-;")
+
+
+def test_keys_that_arrive_in_one_piece_all_count(screen: Terminal, me: User) -> None:
+    screen.press("\x021\x02%")  # as over a slow connection: prefix 1 and prefix % at once
+    me.becomes("window_panes", 2, "tmux-main:1")
 
 
 def test_reload_reads_the_configuration_again(screen: Terminal, me: User) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import time
+import subprocess
 from pathlib import Path
 
 import yaml
 
 from gpuctl.edges.kubeconfig import current
 from tests.tmux_screen import User, wait_until
-from tests.tmux_session import kubeconfig, launched, saves
+from tests.tmux_session import kubeconfig, launched, saves, shell_is_ready
 
 pytest_plugins = ["tests.tmux_fixtures"]
 
@@ -53,7 +52,7 @@ def test_a_pane_has_its_context_and_namespace_again(me: User) -> None:
     screen = launched(me)
     assert "dev-eu" in contexts_of(me)["kubectl"]
     screen.type("kctx staging-eu && kubectl config set-context --current --namespace=night")
-    wait_until(lambda: contexts_of(me)["kubectl"] == "staging-eu night", "the pane is switched")
+    wait_until(lambda: contexts_of(me).get("kubectl") == "staging-eu night", "the pane is switched")
     screen.prefix("d")
     wait_until(lambda: saves(me) and "context: staging-eu" in saves(me)[-1].read_text(), "saved on detach")
     me.tmux("kill-server")
@@ -81,6 +80,57 @@ def shapes(panes: str) -> list[str]:
     return found
 
 
+def test_names_that_end_in_a_semicolon_are_there_again(me: User) -> None:
+    assert me.gpuctl("tmux", "launch").returncode == 0
+    names = ["build;", ";", "\\;", "a;b"]
+    for index, name in enumerate(names):
+        me.tmux("rename-window", "-t", f"tmux-main:{index}", f"{name[:-1]}\\;" if name.endswith(";") else name)
+    form = ("list-windows", "-t", "tmux-main", "-F", "#{window_name}")
+    before = me.tmux(*form)
+    assert before.splitlines()[:2] == names[:2]
+    assert me.gpuctl("tmux", "save").returncode == 0
+    me.tmux("kill-server")
+    said = me.gpuctl("tmux", "launch")
+    assert "restored" in said.stdout, said.stderr
+    assert me.tmux(*form) == before
+
+
+def test_repository_panes_come_back_in_the_folder_where_they_were(me: User) -> None:
+    deep = me.home / "code/deploy/charts/deep"
+    deep.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", "-b", "trunk", "."], cwd=me.home / "code/deploy", check=True)
+    (me.home / "code/elsewhere").mkdir()
+    (me.home / "code/gone").mkdir()
+    screen = launched(me)
+    for window, folder in (("2", deep), ("3", me.home / "code/elsewhere")):
+        screen.prefix(window)
+        screen.sees(f"code/{'deploy' if window == '2' else 'gone'}")
+        shell_is_ready(me, f"tmux-main:{window}")
+        screen.type(f"cd {folder}")
+        me.becomes("pane_current_path", folder)
+    assert me.gpuctl("tmux", "save").returncode == 0
+    me.tmux("kill-server")
+    screen = launched(me, prompt=False)
+    for window, folder in (("2", deep), ("3", me.home / "code/elsewhere")):
+        shell_is_ready(me, f"tmux-main:{window}")
+        assert me.told("pane_current_path", f"tmux-main:{window}") == str(folder)
+    screen.prefix("3")
+    screen.sees("3 k8s ")
+    assert "not a git repository" not in screen.text
+    screen.prefix("2")
+    screen.sees("## No commits yet on trunk", "no commits yet")
+
+
+def test_a_repository_that_was_missing_is_opened_once_it_is_there(me: User) -> None:
+    assert me.gpuctl("tmux", "launch").returncode == 0
+    shell_is_ready(me, "tmux-main:3")
+    assert me.gpuctl("tmux", "save").returncode == 0
+    me.tmux("kill-server")
+    (me.home / "code/gone").mkdir(parents=True)
+    assert me.gpuctl("tmux", "launch").returncode == 0
+    me.becomes("pane_current_path", me.home / "code/gone", "tmux-main:3")
+
+
 def test_it_is_saved_every_so_often_without_a_process_that_waits(me: User) -> None:
     config = me.config / "tmux/current/tmux.conf"
     config.write_text(config.read_text().replace("@gpuctl_save_every 300", "@gpuctl_save_every 1"))
@@ -89,9 +139,9 @@ def test_it_is_saved_every_so_often_without_a_process_that_waits(me: User) -> No
     me.tmux("rename-window", "-t", "tmux-main:1", "changed")
     wait_until(lambda: "name: changed" in saves(me)[-1].read_text(), "saved again")
     me.tmux("kill-server")
-    time.sleep(0.5)
     mine = f"HOME={me.home}\0".encode()
-    assert not [p for p in Path("/proc").glob("[0-9]*/environ") if os.access(p, os.R_OK) and mine in readable(p)]
+    processes = Path("/proc").glob
+    wait_until(lambda: not [p for p in processes("[0-9]*/environ") if mine in readable(p)], "every process ended")
 
 
 def readable(path: Path) -> bytes:
@@ -156,6 +206,42 @@ def test_a_template_is_shown_confirmed_and_built(me: User) -> None:
     assert me.tmux("list-windows", "-t", "tmux-main", "-F", "#{window_name}") == "top"
 
 
+def test_a_session_of_a_template_keeps_the_template_s_settings(me: User) -> None:
+    top = "{name: top, panes: [{title: a}, {title: r, repository: k8s-deploy}]}"
+    ours = f"directory: ~/ours\nrestore: [sleepy]\ngit: {{log.date: iso}}\nwindows:\n  - {top}\n"
+    (me.home / "ours.yml").write_text(ours)
+    me.program("sleepy", "#!/bin/bash\nexec -a sleepy sleep 600\n")
+    assert me.gpuctl("tmux", "template", "import", "ours.yml", "--yes").returncode == 0
+    assert me.gpuctl("tmux", "launch", "--template", "ours").returncode == 0
+    shell_is_ready(me, "tmux-main:0.0")
+    me.tmux("send-keys", "-t", "tmux-main:0.0", "sleepy", "Enter")
+    me.becomes("pane_current_command", "sleepy", "tmux-main:0.0")
+    for _ in range(2):  # once as it was built, once as it was restored
+        assert me.gpuctl("tmux", "save").returncode == 0
+        saved = yaml.safe_load(saves(me)[-1].read_text())
+        assert (saved["directory"], saved["restore"], saved["git"]) == ("~/ours", ["sleepy"], {"log.date": "iso"})
+        me.tmux("kill-server")
+        (me.config / "tmux/templates/ours.yml").unlink(missing_ok=True)
+        assert "restored" in me.gpuctl("tmux", "launch").stdout
+        me.becomes("pane_current_command", "sleepy", "tmux-main:0.0")
+    me.tmux("set-option", "-t", "tmux-main:", "@gpuctl_frame", "{")
+    assert "cannot be read" in me.gpuctl("tmux", "save").stderr
+
+
+def test_another_session_is_not_launched_over_one_that_runs(me: User) -> None:
+    me.variables["GPUCTL_TMUX_SOCKET"] = "own"
+    assert me.gpuctl("tmux", "launch").returncode == 0
+    (me.home / "ours.yml").write_text("directory: ~/ours\nwindows:\n  - {name: top, panes: [{title: a}]}\n")
+    assert me.gpuctl("tmux", "template", "import", "ours.yml", "--yes").returncode == 0
+    for words in (["--fresh"], ["--template", "ours"]):
+        said = me.gpuctl("tmux", "launch", *words)
+        assert said.returncode == 2
+        assert "tmux-main is running" in said.stderr
+        assert "`tmux -L own kill-session -t tmux-main`" in said.stderr
+    me.tmux("kill-session", "-t", "tmux-main", socket="own")
+    assert me.gpuctl("tmux", "launch", "--template", "ours").returncode == 0
+
+
 def test_fresh_builds_the_session_as_declared(me: User) -> None:
     assert me.gpuctl("tmux", "launch").returncode == 0
     me.tmux("new-window", "-t", "tmux-main:")
@@ -163,3 +249,10 @@ def test_fresh_builds_the_session_as_declared(me: User) -> None:
     me.tmux("kill-session", "-t", "=tmux-main")
     assert me.gpuctl("tmux", "launch", "--fresh").returncode == 0
     assert len(me.tmux("list-windows", "-t", "tmux-main").splitlines()) == 4
+
+
+def test_saving_where_no_session_runs_says_how_to_start_one(me: User) -> None:
+    done = me.gpuctl("tmux", "save")
+    assert done.returncode == 3
+    assert "tmux-main does not run" in done.stderr
+    assert "gpuctl tmux launch" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 from collections.abc import Iterator
@@ -33,7 +34,8 @@ class Laptop:
         path.write_text(yaml.safe_dump(list(rows)))
 
     def __call__(self, *words: str, mirror: str = "") -> Said:
-        return self.alone(*(word for name in NAMES for word in ("--tool", name)), *words, mirror=mirror)
+        named = () if "--undo" in words else (word for name in NAMES for word in ("--tool", name))
+        return self.alone(*named, *words, mirror=mirror)
 
     def alone(self, *words: str, mirror: str = "") -> Said:
         """Without naming the tools."""
@@ -42,7 +44,8 @@ class Laptop:
             "GPUCTL_TOOLS_BIN": str(self.bin),
             "GPUCTL_TOOLS_FOLDER": str(self.home / ".local/share/gpuctl/tools"),
         }
-        return self.gpuctl("bootstrap", "laptop", "--no-packages", "--yes", "-o", "json", *words, **places)
+        without = () if "--undo" in words else ("--no-packages",)
+        return self.gpuctl("bootstrap", "laptop", *without, "--yes", "-o", "json", *words, **places)
 
     def seen(self) -> dict[str, object]:
         """Everything in the home but gpuctl's own: content or link, mode, owner."""
@@ -87,7 +90,7 @@ def states(said: Said) -> dict[str, str]:
 
 def test_good_archives_are_installed_and_the_corrupted_and_the_missing_say_why(laptop: Laptop) -> None:
     said = laptop()
-    assert said.code == 0, said.err
+    assert said.code == 1, said.err  # two that were asked for by name are missing
     assert states(said) == {"goodtool": "INSTALLED", "badtool": "MISSING", "lostool": "MISSING"}
     why = {tool["tool"]: tool["why"] for tool in said.json["tools"]}
     assert "it was refused" in why["badtool"]
@@ -148,6 +151,27 @@ def test_undo_leaves_a_populated_home_as_it_was(laptop: Laptop) -> None:
     assert laptop.seen() == before
 
 
+def test_a_check_of_an_undo_and_of_a_removal_says_what_would_be_done(laptop: Laptop) -> None:
+    laptop()
+    before = laptop.seen()
+    for words, told in ((["--undo"], {"WOULD RESTORE", "WOULD REMOVE"}), (["--remove", "goodtool"], {"WOULD REMOVE"})):
+        said = laptop.alone(*words, "--check", "-o", "table")
+        assert told <= set(re.findall(r"WOULD \w+", said.out))
+        assert not re.search(r"RESTORED|REMOVED", said.out)
+    assert laptop.seen() == before
+
+
+def test_a_record_that_cannot_be_read_is_told_with_its_place(laptop: Laptop) -> None:
+    laptop()
+    before = laptop.seen()
+    record = laptop.home / ".local/state/gpuctl/workstation/record.json"
+    record.write_text("{half")
+    said = laptop("--undo")
+    assert said.code == 3
+    assert f"the record {record} cannot be read" in said.err
+    assert laptop.seen() == before
+
+
 def test_undo_leaves_what_was_edited_since_until_it_is_forced(laptop: Laptop) -> None:
     before = laptop.seen()
     laptop()
@@ -174,7 +198,7 @@ def test_a_new_version_lies_beside_the_old_one_and_the_link_moves(laptop: Laptop
 def test_without_a_network_each_tool_is_missing_with_the_reason(laptop: Laptop) -> None:
     before = laptop.seen()
     said = laptop("--check", mirror="http://127.0.0.1:9")
-    assert said.code == 0
+    assert said.code == 1
     assert set(states(said).values()) == {"MISSING"}
     assert all("cannot be fetched" in tool["why"] for tool in said.json["tools"])
     assert laptop("--strict", mirror="http://127.0.0.1:9").code == 1
@@ -213,6 +237,7 @@ def test_a_package_of_pypi_or_npm_with_another_hash_is_refused(laptop: Laptop) -
         by_pip["pip"]["hashes"][name] = ["0" * 64]
     by_npm["npm"]["integrity"] = "sha512-" + "A" * 86 + "=="
     laptop.rows({**by_pip, "name": "goodtool"}, {**by_npm, "name": "badtool"}, {**by_pip, "name": "lostool", "pip": {}})
+    assert set(states(laptop("--check")).values()) == {"MISSING"}
     said = laptop()
     assert set(states(said).values()) == {"MISSING"}
     why = {tool["tool"]: tool["why"] for tool in said.json["tools"]}

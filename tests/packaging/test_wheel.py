@@ -56,7 +56,8 @@ def test_edits_of_an_editable_install_are_live(installed: Installed, tree: Path)
 def test_the_wheel_carries_neither_tests_nor_anything_built(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "ansible_collections/gpuctl/fleet/playbooks/tune_nodes.yml" in names
-    assert [n for n in names if "molecule" in n or "test" in n or n.endswith(".pyc")] == []
+    assert [name for name in names if {"molecule", "tests"} & set(name.split("/")) or name.endswith(".pyc")] == []
+    assert [name for name in names if Path(name).name.startswith(("test_", "conftest"))] == []
 
 
 def test_the_source_archive_makes_the_same_wheel(tree: Path, wheel: Path, tmp_path: Path) -> None:

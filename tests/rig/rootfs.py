@@ -16,6 +16,7 @@ SUITE = "bookworm"
 PACKAGES = [
     *("systemd", "systemd-sysv", "dbus", "openssh-server", "sudo", "python3"),
     *("iproute2", "procps", "kmod", "util-linux", "ca-certificates", "numactl", "irqbalance"),
+    *("openmpi-bin", "openssh-client"),  # nodes that run programs together
 ]
 LEFT_OUT = ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*"]
 CUSTOMIZE = Path(__file__).with_name("customize.sh")

@@ -23,28 +23,43 @@ from gpuctl.kube.watch import Pods
 
 Show = Callable[[Sequence[Line], str], None]
 TICK = 0.2
+# kubectl says the first for each port, and the second for each connection.
+LISTENS, SERVES = "Forwarding from", "Handling connection for"
 
 
 def run(request: Request, show: Show, probe_every: float = 5.0) -> None:
     """Forward until the user ends it. `show` gets the lines and a word on the watch whenever something changed."""
+    # Ctrl-C before that, while kubectl is asked for the pods, breaks off as ever.
+    forwards, lines = _planned(request, probe_every)
+    with forwards, until_ended() as ended:
+        forwards.keep(lines, show, ended)
+
+
+def keep(request: Request, show: Show, ended: threading.Event, probe_every: float = 5.0) -> None:
+    """The same until `ended`, in any thread."""
+    forwards, lines = _planned(request, probe_every)
+    with forwards:
+        forwards.keep(lines, show, ended)
+
+
+def _planned(request: Request, probe_every: float) -> tuple[_Forwards, list[Line]]:
+    """What is to be forwarded, not begun yet; `GpuctlError` where there is nothing."""
     kubectl = Kubectl(request.context, request.namespace)
     pods, selector = _first_look(kubectl, request)
     lines = [Line(slot) for slot in plan.slots(request, pods, free)]
     if not lines:
         where = f"in the namespace {request.namespace}"
         raise GpuctlError("forward", f"no running pod has the label {request.selector} {where}", "`kgp --show-labels`")
-    with _Forwards(kubectl, request, selector, probe_every) as forwards, until_ended() as ended:
-        forwards.keep(lines, show, ended)
+    return _Forwards(kubectl, request, selector, probe_every), lines
 
 
 def _first_look(kubectl: Kubectl, request: Request) -> tuple[list[Pod], str]:
-    """The pods, and the labels by which a pod that is forwarded by name is known when it is replaced."""
+    """The pods, and the labels of the pods to watch; empty where only a pod of that name will do."""
     if not request.pod:
         words = ("get", "pods", f"--selector={request.selector}")
         return model.pods(kubectl.json("list the pods", *words)), request.selector
     pod = model.pod(kubectl.json(f"read the pod {request.pod}", "get", "pod", request.pod))
-    shared = pod.shared_labels if pod.owned else {}
-    return [pod], ",".join(f"{name}={value}" for name, value in sorted(shared.items()))
+    return [pod], plan.heirs(pod)
 
 
 class _Forwards:
@@ -116,7 +131,7 @@ class _Forwards:
         elif action is Action.START:
             pairs = [f"{local}:{remote}" for local, remote in line.slot.ports]
             words = ("port-forward", "--address=127.0.0.1", f"pod/{line.slot.pod}", *pairs)
-            self.running[key] = (line.slot.uid, Running(self.kubectl.argv(*words)))
+            self.running[key] = (line.slot.uid, Running(self.kubectl.argv(*words), LISTENS, (LISTENS, SERVES)))
             self.next_probe[key] = 0.0
         return after
 
@@ -126,9 +141,11 @@ class _Forwards:
         uid, child = self.running[key]
         if child.ended:
             return Seen(uid, ended=True, said=child.last_words)
-        listens = sum(line.startswith("Forwarding from") for line in child.lines) >= len(slot.ports)
-        said = child.last_words if listens and not child.lines[-1].startswith(("Forwarding", "Handling")) else ""
-        return Seen(uid, listens=listens, said=said, answers=self._answer(key, slot) if listens else None)
+        if child.ready < len(slot.ports):
+            return Seen(uid, said=child.said)
+        if any(remote in self.request.unprobed for _, remote in slot.ports):
+            return Seen(uid, listens=True, said=child.complaint, unprobed=True)
+        return Seen(uid, listens=True, said=child.said, answers=self._answer(key, slot))
 
     def _answer(self, key: int, slot: Slot) -> bool | None:
         """What a probe found that has just ended; the next is begun when it is due."""

@@ -10,6 +10,17 @@ from gpuctl.kube.forward.model import Slot
 MOST = 30.0  # seconds between two tries, at most
 SILENT = 3  # probes without an answer before the forward is begun anew
 STARTING = 20.0  # seconds that kubectl may take until it listens
+# In lines of kubectl's log (client-go, portforward.go). What the pod refused: of an API or a kubelet that refuses a
+# connection kubectl says REFUSED, too, and nothing of forwarding.
+FORWARDING, REFUSED = "an error occurred forwarding", "connect: connection refused"
+NOBODY = "nobody listens on that port in the pod"
+# After these older kubectls hang. Other lines are of one connection that ended, or of plugins that log in.
+HANGS = (
+    FORWARDING,
+    "error creating error stream",
+    "error creating forwarding stream",
+    "error reading from error stream",
+)
 
 
 class State(StrEnum):
@@ -18,6 +29,7 @@ class State(StrEnum):
     WAITING = "waiting for a pod"
     STARTING = "starting"
     UP = "up"
+    OPEN = "open, not probed"
     SILENT = "no answer"
     RETRYING = "retrying"
 
@@ -34,7 +46,7 @@ class Action(StrEnum):
 class Seen:
     """What was seen of its kubectl: for which pod it runs ("" for none), whether it ended or listens, what it said.
 
-    `answers`: what the last probe found; None where there is no new one.
+    `answers`: what the last probe found; None where there is no new one. `unprobed`: there never is one.
     """
 
     uid: str = ""
@@ -42,6 +54,7 @@ class Seen:
     listens: bool = False
     said: str = ""
     answers: bool | None = None
+    unprobed: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +108,8 @@ def _running(line: Line, seen: Seen, now: float) -> tuple[Line, Action]:
         if now < line.until:
             return line, Action.NOTHING
         return _failed(line, seen.said or "kubectl does not begin to listen", now), Action.STOP
+    if seen.unprobed:
+        return _open(line, seen, now)
     if seen.answers is None:
         return line, Action.NOTHING
     if seen.answers:
@@ -104,6 +119,12 @@ def _running(line: Line, seen: Seen, now: float) -> tuple[Line, Action]:
     return (_failed(silent, silent.why, now), Action.STOP) if missed >= SILENT else (silent, Action.NOTHING)
 
 
+def _open(line: Line, seen: Seen, now: float) -> tuple[Line, Action]:
+    if any(words in seen.said for words in HANGS):
+        return _failed(line, seen.said, now), Action.STOP
+    return replace(line, state=State.OPEN, failures=0, why=""), Action.NOTHING
+
+
 def _failed(line: Line, why: str, now: float) -> Line:
-    failures = line.failures + 1
+    failures, why = line.failures + 1, NOBODY if FORWARDING in why and REFUSED in why else why
     return replace(line, state=State.RETRYING, failures=failures, unanswered=0, until=now + pause(failures), why=why)

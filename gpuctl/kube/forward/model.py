@@ -13,6 +13,8 @@ class Request:
     """Every pod that `selector` names, from local port `first` on; or the pod `pod` alone.
 
     `remote`: the ports of each pod. `local`: the local ports for one pod, 0 where any free one will do.
+    `unprobed`: those of `remote` that no probe is to connect to: what listens there takes a connection for a client.
+    `apart`: each port of the one pod is forwarded by itself.
     """
 
     remote: Sequence[int]
@@ -22,6 +24,8 @@ class Request:
     local: Sequence[int] = ()
     context: str = ""
     namespace: str = ""
+    unprobed: Sequence[int] = ()
+    apart: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ def slots(request: Request, pods: Sequence[Pod], free: Free) -> list[Slot]:
 
 
 def _of_one(request: Request, pods: Sequence[Pod], free: Free) -> list[Slot]:
+    """One slot; or one for each port, so that a silent one, which is begun anew again and again, ends no other."""
     wanted = request.local or [0] * len(request.remote)
     for port in wanted:
         if port and not free(port):
@@ -42,7 +43,9 @@ def _of_one(request: Request, pods: Sequence[Pod], free: Free) -> list[Slot]:
     for local, remote in zip(wanted, request.remote, strict=True):
         ports.append(local or local_ports(remote if remote >= 1024 else remote + 8000, 1, free, [*wanted, *ports])[0])
     pod = next((p for p in pods if p.name == request.pod and p.serves), None)
-    return [Slot(tuple(zip(ports, request.remote, strict=True)), request.pod, pod.uid if pod else "")]
+    pairs = tuple(zip(ports, request.remote, strict=True))
+    groups: list[Ports] = [(pair,) for pair in pairs] if request.apart else [pairs]
+    return [Slot(each, request.pod, pod.uid if pod else "") for each in groups]
 
 
 def follow(request: Request, now: Sequence[Slot], pods: Sequence[Pod], free: Free) -> list[Slot]:
@@ -57,10 +60,20 @@ def follow(request: Request, now: Sequence[Slot], pods: Sequence[Pod], free: Fre
             followed.append(slot)
             continue
         heir = _heir(slot, waiting, {other.pod for other in now})
-        if heir is not None:
+        if heir is not None and not request.pod:  # all slots of one pod go to the same one
             waiting.remove(heir)
         followed.append(replace(slot, pod=heir.name, uid=heir.uid) if heir else replace(slot, uid=""))
     return followed if request.pod else followed + _more(request, followed, waiting, free)
+
+
+def heirs(pod: Pod) -> str:
+    """The labels of those that can take the place of a pod that was named; empty where only its name tells them.
+
+    A StatefulSet's pod comes back under its own name, and its siblings are other members of it.
+    """
+    if not pod.owner or pod.owner == "StatefulSet" or "statefulset.kubernetes.io/pod-name" in pod.labels:
+        return ""
+    return ",".join(f"{name}={value}" for name, value in sorted(pod.shared_labels.items()))
 
 
 def _heir(slot: Slot, waiting: Sequence[Pod], names: set[str]) -> Pod | None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from gpuctl.kube.forward.line import Line, State
 
-COLOURS = {State.UP: "\x1b[32m", State.STARTING: "\x1b[33m", State.WAITING: "\x1b[33m"}
+GREEN = "\x1b[32m"
+COLOURS = {State.UP: GREEN, State.OPEN: GREEN, State.STARTING: "\x1b[33m", State.WAITING: "\x1b[33m"}
 HEAD = ("LOCAL", "POD", "PORT", "STATE", "")
 
 
@@ -21,7 +22,7 @@ def rows(lines: Sequence[Line], now: float) -> list[tuple[str, ...]]:
 
 def remark(line: Line, now: float) -> str:
     """Why it is not up, or how often it had to be begun anew."""
-    if line.state is State.UP:
+    if line.state in (State.UP, State.OPEN):
         return f"begun anew {line.reconnects}x" if line.reconnects else ""
     again = f"again in {max(0, line.until - now):.0f} s: " if line.state is State.RETRYING else ""
     return f"{again}{line.why}" if line.state is not State.STARTING or line.reconnects else ""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuctl.core import settings
 from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.tmux.place import SESSION, main_server
+from gpuctl.tmux.place import SESSION, ending, main_server
 from gpuctl.tmux.place import current as link
 from gpuctl.tmux.versions import check, reload, store
 from gpuctl.tmux.versions.model import Version
@@ -30,7 +30,8 @@ def told(done: Promotion, verb: str) -> str:
         return f"{done.version.name} is current already"
     before = f" (before: {done.before})" if done.before else ""
     where = f"{SESSION} uses it now" if done.reloaded else f"{SESSION} uses it when it starts"
-    windows = "; its windows: after `gpuctl tmux launch --fresh`" if done.session and done.reloaded else ""
+    again = f"; its windows: after `{ending(main_server())}` and `gpuctl tmux launch --fresh`"
+    windows = again if done.session and done.reloaded else ""
     return f"{verb} {done.version.name}{before}; {where}{windows}"
 
 

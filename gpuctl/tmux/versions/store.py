@@ -64,7 +64,8 @@ def named(name: str, doing: str) -> Version:
     found = found or next((version for version in known if version.name == wanted), None)
     if found is None:
         names = ", ".join(version.name for version in known) or "none yet; `gpuctl tmux new` makes one"
-        raise Unusable(doing, f"there is no version {name}", f"versions: {names}")
+        wrong = "there is no version" + ("" if name == "newest" else f" {name}")
+        raise Unusable(doing, wrong, f"versions: {names}")
     return found
 
 

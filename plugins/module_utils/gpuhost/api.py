@@ -37,12 +37,13 @@ def visit(request: Mapping[str, Any], host: Host | None = None) -> dict[str, Any
     """Carry out a request and answer in plain values.
 
     The request: `action` ("tune", "undo", "records", "facts"), `check` (change nothing), `by` (who asks), and
-    for tune: `profile` (compiled), `scope`, `allow_busy`; for undo: `scope`, `to`, `only`, `force`, `allow_busy`.
+    for tune: `profile` (compiled), `scope`, `allow_busy`; for undo: `scope`, `to`, `only`, `force`, `allow_busy`;
+    for facts: `subjects` ("nccl", and what facts/gather.py takes).
     The answer has `error` (`wrong`, `hint`) or what the action gives; see `_tune`.
     """
     host = host or Host()
     try:
-        if not host.root and os.geteuid() != 0:
+        if not host.root and os.geteuid() != 0 and request["action"] not in FOR_ANYBODY:
             raise Unusable("this needs root on the host", "give the host ansible_become: true, or log in as root")
         return {"form": FORM, **ACTIONS[request["action"]](host, request)}
     except Unusable as error:
@@ -220,7 +221,14 @@ def _records(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _facts(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    return {"machine": machine.read(host).as_dict()}
+    """What the machine is; with `subjects` "nccl" also all that a run of NCCL depends on."""
+    told: dict[str, Any] = {"machine": machine.read(host).as_dict()}
+    if request.get("subjects") == "nccl":
+        from .facts.gather import gather  # not needed by other visits, which shall not pay for it
+
+        told["facts"] = gather(host, request)
+    return told
 
 
+FOR_ANYBODY = ("facts",)  # what is not readable by this user is told as unread
 ACTIONS = {"tune": _tune, "undo": _undo, "records": _records, "facts": _facts}

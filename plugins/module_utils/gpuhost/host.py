@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from glob import escape, glob
 from typing import NamedTuple
 
@@ -158,13 +158,23 @@ class Host:
             os.unlink(self.real(path))
             sync_folder(os.path.dirname(self.real(path)))
 
-    def run(self, *argv: str, changes: bool = False, stdin: str = "", limit: float = 60) -> Result:
-        """Run a program (no shell) and wait at most `limit` seconds. `changes` marks one that alters the host."""
+    def run(
+        self,
+        *argv: str,
+        changes: bool = False,
+        stdin: str = "",
+        limit: float = 60,
+        environment: Mapping[str, str] | None = None,
+    ) -> Result:
+        """Run a program (no shell) and wait at most `limit` seconds. `changes` marks one that alters the host.
+
+        `environment` is added to what every program gets: a place for what must not stand on a command line.
+        """
         around = self.changing("run " + " ".join(argv)) if changes else contextlib.nullcontext()
         with around:
-            return self._run(argv, stdin, limit)
+            return self._run(argv, stdin, limit, environment or {})
 
-    def _run(self, argv: Sequence[str], stdin: str, limit: float) -> Result:
+    def _run(self, argv: Sequence[str], stdin: str, limit: float, added: Mapping[str, str]) -> Result:
         import subprocess  # a visit that changes nothing rarely starts a program
 
         path = ":".join(self.root + p for p in PATH.split(":"))
@@ -181,6 +191,7 @@ class Host:
             # Ubuntu restarts services after every installation otherwise, whoever is at work there.
             "NEEDRESTART_SUSPEND": "1",
             "NEEDRESTART_MODE": "l",
+            **added,
         }
         if self.root:
             environment["GPUCTL_ROOT"] = self.root

@@ -11,6 +11,7 @@ from .install import Own
 from .machine import Machine
 from .model import INSTALLED, MISSING, OK, Outcome, Wrong, new_enough, program_of
 from .packages import Packages
+from .tell import tell
 
 Tool = Mapping[str, Any]
 _AT_ONCE = 6  # tools that are asked for their version, or fetched, at the same time
@@ -24,6 +25,7 @@ class Tools:
 
     def bring(self, tools: Sequence[Tool]) -> list[Outcome]:
         """One outcome a tool, in their order."""
+        tell(f"looking at what is there of {_names(tools)}")
         found = self._each(self._there, tools)
         reasons: dict[str, str] = {}
         for tool, outcome in self._by_packages([t for t in tools if t["name"] not in found]):
@@ -63,8 +65,12 @@ class Tools:
 
     def _by_packages(self, tools: Sequence[Tool]) -> Iterable[tuple[Tool, Outcome | str]]:
         """What a package brought, or why none did."""
+        if tools and not self.machine.without_packages:
+            tell(f"asking for the packages of {_names(tools)}")
         why_not = {tool["name"]: self.packages.why_not(tool, self.check) for tool in tools}
         due = [tool for tool in tools if not why_not[tool["name"]]]
+        if due and not self.check:
+            tell(f"installing the packages of {_names(due)}")
         wrong = {} if self.check else self.packages.install(due)
         for tool in tools:
             yield tool, why_not[tool["name"]] or self._by_package(tool, wrong.get(self.packages.name(tool), ""))
@@ -81,17 +87,25 @@ class Tools:
         return wrong or f"the package {package} was installed, but {program_of(tool)} is {version or 'not there'}"
 
     def _ourselves(self, tool: Tool, reason: str) -> Outcome:
+        if self.check:
+            tell(f"{tool['name']}: seeing whether it can be had")
         if not (wrong := self.own.why_not(tool, self.check)):
             try:
                 version, came = self.own.version(tool), self.own.origin(tool)
                 was, place = self._before(tool)
                 if not self.check:
+                    tell(f"{tool['name']}: installing {' '.join(filter(None, [version, 'from', came]))}")
+                if not self.check:
                     self.own.install(tool, was)
                 why = ", ".join([*(["would be installed"] if self.check else []), *([place] if place else [])])
+                tell(f"{tool['name']}: {'could be had' if self.check else 'installed'}")
                 return _outcome(tool, INSTALLED, version=version, came=came, why=why, changed=True)
             except (Wrong, OSError) as error:
                 wrong = str(error)
-        return _outcome(tool, MISSING, why=f"{reason}; {wrong}", version=self._older(tool))
+        tell(f"{tool['name']}: missing")
+        older, minimal = self._older(tool), str(tool.get("minimal", "0"))
+        old = f"{older} is older than {minimal}; " if older and not new_enough(older, minimal) else ""
+        return _outcome(tool, MISSING, why=f"{old}{reason}; {wrong}", version=older)
 
     def _before(self, tool: Tool) -> tuple[str, str]:
         """The version of what lies at the link now, and where the new one comes to stand, in words."""
@@ -111,6 +125,10 @@ class Tools:
 
     def _link(self, tool: Tool) -> str:
         return os.path.join(self.own.place.bin, program_of(tool))
+
+
+def _names(tools: Sequence[Tool]) -> str:
+    return ", ".join(str(tool["name"]) for tool in tools)
 
 
 def _outcome(tool: Tool, state: str, **more: Any) -> Outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import socket
 import tarfile
 import time
 import urllib.request
@@ -76,7 +77,9 @@ def _opened(url: str) -> Any:
     try:
         return urllib.request.urlopen(request, timeout=_QUIET_SECONDS)  # noqa: S310
     except (URLError, HTTPException, OSError, ValueError) as error:
-        why = error if isinstance(error, HTTPError) else getattr(error, "reason", None) or error
+        why: object = error if isinstance(error, HTTPError) else getattr(error, "reason", None) or error
+        if isinstance(why, socket.gaierror):
+            why = "its server's name cannot be looked up (GPUCTL_MIRROR can name a server that is within reach)"
         raise Wrong(f"{url} cannot be fetched: {why}") from error
 
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from .fetch import address, fetch
+from .fetch import address
 from .machine import Machine
 from .model import Place, Wrong, program_of
 from .record import Record, remove_tree
@@ -55,7 +55,7 @@ class Own:
             return f"its row has no {_HASHES[kind]}, and nothing is installed unverified"
         if kind == "release" and not self._pin(tool):
             return f"no sha256 of {self.version(tool)} for {self.machine.os}/{self.machine.arch} is pinned"
-        return self._proved(tool) if kind == "release" and check else ""
+        return self._proved(tool) if kind != "this" and check else ""
 
     def install(self, tool: Mapping[str, Any], was: str) -> None:
         """Put the wanted version beside the others and point the link at it; `was`: the version of what it replaces."""
@@ -85,20 +85,22 @@ class Own:
                 self.record.drop_tool(versions)
             raise
 
-    def _fill(self, tool: Mapping[str, Any], folder: str) -> None:
+    def _fill(self, tool: Mapping[str, Any], folder: str, aside: bool = False) -> None:
         kind = _kind(tool)
         if kind == "release":
             by_release(self.machine, tool, self.origin(tool), self._pin(tool), folder)
+        elif kind == "pip":
+            by_pip(self.machine, tool, folder)
         else:
-            {"pip": by_pip, "npm": by_npm}[kind](self.machine, tool, folder)
+            by_npm(self.machine, tool, folder, may_run=not aside)
 
     def _proved(self, tool: Mapping[str, Any]) -> str:
-        """Fetch it to see that it is whole, and throw it away: a check that only asks for it could promise too much."""
+        """Bring it aside to see that it can be had, and throw it away: what is only asked for may be refused later."""
         if os.path.exists(os.path.join(self._folder(tool), _WHOLE)):
             return ""
         try:
             with tempfile.TemporaryDirectory() as aside:
-                fetch(self.origin(tool), self._pin(tool), os.path.join(aside, "archive"))
+                self._fill(tool, aside, aside=True)
         except Wrong as wrong:
             return str(wrong)
         return ""

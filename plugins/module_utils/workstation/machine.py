@@ -14,11 +14,14 @@ from ..gpuhost.host import PATH, Host, Result
 _ARCH = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _FAMILIES = {"apt-get": "debian", "dnf": "redhat", "brew": "brew"}
 _BREW = "/opt/homebrew/bin:/home/linuxbrew/.linuxbrew/bin"
-# The user's own ways to the outside: a proxy, certificates, a package index.
-_OUTSIDE = re.compile(r"(https?|all|no)_proxy|SSL_CERT_\w+|(PIP|NPM_CONFIG|NODE)_\w+", re.IGNORECASE)
+# The user's own ways to the outside: a proxy, certificates, a package index; and where zsh's files are.
+_OUTSIDE = re.compile(r"(https?|all|no)_proxy|SSL_CERT_\w+|(PIP|NPM_CONFIG|NODE)_\w+|ZDOTDIR", re.IGNORECASE)
+# What works for root: never one that the user has put on their own PATH.
+_SYSTEM = {"sudo", "apt-get", "apt-cache", "dnf"}
 # What asks for sudo's password on the terminal that gpuctl was started from; set only where there is one.
 _ASKPASS = "GPUCTL_ASKPASS"
 _ASK_SECONDS = 180
+NO_PACKAGES = "packages were left out (--no-packages)"
 NO_SUDO = "installing packages needs root, or sudo (with a password only on a terminal): ask who runs the machine"
 
 
@@ -33,8 +36,8 @@ class Machine:
         self.os = platform.system().lower()
         self.arch = _ARCH.get(platform.machine().lower(), platform.machine().lower())
         self.is_root = os.geteuid() == 0
-        self._without_packages = without_packages
-        self.family = "" if without_packages else self._family()
+        self.without_packages = without_packages
+        self.family = self._family()
         self._may: str | None = None
         self._sudo = ["sudo", "-n"]
 
@@ -43,14 +46,19 @@ class Machine:
         kept = {name: value for name, value in os.environ.items() if _OUTSIDE.fullmatch(name)}
         if asks := os.environ.get(_ASKPASS):
             kept["SUDO_ASKPASS"] = asks
-        given = {**kept, "HOME": self.home, "PATH": self._path(), "PYTHONNOUSERSITE": "1"}
-        words = [f"{name}={value}" for name, value in given.items()]
-        return self.host.run("env", *words, *argv, stdin=stdin, limit=limit)
+        folders = self._folders() if argv[0] in _SYSTEM else self._users_folders()
+        given = {**kept, "HOME": self.home, "PATH": ":".join(folders), "PYTHONNOUSERSITE": "1"}
+        program = _first(argv[0], folders) or argv[0]
+        # Proxies and indexes may hold passwords: they stand in the environment, which nobody else can read.
+        return self.host.run(program, *argv[1:], stdin=stdin, limit=limit, environment=given)
 
     def which(self, program: str) -> str:
-        """Where a program lies; the folder we link into comes first, as on the user's PATH. Empty where nowhere."""
-        candidates = (os.path.join(folder, program) for folder in self._path().split(":"))
-        return next((c for c in candidates if os.path.isfile(c) and os.access(c, os.X_OK)), "")
+        """Where the user has a program; the folder we link into comes first. Empty where nowhere."""
+        return _first(program, self._users_folders())
+
+    def system(self, program: str) -> str:
+        """Where everybody has a program; empty where nowhere."""
+        return _first(program, self._folders())
 
     def version(self, tool: Mapping[str, Any], path: str) -> str:
         """What a program says its version is; empty where that cannot be read."""
@@ -77,16 +85,24 @@ class Machine:
         except KeyError:
             return ""
 
+    def dots(self, shell: str) -> str:
+        """The folder of a shell's files. Where zsh has them only zsh knows: its .zshenv may name another one."""
+        if shell != "zsh":
+            return self.home
+        said = self.run("zsh", "-c", 'printf "\\n%s" "${ZDOTDIR-}"', limit=10)
+        named = said.out.splitlines()[-1:] if said.ok and not said.out.endswith("\n") else []
+        return named[0] if named else os.environ.get("ZDOTDIR") or self.home
+
     def _why_not(self) -> str:
-        if self._without_packages:
-            return "no packages were asked for"
+        if self.without_packages:
+            return NO_PACKAGES
         if not self.family:
             return "this system's package manager is not known"
         if self.family == "brew":
             return "Homebrew does not work for root" if self.is_root else ""
         if self.is_root or self.run("sudo", "-n", "true", limit=10).ok:
             return ""
-        return self._asked() if os.environ.get(_ASKPASS) and self.which("sudo") else NO_SUDO
+        return self._asked() if os.environ.get(_ASKPASS) and self.system("sudo") else NO_SUDO
 
     def _asked(self) -> str:
         """Let sudo ask for the password on the user's terminal; a check asks nobody, and takes it that they know it."""
@@ -99,5 +115,16 @@ class Machine:
     def _family(self) -> str:
         return next((family for program, family in _FAMILIES.items() if self.which(program)), "")
 
-    def _path(self) -> str:
-        return ":".join([self.bin, PATH, *([_BREW] if self.os == "darwin" else [])])
+    def _folders(self) -> list[str]:
+        return [self.bin, *PATH.split(":"), *(_BREW.split(":") if self.os == "darwin" else [])]
+
+    def _users_folders(self) -> list[str]:
+        """In the user's order, without what only this shell has: the folders of virtual environments."""
+        own = [f for f in os.environ.get("PATH", "").split(":") if os.path.isabs(f)]
+        lasting = [f for f in own if not os.path.exists(os.path.join(os.path.dirname(f), "pyvenv.cfg"))]
+        return list(dict.fromkeys([self.bin, *lasting, *self._folders()]))
+
+
+def _first(program: str, folders: Sequence[str]) -> str:
+    candidates = (os.path.join(folder, program) for folder in folders)
+    return next((c for c in candidates if os.path.isfile(c) and os.access(c, os.X_OK)), "")

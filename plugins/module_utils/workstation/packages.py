@@ -38,7 +38,10 @@ class Packages:
         """Empty where the package will do, else why not. Nobody is asked for a password for one that will not do."""
         family, name = self.machine.family, self.name(tool)
         if not name:
-            return "this distribution has no package of it" if family else self.machine.may_install()
+            none = family or not tool.get("packages")
+            return "this distribution has no package of it" if none else self.machine.may_install()
+        if self.machine.without_packages:
+            return self.machine.may_install()
         if family == "brew":
             return self.machine.may_install()  # Homebrew follows each release
         candidate = self._candidate(name) or self._after_refresh(name, check)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ import time
 from typing import Any
 
 from ..gpuhost.host import sync_folder
+from .model import Wrong
 
 Side = dict[str, Any]
 
@@ -30,17 +32,15 @@ class Record:
         self.tools: list[str] = []
         self._lock = threading.RLock()
         if os.path.exists(self.path):
-            with open(self.path, encoding="utf-8") as stream:
-                known = json.load(stream)
-            self.entries, self.folders, self.tools = known["entries"], known["folders"], known["tools"]
+            self._read()
 
     def owns(self, path: str) -> bool:
         """Whether what lies there now is what we put there."""
         entry = self.entries.get(path)
         return entry is not None and same(look(path), entry["ours"])
 
-    def write(self, path: str, text: bytes, mode: int) -> None:
-        """Put a file in place whole, remembering what was there."""
+    def write(self, path: str, text: bytes, mode: int, users: bytes | None = None) -> None:
+        """Put a file in place whole, remembering what was there; `users`: what of it is the user's, if not all."""
         before = look(path)
         owner = (before["uid"], before["gid"]) if before["kind"] == "file" else (os.geteuid(), os.getegid())
         ours = {
@@ -50,7 +50,7 @@ class Record:
             "uid": owner[0],
             "gid": owner[1],
         }
-        self._remember(path, before, ours)
+        self._remember(path, before, ours, users=users)
         put_file(path, text, mode, owner)
 
     def link(self, path: str, target: str, was: str = "") -> None:
@@ -85,26 +85,50 @@ class Record:
             self.tools.remove(folder)
             self.save()
 
-    def keep_copy(self, path: str) -> None:
-        """Keep what the user has there now, beside the record, before --force takes it back."""
+    def keep_copy(self, path: str) -> str:
+        """Keep what the user has there now, beside the record, before --force takes it back; returns where."""
         now = look(path, content=True)
         name = f"edited-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{path.strip('/').replace('/', '_')}.json"
-        put_file(os.path.join(self.folder, name), json.dumps({"path": path, "was": now}).encode(), 0o600)
+        copy = os.path.join(self.folder, name)
+        put_file(copy, json.dumps({"path": path, "was": now}).encode(), 0o600)
+        return copy
 
     def save(self) -> None:
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         known = {"form": 1, "entries": self.entries, "folders": self.folders, "tools": self.tools}
         put_file(self.path, json.dumps(known, indent=1).encode(), 0o600)
 
-    def _remember(self, path: str, before: Side, ours: Side, was: str = "") -> None:
+    def _read(self) -> None:
+        try:
+            with open(self.path, encoding="utf-8") as stream:
+                known = json.load(stream)
+            self.entries, self.folders, self.tools = known["entries"], known["folders"], known["tools"]
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise Wrong(
+                f"the record {self.path} cannot be read ({error!r}), so nothing was touched: mend it, "
+                "or move it away, and what was there before gpuctl is forgotten"
+            ) from error
+
+    def _remember(self, path: str, before: Side, ours: Side, was: str = "", users: bytes | None = None) -> None:
         entry = self.entries.get(path)
         if entry is None or not same(before, entry["ours"]):
             # What the user put there since the last run is what undo has to bring back.
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             earlier = [*entry.get("earlier", []), entry["before"]] if entry else []
-            entry = {"before": look(path, content=True), "at": at, "earlier": earlier, "was": was}
+            back = _without_ours(look(path, content=True), users, earlier)
+            entry = {"before": back, "at": at, "earlier": earlier, "was": was}
         self.entries[path] = {**entry, "ours": ours}
         self.save()
+
+
+def _without_ours(side: Side, users: bytes | None, earlier: list[Side]) -> Side:
+    """What was there without our lines, which an earlier run, or another machine's, put there."""
+    if side["kind"] != "file" or users is None:
+        return side
+    if not users and any(one["kind"] == "absent" for one in earlier):
+        return {"kind": "absent"}
+    content = base64.b64encode(users).decode()
+    return {**side, "sha256": hashlib.sha256(users).hexdigest(), "content": content}
 
 
 def look(path: str, content: bool = False) -> Side:
@@ -142,14 +166,21 @@ def put_file(path: str, data: bytes, mode: int, owner: tuple[int, int] | None = 
     """Write a file whole or not at all."""
     temporary = _temporary(path)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        if owner is not None and owner != (os.geteuid(), os.getegid()):
-            os.fchown(stream.fileno(), *owner)
-        os.fchmod(stream.fileno(), mode)
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            if owner is not None and owner != (os.geteuid(), os.getegid()):
+                os.fchown(stream.fileno(), *owner)
+            os.fchmod(stream.fileno(), mode)
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        error.filename = path  # of a full disk, or an owner that may not be given, the system names no file
+        raise
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
     sync_folder(os.path.dirname(path))
 
 

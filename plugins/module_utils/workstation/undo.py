@@ -43,13 +43,25 @@ def _versions(record: Record, folders: list[str], told: list[dict[str, Any]], ch
     """Remove the folders of tools, but none that a link of the user's own leads into."""
     conflicts = [row["path"] for row in told if row["state"] == CONFLICT]
     due = [f for f in folders if not any(os.path.realpath(path).startswith(f + os.sep) for path in conflicts)]
-    for folder in [] if check else due:
-        remove_tree(folder)
-        record.drop_tool(folder)
-    return [_row(folder, GONE, "its versions", changed=True) for folder in due]
+    return [_row(folder, GONE, "its versions", changed=True) if check else _gone(record, folder) for folder in due]
+
+
+def _gone(record: Record, folder: str) -> dict[str, Any]:
+    remove_tree(folder)
+    if os.path.lexists(folder):
+        return _row(folder, CONFLICT, "it cannot be removed: see who may write there, and undo again")
+    record.drop_tool(folder)
+    return _row(folder, GONE, "its versions", changed=True)
 
 
 def _one(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
+    try:
+        return _back(record, path, check, force)
+    except OSError as error:  # which is no reason to leave the others
+        return _row(path, CONFLICT, f"it cannot be put back: {error.strerror or error}")
+
+
+def _back(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
     entry = record.entries[path]
     now = look(path)
     back = same(now, {k: v for k, v in entry["before"].items() if k != "content"})
@@ -57,9 +69,10 @@ def _one(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
         return _row(path, CONFLICT, "it was changed since; --force takes it back and keeps a copy")
     if now["kind"] == "other":
         return _row(path, CONFLICT, "it is neither a file nor a link now")
+    kept = ""
     if not check:
         if not back and not same(now, entry["ours"]):
-            record.keep_copy(path)
+            kept = f"; what you had is kept in {record.keep_copy(path)}"
         if not back:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             restore(path, entry["before"])
@@ -67,7 +80,7 @@ def _one(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
         record.save()
     was = {"absent": "there was none", "link": "a link", "file": "a file"}[entry["before"]["kind"]]
     version = f", version {entry['was']}" if entry.get("was") else ""
-    return _row(path, RESTORED, was + version, changed=not back)
+    return _row(path, RESTORED, was + version + kept, changed=not back)
 
 
 def _remove_empty(record: Record) -> None:

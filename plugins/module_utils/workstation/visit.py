@@ -14,13 +14,24 @@ from .machine import Machine
 from .model import MISSING, Place, Wrong, program_of
 from .packages import Packages
 from .record import Record, look
-from .shell import block, with_block
+from .shell import block, with_block, without_block
 from .undo import CONFLICT, remove, undo
 
 
 def visit(asked: Mapping[str, Any], check: bool) -> dict[str, Any]:
-    """Carry out what a task asks; the answer is plain values. `Wrong`, with nothing touched, for an unknown tool."""
+    """Carry out what a task asks; the answer is plain values.
+
+    `Wrong` for an unknown tool or a record that cannot be read, with nothing touched, and where the state folder or
+    the record cannot be written.
+    """
     place = where(asked)
+    try:
+        return _visit(asked, place, check)
+    except OSError as error:
+        raise Wrong(f"{error.filename or place.state}: {error.strerror or error}") from error
+
+
+def _visit(asked: Mapping[str, Any], place: Place, check: bool) -> dict[str, Any]:
     rows = {tool["name"]: tool for tool in asked["tools"]}  # a later row of the same name takes its place
     unknown = [name for name in [*asked["only"], *asked["remove"]] if name not in rows]
     if unknown:
@@ -72,7 +83,7 @@ def _shell_files(
     login = machine.shell()
     rows = []
     for shell in ("bash", "zsh"):
-        path = os.path.join(place.home, f".{shell}rc")
+        path = os.path.join(machine.dots(shell), f".{shell}rc")
         if login == shell or os.path.lexists(path):
             # A home kept in a repository has links here: what they lead to is written, and they stay.
             rows.append(
@@ -96,9 +107,14 @@ def _shell_file(path: str, wanted: str, record: Record, check: bool) -> dict[str
         with open(path, "rb") as stream:
             before = stream.read()
     text = before.decode("utf-8", "surrogateescape")
-    after = with_block(text, wanted)
-    if after != text and not check:
-        record.write(path, after.encode("utf-8", "surrogateescape"), now.get("mode", 0o644))
+    try:
+        after = with_block(text, wanted)
+        if after != text and not check:
+            users = without_block(text).encode("utf-8", "surrogateescape")
+            record.write(path, after.encode("utf-8", "surrogateescape"), now.get("mode", 0o644), users)
+    except (Wrong, OSError) as error:
+        why = f"it cannot be written: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+        return {"path": path, "changed": False, "before": "", "after": "", "why": why}
     return {"path": path, "changed": after != text, "before": text, "after": after, "why": ""}
 
 

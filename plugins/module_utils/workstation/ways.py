@@ -14,6 +14,7 @@ from .model import Wrong, program_of
 from .record import put_file, remove_tree
 
 _SECONDS = 300
+_LEFT_OUT = "its program for this system was not had, or refused"
 
 
 def by_release(machine: Machine, tool: Mapping[str, Any], url: str, pin: str, folder: str) -> None:
@@ -28,13 +29,14 @@ def by_release(machine: Machine, tool: Mapping[str, Any], url: str, pin: str, fo
 
 def by_pip(machine: Machine, tool: Mapping[str, Any], folder: str) -> None:
     """Its own virtual environment; pip refuses what is not among our hashes, and what would have to be built."""
-    python = machine.which("python3") or sys.executable
+    # The system's, which stays; a virtual environment ends with the Python that it was made of.
+    python = machine.system("python3") or machine.which("python3") or sys.executable
     made = machine.run(python, "-m", "venv", folder, limit=_SECONDS)
     if not made.ok:
         raise Wrong(f"no virtual environment could be made (Debian: the package python3-venv): {made.said}")
     listed = os.path.join(folder, "requirements.txt")
     put_file(listed, requirements(tool["pip"]["hashes"]).encode(), 0o644)
-    pip = [os.path.join(folder, "bin", "pip"), "install", "-q", "--disable-pip-version-check"]
+    pip = [os.path.join(folder, "bin", "pip"), "install", "-q", "--disable-pip-version-check", "--no-cache-dir"]
     only = ["--require-hashes", "--only-binary=:all:", "--timeout=10", "--retries=1", f"--requirement={listed}"]
     done = machine.run(*pip, *only, limit=_SECONDS)
     if not done.ok:
@@ -49,21 +51,27 @@ def requirements(hashes: Mapping[str, Any]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def by_npm(machine: Machine, tool: Mapping[str, Any], folder: str) -> None:
-    """`npm ci` by a lock file of ours: npm refuses a package whose integrity is another one."""
+def by_npm(machine: Machine, tool: Mapping[str, Any], folder: str, may_run: bool = True) -> None:
+    """`npm ci` by a lock file of ours: npm refuses a package whose integrity is another one.
+
+    Without `may_run` nothing out of the package is run, as in a check.
+    """
     for name, made in lock(tool).items():
         put_file(os.path.join(folder, name), json.dumps(made, indent=1).encode(), 0o644)
     # What it keeps aside goes into its own folder, not into the user's home.
     quiet = ["--no-fund", "--no-audit", "--no-update-notifier", f"--cache={folder}/.npm"]
-    patience = ["--fetch-timeout=10000", "--fetch-retries=1"]
+    patience = ["--fetch-timeout=10000", "--fetch-retries=1", *([] if may_run else ["--ignore-scripts"])]
     done = machine.run("npm", "ci", f"--prefix={folder}", *quiet, *patience, limit=_SECONDS)
     remove_tree(os.path.join(folder, ".npm"))
     wish = f"{tool['npm']['package']} {tool['npm']['version']}"
     if not done.ok:
         raise Wrong(f"npm cannot install {wish}: {_error(done.err, done.said)}")
     # Its program for this system is an optional package: npm leaves out one that it refuses, without a word.
-    if not machine.version(tool, os.path.join(folder, npm_program(tool))):
-        raise Wrong(f"npm installed {wish}, but it does not run: its program for this system was not had, or refused")
+    if may_run and not machine.version(tool, os.path.join(folder, npm_program(tool))):
+        raise Wrong(f"npm installed {wish}, but it does not run: {_LEFT_OUT}")
+    systems = [os.path.join(folder, "node_modules", name) for name in tool["npm"].get("systems", {})]
+    if systems and not any(map(os.path.isdir, systems)):
+        raise Wrong(f"npm would install {wish}, but it would not run: {_LEFT_OUT}")
 
 
 def npm_program(tool: Mapping[str, Any]) -> str:

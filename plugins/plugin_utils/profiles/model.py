@@ -68,4 +68,4 @@ class ProfileError(ValueError):
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """A hint: the closest known name, or all of them."""
     close = get_close_matches(name, known, 1)
-    return f"did you mean {close[0]}?" if close else f"it can be {', '.join(known)}"
+    return f"did you mean {close[0]}?" if close else f"it can be {', '.join(known)}" if known else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,16 @@ def test_the_stage_of_a_context_is_told_by_its_name(context: str, stage: str) ->
 def test_a_name_that_could_be_production_is_production() -> None:
     given = settings.Settings(contexts={"production": ["*prod*"], "development": ["dev-*"]})
     assert given.stage("dev-prod-copy") == "production"
+
+
+def test_the_documented_settings_are_the_defaults(file: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/settings.md").read_text()
+    file.write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    assert settings.load() == settings.Settings()
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.write_bytes(b"\xff")])
+def test_what_cannot_be_read_is_refused_and_never_taken_for_no_file(file: Path, make: Callable[[Path], object]) -> None:
+    make(file)
+    with pytest.raises(Unusable, match=r"settings\.yml"):
+        settings.load()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.core.errors import Unusable
-from gpuctl.edges import kubeconfig
+from gpuctl.edges import kube, kubeconfig
 
 ONE = """apiVersion: v1
 kind: Config
@@ -66,3 +66,21 @@ def test_the_files_are_those_of_the_environment(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("KUBECONFIG")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert kubeconfig.files() == []
+
+
+@pytest.mark.parametrize("text", ["contexts: 5", "contexts: [{name: a, context: foo}]", "contexts: {a: {}}"])
+def test_what_is_no_context_is_said_with_its_file(tmp_path: Path, text: str) -> None:
+    (broken,) = write(tmp_path, broken=f"current-context: a\n{text}\n")
+    with pytest.raises(Unusable, match=r"broken: .*context"):
+        kubeconfig.contexts(broken)
+    with pytest.raises(Unusable):
+        kubeconfig.current(broken)
+
+
+@pytest.mark.parametrize("server", ["https://lab.example.org:70000", "https://lab.example.org:https"])
+def test_a_server_that_is_no_url_is_refused_before_anything_is_asked_of_it(tmp_path: Path, server: str) -> None:
+    known = f"clusters: [{{name: c1, cluster: {{server: '{server}'}}}}]\nusers: [{{name: u1, user: {{token: t}}}}]\n"
+    files = write(tmp_path, one=ONE + known)
+    with pytest.raises(Unusable) as refused:
+        kube.connect(files=files)
+    assert refused.value.wrong.startswith(f"its server {server} is no URL: ")

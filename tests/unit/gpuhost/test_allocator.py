@@ -348,9 +348,9 @@ class Counting(TreeHost):
         super().__init__(root)
         self.started: list[str] = []
 
-    def _run(self, argv: Any, stdin: str, limit: float) -> Any:
+    def _run(self, argv: Any, *more: Any) -> Any:
         self.started.append(" ".join(argv[:2]))
-        return super()._run(argv, stdin, limit)
+        return super()._run(argv, *more)
 
 
 def test_one_question_to_systemd_shows_that_all_services_are_right(tmp_path: Path) -> None:

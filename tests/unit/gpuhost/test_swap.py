@@ -111,8 +111,8 @@ def test_an_area_that_systemd_finds_itself_once_fstab_is_silent_is_masked_in_the
     class FindsByType(TreeHost):
         """systemd's generator for partitions of the type "Linux swap": silent while fstab has swap of its own."""
 
-        def _run(self, argv: Any, stdin: str, limit: float) -> Any:
-            done = super()._run(argv, stdin, limit)
+        def _run(self, argv: Any, *more: Any) -> Any:
+            done = super()._run(argv, *more)
             if argv[:2] == ("systemctl", "daemon-reload") and "#gpuctl#" in self.read("/etc/fstab"):
                 generated(root, "dev-sda4.swap", "[Swap]\nWhat=/dev/sda4\n")
             return done

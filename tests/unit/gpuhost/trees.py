@@ -32,9 +32,9 @@ class Counting(TreeHost):
         super().__init__(root)
         self.started: list[str] = []
 
-    def _run(self, argv: Any, stdin: str, limit: float) -> Any:
+    def _run(self, argv: Any, *more: Any) -> Any:
         self.started.append(" ".join(argv))
-        return super()._run(argv, stdin, limit)
+        return super()._run(argv, *more)
 
 
 def put(root: Path, path: str, text: str, mode: int = 0o644) -> None:

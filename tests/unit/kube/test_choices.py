@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from gpuctl.core.errors import Unusable
+from gpuctl.edges import kubectl
 from gpuctl.kube import palette
-from gpuctl.kube.choose import pod_lines
+from gpuctl.kube.choose import folder_of_pane, pod_lines
 from gpuctl.kube.explain import decoded, literals, secrets_of
 from gpuctl.kube.forward import saved
 from gpuctl.kube.forward.line import Line, State
@@ -142,6 +144,29 @@ def test_the_secrets_of_a_pod_are_found_wherever_it_names_them() -> None:
     }
     assert secrets_of({"spec": spec}) == ["five", "four", "one", "three", "two"]
     assert literals({"spec": spec}) == ["t0ken"]
+    debug = {"ephemeralContainers": [{"name": "d", "env": [*env, {"name": "DB_PASSWORD", "value": "tiger"}]}]}
+    assert (secrets_of({"spec": debug}), literals({"spec": debug})) == (["one"], ["t0ken", "tiger"])
+
+
+def test_a_pane_in_a_folder_that_has_gone_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, monkeypatch, "tmux", f'echo "{tmp_path}/$PLACE"')
+    monkeypatch.setenv("TMUX", "x")
+    monkeypatch.setenv("GPUCTL_PANE", "%1")
+    assert folder_of_pane() == f"{tmp_path}/"
+    monkeypatch.setenv("PLACE", "gone")
+    assert folder_of_pane() is None
+
+
+def test_a_program_that_cannot_be_heard_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, monkeypatch, "slow", "exec sleep 30")
+    assert kubectl.output_of(["slow"], limit=0.2) is None
+    assert kubectl.output_of(["slow"], str(tmp_path / "gone")) is None
+
+
+def program(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, does: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{does}\n")
+    (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
 def test_a_secret_is_looked_for_as_text_and_as_base64() -> None:

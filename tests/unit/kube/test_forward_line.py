@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gpuctl.kube.forward.line import SILENT, Action, Line, Seen, State, moved, pause, step
+import pytest
+
+from gpuctl.kube.forward.line import NOBODY, SILENT, Action, Line, Seen, State, moved, pause, step
 from gpuctl.kube.forward.model import Slot
 
 SLOT = Slot(((8081, 8080),), "a", "uid-a")
@@ -83,3 +85,44 @@ def test_a_kubectl_that_never_listens_is_given_up() -> None:
 
 def test_no_pause_is_longer_than_half_a_minute() -> None:
     assert pause(50) == 30
+
+
+def test_a_port_that_must_not_be_probed_is_open_and_no_more_is_claimed() -> None:
+    starting, _ = step(Line(SLOT), Seen(), 0.0)
+    line, action = step(starting, Seen("uid-a", listens=True, unprobed=True), 1.0)
+    assert (line.state, action) == (State.OPEN, Action.NOTHING)
+    assert step(line, Seen("uid-a", ended=True, said="lost connection"), 2.0)[0].state is State.RETRYING
+
+
+# As kubectl logs it (client-go, portforward.go): of the pod; of a kubelet and of an API that are not there.
+LOGGED = 'E0101 10:00:00.000000 7 portforward.go:424] "Unhandled Error" err="{}"'
+IN_THE_POD = LOGGED.format(
+    "an error occurred forwarding 5678 -> 5678: error forwarding port 5678 to pod 1a2b, uid : failed to connect to "
+    "localhost:5678 inside namespace 3c4d, IPv4: dial tcp4 127.0.0.1:5678: connect: connection refused"
+)
+ELSEWHERE = (
+    "error upgrading connection: error dialing backend: dial tcp 10.0.0.5:10250: connect: connection refused",
+    "Get https://10.0.0.1:6443/api: dial tcp 10.0.0.1:6443: connect: connection refused",
+)
+
+
+def test_one_that_is_not_probed_is_begun_anew_when_kubectl_complains() -> None:
+    line, action = step(Line(SLOT, State.OPEN), Seen("uid-a", listens=True, said=IN_THE_POD, unprobed=True), 1.0)
+    assert (line.state, line.until, action, line.why) == (State.RETRYING, 2.0, Action.STOP, NOBODY)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        LOGGED.format("error copying from remote stream to local connection: connection reset by peer"),
+        "W0101 10:00:00.000000 7 warnings.go:70] the plugin that logs in is an old one",
+    ],
+)
+def test_a_debugger_that_hangs_up_or_a_warning_leaves_the_forward_and_its_connections_alone(said: str) -> None:
+    line, action = step(Line(SLOT, State.OPEN), Seen("uid-a", listens=True, said=said, unprobed=True), 1.0)
+    assert (line.state, action) == (State.OPEN, Action.NOTHING)
+
+
+@pytest.mark.parametrize("said", ELSEWHERE)
+def test_a_kubelet_or_api_that_refuses_a_connection_is_not_told_as_a_pod_where_nobody_listens(said: str) -> None:
+    assert step(UP, Seen("uid-a", ended=True, said=said), 1.0)[0].why == said

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpuctl.core.errors import Unusable
 from gpuctl.kube.forward.model import Request, Slot
-from gpuctl.kube.forward.plan import follow, local_ports, slots
+from gpuctl.kube.forward.plan import follow, heirs, local_ports, slots
 from gpuctl.kube.model import Pod
 
 ALL = Request((8080,), selector="app=hyperpod", first=8081)
@@ -96,3 +98,26 @@ def test_a_local_port_that_was_asked_for_must_be_free() -> None:
 
 def test_a_port_below_1024_is_forwarded_from_one_that_takes_no_root() -> None:
     assert slots(Request((80, 8080), pod="a"), [pod("a")], anything)[0].ports == ((8080, 80), (8081, 8080))
+
+
+def test_ports_that_stand_apart_all_go_to_the_same_successor() -> None:
+    wish = Request((8080, 8888), pod="web-1", apart=True)
+    now = slots(wish, [pod("web-1")], anything)
+    found = follow(wish, now, [pod("web-2"), pod("web-3")], anything)
+    assert [(slot.pod, slot.ports) for slot in found] == [("web-2", ((8080, 8080),)), ("web-2", ((8888, 8888),))]
+
+
+def labelled(owner: str, **labels: str) -> Pod:
+    return replace(pod("db-0"), owner=owner, labels={"app": "db", **labels})
+
+
+def test_a_pod_of_a_statefulset_is_followed_by_its_name_alone_as_its_siblings_have_the_same_labels() -> None:
+    own = {"statefulset.kubernetes.io/pod-name": "db-0", "apps.kubernetes.io/pod-index": "0"}
+    assert heirs(labelled("StatefulSet", **own)) == ""
+    assert heirs(labelled("StatefulSet")) == ""
+    assert heirs(labelled("Clone", **own)) == ""
+
+
+def test_a_pod_that_gets_a_new_name_is_followed_by_what_it_shares_with_its_successor() -> None:
+    assert heirs(labelled("ReplicaSet", **{"pod-template-hash": "x", "tier": "1"})) == "app=db,tier=1"
+    assert heirs(labelled("")) == ""

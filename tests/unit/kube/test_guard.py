@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from gpuctl.core.settings import Settings
 from gpuctl.kube import guard, shell
 from gpuctl.kube.asking import question
+from tests.needs import HOSTS, need
 
 DESTROY = [
     ("delete pod x", "delete"),
@@ -30,6 +32,14 @@ DESTROY = [
     ("-n x rollout restart deploy/x", "rollout restart"),
     ("taint nodes gpu-1 key=value:NoExecute", "taint with NoExecute"),
     ("cnpg delete x", "delete"),
+    ("rollout -l app=web restart deployment", "rollout restart"),
+    ("rollout --selector app=web undo deployment", "rollout undo"),
+    ("-l get delete pods", "delete"),
+    ("delete pod x --help=false", "delete"),
+    ("delete pod x -h=0", "delete"),
+    ("delete pod x --dry-run=f", "delete"),
+    ("scale deploy x --replicas=0x0", "scale to 0"),
+    ("scale deploy x --replicas=-0", "scale to 0"),
 ]
 KEEP = [
     "get pods",
@@ -40,6 +50,9 @@ KEEP = [
     "apply --prune=false -f .",
     "delete pod x --dry-run=client",
     "delete --help",
+    "delete --help=true",
+    "apply --prune=F -f .",
+    "scale deploy x --replicas=0x10",
     "exec x -- rm delete",
     "logs delete",
     "rollout status deploy/x",
@@ -60,13 +73,17 @@ def test_what_does_not_destroy_is_left_alone(line: str) -> None:
     assert guard.destroys(guard.read(line.split())) == ""
 
 
-def test_the_shell_lets_nothing_past_that_is_to_be_judged() -> None:
+@pytest.mark.parametrize("name", ["bash", "zsh"])
+@pytest.mark.parametrize("separator", ["unset IFS", "IFS=,", "IFS="])
+def test_the_shell_lets_nothing_past_that_is_to_be_judged(name: str, separator: str) -> None:
     """shell.sh looks for words before it starts gpuctl: every command above must have one of them."""
+    if shutil.which(name) is None:
+        need(f"{name} is not installed", HOSTS)
     code = (shell.HERE / "shell.sh").read_text()
     function = code[code.index("function kubectl {") : code.index("function kctx")]
     lines = "\n".join(f"kubectl {line}" for line, _ in DESTROY)
-    script = f"GPUCTL_PROGRAM=asked; asked() {{ echo asked; return 1; }}\n{function}\n{lines}\n"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    script = f"GPUCTL_PROGRAM=asked; asked() {{ echo asked; return 1; }}\n{function}\n{separator}\n{lines}\n"
+    done = subprocess.run([name, "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["asked"] * len(DESTROY)
 
 
@@ -86,6 +103,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("delete pod x -n db", "production context prod-eu (namespace db)"),
         ("delete pod --all -A", "production context prod-eu (all namespaces)"),
         ("delete pod x -s https://10.0.0.1", "its stage is unknown"),
+        ("delete pod x -shttps://10.0.0.1", "its stage is unknown"),
         ("delete pod x --cluster other", "its stage is unknown"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gpuctl.core.errors import Unusable
-from gpuctl.kube.merge import EMPTY, merged, placed
+from gpuctl.kube.merge import EMPTY, added, merged, placed
 
 ONE = """
 current-context: a
@@ -81,3 +81,17 @@ def test_a_copy_can_start_in_another_context() -> None:
 
 def test_a_context_that_has_gone_is_not_made_up() -> None:
     assert placed(ONE, "gone", "team") is None
+
+
+def test_what_one_config_has_by_name_and_another_lacks_is_a_config_of_its_own() -> None:
+    names, text = added(merged({Path("/x/one"): ONE, Path("/y/two"): TWO}), ONE)
+    assert names == ["cluster d", "context b", "user v"]
+    found = yaml.safe_load(text)
+    assert found.pop("users")[0]["user"]["client-key"] == "/abs/key"
+    assert found == {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "d", "cluster": {"server": "https://three"}}],
+        "contexts": [{"name": "b", "context": {"cluster": "d", "user": "v"}}],
+    }
+    assert added(ONE, ONE)[0] == []

@@ -9,6 +9,7 @@ import pytest
 
 from gpuctl.core.errors import Unusable
 from gpuctl.core.settings import Settings
+from gpuctl.edges import kubeconfig
 from gpuctl.kube import chosen, copy, prompt, shell
 from gpuctl.kube.chosen import Chosen
 
@@ -39,8 +40,36 @@ def test_copies_of_ended_shells_go_and_those_of_other_machines_stay(state: Path)
     names = ("here-999999.yml", "here-999999.yml.prompt", "other-999999.yml", f"here-{os.getpid()}.yml", "keep.json")
     for name in names:
         (folder / name).touch()
-    assert [path.name for path in copy.remove_stale("here")] == ["here-999999.yml", "here-999999.yml.prompt"]
+    assert copy.remove_stale("here") == []
     assert sorted(path.name for path in folder.iterdir()) == sorted(names[2:])
+
+
+NEW = "\ncontexts: [{name: dev, context: {}}, {name: new-eu, context: {cluster: new}}]\nusers: [{name: me}]\n"
+
+
+def test_what_was_added_to_a_copy_is_kept_when_its_shell_ends(tmp_path: Path, state: Path) -> None:
+    made = copy.make([config(tmp_path, "dev")], os.getpid(), "here")
+    assert shell.leave(made) is None
+    made.write_text(NEW)
+    kept = shell.leave(made)
+    assert kept is not None
+    assert kept.path.parent == state / "kube/added"
+    assert kept.path.stat().st_mode & 0o777 == 0o600
+    assert [c.name for c in kubeconfig.contexts(kept.path)] == ["new-eu"]
+    assert "context new-eu, user me" in str(kept)
+    assert f"export KUBECONFIG={tmp_path}/config:{kept.path}" in str(kept)
+    assert not copy.is_own([kept.path])
+
+
+def test_what_was_added_to_the_copy_of_a_killed_shell_is_kept_too(tmp_path: Path, state: Path) -> None:
+    made = copy.make([config(tmp_path, "dev")], 999999, "here")
+    made.write_text(NEW)
+    (kept,) = copy.remove_stale("here")
+    assert kept.path.is_file()
+    assert [path.name for path in copy.folder().iterdir()] == ["added"]
+    copy.make([config(tmp_path, "dev")], 999999, "here").write_text("{")
+    assert copy.remove_stale("here") == []
+    assert [path.name for path in copy.folder().iterdir()] == ["added"]
 
 
 def test_the_users_own_files_are_never_taken_for_a_copy(tmp_path: Path) -> None:

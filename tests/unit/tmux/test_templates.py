@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_everything_that_runs_is_told_and_nothing_can_hide() -> None:
 
 def test_what_was_shown_is_what_is_kept() -> None:
     templates.keep("team", SESSION)
-    assert templates.named("team") == SESSION
+    assert templates.named("team") == replace(SESSION, template="team")
     assert list(templates.known()) == ["team"]
 
 

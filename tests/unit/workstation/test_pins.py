@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from gpuctl.workstation.pins import pins
+import pytest
+
+from gpuctl.core.errors import Unusable
+from gpuctl.workstation.pins import know, pins, shows_version
 
 K9S = {"url": "https://h/v{version}/k9s_{os}_{arch}.tar.gz", "os": {"linux": "Linux", "darwin": "Darwin"}}
 A, B = "a" * 64, "b" * 64
@@ -20,3 +23,15 @@ def test_a_bare_hash_is_for_the_system_that_is_said() -> None:
 
 def test_what_is_no_sha256_gives_nothing() -> None:
     assert pins(K9S, "1.0", "<html>not found</html>\nabc  k9s_Linux_amd64.tar.gz\n") == {}
+
+
+def test_a_version_or_system_that_cannot_be_one_is_refused() -> None:
+    for version, system in (("latest", ""), ("1.0/../2", ""), ("1.0", "linux/amd46"), ("v1.0", "")):
+        with pytest.raises(Unusable):
+            know(K9S, version, system)
+    know(K9S, "0.50.18", "linux/amd64")
+
+
+def test_whether_a_file_name_says_its_version() -> None:
+    assert not shows_version(K9S, "")
+    assert shows_version({"url": "https://h/fzf-{version}-{os}_{arch}.tar.gz"}, "")

@@ -68,9 +68,10 @@ def test_force_takes_the_edited_file_back_and_keeps_a_copy(home: Path) -> None:
     file.write_text("before")
     a_record(home).write(str(file), b"ours", 0o644)
     file.write_text("edited")
-    undo(a_record(home), check=False, force=True)
+    (row,) = undo(a_record(home), check=False, force=True)
     assert file.read_text() == "before"
-    assert len(list((home.parent / "state").glob("edited-*.json"))) == 1
+    (copy,) = (home.parent / "state").glob("edited-*.json")
+    assert row["why"] == f"a file; what you had is kept in {copy}"
 
 
 def test_check_says_the_same_and_changes_nothing(home: Path) -> None:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
+from pathlib import Path
 
 import pytest
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.shell import BEGIN, block, with_block
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Wrong
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.shell import (
+    BEGIN,
+    END,
+    block,
+    with_block,
+    without_block,
+)
+
+from tests.needs import HOSTS, need
 
 
 def test_they_come_after_the_last_line_even_where_it_has_no_end() -> None:
@@ -25,6 +37,36 @@ def test_a_new_version_takes_the_place_of_the_old_one() -> None:
     assert "/old" not in renewed
 
 
+@pytest.mark.parametrize("text", ["{}", "mine\n{}", "before\n{}after\n", "{}after"])
+def test_without_our_lines_the_users_are_as_they_were(text: str) -> None:
+    assert without_block(text.format(f"{BEGIN}\nold\n{END}\n")) == text.format("")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (f"mine\n{BEGIN}\nmine, too\n", 2),
+        (f"{BEGIN}\nold\nmine\n{BEGIN}\nold\n{END}\n", 1),
+        (f"mine\n{END}\n{BEGIN}\nold\n{END}\n", 2),
+        (f"{BEGIN}\nold\n{END}\nmine\n{END}", 5),
+    ],
+    ids=["no end", "two begins", "an end before", "an end after"],
+)
+def test_damaged_markers_are_told_by_their_line_and_nothing_is_replaced(text: str, line: int) -> None:
+    with pytest.raises(Wrong, match=rf"line {line} "):
+        with_block(text, "B\n")
+
+
+def test_a_marker_is_a_whole_line() -> None:
+    text = f"echo '{BEGIN}'\n# not {END}\n"
+    assert with_block(text, "B\n") == text + "B\n"
+
+
+def test_several_whole_blocks_become_one() -> None:
+    once = f"{BEGIN}\nold\n{END}\n"
+    assert with_block(f"a\n{once}b\n{once}c\n", "B\n") == "a\nB\nb\nc\n"
+
+
 def test_tmux_starts_with_a_terminal_only_where_that_is_wished() -> None:
     assert "gpuctl tmux launch" not in block("bash", "/b", False)
     assert "gpuctl tmux launch" in block("bash", "/b", True)
@@ -35,3 +77,35 @@ def test_bash_takes_the_lines_and_puts_the_folder_on_the_path_once(start_tmux: b
     twice = block("bash", "/my/bin", start_tmux) * 2
     done = subprocess.run(["bash", "-euc", twice + 'echo "$PATH"'], capture_output=True, text=True, check=True)
     assert done.stdout.split(":").count("/my/bin") == 1
+
+
+def started(tmp_path: Path, shell: str, **environment: str) -> bool:
+    """Whether a new interactive shell on a terminal starts tmux."""
+    stand_in = tmp_path / "gpuctl"
+    stand_in.write_text('#!/bin/sh\necho "called: $*"\n')
+    stand_in.chmod(0o755)
+    rc = tmp_path / f".{shell}rc"
+    rc.write_text(block(shell, str(tmp_path), True))
+    argv = {"bash": ["bash", "--rcfile", str(rc), "-ic", "exit"], "zsh": ["zsh", "-ic", "exit"]}[shell]
+    ours, terminal = pty.openpty()
+    given = {"PATH": os.defpath, "HOME": str(tmp_path), "TERM": "dumb", **environment}
+    try:
+        done = subprocess.run(argv, stdin=terminal, env=given, capture_output=True, text=True, check=True, timeout=30)
+    finally:
+        os.close(ours)
+        os.close(terminal)
+    return "called: tmux launch" in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_new_terminal_starts_tmux(tmp_path: Path, shell: str) -> None:
+    if subprocess.run(["sh", "-c", f"command -v {shell}"], capture_output=True, check=False).returncode:
+        need(f"the package {shell}", HOSTS)
+    assert started(tmp_path, shell)
+
+
+@pytest.mark.parametrize(
+    "name", ["TERM_PROGRAM=vscode", "CURSOR_TRACE_ID=1f", "INSIDE_EMACS=29", "TMUX=/x,1,0", "GPUCTL_KUBECONFIG=/x"]
+)
+def test_an_editors_terminal_a_pane_and_a_shell_for_a_cluster_start_none(tmp_path: Path, name: str) -> None:
+    assert not started(tmp_path, "bash", **dict([name.split("=")]))

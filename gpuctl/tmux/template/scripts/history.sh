@@ -23,4 +23,8 @@ else
   esac
   chosen=$(printf '%s\n' "$last" | sed -n "${number}p")
 fi
+case $chosen in
+# tmux takes the ; at the end of a word for the end of the command.
+*\;) chosen=${chosen%?}\\\; ;;
+esac
 [ -z "$chosen" ] || tmux send-keys -t "$pane" -l -- "$chosen" \; send-keys -t "$pane" Enter

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 from ..host import Host
+from . import processes
+
+KUBELET = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+PODS = "/var/lib/kubelet/pods"
+# Version 2, version 1 (below each controller), and below a root of the kubelet's own.
+CGROUPS = ("/sys/fs/cgroup/*kubepods*", "/sys/fs/cgroup/*/*kubepods*", "/sys/fs/cgroup/*/*/*kubepods*")
 
 
 def busy(host: Host) -> list[str]:
@@ -24,19 +31,53 @@ def _gpu_processes(host: Host) -> list[str]:
 
 
 def _slurm(host: Host) -> list[str]:
-    steps = sum(host.value(path) == "slurmstepd" for path in host.glob("/proc/[0-9]*/comm"))
+    steps = slurm_steps(host)
+    if steps is None:
+        return [f"Slurm's job steps unknown: {processes.HIDDEN}"]
     return [f"Slurm runs {steps} job steps here"] if steps else []
 
 
+def slurm_steps(host: Host) -> int | None:
+    """How many job steps Slurm runs here; None where nobody can know."""
+    return processes.called(host, "slurmstepd")
+
+
 def _kubernetes(host: Host) -> list[str]:
-    """The kubelet's own list of which pod holds which device."""
-    path = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
-    text = host.read_or_none(path)
-    if text is None:
-        return []
     try:
-        entries = json.loads(text)["Data"]["PodDeviceEntries"] or []
-        pods = {e["PodUID"] for e in entries if e["ResourceName"].startswith(("nvidia.com/", "amd.com/gpu"))}
+        pods = pods_with_gpus(host)
     except (ValueError, KeyError, TypeError):
-        return [f"Kubernetes allocations unknown: {path} cannot be understood"]
-    return [f"Kubernetes has given GPUs to {len(pods)} pods"] if pods else []
+        return [f"Kubernetes allocations unknown: {KUBELET} cannot be understood"]
+    if pods.untold:
+        return [f"Kubernetes allocations unknown: {pods.why_untold}"]
+    return [f"Kubernetes has given GPUs to {len(pods.living)} pods"] if pods.living else []
+
+
+class Pods(NamedTuple):
+    """Pods that were given a GPU: those that live, and those of which nobody here can tell."""
+
+    living: set[str]
+    untold: set[str]
+
+    @property
+    def why_untold(self) -> str:
+        return f"whether {len(self.untold)} pods that got GPUs still run: there are no kubepods cgroups"
+
+
+def pods_with_gpus(host: Host) -> Pods:
+    """The pods that hold a GPU, by the kubelet's own list; ValueError, KeyError, TypeError where it makes no sense.
+
+    The list keeps pods that are gone until a device is given away again (kubernetes#137010). A pod lives as long as
+    its cgroup: that goes with its last container, while the folder of one that has ended stays until it is deleted.
+    """
+    text = host.read_or_none(KUBELET)
+    entries = (json.loads(text)["Data"]["PodDeviceEntries"] or []) if text is not None else []
+    listed = {e["PodUID"] for e in entries if e["ResourceName"].startswith(("nvidia.com/", "amd.com/gpu"))}
+    if not listed:
+        return Pods(set(), set())
+    roots = [root for pattern in CGROUPS for root in host.glob(pattern)]
+    if roots:
+        names = " ".join(path for root in roots for depth in ("*", "*/*") for path in host.glob(f"{root}/{depth}"))
+        return Pods({uid for uid in listed if f"pod{uid}" in names or f"pod{uid.replace('-', '_')}" in names}, set())
+    # No kubelet has begun since this host did, or it keeps no cgroups for pods: those it has forgotten are gone.
+    known = set(host.listdir(PODS)) if host.exists(PODS) else listed
+    return Pods(set(), listed & known)

@@ -1,0 +1,41 @@
+"""What was measured goes into the history, whichever command measured it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuctl.core.errors import GpuctlError
+
+if TYPE_CHECKING:
+    from gpuctl.nccl.model import Ended, Finding
+
+
+def keep(
+    kind: str, where: str, ended: Sequence[Ended], findings: Sequence[Finding], told: str = "kept: {} shows it in full"
+) -> None:
+    """Into the history, where anything was run; what was measured is the more important where that fails."""
+    from gpuctl.nccl import history
+
+    if not ended:
+        return
+    try:
+        number = history.keep(kind, where, ended, findings)
+    except GpuctlError as error:
+        click.echo(f"gpuctl: {error}", err=True)
+    else:
+        click.echo(told.format(f"`gpuctl nccl report {number}`"), err=True)
+
+
+@contextmanager
+def even_so(ended: Sequence[Ended], kept: Callable[[], object]) -> Iterator[None]:
+    """Where something is raised within it, what had ended by then is kept all the same; then it is raised."""
+    try:
+        yield
+    except Exception:
+        if ended:
+            kept()
+        raise

@@ -1,0 +1,1 @@
+"""Multi-node ML environments on OpenShift and Kubernetes, from one file a cluster."""

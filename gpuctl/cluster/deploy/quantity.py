@@ -1,0 +1,33 @@
+"""Quantities as Kubernetes writes them: 500m, 128Gi, 1e3."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+
+_UNITS: dict[str, Decimal | int] = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_UNITS |= {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_UNITS |= {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
+
+
+def amount(text: object) -> Decimal | None:
+    """How much it is, in cores, bytes or pieces; None where it is no quantity."""
+    words = str(text)
+    for unit, factor in _UNITS.items():
+        if words.endswith(unit):
+            found = _number(words.removesuffix(unit))
+            return None if found is None else found * factor
+    return _number(words)
+
+
+def _number(text: str) -> Decimal | None:
+    try:
+        found = Decimal(text)
+    except InvalidOperation:
+        return None
+    return found if found.is_finite() else None
+
+
+def at_least(has: object, wanted: object) -> bool:
+    """Whether it is as much; what cannot be read is not."""
+    own, needed = amount(has), amount(wanted)
+    return own is not None and needed is not None and own >= needed

@@ -1,0 +1,144 @@
+"""How an environment stands: its objects, pods, volumes, and the ways in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuctl.cluster import objects
+from gpuctl.cluster.deploy import reading, running, waiting
+from gpuctl.cluster.deploy.model import Standing, is_going, is_ours
+from gpuctl.cluster.deploy.waiting import Looking
+from gpuctl.cluster.environment import Asked, Environment, Mode, Object, environment
+from gpuctl.cluster.model import Cluster as File
+from gpuctl.core.pods import statuses
+from gpuctl.core.report import Verdict
+from gpuctl.edges.kube import Cluster, name_of
+from gpuctl.edges.kube_errors import Forbidden
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One pod; `trouble`: what keeps it from being ready."""
+
+    name: str
+    node: str
+    ready: bool
+    restarts: int
+    words: str
+    trouble: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """`mode` is None where it is not deployed. `nodes`: how many pods it is to have. `going`: what is being deleted.
+
+    `unread`: objects of which nobody knows whether they are there.
+    """
+
+    name: str
+    namespace: str
+    mode: Mode | None
+    nodes: int
+    there: Sequence[str]
+    missing: Sequence[str]
+    not_ours: Sequence[str]
+    going: Sequence[str]
+    unread: Sequence[str]
+    pods: Sequence[Pod]
+    volumes: Sequence[str]
+    ways_in: Sequence[str]
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.missing or self.not_ours or self.going or self.mode is None:
+            return Verdict.FAIL
+        if len(self.pods) < self.nodes or not all(pod.ready for pod in self.pods):
+            return Verdict.FAIL
+        return Verdict.UNKNOWN if self.unread else Verdict.OK
+
+
+def look(cluster: Cluster, file: File, name: str = "", single: bool = False) -> Status:
+    """The environment as it is deployed, in whatever mode and size that is."""
+    env, mode = deployed(cluster, file, name, single)
+    count = None if single else running.nodes(cluster, env)
+    standing = reading.standing(cluster, objects.everything(env))
+    served = [each for each in standing if each.served]
+    claims = _claims(cluster, env)
+    return Status(
+        env.name,
+        env.namespace,
+        mode,
+        env.nodes if count is None else count,  # also where the file allows no more so many
+        [each.subject for each in served if each.live and is_ours(env, each.live)],
+        [each.subject for each in standing if each.missing],
+        [each.subject for each in served if each.live and not is_ours(env, each.live)],
+        sorted({*(each.subject for each in served if each.going), *(name_of(c) for c in claims.value if is_going(c))}),
+        [f"{each.subject}: {each.unread}" for each in standing if each.unread],
+        _pods(cluster, env),
+        [f"not known: {claims.why}"] if claims.why else [_volume(each) for each in claims.value],
+        _ways_in(served),
+    )
+
+
+def deployed(cluster: Cluster, file: File, name: str = "", single: bool = False) -> tuple[Environment, Mode | None]:
+    """The environment in the mode and size that are there, as far as the file allows; no mode: it is not deployed."""
+    asked = Asked(name=name, single=single)
+    env = environment(file, asked)
+    mode = running.mode(cluster, env)
+    count = None if single else running.nodes(cluster, env)
+    return _as_deployed(file, asked, mode, count), mode
+
+
+def _as_deployed(file: File, asked: Asked, mode: Mode | None, count: int | None) -> Environment:
+    """Where the file does not allow any more what is there (fewer nodes, no RDMA), what the file allows."""
+    usable = mode if mode != "rdma" or file.network.rdma.enabled else None
+    most = len(file.nodes.gpu_nodes) or count
+    fits = count if count and most and count <= most else None
+    return environment(file, Asked(usable, fits, asked.name, single=asked.single))
+
+
+def _pods(cluster: Cluster, env: Environment) -> list[Pod]:
+    kind = cluster.kind("v1", "Pod")
+    found = {each["metadata"]["name"]: each for each in cluster.find(kind, env.selector)}
+    view = Looking(cluster, env).view(found)
+    states = waiting.states_of(env, view)
+    return [
+        Pod(name, _node(found.get(name)), each.ready, _restarts(found.get(name)), each.words, each.trouble)
+        for name, each in states.items()
+    ]
+
+
+def _node(pod: Object | None) -> str:
+    return str((pod or {}).get("spec", {}).get("nodeName") or "")
+
+
+def _restarts(pod: Object | None) -> int:
+    return sum(each.get("restartCount", 0) for each in statuses(pod or {}))
+
+
+def _claims(cluster: Cluster, env: Environment) -> reading.Read[list[Object]]:
+    try:
+        found = cluster.find(cluster.kind("v1", "PersistentVolumeClaim"), env.labels)
+    except Forbidden as error:
+        return reading.Read([], error.wrong)
+    return reading.Read(sorted(found, key=lambda each: str(each["metadata"]["name"])))
+
+
+def _volume(claim: Object) -> str:
+    status = claim.get("status") or {}
+    size = (status.get("capacity") or {}).get("storage") or claim["spec"]["resources"]["requests"]["storage"]
+    phase = status.get("phase", "phase not known")
+    return f"{claim['metadata']['name']}: {size}, {f'{phase}, is being deleted' if is_going(claim) else phase}"
+
+
+def _ways_in(standing: Sequence[Standing]) -> list[str]:
+    """The addresses of what is exposed."""
+    found = []
+    for each in standing:
+        spec = (each.live or {}).get("spec") or {}
+        if each.wanted["kind"] == "Route":
+            found.append(f"https://{spec['host']}" if spec.get("host") else f"{each.subject} has no host yet")
+        elif each.wanted["kind"] == "Ingress":
+            found += [f"https://{rule['host']}" for rule in spec.get("rules") or [] if rule.get("host")]
+    return found

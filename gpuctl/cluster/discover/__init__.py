@@ -1,0 +1,1 @@
+"""Draft a cluster file from what a live cluster says of itself."""

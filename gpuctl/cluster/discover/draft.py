@@ -1,0 +1,55 @@
+"""From what a cluster says of itself to a cluster file: every value with its origin, nothing invented."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuctl.cluster.discover import about, adapters, gpus, rights, sheet, volumes
+from gpuctl.cluster.discover.facts import Facts
+from gpuctl.cluster.discover.fleet import fleet
+from gpuctl.cluster.discover.sheet import UNKNOWN, Line, known, unknown
+
+HEAD = (
+    "Drafted by `gpuctl cluster discover` from what the cluster's API told. Each value says where it came from.",
+    f"What could not be found is a comment with {UNKNOWN}, why, and what to fill in.",
+    "`gpuctl cluster validate FILE` says what is wrong in it; `gpuctl cluster schema -o table` lists all fields.",
+)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The text of a cluster file, and what has to be filled in before it can be used: field and words."""
+
+    text: str
+    left: tuple[tuple[str, str], ...]
+
+
+def draft(facts: Facts, image: str = "") -> Draft:
+    """`image`: what the pods are to run, which no cluster tells."""
+    lines = tuple(_lines(facts, image))
+    left = tuple((each.path, each.fill) for each in lines if each.needed)
+    return Draft(sheet.text(HEAD, lines), left)
+
+
+def _lines(facts: Facts, image: str) -> Iterator[Line]:
+    found = fleet(facts.nodes.value)
+    rdma = adapters.rdma(facts, found)
+    first = list(about.about(facts))
+    flavour = next(each.value for each in first if each.path == "cluster.flavour")
+    yield from first
+    yield from gpus.nodes(facts, found, flavour, rdma.names)
+    yield from volumes.storage(facts)
+    yield from adapters.network(facts, found, rdma)
+    yield from rights.security(facts, rdma)
+    yield from gpus.gpus(facts, found)
+    yield from gpus.resources(facts, found, rdma.fabric)
+    yield _image(image, flavour)
+
+
+def _image(image: str, flavour: str) -> Line:
+    if image:
+        return known("image.name", image, "As asked for (--image).")
+    built = "; or `build:`, and OpenShift makes it" if flavour == "openshift" else ""
+    fill = f"the image that pods run, with a tag or digest (--image){built}"
+    return unknown("image.name", "no cluster tells what you want to run", fill, needed=True)

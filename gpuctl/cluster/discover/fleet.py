@@ -1,0 +1,128 @@
+"""The GPU nodes of a cluster: which of them are alike, and what fits on the smallest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from gpuctl.cluster.deploy.checks.nodes import away, name_of, requested
+from gpuctl.cluster.deploy.quantity import amount
+from gpuctl.cluster.environment import Object
+
+GPU = "nvidia.com/gpu"
+# Labels of NVIDIA's GPU feature discovery (NVIDIA/k8s-device-plugin, docs/gpu-feature-discovery).
+PRODUCT, COUNT, REPLICAS = (f"nvidia.com/gpu.{word}" for word in ("product", "count", "replicas"))
+MIG = "nvidia.com/mig-"
+INSTANCE = "node.kubernetes.io/instance-type"
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes that are alike: so many GPUs of a product (empty where no label tells it)."""
+
+    gpus: int
+    product: str
+    nodes: tuple[Object, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name_of(each) for each in self.nodes)
+
+    @property
+    def words(self) -> str:
+        """As in "8 NVIDIA-H100-80GB-HBM3"."""
+        return f"{self.gpus} {self.product or 'GPUs of a type that no label tells'}"
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """`groups`: the largest first; `out`: GPU nodes that no draft can use, and why."""
+
+    groups: tuple[Group, ...] = ()
+    out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> Group | None:
+        return self.groups[0] if self.groups else None
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a pod can have on each of some nodes: an even number of cores, bytes of memory."""
+
+    cores: int
+    memory: int
+
+
+def fleet(nodes: Iterable[Object]) -> Fleet:
+    """The groups: the most nodes first, among these the most GPUs."""
+    groups: dict[tuple[int, str], list[Object]] = {}
+    out = {}
+    for node in sorted(nodes, key=name_of):
+        why = _unfit(node)
+        if why:
+            out[name_of(node)] = why
+        elif count := _count(node):
+            groups.setdefault((count, labels(node).get(PRODUCT, "")), []).append(node)
+    found = [Group(count, product, tuple(each)) for (count, product), each in groups.items()]
+    found.sort(key=lambda each: (-len(each.nodes), -each.gpus, each.product))
+    return Fleet(tuple(found), out)
+
+
+def labels(node: Object) -> Mapping[str, str]:
+    return node["metadata"].get("labels") or {}
+
+
+def allocatable(node: Object) -> Mapping[str, str]:
+    return (node.get("status") or {}).get("allocatable") or {}
+
+
+def _offered(node: Object) -> int:
+    return int(amount(allocatable(node).get(GPU, "0")) or 0)
+
+
+def _count(node: Object) -> int:
+    """By the label, which stays as it is while a GPU is away; else what the node offers."""
+    label = labels(node).get(COUNT, "")
+    return int(label) if label.isdecimal() else _offered(node)
+
+
+def _unfit(node: Object) -> str:
+    """Why a GPU node has no whole GPUs for us; empty where it has, or is no GPU node."""
+    offered, told = _offered(node), _count(node)
+    cut = [name for name, count in allocatable(node).items() if name.startswith(MIG) and amount(count)]
+    if cut or "-MIG-" in labels(node).get(PRODUCT, ""):
+        return f"its GPUs are cut up by MIG ({', '.join(sorted(cut)) or labels(node)[PRODUCT]})"
+    if told and offered > told:
+        return f"its {told} GPUs are shared: it offers {offered} ({REPLICAS})"
+    if offered < told:
+        return f"it offers {offered} of its {told} GPUs ({GPU})"
+    return away(node) if told else ""
+
+
+# ---- what fits ------------------------------------------------------------------------------------------------------
+
+
+def room(nodes: Sequence[Object], pods: Iterable[Object]) -> Room:
+    """Nine tenths of what the smallest node has for pods, without what its daemons ask for."""
+    daemons = [each for each in pods if _is_daemon(each)]
+    cores = min(_left(node, daemons, "cpu") for node in nodes)
+    memory = min(_left(node, daemons, "memory") for node in nodes)
+    return Room(max(0, int(cores * 9 / 10)) // 2 * 2, max(0, int(memory * 9 / 10)) // GIB * GIB)
+
+
+def _left(node: Object, daemons: Iterable[Object], name: str) -> Decimal:
+    here = (each for each in daemons if each["spec"].get("nodeName") == name_of(node))
+    return (amount(allocatable(node).get(name, "0")) or Decimal(0)) - sum(requested(each, name) for each in here)
+
+
+def _is_daemon(pod: Object) -> bool:
+    """Of a DaemonSet, or of the node itself: it stays where it is."""
+    return any(each.get("kind") in ("DaemonSet", "Node") for each in pod["metadata"].get("ownerReferences") or [])
+
+
+def least(nodes: Sequence[Object], name: str) -> Decimal:
+    """What each of the nodes has of a resource, at least."""
+    return min(amount(allocatable(each).get(name, "0")) or Decimal(0) for each in nodes)

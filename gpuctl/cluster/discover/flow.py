@@ -1,0 +1,77 @@
+"""Read a cluster, draft its file, and put it in its place."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.model import Mistake
+
+from gpuctl.cluster.discover import reading
+from gpuctl.cluster.discover.draft import Draft, draft
+from gpuctl.cluster.read import look
+from gpuctl.cluster.shapes import IMAGE, LABEL
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.paths import write_atomically
+
+
+def discover(context: str = "", namespace: str = "", image: str = "", file: str = "") -> Draft:
+    """A draft for the cluster of a context; nothing is changed there. `Unusable` where what is given cannot be used.
+
+    `file`: what the draft's file is to be called, without its ending: commands find it by that.
+    """
+    for option, kind, value in (("--namespace", LABEL, namespace), ("--image", IMAGE, image)):
+        if value and not re.fullmatch(kind.pattern, value):
+            raise Unusable(f"use {option}", f"{value!r} is not {kind.shape}")
+    cluster, named = reading.connect(context, namespace)
+    return draft(replace(reading.look(cluster, named), file=file), image)
+
+
+def mistakes(drafted: Draft) -> tuple[Mistake, ...]:
+    """What `gpuctl cluster validate` would say of it, by the draft's own lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "draft.yaml"
+        path.write_text(drafted.text, encoding="utf-8")
+        found = look(path).mistakes
+    return tuple(each._replace(where=each.where.replace(f"{path}:", "line ")) for each in found)
+
+
+def check_free(path: Path, force: bool) -> None:
+    """`Unusable` where a file is there already, or no folder for it."""
+    doing = f"write {path}"
+    if not path.parent.is_dir():
+        raise Unusable(doing, f"there is no folder {path.parent}", "make it first")
+    if path.is_dir():
+        raise Unusable(doing, "it is a folder", "give the name of a file")
+    if os.path.lexists(path) and not force:
+        raise Unusable(doing, "it is there already, and was left alone", "give another name, or --force")
+
+
+def write(path: Path, text: str, force: bool) -> None:
+    """Whole or not at all; without `force` never over a file, not even one that has just come."""
+    doing = f"write {path}"
+    if force:
+        _writing(doing, path, text)
+        return
+    beside = path.with_name(f".{path.name}.draft.{os.getpid()}")
+    _writing(doing, beside, text)
+    try:
+        path.hardlink_to(beside)
+    except FileExistsError as error:
+        raise Unusable(doing, "it is there by now, and was left alone", "give another name, or --force") from error
+    except OSError as error:
+        raise GpuctlError(doing, error.strerror or str(error), "without --output-file it is printed") from error
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+
+
+def _writing(doing: str, path: Path, text: str) -> None:
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise GpuctlError(doing, error.strerror or str(error), "without --output-file it is printed") from error

@@ -1,0 +1,161 @@
+"""The draft's sections on nodes, GPUs and what a pod gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuctl.cluster.deploy.checks.nodes import name_of
+from gpuctl.cluster.discover.facts import Facts
+from gpuctl.cluster.discover.fleet import COUNT, GIB, GPU, INSTANCE, PRODUCT, Fleet, Group, labels, least, room
+from gpuctl.cluster.discover.sheet import Line, known, unknown
+from gpuctl.cluster.environment import Object
+from gpuctl.cluster.kinds import bytes_of
+
+TOPOLOGY = "topology.k8s.aws/network-node-layer-3"  # clusters/p5-efa-eks.yaml
+SHM = "32Gi"  # the default of resources.shm
+EFA_PAGES = "5120Mi"  # awsome-distributed-training, micro-benchmarks/nccl-tests/kubernetes
+MOST_NAMED = 8
+FIRST_TRY = 2  # pods where no --nodes is given
+
+
+def nodes(facts: Facts, fleet: Fleet, flavour: str, adapters: tuple[str, ...]) -> Iterator[Line]:
+    group, path = fleet.chosen, "nodes.gpu_nodes"
+    if group is None:
+        yield unknown(path, _none(facts, fleet), "the nodes by name, or leave it out to take every GPU node")
+        return
+    said = [
+        f"{len(group.nodes)} nodes with {group.words} each (by {_where(group)}). Left out, every GPU node is taken."
+    ]
+    said += [f"Not among them: {words}." for words in _left_out(fleet)]
+    if flavour == "eks" and (kind := _instance(group)):
+        said += [
+            f"Node groups bring nodes with new names: `selector: {{{INSTANCE}: {kind}}}` in place of this takes all."
+        ]
+    yield known(path, group.names, *said)
+    yield from _tolerations(group, (GPU, *adapters))
+    if all(TOPOLOGY in labels(each) for each in group.nodes):
+        words = "All these nodes have this label, of the nearest network layer: pods gather where it is the same."
+        yield known("nodes.topology_key", TOPOLOGY, words)
+
+
+def _tolerations(group: Group, tolerated: tuple[str, ...]) -> Iterator[Line]:
+    """Those of all nodes belong to the group; one that some have may keep others' work apart, or a repair."""
+    path, of = "nodes.tolerations", {name_of(each): _taints(each) - set(tolerated) for each in group.nodes}
+    common = set.intersection(*of.values())
+    some = {key: tuple(name for name in of if key in of[name]) for key in sorted(set.union(*of.values()) - common)}
+    words = "; ".join(f"{key} ({_names(names)})" for key, names in some.items())
+    said = ["Taints of all these nodes, besides those named after GPUs and adapters."]
+    said += [f"Left out, for only some have them: {words}."] if some else []
+    if common:
+        yield known(path, tuple(sorted(common)), *said)
+    elif some:
+        yield unknown(path, f"only some of these nodes have taints: {words}", "those that your pods are to tolerate")
+
+
+def gpus(facts: Facts, fleet: Fleet) -> Iterator[Line]:
+    group = fleet.chosen
+    if group is None:
+        why = _none(facts, fleet)
+        yield unknown("gpus.per_node", why, f"how many {GPU} a node has (`kubectl describe node`)", needed=True)
+        yield unknown("gpus.type", why, "what they are; it is for people")
+        return
+    yield known("gpus.per_node", group.gpus, f"From {_where(group)} of these nodes.")
+    if group.product:
+        yield known("gpus.type", group.product, f"The label {PRODUCT}.")
+    else:
+        kind = f"; their instance type is {_instance(group)}" if _instance(group) else ""
+        why = f"no label {PRODUCT} (GPU feature discovery does not run){kind}"
+        yield unknown("gpus.type", why, "what `nvidia-smi` says on a node; it is for people")
+    count = min(FIRST_TRY, len(group.nodes))
+    yield known("gpus.default_nodes", count, f"A first try; there are {len(group.nodes)}. `--nodes` asks for more.")
+
+
+def resources(facts: Facts, fleet: Fleet, fabric: str) -> Iterator[Line]:
+    group = fleet.chosen
+    if group is None:
+        for name, what in (("cpu", "whole cores"), ("memory", "memory such as 256Gi")):
+            fill = f"{what}: most of what a GPU node has"
+            yield unknown(f"resources.{name}", _none(facts, fleet), fill, needed=True)
+        return
+    found = room(group.nodes, facts.pods.value)
+    daemons = "without what daemons ask for there"
+    if facts.pods.why:
+        daemons = f"daemons are not counted, for pods may not be read ({facts.pods.why})"
+    said = f"Nine tenths of the cores that the smallest of these nodes has for pods; {daemons}."
+    yield _or_unknown("resources.cpu", found.cores, found.cores, f"{said} An even number: cores have two threads.")
+    yield _or_unknown("resources.memory", found.memory // GIB, f"{found.memory // GIB}Gi", "The same of its memory.")
+    yield from _shared(found.memory)
+    yield from _pages(group, fabric)
+
+
+def _or_unknown(path: str, much: int, value: object, said: str) -> Line:
+    if much:
+        return known(path, value, said)
+    return unknown(path, "the smallest of these nodes has too little left", "what a pod is to have", needed=True)
+
+
+def _shared(memory: int) -> Iterator[Line]:
+    if 0 < memory <= 2 * bytes_of(SHM):
+        size = f"{memory // 2**20 // 2}Mi"
+        yield known("resources.shm", size, f"Half of the memory: the usual {SHM} would leave too little.")
+
+
+def _pages(group: Group, fabric: str) -> Iterator[Line]:
+    path, has = "resources.hugepages_2mi", least(group.nodes, "hugepages-2Mi")
+    if fabric != "efa":
+        return
+    if has >= bytes_of(EFA_PAGES):
+        words = f"libfabric's EFA provider takes its buffers from them; each node has {int(has) // 2**20}Mi or more."
+        yield known(path, EFA_PAGES, words)
+    else:
+        why = f"nodes have {int(has) // 2**20}Mi of them, and EFA asks for {EFA_PAGES}"
+        yield unknown(path, why, "set it once the nodes have them, or leave it out: EFA goes without, more slowly")
+
+
+# ---- words ----------------------------------------------------------------------------------------------------------
+
+
+def _none(facts: Facts, fleet: Fleet) -> str:
+    """Why no group of nodes was found."""
+    if facts.nodes.why:
+        return f"nodes may not be read ({facts.nodes.why})"
+    if fleet.out:
+        return f"no GPU node can be used: {'; '.join(_grouped(fleet))}"
+    return f"none of the {len(facts.nodes.value)} nodes has {GPU}"
+
+
+def _where(group: Group) -> str:
+    return f"the label {COUNT}" if all(COUNT in labels(each) for each in group.nodes) else f"allocatable {GPU}"
+
+
+def _instance(group: Group) -> str:
+    """The type of the instances where all are of one."""
+    kinds = {labels(each).get(INSTANCE, "") for each in group.nodes}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _left_out(fleet: Fleet) -> Iterator[str]:
+    for other in fleet.groups[1:]:
+        yield f"{_names(other.names)}, with {other.words} each"
+    yield from _grouped(fleet)
+
+
+def _grouped(fleet: Fleet) -> Iterator[str]:
+    whys: dict[str, list[str]] = {}
+    for name, why in fleet.out.items():
+        whys.setdefault(why, []).append(name)
+    return (f"{_names(tuple(names))}: {why}" for why, names in whys.items())
+
+
+def _names(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"
+
+
+def _taints(node: Object) -> set[str]:
+    """Those of Kubernetes itself come and go, and say that a node is in trouble."""
+    return {
+        taint["key"]
+        for taint in node["spec"].get("taints") or []
+        if taint["effect"] in ("NoSchedule", "NoExecute") and not taint["key"].startswith("node.kubernetes.io/")
+    }

@@ -1,0 +1,1 @@
+"""The three troubles of an environment: a pod will not start, NCCL hangs, training is slow. Nothing is changed."""

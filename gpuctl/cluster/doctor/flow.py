@@ -1,0 +1,62 @@
+"""Looks at an environment for a trouble: read, ask the pods where that tells something, walk the checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from gpuctl.cluster.doctor import asking, reading, troubles
+from gpuctl.cluster.doctor.asking import Way
+from gpuctl.cluster.doctor.model import Diagnosis, Facts, Inside, Name
+from gpuctl.cluster.doctor.walk import walk
+from gpuctl.cluster.model import Cluster as File
+from gpuctl.core.pods import is_ready
+from gpuctl.core.redact import removed
+
+
+@dataclass(frozen=True)
+class Seen:
+    """`nodes`: how many pods are to be. `silent`: why no pod that was asked told anything; then nothing is known."""
+
+    name: str
+    namespace: str
+    found: list[Diagnosis]
+    silent: str = ""
+    hint: str = ""
+    nodes: int = field(default=0)
+
+
+def look(way: Way, file: File, name: str = "", single: bool = False, trouble: Name | None = None) -> Seen:
+    """One trouble, or those that the environment's state suggests; nothing is changed.
+
+    `Unreachable` where the cluster does not answer.
+    """
+    facts = reading.look(way.cluster, file, name, single)
+    chosen = [trouble] if trouble else suggested(facts)
+    silent = hint = ""
+    if set(chosen) - {"start"}:
+        facts = replace(facts, inside=_redacted(asking.ask_all(way, facts.env, facts.pods)))
+        if facts.inside and not facts.asked():
+            first = next(iter(facts.inside.values()))
+            silent, hint = first.why, first.hint
+    found = [walk(troubles.TROUBLES[each], facts) for each in chosen]
+    return Seen(facts.env.name, facts.env.namespace, found, silent, hint, facts.env.nodes)
+
+
+def suggested(facts: Facts) -> list[Name]:
+    """Pods that are not all ready will not start; where they are, they hang or are slow."""
+    ready = [name for name, pod in facts.pods.items() if is_ready(pod)]
+    return ["hang", "slow"] if facts.mode and set(facts.wanted) <= set(ready) else ["start"]
+
+
+def _redacted(inside: dict[str, Inside]) -> dict[str, Inside]:
+    """What pods say of lines that others wrote, without secrets."""
+    found = {}
+    for name, each in inside.items():
+        files = [
+            {**file, "lines": removed("\n".join(file["lines"]))[0].splitlines()}
+            for file in each.get("words", "files") or ()
+        ]
+        found[name] = (
+            replace(each, said={**each.said, "words": {**each.said["words"], "files": files}}) if files else each
+        )
+    return found

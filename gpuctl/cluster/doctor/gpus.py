@@ -1,0 +1,103 @@
+"""A pod's GPUs as nvidia-smi told them: what gpuhost reads of its XML, and what only a doctor asks for."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as Tree
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
+
+from gpuctl.cluster.doctor.model import Inside
+
+# Where drivers have it, the newest first.
+POWER = ("gpu_power_readings/instant_power_draw", "gpu_power_readings/power_draw", "power_readings/power_draw")
+LIMIT = ("gpu_power_readings/current_power_limit", "power_readings/enforced_power_limit", "power_readings/power_limit")
+DEFAULT = ("gpu_power_readings/default_power_limit", "power_readings/default_power_limit")
+LINK = "pci/pci_gpu_link_info"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Watts, degrees Celsius, MHz, percent; None is "not said". `own`: the values of gpu_xml."""
+
+    index: int
+    own: Mapping[str, Any]
+    power_w: float | None
+    limit_w: float | None
+    default_w: float | None
+    temperature_c: float | None
+    sm_mhz: float | None
+    link_gen: float | None
+    most_gen: float | None
+    link_width: float | None
+    most_width: float | None
+    persistence: str
+
+    @property
+    def busy(self) -> int | None:
+        value = self.own["busy_percent"]
+        return None if value is None else int(value)
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """`why` there are none to speak of."""
+
+    gpus: tuple[Gpu, ...] = ()
+    why: str = ""
+    complaint: str = field(default="")  # what nvidia-smi said besides, where it failed
+    late: bool = False
+    missing: bool = False
+
+
+def of(inside: Inside) -> Gpus:
+    """The GPUs of a pod that told of itself."""
+    said = inside.said.get("gpu") or {}
+    if why := inside.unread("gpu"):
+        return Gpus(why=why)
+    complaint, late = str(said.get("said") or ""), bool(said.get("late"))
+    if not said.get("xml"):
+        missing = bool(said.get("missing"))
+        return Gpus(why=complaint or "nvidia-smi printed nothing", complaint=complaint, late=late, missing=missing)
+    try:
+        gpus = _parsed(str(said["xml"]))
+    except ValueError as error:
+        return Gpus(why=complaint or str(error), complaint=complaint)
+    return Gpus(gpus, complaint=complaint)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> tuple[Gpu, ...]:
+    own = gpu_xml.parse(text)["gpus"]
+    root = Tree.fromstring(text[text.find("<") :])  # noqa: S314 - the pod's own nvidia-smi
+    both = zip(own, root.findall("gpu"), strict=True)
+    return tuple(_gpu(number, *each) for number, each in enumerate(both))
+
+
+def _gpu(index: int, own: Mapping[str, Any], gpu: Tree.Element) -> Gpu:
+    return Gpu(
+        index,
+        own,
+        power_w=_number(gpu, *POWER),
+        limit_w=_number(gpu, *LIMIT),
+        default_w=_number(gpu, *DEFAULT),
+        temperature_c=_number(gpu, "temperature/gpu_temp"),
+        sm_mhz=_number(gpu, "clocks/sm_clock"),
+        link_gen=_number(gpu, f"{LINK}/pcie_gen/current_link_gen"),
+        most_gen=_number(gpu, f"{LINK}/pcie_gen/max_link_gen"),
+        link_width=_number(gpu, f"{LINK}/link_widths/current_link_width"),
+        most_width=_number(gpu, f"{LINK}/link_widths/max_link_width"),
+        persistence=(gpu.findtext("persistence_mode") or "").strip(),
+    )
+
+
+def _number(gpu: Tree.Element, *paths: str) -> float | None:
+    """The first of them that says a number."""
+    for path in paths:
+        if found := re.match(r"\s*(-?\d+(?:\.\d+)?)", gpu.findtext(path) or ""):
+            return float(found[1])
+    return None

@@ -1,0 +1,37 @@
+"""NCCL hangs: from the pods themselves, over GPUs, adapters and settings, to who waits for whom."""
+
+from __future__ import annotations
+
+from gpuctl.cluster.doctor.hang import fabric, gpu, job, limits, pods, reach, said, settings
+from gpuctl.cluster.doctor.model import Check, Trouble
+
+RANKS = ("ranks", "waits", "gpu use", "NCCL says")
+HANG = Trouble(
+    "hang",
+    (
+        Check("pods", pods.ready, explains=("names", "ssh", "master", *RANKS)),
+        Check("asked", pods.asked),
+        Check("restarted", pods.restarted, explains=RANKS),
+        Check("folders", limits.folders, explains=("stopped", *RANKS)),
+        Check("stopped", job.stopped, explains=("waits", "gpu use", "NCCL says")),
+        Check("gpus", gpu.gpus, explains=RANKS),
+        Check("same", pods.same, explains=("settings", *RANKS)),
+        Check("hostfile", reach.hostfile, explains=("ranks",)),
+        Check("names", reach.names, explains=("ssh", "master", *RANKS)),
+        Check("ssh", reach.ssh, explains=("master", *RANKS)),
+        Check("master", reach.master, explains=RANKS, aside=True),
+        Check("settings", settings.settings, explains=RANKS),
+        Check("interfaces", settings.interfaces, explains=RANKS),
+        Check("mtu", settings.mtu),
+        Check("adapters", fabric.adapters, explains=("addresses", *RANKS)),
+        Check("addresses", fabric.addresses, explains=RANKS),
+        Check("memlock", limits.memlocked, explains=RANKS),
+        Check("shared memory", limits.shm, explains=RANKS),
+        Check("gpu memory", gpu.memory),
+        Check("NCCL says", said.nccl, explains=("ranks", "waits", "gpu use")),
+        Check("ranks", job.ranks, explains=("waits", "gpu use")),
+        Check("waits", job.waits, explains=("gpu use",)),
+        Check("gpu use", gpu.use),
+        Check("kernel log", gpu.kernel_log, aside=True),
+    ),
+)

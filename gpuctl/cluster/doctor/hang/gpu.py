@@ -1,0 +1,106 @@
+"""GPUs of a job that hangs: lost, ill, or waiting in NCCL's kernels."""
+
+from __future__ import annotations
+
+from gpuctl.cluster.deploy.model import Finding
+from gpuctl.cluster.doctor import gpus as reading
+from gpuctl.cluster.doctor.gpus import Gpu, Gpus
+from gpuctl.cluster.doctor.hang.job import ranks_of
+from gpuctl.cluster.doctor.model import Facts
+from gpuctl.cluster.doctor.words import fail, or_ok, unknown, warn
+from gpuctl.core import gpu_health
+from gpuctl.core.words import named
+
+XID = "`dmesg | grep -iE 'xid|nvrm'` on its node says why; a GPU that fell off the bus comes back by a reboot"
+# A kernel of NCCL that waits keeps its GPU at 100 % and draws little, one that computes draws most of what it may.
+# Both shares are this project's own choice: no source gives numbers.
+BUSY, IDLE, WAITING, WORKING = 95, 5, 0.4, 0.6
+
+
+def gpus(facts: Facts) -> list[Finding]:
+    """nvidia-smi answers, and tells of every GPU that the pod was given."""
+    check, found = "gpus", []
+    for name, inside in facts.asked().items():
+        told, subject = reading.of(inside), f"Pod {name}"
+        wanted = facts.env.cluster.gpus.per_node
+        if told.late and ranks_of(inside):  # they hold the driver: it is not only about to be loaded
+            found.append(fail(check, subject, f"{told.complaint}: the driver hangs", XID))
+        elif told.late:
+            words = f"{told.complaint}: the driver hangs, or is slow to load where persistence mode is off"
+            found.append(unknown(check, subject, words, "--timeout gives it longer"))
+        elif told.why and told.complaint and not told.missing:
+            found.append(fail(check, subject, f"nvidia-smi fails: {told.why}", XID))
+        elif told.why:
+            found.append(unknown(check, subject, f"its GPUs are not known: {told.why}"))
+        elif facts.whole_gpus and len(told.gpus) < wanted:
+            more = f": {told.complaint}" if told.complaint else ""
+            found.append(fail(check, subject, f"{len(told.gpus)} of its {wanted} GPUs answer{more}", XID))
+        elif told.complaint:
+            found.append(warn(check, subject, f"nvidia-smi complains: {told.complaint}", XID))
+    return or_ok(check, facts.env.name, found) if facts.asked() else []
+
+
+def memory(facts: Facts) -> list[Finding]:
+    """No repair of GPU memory waits or has failed."""
+    check, found = "gpu memory", []
+    for name, told in known(facts).items():
+        for gpu in told.gpus:
+            for ill in gpu_health.memory(gpu.own):
+                say = fail if ill.bad else warn
+                found.append(say(check, f"Pod {name}", f"GPU {gpu.index}: {ill.words}", ill.advice))
+    return or_ok(check, facts.env.name, found) if known(facts) else []
+
+
+def known(facts: Facts) -> dict[str, Gpus]:
+    """Of the pods whose GPUs told anything."""
+    every = {name: reading.of(inside) for name, inside in facts.asked().items()}
+    return {name: told for name, told in every.items() if told.gpus}
+
+
+def at_work(facts: Facts) -> dict[str, Gpus]:
+    """Of these those with ranks, where any has: others take no part, and their GPUs rest as they should."""
+    told = known(facts)
+    working = {name: each for name, each in told.items() if ranks_of(facts.inside[name])}
+    return working or told
+
+
+def waits(gpu: Gpu) -> bool:
+    """Whether it looks like a kernel of NCCL that waits."""
+    share = _share(gpu)
+    return gpu.busy is not None and gpu.busy >= BUSY and share is not None and share < WAITING
+
+
+def works(gpu: Gpu) -> bool:
+    share = _share(gpu)
+    return share is not None and share >= WORKING
+
+
+def _share(gpu: Gpu) -> float | None:
+    """Of the power that it may draw."""
+    return gpu.power_w / gpu.limit_w if gpu.power_w is not None and gpu.limit_w else None
+
+
+def use(facts: Facts) -> list[Finding]:
+    """GPUs that do nothing while those of other pods wait are what is waited for."""
+    told = at_work(facts)
+    waiting = [name for name, each in told.items() if any(map(waits, each.gpus))]
+    if not told:
+        return []
+    idle = [name for name, each in told.items() if all(g.busy is not None and g.busy <= IDLE for g in each.gpus)]
+    if waiting and idle:
+        words = f"its GPUs do nothing while those of {named(waiting)} wait in NCCL's kernels (100 %, little power)"
+        return [fail("gpu use", f"Pod {name}", words, "see what its ranks do: `py-spy dump --pid`") for name in idle]
+    if waiting and len(waiting) == len(told):
+        words = "GPUs of every pod wait in NCCL's kernels (100 %, little power): for data that does not come"
+        return [warn("gpu use", facts.env.name, words, "that speaks for the network: look at adapters and NCCL's log")]
+    return or_ok("gpu use", facts.env.name, [])
+
+
+def kernel_log(facts: Facts) -> list[Finding]:
+    """No container may read it: what an admin would run."""
+    nodes = sorted({str(pod["spec"]["nodeName"]) for pod in facts.pods.values() if pod["spec"].get("nodeName")})
+    of_kubernetes = "kubectl debug node/NODE -it --image=IMAGE --profile=sysadmin"
+    look = "oc debug node/NODE" if facts.env.openshift else of_kubernetes
+    hint = f"an admin runs: `{look} -- chroot /host dmesg -T | grep -iE 'xid|nvrm|mlx5|efa|oom'`"
+    words = "the kernel's log cannot be read from a pod: Xid and link errors would stand there"
+    return [unknown("kernel log", f"Nodes {named(nodes)}", words, hint)] if nodes else []

@@ -1,0 +1,116 @@
+"""NCCL's variables and the interfaces they name, in each pod against the others and against the cluster file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gpuctl.cluster import variables
+from gpuctl.cluster.deploy.model import Finding
+from gpuctl.cluster.doctor.hang.job import MEETING
+from gpuctl.cluster.doctor.model import Facts, Inside
+from gpuctl.cluster.doctor.naming import exact, takes
+from gpuctl.cluster.doctor.words import fail, odd, or_ok, warn
+from gpuctl.core.words import named
+
+# What ranks may well have each for itself.
+OWN = re.compile(r"NCCL_(DEBUG\w*|HOSTID|TOPO_DUMP_FILE|GRAPH_DUMP_FILE)|FI_LOG_\w+|TORCH_NCCL_DEBUG_INFO\w*")
+# mpirun gives each process OMPI_MCA_* of its own; those are of no use here.
+SHARED = re.compile(r"(NCCL|FI|UCX|GLOO|TORCH_NCCL|RCCL)_\w+")
+# What nodes of another kind call otherwise, and what decides nothing between ranks.
+LOCAL = re.compile(
+    r"NCCL_(IB_HCA|SOCKET_IFNAME|OOB_NET_IFNAME|TOPO_FILE|NET_PLUGIN|TUNER_\w+|PROFILER_\w+)|"
+    r"(GLOO|TORCH_NCCL)_\w+|UCX_(NET_DEVICES|LOG_\w+)"
+)
+AGAIN = "`gpuctl cluster deploy` gives all pods the same; a job that sets it has to in every rank"
+
+
+def used(inside: Inside) -> Mapping[str, str]:
+    """What its job goes by: the variables of a rank, else those of the container."""
+    ranks = inside.get("jobs", "ranks") or []
+    found: Mapping[str, str] = ranks[0]["variables"] if ranks else inside.said.get("variables") or {}
+    return found
+
+
+def settings(facts: Facts) -> list[Finding]:
+    """The same everywhere, and as the cluster file has it now."""
+    check, asked = "settings", facts.telling("variables", "jobs")
+    if not asked:
+        return []
+    now = {each.name: each.value for each in variables.all_of(facts.env.cluster, facts.env.mode)} if facts.mode else {}
+    found = [finding for variable, value in now.items() for finding in _otherwise(asked, variable, value)]
+    return or_ok(check, facts.env.name, [*found, *_differ(asked)])
+
+
+def _otherwise(asked: Mapping[str, Inside], variable: str, value: str) -> list[Finding]:
+    """Containers that have it otherwise than the file. Where all have the same, only the file is newer: a warning."""
+    if not SHARED.fullmatch(variable):
+        return []
+    own = {name: str((each.said.get("variables") or {}).get(variable, "not set")) for name, each in asked.items()}
+    say = fail if len(set(own.values())) > 1 and _matters(variable) else warn
+    words = f"{variable} is {{}}, and the cluster file has {value}"
+    return [say("settings", f"Pod {n}", words.format(has), AGAIN) for n, has in own.items() if has != value]
+
+
+def _differ(asked: Mapping[str, Inside]) -> list[Finding]:
+    """Between the jobs of pods, where they have one."""
+    jobs = {name: dict(used(each)) for name, each in asked.items() if each.get("jobs", "ranks")}
+    names = {name for own in jobs.values() for name in own if _matters(name)}
+    return [
+        finding
+        for variable in sorted(names)
+        for finding in odd(
+            "settings",
+            {pod: own.get(variable, "not set") for pod, own in jobs.items()},
+            f"its job has {variable} {{}}",
+            AGAIN,
+            warn if LOCAL.fullmatch(variable) else fail,
+        )
+    ]
+
+
+def _matters(name: str) -> bool:
+    return name in MEETING or bool(SHARED.fullmatch(name) and not OWN.fullmatch(name))
+
+
+# ---- interfaces -----------------------------------------------------------------------------------------------------
+
+
+def interfaces(facts: Facts) -> list[Finding]:
+    """NCCL_SOCKET_IFNAME leaves each pod an interface that is up."""
+    check, found = "interfaces", []
+    for name, inside in facts.telling("network").items():
+        there: Mapping[str, Any] = inside.get("network", "interfaces")
+        wanted = used(inside).get("NCCL_SOCKET_IFNAME", "")
+        fit = [each for each in there if takes(wanted, each) and (each != "lo" or wanted)]
+        up = [each for each in fit if there[each]["state"] in ("up", "unknown")]
+        says = f"NCCL_SOCKET_IFNAME={wanted}" if wanted else "without NCCL_SOCKET_IFNAME"
+        missing = [each for each in exact(wanted) if each not in there]
+        if missing:  # of several NCCL takes those that are there
+            words = f"{says} names {named(missing)}, which it has not; there are {named(sorted(there))}"
+            found.append((warn if up else fail)(check, f"Pod {name}", words, _hint(facts)))
+        elif not up:
+            words = f"{says} leaves no interface that is up; there are {named(sorted(there))}"
+            found.append(fail(check, f"Pod {name}", words, _hint(facts)))
+    return or_ok(check, facts.env.name, found) if facts.telling("network") else []
+
+
+def _hint(facts: Facts) -> str:
+    if facts.env.rdma and facts.env.cluster.network.rdma.attachments:
+        return "the network attachment was not brought in: see the annotation k8s.v1.cni.cncf.io/network-status"
+    return "mend network.rdma.interfaces or network.tcp.interface_exclude"
+
+
+def mtu(facts: Facts) -> list[Finding]:
+    """The same for interfaces of the same name. Both ends agree on the less; what is between may take less still."""
+    check, sizes = "mtu", dict[str, dict[str, object]]()
+    for name, inside in facts.telling("network").items():
+        wanted = used(inside).get("NCCL_SOCKET_IFNAME", "")
+        for each, told in inside.get("network", "interfaces").items():
+            if each != "lo" and told["mtu"] is not None and told["state"] == "up" and takes(wanted, each):
+                sizes.setdefault(each, {})[name] = told["mtu"]
+    hint = "set it alike on nodes and switches, or in the network attachment; `ping -M do -s` shows what gets through"
+    words = [(own, f"the MTU of {each} is {{}}") for each, own in sorted(sizes.items())]
+    found = [finding for own, what in words for finding in odd(check, own, what, hint, warn)]
+    return or_ok(check, facts.env.name, found) if facts.telling("network") else []

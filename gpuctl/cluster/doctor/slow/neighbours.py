@@ -1,0 +1,42 @@
+"""Others on the same node: how busy it is beyond the pod, and who may be it."""
+
+from __future__ import annotations
+
+from gpuctl.cluster.deploy.checks.nodes import requested
+from gpuctl.cluster.deploy.model import Finding, is_ours
+from gpuctl.cluster.doctor.model import Facts
+from gpuctl.cluster.doctor.words import fail, or_ok, unknown, warn
+from gpuctl.core.words import named
+
+# Shares of a node's processors; this project's own choice.
+MUCH, ALL = 0.25, 0.95
+
+
+def neighbours(facts: Facts) -> list[Finding]:
+    """Few of the node's processors work for others."""
+    check, found = "neighbours", []
+    for name, inside in facts.telling("machine").items():
+        busy, own, cpus = (inside.get("machine", each) for each in ("node_busy", "cpu_used", "cpus"))
+        if None in (busy, own, cpus):
+            found.append(unknown(check, f"Pod {name}", "how busy its node is cannot be read"))
+            continue
+        others = max(0.0, busy - own)
+        if others <= cpus * MUCH:
+            continue
+        say = fail if busy > cpus * ALL else warn
+        words = f"others use {others:.1f} of its node's {cpus} processors{_who(facts, name)}"
+        found.append(say(check, f"Pod {name}", words, "`kubectl top pods -A`; taints keep others away from GPU nodes"))
+    return or_ok(check, facts.env.name, found) if facts.telling("machine") else []
+
+
+def _who(facts: Facts, name: str) -> str:
+    """Other pods there, those that ask for most first."""
+    if facts.there.pods.why:
+        return ""
+    node = facts.pods[name]["spec"].get("nodeName")
+    others = [
+        pod for pod in facts.there.pods.value if pod["spec"].get("nodeName") == node and not is_ours(facts.env, pod)
+    ]
+    largest = sorted(others, key=lambda pod: -requested(pod, "cpu"))
+    there = [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in largest]
+    return f"; there is also {named(there, 3)}" if there else ""

@@ -1,0 +1,92 @@
+"""What a pod waits for before its containers are made: volumes, and networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuctl.cluster.deploy.model import Finding
+from gpuctl.cluster.doctor.model import Facts
+from gpuctl.cluster.doctor.words import fail, or_ok, unknown
+from gpuctl.cluster.environment import Object
+from gpuctl.core.pods import is_ready, runs
+
+# Until a pod has a node: then it is the pod that waits, not the volume.
+PATIENT = "WaitForFirstConsumer"  # the reason of the event, and the mode of the class
+MOUNTS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
+HINTS = (
+    ("Multi-Attach", "a node that is gone still holds it: it is freed when that node is deleted, or after six minutes"),
+    ("not found", "`gpuctl cluster deploy` makes what is missing"),
+    ("timed out", "the storage's driver does not answer: look at its pods, `kubectl get pods -A | grep csi`"),
+)
+PAST = ("Pulling", "Pulled", "Created", "Started")  # what comes after volumes and networks are there
+NETWORKS = ("FailedCreatePodSandBox", "NetworkNotReady", "FailedCreatePodContainer")
+
+
+def volumes(facts: Facts) -> list[Finding]:
+    """Each claim has its volume, and each volume is mounted."""
+    check = "volumes"
+    if facts.there.claims.why:
+        words = f"claims cannot be looked at: {facts.there.claims.why}"
+        return [] if all(map(is_ready, facts.pods.values())) else [unknown(check, facts.env.namespace, words)]
+    claims = {each["metadata"]["name"]: each for each in facts.there.claims.value}
+    wanted = dict.fromkeys(name for pod in facts.pods.values() for name in _claims(pod))
+    found = []
+    for name in wanted:
+        why, hint = _unbound(facts, claims.get(name))
+        found += [fail(check, f"PersistentVolumeClaim {name}", why, hint)] if why else []
+    return or_ok(check, facts.env.name, [*found, *_events(facts, check, MOUNTS, "a volume cannot be mounted")])
+
+
+def network(facts: Facts) -> list[Finding]:
+    """The pod's own network is made; attachments are the usual reason where it is not."""
+    found = _events(facts, "network", NETWORKS, "its network cannot be made")
+    return or_ok("network", facts.env.name, found)
+
+
+def _claims(pod: Object) -> Iterable[str]:
+    for each in pod["spec"].get("volumes") or []:
+        if "persistentVolumeClaim" in each:
+            yield str(each["persistentVolumeClaim"]["claimName"])
+
+
+def _unbound(facts: Facts, claim: Object | None) -> tuple[str, str]:
+    """Why a claim has no volume, and what to try; nothing where it has one, or waits for its pod."""
+    if claim is None:
+        return "there is no such claim", "`gpuctl cluster deploy` makes it"
+    phase = (claim.get("status") or {}).get("phase")
+    if phase == "Lost":
+        return "its volume is lost", "what was on it is gone; delete the claim, then deploy again"
+    return ("", "") if phase == "Bound" else _why_unbound(facts, claim)
+
+
+def _why_unbound(facts: Facts, claim: Object) -> tuple[str, str]:
+    events = facts.of(claim)
+    last = next((each for each in reversed(events) if each.get("type") == "Warning"), events[-1] if events else {})
+    if last.get("reason") == PATIENT:
+        return "", ""
+    wanted = claim["spec"].get("storageClassName")
+    classes = {each["metadata"]["name"]: each for each in facts.there.classes.value}
+    if wanted and not facts.there.classes.why and wanted not in classes:
+        return f"there is no storage class {wanted}", f"there are {', '.join(sorted(classes)) or 'none at all'}"
+    if not last and (classes.get(wanted) or {}).get("volumeBindingMode") == PATIENT:
+        return "", ""  # events are kept for an hour, and not everybody may read them
+    says = f" ({last['reason']}): {_text(last)}" if last else f"; {facts.events_why or 'no event says why'}"
+    return f"it waits for a volume{says}", "does the storage's provisioner run?"
+
+
+def _events(facts: Facts, check: str, reasons: tuple[str, ...], words: str) -> list[Finding]:
+    """The last such event of each pod that does not run yet."""
+    found = []
+    for name, pod in facts.pods.items():
+        if is_ready(pod) or runs(pod):
+            continue
+        mine = [each for each in facts.of(pod) if each.get("reason") in (*reasons, *PAST)]
+        if mine and mine[-1]["reason"] in reasons:  # else it got further since
+            text = _text(mine[-1])
+            hint = next((hint for part, hint in HINTS if part in text), "")
+            found.append(fail(check, f"Pod {name}", f"{words}: {text}", hint))
+    return found
+
+
+def _text(event: Object) -> str:
+    return " ".join(str(event.get("message") or "no reason given").split())[:400]

@@ -1,0 +1,12 @@
+"""The three troubles by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpuctl.cluster.doctor.hang import HANG
+from gpuctl.cluster.doctor.model import Name, Trouble
+from gpuctl.cluster.doctor.slow import SLOW
+from gpuctl.cluster.doctor.start import START
+
+TROUBLES: Mapping[Name, Trouble] = {each.name: each for each in (START, HANG, SLOW)}

@@ -1,0 +1,40 @@
+"""Objects as text that people and `kubectl apply -f` read; the same objects always give the same text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from gpuctl.cluster.environment import Object
+
+
+class _Dumper(yaml.SafeDumper):
+    """Programs as blocks, lists set in, and everything written out where it stands."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(objects: Sequence[Object]) -> str:
+    """One document an object."""
+    return "".join(
+        "---\n" + yaml.dump(each, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000) for each in objects
+    )
+
+
+def as_json(objects: Sequence[Object]) -> str:
+    """One List of all."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}, indent=2, ensure_ascii=False) + "\n"

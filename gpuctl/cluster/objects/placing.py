@@ -1,0 +1,43 @@
+"""Where pods run: one on a node, on nodes that are named, near each other."""
+
+from __future__ import annotations
+
+from gpuctl.cluster.environment import Environment, Object
+
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def where(env: Environment) -> Object:
+    """The part of a pod's spec that says where it runs."""
+    nodes = env.cluster.nodes
+    affinity = {**_on_nodes(nodes.gpu_nodes), **({} if env.single else _beside_others(env))}
+    return {
+        **({"affinity": affinity} if affinity else {}),
+        **({"nodeSelector": dict(nodes.selector)} if nodes.selector else {}),
+        "tolerations": [{"key": key, "operator": "Exists"} for key in _tolerated(env)],
+    }
+
+
+def _on_nodes(names: tuple[str, ...]) -> Object:
+    """By the nodes' names: their label kubernetes.io/hostname may be another. A field takes only one name."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in names]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeAffinity": required} if terms else {}
+
+
+def _beside_others(env: Environment) -> Object:
+    """Never two on a node; as many as can be where the topology's label is the same."""
+    others = {"labelSelector": {"matchLabels": env.selector}}
+    apart = [{**others, "topologyKey": HOSTNAME}]
+    found: Object = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}}
+    key = env.cluster.nodes.topology_key
+    if key:
+        near = [{"weight": 100, "podAffinityTerm": {**others, "topologyKey": key}}]
+        found["podAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": near}
+    return found
+
+
+def _tolerated(env: Environment) -> list[str]:
+    """GPU nodes are often kept free for pods that use their GPUs or adapters."""
+    adapters = env.cluster.network.rdma.resources if env.rdma else ()
+    return list(dict.fromkeys([env.cluster.gpus.resource, *adapters, *env.cluster.nodes.tolerations]))

@@ -1,0 +1,50 @@
+"""The Secret: made empty, so that nothing that is shown or kept holds a secret; deploy fills it."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Callable, Mapping
+
+from gpuctl.cluster.environment import Environment, Object
+
+SECRET = "secret"  # noqa: S105 - the word, not one
+VSCODE, JUPYTER = "vscode-password", "jupyter-password"
+IDENTITY, AUTHORIZED, HOST, KNOWN = "identity", "authorized", "host", "known_hosts"
+OF_SSH = (IDENTITY, AUTHORIZED, HOST, KNOWN)
+KEYS = (VSCODE, JUPYTER, *OF_SSH)
+FILLED = "gpuctl/filled-by-deploy"
+
+Pair = Callable[[], tuple[str, str]]
+
+
+def empty(env: Environment) -> Object:
+    """The Secret without its values: a pod that meets it so does not start, and no known password opens anything."""
+    meta = env.meta(env.name, SECRET, {FILLED: ", ".join(KEYS)})
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque"}
+
+
+def values(env: Environment, pair: Pair) -> dict[str, str]:
+    """New values of all keys; `pair` makes an ssh key: its private half, and its public one as a line."""
+    (identity, public), (host, host_public) = pair(), pair()
+    return {
+        VSCODE: secrets.token_urlsafe(24),
+        JUPYTER: secrets.token_urlsafe(24),
+        IDENTITY: identity,
+        AUTHORIZED: f"{public}\n",
+        HOST: host,
+        # All pods have the same host key, and ssh knows them by the environment's name.
+        KNOWN: f"{env.name} {host_public}\n",
+    }
+
+
+def filled(env: Environment, there: Mapping[str, str], pair: Pair) -> Object:
+    """The Secret as the cluster gets it; never to be printed.
+
+    `there` is the `data` of the one on the cluster, empty where there is none: what it has is kept, so that a second
+    deploy changes no password. The four of ssh belong together, and are kept or made together.
+    """
+    made = {key: base64.b64encode(value.encode()).decode() for key, value in values(env, pair).items()}
+    whole = all(there.get(key) for key in OF_SSH)
+    kept = {key: there[key] for key in KEYS if there.get(key) and (whole or key not in OF_SSH)}
+    return {**empty(env), "data": {**made, **kept}}

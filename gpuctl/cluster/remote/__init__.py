@@ -1,0 +1,1 @@
+"""Programs that run in pods: started, heard, and ended for certain."""

@@ -1,0 +1,1 @@
+"""Tests the pods of an environment: what they have, and whether they reach each other."""

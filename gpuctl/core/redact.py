@@ -1,0 +1,85 @@
+"""Take secrets out of a text before anyone else reads it."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+
+GONE = "<removed>"
+# A count of tokens is no secret, and no tokenizer is.
+COUNTED = r"(?!iz|s[\"']?[ \t]*[:=][ \t]*[\d.]+(?:[\s,;}\]]|$))"
+KINDS = rf"pass(?:word|wd|phrase)?|secret|token{COUNTED}|(?:api|access|wandb|private)[_-]?key|credential"
+NAMED = rf"[\w.-]*(?:{KINDS})[\w.-]*"
+# What tells of a secret and is none: its name, its file, how long it lasts. A name is tried from its start alone.
+VALUED = rf"(?<![\w.-]){NAMED}(?<!seconds)(?<!name)(?<!file)"
+QUOTE = r"\\?[\"']"  # in JSON inside of JSON it is escaped
+USER = r"(?:-[uU]|--(?:proxy-)?user)"
+WORD = r"(?:[^\s\"'\\]|\\(?![\"']))+"  # up to a quote, escaped or not
+IS = rf"(?:{QUOTE})?[ \t]*[:=][ \t]*"
+# Each names the part that stays in front (keep) and after (end); what is between goes.
+PATTERNS = (
+    # -----BEGIN RSA PRIVATE KEY----- … -----END RSA PRIVATE KEY-----
+    r"(?P<keep>-----BEGIN [A-Z ]*PRIVATE KEY-----)[\s\S]*?(?P<end>-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    # Authorization: abc, Authorization: Token abc, then Bearer abc and Basic abc wherever they stand
+    rf"(?P<keep>(?i:\bauthorization{IS}(?:{QUOTE})?(?:[\w-]+[ \t]+)?))(?!<){WORD}",
+    r"(?P<keep>(?i:\b(?:bearer|basic)\s+))[A-Za-z0-9._~+/=-]{8,}",
+    # https://user:password@host, where the password may have an @ of its own
+    rf"(?P<keep>(?<![\w+.-])[\w+.-]+://[^\s:/@]*:)(?!{GONE}@)[^\s/?#\"'\\]+(?P<end>@)",
+    # curl -u user:password; two numbers are a user and a group
+    rf"(?P<keep>(?<![\w-]){USER}(?:=|{QUOTE},\s*|\s*)(?:{QUOTE})?(?!\d+:\d+\b)[^\s:\"'/\\]+:)(?!<){WORD}",
+    # JSON web tokens, AWS, GitHub, Slack, GitLab, Hugging Face, OpenAI and Anthropic keys by their shape
+    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",
+    r"\b(?:AKIA|ASIA|AGPA|AROA|AIDA)[A-Z0-9]{16}\b",
+    r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|xox[abposr]-[\w-]{10,}|glpat-[\w-]{16,})",
+    r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|nvapi-[\w-]{20,})",
+    # "password": "abc", password='a b' up to the same quote; PASSWORD: abc as a whole line, else up to the word's end
+    rf"(?P<keep>(?i:{VALUED}{IS})(?P<quote>{QUOTE}))(?!<)(?:(?!(?P=quote))(?:\\.|[^\n\\]))+(?P<end>(?P=quote))",
+    rf"(?P<keep>(?im:^\s*-?\s*{VALUED}:[ \t]+))(?![<\"'])\S.*",
+    rf"(?P<keep>(?i:{VALUED}{IS})(?:{QUOTE})?)(?!<)(?:[^\s\"'&,;\\]|\\(?![\"']))+",
+    # --password abc, "--password", "abc", and an argument below it, as `kubectl describe` lists them
+    rf"(?P<keep>(?i:(?=-){VALUED})(?:{QUOTE},[ \t]*{QUOTE}|[ \t]+(?:{QUOTE})?))(?![<-]){WORD}",
+    rf"(?im:(?P<keep>^(?P<indent>[ \t]*(?:-[ \t]+)?)(?=-){VALUED}[ \t]*\n(?P=indent)))[^\s<-][^\n]*",
+    # 40 letters beside the word aws: a secret access key
+    r"(?P<keep>(?i:aws)\S*\s*[:=]\s*[\"']?)[A-Za-z0-9/+=]{40}(?![A-Za-z0-9/+=])",
+)
+READ = [re.compile(pattern) for pattern in PATTERNS]
+BLOB = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/]{40,}={0,2}(?![A-Za-z0-9+/_-])")
+SHORTEST = 4  # of a known value: a shorter one would take ordinary words with it
+
+
+def removed(text: str, known: Iterable[str] = ()) -> tuple[str, int]:
+    """The text without secrets, and how many went; `known` are values of Secrets, removed wherever they stand."""
+    count = 0
+    for value in _forms(known):
+        count += text.count(value)
+        text = text.replace(value, GONE)
+    for pattern in READ:
+        text, found = pattern.subn(_without, text)
+        count += found
+    before = text.count(GONE)
+    text = BLOB.sub(_without_blob, text)
+    return text, count + text.count(GONE) - before
+
+
+def _forms(known: Iterable[str]) -> list[str]:
+    """Each value as it is, line by line, and in base64; the longest first, since one may be a part of another."""
+    forms: set[str] = set()
+    for value in known:
+        parts = {value, value.strip(), *value.splitlines()}
+        parts |= {base64.b64encode(part.encode()).decode() for part in (value, value.strip()) if part}
+        forms |= {part for part in parts if len(part) >= SHORTEST}
+    return sorted(forms, key=lambda form: (-len(form), form))
+
+
+def _without(match: re.Match[str]) -> str:
+    found = match.groupdict()
+    return f"{found.get('keep') or ''}{GONE}{found.get('end') or ''}"
+
+
+def _without_blob(match: re.Match[str]) -> str:
+    """A long run of base64 that holds text or mixed letters; a hash or a long plain name stays."""
+    text = match[0]
+    if re.fullmatch(r"[0-9a-f]+|[0-9A-F]+|[0-9]+|[a-z/]+|[A-Z/]+", text) or text.count("/") > len(text) / 12:
+        return text
+    return GONE

@@ -1,0 +1,248 @@
+"""Slurm's own programs: what they say of nodes, jobs and steps, and an allocation that never outlives gpuctl."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.edges.process import Done, Processes
+from gpuctl.edges.running import tied
+from gpuctl.edges.streams import Stream
+
+PROGRAMS = ("sinfo", "squeue", "scontrol", "salloc", "srun", "scancel")
+LIMIT_S = 30.0
+# States of a job of which nothing is left. COMPLETING is not one of them.
+OVER = (
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED"),
+    *("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+)
+# Becomes the program, with the environment that standard input brings: on a command line everybody could read it.
+_WITH_ENVIRONMENT = "import json, os, sys; os.execvpe(sys.argv[1], sys.argv[1:], json.load(sys.stdin))"
+# What salloc runs once it has the nodes: when our end of its standard input closes, it ends, and the job with it.
+_HOLD = "import os, sys; print(os.environ['SLURM_JOB_ID'], flush=True); sys.stdin.read()"
+# Ends a salloc that still waits in the queue when our end closes.
+_GUARD = """
+import select, subprocess, sys
+salloc = subprocess.Popen(sys.argv[1:])
+while salloc.poll() is None:
+    if select.select([0], [], [], 0.2)[0]:
+        for end in (lambda: None, salloc.terminate, salloc.kill):
+            end()
+            try:
+                salloc.wait(3)
+                break
+            except subprocess.TimeoutExpired:
+                pass
+sys.exit(salloc.returncode)
+"""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node in one of its partitions. `state` is Slurm's word with its suffix ("idle", "down*"); `gpus` None: unsaid.
+    `reason` is why it is drained or down, "" where it is not."""
+
+    name: str
+    partition: str
+    is_default: bool
+    state: str
+    gpus: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """`reason` is why it waits, `nodes` those it has; of one that is completing, those that are not done with it."""
+
+    number: str
+    state: str
+    reason: str
+    nodes: str
+
+
+def need() -> None:
+    """`Unusable` where this is no machine to use Slurm from."""
+    if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
+        hint = "run gpuctl on a login node of the cluster"
+        raise Unusable("use Slurm", f"{', '.join(missing)}: not installed here", hint)
+
+
+def try_to(*argv: str, stdin: bytes = b"", limit: float = LIMIT_S) -> Done:
+    """How a program of Slurm's ended and what it printed; the caller judges it."""
+    ours = environment()
+    unset = [word for name in os.environ if name not in ours for word in ("-u", name)]
+    return Processes().run(["env", *unset, *argv] if unset else argv, stdin, limit)
+
+
+def ask(doing: str, *argv: str) -> str:
+    """What it prints; `GpuctlError` with its own words where it fails or does not answer."""
+    done = try_to(*argv)
+    if done.code is None:
+        hint = "`scontrol ping` shows whether Slurm runs"
+        raise GpuctlError(doing, f"{argv[0]} gave no answer within {LIMIT_S:g} s", hint)
+    if done.code:
+        raise GpuctlError(doing, gist(done.err), f"`{argv[0]}` by hand shows more")
+    return done.out.decode(errors="replace")
+
+
+def gist(said: str) -> str:
+    """The last line of what a program of Slurm's complained of, without its name."""
+    lines = [re.sub(r"^\w+: (?:error: |fatal: )?", "", line) for line in said.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it failed and said nothing"
+
+
+def nodes() -> list[Node]:
+    """Every node, once for each partition it is in."""
+    return read_nodes(ask("list Slurm's nodes", "sinfo", "--all", "-N", "-h", "-o", "%N|%P|%T|%G|%E"))
+
+
+def read_nodes(text: str) -> list[Node]:
+    """What sinfo prints with the format above: the reason comes last, as it may hold anything."""
+    found = []
+    for line in text.splitlines():
+        name, partition, state, gres, reason = line.split("|", 4)
+        why = "" if reason.strip() in ("none", "") else reason.strip()
+        found.append(Node(name, partition.rstrip("*"), partition.endswith("*"), state, gpus(gres), why))
+    return found
+
+
+def gpus(gres: str) -> int | None:
+    """GPUs of a node: "gpu:h100:8(S:0-1),nic:2" -> 8. None where Slurm knows of no gres at all."""
+    if gres in ("(null)", "N/A", ""):
+        return None
+    return sum(int(count) for count in re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", gres))
+
+
+def expand(hosts: str) -> list[str]:
+    """The names in a host list as Slurm writes it: "h[1-3,7]"."""
+    return ask(f"read the host list {hosts!r}", "scontrol", "show", "hostnames", hosts).split() if hosts else []
+
+
+def racks() -> dict[str, str]:
+    """Node -> the switch it hangs on (level 0 of the topology plugin); empty where Slurm knows no topology."""
+    done = try_to("scontrol", "--oneliner", "show", "topology")
+    text = done.out.decode(errors="replace") if done.code == 0 else ""
+    return {node: switch for switch, hosts in leaves(text) for node in expand(hosts)}
+
+
+def leaves(text: str) -> list[tuple[str, str]]:
+    """The switches of level 0 and their host lists, from `scontrol show topology`."""
+    return re.findall(r"SwitchName=(\S+) Level=0\b.*?\bNodes=(\S+)", text)
+
+
+def cluster() -> str:
+    """Its name."""
+    found = re.search(
+        r"^ClusterName\s*=\s*(\S+)", ask("ask Slurm for its settings", "scontrol", "show", "config"), re.MULTILINE
+    )
+    return found[1] if found else "unknown"
+
+
+def reserved(name: str) -> list[str]:
+    """The nodes of a reservation; `Unusable` where there is none of that name."""
+    done = try_to("scontrol", "--oneliner", "show", "reservation", name)
+    found = re.search(r"\bNodes=(\S+)", done.out.decode(errors="replace"))
+    if done.code or not found:
+        raise Unusable(f"use the reservation {name}", gist(done.err), "`scontrol show reservation` lists them")
+    return expand(found[1])
+
+
+def mpi_types() -> list[str]:
+    """The ways srun can start MPI programs: "pmix", "pmi2"."""
+    done = try_to("srun", "--mpi=list")
+    return re.findall(r"^\s*(\w+)\s*$", f"{done.out.decode(errors='replace')}\n{done.err}", re.MULTILINE)
+
+
+def job(number: str = "", name: str = "") -> Job | None:
+    """A job by its number, or one of ours by its name; None where Slurm knows none any more."""
+    which = ["--job", number] if number else ["--me", "--name", name]
+    lines = _squeue(f"ask Slurm for job {number or name}", "--states=all", *which, "-o", "%i|%T|%r|%N")
+    return Job(*lines[0].split("|", 3)) if lines else None
+
+
+def partition_of(number: str) -> str:
+    """That of a job; "" where it is not known."""
+    return ask(f"ask Slurm for job {number}", "squeue", "-h", "--states=all", "--job", number, "-o", "%P").strip()
+
+
+def steps(number: str) -> dict[str, str]:
+    """The steps of a job that are not over: name -> JOB.STEP."""
+    lines = _squeue(f"ask Slurm for the steps of job {number}", "--steps", "--job", number, "-o", "%i|%j")
+    return {name: step for step, _, name in (line.partition("|") for line in lines)}
+
+
+def _squeue(doing: str, *argv: str) -> list[str]:
+    """Its lines; none where Slurm knows the job no more."""
+    done = try_to("squeue", "-h", *argv)
+    if done.code is None or (done.code and "Invalid job id" not in done.err):
+        raise GpuctlError(doing, gist(done.err) if done.code else "no answer")
+    return done.out.decode(errors="replace").splitlines()
+
+
+def cancel(which: str) -> None:
+    """End a job ("5") or a step ("5.2"); nothing is said of what is over already, so look whether it is gone."""
+    try_to("scancel", which)
+
+
+def environment() -> dict[str, str]:
+    """Ours, without what a job that we may be in says of itself: srun and salloc would take it for options."""
+    users = re.compile(r"(?!SLURM_)|SLURM_CONF$|SLURM_PMIX_")
+    return {name: value for name, value in os.environ.items() if users.match(name)}
+
+
+def step(argv: Sequence[str], variables: Mapping[str, str]) -> Stream:
+    """Start srun with these variables on top of ours; it ends with the thread that starts it."""
+    whole = {**environment(), **variables}
+    return Stream(tied([sys.executable, "-I", "-S", "-c", _WITH_ENVIRONMENT, *argv]), json.dumps(whole).encode())
+
+
+class Allocation:
+    """An allocation that salloc holds: it is given back when gpuctl ends, however it ends."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self.number = ""  # once it is granted
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the program
+        python = [sys.executable, "-I", "-S", "-c"]
+        # A session of its own: Ctrl-C reaches gpuctl alone, which then gives it back.
+        self._process = subprocess.Popen(
+            [*python, _GUARD, *argv, *python, _HOLD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env=environment(),
+            start_new_session=True,
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            self.number = line.decode().strip()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was refused, or is over."""
+        return self._process.poll() is not None
+
+    @property
+    def said(self) -> str:
+        """All that salloc complained of."""
+        self._said.seek(0)
+        return self._said.read().decode(errors="replace")
+
+    def give_back(self, patience_s: float = 15) -> None:
+        """Let go of it, or leave the queue."""
+        with contextlib.suppress(OSError):
+            if self._process.stdin:
+                self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience_s)

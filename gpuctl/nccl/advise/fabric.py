@@ -1,0 +1,117 @@
+"""NCCL_NET, NCCL_IB_HCA, NCCL_IB_GID_INDEX, NCCL_CROSS_NIC: which ports, and how they may be paired."""
+
+from __future__ import annotations
+
+from collections import Counter
+from ipaddress import ip_interface
+
+from gpuctl.core.gpudirect import version
+from gpuctl.nccl.adapters import Facts, adapters, in_order, name
+from gpuctl.nccl.advise.model import Setting, guide
+
+OWN_GID = (2, 21)  # from here on NCCL looks for the RoCE v2 address itself
+IPV4_GID = "0000:0000:0000:0000:0000:ffff:"
+LINK_LOCAL = "fe80:0000:0000:0000"
+
+
+def net(facts: Facts) -> list[Setting]:
+    """Pin the network, so that a fall-back to TCP fails instead of being slow; not where a plugin brings another.
+
+    NCCL_NET names one network, and NCCL's own is "IB": the one of nccl-rdma-sharp-plugins is "IBext", in newer versions
+    with a number behind it.
+    """
+    own = adapters(facts)
+    if own is None or not own.kind:
+        return []
+    source = guide("NCCL_NET")
+    if own.kind == "efa":
+        why = "The plugin's name differs between its versions: `gpuctl nccl parse` tells from the log what was used."
+        return [Setting("NCCL_NET", None, why, "aws/aws-ofi-nccl")]
+    return [_own_net(facts.get("programs", {}).get("net_plugins"), source)]
+
+
+def _own_net(plugins: list[str] | None, source: str) -> Setting:
+    name, pinned = "NCCL_NET", "NCCL_NET=IB takes NCCL's own network and leaves every plugin unused (IBext of HPC-X)"
+    if plugins is None:
+        why = f"{pinned}; whether there is one is not known. The log tells what was used: `gpuctl nccl parse`."
+        return Setting(name, None, why, source)
+    if plugins:
+        why = f"{pinned}, and there is one: {', '.join(plugins)}. The log tells what was used: `gpuctl nccl parse`."
+        return Setting(name, None, why, source)
+    why = f"Without it a run that finds no adapter falls back to TCP and passes. {pinned}; none was found here."
+    return Setting(name, "IB", f"{why} Leave it unset where a job brings one in its container.", source)
+
+
+def hca(facts: Facts) -> list[Setting]:
+    """The fabric's ports by their exact names."""
+    own = adapters(facts)
+    if own is None:
+        return []
+    source = guide("NCCL_IB_HCA")
+    if own.kind == "efa":
+        why = "EFA is none of NCCL's own adapters: the plugin aws-ofi-nccl takes all its devices by itself."
+        return [Setting("NCCL_IB_HCA", None, why, "aws/aws-ofi-nccl; libfabric fi_efa(7)")]
+    if not own.kind:
+        return [Setting("NCCL_IB_HCA", None, "The node has no active RDMA port to name.", source)]
+    ports = Counter(port["device"] for port in facts["rdma"]["ports"])
+    words = [port["device"] if ports[port["device"]] == 1 else name(port) for port in own.fabric]
+    why = f"The fabric's {own}. The sign = makes names exact: mlx5_1 alone would also take mlx5_10."
+    return [Setting("NCCL_IB_HCA", "=" + ",".join(sorted(words, key=in_order)), why, source)]
+
+
+def gid_index(facts: Facts) -> list[Setting]:
+    """Which of a RoCE port's addresses: only an NCCL before 2.21 has to be told."""
+    own = adapters(facts)
+    if own is None or own.kind != "roce":
+        return []
+    installed = facts.get("programs", {}).get("nccl")
+    index, source = _common_index(own.fabric), guide("NCCL_IB_GID_INDEX") + " (since 2.21: -1)"
+    if installed is None:
+        would = f"set it to {index}" if index is not None else "find the index with show_gids"
+        why = f"NCCL's version was not found. From 2.21 on it chooses itself; for an older one, {would}."
+        return [Setting("NCCL_IB_GID_INDEX", None, why, source)]
+    if version(installed) >= OWN_GID:
+        why = f"NCCL {installed} finds the RoCE v2 address of each port itself: a fixed index breaks where they differ."
+        return [Setting("NCCL_IB_GID_INDEX", None, why, source)]
+    if index is None:
+        why = f"NCCL {installed} needs it, and no index is a RoCE v2 IPv4 address on all ports: update NCCL to 2.21."
+        return [Setting("NCCL_IB_GID_INDEX", None, why, source)]
+    why = f"NCCL {installed} would take index 0, RoCE v1; {index} is RoCE v2 with IPv4 on every port of the fabric."
+    return [Setting("NCCL_IB_GID_INDEX", str(index), why, source)]
+
+
+def _common_index(ports: tuple[Facts, ...]) -> int | None:
+    """The lowest index that is a RoCE v2 address with IPv4 on every port."""
+    fitting = [
+        {g["index"] for g in port["gids"] if g["type"] == "RoCE v2" and g["gid"].startswith(IPV4_GID)} for port in ports
+    ]
+    return min(set.intersection(*fitting), default=None) if fitting else None
+
+
+def cross_nic(facts: Facts) -> list[Setting]:
+    """Rings keep to their rail where one rail cannot reach another."""
+    own = adapters(facts)
+    if own is None or own.kind not in ("roce", "infiniband") or len(own.fabric) < 2:
+        return []
+    source, isolated = guide("NCCL_CROSS_NIC"), _isolated(own.kind, own.fabric, facts)
+    if isolated:
+        why = "Each port is in a subnet of its own, and none has a gateway: a ring must stay on one rail."
+        return [Setting("NCCL_CROSS_NIC", "0", why, source)]
+    reason = "The ports share a subnet or a gateway" if isolated is False else "The ports' subnets are not known"
+    return [Setting("NCCL_CROSS_NIC", None, f"{reason}: NCCL's default (2) crosses rails only where it gains.", source)]
+
+
+def _isolated(kind: str, ports: tuple[Facts, ...], facts: Facts) -> bool | None:
+    """Whether every port lives in a subnet that it cannot leave; None where that is not known."""
+    if kind == "infiniband":
+        prefixes = [next((g["gid"][:19] for g in port["gids"] if g["index"] == 0), None) for port in ports]
+        return None if None in prefixes else LINK_LOCAL not in prefixes and len(set(prefixes)) == len(ports)
+    interfaces, routes = facts["names"].get("interfaces"), facts["names"].get("routes")
+    if interfaces is None or routes is None:
+        return None
+    subnets = [{str(ip_interface(a).network) for a in interfaces.get(port["net"] or "", ())} for port in ports]
+    if not all(subnets):
+        return None
+    apart = sum(map(len, subnets)) == len(set.union(*subnets))
+    leaving = {route["dev"] for route in routes if route["gateway"]}
+    return apart and not leaving & {port["net"] for port in ports}

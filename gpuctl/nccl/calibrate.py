@@ -1,0 +1,206 @@
+"""Make a site's own baselines out of repeated runs that nothing is wrong with, and keep them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from statistics import median
+
+from gpuctl.core.errors import Unusable
+from gpuctl.core.report import Verdict
+from gpuctl.nccl import about as known
+from gpuctl.nccl import judge
+from gpuctl.nccl.about import DEFAULT, About
+from gpuctl.nccl.baselines import Baseline, Book
+from gpuctl.nccl.model import Finding, Outcome, Row, Run
+from gpuctl.nccl.parsing.algorithms import ALGORITHMS
+from gpuctl.nccl.rules.words import by_size, names, size
+
+LEAST_RUNS = 3
+# superbenchmark takes runs that differ by more than 5 % for unlike; so do we.
+SPREAD = 0.05
+# The published rows of 365/350/320 and 378/360/330 GB/s warn below 0.95 to 0.96 and fail below 0.87 to 0.88 of them.
+WARN, FAIL = 0.95, 0.87
+GROWN = 0.5  # of the best bandwidth: smaller sizes measure latency, and no row is made of them
+FORCE = "find out why (`gpuctl nccl isolate`); --force keeps it, and the row will say so"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Rows that can be kept, or why not.
+
+    `below`: of those below a published fail limit, size -> (found, limit); `below_own`: the same of the site's own row
+    that is in force.
+    """
+
+    rows: tuple[Baseline, ...]
+    refused: tuple[str, ...]
+    below: Mapping[int, tuple[float, float]]
+    speeds: Mapping[int, Sequence[float]] = field(default_factory=dict)  # by size: what each run reached, GB/s
+    below_own: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+
+
+def calibrate(runs: Sequence[Run], given: About, book: Book, day: str = "") -> Calibration:
+    """Rows out of runs of one kind, one a message size; `day` (2026-11-21) is today where it is not given.
+
+    Refused: fewer than three runs, unlike runs, runs that did not end well, wrong or unchecked values, a network that
+    is not the expected one or not told, a drop, and repeats that are further apart than 5 %.
+    """
+    every = [known.of(run, given) for run in runs]
+    refused = [*_too_little(runs, every), *_unlike(runs, every), *_unsound(runs, given, book), *_scattered(runs)]
+    if not refused and not _grown(runs):
+        refused = ["no size has a bandwidth above 0"]
+    if refused:
+        return Calibration((), tuple(refused), {})
+    rows = list(_rows(runs, every[0], day or time.strftime("%Y-%m-%d", time.gmtime())))
+    below, below_own = (_below(rows, every[0], book, site) for site in (False, True))
+    marked = tuple(_marked(row, below, below_own) for row in rows)
+    return Calibration(marked, (), below, _grown(runs), below_own)
+
+
+def _below(rows: Sequence[Baseline], about: About, book: Book, site: bool) -> dict[int, tuple[float, float]]:
+    """Of rows that the book's rows, the site's own or the others, would fail: size -> (found, limit)."""
+    limits = replace(book, rows=[row for row in book.rows if row.site == site])
+    found = {row.from_bytes: (row.expect or 0.0, limits.of(about, row.from_bytes)) for row in rows}
+    return {at: (now, base.fail) for at, (now, base) in found.items() if base is not None and now < base.fail}
+
+
+def _marked(
+    row: Baseline, below: Mapping[int, tuple[float, float]], below_own: Mapping[int, tuple[float, float]]
+) -> Baseline:
+    """A row that says of itself what it had to be forced below."""
+    if row.from_bytes in below:
+        row = replace(row, below_published=below[row.from_bytes][1])
+    if row.from_bytes in below_own:
+        limit = below_own[row.from_bytes][1]
+        row = replace(row, why=f"{row.why} Forced below the limit {limit:g} of your own row before it.")
+    return row
+
+
+def _too_little(runs: Sequence[Run], every: Sequence[About]) -> Iterator[str]:
+    if len(runs) < LEAST_RUNS:
+        yield f"{len(runs)} of at least {LEAST_RUNS} runs: one that is off cannot be told from the others"
+    if any(one.rows and one.rows == other.rows for one, other in combinations(runs, 2)):
+        yield "two of the runs are the same one: give repeats, each measured by itself"
+    missing = {
+        "the machine type (--instance)": any(about.system is None for about in every),
+        "how many nodes there were (--nodes)": any(about.nodes is None for about in every),
+        "how many GPUs a node had (--gpus-per-node)": any(about.gpus_per_node is None for about in every),
+        "the collective (--collective)": any(about.collective is None for about in every),
+    }
+    for what in [what for what, is_missing in missing.items() if is_missing]:
+        yield f"{what} is not known"
+    for name in sorted({about.algorithm for about in every if about.algorithm} - {DEFAULT, *ALGORITHMS}):
+        yield f"NCCL_ALGO was {name}: a row is for one algorithm, or for NCCL's own choice among all"
+
+
+def _unlike(runs: Sequence[Run], every: Sequence[About]) -> Iterator[str]:
+    """Runs that are no repeats of each other."""
+    parts: dict[str, Sequence[object]] = {
+        "collectives": [about.collective for about in every],
+        "message sizes": [tuple(row.size_bytes for row in by_size(run)) for run in runs],
+        "numbers of nodes": [about.nodes for about in every],
+        "numbers of GPUs in a node": [about.gpus_per_node for about in every],
+        "numbers of processes on a node": [about.processes_per_node for about in every],
+        "algorithms": [about.algorithm for about in every],
+        "versions": [run.versions for run in runs],
+    }
+    for what, values in parts.items():
+        if len(set(values)) > 1:
+            yield f"the runs have different {what}: they are no repeats of each other"
+
+
+def _unsound(runs: Sequence[Run], given: About, book: Book) -> Iterator[str]:
+    for number, run in enumerate(runs, 1):
+        yield from (f"run {number}: {why}" for why in unsound(run, given, book))
+
+
+def unsound(run: Run, given: About, book: Book) -> Iterator[str]:
+    """What is wrong with one run, so that no row is made of it. What it reaches is no reason: that is what is asked."""
+    if run.outcome is Outcome.COMPLETE and not [row for row in by_size(run) if row.out_of_place]:
+        yield "it printed no bandwidth"
+    for finding in judge.judge(run, given, book):
+        if finding.rule not in ("baseline", "two-nodes") and not _harmless(finding):
+            yield finding.says
+
+
+def _harmless(finding: Finding) -> bool:
+    """A fabric without GDR is slow and sound; a drop, even in half of the rows, is not."""
+    return finding.verdict is Verdict.OK or (finding.rule == "transport" and finding.verdict is Verdict.WARN)
+
+
+def _scattered(runs: Sequence[Run]) -> Iterator[str]:
+    """Repeats that are too far apart, and which of them is off."""
+    for size_bytes, speeds in _grown(runs).items():
+        middle = median(speeds)
+        off = [number for number, speed in enumerate(speeds, 1) if abs(speed - middle) > SPREAD * middle]
+        if off or max(speeds) - min(speeds) > SPREAD * middle:
+            who = f"run {names(map(str, off))} is off" if off else "no two agree"
+            shown = ", ".join(f"{speed:g}" for speed in speeds)
+            yield f"at {size(size_bytes)} the runs are more than {SPREAD:.0%} apart ({shown} GB/s): {who}"
+
+
+def _grown(runs: Sequence[Run]) -> dict[int, list[float]]:
+    """Out-of-place busbw of every run by message size, from where half of the best bandwidth is reached by all."""
+    speeds: dict[int, list[float]] = {}
+    for run in runs:
+        for row in by_size(run):
+            speeds.setdefault(row.size_bytes, []).append(_speed(row))
+    peak = max((median(found) for found in speeds.values()), default=0.0)
+    whole = {size_bytes: found for size_bytes, found in speeds.items() if len(found) == len(runs)}
+    return {size_bytes: found for size_bytes, found in whole.items() if peak and median(found) >= GROWN * peak}
+
+
+def _speed(row: Row) -> float:
+    return row.out_of_place.busbw_gbs if row.out_of_place else 0.0
+
+
+def _rows(runs: Sequence[Run], about: About, day: str) -> Iterator[Baseline]:
+    hosts = names({rank.host for run in runs for rank in run.ranks}, most=1024)
+    versions = {name: text for name, text in vars(runs[0].versions).items() if text}
+    measured = {"date": day, "runs": str(len(runs)), "nodes": hosts or "not told", **versions}
+    if about.gpu:
+        measured["gpu"] = about.gpu
+    for size_bytes, speeds in _grown(runs).items():
+        expect = round(median(speeds), 2)
+        yield Baseline(
+            systems=(about.system or "",),
+            gpus_per_node=about.gpus_per_node or 0,
+            processes_per_node=about.processes_per_node,
+            nodes=(about.nodes or 0, about.nodes),
+            collective=about.collective or "",
+            algorithms=(about.algorithm or DEFAULT,),
+            from_bytes=size_bytes,
+            to_bytes=size_bytes,
+            expect=expect,
+            warn=round(WARN * expect, 2),
+            fail=round(FAIL * expect, 2),
+            kind="measured",
+            source="gpuctl nccl calibrate",
+            why=f"The middle of {len(runs)} runs; they lie between {min(speeds):g} and {max(speeds):g} GB/s.",
+            measured=measured,
+        )
+
+
+def accept(found: Calibration, force: bool) -> tuple[Baseline, ...]:
+    """The rows to keep; `Unusable` where they were refused, or are below a limit in force and nobody forces them."""
+    doing = "calibrate from these runs"
+    if found.refused:
+        raise Unusable(
+            doing, "\n  ".join(found.refused), "calibrate on a fabric that `gpuctl nccl judge` finds no fault in"
+        )
+    slow = too_slow(found)
+    if slow and not force:
+        raise Unusable(doing, "\n  ".join(slow), FORCE)
+    return found.rows
+
+
+def too_slow(found: Calibration) -> list[str]:
+    """What has to be forced, because a limit for such machines is higher: somebody else's, or the site's own."""
+    return [
+        f"{now:g} GB/s at {size(at)} is below {whose} limit {limit:g}"
+        for whose, below in (("the published", found.below), ("your own", found.below_own))
+        for at, (now, limit) in below.items()
+    ]

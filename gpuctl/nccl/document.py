@@ -1,0 +1,96 @@
+"""One run as JSON, in the documented form that stays as it is, and read back.
+
+    outcome                complete | corrupt | failed | killed | hung | truncated | empty
+    cause                  text or null: the first real reason, with rank and node where known
+    collective             "all_reduce" or null
+    rows                   list of size_bytes, count, type, redop, root, out_of_place, in_place;
+                           a half is time_us, algbw_gbs, busbw_gbs, wrong (null: not checked), per_iteration, or
+                           null: not printed; per_iteration is null, or with nccl-tests -I min_us, median_us (null: in
+                           its JSON alone), p99_us, max_us, cv_percent
+    avg_busbw_gbs          as nccl-tests printed it; null where it did not
+    max_busbw_gbs          the highest of both halves of all rows; null without rows
+    max_busbw_size_bytes   the size at which it was measured
+    out_of_bounds          count of the summary, or null
+    ranks                  list of rank, host, pid, device, gpu
+    transport              ranks: list of rank, host, network, provider, nics, gdr (null: not said);
+                           algorithms: those NCCL said it used; forced_algorithms: those NCCL_ALGO asked for
+    versions               nccl, nccl_tests, cuda, plugin
+    sizes_announced        how many message sizes the heading promised, or null
+    left_out               true where "..." stands in the text, in the place of lines before the summary
+    not_numbers            list of size_bytes, half, column, printed: "nan" and the like where a number belongs; the
+                           half without a time or bandwidth, and a count of wrong values, is null then
+
+Sizes are bytes, times microseconds, bandwidths GB/s (10**9 bytes a second).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from gpuctl.nccl.model import Iterations, NoNumber, Outcome, Rank, Row, Run, Timing, Transport, Versions
+
+
+def of(run: Run) -> dict[str, Any]:
+    """The run as plain data, of the form above."""
+    best = _best(run)
+    return {
+        "outcome": str(run.outcome),
+        "cause": run.cause,
+        "collective": run.collective,
+        "rows": [asdict(row) for row in run.rows],
+        "avg_busbw_gbs": run.avg_busbw_gbs,
+        "max_busbw_gbs": best[0] if best else None,
+        "max_busbw_size_bytes": best[1] if best else None,
+        "out_of_bounds": run.out_of_bounds,
+        "ranks": [{**asdict(rank), "host": rank.host or None} for rank in run.ranks],
+        "transport": {
+            "algorithms": list(run.algorithms),
+            "forced_algorithms": list(run.forced_algorithms),
+            "ranks": [{**asdict(one), "nics": list(one.nics)} for one in run.transports],
+        },
+        "versions": asdict(run.versions),
+        "sizes_announced": run.sizes_announced,
+        "left_out": run.left_out,
+        "not_numbers": [asdict(one) for one in run.not_numbers],
+    }
+
+
+def _best(run: Run) -> tuple[float, int] | None:
+    """The highest bus bandwidth and its size; the smaller size where two are equal."""
+    found = [(half.busbw_gbs, row.size_bytes) for row in run.rows for half in (row.out_of_place, row.in_place) if half]
+    return max(found, key=lambda pair: (pair[0], -pair[1]), default=None)
+
+
+def read(value: Mapping[str, Any]) -> Run:
+    """The run back from that form; KeyError, TypeError or ValueError where it is not of it."""
+    transport = value["transport"]
+    return Run(
+        Outcome(value["outcome"]),
+        value["cause"],
+        value["collective"],
+        tuple(_row(row) for row in value["rows"]),
+        value["avg_busbw_gbs"],
+        value["out_of_bounds"],
+        tuple(Rank(**{**rank, "host": rank["host"] or ""}) for rank in value["ranks"]),
+        tuple(Transport(**{**one, "nics": tuple(one["nics"])}) for one in transport["ranks"]),
+        tuple(transport["algorithms"]),
+        Versions(**value["versions"]),
+        # Runs that were kept before there were such things have none.
+        tuple(transport.get("forced_algorithms", ())),
+        value.get("sizes_announced"),
+        tuple(NoNumber(**one) for one in value.get("not_numbers", ())),
+        value.get("left_out", False),
+    )
+
+
+def _row(value: Mapping[str, Any]) -> Row:
+    return Row(**{**value, **{name: _timing(value[name]) for name in ("out_of_place", "in_place")}})
+
+
+def _timing(value: Mapping[str, Any] | None) -> Timing | None:
+    if not value:
+        return None
+    each = value.get("per_iteration")
+    return Timing(**{**value, "per_iteration": Iterations(**each) if each else None})

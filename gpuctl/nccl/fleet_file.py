@@ -1,0 +1,67 @@
+"""Facts of a fleet in a file, so that they are judged again later, or elsewhere, without asking anybody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.paths import write_atomically
+
+FORM = 1
+SUBJECTS = ("gpu", "rdma", "peer_memory", "limits", "programs", "names", "jobs", "reach")
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """`nodes`: node -> what gpuhost/facts/gather.py gives, with its `address`, and `rack` where it is known.
+
+    `unasked`: node -> why nothing is known of it.
+    """
+
+    nodes: Mapping[str, Mapping[str, Any]]
+    unasked: Mapping[str, str] = field(default_factory=dict)
+
+
+def save(path: Path, fleet: Fleet) -> None:
+    """Put the facts in place whole or not at all."""
+    told = {"form": FORM, "taken": datetime.now(UTC).isoformat(timespec="seconds")}
+    text = json.dumps({**told, "nodes": fleet.nodes, "unasked": fleet.unasked}, indent=1)
+    try:
+        write_atomically(path, text + "\n")
+    except OSError as error:
+        raise GpuctlError(f"save the facts in {path}", error.strerror or str(error), "name another file") from error
+
+
+def read(path: Path) -> Fleet:
+    """Facts that `save` wrote; Unusable where they are not."""
+    doing, hint = f"read the facts in {path}", "give a file that `gpuctl nccl preflight --save FILE` wrote"
+    try:
+        told: Any = json.loads(path.read_text())
+    except OSError as error:
+        raise Unusable(doing, error.strerror or str(error), hint) from error
+    except ValueError as error:
+        raise Unusable(doing, f"it is no JSON: {error}", hint) from error
+    wrong = _wrong(told)
+    if wrong:
+        raise Unusable(doing, wrong, hint)
+    return Fleet(told["nodes"], told["unasked"])
+
+
+def _wrong(told: Any) -> str:
+    if not isinstance(told, dict) or not isinstance(told.get("nodes"), dict):
+        return "it holds no nodes"
+    if told.get("form") != FORM:
+        return f"its form is {told.get('form')!r}, this gpuctl reads {FORM}"
+    if not isinstance(told.get("unasked"), dict):
+        return "it does not say which nodes were not asked"
+    for node, facts in told["nodes"].items():
+        for subject in SUBJECTS:
+            own = facts.get(subject) if isinstance(facts, dict) else None
+            if not isinstance(own, dict) or not isinstance(own.get("unread"), dict):
+                return f"of {node} it holds no facts on {subject}"
+    return ""

@@ -1,0 +1,110 @@
+"""Run a test round after round, and end well when the user breaks off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from gpuctl.core.errors import Unusable
+from gpuctl.core.report import Verdict, worst_code
+from gpuctl.nccl import plan
+from gpuctl.nccl.about import About
+from gpuctl.nccl.baselines import Book
+from gpuctl.nccl.model import Ended, Finding, Launch, Outcome, Sweep
+from gpuctl.nccl.runner import Runner, Told
+
+MOST_NAMES = 4  # of a run over more nodes only how many there were
+# What a launch that did not even begin a test came to: nothing was measured, so nothing was found either.
+_NOT_BEGUN = (Outcome.EMPTY, Outcome.FAILED)
+
+
+def planned(kind: plan.Kind, nodes: Sequence[str], sweep: Sweep, split: bool = False) -> list[plan.Round]:
+    """The rounds of a test, its nodes in the order they are given.
+
+    `Unusable` where so many nodes or such sizes cannot be tested.
+    """
+    doing = f"plan a test of the kind {kind}"
+    if kind == "pairs" and len(nodes) < 2:
+        raise Unusable(doing, "there is only one node", "`--kind single` tests a node alone")
+    if split and kind not in ("pairs", "single"):
+        raise Unusable(doing, "--split is for pairs and single nodes", "leave it out: it is one launch already")
+    check_sizes(doing, sweep)
+    return plan.rounds(kind, nodes, sweep, split)
+
+
+def check_sizes(doing: str, sweep: Sweep) -> None:
+    """`Unusable` where it has none."""
+    if sweep.begin_bytes > sweep.end_bytes:
+        raise Unusable(doing, f"it begins at {sweep.begin_bytes} bytes and ends at {sweep.end_bytes}", "swap -b and -e")
+
+
+def run(
+    runner: Runner,
+    rounds: Sequence[plan.Round],
+    told: Told,
+    broken_off: Callable[[], bool],
+    into: list[Ended] | None = None,
+) -> list[Ended]:
+    """Every round in turn; those that were not begun when the user broke off are not in the answer.
+
+    `into`: the list to answer with; where a round raises, what ended before is in it.
+    """
+    ended = [] if into is None else into
+    for round_ in rounds:
+        if broken_off():
+            break
+        ended += runner.run(round_, told, broken_off)
+    return ended
+
+
+def findings(
+    kind: plan.Kind,
+    ended: Sequence[Ended],
+    about: About,
+    book: Book | None = None,
+    racks: Mapping[str, str] | None = None,
+) -> list[Finding]:
+    """What the rules find, worst first: every run judged by itself, and pairs compared with others of their kind.
+
+    `racks`: node -> rack, of those that are known: pairs within racks and across them may differ.
+    """
+    from gpuctl.nccl import judge, left_over, pairs, two_speeds
+
+    found: list[Finding] = []
+    several = len({end.launch.nodes for end in ended}) > 1, len({end.launch.sweep.collective for end in ended}) > 1
+    for end in ended:
+        found += [_named(one, end.launch, *several) for one in judge.judge(end.run, _about(end.launch, about), book)]
+    found += left_over.findings(ended)
+    if kind == "pairs" and not any(plan.SPLIT in end.launch.sweep.env for end in ended):
+        groups = [] if racks else two_speeds.groups(ended)
+        found += [two_speeds.finding(groups)] if groups else pairs.similar(ended, racks)
+    return sorted(found, key=lambda one: -list(Verdict).index(one.verdict))
+
+
+def _about(launch: Launch, about: About) -> About:
+    """What we know of a launch, because we made it."""
+    return replace(
+        about,
+        nodes=plan.nodes_of_group(launch),
+        gpus_per_node=launch.sweep.gpus_per_node,
+        algorithm=launch.sweep.env.get("NCCL_ALGO", "default"),
+    )
+
+
+def _named(finding: Finding, launch: Launch, places: bool, collectives: bool) -> Finding:
+    """A finding about a whole run names its nodes; where runs differ in `places` or `collectives`, any names these."""
+    subject = finding.subject
+    nodes = ", ".join(launch.nodes) if len(launch.nodes) <= MOST_NAMES else f"all {len(launch.nodes)} nodes"
+    if not subject:
+        subject = nodes
+    elif places and not any(node in subject for node in launch.nodes):
+        subject = f"{nodes}: {subject}"
+    return replace(finding, subject=f"{launch.sweep.collective}, {subject}" if collectives else subject)
+
+
+def exit_code(ended: Sequence[Ended], found: Sequence[Finding] = ()) -> int:
+    """0 all well · 1 problems found, or what should be known is not · 3 a test could not even begin."""
+    bad = [end for end in ended if end.run.outcome is not Outcome.COMPLETE or end.lost or end.left]
+    nothing = [end for end in ended if end.run.outcome in _NOT_BEGUN and not end.run.rows and not end.run.ranks]
+    open_ = [one for one in found if one.verdict in (Verdict.FAIL, Verdict.UNKNOWN)]
+    return worst_code([3 if nothing else 0, 1 if bad or open_ else 0])

@@ -1,0 +1,148 @@
+"""What was measured here before, in one local SQLite file: nothing that a run came to is ever written over."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.paths import private, state_dir
+from gpuctl.core.report import Verdict
+from gpuctl.core.runs import who
+from gpuctl.nccl import ended as documents
+from gpuctl.nccl.model import Ended, Finding
+
+VERSION = 1
+TABLES = """
+CREATE TABLE measured (
+    id INTEGER PRIMARY KEY, at TEXT NOT NULL, by TEXT NOT NULL, kind TEXT NOT NULL, inventory TEXT NOT NULL,
+    findings TEXT NOT NULL
+);
+CREATE TABLE launches (
+    measured INTEGER NOT NULL REFERENCES measured (id), number INTEGER NOT NULL, document TEXT NOT NULL,
+    PRIMARY KEY (measured, number)
+);
+CREATE TABLE nodes (
+    measured INTEGER NOT NULL REFERENCES measured (id), node TEXT NOT NULL, PRIMARY KEY (measured, node)
+);
+CREATE INDEX nodes_by_name ON nodes (node);
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One `gpuctl nccl` run: when (UTC), by whom, of which kind, on what, and what it came to."""
+
+    id: int
+    at: str
+    by: str
+    kind: str
+    inventory: str
+    ended: tuple[Ended, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def nodes(self) -> list[str]:
+        return sorted({node for end in self.ended for node in end.launch.nodes})
+
+
+def file() -> Path:
+    """Where it is kept."""
+    return state_dir() / "nccl.sqlite3"
+
+
+def keep(kind: str, inventory: str, ended: Sequence[Ended], findings: Sequence[Finding]) -> int:
+    """Add one, whole or not at all; returns its number."""
+    told = json.dumps([documents.finding(finding) for finding in findings])
+    with _opened() as store, store:
+        row = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), who(), kind, inventory, told)
+        number = store.execute("INSERT INTO measured (at, by, kind, inventory, findings) VALUES (?, ?, ?, ?, ?)", row)
+        key = number.lastrowid or 0
+        texts = [(key, i, json.dumps(documents.of(end))) for i, end in enumerate(ended)]
+        store.executemany("INSERT INTO launches VALUES (?, ?, ?)", texts)
+        names = {node for end in ended for node in end.launch.nodes}
+        store.executemany("INSERT INTO nodes VALUES (?, ?)", [(key, name) for name in names])
+    return key
+
+
+BY_NUMBER = "SELECT id, at, by, kind, inventory, findings FROM measured WHERE id = :number"
+# Without a node: of all of them. "gpu-17" is also a pod's node: "train-3 on gpu-17".
+LATEST = """
+SELECT id, at, by, kind, inventory, findings FROM measured
+WHERE :node = ''
+OR id IN (SELECT measured FROM nodes WHERE instr(' on ' || node || ' on ', ' on ' || :node || ' on '))
+ORDER BY id DESC LIMIT :count
+"""
+
+
+def load(number: int) -> Measured:
+    """One by its number."""
+    with _opened() as store:
+        found = _read(store, BY_NUMBER, {"number": number})
+    if not found:
+        doing = f"show the measurement {number}"
+        raise Unusable(doing, "there is none of that number", "`gpuctl nccl history` lists them")
+    return found[0]
+
+
+def latest(count: int, node: str = "") -> list[Measured]:
+    """The last ones, newest first; with a node only those it took part in."""
+    with _opened() as store:
+        return _read(store, LATEST, {"node": node, "count": count})
+
+
+def nodes() -> list[str]:
+    """Every node of which there is a measurement, by name."""
+    with _opened() as store:
+        return [name for (name,) in store.execute("SELECT DISTINCT node FROM nodes ORDER BY node")]
+
+
+def _read(store: sqlite3.Connection, query: str, values: Mapping[str, str | int]) -> list[Measured]:
+    rows = store.execute(query, values).fetchall()
+    return [
+        Measured(number, at, by, kind, inventory, _launches(store, number), _findings(told))
+        for number, at, by, kind, inventory, told in rows
+    ]
+
+
+def _launches(store: sqlite3.Connection, number: int) -> tuple[Ended, ...]:
+    rows = store.execute("SELECT document FROM launches WHERE measured = ? ORDER BY number", (number,))
+    return tuple(documents.read(json.loads(text)) for (text,) in rows)
+
+
+def _findings(text: str) -> tuple[Finding, ...]:
+    return tuple(Finding(**{**value, "verdict": Verdict(value["verdict"])}) for value in json.loads(text))
+
+
+@contextmanager
+def _opened() -> Iterator[sqlite3.Connection]:
+    path = file()
+    try:
+        private(path.parent)
+        # Made before SQLite would: nobody else may read it.
+        path.touch(mode=0o600)
+        with closing(sqlite3.connect(path, timeout=10)) as store:
+            _upgrade(store, path)
+            yield store
+    except (sqlite3.Error, OSError) as error:
+        hint = "move the file away: a new one is begun"
+        raise GpuctlError(f"use the history {path}", str(error), hint) from error
+
+
+def _upgrade(store: sqlite3.Connection, path: Path) -> None:
+    (found,) = store.execute("PRAGMA user_version").fetchone()
+    if found > VERSION:
+        raise GpuctlError(f"use the history {path}", f"a newer gpuctl wrote it (form {found})", "use that gpuctl")
+    if found < VERSION:
+        # Two that begin it at the same time: the second finds it made.
+        store.execute("BEGIN EXCLUSIVE")
+        if store.execute("PRAGMA user_version").fetchone() == (0,):
+            for statement in filter(str.strip, TABLES.split(";")):
+                store.execute(statement)
+            store.execute(f"PRAGMA user_version = {VERSION}")
+        store.commit()

@@ -1,0 +1,60 @@
+"""Which algorithms NCCL says it was forced to, and which it says it chose: two different things."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+# The one list of them, in the order of NCCL's numbers.
+ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
+_BY_NAME = {name.lower(): name for name in ALGORITHMS}
+_FORCED = re.compile(r"^NCCL_ALGO set by environment to (\S+)")
+# Of NCCL 2.4, which had no NCCL_ALGO: no tree at any size.
+_NO_TREE = re.compile(r"^NCCL_TREE_THRESHOLD set by environment to 0\.?\s*$")
+VARIABLES = ("NCCL_ALGO", "NCCL_TREE_THRESHOLD")  # what `forced` reads begins with one of these
+_TUNED = re.compile(r"^\w+: \d+ Bytes -> Algo (\w+)")
+
+
+def forced(text: str) -> Iterator[str]:
+    """What a message says that the environment asks for: Ring, ^NVLS (all but it), allreduce:Ring (one collective)."""
+    if _NO_TREE.match(text):
+        yield "Ring"
+    found = _FORCED.match(text)
+    if found:
+        yield from asked(found[1].rstrip("."))
+
+
+def asked(value: str) -> Iterator[str]:
+    """What a value of NCCL_ALGO asks for, as `forced` gives it; a word that names no algorithm stays as it is."""
+    for part in value.split(";"):
+        function, colon, words = part.rpartition(":")
+        ban = "^" if words.startswith("^") else ""
+        for word in words.removeprefix("^").split(","):
+            if word:
+                yield f"{function.lower()}{colon}{ban}{algorithm(word) or word}"
+
+
+def of_collective(names: Iterable[str], collective: str) -> list[str]:
+    """Of what was asked for, what counts for one collective: it may name one for each ("allreduce:Ring")."""
+    own = collective.replace("_", "")
+    split = [name.rpartition(":") for name in names]
+    return [name for function, _, name in split if function in ("", own)]
+
+
+def unknown(value: str) -> list[str]:
+    """The words in a value of NCCL_ALGO that name no algorithm."""
+    names = [name.rpartition(":")[2].removeprefix("^") for name in asked(value)]
+    return [name for name in names if name not in ALGORITHMS] if names else [value]
+
+
+def chosen(text: str) -> str | None:
+    """The one that NCCL says it uses for some message."""
+    found = _TUNED.match(text)
+    return algorithm(found[1]) if found else None
+
+
+def algorithm(word: str) -> str | None:
+    """NCCL's name for an algorithm given as a number or in any spelling; None for what is none."""
+    if word.isdecimal():
+        return ALGORITHMS[int(word)] if len(word) == 1 and int(word) < len(ALGORITHMS) else None
+    return _BY_NAME.get(word.replace("_", "").lower())

@@ -1,0 +1,128 @@
+"""How a run ended, from what was printed of it and from what its runner knows.
+
+What counts as evidence, the strongest first:
+
+- wrong values in a row or in the summary, or a count of them that is nan: corrupt, whatever came afterwards;
+- a reason that some rank, launcher, scheduler or kernel printed: failed, killed or hung;
+- the summary: complete. Without it as many rows as the heading announced are, where all are of one type, operation and
+  root: with -d all or -o all the heading announces the sizes of each, and says not of how many;
+- what the runner says it did (`Stopped`): a text alone cannot tell a hang from a log that was cut;
+- without a runner: the heading of the table, its line whole, and then nothing at all is taken for a hang in the first
+  size; anything else that just ends is truncated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpuctl.nccl.model import NoNumber, Outcome, Row
+from gpuctl.nccl.parsing.rows import NOT_FINITE
+
+
+class Stopped(StrEnum):
+    """What a runner knows about the end of the program that printed the text."""
+
+    ENDED_WELL = "ended well"  # exit status 0
+    FAILED = "failed"  # any other exit status
+    KILLED = "killed"  # by a signal that was not ours
+    LIMIT = "limit"  # ended by the runner, because it took too long
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of a run. `expected`: how many sizes its heading announced; `whole`: no line of it was cut."""
+
+    rows: tuple[Row, ...]
+    out_of_bounds: int | None
+    summed_up: bool
+    expected: int | None
+    begun: bool  # the heading of the table was printed
+    started: bool  # anything of nccl-tests was printed
+    whole: bool
+    foreign: str | None = None
+    not_numbers: tuple[NoNumber, ...] = ()
+
+    @property
+    def to_its_end(self) -> bool:
+        """Whether every size was measured, as far as this tells."""
+        one_kind = len({kind(row) for row in self.rows}) == 1
+        return self.summed_up or (self.expected is not None and one_kind and len(self.rows) >= self.expected)
+
+
+def kind(row: Row) -> tuple[str | None, str | None, int | None]:
+    """What a row is of; with -d all, -o all or -r all the sizes come again for each type, operation and root."""
+    return row.type, row.redop, row.root
+
+
+Judged = tuple[Outcome, str | None]
+
+
+def judged(
+    seen: Seen, trouble: Outcome | None, fatal: bool, cause: str | None, stopped: Stopped | None = None
+) -> Judged:
+    """The outcome and its cause. `trouble`: what the first reason comes to; `fatal`: no run ends well after it."""
+    corrupt = _corrupt(seen)
+    if corrupt:
+        return Outcome.CORRUPT, corrupt
+    if seen.foreign and not seen.rows:
+        return Outcome.EMPTY, f"this is output of {seen.foreign}, not of nccl-tests"
+    if seen.to_its_end and not fatal:
+        return _complete(stopped)
+    if trouble is not None:
+        return trouble, cause
+    return _stopped(seen, stopped) if stopped else _silent(seen)
+
+
+def _corrupt(seen: Seen) -> str | None:
+    bad = [row for row in seen.rows if any(half and (half.wrong or 0) > 0 for half in (row.out_of_place, row.in_place))]
+    if bad:
+        sizes = ", ".join(str(row.size_bytes) for row in bad[:4]) + (" and more" if len(bad) > 4 else "")
+        counts = [f"{half.wrong:g}" for half in (bad[0].out_of_place, bad[0].in_place) if half and half.wrong]
+        return f"wrong values at {sizes} bytes ({' and '.join(counts)} at the first)"
+    # A deviation, or a count, that is no number: what was compared was none either.
+    odd = next((one for one in seen.not_numbers if one.column == "wrong" and NOT_FINITE.fullmatch(one.printed)), None)
+    if odd:
+        return f"wrong values: their count is {odd.printed} at {odd.size_bytes} bytes, {odd.half.replace('_', '-')}"
+    if seen.out_of_bounds:
+        return f"the summary says {seen.out_of_bounds} out of bounds values; none of the rows printed has them"
+    return None
+
+
+def _complete(stopped: Stopped | None) -> Judged:
+    ends = {
+        Stopped.FAILED: (Outcome.FAILED, "every size was measured; then the program ended with an error"),
+        Stopped.KILLED: (Outcome.KILLED, "every size was measured; then the program was killed"),
+        Stopped.LIMIT: (Outcome.HUNG, "every size was measured; then it did not end"),
+    }
+    return ends.get(stopped, (Outcome.COMPLETE, None)) if stopped else (Outcome.COMPLETE, None)
+
+
+def _stopped(seen: Seen, stopped: Stopped) -> Judged:
+    after = _after(seen)
+    if stopped is Stopped.LIMIT:
+        return Outcome.HUNG, f"it stood still {after}, until its time was over"
+    if stopped is Stopped.KILLED:
+        return Outcome.KILLED, f"killed from outside {after}"
+    if stopped is Stopped.FAILED:
+        return Outcome.FAILED, f"the program ended with an error {after} and printed no reason"
+    return _silent(seen)
+
+
+def _silent(seen: Seen) -> Judged:
+    """No reason, no end, no runner to ask."""
+    if not seen.started and not seen.rows:
+        return Outcome.EMPTY, "no test began: nothing of nccl-tests was printed"
+    if seen.begun and not seen.rows and seen.whole:
+        return Outcome.HUNG, "it stood still in the first size: the table begins, and nothing more was printed"
+    return Outcome.TRUNCATED, f"the text ends {_after(seen)}, and nothing says why"
+
+
+def _after(seen: Seen) -> str:
+    if not seen.rows:
+        return "before the first size"
+    last = seen.rows[-1]
+    alike = sum(1 for row in seen.rows if kind(row) == kind(last))
+    of = f", {alike} of {seen.expected} sizes" if seen.expected else ""
+    what = " of " + " ".join(str(part) for part in kind(last)[:2] if part) if alike < len(seen.rows) else ""
+    return f"after {last.size_bytes} bytes{what}{of}"

@@ -1,0 +1,96 @@
+"""What others put into the text: rank tags, labels, escapes, and NCCL's own lines in the middle of a row."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# A number that a machine can have: longer ones are none, and Python makes no integer of more than 4,300 digits.
+COUNT = r"\d{1,18}(?!\d)"
+DECIMAL = rf"{COUNT}(?:\.\d*)?(?:[eE](?:-\d{{1,3}}|\+?\d{{1,2}})(?!\d))?"
+# mpirun --tag-output and PRRTE's form: [1,0]<stdout>: and [prterun-host-77@1,0]<stderr>:
+TAG = re.compile(rf"\[(?:[\w.@-]+,)?({COUNT})\]<std\w+>:? ?")
+# kubectl logs --prefix, srun --label
+_LABEL = re.compile(rf"^(?:\[pod/[^\]]+\] | *({COUNT}): (?=\S*:\d+:\d+ \[|#|  ))")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+# What NCCL and UCX put before a message: host:pid:thread [device], and a time since 2.24.
+_SPEAKER = re.compile(
+    rf"(?:\[\d[\d :.T-]*\] )?(?P<host>[\w.-]+):(?P<pid>{COUNT}):(?P<thread>\d+) \[(?P<device>-?{COUNT})\] "
+    r"(?=.{0,200}?NCCL (?:INFO|WARN|TRACE|ERROR|CALL|ABORT|VERSION)\b)"
+)
+_UCX = re.compile(r"\[\d{9,}\.\d+\] \[[^\]]+\] ")
+# The end of a cell of a row: of a number, a type or an operation.
+_CELL = re.compile(
+    r"(?:float|double|half|bfloat16|u?int(?:8|32|64)|sum|prod|max|min|avg|mulsum|none)|[-.\d]*(?:(?<=\d)e[-+]?\d*)?"
+)
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """The process and the GPU of it that a line of NCCL comes from; None is "not said"."""
+
+    host: str | None = None
+    pid: int | None = None
+    device: int | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Said:
+    """A line of NCCL: who said what. `before`: what may have stood before it on its line, the likeliest first."""
+
+    speaker: Speaker
+    text: str
+    before: tuple[str, ...]
+
+
+def clean(line: str) -> str:
+    """Without escapes, control characters and the line's end: what may be shown on a terminal."""
+    line = line.rstrip("\r\n")
+    if line.isprintable():
+        return line
+    return "".join(letter for letter in _ESCAPES.sub("", line) if letter.isprintable() or letter == "\t")
+
+
+def untag(line: str) -> tuple[str, int | None]:
+    """Without the tags and labels of launchers; the rank a tag at its beginning names."""
+    rank: int | None = None
+    if "]<std" in line:
+        found = TAG.match(line)
+        rank = int(found[1]) if found else None
+        line = TAG.sub("", line)
+    if line[:5] == "[pod/" or ": " in line[:8]:
+        label = _LABEL.match(line)
+        if label:
+            rank = int(label[1]) if label[1] else rank
+            line = line[label.end() :]
+    return line, rank
+
+
+def said(line: str, hosts: set[str], rank: int | None = None) -> Said | None:
+    """The line of NCCL in this one, wherever it begins; None where there is none."""
+    if " NCCL " not in line:
+        other = _UCX.search(line) if " UCX " in line else None
+        return Said(Speaker(rank=rank), "", (line[: other.start()],)) if other else None
+    found = _SPEAKER.search(line)
+    if found is None:
+        return None
+    before, host = _begin(line[: found.start()], found["host"], hosts)
+    if not before[0]:
+        hosts.add(host)
+    speaker = Speaker(host, int(found["pid"]), int(found["device"]), rank)
+    return Said(speaker, line[found.end() :], before)
+
+
+def _begin(before: str, host: str, hosts: set[str]) -> tuple[tuple[str, ...], str]:
+    """Where the name of the host begins: a row that was broken off may stand right before it, with no space between."""
+    if not before.strip() and (host in hosts or not host[0].isdigit()):
+        return (before,), host
+    known = max((name for name in hosts if host.endswith(name)), key=len, default=None)
+    if known is not None:
+        return (before + host[: len(host) - len(known)],), known
+    # Nobody named this host before. What looks like a cell in front of its name rather is the end of the row.
+    likely = _CELL.match(host)
+    first = likely.end() if likely else 0
+    ways = dict.fromkeys([first if first < len(host) else 0, *range(len(host))])
+    return tuple(before + host[:i] for i in ways), host

@@ -1,0 +1,218 @@
+"""One run while it is read: takes line after line and says at the end what became of it."""
+
+from __future__ import annotations
+
+from gpuctl.nccl.model import Outcome, Rank, Run, Versions
+from gpuctl.nccl.parsing import ending, heading
+from gpuctl.nccl.parsing.lines import Said, Speaker
+from gpuctl.nccl.parsing.network import Network
+from gpuctl.nccl.parsing.table import Table, begins
+from gpuctl.nccl.parsing.trouble import Troubles
+
+_VERSION, _STARTING, _SETTINGS, _DEVICES, _TABLE, _OUT, _AVERAGE, _CONCLUDED = range(8)
+_MOST_RANKS = 100_000
+
+
+class Session:
+    """What was read of one run so far. Its parts come in a fixed order: a part that came before begins the next run."""
+
+    def __init__(self, program: str | None = None) -> None:
+        self.stage = -1
+        self.program = program  # of a command line before the run: all_reduce_perf
+        self.named: str | None = None
+        self.next_program: str | None = None
+        self.ranks: dict[int, Rank] = {}
+        self.table = Table()
+        self.network = Network()
+        self.troubles = Troubles()
+        self.sweep: tuple[int, int, bool] | None = None  # least size, step, whether it is a factor
+        self.expected: int | None = None
+        self.average: float | None = None
+        self.out_of_bounds: int | None = None
+        self.tests: str | None = None
+        self.library: str | None = None
+        self.foreign: str | None = None
+        self.left_out = False
+
+    # -- what a line is ------------------------------------------------------------------------------------------------
+
+    def begins_another(self, line: str) -> bool:
+        """Whether this line belongs to the next run."""
+        stage = _stage(line)
+        return stage is not None and stage <= self.stage and not (stage == _TABLE and not self.table.begun)
+
+    def message(self, said: Said, prefix: str = "") -> None:
+        """A message of NCCL; what stood before it on its line is a piece of a row, unless it is its own prefix."""
+        if said.before[0]:
+            self.table.piece(said.before)
+        self.heard(said.speaker, said.text, prefix)
+
+    def heard(self, speaker: Speaker, text: str, prefix: str = "") -> None:
+        """A message of NCCL alone."""
+        _, info, text_of_info = text.partition("NCCL INFO ")
+        if info:
+            self.network.hear(speaker, text_of_info, prefix)
+        elif "NCCL version" in text:
+            self.network.version(text)
+        else:
+            self.troubles.message(speaker, text)
+
+    def line(self, line: str, rank: int | None) -> None:
+        """Any other line."""
+        if self.table.pieces and self._goes_on(line):
+            return
+        if line.lstrip()[:1].isdigit() and self._row(line):
+            return
+        if self._part(line):
+            return
+        if heading.LEFT_OUT.match(line):
+            self.left_out = self.left_out or self.stage < _OUT
+        elif line.lstrip()[:1] != "#":  # comments of people tell of crashes, too
+            self.troubles.line(line, rank)
+
+    def _goes_on(self, line: str) -> bool:
+        """Whether this line was needed for the row that was broken off before it."""
+        pieces = self.table.pieces
+        whole = self.table.joined(line)
+        if whole is not None:
+            self.table.pieces = ()
+            self._row(whole)
+            return True
+        if not line.strip():  # NCCL prints an empty line before a warning
+            return True
+        if pieces[0].lstrip()[:1] == "#":
+            self.table.pieces = ()
+            return self._part(pieces[0] + line)
+        self.table.settle()
+        return False
+
+    def _row(self, line: str) -> bool:
+        if self.table.take(line):
+            self.stage = max(self.stage, _TABLE)
+            return True
+        if self.table.begun and begins(line):
+            self.table.piece((line,))
+            return True
+        return False
+
+    def _part(self, line: str) -> bool:
+        """Whether the line is one of the parts around the table; taken note of if so."""
+        stage = _stage(line)
+        if stage is not None:
+            self.stage = max(self.stage, stage)
+            return self._around(line)
+        return self._unordered(line)
+
+    def _around(self, line: str) -> bool:
+        if self.table.heading(line):
+            return True
+        if found := heading.TESTS_VERSION.match(line):
+            self.tests = found[1]
+            self.library = heading.version(int(found[2])) if found[2] else None
+        elif found := heading.STARTING.match(line) or heading.CONCLUDED.match(line):
+            self.named = heading.collective(found[1])
+        elif found := heading.SETTINGS.match(line):
+            least, most, step, kind = found.groups()
+            self._announced(int(least), int(most), int(step), kind == "factor")
+        elif found := heading.OUT_OF_BOUNDS.match(line):
+            # That there are some is what matters, however the number of them was garbled.
+            self.out_of_bounds = int(found[1][:18])
+        elif found := heading.AVERAGE.match(line):
+            self.average = float(found[1])
+        return True
+
+    def _announced(self, least: int, most: int, step: int, by_factor: bool) -> None:
+        self.sweep = (least, step, by_factor)
+        self.expected = heading.sizes(least, most, step, by_factor)
+
+    def _unordered(self, line: str) -> bool:
+        rank = heading.rank(line) if "Pid" in line else None
+        if rank and self.stage < _TABLE and len(self.ranks) < _MOST_RANKS:
+            self.ranks.setdefault(rank.rank, rank)
+        elif self.sweep and (found := heading.REDUCED.match(line)):
+            least, step, by_factor = self.sweep
+            # nccl-tests measures its smallest size, however short memory is.
+            self._announced(least, max(least, int(found[1])), step, by_factor)
+        elif found := heading.RCCL_TESTS.match(line):
+            self.tests = f"rccl-tests {found[1]}"
+        elif "NCCL version" in line:
+            self.network.version(line)
+        elif "time:avg(us)" in line:
+            self.foreign = "nccom-test (Neuron)"
+        else:
+            if "_perf" in line and (found := heading.PROGRAM.search(line)):
+                self._command(found[1])
+            return False
+        return True
+
+    def _command(self, program: str) -> None:
+        """A command line before the run names what it runs; after the run it belongs to the next."""
+        if self.stage < _TABLE:
+            self.program = self.program or program
+        elif self.stage >= _OUT:
+            self.next_program = program
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    @property
+    def blank(self) -> bool:
+        """Whether nothing of a run, nor a reason why there is none, was read."""
+        return self.stage < 0 and not self.table.rows and self.troubles.first() is None and not self.foreign
+
+    def run(self, stopped: ending.Stopped | None = None, whole: bool = True) -> Run:
+        """What was read, judged. `whole`: the last line was not cut."""
+        self.table.settle()
+        ranks = tuple(self.ranks[number] for number in sorted(self.ranks))
+        rows = tuple(self.table.rows)
+        seen = ending.Seen(
+            rows,
+            self.out_of_bounds,
+            summed_up=self.out_of_bounds is not None or self.average is not None or self.stage >= _CONCLUDED,
+            expected=self.expected,
+            begun=self.table.begun,
+            started=self.stage >= 0,
+            whole=whole,
+            foreign=self.foreign,
+            not_numbers=tuple(self.table.not_numbers),
+        )
+        cause = self.troubles.cause(lambda speaker: self.network.rank(speaker, ranks))
+        first = self.troubles.first()
+        outcome, why = ending.judged(seen, first.outcome if first else None, self.troubles.fatal, cause, stopped)
+        name = self.named or (self.program if outcome is not Outcome.EMPTY else None)
+        heard = self.network
+        versions = Versions(heard.nccl or self.library, self.tests, heard.cuda, heard.plugin)
+        return Run(
+            outcome=outcome,
+            cause=why,
+            collective=name,
+            rows=rows,
+            avg_busbw_gbs=self.average,
+            out_of_bounds=self.out_of_bounds,
+            ranks=ranks,
+            transports=heard.transports(ranks),
+            algorithms=tuple(heard.chosen),
+            versions=versions,
+            forced_algorithms=tuple(heard.forced),
+            sizes_announced=self.expected,
+            not_numbers=seen.not_numbers,
+            left_out=self.left_out,
+        )
+
+
+def _stage(line: str) -> int | None:
+    """Which part of the fixed order this line is; None for rows and everything else."""
+    if ":" not in line and "size" not in line and "devices" not in line and "version" not in line:
+        return None
+    for stage, pattern in (
+        (_VERSION, heading.TESTS_VERSION),
+        (_STARTING, heading.STARTING),
+        (_SETTINGS, heading.SETTINGS),
+        (_DEVICES, heading.DEVICES),
+        (_OUT, heading.OUT_OF_BOUNDS),
+        (_AVERAGE, heading.AVERAGE),
+        (_CONCLUDED, heading.CONCLUDED),
+    ):
+        if pattern.match(line):
+            return stage
+    words = line.replace("#", " ", 1).split(maxsplit=2)
+    return _TABLE if words[:2] == ["size", "count"] and "busbw" in line else None

@@ -1,0 +1,46 @@
+"""Judges nodes by their facts before any run: pure, so it serves a fleet just asked and a file of facts alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gpuctl.core.report import Verdict
+from gpuctl.nccl.model import Finding
+from gpuctl.nccl.preflight import fabric, gpus, idle, network, software
+from gpuctl.nccl.preflight.fleet import Fleet
+
+Rule = Callable[[Fleet], list[Finding]]
+# Without these no run can be started, or it spoils somebody else's.
+BEFORE: tuple[Rule, ...] = (idle.idle, software.tests, software.mpi, network.ssh, network.names)
+BEFORE_ALONE: tuple[Rule, ...] = (idle.idle, software.tests)
+BEFORE_ASKS = ("gpu", "jobs", "programs", "reach", "names")
+RULES: tuple[Rule, ...] = (
+    gpus.count,
+    gpus.model,
+    gpus.driver,
+    gpus.fabric_manager,
+    gpus.memory,
+    gpus.clocks,
+    fabric.adapters_,
+    fabric.peer_memory_,
+    fabric.memlock,
+    software.tests,
+    software.mpi,
+    software.nccl,
+    software.settings,
+    network.names,
+    network.ssh,
+    idle.idle,
+)
+
+
+def judge(fleet: Fleet, unasked: Mapping[str, str] | None = None, rules: Sequence[Rule] = RULES) -> list[Finding]:
+    """Every rule over {node: facts}; `unasked` are nodes that gave no answer, with the reason.
+
+    Each rule gives at least one finding: one OK for all nodes, or one for each node it has something to say of.
+    """
+    lost = [
+        Finding("asked", node, Verdict.UNKNOWN, f"nothing is known of it: {reason}", advice="reach it, or leave it out")
+        for node, reason in (unasked or {}).items()
+    ]
+    return [*lost, *(finding for rule in rules for finding in rule(fleet))] if fleet else lost

@@ -1,0 +1,159 @@
+"""Rules on the network adapters, the way from them to the GPUs, and the memory a job may lock."""
+
+from __future__ import annotations
+
+from gpuctl.core.report import Verdict
+from gpuctl.nccl.adapters import ACTIVE, Adapters, adapters, name, peer_memory
+from gpuctl.nccl.model import Finding
+from gpuctl.nccl.preflight import doubts
+from gpuctl.nccl.preflight.fleet import Facts, Fleet, equal, fail, get, ok, or_ok, unknown, usual, warn, why
+
+EFA_NAMES = ("rdmap", "efa_")  # the kernel's, of newer and of older instances
+GIB = 2**30
+MEMLOCK_ENOUGH = 16 * GIB  # awsome-distributed-training warns below it
+MEMLOCK_DEFAULT = 8 * 2**20  # the kernel's and containers' (nvidia-container-toolkit#2037): registering buffers fails
+
+
+def adapters_(fleet: Fleet) -> list[Finding]:
+    """As many ports of the fabric are active on each node as on the others, of one kind and rate."""
+    rule = "adapters"
+    own = {node: adapters(facts) for node, facts in fleet.items()}
+    found = [
+        unknown(rule, node, "its RDMA adapters are", why(facts, "rdma", "ports"))
+        for node, facts in fleet.items()
+        if own[node] is None
+    ]
+    unsure = doubts.untold(rule, fleet)
+    found += unsure.values()
+    # A node of which less is known may have what the others have.
+    shown = {node: str(a) for node, a in own.items() if a is not None and node not in unsure}
+    for node in doubts.unplaced(shown, fleet):
+        reason = "of its ports, or of its routes, less is known than of other nodes'"
+        found.append(unknown(rule, node, f"{shown.pop(node)}; which of them are the fabric's is", reason))
+    advice = "look at its ports: ibstat, or fi_info -p efa on EFA; a cable, a switch port, or the device itself"
+    found += [_named(f, own, fleet) for f in equal(rule, "{}", shown, advice)]
+    found += _down(own, {f.subject for f in found})
+    found += [finding for node, facts in fleet.items() for finding in _efa(node, facts)]
+    if not found and not any(a and a.kind for a in own.values()):
+        advice = "fine only where TCP is all you have"
+        return [warn(rule, "", "no node has an active RDMA port: NCCL will use TCP", advice)]
+    return or_ok(rule, found, f"{usual(shown)} active on each node")
+
+
+def _named(finding: Finding, own: dict[str, Adapters | None], fleet: Fleet) -> Finding:
+    """An odd node's finding with the ports that are not active."""
+    odd = own.get(finding.subject)
+    down = [f"{name(p)} {p['state']}/{p['physical']}" for p, _ in odd.others if _is_down(p)] if odd else []
+    says = f"{finding.says}; not active there: {', '.join(down)}" if down else finding.says
+    return Finding(finding.rule, finding.subject, finding.verdict, says, finding.numbers, finding.advice)
+
+
+def _is_down(port: Facts) -> bool:
+    return port["state"] not in (None, ACTIVE)
+
+
+def _down(own: dict[str, Adapters | None], told: set[str]) -> list[Finding]:
+    """Ports that are down on nodes that are not odd: perhaps never cabled, so a warning."""
+    found = []
+    for node, a in own.items():
+        down = [name(port) for port, _ in a.others if _is_down(port)] if a else []
+        if down and node not in told:
+            advice = "where they belong to the fabric: cable, switch port, subnet manager"
+            found.append(warn("adapters", node, f"not active, and so not used: {', '.join(down)}", advice))
+    return found
+
+
+def _efa(node: str, facts: Facts) -> list[Finding]:
+    """The driver serves every EFA device that the bus shows, and libfabric offers it."""
+    efa = get(facts, "rdma", "efa")
+    if efa is None:
+        return []
+    if efa["domains"] is None:
+        reason = why(facts, "rdma", "efa domains")
+        return [unknown("adapters", node, "libfabric's EFA devices are", reason, "install the EFA software")]
+    every = get(facts, "rdma", "ports")
+    if every is None or any(port["efa"] is None for port in every):
+        return []  # said elsewhere
+    ports = [port["device"] for port in every if port["efa"]]
+    # A p6-b200 has two devices more, with other names, which libfabric does not offer.
+    named = [device for device in ports if device and device.startswith(EFA_NAMES)]
+    advice = "dmesg; modprobe -r efa && modprobe efa, or stop and start the instance"
+    if efa["on_bus"] is not None and len(ports) < efa["on_bus"]:
+        says = f"the driver serves {len(ports)} EFA devices, the bus shows {efa['on_bus']}"
+        return [fail("adapters", node, says, advice, served=len(ports), on_bus=efa["on_bus"])]
+    if efa["domains"] < len(named):
+        says = f"libfabric offers {efa['domains']} EFA devices, the driver serves {len(named)}"
+        return [fail("adapters", node, says, advice, domains=efa["domains"], served=len(named))]
+    return []
+
+
+def peer_memory_(fleet: Fleet) -> list[Finding]:
+    """Data goes between adapter and GPU without the host's memory: by DMA-BUF or a peer memory module."""
+    rule, ways = "gdr", {}
+    found, unsure = [], doubts.untold("gdr", fleet)
+    for node, facts in fleet.items():
+        own = adapters(facts)
+        if own is None:
+            found.append(unknown(rule, node, "its RDMA adapters are", why(facts, "rdma", "ports")))
+            continue
+        if not own.kind:
+            found += [unsure[node]] if node in unsure else []
+            continue
+        ways[node] = peer_memory(facts)
+        if ways[node] is None:
+            found.append(unknown(rule, node, "the way from adapter to GPU memory is", _why_no_way(facts, own.kind)))
+        elif not ways[node] and node in unsure:
+            found.append(unsure[node])
+        elif not ways[node]:
+            says = "neither DMA-BUF nor a peer memory module: every byte takes a detour through the host's memory"
+            advice = "modprobe nvidia_peermem, or use Linux 5.12 and NVIDIA's open kernel module"
+            found.append(fail(rule, node, says, advice))
+    if not ways and not found:
+        return [ok(rule, "not asked: no node has an active RDMA port")]
+    used = {node: way for node, way in ways.items() if way}
+    found += equal(rule, "{}", used, "make the nodes alike", Verdict.WARN)
+    return or_ok(rule, found, f"by {usual(used)} on each node")
+
+
+def _why_no_way(facts: Facts, kind: str) -> str:
+    if get(facts, "peer_memory", "modules") is None:
+        return why(facts, "peer_memory", "modules")
+    if kind == "efa":
+        return (
+            "no efa_nv_peermem and no DMA-BUF was found, and old EFA drivers need neither: a run's log tells (GDRDMA)"
+        )
+    return f"no peer memory module, and whether DMA-BUF works is not known: {why(facts, 'gpu', 'module')}"
+
+
+def memlock(fleet: Fleet) -> list[Finding]:
+    """RDMA pins memory: the job's user may lock enough of it."""
+    unsure = doubts.untold("memlock", fleet)
+    found = [finding for node, facts in fleet.items() for finding in _memlock(node, facts, unsure.get(node))]
+    users = sorted({str(get(facts, "limits", "user")) for facts in fleet.values()})
+    return or_ok("memlock", found, f"enough for user {', '.join(users)} on each node")
+
+
+def _memlock(node: str, facts: Facts, unsure: Finding | None) -> list[Finding]:
+    rule, value, user = "memlock", get(facts, "limits", "memlock"), get(facts, "limits", "user")
+    own = adapters(facts)
+    if value is None:
+        return [unknown(rule, node, "the memory its user may lock is", why(facts, "limits", "memlock"))]
+    if value == "unlimited" or value >= MEMLOCK_ENOUGH:
+        return []
+    if own is not None and not own.kind:
+        return [unsure] if unsure else []
+    advice = "memlock unlimited in /etc/security/limits.d, then log in anew (gpuctl tune-nodes does it)"
+    says = f"user {user} may lock {_size(value)} of memory"
+    if own is None:
+        reason = why(facts, "rdma", "ports")
+        return [unknown(rule, node, f"{says}; whether it needs more for RDMA is", reason, advice)]
+    if value <= MEMLOCK_DEFAULT:
+        return [fail(rule, node, f"{says}: RDMA cannot register its buffers", advice, memlock_bytes=value)]
+    return [warn(rule, node, f"{says}, less than {_size(MEMLOCK_ENOUGH)}", advice, memlock_bytes=value)]
+
+
+def _size(value: int) -> str:
+    for unit, size in (("GiB", GIB), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= size:
+            return f"{value / size:g} {unit}"
+    return f"{value} bytes"

@@ -1,0 +1,102 @@
+"""The rule that nobody else is at work: no process, no memory in use, nothing a scheduler has given away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuctl.nccl.model import Finding
+from gpuctl.nccl.preflight.fleet import Facts, Fleet, fail, get, or_ok, unknown, warn, why
+
+# Drivers before 510 count their own reserve (half a GiB on an H100) as used.
+HELD_MIB = 1024
+SCHEDULED = {
+    "slurm_steps": "Slurm runs {} job steps",
+    "kubernetes_pods": "{} pods of Kubernetes hold GPUs",
+    "nccl_tests": "somebody else's test runs there ({} processes of nccl-tests)",
+}
+# Words and marks of sinfo(1), NODE STATE CODES, of Slurm 22.05 and newer.
+FREE = ("", "idle", "down", "drained")
+NOT_FREE = {
+    "allocated": "a job has it",
+    "mixed": "a job has a part of it",
+    "completing": "a job is ending there",
+    "draining": "a job still runs there",
+    "failing": "a job still runs there",
+    "reserved": "it is in a reservation",
+    "maint": "it is in a reservation for maintenance",
+    "planned": "a job is planned there next",
+    "blocked": "a job has its neighbours exclusively",
+    "perfctrs": "a job uses its network counters",
+}
+MARKS = "*~#!%$@^-+"
+MARKED_NOT_FREE = {"$": NOT_FREE["maint"], "-": NOT_FREE["planned"], "+": NOT_FREE["allocated"]}
+MARKED_GOING = {
+    "!": "is about to power it down",
+    "%": "is powering it down",
+    "@": "is about to reboot it",
+    "^": "is rebooting it",
+}
+DRAIN = "drain it first: a test in someone's job spoils both"
+
+
+def idle(fleet: Fleet) -> list[Finding]:
+    """No node is at work."""
+    found = [f for node, facts in fleet.items() for f in [*_gpus(node, facts), *_given_away(node, facts)]]
+    return or_ok("idle", found, "no process, memory or allocation on any GPU")
+
+
+def _gpus(node: str, facts: Facts) -> list[Finding]:
+    gpus = get(facts, "gpu", "gpus")
+    if gpus is None:
+        return [unknown("idle", node, "who works on its GPUs is", why(facts, "gpu", "gpus"))]
+    processes = [f"{p['name'] or '?'} ({p['pid']})" for gpu in gpus for p in gpu["processes"] or ()]
+    if processes:
+        unique = list(dict.fromkeys(processes))
+        shown = ", ".join(unique[:3]) + (f" and {len(unique) - 3} more" if len(unique) > 3 else "")
+        return [fail("idle", node, f"processes on its GPUs: {shown}", DRAIN, processes=len(unique))]
+    return _held(node, gpus) + _silent(node, gpus)
+
+
+def _held(node: str, gpus: list[dict[str, Any]]) -> list[Finding]:
+    """Memory in use with no process shown: one in a container, or one that died and left it."""
+    held = {index: gpu["used_mib"] for index, gpu in enumerate(gpus) if (gpu["used_mib"] or 0) > HELD_MIB}
+    if not held:
+        return []
+    shown = ", ".join(f"GPU {index} {mib} MiB" for index, mib in held.items())
+    advice = "look for it with `fuser -v /dev/nvidia*`, also in containers; a reset frees what nobody holds"
+    says = f"memory is in use, and no process is shown: {shown}"
+    return [fail("idle", node, says, advice, used_mib=sum(held.values()))]
+
+
+def _silent(node: str, gpus: list[dict[str, Any]]) -> list[Finding]:
+    silent = [i for i, gpu in enumerate(gpus) if gpu["processes"] is None and gpu["used_mib"] is None]
+    if not silent:
+        return []
+    return [unknown("idle", node, f"who works on GPU {', '.join(map(str, silent))} is", "nvidia-smi does not tell")]
+
+
+def _given_away(node: str, facts: Facts) -> list[Finding]:
+    found = []
+    for name, words in SCHEDULED.items():
+        value = get(facts, "jobs", name)
+        if value is None:
+            found.append(unknown("idle", node, f"{name.replace('_', ' ')} are", why(facts, "jobs", name)))
+        elif value:
+            found.append(fail("idle", node, words.format(value), DRAIN, **{name: value}))
+    return found + _slurm(node, facts)
+
+
+def _slurm(node: str, facts: Facts) -> list[Finding]:
+    """What the state of its node means, mark by mark: only what is known to be free is."""
+    state: str | None = get(facts, "jobs", "slurm_state")
+    if state is None:
+        return [unknown("idle", node, "what Slurm says of it is", why(facts, "jobs", "slurm_state"))]
+    word, marks = state.rstrip(MARKS).lower(), state[len(state.rstrip(MARKS)) :]
+    taken = [NOT_FREE[word]] if word in NOT_FREE else [MARKED_NOT_FREE[m] for m in marks if m in MARKED_NOT_FREE]
+    if taken:
+        return [fail("idle", node, f"Slurm has it {state}: {taken[0]}", DRAIN, state=state)]
+    if word not in FREE:
+        reason = f"Slurm has it {state}, which does not say that it is free"
+        return [unknown("idle", node, "whether a job has it is", reason, f"scontrol show node {node}")]
+    going = [MARKED_GOING[mark] for mark in marks if mark in MARKED_GOING]
+    return [warn("idle", node, f"Slurm {going[0]} ({state}): a run may be cut off", "wait for it")] if going else []

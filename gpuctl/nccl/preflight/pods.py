@@ -1,0 +1,53 @@
+"""The rules before a run in pods that run already: they are an environment's own, and may be training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuctl.nccl.model import Finding
+from gpuctl.nccl.preflight import network
+from gpuctl.nccl.preflight.fleet import fail, ok, unknown
+from gpuctl.nccl.preflight.idle import DRAIN, idle
+
+# Pod -> what module_utils/nccl/at_work.py tells of it; None: no answer.
+Work = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]] | None]
+# What is installed shows when the run begins; where a container has its programs its own PATH says.
+RULES = (idle, network.ssh, network.names)
+RULES_ALONE = (idle,)
+ASKS = ("gpu", "jobs", "reach", "names")
+SHOWN = 3
+ADVICE = f"end it or wait for it: {DRAIN.partition(': ')[2]}"
+# Names and keys are the environment's: nobody edits a file of a pod for them.
+NETWORK = "`gpuctl cluster doctor` looks at names, keys and sshd of the pods"
+
+
+def at_work(work: Work) -> list[Finding]:
+    """No process of the pods holds a GPU or is a rank of a job."""
+    found = []
+    for pod, told in work.items():
+        if told is None:
+            found.append(unknown("idle", pod, "what runs there is", "it gave no answer"))
+        elif told["found"]:
+            says = f"a job runs there: {_named(told['found'])}"
+            found.append(fail("idle", pod, says, ADVICE, processes=len(told["found"])))
+        elif told["hidden"]:
+            found.append(unknown("idle", pod, f"what {_named(told['hidden'])} is at is", "we may not look at it"))
+    return found or [ok("idle", "no process in the pods holds a GPU or is a rank")]
+
+
+def advice(finding: Finding) -> str:
+    """What can be done in pods about a finding of a rule for hosts."""
+    if finding.advice and finding.rule in ("ssh", "names"):
+        return NETWORK
+    return ADVICE if finding.advice == DRAIN else finding.advice
+
+
+def _named(processes: Sequence[Mapping[str, Any]]) -> str:
+    more = f" and {len(processes) - SHOWN} more" if len(processes) > SHOWN else ""
+    return ", ".join(map(_name, processes[:SHOWN])) + more
+
+
+def _name(process: Mapping[str, Any]) -> str:
+    rank = "" if process.get("rank") is None else f"rank {process['rank']}: "
+    return f"{rank}{process['name'] or '?'} ({process['pid']})"

@@ -1,0 +1,74 @@
+"""Line-rate arithmetic: what a bus bandwidth says of the wires below it. GB/s are decimal, one direction."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+from gpuctl.nccl.model import Row, Timing
+
+# nccl-tests, doc/PERFORMANCE.md: busbw = algbw x factor, so that it does not depend on the number of ranks n.
+_SHARED: Callable[[int], float] = lambda n: (n - 1) / n  # noqa: E731 - three names for one line of a table
+FACTORS: dict[str, Callable[[int], float]] = {
+    "all_reduce": lambda n: 2 * (n - 1) / n,
+    "reduce_scatter": _SHARED,
+    "all_gather": _SHARED,
+    "alltoall": _SHARED,
+    "broadcast": lambda n: 1.0,
+    "reduce": lambda n: 1.0,
+    "sendrecv": lambda n: 1.0,
+}
+# gather and scatter have a factor of their own that no source here gives.
+COLLECTIVES = (*FACTORS, "gather", "scatter")
+MOST_RANKS = 1 << 20
+
+
+def bus_factor(collective: str, ranks: int) -> float | None:
+    """busbw divided by algbw for so many ranks (1 or more); None for a collective whose factor is not known."""
+    return FACTORS[collective](ranks) if collective in FACTORS else None
+
+
+def accelerator_rate(busbw_gbs: float, nodes: int, ranks: int) -> float:
+    """GB/s through the adapter of one accelerator, where the algorithm is hierarchical: busbw (k-1)/(n-1).
+
+    k nodes (2 or more), n ranks. Not for a ring. Source: ml-engineering, network/README.md, where 381.8 GB/s on 4 x 8
+    B200 is 36.95 GB/s of the 50 that an adapter has.
+    """
+    return busbw_gbs * (nodes - 1) / (ranks - 1)
+
+
+def ring_share(busbw_gbs: float, line_rate_gbs: float) -> float:
+    """The part of a node's line rate that a ring fills: all that busbw counts leaves every node once.
+
+    Own arithmetic: 364.9 GB/s on p5en, whose node has 400, are 0.91. Not for a tree between two nodes, which moves
+    less than busbw counts (NCCL, src/graph/tuning.cc, takes the whole rate between nodes there, half of it beyond).
+    """
+    return busbw_gbs / line_rate_gbs
+
+
+def ranks_by_factor(collective: str, row: Row) -> int | None:
+    """How many ranks a row was measured with, from its own busbw/algbw; None unless exactly one number fits.
+
+    What nccl-tests prints is rounded: busbw to 0.01 GB/s, the time to its last digit (at most half of the last of
+    four or more digits is taken). That tells ranks apart up to a hundred or so at large sizes, fewer at small ones.
+    """
+    half = row.out_of_place or row.in_place
+    if half is None or bus_factor(collective, 2) is None:
+        return None
+
+    def factor(ranks: int) -> float:
+        return bus_factor(collective, ranks) or 0.0
+
+    low, high = _factor_between(row.size_bytes, half)
+    # Factors rise with the number of ranks, or are the same for all: then the next number fits as well.
+    least = bisect_left(range(1, MOST_RANKS), low, key=factor) + 1
+    return least if 0 < low <= factor(least) <= high < factor(least + 1) else None
+
+
+def _factor_between(size_bytes: int, half: Timing) -> tuple[float, float]:
+    """The least and greatest busbw/algbw that the rounded numbers leave open."""
+    if size_bytes <= 0 or half.time_us <= 0 or half.busbw_gbs <= 0:
+        return 0.0, 0.0
+    off = half.time_us * 5e-5 if half.time_us < 1e4 else 0.5
+    algbw = [size_bytes / ((half.time_us + side) * 1e3) for side in (off, -off)]
+    return (half.busbw_gbs - 0.005) / algbw[1], (half.busbw_gbs + 0.005) / algbw[0]

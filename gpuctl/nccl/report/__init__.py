@@ -1,0 +1,1 @@
+"""What runs of NCCL tests came to: for a terminal, for programs, and as a page that stands alone."""

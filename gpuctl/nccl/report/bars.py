@@ -1,0 +1,36 @@
+"""The baseline that a page draws beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuctl.core.errors import Unusable
+from gpuctl.nccl import about, baseline_file
+from gpuctl.nccl.baselines import Book
+from gpuctl.nccl.model import Ended
+from gpuctl.nccl.report.plots import Bar
+
+
+def bars(ended: Sequence[Ended], system: str) -> list[Bar]:
+    """What the runs' machine type should reach at each size that was measured, where all runs are judged alike.
+
+    Empty where no row fits or the runs are not of one kind; `Unusable` for a machine type that nothing is known of.
+    """
+    book = baseline_file.book()
+    if system not in book.known:
+        doing, hint = f"draw the baseline of {system!r}", "`gpuctl nccl baselines list` has all that are known"
+        raise Unusable(doing, "there is none of that name", hint)
+    drawn = {_bars(end, system, book) for end in ended if end.run.rows}
+    return list(drawn.pop()) if len(drawn) == 1 else []
+
+
+def _bars(end: Ended, system: str, book: Book) -> tuple[Bar, ...]:
+    given = about.About(
+        system,
+        nodes=len(end.launch.nodes),
+        gpus_per_node=end.launch.sweep.gpus_per_node,
+        algorithm=end.launch.sweep.env.get("NCCL_ALGO", "default"),
+    )
+    known = about.of(end.run, given)
+    found = [(row.size_bytes, book.of(known, row.size_bytes)) for row in end.run.rows]
+    return tuple(Bar(size, base.expect, base.warn, base.fail) for size, base in found if base is not None)

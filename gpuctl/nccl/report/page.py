@@ -1,0 +1,63 @@
+"""One HTML file with everything in it: it can be mailed, kept with a ticket, and read without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+
+import jinja2
+import plotly.graph_objects as go
+from plotly.io import to_html
+from plotly.offline import get_plotlyjs
+
+from gpuctl.nccl.model import Ended, Finding
+from gpuctl.nccl.report import matrix, plots
+from gpuctl.nccl.speed import speed
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a page shows. `at`: when it was measured, as it is to be read; `bars`: the baseline, empty without one."""
+
+    title: str
+    at: str
+    ended: Sequence[Ended]
+    findings: Sequence[Finding]
+    bars: Sequence[plots.Bar] = ()
+
+
+def page(content: Content) -> str:
+    """The whole page as HTML."""
+    pairs = matrix.of(content.ended)
+    drawn = {
+        "Bus bandwidth by message size": plots.bandwidth(content.ended, content.bars),
+        "Pairs of nodes": plots.pairs(pairs),
+        "Nodes": plots.nodes(pairs),
+    }
+    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
+        resources.files(__package__).joinpath("page.html").read_text()
+    )
+    return template.render(
+        content=replace(content, findings=_once(content.findings)),
+        plots={title: _embedded(figure) for title, figure in drawn.items() if figure is not None},
+        plotly=get_plotlyjs(),
+        standings=matrix.standings(pairs),
+        runs=[(plots.run_name(end), end.run, speed(end.run), end.seconds) for end in content.ended],
+    )
+
+
+def _once(findings: Sequence[Finding]) -> list[Finding]:
+    """What is said of several in the same words, once for all of them; the numbers of each are in the plots."""
+    alike: dict[tuple[str, ...], list[Finding]] = {}
+    for one in findings:
+        alike.setdefault((one.verdict, one.rule, one.says, one.advice), []).append(one)
+    return [
+        ones[0] if len(ones) == 1 else replace(ones[0], subject="; ".join(one.subject for one in ones), numbers={})
+        for ones in alike.values()
+    ]
+
+
+def _embedded(figure: go.Figure) -> str:
+    figure.update_layout(template="plotly_white", margin={"t": 20}, legend={"orientation": "h", "y": -0.25})
+    return str(to_html(figure, full_html=False, include_plotlyjs=False, config={"displaylogo": False}))

@@ -1,0 +1,74 @@
+"""What mpirun, ssh and the shell say when a launch fails before or beside the test itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+# In the order of how telling they are: what was read, what it means, with what stands in the parentheses.
+_KNOWN = (
+    (r"(?:\w+@)?(\S+): Permission denied \(", "{}: the first node may not log in there over ssh"),
+    (r"No \S+ host key is known for (\S+) and", "{}: its host key is not known on the first node"),
+    (r"ssh: connect to host (\S+) port \d+: (.+)", "{}: the first node cannot reach it over ssh ({})"),
+    (r"ssh: Could not resolve hostname (\S+):", "{}: the first node cannot resolve its name"),
+    (r"Host key verification failed", "the first node does not know the host key of another"),
+    (
+        r"(?:orted|prted)\W*: (?:(?:command )?not found|No such file)",
+        "Open MPI is not installed, or not on the PATH, on another node",
+    ),
+    (
+        r"sh: (?:line )?\d+: (\S+): (?:command )?not found",
+        "{} is not installed, or not on the PATH, on one of the nodes",
+    ),
+    (r"failed to run command \W?(\S+?)\W?: No such file", "{} is not on every node, in the same place"),
+    (r"^\s*Remote daemon:.* on node (\S+)", "{}: it was lost while the test ran"),
+    (r"not enough slots available", "mpirun finds too few places for the ranks"),
+    (r"detected an attempt to run as root", "mpirun does not run as root: log in as a user, or say --as-root"),
+    (r"exited on signal (\d+) \((.+)\)", "a rank was ended by signal {} ({})"),
+)
+
+
+_ERROR = re.compile(
+    r"error|fail|cannot|can't|could not|unable|not found|denied|refused|no such|unknown|invalid|abort|fault|killed",
+    re.IGNORECASE,
+)
+_FRAME = re.compile(r"-{20,}\s*$")  # around what Open MPI has to say
+_NO_ERROR = re.compile(r"WARNING|By default|Warning: Permanently added|.*NCCL INFO|Primary job +terminated normally")
+LONGEST = 300
+
+
+def cause(lines: Sequence[str]) -> str | None:
+    """The first real reason among the words of the programs around the test; None where none is known."""
+    for pattern, words in _KNOWN:
+        for line in lines:
+            found = re.search(pattern, line)
+            if found:
+                return words.format(*found.groups())
+    return None
+
+
+def first_error(lines: Sequence[str]) -> str | None:
+    """The first thing that reads like an error, in its own words; None where nothing does.
+
+    What Open MPI frames by lines of dashes is taken by the paragraph, with the next one where it ends in a colon.
+    """
+    heading, framed = False, False
+    for number, line in enumerate(lines):
+        if _FRAME.match(line):
+            heading = framed = not framed
+        elif line.strip() and (heading or not framed):
+            words = _paragraph(lines[number:]) if framed else line.strip()
+            if not _NO_ERROR.match(words) and (framed or _ERROR.search(words)):
+                return words[:LONGEST].rstrip(": ")
+            heading = False  # the rest of this frame goes with it
+    return None
+
+
+def _paragraph(lines: Sequence[str]) -> str:
+    """The paragraph that these lines begin with, as one line."""
+    words: list[str] = []
+    for line in lines:
+        if _FRAME.match(line) or not (line.strip() or words[-1].endswith(":")):
+            break
+        words += [line.strip()] if line.strip() else []
+    return " ".join(words)

@@ -1,0 +1,102 @@
+"""Which of Slurm's nodes a test uses, and why the others are left out: no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.edges.slurm import Node
+
+DOING = "choose Slurm nodes"
+FREE = ("idle",)
+# Those of a reservation that is ours say so even when nobody uses them.
+FREE_FOR_US = ("idle", "reserved", "maint", "idle$")
+BROKEN = ("drain", "drng", "down", "fail", "error", "unknown", "inval", "boot", "reboot", "power")
+SUFFIXES = {
+    "*": "it does not respond",
+    "~": "it is powered down",
+    "#": "it is being powered up",
+    "!": "it is about to be powered down",
+    "%": "it is being powered down",
+    "@": "it is to be rebooted",
+    "^": "it is being rebooted",
+    "$": "it is reserved for maintenance",
+    "-": "it is planned for a job that waits",
+}
+BOOTS = "~#"  # Slurm starts these itself when a job is to run there
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """`names`: these and no others, in this order; `number`: so many of those that can be used, None for all.
+    `reserved`: the nodes of the reservation that is used, None without one."""
+
+    partition: str = ""
+    names: tuple[str, ...] = ()
+    number: int | None = None
+    gpus: int | None = None
+    reserved: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`left_out`: node -> why, in words."""
+
+    partition: str
+    names: tuple[str, ...]
+    left_out: Mapping[str, str]
+
+
+def choose(found: Sequence[Node], wanted: Wanted) -> Choice:
+    """The nodes to use. Without names only idle ones; named ones may be busy, but not drained or down.
+
+    `Unusable` where a partition or node is not there; `GpuctlError` where no node is left.
+    """
+    partition = _partition(found, wanted.partition)
+    known = {node.name: node for node in found if node.partition == partition}
+    if unknown := [name for name in wanted.names if name not in known]:
+        raise Unusable(DOING, f"{', '.join(unknown)}: not in the partition {partition}", f"`sinfo -p {partition} -N`")
+    if len(set(wanted.names)) < len(wanted.names):
+        raise Unusable(DOING, "a node is named twice", "name each once")
+    within = wanted.names or [name for name in known if wanted.reserved is None or name in wanted.reserved]
+    left_out = {name: why for name in within if (why := why_not(known[name], wanted))}
+    names = tuple(name for name in within if name not in left_out)
+    if not names or (wanted.number is not None and len(names) < wanted.number):
+        raise _too_few(partition, names, left_out, wanted)
+    return Choice(partition, names[: wanted.number], left_out)
+
+
+def why_not(node: Node, wanted: Wanted) -> str:
+    """Why a node cannot be used; "" where it can."""
+    base, suffix = node.state.rstrip("".join(SUFFIXES)), node.state[len(node.state.rstrip("".join(SUFFIXES))) :]
+    reason = f" ({node.reason})" if node.reason else ""
+    if base.startswith(BROKEN) or "*" in suffix:
+        more = ", and it does not respond" if "*" in suffix else ""
+        return f"it is {base}{more}{reason}"
+    if wanted.gpus and node.gpus is not None and node.gpus < wanted.gpus:
+        return f"it has {node.gpus} GPUs, not {wanted.gpus}"
+    if wanted.gpus and node.gpus is None:
+        return "Slurm knows of no GPU there (no Gres)"
+    if wanted.names or node.state in (FREE if wanted.reserved is None else FREE_FOR_US):
+        return ""
+    return "; ".join([*([f"it is {base}"] if base != "idle" else []), *(SUFFIXES[one] for one in suffix)])
+
+
+def _partition(found: Sequence[Node], asked: str) -> str:
+    names = list(dict.fromkeys(node.partition for node in found))
+    if asked and asked not in names:
+        raise Unusable(DOING, f"there is no partition {asked}", f"there are {', '.join(names) or 'none'}")
+    default = next((node.partition for node in found if node.is_default), "")
+    if not (asked or default):
+        raise Unusable(DOING, "no partition is the default one", f"name one with --partition: {', '.join(names)}")
+    return asked or default
+
+
+def _too_few(partition: str, names: Sequence[str], left_out: Mapping[str, str], wanted: Wanted) -> GpuctlError:
+    some = [f"{name}: {why}" for name, why in list(left_out.items())[:4]]
+    number = f"only {len(names)} of {wanted.number} nodes" if names else "no node"
+    rest = "; ".join(some) or ("there are no others" if names else "it has none")
+    wrong = f"{number} of the partition {partition} can be used ({rest})"
+    hint = "name others with --nodes, or fewer" if wanted.names else "name busy ones with --nodes to wait for them"
+    return GpuctlError(DOING, wrong, f"{hint}; --gpus says how many GPUs a node has")

@@ -1,0 +1,1 @@
+"""Several features in one flow."""

@@ -1,0 +1,62 @@
+"""The NVIDIA GPUs, their driver and the fabric manager, as nvidia-smi and the driver's own files tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..host import Host
+from ..topology import devices
+from . import gpu_xml, processes
+
+MODULE = "/proc/driver/nvidia/version"
+LIMIT_S = 60.0  # eight GPUs without persistence mode take ten seconds and more
+
+
+def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    """What `gpu_xml.parse` gives, and: on_bus, module, open_module, switches, fabric_manager, fabric_manager_runs."""
+    found: dict[str, Any] = dict.fromkeys(gpu_xml.FIELDS)
+    unread: dict[str, str] = {}
+    said = host.run("nvidia-smi", "-q", "-x", limit=LIMIT_S)
+    try:
+        found.update(gpu_xml.parse(said.out))
+    except ValueError as error:
+        unread["gpus"] = said.said if not said.ok else str(error)
+    if found["driver"] is None:
+        unread.setdefault("driver", unread.get("gpus", "nvidia-smi names no driver version"))
+    found.update(_module(host, unread), **_fabric_manager(host, unread))
+    # The bus shows a GPU that fell off the driver; without its files nobody knows.
+    found["on_bus"] = sum(d.kind == "gpu" for d in devices(host)) if host.exists("/sys/bus/pci/devices") else None
+    return {**found, "unread": unread}
+
+
+def _module(host: Host, unread: dict[str, str]) -> dict[str, Any]:
+    """The loaded kernel module's version, and whether it is the open one."""
+    text = host.read_or_none(MODULE)
+    match = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text or "")
+    version = match.group(1) if match else host.value("/sys/module/nvidia/version")
+    if version is None:
+        unread["module"] = "no NVIDIA driver is loaded" if text is None else f"{MODULE} names no version"
+    return {
+        "module": version,
+        "open_module": None if text is None else "Open Kernel Module" in text,
+    }
+
+
+def _fabric_manager(host: Host, unread: dict[str, str]) -> dict[str, Any]:
+    """Only machines with NVSwitches need it: `switches` counts them, where the driver shows them."""
+    shown = host.exists("/proc/driver/nvidia-nvswitch") or host.exists(MODULE)
+    switches = len(host.listdir("/proc/driver/nvidia-nvswitch/devices")) if shown else None
+    said = host.run("nv-fabricmanager", "--version", limit=10)
+    version = re.search(r"(\d+\.\d+(?:\.\d+)?)", said.out) if said.ok else None
+    if version is None:
+        unread["fabric_manager"] = said.said
+    running = processes.called(host, "nv-fabricmanager")
+    if running is None:
+        unread["fabric_manager_runs"] = processes.HIDDEN
+    return {
+        "switches": switches,
+        "fabric_manager": version.group(1) if version else None,
+        "fabric_manager_runs": None if running is None else running > 0,
+    }

@@ -1,0 +1,23 @@
+"""How data can go between a GPU's memory and an adapter without the host: a peer memory module, or DMA-BUF."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ..host import Host
+
+MODULES = ("nvidia_peermem", "nv_peer_mem", "efa_nv_peermem", "gdrdrv", "nvidia_drm")
+
+
+def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    """{kernel, modules}: the running kernel's release, and which of MODULES are loaded; None where nobody can know."""
+    unread: dict[str, str] = {}
+    kernel = host.value("/proc/sys/kernel/osrelease") or (None if host.root else os.uname().release)
+    modules = [name for name in MODULES if host.exists(f"/sys/module/{name}")] if host.exists("/sys/module") else None
+    if kernel is None:
+        unread["kernel"] = "/proc/sys/kernel/osrelease is missing"
+    if modules is None:
+        unread["modules"] = "/sys/module is missing"
+    return {"kernel": kernel, "modules": modules, "unread": unread}

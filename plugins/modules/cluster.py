@@ -1,0 +1,158 @@
+#!/usr/bin/python
+"""Deploy or remove a multi-node ML environment on a Kubernetes or OpenShift cluster, by the gpuctl Python package."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster
+short_description: Deploy or remove an ML environment of a cluster file
+description:
+  - Brings the objects that a cluster file of gpuctl stands for to its cluster and waits until every pod is ready,
+    or removes them again; exactly what C(gpuctl cluster deploy) and C(gpuctl cluster destroy) do.
+  - A preflight asks the cluster first. What fails there is returned, and nothing is touched.
+  - Objects are applied by the server, never forced; others' objects of the same name are refused.
+  - Runs where the kubeconfig is, on the controller as a rule.
+options:
+  cluster:
+    description: The cluster file, by its name or path.
+    type: str
+    required: true
+  folder:
+    description:
+      - Where relative paths begin, of O(cluster) and of the environment variable C(KUBECONFIG), and where V(clusters/)
+        is looked for. The default is where Ansible runs the module, with a local connection the playbook's folder.
+    type: path
+  state:
+    description: Whether the environment is to be there.
+    type: str
+    choices: [present, absent]
+    default: present
+  mode:
+    description:
+      - How pods reach each other. V(auto) is RDMA, and TCP where the cluster lacks what RDMA needs.
+      - The default is RDMA where the cluster file enables it.
+    type: str
+    choices: [rdma, tcp, auto]
+  nodes:
+    description: How many pods. The default is as many as are there, else what the cluster file says.
+    type: int
+  environment:
+    description: The name of the environment. The default is what the cluster file says.
+    type: str
+    default: ""
+  single:
+    description: One pod that stands alone, NAME-single, instead of many.
+    type: bool
+    default: false
+  recreate:
+    description: Make objects anew whose change the server refuses otherwise. Their pods end; volumes never are.
+    type: bool
+    default: false
+  volumes:
+    description: With O(state=absent), remove the volumes, too. What they hold is lost.
+    type: bool
+    default: false
+  timeout:
+    description: Seconds to wait for the pods, or for a kind of object to go; 0 does not wait for pods.
+    type: int
+    default: 900
+  context:
+    description: The kubeconfig's context. The default is its current one.
+    type: str
+    default: ""
+  by:
+    description: Who deploys it, for the objects' annotations. The default is the user and the machine it runs on.
+    type: str
+    default: ""
+requirements:
+  - gpuctl, the Python package, in the Python that the module runs with
+author: The gpuctl authors
+attributes:
+  check_mode:
+    description: The preflight and the server's own dry run are done; nothing is changed.
+    support: full
+  diff_mode:
+    description: Every value that differs, without those of Secrets.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Bring an environment of four nodes to its cluster
+  gpuctl.fleet.cluster:
+    cluster: clusters/h100.yaml
+    mode: auto
+    nodes: 4
+  vars:
+    ansible_python_interpreter: "{{ ansible_playbook_python }}" # the Python that has gpuctl
+
+- name: Remove it, but keep its volumes
+  gpuctl.fleet.cluster:
+    cluster: h100
+    state: absent
+"""
+
+RETURN = r"""
+cluster:
+  description:
+    - The C(environment), its C(namespace), and of one that is present C(mode), C(nodes), C(fell_back) (why it is TCP).
+    - C(findings) of the preflight, each with C(check), C(subject), C(verdict), C(words) and C(hint).
+    - C(changes), each with C(kind), C(name), C(action), C(fields) and C(note); C(applied), those that were made.
+    - With O(state=absent), C(unread), why kinds of objects could not be looked for; the task has then failed.
+  returned: when the cluster could be asked
+  type: dict
+"""
+
+import importlib.util
+import json
+import sys
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+
+ARGUMENTS: dict[str, Any] = {
+    "cluster": {"type": "str", "required": True},
+    "folder": {"type": "path"},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "mode": {"type": "str", "choices": ["rdma", "tcp", "auto"]},
+    "nodes": {"type": "int"},
+    "environment": {"type": "str", "default": ""},
+    "single": {"type": "bool", "default": False},
+    "recreate": {"type": "bool", "default": False},
+    "volumes": {"type": "bool", "default": False},
+    "timeout": {"type": "int", "default": 900},
+    "context": {"type": "str", "default": ""},
+    "by": {"type": "str", "default": ""},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    if importlib.util.find_spec("gpuctl") is None:
+        module.fail_json(msg=missing_required_lib("gpuctl", reason="to deploy clusters"))
+    # In a Python of its own: what Ansible packs around a module hides the collection that the package came with.
+    asked = json.dumps({**module.params, "check": module.check_mode})
+    argv = [sys.executable, "-m", "gpuctl.cluster.deploy.play"]
+    code, out, err = module.run_command(argv, data=asked)
+    answer = _answer(out)
+    if answer is None:
+        module.fail_json(msg=f"gpuctl ended with exit code {code}: {_last(err)}")
+    if not module._diff:  # noqa: SLF001 - Ansible's modules have no other way to know
+        answer.pop("diff", None)
+    (module.fail_json if "msg" in answer else module.exit_json)(**answer)
+
+
+def _answer(out: str) -> Any:
+    try:
+        found = json.loads(out)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _last(err: str) -> str:
+    lines = [line for line in err.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
+
+
+if __name__ == "__main__":
+    main()

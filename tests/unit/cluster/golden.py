@@ -1,0 +1,40 @@
+"""The golden files: rendered once, read by people, compared ever after. Run it to write them anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from gpuctl.cluster import manifest
+from gpuctl.cluster.environment import Asked, environment
+from gpuctl.cluster.objects import everything
+from gpuctl.cluster.read import load
+from tests.unit.cluster.clusters import EKS, OPENSHIFT, ROOT
+
+FOLDER = ROOT / "tests/data/cluster/golden"
+
+
+class Golden(NamedTuple):
+    """A cluster file and what is asked for."""
+
+    file: Path
+    asked: Asked
+
+
+FILES = {
+    "h100-roce-openshift-rdma.yaml": Golden(OPENSHIFT, Asked("rdma")),
+    "h100-roce-openshift-tcp.yaml": Golden(OPENSHIFT, Asked("tcp", 4, "alice")),
+    "h100-roce-openshift-single.yaml": Golden(OPENSHIFT, Asked(single=True)),
+    "p5-efa-eks-rdma.yaml": Golden(EKS, Asked("rdma", 8)),
+    "p5-efa-eks-tcp.yaml": Golden(EKS, Asked("tcp", by="someone@somewhere")),
+}
+
+
+def text(golden: Golden) -> str:
+    return manifest.as_yaml(everything(environment(load(golden.file), golden.asked)))
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, golden in FILES.items():
+        (FOLDER / name).write_text(text(golden))

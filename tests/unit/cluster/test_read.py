@@ -1,0 +1,181 @@
+"""A cluster file is read strictly: every mistake at once, with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuctl.cluster.read import load, look
+from gpuctl.core.errors import Unusable
+from tests.unit.cluster.clusters import BUILT, EKS, ON_OPENSHIFT, OPENSHIFT, ROCE, cluster, mistakes, write
+
+
+@pytest.mark.parametrize("example", [OPENSHIFT, EKS], ids=lambda path: path.stem)
+def test_the_examples_have_no_mistakes(example: Path) -> None:
+    assert look(example).mistakes == ()
+
+
+def test_what_the_field_measured_stands_in_the_example() -> None:
+    found = load(OPENSHIFT)
+    rdma = found.network.rdma
+    assert (rdma.devices, rdma.cross_nic, rdma.dmabuf) == (("mlx5_6", "mlx5_7", "mlx5_8", "mlx5_9"), 0, True)
+    assert (found.gpus.per_node, found.resources.cpu, found.storage.workspace_size) == (4, "64", "100Gi")
+
+
+def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
+    found = cluster(tmp_path)
+    assert (found.storage.datasets_size, found.ports.master, found.gpus.default_nodes) == ("500Gi", 29500, 2)
+    assert (found.network.rdma.enabled, found.security.requires_privileged_scc, found.ports.expose) == (
+        False,
+        False,
+        (),
+    )
+
+
+def test_all_mistakes_are_told_at_once_each_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        """\
+cluster:
+  name: Lab_1
+  api: http://lab.example.org
+  namespace: team
+  flavor: eks
+storage:
+  mode: volumeClaimTemplates
+  workspace_size: 100G
+  datasets_size: 500
+  datasets_size: 1Ti
+gpus: {per_node: 0}
+resources: {cpu: 32Gi, memory: 128Gi}
+image: {name: quay.io/team/ml:1}
+ports: {jupyter: 8080}
+"""
+    )
+    told = [(int(each.where.rpartition(":")[2]), each.wrong.split()[0], each.hint) for each in look(path).mistakes]
+    assert told == [
+        (1, "cluster.flavour", "What kind of cluster: it decides the objects."),
+        (2, "cluster.name", ""),
+        (3, "cluster.api", ""),
+        (5, "cluster.flavor", "did you mean flavour?"),
+        (7, "storage.mode", "`kubectl get storageclass` lists those there are"),
+        (8, "storage.workspace_size", "write 100Gi, which counts in 1024s"),
+        (9, "storage.datasets_size", "write 500Gi"),
+        (10, "datasets_size", "keep one"),
+        (11, "gpus.per_node", ""),
+        (12, "resources.cpu", ""),
+        (14, "ports.jupyter", "choose another"),
+    ]
+    with pytest.raises(Unusable) as refused:
+        load(path)
+    assert refused.value.exit_code == 2
+    assert refused.value.wrong.count("\n") == len(told) - 1
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("100", "write 100Gi"),
+        ("100G", "write 100Gi, which counts in 1024s"),
+        ("100GB", "write 100Gi, which counts in 1024s"),
+        ("100gi", "a whole number and Mi, Gi, Ti or Pi"),
+        ("1.5Gi", "a whole number and Mi, Gi, Ti or Pi"),
+        ("0Gi", "a whole number and Mi, Gi, Ti or Pi"),
+    ],
+)
+def test_a_size_needs_a_binary_unit(tmp_path: Path, written: str, hint: str) -> None:
+    (mistake,) = look(write(tmp_path, {"storage": {"workspace_size": written}})).mistakes
+    assert (mistake.hint, repr(written) in mistake.wrong) == (hint, True)
+
+
+def rdma(**more: Any) -> dict[str, Any]:
+    return {"network": {"rdma": {**ROCE, **more}}}
+
+
+BOTH = {"dockerfile": "FROM a", "git": "https://example.org/ml.git"}
+INGRESS = {"domain": "ml.example.org", "tls_secret": "tls", "from_namespace": "ingress-nginx"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"storage": {"mode": "volumeClaimTemplates"}}, "storage.mode is volumeClaimTemplates, which needs"),
+        ({"storage": {"class_rwx": None, "class_rwo": "rbd"}}, "storage.mode is rwx, which needs storage.class_rwx"),
+        ({"storage": {"folders": {"/workspace/a": "workspace/a"}}}, "is taken already by the pod itself"),
+        ({"cluster": {"api": "https://lab.example.org:70000"}}, "its port at most 65535"),
+        ({"cluster": {"namespace": "openshift-ingress"}}, "which is the cluster's own"),
+        ({"network": {"rdma": {**ROCE, "resources": None}}}, "is enabled without the resource"),
+        ({"network": {"rdma": {**ROCE, "fabric": None}}}, "does not say its fabric"),
+        (rdma(resources={"nvidia.com/gpu": 8}), "which are the GPUs"),
+        (rdma(devices=["mlx5_0", "mlx5_1"], interfaces=["net1"]), "has 2 devices, 1 interfaces"),
+        (rdma(attachments=["a"], host_network=True), "leaves no room for attachments"),
+        (rdma(fabric="efa", gid_index=3), "network.rdma.gid_index means nothing to EFA"),
+        (rdma(devices=["mlx5_0"], environment={"NCCL_IB_HCA": "mlx5_0"}), "is set already, by network.rdma.devices"),
+        ({"network": {"tcp": {"environment": {"NCCL_DEBUG": "INFO"}}}}, "is set already, by nccl.debug"),
+        ({"security": {"ipc_lock": True}}, "is for RDMA pods, and network.rdma is not enabled"),
+        ({**rdma(), "security": {"requires_privileged_scc": True}}, "is OpenShift's"),
+        ({**rdma(), "security": {"rdma_as_root": True}}, "without ipc_lock brings root nothing"),
+        ({**ON_OPENSHIFT, "security": {"run_as_user": 1000}}, "OpenShift gives each namespace its numbers"),
+        ({"nodes": {"gpu_nodes": ["a"]}}, "gpus.default_nodes is 2, and nodes.gpu_nodes names 1"),
+        ({"nodes": {"gpu_nodes": ["a", "a"]}}, "nodes.gpu_nodes names a twice"),
+        ({"ports": {"debug": 29500}}, "ports.master is 29500, as ports.debug is"),
+        ({"ports": {"vscode": 80}}, "not a whole number from 1024 to 65535"),
+        ({"ports": {"expose": ["vscode"]}}, "needs ports.ingress on this flavour"),
+        ({"ports": {"expose": ["tensorboard"]}}, "cannot be 'tensorboard'"),
+        ({**ON_OPENSHIFT, "ports": {"ingress": INGRESS}}, "is for clusters without Routes"),
+        ({"ports": {"ingress": {**INGRESS, "tls_secret": None}}}, "passwords would travel unencrypted"),
+        ({"ports": {"ingress": {**INGRESS, "from_namespace": None}}}, "where its traffic comes from"),
+        ({**ON_OPENSHIFT, "image": {"build": {"dockerfile": "FROM a"}}}, "image needs one of name and build"),
+        (BUILT, "image.build is OpenShift's"),
+        ({**ON_OPENSHIFT, "image": {"name": None, "build": BOTH}}, "image.build has both dockerfile and git"),
+        ({"resources": {"shm": "128Gi"}}, "shared memory counts as memory"),
+        ({"resources": {"hugepages_2mi": "5121Mi"}}, "not a whole number of pages of 2 MiB"),
+        ({"gpus": {"type": ""}}, "gpus.type is empty"),
+        ({"nodes": {"selector": {"a b": "c"}}}, "not a label's name"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
+    found = mistakes(tmp_path, changes)
+    assert len(found) == 1
+    assert told in found[0]
+
+
+def test_the_host_of_a_route_has_to_fit_into_dns(tmp_path: Path) -> None:
+    long = {
+        "cluster": {"flavour": "openshift", "name": "a" * 40, "namespace": "b" * 30},
+        "ports": {"expose": ["vscode"]},
+    }
+    (told,) = mistakes(tmp_path, long)
+    assert "which is 78 characters long; DNS takes 63" in told
+
+
+def test_a_rule_is_left_out_where_its_own_fields_are_wrong_and_only_there(tmp_path: Path) -> None:
+    changes = {"resources": {"memory": "128", "shm": "256Gi"}, "ports": {"master": 8080}}
+    found = mistakes(tmp_path, changes)
+    assert [each.split()[0] for each in found] == ["resources.memory", "ports.master"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is empty"),
+        ("- a\n- b\n", "is not a mapping of cluster, storage"),
+        ("cluster: [\n", "is not YAML"),
+        ("cluster: &a {}\nstorage: *a\n", "is used again by an alias"),
+        ("cluster: !!python/name:os.system {}\n", "has the tag"),
+    ],
+)
+def test_what_is_no_cluster_file_is_told_without_a_fault_of_ours(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "odd.yaml"
+    path.write_text(text)
+    assert any(told in mistake.wrong for mistake in look(path).mistakes)
+
+
+def test_an_empty_file_is_told_as_one_of_clusters(tmp_path: Path) -> None:
+    path = tmp_path / "none.yaml"
+    path.write_text("")
+    (mistake,) = look(path).mistakes
+    assert "gpuctl cluster" in mistake.hint

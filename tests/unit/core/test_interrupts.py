@@ -1,0 +1,16 @@
+"""Ctrl-C as a question."""
+
+from __future__ import annotations
+
+import signal
+
+from gpuctl.core.interrupts import ctrl_c
+
+
+def test_ctrl_c_is_a_question_that_says_yes() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with ctrl_c() as broken_off:
+        assert not broken_off()
+        signal.raise_signal(signal.SIGINT)
+        assert broken_off()
+    assert signal.getsignal(signal.SIGINT) is before

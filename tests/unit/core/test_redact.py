@@ -1,0 +1,83 @@
+"""Secrets go, the rest stays."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from gpuctl.core.redact import GONE, removed
+
+GO = {
+    "Authorization: Bearer abcdef0123456789": f"Authorization: Bearer {GONE}",
+    "postgres://app:s3cr3t@db:5432/x": f"postgres://app:{GONE}@db:5432/x",
+    "redis://:s3cr3t@db/0": f"redis://:{GONE}@db/0",
+    "key AKIAIOSFODNN7EXAMPLE used": f"key {GONE} used",
+    "aws_secret_access_key=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY": f"aws_secret_access_key={GONE}",
+    "      DB_PASSWORD:  hunter2 and more": f"      DB_PASSWORD:  {GONE}",
+    "DB_PASSWORD=hunter2 next": f"DB_PASSWORD={GONE} next",
+    '{"api_key": "abc\\"def", "n": 1}': f'{{"api_key": "{GONE}", "n": 1}}',
+    "token ghp_0123456789abcdefghijABCDEFGHIJ012345": f"token {GONE}",
+    "HF hf_abcdefghijklmnopqrstuvwxyz": f"HF {GONE}",
+    "jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-DEF_123": f"jwt {GONE}",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----": (
+        f"-----BEGIN RSA PRIVATE KEY-----{GONE}-----END RSA PRIVATE KEY-----"
+    ),
+    "INFO connecting with password: hunter2x to db": f"INFO connecting with password: {GONE} to db",
+    "x password = hunter2x": f"x password = {GONE}",
+    r'msg="{\"password\":\"hunter2x\",\"n\":1}"': rf'msg="{{\"password\":\"{GONE}\",\"n\":1}}"',
+    "{'password': 'hunter 2x', 'n': 1}": f"{{'password': '{GONE}', 'n': 1}}",
+    "      --db-password\n      hunter2x\n      --verbose": f"      --db-password\n      {GONE}\n      --verbose",
+    "torchrun t.py --wandb_key=0123abcd --sort_key=name": f"torchrun t.py --wandb_key={GONE} --sort_key=name",
+    "run --password hunter2x --fast": f"run --password {GONE} --fast",
+    '["--token", "hunter2x", "-v"]': f'["--token", "{GONE}", "-v"]',
+    "Authorization: Token hunter2x": f"Authorization: Token {GONE}",
+    "-H 'authorization: hunter2x' x": f"-H 'authorization: {GONE}' x",
+    "curl -u admin:hunter2x https://x": f"curl -u admin:{GONE} https://x",
+    r"password=ab\cd1 x": f"password={GONE} x",
+    "curl --user admin:hunter2x x": f"curl --user admin:{GONE} x",
+    "postgres://u:p@ss@host/x": f"postgres://u:{GONE}@host/x",
+    "data: " + base64.b64encode(b"user: admin, pass: Hunter2, more of it here").decode(): f"data: {GONE}",
+}
+STAY = [
+    "Image ID: sha256:3c8f1b2a4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f708192a3b4c5d6e7f8",
+    "      DB_PASSWORD:  <set to the key 'password' in secret 'db'>  Optional: false",
+    "Warning  BackOff  2m  kubelet  Back-off restarting failed container main in pod web-5d4f8c7b9-x2x4z",
+    "/var/lib/kubelet/pods/0a1b2c3d/volumes/kubernetes.io~projected/kube-api-access",
+    "http://10.0.0.1:8080/path@2",
+    "tokens per second: 1200",
+    "    TokenExpirationSeconds:  3607",
+    "    SecretName:  db-login",
+    "total_tokens: 1200, tokens=7",
+    "tokenizer: gpt2 loaded, --tokenizer gpt2",
+    "      --use-token\n    State:          Running\n      Started:  now",
+    "      --password-file /etc/db/password",
+    "docker run -u 1000:1000 x",
+    'MountVolume.SetUp failed for volume "x" : secret "db" not found',
+    "Mounts: /var/run/secrets/kubernetes.io/serviceaccount from kube-api-access (ro)",
+]
+
+
+@pytest.mark.parametrize(("text", "left"), GO.items())
+def test_what_is_secret_goes(text: str, left: str) -> None:
+    found, count = removed(text)
+    assert found == left
+    assert count >= 1
+
+
+@pytest.mark.parametrize("text", STAY)
+def test_what_is_not_secret_stays(text: str) -> None:
+    assert removed(text) == (text, 0)
+
+
+def test_known_values_go_wherever_they_stand_and_in_base64() -> None:
+    text = "login with tiger-42 failed; dump: dGlnZXItNDI="
+    assert removed(text, ["tiger-42"]) == (f"login with {GONE} failed; dump: {GONE}", 2)
+
+
+def test_of_two_known_values_the_longer_one_goes_first() -> None:
+    assert removed("x abcdef y", ["abcd", "abcdef"])[0] == f"x {GONE} y"
+
+
+def test_a_short_value_does_not_take_ordinary_words_with_it() -> None:
+    assert removed("one on top", ["on"])[0] == "one on top"

@@ -1,0 +1,79 @@
+"""What the smart shell does in a real bash, without a terminal and without a cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuctl.kube import shell
+
+
+def typed(home: Path, bashrc: str, *lines: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Type lines into a smart bash whose copy is `own.yml`, and whose prompt has been written already."""
+    (home / ".bashrc").write_text(bashrc)
+    own = home / "own.yml"
+    own.touch()
+    Path(f"{own}.from").touch()
+    Path(f"{own}.prompt").write_text("staging\nstaging-eu\nweb\n")
+    variables = {
+        "HOME": str(home),
+        "PATH": f"{home}:{os.environ['PATH']}",
+        "KUBECONFIG": str(own),
+        "GPUCTL_KUBECONFIG": str(own),
+        "GPUCTL_KUBE_FROM": "",
+        "GPUCTL_KUBE_FOLDER": str(shell.HERE),
+        "GPUCTL_KUBE_SETTINGS": str(home / "none"),
+        "GPUCTL_KUBE_COMPLETION": str(home / "none"),
+        "GPUCTL_PROGRAM": str(home / "gpuctl"),
+        **environment,
+    }
+    argv = ["bash", "--noprofile", "--rcfile", str(shell.HERE / "bash.sh"), "-i"]
+    text = "\n".join([*lines, "exit", ""])
+    return subprocess.run(
+        argv, env=variables, cwd=home, input=text, capture_output=True, text=True, check=False, timeout=30
+    )
+
+
+@pytest.mark.parametrize(
+    "bashrc",
+    [
+        'PROMPT_COMMAND="history -a; $PROMPT_COMMAND"',
+        'PROMPT_COMMAND="history -a;"',
+        "PROMPT_COMMAND='history -a  # keep it'",
+        "PROMPT_COMMAND=('history -a' 'PS1=\"mine \"')",
+        "",
+    ],
+)
+def test_the_prompt_shows_the_context_whatever_else_bash_runs_before_it(tmp_path: Path, bashrc: str) -> None:
+    done = typed(tmp_path, bashrc, 'echo "seen ${PS1@P}"')
+    assert "seen " in done.stdout
+    assert "staging-eu web" in done.stdout
+    assert "syntax error" not in done.stderr
+
+
+def test_the_pane_says_which_kubeconfig_counts_after_the_user_named_another(tmp_path: Path) -> None:
+    (tmp_path / "tmux").write_text('#!/bin/sh\necho "$*" >>"$HOME/told"\n')
+    (tmp_path / "tmux").chmod(0o755)
+    lines = ["export KUBECONFIG=/x/prod", "true", "export KUBECONFIG=a:b", "unset KUBECONFIG", ": back"]
+    lines.append("export KUBECONFIG=$GPUCTL_KUBECONFIG")
+    typed(tmp_path, "", *lines, "true", TMUX_PANE="%7")
+    told = [line.split("@gpuctl_kubeconfig ") for line in (tmp_path / "told").read_text().splitlines()]
+    assert {before for before, _ in told} == {"set-option -p -t %7 "}
+    places = ["/x/prod", f"{tmp_path}/a:{tmp_path}/b", f"{tmp_path}/.kube/config", f"{tmp_path}/own.yml"]
+    assert [after for _, after in told] == places
+
+
+@pytest.mark.parametrize(("typing", "asked"), [("true", ""), ("sleep 0.01; echo x >>$KUBECONFIG", "kube leave ")])
+def test_gpuctl_looks_at_the_copy_when_the_shell_ends_and_something_wrote_to_it(
+    tmp_path: Path, typing: str, asked: str
+) -> None:
+    (tmp_path / "gpuctl").write_text('#!/bin/sh\n[ "$2" = prompt ] || echo "$*" >>"$HOME/asked"\n')
+    (tmp_path / "gpuctl").chmod(0o755)
+    typed(tmp_path, "", typing)
+    found = tmp_path / "asked"
+    assert (found.read_text() if found.exists() else "").startswith(asked)
+    assert found.exists() is bool(asked)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("own.yml")]

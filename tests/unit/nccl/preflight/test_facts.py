@@ -1,0 +1,430 @@
+"""What the probe reads, from recorded output and from folders that stand for a host."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import visit
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import busy, gpu_xml, limits, rdma
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
+from ansible_collections.gpuctl.fleet.plugins.module_utils.nccl import command
+
+from gpuctl.core.report import Verdict
+from gpuctl.nccl import preflight
+from gpuctl.nccl.preflight import gpus, idle
+from tests.unit.nccl.preflight.fleets import DATA
+
+LIMITS = """\
+Limit                     Soft Limit           Hard Limit           Units
+Max cpu time              unlimited            unlimited            seconds
+Max locked memory         8388608              unlimited            bytes
+Max open files            1024                 524288               files
+"""
+
+
+def recorded(name: str) -> str:
+    return (DATA / name).read_text()
+
+
+def test_reads_eight_gpus_of_a_recorded_nvidia_smi() -> None:
+    told = gpu_xml.parse(recorded("nvidia-smi/570-h100-8gpu.xml"))
+    assert (told["driver"], told["cuda"], told["attached"], len(told["gpus"])) == ("570.86.15", "12.8", 8, 8)
+    first = told["gpus"][0]
+    assert first["model"] == "NVIDIA H100 80GB HBM3"
+    assert (first["memory_mib"], first["used_mib"], first["max_sm_mhz"]) == (81559, 1, 1980)
+    assert (first["remap_pending"], first["remap_failure"], first["remapped"]) == (False, False, 0)
+    assert first["retire_pending"] is None
+    assert first["slowed_by"] == ["gpu_idle"]
+    assert (first["fabric_state"], first["fabric_status"]) == ("Completed", "Success")
+    assert first["processes"] == []
+    assert first["uncorrectable"] == 0
+
+
+def test_an_nvlink_domain_is_one_that_spans_machines() -> None:
+    text = recorded("nvidia-smi/570-h100-8gpu.xml")
+    assert {gpu["nvlink_domain"] for gpu in gpu_xml.parse(text)["gpus"]} == {None}
+    spans = text.replace("<clusterUuid>0000", "<clusterUuid>5b5e").replace("<cliqueId>0", "<cliqueId>32766")
+    assert {gpu["nvlink_domain"] for gpu in gpu_xml.parse(spans)["gpus"]} == {
+        "5b5e0000-0000-0000-0000-000000000000.32766"
+    }
+
+
+def test_what_mig_does_not_tell_is_none() -> None:
+    (gpu,) = gpu_xml.parse(recorded("nvidia-smi/510-a100-mig.xml"))["gpus"]
+    assert gpu["mig"] == "Enabled"
+    assert gpu["remap_pending"] is None
+    assert gpu["uncorrectable"] is None
+    assert gpu["slowed_by"] is not None  # by the name drivers before 535 have for it
+
+
+def test_reads_processes_of_both_types() -> None:
+    gpus = gpu_xml.parse(recorded("nvidia-smi/516-rtx2080-busy.xml"))["gpus"]
+    assert len(gpus[0]["processes"]) > 1
+    assert gpus[0]["processes"][0]["pid"] == 7724
+    assert gpus[0]["processes"][0]["used_mib"] is None
+
+
+@pytest.mark.parametrize("cut", [0, 1, 60, 5000, 150_000, 206_000])
+def test_half_an_answer_is_none(cut: int) -> None:
+    with pytest.raises(ValueError, match="no whole XML"):
+        gpu_xml.parse(recorded("nvidia-smi/570-h100-8gpu.xml")[:cut])
+
+
+def test_devices_of_libfabric_are_counted_once() -> None:
+    text = recorded("rdma/fi_info-112-efa.txt")
+    assert rdma.domains(text) == 1
+    assert rdma.domains(text + text.replace("provider: efa", "provider: efa-direct")) == 1
+    assert rdma.domains(text + text.replace("efa_0", "efa_1")) == 2
+    assert rdma.domains("") == 0
+
+
+def test_reads_soft_limits() -> None:
+    assert limits.of(LIMITS, "Max locked memory") == 8388608
+    assert limits.of(LIMITS, "Max cpu time") == "unlimited"
+    assert limits.of(LIMITS, "Max realtime priority") is None
+
+
+def put(root: Path, path: str, text: str) -> None:
+    file = root / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def program(root: Path, name: str, does: str) -> None:
+    """A stand-in for a program, found below the root only."""
+    put(root, f"/usr/bin/{name}", f"#!/bin/sh\n{does}\n")
+    (root / "usr/bin" / name).chmod(0o755)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An H100 node with one InfiniBand and one RoCE port, its programs replaced by what they printed elsewhere."""
+    program(tmp_path, "nvidia-smi", f"exec /bin/cat {DATA / 'nvidia-smi/570-h100-8gpu.xml'}")
+    program(
+        tmp_path, "ssh", 'case "$*" in *10.0.0.3*) echo "Permission denied (publickey)." >&2; exit 255;; esac; echo b'
+    )
+    program(
+        tmp_path,
+        "getent",
+        'case "$2" in b) echo "10.0.0.2 STREAM b";; 10.0.0.2) echo "10.0.0.2 b.x b";; *) exit 2;; esac',
+    )
+    program(tmp_path, "ip", 'echo "[]"')
+    program(tmp_path, "mpirun", 'echo "mpirun (Open MPI) 4.1.4"')
+    program(tmp_path, "nv-fabricmanager", 'echo "Fabric Manager version is : 570.86.15"')
+    put(tmp_path, "/opt/nccl-tests/build/all_reduce_perf", "#!/bin/sh\n# stands in for one that needs libmpi.so.40\n")
+    (tmp_path / "opt/nccl-tests/build/all_reduce_perf").chmod(0o755)
+    put(tmp_path, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.27.7", "")
+    (tmp_path / "usr/lib/x86_64-linux-gnu/libnccl.so.2").symlink_to("libnccl.so.2.27.7")
+    put(tmp_path, "/etc/nccl.conf", "# site\nNCCL_IB_TC = 106\n")
+    put(
+        tmp_path,
+        "/proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Rel\n",
+    )
+    put(tmp_path, "/proc/driver/nvidia-nvswitch/devices/0000:01:00.0", "")
+    put(tmp_path, "/proc/1/comm", "systemd\n")
+    put(tmp_path, "/proc/42/comm", "nv-fabricmanager"[:15] + "\n")
+    put(tmp_path, "/proc/sys/kernel/osrelease", "5.15.0-91-generic\n")
+    put(tmp_path, "/proc/sys/kernel/hostname", "a\n")
+    put(tmp_path, "/proc/self/status", f"Name:\tpython\nPPid:\t1\nUid:\t{os.geteuid()}\t{os.geteuid()}\t0\t0\n")
+    put(tmp_path, "/proc/self/limits", LIMITS)
+    put(tmp_path, "/proc/self/environ", "HOME=/root\0")
+    put(tmp_path, "/sys/module/nvidia_peermem/refcnt", "0\n")
+    for name, link, state, rate in (
+        ("mlx5_0", "InfiniBand", "4: ACTIVE", "400 Gb/sec (4X NDR)"),
+        ("mlx5_1", "Ethernet", "1: DOWN", "40 Gb/sec (4X QDR)"),
+    ):
+        port = f"/sys/class/infiniband/{name}/ports/1"
+        for file, value in (("link_layer", link), ("state", state), ("rate", rate), ("phys_state", "5: LinkUp")):
+            put(tmp_path, f"{port}/{file}", value + "\n")
+        put(tmp_path, f"{port}/gids/0", "fe80:0000:0000:0000:946d:ae03:00cd:e72c\n")
+        put(tmp_path, f"{port}/gids/1", f"{rdma.NO_GID}\n")
+        put(tmp_path, f"{port}/gid_attrs/types/0", "IB/RoCE v1\n")
+    put(tmp_path, "/sys/class/infiniband/mlx5_1/device/net/ens1/dev_port", "0\n")
+    return tmp_path
+
+
+def asked(root: Path) -> dict[str, Any]:
+    peers = [{"name": "b", "address": "10.0.0.2"}, {"name": "c", "address": "10.0.0.3"}]
+    answer = visit({"action": "facts", "subjects": "nccl", "peers": peers, "look_up": peers}, Host(root))
+    facts: dict[str, Any] = answer["facts"]
+    return facts
+
+
+def test_one_visit_reads_every_subject(root: Path) -> None:
+    facts = asked(root)
+    assert len(facts["gpu"]["gpus"]) == 8
+    assert (facts["gpu"]["module"], facts["gpu"]["open_module"], facts["gpu"]["switches"]) == ("570.86.15", True, 1)
+    assert (facts["gpu"]["fabric_manager"], facts["gpu"]["fabric_manager_runs"]) == ("570.86.15", True)
+    first, second = facts["rdma"]["ports"]
+    assert (first["device"], first["state"], first["rate_gbps"], first["net"]) == ("mlx5_0", "ACTIVE", 400.0, None)
+    assert (second["state"], second["net"], len(second["gids"])) == ("DOWN", "ens1", 1)
+    assert facts["rdma"]["efa"] is None
+    assert facts["peer_memory"] == {"kernel": "5.15.0-91-generic", "modules": ["nvidia_peermem"], "unread": {}}
+    assert facts["limits"]["memlock"] == 8388608
+    own = facts["programs"]
+    assert (own["test"], own["test_mpi"]) == ("/opt/nccl-tests/build/all_reduce_perf", True)
+    assert (own["mpi"], own["nccl"], own["conf"]) == ("Open MPI 4.1.4", "2.27.7", {"NCCL_IB_TC": "106"})
+    assert facts["jobs"] == {"slurm_state": "", "slurm_steps": 0, "nccl_tests": 0, "kubernetes_pods": 0, "unread": {}}
+
+
+@pytest.mark.parametrize("folder", command.FOLDERS)
+def test_programs_are_looked_for_where_the_runner_looks(root: Path, folder: str) -> None:
+    (root / "opt/nccl-tests/build/all_reduce_perf").unlink()
+    (root / "usr/bin/mpirun").unlink()
+    home = str(Path(folder).expanduser())
+    for name in ("all_reduce_perf", "mpirun"):
+        put(root, f"{home}/{name}", "#!/bin/sh\necho mpirun 4.1\n")
+        (root / home.lstrip("/") / name).chmod(0o755)
+    own = asked(root)["programs"]
+    assert (own["test"], own["mpirun"]) == (f"{home}/all_reduce_perf", f"{home}/mpirun")
+
+
+HIDDEN = "other users' processes are hidden here (hidepid); ask as root"
+
+
+def test_what_other_users_run_is_unknown_where_it_is_hidden(root: Path) -> None:
+    program(root, "sinfo", 'echo "n/a"')
+    (root / "proc/1/comm").unlink()
+    (root / "proc/42/comm").write_text("python3\n")
+    facts = asked(root)
+    assert facts["gpu"]["fabric_manager_runs"] is None
+    assert (facts["jobs"]["slurm_steps"], facts["jobs"]["slurm_state"]) == (None, None)
+    assert facts["gpu"]["unread"]["fabric_manager_runs"] == facts["jobs"]["unread"]["slurm_steps"] == HIDDEN
+    assert busy.busy(Host(root)) == [f"Slurm's job steps unknown: {HIDDEN}"]
+    found = preflight.judge({"a": {**facts, "address": "10.0.0.1"}}, rules=(gpus.fabric_manager, idle.idle))
+    assert {f.verdict for f in found} == {Verdict.UNKNOWN}
+    assert any("whether the fabric manager runs" in f.says for f in found)
+
+
+def test_what_is_seen_counts_though_other_processes_are_hidden(root: Path) -> None:
+    (root / "proc/1/comm").unlink()
+    put(root, "/proc/77/comm", "slurmstepd\n")
+    put(root, "/proc/78/comm", "all_reduce_perf\n")
+    put(root, "/proc/79/comm", "reduce_scatter_\n")  # as the kernel cuts it
+    facts = asked(root)
+    assert facts["jobs"]["nccl_tests"] == 2
+    assert (facts["gpu"]["fabric_manager_runs"], facts["jobs"]["slurm_steps"]) == (True, 1)
+
+
+def test_a_resolver_that_cannot_be_asked_is_not_one_that_knows_no_name(root: Path) -> None:
+    program(root, "getent", 'echo "getent: broken" >&2; exit 3')
+    told = {"forward": None, "reverse": None, "back": None, "said": "getent: broken"}
+    assert asked(root)["names"]["peers"]["b"] == told
+
+
+def test_net_plugins_are_found_where_hpcx_amazon_and_the_linker_have_them(root: Path) -> None:
+    assert asked(root)["programs"]["net_plugins"] == []
+    put(root, "/opt/hpcx/nccl_rdma_sharp_plugin/lib/libnccl-net.so", "")
+    put(root, "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu/libnccl-net-ofi.so", "")
+    program(
+        root, "ldconfig", r"printf '\tlibnccl-net.so (libc6,x86-64) => /srv/site/libnccl-net.so\n\tlibm.so (x) => /m\n'"
+    )
+    own = asked(root)["programs"]
+    assert own["net_plugins"] == [
+        "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu/libnccl-net-ofi.so",
+        "/opt/hpcx/nccl_rdma_sharp_plugin/lib/libnccl-net.so",
+        "/srv/site/libnccl-net.so",
+    ]
+    assert own["plugin"] == "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu/libnccl-net-ofi.so"
+
+
+def test_peers_are_looked_up_and_logged_in_to(root: Path) -> None:
+    facts = asked(root)
+    assert facts["names"]["peers"]["b"] == {
+        "forward": ["10.0.0.2"],
+        "reverse": ["b", "b.x"],
+        "back": None,
+        "said": None,
+    }
+    assert facts["names"]["peers"]["c"] == {"forward": [], "reverse": [], "back": None, "said": None}
+    assert facts["reach"]["peers"]["b"]["hostname"] == "b"
+    assert facts["reach"]["peers"]["c"]["said"] == "Permission denied (publickey)."
+
+
+def test_a_name_of_the_inventory_alone_is_looked_up_by_the_address(root: Path) -> None:
+    peers = [{"name": "first-gpu-node", "address": "10.0.0.2"}]
+    program(
+        root, "getent", 'case "$2" in b.x) echo "10.0.0.2 STREAM";; 10.0.0.2) echo "10.0.0.2 b.x b";; *) exit 2;; esac'
+    )
+    facts = visit({"action": "facts", "subjects": "nccl", "look_up": peers}, Host(root))["facts"]
+    told = {"forward": [], "reverse": ["b", "b.x"], "back": ["10.0.0.2"], "said": None}
+    assert facts["names"]["peers"]["first-gpu-node"] == told
+
+
+def test_the_address_a_login_came_to_is_told(root: Path) -> None:
+    """Behind a cloud's address translation it is the node's own, which the inventory does not know."""
+    assert asked(root)["names"]["reached_at"] is None
+    put(root, "/proc/self/environ", "HOME=/root\0SSH_CONNECTION=198.51.100.7 50022 10.0.0.1 22\0")
+    assert asked(root)["names"]["reached_at"] == "10.0.0.1"
+    put(root, "/proc/self/environ", "SSH_CONNECTION=odd\0")
+    assert asked(root)["names"]["reached_at"] is None
+
+
+def chassis(name: str | None, bridge: bool = True) -> dict[str, Any]:
+    """What lldpcli 1.0.16 printed of a neighbour (`-f json0`), without its addresses."""
+    capability = [{"type": "Bridge", "enabled": bridge}, {"type": "Router", "enabled": True}]
+    own = [] if name is None else [{"value": name}]
+    return {"id": [{"type": "mac", "value": "5e:f9:ec:65:d0:69"}], "name": own, "capability": capability}
+
+
+def test_the_switch_at_the_other_end_is_told_by_lldp(root: Path) -> None:
+    assert asked(root)["names"]["switches"] == {}  # no lldpd there
+    interfaces = [
+        {"name": "rail0", "chassis": [chassis("leaf-1")]},
+        {"name": "rail1", "chassis": [chassis("leaf-2"), chassis("leaf-3")]},  # a cable has one other end
+        {"name": "rail2", "chassis": [chassis("a-host", bridge=False)]},
+        {"name": "rail3", "chassis": [chassis(None)]},
+        {"name": "rail4", "chassis": [chassis("leaf-4")]},
+        {"name": "rail4", "chassis": [chassis("leaf-4")]},  # the same, told once for each protocol
+    ]
+    program(root, "lldpcli", f"echo '{json.dumps({'lldp': [{'interface': interfaces}]})}'")
+    assert asked(root)["names"]["switches"] == {"rail0": "leaf-1", "rail4": "leaf-4"}
+
+
+@pytest.mark.parametrize("does", ["echo no", "echo '[]'", "echo 'cannot connect' >&2; exit 1"])
+def test_what_lldp_did_not_say_is_unknown(root: Path, does: str) -> None:
+    program(root, "lldpcli", does)
+    told = asked(root)["names"]
+    assert told["switches"] is None
+    assert told["unread"]["switches"].startswith("lldpcli")
+    (root / "usr/bin/lldpcli").chmod(0o644)
+    assert asked(root)["names"]["unread"]["switches"] == "lldpcli is for root and the group _lldpd"
+
+
+def test_ssh_is_called_as_mpirun_calls_it_and_host_keys_are_left_to_its_configuration(root: Path) -> None:
+    program(root, "ssh", 'echo "$*"')
+    said = asked(root)["reach"]["peers"]["b"]["hostname"]
+    assert "BatchMode=yes" in said
+    assert "StrictHostKeyChecking" not in said
+
+
+def test_a_lost_gpu_is_told_in_nvidia_smis_own_words(root: Path) -> None:
+    program(root, "nvidia-smi", f"/bin/cat {DATA / 'nvidia-smi/device-lost.txt'}; exit 255")
+    facts = asked(root)
+    assert facts["gpu"]["gpus"] is None
+    assert "Unable to determine the device handle for GPU0000:91:00.0" in facts["gpu"]["unread"]["gpus"]
+    found = preflight.judge({"a": {**facts, "address": "10.0.0.1"}})
+    assert [f.verdict for f in found if f.rule == "gpu-count"] == [Verdict.UNKNOWN]
+
+
+def test_an_empty_host_is_unknown_and_never_ok(tmp_path: Path) -> None:
+    facts = asked(tmp_path)
+    for subject, name in (("gpu", "gpus"), ("limits", "memlock"), ("programs", "test"), ("peer_memory", "modules")):
+        assert facts[subject][name] is None
+        assert facts[subject]["unread"], subject
+    found = preflight.judge({"a": {**facts, "address": "10.0.0.1"}})
+    good = {f.rule for f in found if f.verdict is Verdict.OK}
+    assert good <= {"mpi", "settings", "nccl", "names", "ssh"}, good
+
+
+@pytest.mark.parametrize(
+    ("does", "state", "verdict"),
+    [
+        ('echo "n/a"; echo "idle*"', "idle*", Verdict.OK),
+        ('echo "n/a"', "", Verdict.OK),
+        ('echo "reserved"', "reserved", Verdict.FAIL),
+        ('echo "allocated*"', "allocated*", Verdict.FAIL),
+        ("true", "", Verdict.OK),
+        ('echo "slurm_load_partitions: Unable to contact slurm controller" >&2; exit 1', None, Verdict.UNKNOWN),
+    ],
+)
+def test_a_reservation_of_slurm_counts_though_nothing_runs(
+    root: Path, does: str, state: str | None, verdict: Verdict
+) -> None:
+    program(root, "sinfo", does)
+    facts = asked(root)
+    assert facts["jobs"]["slurm_state"] == state
+    found = preflight.judge({"a": {**facts, "address": "10.0.0.1"}})
+    assert [f.verdict for f in found if f.rule == "idle"] == [verdict]
+
+
+def test_a_route_is_told_with_its_table_and_its_metric_and_each_next_hop(root: Path) -> None:
+    """As `ip -j -4 route show table all` of iproute2 6.1 prints it: the main table has no name there."""
+    rows = (
+        '[{"dst":"default","gateway":"10.9.0.1","dev":"rail0","table":"100"},'
+        '{"dst":"default","gateway":"10.0.0.254","dev":"eth0","metric":100},'
+        '{"dst":"10.0.0.0/8","nexthops":[{"gateway":"10.1.0.1","dev":"rail0"},{"gateway":"10.2.0.1","dev":"rail1"}]}]'
+    )
+    program(root, "ip", f"echo '{rows}'")
+    assert asked(root)["names"]["routes"] == [
+        {"dst": "default", "dev": "rail0", "gateway": "10.9.0.1", "table": "100", "metric": 0},
+        {"dst": "default", "dev": "eth0", "gateway": "10.0.0.254", "table": "main", "metric": 100},
+        {"dst": "10.0.0.0/8", "dev": "rail0", "gateway": "10.1.0.1", "table": "main", "metric": 0},
+        {"dst": "10.0.0.0/8", "dev": "rail1", "gateway": "10.2.0.1", "table": "main", "metric": 0},
+    ]
+
+
+def test_a_node_that_slurmd_has_another_name_for_is_unknown(root: Path) -> None:
+    program(root, "sinfo", 'echo "n/a"')
+    put(root, "/proc/77/comm", "slurmd\n")
+    facts = asked(root)
+    assert facts["jobs"]["slurm_state"] is None
+    assert facts["jobs"]["unread"]["slurm_state"] == "slurmd runs here, and sinfo knows no node a"
+
+
+CGROUP_OF = {
+    "version 2, systemd": "/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{_}.slice",
+    "version 2, guaranteed": "/sys/fs/cgroup/kubepods.slice/kubepods-pod{_}.slice",
+    "version 2, cgroupfs": "/sys/fs/cgroup/kubepods/besteffort/pod{}",
+    "version 1": "/sys/fs/cgroup/memory/kubepods/burstable/pod{}",
+    "below a root of its own": "/sys/fs/cgroup/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{_}.slice",
+}
+FIRST, SECOND = "0f3c5a1e-6c7d-4f1b-9f6e-1a2b3c4d5e6f", "7d1e2f3a-0b1c-4d5e-8f90-a1b2c3d4e5f6"
+
+
+def checkpoint(root: Path, *uids: str, resource: str = "nvidia.com/gpu") -> None:
+    """The kubelet's own list of devices, as version 2 of it is written."""
+    entries = [{"PodUID": uid, "ContainerName": "main", "ResourceName": resource} for uid in uids]
+    put(root, busy.KUBELET, json.dumps({"Data": {"PodDeviceEntries": entries}, "Checksum": 1}))
+
+
+def of_pod(root: Path, form: str, uid: str) -> None:
+    (root / form.format(uid, _=uid.replace("-", "_")).lstrip("/")).mkdir(parents=True)
+
+
+@pytest.mark.parametrize("where", CGROUP_OF)
+def test_only_pods_that_live_hold_gpus(root: Path, where: str) -> None:
+    """The kubelet's list keeps pods that are gone until it gives away a device again (kubernetes#137010)."""
+    checkpoint(root, FIRST, SECOND)
+    (root / "var/lib/kubelet/pods" / SECOND).mkdir(parents=True)  # a job that has ended keeps its folder
+    of_pod(root, CGROUP_OF[where], FIRST)
+    assert asked(root)["jobs"]["kubernetes_pods"] == 1
+    assert busy.busy(Host(root)) == ["Kubernetes has given GPUs to 1 pods"]
+
+
+def test_a_list_of_pods_that_are_all_gone_holds_nothing(root: Path) -> None:
+    checkpoint(root, FIRST, SECOND)
+    (root / "sys/fs/cgroup/kubepods.slice").mkdir(parents=True)
+    assert asked(root)["jobs"]["kubernetes_pods"] == 0
+    assert busy.busy(Host(root)) == []
+
+
+def test_without_the_kubelets_cgroups_the_folder_of_a_pod_leaves_it_open(root: Path) -> None:
+    """As after a reboot, before the kubelet has begun: its pods may come back."""
+    checkpoint(root, FIRST, SECOND)
+    (root / "var/lib/kubelet/pods" / FIRST).mkdir(parents=True)
+    told = asked(root)["jobs"]
+    assert told["kubernetes_pods"] is None
+    assert told["unread"]["kubernetes_pods"] == "whether 1 pods that got GPUs still run: there are no kubepods cgroups"
+    assert busy.busy(Host(root)) == [f"Kubernetes allocations unknown: {told['unread']['kubernetes_pods']}"]
+    (root / "var/lib/kubelet/pods" / FIRST).rmdir()
+    assert asked(root)["jobs"]["kubernetes_pods"] == 0
+
+
+def test_another_devices_pods_are_none_of_ours(root: Path) -> None:
+    checkpoint(root, FIRST, resource="vpc.amazonaws.com/efa")
+    assert asked(root)["jobs"]["kubernetes_pods"] == 0
+
+
+def test_a_subject_that_breaks_takes_no_other_along(root: Path) -> None:
+    put(root, "/sys/class/infiniband/mlx5_0/ports/1/rate", "fast\n")
+    put(root, "/proc/self/limits", "Max locked memory  much  more  bytes\n")
+    facts = asked(root)
+    assert "not understood" in facts["limits"]["unread"]["*"]
+    assert facts["rdma"]["ports"][0]["rate_gbps"] is None
+    assert len(facts["gpu"]["gpus"]) == 8

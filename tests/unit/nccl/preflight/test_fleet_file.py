@@ -1,0 +1,139 @@
+"""Who looks at whom, facts in a file, and the commands that judge one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuctl.cli.nccl_preflight import advise, preflight
+from gpuctl.core.errors import Unusable
+from gpuctl.nccl import fleet_file
+from gpuctl.nccl.fleet_file import Fleet
+from gpuctl.nccl.peers import peers
+from tests.unit.nccl.preflight.fleets import fleet
+
+
+def call(command: Any, *words: object) -> Result:
+    return CliRunner().invoke(command, [str(word) for word in words])
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    file = tmp_path / "facts.json"
+    nodes = fleet(4, node_3=lambda facts: facts["gpu"]["gpus"].pop())
+    for number, facts in enumerate(nodes.values()):
+        facts["rack"] = f"r{number % 2}"
+    fleet_file.save(file, Fleet(nodes))
+    return file
+
+
+def test_the_first_node_reaches_all_and_the_others_the_next() -> None:
+    found = peers(["a", "b", "c", "d"])
+    assert found["a"].peers == ("b", "c", "d")
+    assert [found[node].peers for node in "bcd"] == [("c",), ("d",), ("a",)]
+    assert found["b"].look_up == ("c", "a")
+    assert peers(["a"])["a"].peers == ()
+    assert sum(len(own.peers) for own in peers([f"n{i}" for i in range(1024)]).values()) == 2046
+
+
+def test_facts_come_back_from_a_file_as_they_were(tmp_path: Path) -> None:
+    kept = Fleet(fleet(2), {"node-9": "no route"})
+    fleet_file.save(tmp_path / "f", kept)
+    assert fleet_file.read(tmp_path / "f") == kept
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"nodes": {}}', '{"form": 1, "nodes": {"a": {}}, "unasked": {}}', '{"form": 2, "nodes": {}}']
+)
+def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "f").write_text(text)
+    with pytest.raises(Unusable):
+        fleet_file.read(tmp_path / "f")
+
+
+def test_preflight_names_the_bad_node_of_a_file_and_exits_1(saved: Path) -> None:
+    said = call(preflight, "--from", saved)
+    assert said.exit_code == 1
+    assert "FAIL     gpu-count       node-3: 7 GPUs answer, the node has 8" in said.output
+    told = json.loads(call(preflight, "--from", saved, "-o", "json").output)
+    assert [f["subject"] for f in told["findings"] if f["verdict"] == "FAIL"] == ["node-3"]
+
+
+def test_preflight_of_the_healthy_nodes_alone_exits_0(saved: Path) -> None:
+    assert call(preflight, "--from", saved, "--nodes", "node-1,node-2,node-4").exit_code == 0
+
+
+def test_a_node_that_was_not_reached_makes_exit_3(tmp_path: Path) -> None:
+    fleet_file.save(tmp_path / "f", Fleet(fleet(2), {"node-9": "it cannot be reached"}))
+    said = call(preflight, "--from", tmp_path / "f")
+    assert said.exit_code == 3
+    assert "node-9: nothing is known of it: it cannot be reached" in said.output
+
+
+@pytest.mark.parametrize("words", [("--nodes", "node-1,nod-2"), ("--inventory", "x"), ("--limit", "node-1")])
+def test_what_cannot_be_meant_is_refused(saved: Path, words: tuple[str, str]) -> None:
+    assert isinstance(call(preflight, "--from", saved, *words).exception, Unusable)
+
+
+@pytest.mark.parametrize("command", [preflight, advise])
+def test_a_file_with_facts_of_another_shape_is_refused_and_is_no_fault_of_ours(saved: Path, command: Any) -> None:
+    told = json.loads(saved.read_text())
+    told["nodes"]["node-2"]["rdma"]["ports"] = ["mlx5_0"]
+    saved.write_text(json.dumps(told))
+    said = call(command, "--from", saved)
+    assert isinstance(said.exception, Unusable)
+    assert "not understood" in str(said.exception)
+
+
+def test_of_many_findings_alike_the_first_are_shown_and_the_others_counted(tmp_path: Path) -> None:
+    nodes = fleet(30)
+    for number, facts in enumerate(nodes.values()):
+        facts["gpu"]["gpus"][0]["recovery"] = f"Reset {number}"
+    fleet_file.save(tmp_path / "f", Fleet(nodes))
+    said = call(preflight, "--from", tmp_path / "f").output
+    assert said.count("the driver asks for") == 8
+    assert "FAIL     gpu-memory      the same kind of node-9, " in said
+    assert " and 14 more; --output json tells of each" in said
+    assert "30 nodes: 30 FAIL, " in said
+
+
+def test_a_topology_that_cannot_be_used_is_told_before_anybody_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "topology.conf").write_text("nothing\n")
+    said = call(advise, "--inventory", "no-such-inventory", "--topology", tmp_path / "topology.conf")
+    assert "it places no node" in str(said.exception)
+
+
+def test_without_racks_in_the_inventory_the_nodes_own_knowledge_orders_them(tmp_path: Path) -> None:
+    nodes = fleet(4)
+    for number, facts in enumerate(nodes.values()):
+        for gpu in facts["gpu"]["gpus"]:
+            gpu["nvlink_domain"] = f"5b5e4d3c-0000-4000-8000-00000000000{number % 2}.1"
+    fleet_file.save(tmp_path / "f", Fleet(nodes))
+    said = call(advise, "--from", tmp_path / "f").output
+    assert "a ring crosses racks 2 times; as they stand 4" in said
+    assert "racks are NVLink domains, as nvidia-smi tells:" in said
+
+
+def test_advise_prints_lines_for_a_shell_and_the_order_of_nodes(saved: Path) -> None:
+    said = call(advise, "--from", saved)
+    assert said.exit_code == 0
+    assert "export NCCL_IB_HCA='=mlx5_0," in said.output
+    assert "a ring crosses racks 2 times; as they stand 4" in said.output
+    assert "--nodes node-1,node-3,node-2,node-4" in said.output
+
+
+def test_advise_says_why_for_programs_too(saved: Path) -> None:
+    told = json.loads(call(advise, "--from", saved, "-o", "json").output)
+    assert told["environment"]["NCCL_NET"] == "IB"
+    assert all(setting["why"] and setting["source"] for setting in told["settings"])
+    assert (told["order"]["crossings_before"], told["order"]["crossings_after"]) == (4, 2)
+
+
+def test_advise_takes_the_racks_of_a_topology_file(saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "topology.conf").write_text("SwitchName=s1 Nodes=node-[1-2]\nSwitchName=s2 Nodes=node-[3-4]\n")
+    said = call(advise, "--from", saved, "--topology", tmp_path / "topology.conf")
+    assert "a ring crosses racks 2 times; as they stand 2" in said.output

@@ -1,0 +1,52 @@
+"""A check promises nothing that npm would then refuse: it is tried aside, and nothing out of the package is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.decide import Tools
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.install import Own
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.machine import Machine
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Outcome, Place
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.packages import Packages
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.record import Record
+
+from tests.unit.workstation.test_ways import ROW
+
+# A stand-in for npm, which is given a folder and either refuses, or brings what the test says.
+NPM = """#!/bin/sh
+echo "$*" > "$(dirname "$0")/called"
+for word; do case $word in --prefix=*) folder=${word#--prefix=} ;; esac; done
+DOES
+"""
+
+
+def checked(home: Path, does: str) -> Outcome:
+    npm = home / "bin/npm"
+    npm.parent.mkdir()
+    npm.write_text(NPM.replace("DOES", does))
+    npm.chmod(0o755)
+    machine = Machine(str(home), str(home / "bin"), without_packages=True, check=True)
+    place = Place(str(home), str(home / "bin"), str(home / "tools"), str(home / "state"))
+    tools = Tools(machine, Packages(machine), Own(machine, place, Record(place.state), ""), check=True)
+    (found,) = tools.bring([{**ROW, "name": "no-such-tool", "minimal": "2"}])
+    assert sorted(path.name for path in home.iterdir()) == ["bin"]
+    return found
+
+
+def test_what_npm_would_refuse_is_not_promised(tmp_path: Path) -> None:
+    found = checked(tmp_path, "echo 'npm error code EINTEGRITY' >&2; exit 1")
+    assert (found.state, found.changed) == ("MISSING", False)
+    assert "EINTEGRITY" in found.why
+
+
+def test_a_program_for_this_system_that_npm_leaves_out_is_not_promised(tmp_path: Path) -> None:
+    found = checked(tmp_path, 'mkdir -p "$folder/node_modules/@a/tool"')
+    assert found.state == "MISSING"
+    assert "not had, or refused" in found.why
+
+
+def test_what_npm_brings_is_promised_and_nothing_of_it_was_run(tmp_path: Path) -> None:
+    found = checked(tmp_path, 'mkdir -p "$folder/node_modules/@a/tool-linux"')
+    assert (found.state, found.changed) == ("INSTALLED", True)
+    assert "--ignore-scripts" in (tmp_path / "bin/called").read_text().split()

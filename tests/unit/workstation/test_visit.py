@@ -1,0 +1,142 @@
+"""The shell files of one visit: which they are, what undo puts back, and what is told where one cannot be written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Wrong
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.shell import BEGIN, END
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.visit import visit
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.delenv("ZDOTDIR", raising=False)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    return folder
+
+
+def a_visit(home: Path, *, check: bool = False, **asked: Any) -> dict[str, Any]:
+    empty = {"tools": [], "only": [], "remove": [], "mirror": "", "packages": False, "shell": True, "gpuctl": ""}
+    flags = {"start_tmux": False, "strict": False, "undo": False, "force": False}
+    places = {"bin": str(home / ".local/bin"), "folder": str(home / "tools"), "state": str(home / ".local/state")}
+    return visit({**empty, **flags, **places, **asked}, check)
+
+
+def test_undo_brings_back_the_users_lines_without_ours_where_both_were_written_twice(home: Path) -> None:
+    bashrc = home / ".bashrc"
+    bashrc.write_text("mine\n")
+    a_visit(home)
+    bashrc.write_text(bashrc.read_text() + "mine, too\n")
+    a_visit(home, start_tmux=True)
+    assert [row["state"] for row in a_visit(home, undo=True)["undone"]] == ["RESTORED"]
+    assert bashrc.read_text() == "mine\nmine, too\n"
+
+
+def test_a_file_that_only_we_ever_wrote_is_gone_after_undo_even_with_another_mode(home: Path) -> None:
+    bashrc = home / ".bashrc"
+    a_visit(home)
+    assert bashrc.read_text().startswith(BEGIN)
+    bashrc.chmod(0o600)
+    a_visit(home, start_tmux=True)
+    a_visit(home, undo=True)
+    assert not bashrc.exists()
+
+
+def test_our_lines_that_came_along_from_another_machine_are_not_the_users(home: Path) -> None:
+    bashrc = home / ".bashrc"
+    bashrc.write_text(f"mine\n{BEGIN}\nof an older gpuctl\n{END}\n")
+    a_visit(home)
+    a_visit(home, undo=True)
+    assert bashrc.read_text() == "mine\n"
+
+
+def test_a_damaged_marker_is_told_and_the_file_is_left_alone(home: Path) -> None:
+    bashrc = home / ".bashrc"
+    bashrc.write_text(f"mine\n{BEGIN}\nmine, too\n")
+    (row,) = a_visit(home)["files"]
+    assert not row["changed"]
+    assert "line 2" in row["why"]
+    assert bashrc.read_text() == f"mine\n{BEGIN}\nmine, too\n"
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="the package zsh")
+def test_zsh_gets_its_lines_where_it_reads_them(home: Path) -> None:
+    (home / ".zshenv").write_text("echo welcome\nZDOTDIR=$HOME/zsh\n")  # not exported: only zsh knows it
+    (home / "zsh").mkdir()
+    (home / "zsh/.zshrc").write_text("mine\n")
+    a_visit(home)
+    assert BEGIN in (home / "zsh/.zshrc").read_text()
+    assert not (home / ".zshrc").exists()
+    a_visit(home, undo=True)
+    assert (home / "zsh/.zshrc").read_text() == "mine\n"
+
+
+def test_a_folder_for_zsh_out_of_the_environment_counts_too(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "dots").mkdir()
+    (home / "dots/.zshrc").write_text("mine\n")
+    monkeypatch.setenv("ZDOTDIR", str(home / "dots"))
+    a_visit(home)
+    assert BEGIN in (home / "dots/.zshrc").read_text()
+
+
+def test_a_record_that_cannot_be_read_is_named_and_nothing_is_touched(home: Path) -> None:
+    record = home / ".local/state/workstation/record.json"
+    record.parent.mkdir(parents=True)
+    for text in ("{half", "[]", json.dumps({"form": 1})):
+        record.write_text(text)
+        with pytest.raises(Wrong, match=rf"{record} cannot be read"):
+            a_visit(home)
+    assert not (home / ".bashrc").exists()
+
+
+def test_a_home_that_cannot_be_written_is_named(home: Path) -> None:
+    (home / ".local").write_text("a file where a folder has to be")
+    with pytest.raises(Wrong, match=rf"{home}/\.local"):
+        a_visit(home)
+
+
+def test_a_shell_file_that_cannot_be_written_says_so_and_the_rest_goes_on(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / ".bashrc").write_text("mine\n")
+    (home / ".zshrc").write_text("mine\n")
+    refuse(monkeypatch, ".bashrc")
+    told = {Path(row["path"]).name: row for row in a_visit(home)["files"]}
+    assert (told[".bashrc"]["changed"], told[".zshrc"]["changed"]) == (False, True)
+    assert "Operation not permitted" in told[".bashrc"]["why"]
+    assert sorted(path.name for path in home.iterdir() if path.is_file()) == [".bashrc", ".zshrc"]
+
+
+def test_a_file_that_undo_cannot_restore_stops_no_other(home: Path) -> None:
+    for name in (".bashrc", ".zshrc"):
+        (home / name).write_text("mine\n")
+    a_visit(home)
+    with pytest.MonkeyPatch.context() as patch:
+        refuse(patch, ".bashrc")
+        told = a_visit(home, undo=True)
+    assert told["conflicts"] == [str(home / ".bashrc")]
+    assert "Operation not permitted" in told["undone"][0]["why"]
+    assert (home / ".zshrc").read_text() == "mine\n"
+    assert a_visit(home, undo=True)["conflicts"] == []
+    assert (home / ".bashrc").read_text() == "mine\n"
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Root may write anything: let the last step fail, as for a file that is immutable."""
+    replace = os.replace
+
+    def refusing(source: str, target: str) -> None:
+        if target.endswith(name):
+            raise PermissionError(1, "Operation not permitted", source, None, target)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refusing)

@@ -1,0 +1,49 @@
+"""The reasons in the table say what is meant."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.decide import Tools
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.fetch import fetch
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.install import Own
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.machine import Machine
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Place, Wrong
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.packages import Packages
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.record import Record
+
+
+def why(home: Path, **row: Any) -> str:
+    machine = Machine(str(home), str(home / "bin"), without_packages=True)
+    machine.family = "debian"
+    place = Place(str(home), str(home / "bin"), str(home / "tools"), str(home / "state"))
+    tools = Tools(machine, Packages(machine), Own(machine, place, Record(place.state), ""), check=False)
+    (found,) = tools.bring([{"name": "no-such-tool", "minimal": "99.1", **row}])
+    assert found.state == "MISSING"
+    return found.why
+
+
+def test_packages_that_were_left_out_are_told_so_only_of_a_tool_that_has_one(tmp_path: Path) -> None:
+    assert "packages were left out (--no-packages)" in why(tmp_path, packages={"debian": "tool"})
+    assert "--no-packages" not in why(tmp_path)
+
+
+def test_a_tool_that_is_too_old_says_so(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/no-such-tool"
+    program.write_text("#!/bin/sh\necho tool 1.6\n")
+    program.chmod(0o755)
+    assert why(tmp_path).startswith("1.6 is older than 99.1; ")
+
+
+def test_a_name_that_cannot_be_looked_up_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise URLError(socket.gaierror(-2, "Name or service not known"))
+
+    monkeypatch.setattr("urllib.request.urlopen", unknown)
+    with pytest.raises(Wrong, match=r"name cannot be looked up \(GPUCTL_MIRROR"):
+        fetch("https://h.example/a.tar.gz", "0" * 64, str(tmp_path / "a"))
