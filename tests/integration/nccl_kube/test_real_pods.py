@@ -23,20 +23,21 @@ from tests import kube_assets, kube_node
 from tests.integration.nccl.cluster import FABRIC, build
 from tests.kube_plane import Plane, plane
 from tests.needs import need
+from tests.rig import parts, rootfs
 
 OTHER = "another-node"  # its worker runs on the real node, too
 MIB = 1 << 20
 # Processors are few: whoever waits leaves them to others.
 YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 SWEEP = Sweep(begin_bytes=8 * MIB, end_bytes=64 * MIB, gpus_per_node=2, limit_s=120, env=YIELD)
-# Of this machine, what the programs in the pods take besides /usr.
+# Of the root folder of the test hosts, which has sshd and Open MPI: a machine that runs tests may have no sshd.
 SHARED = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/openmpi")
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Plane, Path]]:
-    programs = [name for name in ("mpicc", "mpirun", "sshd") if shutil.which(name, path="/usr/bin:/usr/sbin") is None]
-    need(kube_assets.missing() or kube_node.missing() or (f"no {', '.join(programs)}" if programs else ""))
+    lacking = "" if shutil.which("mpicc") else "no mpicc; see tests/rig/packages.txt"
+    need(kube_assets.missing() or kube_node.missing() or parts.missing() or lacking)
     folder = tmp_path_factory.mktemp("programs")
     build(folder)
     (folder / "fabric").write_text(FABRIC)
@@ -72,12 +73,13 @@ class Furnished(Cluster):
         return super().apply(wanted, dry_run)
 
     def _furnish(self, spec: dict[str, Any]) -> None:
-        mounts = {**{path: path for path in SHARED}, "/opt/nccl-tests/bin": str(self.folder)}
-        mounts["/etc/standin-fabric"] = str(self.folder / "fabric")
+        root = rootfs.base()
+        mounts = {**{path: root / path[1:] for path in SHARED}, "/opt/nccl-tests/bin": self.folder}
+        mounts["/etc/standin-fabric"] = self.folder / "fabric"
         (container,) = spec["containers"]
         container["imagePullPolicy"] = "Never"
         for number, (inside, outside) in enumerate(mounts.items()):
-            spec["volumes"].append({"name": f"shared-{number}", "hostPath": {"path": str(Path(outside).resolve())}})
+            spec["volumes"].append({"name": f"shared-{number}", "hostPath": {"path": str(outside.resolve())}})
             container["volumeMounts"].append({"name": f"shared-{number}", "mountPath": inside, "readOnly": True})
         (term,) = spec.get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [{}])
         for field in term.get("matchFields", []):

@@ -155,7 +155,7 @@ def test_a_process_that_the_kernel_holds_while_it_ends_is_left(tmp_path: Path) -
 
     timer = threading.Timer(0.3, killed)
     timer.start()
-    (left,) = sweep.end(VARIABLE, 1.0, tmp_path)
+    (left,) = sweep.end(VARIABLE, 2.0, tmp_path)
     assert (left["pid"], left["name"], left["state"]) == (NOBODY, "all_reduce_perf", "D")
 
 
