@@ -25,6 +25,7 @@ WATCH_S = 240
 # may go on following the old file, without a word; and once it rotates again, what was written in between is lost.
 SILENT_S = 5.0
 PAUSE_S = 0.5
+When = tuple[float, str]  # whole seconds since 1970, and the fraction as it is written: ".25"
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d) ?")
 
 
@@ -111,12 +112,15 @@ class Log:
     A lost connection is taken up by the time that the kubelet writes before each line. That can be asked for by whole
     seconds only, and lines may have the same time: `seen` keeps the lines of the last second, and how often each was
     seen. Lines without a time (no real kubelet sends them) are not known again.
+
+    A log that is rotated in the middle of a line has one half in each file, with a time of its own. A kubelet that
+    follows both gives them as one line (that of 1.20 with both times in it); asked anew, it gives the other half alone.
     """
 
     def __init__(self, cluster: Cluster, pod: str, container: str = "", of: Kind | None = None) -> None:
         """`of`: another kind that has logs, and then `pod` is the name of one of these."""
         self.cluster, self.pod, self.container, self.of = cluster, pod, container, of
-        self.second = 0.0  # since 1970, of the newest line
+        self.newest: When = (0.0, "")
         self.seen: Counter[str] = Counter()
 
     def lines(self, ended: Callable[[], bool], stop: Stop) -> Iterator[str]:
@@ -151,35 +155,39 @@ class Log:
     def _answer(self, over: bool, stop: Stop, patience: _Patience) -> Iterator[str]:
         """Those of one request that were not seen."""
         path = f"{self.cluster.path_of(self._kind(), self.pod)}/log"
-        again = Counter(self.seen)
+        newest, again = self.newest, Counter(self.seen)
         request = Request(f"read the log of {self.pod}", "GET", path, self._asked(over))
         for line in self.cluster.lines(request, stop, SILENT_S, patience.answered):
-            second, text = _split(line)
+            when, text = _split(line)
             if again[line] > 0:
                 again[line] -= 1
-                continue
-            self._keep_in_mind(second, line)
-            yield text
+            elif not (when and when < newest and self._ends_a_known_line(text)):
+                self._keep_in_mind(when, line)
+                yield text
 
     def _asked(self, over: bool) -> list[tuple[str, str]]:
-        since = f"{datetime.fromtimestamp(self.second, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        since = f"{datetime.fromtimestamp(self.newest[0], UTC):%Y-%m-%dT%H:%M:%SZ}"
         more = [("container", self.container)] if self.container else []
-        more += [("sinceTime", since)] if self.second else []
+        more += [("sinceTime", since)] if self.newest[0] else []
         return [("timestamps", "true"), *more, *([] if over else [("follow", "true")])]
 
-    def _keep_in_mind(self, second: float | None, line: str) -> None:
-        if second is None:
+    def _ends_a_known_line(self, text: str) -> bool:
+        """Whether it is the end of one, and not the whole."""
+        return any(line.endswith(text) and _split(line)[1] != text for line in self.seen)
+
+    def _keep_in_mind(self, when: When | None, line: str) -> None:
+        if when is None:
             return
-        if second > self.second:
-            self.second = second
+        if when[0] > self.newest[0]:
             self.seen.clear()
-        if second == self.second:  # older ones do not come again
+        self.newest = max(self.newest, when)
+        if when[0] == self.newest[0]:  # older ones do not come again
             self.seen[line] += 1
 
 
-def _split(line: str) -> tuple[float | None, str]:
-    """The second in which a line was written, since 1970, and the line."""
+def _split(line: str) -> tuple[When | None, str]:
+    """When a line was written, and the line."""
     found = _STAMP.match(line)
     if not found:
         return None, line
-    return datetime.fromisoformat(f"{found[1]}{found[3]}").timestamp(), line[found.end() :]
+    return (datetime.fromisoformat(f"{found[1]}{found[3]}").timestamp(), found[2] or ""), line[found.end() :]

@@ -5,6 +5,7 @@ The one test node takes two workers and the launcher; the test itself is the sta
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -51,9 +52,13 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Plane, Path
         yield started, folder
 
 
-# 12 MB at a time, more than the 10 MiB at which a kubelet rotates a log; and time enough for it to do so.
+# 12 MB at a time, more than the 10 MiB at which a kubelet rotates a log; and time enough for it to do so. What is
+# rotated before anybody listens is nowhere to be had.
 TALKS = """
-import sys, time
+import os, sys, time
+print("begins", flush=True)
+while not os.path.exists("/programs/heard"):
+    time.sleep(0.1)
 for part in range(3):
     for number in range(120000):
         print(part * 120000 + number, "x" * 100)
@@ -121,19 +126,22 @@ def test_a_single_node_needs_no_ssh(real: tuple[Plane, Path]) -> None:
 
 
 def test_a_log_that_the_kubelet_rotates_is_read_whole(real: tuple[Plane, Path]) -> None:
-    cluster, _ = real
-    mounts = [{"name": "usr", "mountPath": "/usr", "readOnly": True}]
+    cluster, folder = real
+    paths = {"usr": "/usr", "programs": str(folder)}
+    mounts = [{"name": name, "mountPath": f"/{name}", "readOnly": True} for name in paths]
     container = {"name": "main", "image": kube_node.IMAGE, "imagePullPolicy": "Never", "volumeMounts": mounts}
     container["command"] = ["/usr/bin/python3", "-ISc", TALKS]
     spec = {"restartPolicy": "Never", "containers": [container], "automountServiceAccountToken": False}
-    spec["volumes"] = [{"name": "usr", "hostPath": {"path": "/usr"}}]
+    spec["volumes"] = [{"name": name, "hostPath": {"path": path}} for name, path in paths.items()]
     cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "talks"}, "spec": spec})
     cluster.kubectl("wait", "--for=condition=Ready", "pod/talks", "--timeout=60s")
     try:
         found = kube.connect(files=[cluster.kubeconfig])
-        heard = [
-            line.split()[0] for line in kube_streams.logs(found, "talks", lambda: phase(cluster) != "Running", Stop())
-        ]
+        log = kube_streams.logs(found, "talks", lambda: phase(cluster) != "Running", Stop())
+        assert next(log) == "begins"
+        (folder / "heard").touch()
+        # A line in whose middle the log was rotated has the time of its second half in it, with this kubelet.
+        heard = [re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z ", "", line).split()[0] for line in log]
     finally:
         cluster.kubectl("delete", "pod", "talks", "--wait=false")
     assert heard == [str(number) for number in range(360000)]

@@ -68,6 +68,21 @@ def test_after_a_reconnect_only_what_was_seen_is_left_out() -> None:
     assert cluster.asked[1]["sinceTime"] == "2026-01-01T00:00:00Z"
 
 
+@pytest.mark.parametrize("inside", ["", f"{AT}52Z "])  # some kubelets put the time of the second half there
+@pytest.mark.parametrize("half", ["xx", ""])
+def test_the_half_of_a_line_that_a_rotation_left_in_the_new_file_is_not_told_again(inside: str, half: str) -> None:
+    first = [f"{AT}50Z one", f"{AT}51Z two {inside}{half}", f"{AT}53Z three", BROKEN]
+    again = [f"{AT}52Z {half}", f"{AT}53Z three", f"{AT}54Z {half}", f"{AT}55Z four"]
+    told = read(Scripted(first, again))
+    assert told == ["one", f"two {inside}{half}", "three", half, "four"]
+
+
+def test_an_older_line_of_which_nothing_was_told_yet_is() -> None:
+    first = [f"{AT}50Z one", f"{AT}53Z three", BROKEN]
+    again = [f"{AT}51Z two", f"{AT}52Z one", f"{AT}53Z three"]
+    assert read(Scripted(first, again)) == ["one", "three", "two", "one"]
+
+
 def test_lines_of_an_earlier_second_are_not_kept_in_mind() -> None:
     log = kube_streams.Log(Scripted([f"2026-01-01T00:00:0{number}.1Z x" for number in range(9)]), "talks")  # type: ignore[arg-type]
     assert len(list(log.lines(lambda: True, Stop()))) == 9
