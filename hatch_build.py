@@ -9,7 +9,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 COLLECTION = Path("ansible_collections/gpuctl/fleet")
-PARTS = ("galaxy.yml", "meta", "playbooks", "roles", "plugins", "inventories", "clusters")
+PARTS = ("galaxy.yml", "meta", "playbooks", "roles", "plugins", "inventories", "examples")
 LEFT_OUT = {"__pycache__", "molecule"}
 
 

@@ -24,12 +24,12 @@ from bench.far import Far
 from bench.measure import Took, run
 from bench.report import progress
 from bench.sides import GPUCTL
-from gpuctl.core import runs
-from tests.integration.cluster_deploy import lab as made
-from tests.integration.cluster_deploy.lab import Lab, Provisioner
-from tests.kube_assets import assets, missing
-from tests.kube_kubelet import running
-from tests.kube_plane import Plane
+from gpuctl.core import run_history as runs
+from tests.integration.cluster.deploy import lab as made
+from tests.integration.cluster.deploy.lab import Lab, Provisioner
+from tests.rig.kube.assets import assets, missing
+from tests.rig.kube.kubelet import running
+from tests.rig.kube.plane import Plane
 
 NODES, NAMESPACE = 8, "team"
 # What others have in the namespace: how many of each, and how many bytes of text each holds.

@@ -24,10 +24,9 @@ import yaml
 from bench.measure import Took, run
 from bench.report import progress
 from bench.sides import GPUCTL
-from gpuctl.cluster import manifest
+from gpuctl.cluster.clusterfile.read import load
 from gpuctl.cluster.environment import Asked, environment
-from gpuctl.cluster.objects import everything
-from gpuctl.cluster.read import load
+from gpuctl.cluster.manifests import as_yaml, everything
 from tests.unit.cluster.clusters import OPENSHIFT
 
 IMAGE, OLDER = "quay.io/team/ml:2", "quay.io/team/ml:1"  # what is deployed, and what a kustomize base was made with
@@ -65,7 +64,7 @@ def sides(folder: Path, nodes: int) -> list[Side]:
     """Write what each needs into the folder, and name the commands."""
     path = cluster_file(folder, nodes)
     objects = objects_of(path, nodes)
-    text = manifest.as_yaml(objects)
+    text = as_yaml.as_yaml(objects)
     (folder / "objects.json").write_text(json.dumps(objects))
     (folder / "values.json").write_text(json.dumps({"image": IMAGE, "nodes": nodes}))
     (folder / "all.j2").write_text(template(text, nodes))
@@ -125,7 +124,7 @@ def kustomize(folder: Path, objects: list[dict[str, Any]], nodes: int) -> None:
     (folder / "overlay").mkdir()
     small = folder / "base/cluster.yaml"
     small.write_text((folder / "cluster.yaml").read_text().replace(IMAGE, OLDER))
-    (folder / "base/all.yaml").write_text(manifest.as_yaml(objects_of(small, 1)))
+    (folder / "base/all.yaml").write_text(as_yaml.as_yaml(objects_of(small, 1)))
     (folder / "base/kustomization.yaml").write_text(yaml.safe_dump({"resources": ["all.yaml"]}))
     hosts, pods = (one(objects, *what) for what in (("ConfigMap", "h100-roce-hosts"), ("StatefulSet", "h100-roce")))
     affinity = {"affinity": {"nodeAffinity": pods["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]}}

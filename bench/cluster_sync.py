@@ -23,14 +23,15 @@ from pathlib import Path
 from bench.measure import Took, run
 from bench.report import progress
 from gpuctl.cluster.sync import excludes, flow, pods, watch
-from gpuctl.cluster.sync.bring import Wanted
 from gpuctl.cluster.sync.local import Local
-from gpuctl.edges import kube, kube_exec
-from gpuctl.edges.kube_exec import Command
-from gpuctl.edges.kube_stop import Stop
-from tests.integration.cluster_sync.pods import files_in, hashes, inside, pod, real_node, start
-from tests.integration.cluster_sync.watching import AWAIT, Heard, until
-from tests.kube_plane import Plane
+from gpuctl.cluster.sync.push import Wanted
+from gpuctl.edges.kube import cluster as kube
+from gpuctl.edges.kube import pod_exec
+from gpuctl.edges.kube.cancel import Stop
+from gpuctl.edges.kube.pod_exec import Command
+from tests.integration.cluster.sync.pods import files_in, hashes, inside, pod, real_node, start
+from tests.integration.cluster.sync.watching import AWAIT, Heard, until
+from tests.rig.kube.plane import Plane
 
 FILES, EDITS = 5000, 20
 FIRST, AGAIN, ONE = "first time", "nothing changed", "one file changed"
@@ -38,7 +39,7 @@ FIRST, AGAIN, ONE = "first time", "nothing changed", "one file changed"
 GPUCTL = (
     sys.executable,
     "-c",
-    "from gpuctl.cli.cluster_sync import sync; from gpuctl.cli.errors import guarded; guarded(sync.main)",
+    "from gpuctl.cli.cluster.sync import sync; from gpuctl.cli.errors import guarded; guarded(sync.main)",
 )
 
 
@@ -163,7 +164,7 @@ def latencies(rig: Rig) -> list[float]:
 
 def _latency(found: kube.Cluster, rig: Rig, path: Path, target: str, text: str) -> float:
     command = Command(["python3", "-ISc", AWAIT, f"{target}/{path.relative_to(rig.source)}", text])
-    with contextlib.closing(kube_exec.start(found, rig.names[-1], command)) as waiting:
+    with contextlib.closing(pod_exec.start(found, rig.names[-1], command)) as waiting:
         waiting.read()
         path.write_text(text)
         written = time.monotonic()

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from random import Random
 from statistics import median
 
-from gpuctl.nccl.isolate.drive import isolate
+from gpuctl.nccl.isolate.flow import isolate
 from gpuctl.nccl.isolate.model import Fleet, Policy
-from tests.nccl_fleet.faults import Fault
-from tests.nccl_fleet.network import Network
-from tests.nccl_fleet.runner import SimulatedFleet
-from tests.nccl_fleet.scatter import Scatter
+from tests.rig.nccl_fleet.faults import Fault
+from tests.rig.nccl_fleet.network import Network
+from tests.rig.nccl_fleet.runner import SimulatedFleet
+from tests.rig.nccl_fleet.scatter import Scatter
 
 SIZES = ((3, 1), (4, 1), (4, 2), (6, 2), (6, 3), (8, 3), (8, 4), (12, 3), (12, 4), (16, 4), (16, 5), (5, 3), (8, 5))
 SHARES = (0.2, 0.55)

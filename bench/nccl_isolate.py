@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from random import Random
 from statistics import median
 
-from gpuctl.nccl.isolate.drive import isolate
-from gpuctl.nccl.isolate.explain import explain
+from gpuctl.nccl.isolate.attribution import explain
+from gpuctl.nccl.isolate.flow import isolate
 from gpuctl.nccl.isolate.model import Cause, Conclusion, Fleet, Kind, Policy
-from gpuctl.nccl.isolate.seen import story
+from gpuctl.nccl.isolate.observations import story
 from gpuctl.nccl.model import Ended, Launch
-from gpuctl.nccl.runner import Told
-from tests.nccl_fleet.faults import SLOW, Fault, hard
-from tests.nccl_fleet.network import network
-from tests.nccl_fleet.runner import SimulatedFleet
-from tests.nccl_fleet.scatter import scatter
+from gpuctl.nccl.runners.base import Told
+from tests.rig.nccl_fleet.faults import SLOW, Fault, hard
+from tests.rig.nccl_fleet.network import network
+from tests.rig.nccl_fleet.runner import SimulatedFleet
+from tests.rig.nccl_fleet.scatter import scatter
 
 NODES = 1024
 CHANCES = (0.3, 0.5, 0.7, 0.9)

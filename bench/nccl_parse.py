@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gpuctl.nccl import parse
 from gpuctl.nccl.model import Outcome
+from gpuctl.nccl.parsing import parse
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "nccl"
 LOG, TABLE = "moc_h100_roce_2n8g_sendrecv_ncclinfo.log", "dgxh100_1n8g_allreduce_full.log"

@@ -12,7 +12,7 @@ import yaml
 
 from gpuctl.core.settings import Settings
 from gpuctl.tmux import render
-from tests.tmux_screen import GPUCTL, Terminal, User, user, wait_until
+from tests.rig.tmux.screen import GPUCTL, Terminal, User, user, wait_until
 
 IMAGES = Path(__file__).with_name("images")
 WIDE, HIGH = 8.4, 18  # of a letter

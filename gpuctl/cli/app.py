@@ -7,9 +7,14 @@ from types import FrameType
 
 import click
 
-from gpuctl.cli import bootstrap, cluster, hosts, kube, nccl, profile, runs, tmux_versions
+from gpuctl.cli import bootstrap
+from gpuctl.cli.cluster import group as cluster
 from gpuctl.cli.errors import guarded
-from gpuctl.cli.groups import Group
+from gpuctl.cli.hosts import profile, runs, tune
+from gpuctl.cli.kube import group as kube
+from gpuctl.cli.nccl import group as nccl
+from gpuctl.cli.shared.click_groups import Group
+from gpuctl.cli.tmux import versions as tmux
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -20,12 +25,12 @@ def app() -> None:
 
 COMMANDS = (
     bootstrap.group,
-    hosts.tune_nodes,
-    hosts.drift,
-    hosts.rollback,
+    tune.tune_nodes,
+    tune.drift,
+    tune.rollback,
     profile.group,
     runs.group,
-    tmux_versions.group,
+    tmux.group,
     kube.group,
     nccl.nccl,
     cluster.group,

@@ -8,9 +8,9 @@ from typing import Any, TextIO
 
 import click
 
-from gpuctl.cli import options, output
-from gpuctl.cli.groups import Group
-from gpuctl.cli.output import Output
+from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared.click_groups import Group
+from gpuctl.cli.shared.output import Output
 
 
 @click.group("bootstrap", cls=Group)
@@ -114,7 +114,7 @@ def pin(tool: str, version: str, checksums: TextIO, system: str) -> None:
     """
     from gpuctl.core.errors import Unusable
     from gpuctl.workstation.pins import know, pins, shows_version
-    from gpuctl.workstation.rows import release_of
+    from gpuctl.workstation.tools import release_of
 
     release = release_of(tool)
     know(release, version, system)

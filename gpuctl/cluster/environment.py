@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.yaml_lines import Node
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Node
 
-from gpuctl.cluster.kinds import At, Notes
-from gpuctl.cluster.model import Cluster
-from gpuctl.cluster.shapes import NAME
+from gpuctl.cluster.clusterfile.field_types import At, Notes
+from gpuctl.cluster.clusterfile.model import Cluster
+from gpuctl.cluster.clusterfile.patterns import NAME
 from gpuctl.core.errors import Unusable
 
 Mode = Literal["rdma", "tcp"]

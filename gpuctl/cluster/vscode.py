@@ -7,17 +7,17 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuctl.cluster import pods
+from gpuctl.cluster import pod_selection
 from gpuctl.cluster.deploy.model import is_ours
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
-from gpuctl.cluster.objects.secret import VSCODE
+from gpuctl.cluster.manifests.secret import VSCODE
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.report import Verdict
-from gpuctl.edges import kube_exec
-from gpuctl.edges.kube import Cluster, Request
-from gpuctl.edges.kube_errors import Forbidden, NotThere
-from gpuctl.edges.kube_exec import Command
-from gpuctl.edges.kube_stop import Stop
+from gpuctl.domain.findings import Verdict
+from gpuctl.edges.kube import pod_exec
+from gpuctl.edges.kube.cancel import Stop
+from gpuctl.edges.kube.cluster import Cluster, Request
+from gpuctl.edges.kube.errors import Forbidden, NotThere
+from gpuctl.edges.kube.pod_exec import Command
 
 NAME = "vscode"
 SILENT_S, LOG_LINES = 20.0, 2000
@@ -47,28 +47,30 @@ class Standing:
 
 def look(cluster: Cluster, env: Environment) -> Standing:
     """How it stands now; `GpuctlError` where there is no first pod."""
-    pod = pods.one(cluster, env, f"look for VS Code of {env.name}")
+    pod = pod_selection.one(cluster, env, f"look for VS Code of {env.name}")
     verdict, why = _runs(cluster, env, pod)
     if NAME not in env.cluster.ports.expose:
-        return Standing(pods.name_of(pod), verdict, why, "forward")
+        return Standing(pod_selection.name_of(pod), verdict, why, "forward")
     kind: Literal["route", "ingress"] = "route" if env.openshift else "ingress"
     try:
         host, closed = _way_in(cluster, env)
     except (Forbidden, NotThere) as error:
         host, closed = "", error.wrong
-    return Standing(pods.name_of(pod), verdict, why, kind, f"https://{host}" if host and not closed else "", closed)
+    return Standing(
+        pod_selection.name_of(pod), verdict, why, kind, f"https://{host}" if host and not closed else "", closed
+    )
 
 
 # ---- does it run ----------------------------------------------------------------------------------------------------
 
 
 def _runs(cluster: Cluster, env: Environment, pod: Object) -> tuple[Verdict, str]:
-    name, port = pods.name_of(pod), env.cluster.ports.vscode
-    if why := pods.why_not(pod):
+    name, port = pod_selection.name_of(pod), env.cluster.ports.vscode
+    if why := pod_selection.why_not(pod):
         return Verdict.FAIL, f"{name} does not run: {why}"
     told: list[bytes] = []
     try:
-        kube_exec.run(cluster, name, Command(["sh", "-c", LOOK], CONTAINER, SILENT_S), out=told.append)
+        pod_exec.run(cluster, name, Command(["sh", "-c", LOOK], CONTAINER, SILENT_S), out=told.append)
         found = b"".join(told).decode(errors="replace")
     except GpuctlError as error:
         return Verdict.UNKNOWN, f"whether it runs cannot be looked at: {error.wrong}"

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.edges.process import Done, Processes
-from gpuctl.edges.running import tied
+from gpuctl.edges.background import tied
+from gpuctl.edges.processes import Done, Processes
 from gpuctl.edges.streams import Stream
 
 PROGRAMS = ("sinfo", "squeue", "scontrol", "salloc", "srun", "scancel")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python
 
-from gpuctl.edges.process import Done, Processes
+from gpuctl.edges.processes import Done, Processes
 
 CONNECT_SECONDS = 10
 LOOK = "log in by hand and look"

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import answer, script
 
-from gpuctl.edges.process import Processes
+from gpuctl.edges.processes import Processes
 from gpuctl.edges.ssh import Failure, Login, run_python
 from gpuctl.hosts.model import Target, Visit
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import needs_reboot
 
-from gpuctl.core.interrupts import ctrl_c
-from gpuctl.core.runs import who
+from gpuctl.core.run_history import who
+from gpuctl.core.signals import ctrl_c
 from gpuctl.edges import ansible, inventory_cache, ssh
 from gpuctl.hosts.direct import visit_all
 from gpuctl.hosts.inventory import target

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuctl.core import named
+from gpuctl.core import file_lookup
 from gpuctl.core.errors import Unusable
 from gpuctl.core.paths import collection_dir
 from gpuctl.hosts.model import Target
@@ -58,7 +58,7 @@ def find(name: str) -> Path:
     """The inventory of a name or path; `localhost` is always the one that comes with gpuctl."""
     if name == DEFAULT:
         return collection_dir() / "inventories" / DEFAULT
-    return named.find("inventory", name, "inventories", ENDINGS)
+    return file_lookup.find("inventory", name, "inventories", ENDINGS)
 
 
 def target(name: str, variables: Mapping[str, Any]) -> Target:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.core.settings import Settings
-from gpuctl.edges import kubeconfig
-from gpuctl.edges.kubectl import Kubectl, fzf
+from gpuctl.edges.kube import config
+from gpuctl.edges.kube.kubectl import Kubectl, fzf
 from gpuctl.kube.model import Pod, pods
 
 COLOURS = {"production": "\x1b[1;31m", "staging": "\x1b[1;33m", "development": "\x1b[1;32m", "": ""}
@@ -26,17 +26,17 @@ def one(lines: Sequence[str], prompt: str, *more: str, preview: str = "", look: 
 
 def context(settings: Settings) -> str | None:
     """Choose one of the kubeconfig's contexts, in the colours of their stages."""
-    paths = kubeconfig.files()
-    known = kubeconfig.contexts(*paths)
+    paths = config.files()
+    known = config.contexts(*paths)
     if not known:
         raise Unusable("choose a context", "the kubeconfig names none", "`kubectl config get-contexts` shows them")
-    now = kubeconfig.current(*paths)
+    now = config.current(*paths)
     lines = [_context_line(c, c == now, settings) for c in known]
     found = one(lines, "context", "--delimiter=\t", preview=_context_preview())
     return found.split("\t")[1] if found else None
 
 
-def _context_line(found: kubeconfig.Context, current: bool, settings: Settings) -> str:
+def _context_line(found: config.Context, current: bool, settings: Settings) -> str:
     stage = settings.stage(found.name)
     colour, end = (COLOURS[stage], "\x1b[0m") if stage else ("", "")
     return f"{'*' if current else ' '}\t{colour}{found.name}{end}\t{found.namespace}\t{stage}"
@@ -95,7 +95,7 @@ def container(found: Pod) -> str | None:
 
 def folder_of_pane() -> str | None:
     """The folder of the pane we were asked in; None outside of tmux, or where that folder has gone."""
-    from gpuctl.edges.kubectl import tmux
+    from gpuctl.edges.kube.kubectl import tmux
 
     pane = os.environ.get("GPUCTL_PANE")
     told = tmux("display-message", "-p", "-t", pane, "#{pane_current_path}") if pane else None

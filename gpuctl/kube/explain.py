@@ -11,8 +11,8 @@ from typing import Any
 
 from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.core.redact import NAMED, removed
-from gpuctl.edges import kubectl
-from gpuctl.edges.kubectl import Kubectl
+from gpuctl.edges.kube import kubectl
+from gpuctl.edges.kube.kubectl import Kubectl
 
 QUESTION = (
     "This is what a Kubernetes cluster says of one pod. Say in plain words what is wrong with it, the most likely "

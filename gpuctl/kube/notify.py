@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from gpuctl.edges.kube_events import Events
-from gpuctl.edges.kubectl import Kubectl, tmux
-from gpuctl.kube import news
-from gpuctl.kube.ending import until_ended
-from gpuctl.kube.news import Thresholds
+from gpuctl.edges.kube.kubectl import Kubectl, tmux
+from gpuctl.edges.kube.kubectl_watch import Events
+from gpuctl.kube import notices
+from gpuctl.kube.notices import Thresholds
+from gpuctl.kube.signals import until_ended
 from gpuctl.kube.watch import Objects
 
 KINDS = ("pods", "deployments", "statefulsets", "daemonsets")  # kubectl watches one kind at a time
@@ -42,20 +42,20 @@ class Teller:
 
     def _news(self, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
         if after.get("kind") == "Node":
-            return news.of_node(before, after)
-        if after.get("kind") not in news.ROLLED:
-            return news.of(before, after, self.at)
+            return notices.of_node(before, after)
+        if after.get("kind") not in notices.ROLLED:
+            return notices.of(before, after, self.at)
         meta = after["metadata"]
-        done = news.rolled_out(after) and self.complete.get(meta["uid"]) != meta.get("generation", 0)
+        done = notices.rolled_out(after) and self.complete.get(meta["uid"]) != meta.get("generation", 0)
         if done:
             self.complete[meta["uid"]] = meta.get("generation", 0)
-        return [news.of_rollout(after)] if done and before is not None else []
+        return [notices.of_rollout(after)] if done and before is not None else []
 
     def overdue(self, now: float) -> list[str]:
         """Pods that are pending or not ready for too long, each told of once until it is well again."""
         if not (self.at.pending or self.at.not_ready):
             return []
-        found = {uid: news.overdue(item, self.at, now) for uid, item in self.known["pods"].by_uid.items()}
+        found = {uid: notices.overdue(item, self.at, now) for uid, item in self.known["pods"].by_uid.items()}
         new = [text for uid, text in found.items() if text and uid not in self.late]
         self.late = {uid for uid, text in found.items() if text}
         return new

@@ -11,8 +11,9 @@ from typing import Any
 
 import yaml
 
+import gpuctl
 from gpuctl.core.errors import GpuctlError
-from gpuctl.edges import kubectl
+from gpuctl.edges.kube import kubectl
 from gpuctl.kube import choose
 from gpuctl.kube.pod import Where, here
 
@@ -30,7 +31,7 @@ class Entry:
 
 def entries(installed: Callable[[str], bool]) -> list[Entry]:
     """The lines whose programs are installed."""
-    rows: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "palette.yml").read_text())
+    rows: list[dict[str, Any]] = yaml.safe_load((Path(gpuctl.__file__).parent / "data/palette.yml").read_text())
     return [entry for entry in (Entry(**row) for row in rows) if not entry.needs or installed(entry.needs)]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.edges import kubeconfig, kubectl
-from gpuctl.edges.kubectl import Kubectl
-from gpuctl.kube import choose, chosen, model
-from gpuctl.kube.chosen import Chosen
+from gpuctl.edges.kube import config, kubectl
+from gpuctl.edges.kube.kubectl import Kubectl
+from gpuctl.kube import choose, model, selected_pod
+from gpuctl.kube.selected_pod import Chosen
 
 # bash where the container has it, else sh.
 SHELL = ("sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash; else exec sh; fi")
@@ -25,10 +25,10 @@ class Where:
 
 def here(where: Where) -> Kubectl:
     """kubectl with the context and namespace by name, so that a switch elsewhere cannot move them."""
-    paths = kubeconfig.files()
-    now = kubeconfig.current(*paths)
+    paths = config.files()
+    now = config.current(*paths)
     name = where.context or (now.name if now else "")
-    known = {c.name: c for c in kubeconfig.contexts(*paths)}
+    known = {c.name: c for c in config.contexts(*paths)}
     if where.context and where.context not in known:
         raise Unusable(f"use the context {where.context}", "the kubeconfig has none of that name", "`kctx` shows them")
     return Kubectl(name, where.namespace or (known[name].namespace if name in known else "default"))
@@ -36,7 +36,7 @@ def here(where: Where) -> Kubectl:
 
 def current() -> str:
     """The name of the current context."""
-    found = kubeconfig.current(*kubeconfig.files())
+    found = config.current(*config.files())
     return found.name if found else ""
 
 
@@ -53,13 +53,13 @@ def ask(where: Where) -> Chosen | None:
 def select(pod: Chosen) -> Chosen:
     """Remember a pod, as the tmux keys will act on it."""
     known = replace(pod, current=current())
-    chosen.remember(kubeconfig.files(), known)
+    selected_pod.remember(config.files(), known)
     return known
 
 
 def last(where: Where) -> Chosen | None:
     """The pod last chosen, where it is still there; else the user chooses."""
-    found = chosen.recall(kubeconfig.files(), current())
+    found = selected_pod.recall(config.files(), current())
     if found is not None and _is_there(found):
         return found
     return ask(where)

@@ -9,13 +9,13 @@ from pathlib import Path
 from gpuctl.core.errors import Unusable
 from gpuctl.core.paths import write_atomically
 from gpuctl.core.settings import Settings
-from gpuctl.edges import kubeconfig
+from gpuctl.edges.kube import config
 
 
 def lines(paths: Sequence[Path], settings: Settings) -> tuple[str, str, str]:
     """Stage, context and namespace; the stage is `none` without a context and `other` where no pattern fits."""
     try:
-        found = kubeconfig.current(*paths)
+        found = config.current(*paths)
     except Unusable:
         return "unknown", "unknown", ""
     if found is None:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 
-from gpuctl.edges.kubectl import Kubectl
+from gpuctl.edges.kube.kubectl import Kubectl
 
 KINDS = "pods,deployments,statefulsets,daemonsets,jobs,services,persistentvolumeclaims"
 

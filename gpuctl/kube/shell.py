@@ -12,8 +12,8 @@ from typing import NoReturn
 from gpuctl.core import settings
 from gpuctl.core.errors import Unusable
 from gpuctl.core.paths import cache_dir, config_dir, private, write_atomically
-from gpuctl.edges import kubeconfig, kubectl
-from gpuctl.kube import copy, prompt
+from gpuctl.edges.kube import config, kubectl
+from gpuctl.kube import private_kubeconfig, prompt
 
 HERE = Path(__file__).parent
 SHELLS = ("bash", "zsh")
@@ -50,9 +50,9 @@ def start(asked: str, tell: Callable[[str], None]) -> NoReturn:
         raise Unusable("start a smart shell", "there is no terminal for it", "in scripts use kubectl itself")
     found = settings.load()
     host = os.uname().nodename
-    for kept in copy.remove_stale(host):
+    for kept in private_kubeconfig.remove_stale(host):
         tell(str(kept))
-    own = copy.make(kubeconfig.files(), os.getpid(), host, *_before())
+    own = private_kubeconfig.make(config.files(), os.getpid(), host, *_before())
     prompt.write(Path(f"{own}.prompt"), [own], found)
     write_atomically(Path(f"{own}.commands"), "")
     environment = {**os.environ, **_variables(own, shell)}
@@ -64,18 +64,18 @@ def start(asked: str, tell: Callable[[str], None]) -> NoReturn:
 
 def remake(own: Path) -> None:
     """Make the copy of a running shell again, from the files that its start-up files named in KUBECONFIG."""
-    named = copy.NAMED.fullmatch(own.name)
-    if named is None or not copy.is_own([own]):
+    named = private_kubeconfig.NAMED.fullmatch(own.name)
+    if named is None or not private_kubeconfig.is_own([own]):
         raise Unusable(f"make {own} again", "it is not the copy of a smart shell")
-    copy.make(kubeconfig.files(), int(named["pid"]), named["host"], *_before())
+    private_kubeconfig.make(config.files(), int(named["pid"]), named["host"], *_before())
     prompt.write(Path(f"{own}.prompt"), [own], settings.load())
 
 
-def leave(own: Path) -> copy.Kept | None:
+def leave(own: Path) -> private_kubeconfig.Kept | None:
     """What was added to the copy of a shell that ends, kept for the user; None where nothing was."""
-    if not copy.is_own([own]):
+    if not private_kubeconfig.is_own([own]):
         raise Unusable(f"look at {own}", "it is not the copy of a smart shell")
-    return copy.keep_added(own)
+    return private_kubeconfig.keep_added(own)
 
 
 def _before() -> tuple[str, str]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.model import did_you_mean
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import did_you_mean
 
 from gpuctl.core.errors import Unusable
 from gpuctl.core.paths import write_atomically
-from gpuctl.edges import kubeconfig
-from gpuctl.edges.kubectl import Kubectl
-from gpuctl.kube import copy
+from gpuctl.edges.kube import config
+from gpuctl.edges.kube.kubectl import Kubectl
+from gpuctl.kube import private_kubeconfig
 
 
 def own() -> Path:
     """This shell's copy; `Unusable` where there is none, since switching would then move every other shell."""
-    paths = kubeconfig.files()
-    if not copy.is_own(paths):
+    paths = config.files()
+    if not private_kubeconfig.is_own(paths):
         wrong = "this shell has no kubeconfig of its own, so every other shell would be moved too"
         raise Unusable("switch", wrong, "start one with `gpuctl kube shell`")
     return paths[0]
@@ -26,9 +26,9 @@ def own() -> Path:
 def to_context(name: str) -> str:
     """Switch to a context; "-" is the one before. Returns its name."""
     path = own()
-    now = kubeconfig.current(path)
+    now = config.current(path)
     name = _before(path, now.name if now else "") if name == "-" else name
-    known = [c.name for c in kubeconfig.contexts(path)]
+    known = [c.name for c in config.contexts(path)]
     if name not in known:
         raise Unusable(f"switch to the context {name!r}", "there is none of that name", did_you_mean(name, known))
     Kubectl().ask(f"switch to the context {name}", "config", "use-context", name)
@@ -40,7 +40,7 @@ def to_context(name: str) -> str:
 def to_namespace(name: str, force: bool = False) -> str:
     """Switch the namespace of the current context; it must be there, where the cluster lets us look."""
     path = own()
-    now = kubeconfig.current(path)
+    now = config.current(path)
     if now is None:
         raise Unusable("switch the namespace", "no context is chosen", "`kctx` chooses one")
     if not force:

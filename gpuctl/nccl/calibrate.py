@@ -9,14 +9,14 @@ from itertools import combinations
 from statistics import median
 
 from gpuctl.core.errors import Unusable
-from gpuctl.core.report import Verdict
-from gpuctl.nccl import about as known
-from gpuctl.nccl import judge
-from gpuctl.nccl.about import DEFAULT, About
-from gpuctl.nccl.baselines import Baseline, Book
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl import context as known
+from gpuctl.nccl.baselines.model import Baseline, Book
+from gpuctl.nccl.context import DEFAULT, About
+from gpuctl.nccl.judge import run as judge
+from gpuctl.nccl.judge.messages import by_size, names, size
 from gpuctl.nccl.model import Finding, Outcome, Row, Run
 from gpuctl.nccl.parsing.algorithms import ALGORITHMS
-from gpuctl.nccl.rules.words import by_size, names, size
 
 LEAST_RUNS = 3
 # superbenchmark takes runs that differ by more than 5 % for unlike; so do we.

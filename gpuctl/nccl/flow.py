@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gpuctl.core.errors import Unusable
-from gpuctl.core.report import Verdict, worst_code
+from gpuctl.domain.findings import Verdict, worst_code
 from gpuctl.nccl import plan
-from gpuctl.nccl.about import About
-from gpuctl.nccl.baselines import Book
+from gpuctl.nccl.baselines.model import Book
+from gpuctl.nccl.context import About
 from gpuctl.nccl.model import Ended, Finding, Launch, Outcome, Sweep
-from gpuctl.nccl.runner import Runner, Told
+from gpuctl.nccl.runners.base import Runner, Told
 
 MOST_NAMES = 4  # of a run over more nodes only how many there were
 # What a launch that did not even begin a test came to: nothing was measured, so nothing was found either.
@@ -68,16 +68,17 @@ def findings(
 
     `racks`: node -> rack, of those that are known: pairs within racks and across them may differ.
     """
-    from gpuctl.nccl import judge, left_over, pairs, two_speeds
+    from gpuctl.nccl.judge import leftovers, pair_outliers, rack_speed_classes
+    from gpuctl.nccl.judge import run as judge
 
     found: list[Finding] = []
     several = len({end.launch.nodes for end in ended}) > 1, len({end.launch.sweep.collective for end in ended}) > 1
     for end in ended:
         found += [_named(one, end.launch, *several) for one in judge.judge(end.run, _about(end.launch, about), book)]
-    found += left_over.findings(ended)
+    found += leftovers.findings(ended)
     if kind == "pairs" and not any(plan.SPLIT in end.launch.sweep.env for end in ended):
-        groups = [] if racks else two_speeds.groups(ended)
-        found += [two_speeds.finding(groups)] if groups else pairs.similar(ended, racks)
+        groups = [] if racks else rack_speed_classes.groups(ended)
+        found += [rack_speed_classes.finding(groups)] if groups else pair_outliers.similar(ended, racks)
     return sorted(found, key=lambda one: -list(Verdict).index(one.verdict))
 
 

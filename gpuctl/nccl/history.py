@@ -12,9 +12,9 @@ from pathlib import Path
 
 from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.core.paths import private, state_dir
-from gpuctl.core.report import Verdict
-from gpuctl.core.runs import who
-from gpuctl.nccl import ended as documents
+from gpuctl.core.run_history import who
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.launch import records as documents
 from gpuctl.nccl.model import Ended, Finding
 
 VERSION = 1

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 
 
 class Outcome(StrEnum):

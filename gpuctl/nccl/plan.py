@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.nccl.command import Asked, of_a_process, whole
+from ansible_collections.gpuctl.fleet.plugins.module_utils.launch.mpirun_command import Asked, of_a_process, whole
 
 from gpuctl.nccl.model import Launch, Sweep
 

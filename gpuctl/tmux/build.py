@@ -14,9 +14,9 @@ from pathlib import Path
 from gpuctl.core import settings
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.tmux import Server
-from gpuctl.tmux import frame, layout, session_file
-from gpuctl.tmux.fit import remember
-from gpuctl.tmux.place import SESSION, repository
+from gpuctl.tmux import layout, session_file, template_meta
+from gpuctl.tmux.paths import SESSION, repository
+from gpuctl.tmux.resize import remember
 from gpuctl.tmux.session import Pane, Session, Window
 
 SMALLEST = (80, 24)
@@ -195,7 +195,7 @@ class _Build:
         shell = """exec sh "$GPUCTL_TMUX_FOLDER/scripts/shell.sh\""""
         token = str(time.time_ns())
         self.server.do("set-option", "-t", target, "default-command", shell)
-        frame.keep(self.server, target, self.session)
+        template_meta.keep(self.server, target, self.session)
         self.server.do("set-option", "-t", target, "@gpuctl_session", "on")
         if self.name == SESSION:
             self.server.do("set-option", "-s", "@gpuctl_saver", token)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import yaml
 
-TABLE = Path(__file__).with_name("keys.yml")
+import gpuctl
+
+TABLE = Path(gpuctl.__file__).parent / "data/tmux_keys.yml"
 # A version is the same for everybody: what the user's settings say of these keys is asked when one is pressed.
 SWITCHED_OFF = "#{==:#{@gpuctl_keys_without_prefix},off}"
 # The session says of itself that it is ours: window 0 of the user's other sessions keeps its keys.

@@ -10,7 +10,7 @@ from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.edges.tmux import Server, version
 from gpuctl.tmux import saving, templates
 from gpuctl.tmux.build import build
-from gpuctl.tmux.place import SESSION, current, ending, main_server
+from gpuctl.tmux.paths import SESSION, current, ending, main_server
 
 __all__ = ["attach", "build", "folder", "launch", "restore"]
 

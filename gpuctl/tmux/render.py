@@ -7,7 +7,7 @@ from string import Template
 
 from gpuctl.core.settings import Settings
 from gpuctl.tmux import keys
-from gpuctl.tmux.place import TEMPLATE
+from gpuctl.tmux.paths import TEMPLATE
 
 
 def files(settings: Settings) -> dict[str, str]:

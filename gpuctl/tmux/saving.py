@@ -11,12 +11,12 @@ from pathlib import Path
 from gpuctl.core import settings
 from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.core.paths import private, state_dir, write_atomically
-from gpuctl.edges import kubeconfig
-from gpuctl.edges.process import Processes
+from gpuctl.edges.kube import config
+from gpuctl.edges.processes import Processes
 from gpuctl.edges.tmux import Server
-from gpuctl.tmux import frame, session_file
+from gpuctl.tmux import session_file, template_meta
 from gpuctl.tmux.foreground import programs
-from gpuctl.tmux.place import SESSION, repository
+from gpuctl.tmux.paths import SESSION, repository
 from gpuctl.tmux.session import Pane, Session, Window
 
 KEPT = 20
@@ -98,7 +98,7 @@ def _found(server: Server) -> Session:
     """What runs now, as a session that can be built again."""
     if server.do("show-options", "-qv", "-t", f"={SESSION}:", "@gpuctl_session").strip() != "on":
         raise GpuctlError("save the session", "it is not whole yet", "save it when it has all its windows")
-    around = frame.kept(server, f"={SESSION}:")
+    around = template_meta.kept(server, f"={SESSION}:")
     # Whatever the user's own locale is: with a plain one tmux would print _ for every letter beyond ASCII.
     plain = replace(server, environment={**server.environment, "LC_ALL": "C.UTF-8"})
     form = "\t".join(f"#{{{name}}}" for name in PANE.values())
@@ -159,9 +159,9 @@ def _pane(pane: dict[str, str], running: dict[str, tuple[str, ...]]) -> Pane:
     )
 
 
-def _context(path: str) -> kubeconfig.Context | None:
+def _context(path: str) -> config.Context | None:
     """Where the smart shell of a pane is now; None where it has no context, or its copy has just gone."""
     try:
-        return kubeconfig.current(Path(path)) if path else None
+        return config.current(Path(path)) if path else None
     except Unusable:
         return None

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.model import Mistake, did_you_mean
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.yaml_lines import Node
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.yaml_lines import read as read_yaml
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake, Node, did_you_mean
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import read as read_yaml
 
 from gpuctl.core.errors import Unusable
 from gpuctl.tmux.session import Pane, Session, Window

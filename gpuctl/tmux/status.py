@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuctl.core.errors import Unusable
 from gpuctl.core.settings import Settings
-from gpuctl.edges import kubeconfig
+from gpuctl.edges.kube import config
 
 COLOURS = {
     "production": "bg=red,fg=white,bold",
@@ -23,7 +23,7 @@ def text(paths: str, settings: Settings) -> str:
     """The context of these files (joined as $KUBECONFIG is), with tmux's styles around it."""
     files = [Path(path) for path in paths.split(os.pathsep) if path]
     try:
-        found = kubeconfig.current(*(path for path in files if _is_there(path)))
+        found = config.current(*(path for path in files if _is_there(path)))
     except (Unusable, OSError):
         return _styled(UNREAD, "unknown")
     if found is None:

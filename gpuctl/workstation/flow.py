@@ -10,18 +10,18 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.model import did_you_mean
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import did_you_mean
 
-from gpuctl.core import runs
+from gpuctl.core import run_history
 from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.core.interrupts import ctrl_c
 from gpuctl.core.paths import collection_dir, state_dir
+from gpuctl.core.signals import ctrl_c
 from gpuctl.edges import ansible
-from gpuctl.edges.hearing import hearing
+from gpuctl.edges.ansible_progress import hearing
 from gpuctl.workstation.judge import exit_code
 from gpuctl.workstation.model import Ended, Wish
-from gpuctl.workstation.password import asking_for_sudo
-from gpuctl.workstation.rows import names, own
+from gpuctl.workstation.sudo_password import asking_for_sudo
+from gpuctl.workstation.tools import names, own
 
 LIMIT_SECONDS = 3600  # for all of it; each download and program has a limit of its own
 
@@ -53,7 +53,7 @@ def bootstrap(wish: Wish, say: Callable[[str], None] = lambda _: None) -> Ended:
     answer = {name: end.result[name] for name in KEPT if name in end.result}
     ended = Ended(answer, exit_code(answer, wish.tools))
     if not wish.check:
-        runs.keep(["gpuctl", *sys.argv[1:]], ended.exit_code, {"localhost": _without_text(ended)})
+        run_history.keep(["gpuctl", *sys.argv[1:]], ended.exit_code, {"localhost": _without_text(ended)})
     return ended
 
 

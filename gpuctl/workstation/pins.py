@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.model import did_you_mean
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import did_you_mean
 
 from gpuctl.core.errors import Unusable
-from gpuctl.workstation.row_file import SYSTEMS
+from gpuctl.workstation.tools_file import SYSTEMS
 
 _LINE = re.compile(r"([0-9a-fA-F]{64})(?:\s+\*?(\S+))?")
 _VERSION = re.compile(r"v?\d[\w.+~-]*")

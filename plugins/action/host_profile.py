@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.carrying import Carrier
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.action_base import Carrier
 
 
 class ActionModule(Carrier):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.carrying import Carrier
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.action_base import Carrier
 
 
 class ActionModule(Carrier):

@@ -131,7 +131,7 @@ def main() -> None:
         module.fail_json(msg=missing_required_lib("gpuctl", reason="to deploy clusters"))
     # In a Python of its own: what Ansible packs around a module hides the collection that the package came with.
     asked = json.dumps({**module.params, "check": module.check_mode})
-    argv = [sys.executable, "-m", "gpuctl.cluster.deploy.play"]
+    argv = [sys.executable, "-m", "gpuctl.cluster.deploy.module_main"]
     code, out, err = module.run_command(argv, data=asked)
     answer = _answer(out)
     if answer is None:

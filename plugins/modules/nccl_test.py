@@ -104,7 +104,7 @@ nccl:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpuctl.fleet.plugins.module_utils.nccl import command, start, sweep
+from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command, process_tree, start
 
 ARGUMENTS: dict[str, Any] = {
     "do": {"type": "str", "choices": ["run", "look", "end"], "default": "run"},
@@ -126,13 +126,13 @@ def main() -> None:
     asked = module.params
     if not asked["name"].isalnum():
         module.fail_json(msg=f"the name {asked['name']!r} is not made of letters and digits")
-    variable = f"{command.VARIABLE}={asked['name']}".encode()
+    variable = f"{mpirun_command.VARIABLE}={asked['name']}".encode()
     if asked["do"] == "look":
-        told: dict[str, Any] = {"found": sweep.look(variable)}
+        told: dict[str, Any] = {"found": process_tree.look(variable)}
     elif module.check_mode:
         told = {}
     elif asked["do"] == "end":
-        told = {"left": sweep.end(variable)}
+        told = {"left": process_tree.end(variable)}
     else:
         told = run(asked)
     told["do"] = asked["do"]
@@ -150,16 +150,16 @@ def request(asked: dict[str, Any]) -> dict[str, Any]:
     env = {name: str(value) for name, value in asked["env"].items()}
     hosts, arguments = asked["hosts"] or ["localhost"], asked["arguments"]
     if not {"-g", "--ngpus"}.intersection(arguments):
-        arguments = [*arguments, *command.of_a_process(hosts, asked["gpus"])]
-    wanted = command.Asked(
+        arguments = [*arguments, *mpirun_command.of_a_process(hosts, asked["gpus"])]
+    wanted = mpirun_command.Asked(
         hosts, asked["gpus"], arguments, list(env), asked["limit"], asked["as_root"], asked["ssh_args"]
     )
     return {
-        "argv": command.whole(wanted),
-        "env": command.environment(env, asked["name"]),
+        "argv": mpirun_command.whole(wanted),
+        "env": mpirun_command.environment(env, asked["name"]),
         "program": asked["program"],
         "folders": asked["folders"],
-        "usual": command.FOLDERS,
+        "usual": mpirun_command.FOLDERS,
     }
 
 

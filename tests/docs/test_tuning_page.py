@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import model, select
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.settings import line
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import model, overlays
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import line
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 
 from docs import generate
@@ -33,7 +33,7 @@ def test_every_state_is_explained() -> None:
 
 
 def test_every_condition_of_overlays_is_named() -> None:
-    assert all(f"`{name}`" in PROSE for name in select.CONDITIONS)
+    assert all(f"`{name}`" in PROSE for name in overlays.CONDITIONS)
 
 
 def test_every_file_of_ours_is_named() -> None:

@@ -10,9 +10,9 @@ from typing import Protocol, Unpack
 
 import pytest
 
-from tests.integration.command import Gpuctl
-from tests.needs import HOSTS, need
 from tests.rig import Rig, TestHost, Wish, parts
+from tests.rig.command import Gpuctl
+from tests.rig.needs import HOSTS, need
 
 
 class Hosts(Protocol):

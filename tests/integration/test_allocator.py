@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.integration.command import Gpuctl
 from tests.rig import Rig, TestHost
+from tests.rig.command import Gpuctl
 
 PROGRAMS = {
     "plain": "ExecStart=/usr/bin/sleep infinity",

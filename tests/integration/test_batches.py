@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.command import Gpuctl
 from tests.integration.conftest import Hosts
 from tests.rig import Rig
+from tests.rig.command import Gpuctl
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
 

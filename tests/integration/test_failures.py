@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.command import Gpuctl, reach
 from tests.integration.conftest import Hosts
 from tests.rig import Rig, TestHost
+from tests.rig.command import Gpuctl, reach
 from tests.rig.ground import sh
 
 FEW = {"sysctl.vm.swappiness": 1, "thp.enabled": "never"}

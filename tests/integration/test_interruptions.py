@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from tests.integration.command import Gpuctl
 from tests.integration.conftest import Hosts
 from tests.rig import Rig, TestHost
+from tests.rig.command import Gpuctl
 from tests.rig.host import wait_until
 
 SWAPPINESS = "/proc/sys/vm/swappiness"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.command import Gpuctl
 from tests.rig import Rig, TestHost
+from tests.rig.command import Gpuctl
 
 ARGUMENTS = {"cmdline.iommu": "pt", "cmdline.init_on_alloc": 0, "cmdline.nosmt": "on"}
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube_forwarding import children, five_free_ports, forwarding, pods, said, who_answers
-from tests.kube_kubelet import deployment
-from tests.kube_plane import Plane, for_tests
-from tests.tmux_screen import User, user, wait_until
+from tests.rig.kube.forwarding import children, five_free_ports, forwarding, pods, said, who_answers
+from tests.rig.kube.kubelet import deployment
+from tests.rig.kube.plane import Plane, for_tests
+from tests.rig.tmux.screen import User, user, wait_until
 
 # Does what `kubectl port-forward` does as far as gpuctl can see it; everything else is the real kubectl's.
 STANDIN = """#!{python} -IS

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests import kube_assets, kube_node
-from tests.kube_forwarding import children, five_free_ports, forwarding, pods, said, who_answers
-from tests.kube_plane import Plane, plane
-from tests.needs import need
-from tests.tmux_screen import User, user, wait_until
+from tests.rig.kube import assets, node
+from tests.rig.kube.forwarding import children, five_free_ports, forwarding, pods, said, who_answers
+from tests.rig.kube.plane import Plane, plane
+from tests.rig.needs import need
+from tests.rig.tmux.screen import User, user, wait_until
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Plane]:
-    need(kube_assets.missing() or kube_node.missing())
-    with kube_node.network() as address, plane(address, standins=False) as started, kube_node.node(started):
-        started.apply(kube_node.serving("hyperpod", 2), kube_node.serving("web", 1))
+    need(assets.missing() or node.missing())
+    with node.network() as address, plane(address, standins=False) as started, node.node(started):
+        started.apply(node.serving("hyperpod", 2), node.serving("web", 1))
         started.kubectl("wait", "--for=condition=Available", "deployment", "--all", "--timeout=120s")
         yield started
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube_kubelet import deployment, pod
-from tests.kube_plane import Plane, for_tests
-from tests.tmux_screen import Terminal, User, user, wait_until
+from tests.rig.kube.kubelet import deployment, pod
+from tests.rig.kube.plane import Plane, for_tests
+from tests.rig.tmux.screen import Terminal, User, user, wait_until
 
 CONTEXTS = ("dev-eu", "staging-eu", "prod-eu", "lab")
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.kube_kubelet import deployment, pod
-from tests.kube_plane import Plane, for_tests
-from tests.tmux_screen import User, user, wait_until
+from tests.rig.kube.kubelet import deployment, pod
+from tests.rig.kube.plane import Plane, for_tests
+from tests.rig.tmux.screen import User, user, wait_until
 
 HIDDEN = "tiger-blue-42"
 

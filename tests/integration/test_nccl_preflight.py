@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 from gpuctl.hosts.model import Target
 from gpuctl.nccl import preflight
-from gpuctl.nccl.fleet_file import Fleet
 from gpuctl.nccl.model import Finding
-from gpuctl.workflows import nccl_before, nccl_facts
+from gpuctl.nccl.preflight.facts_file import Fleet
+from gpuctl.workflows import nccl_preflight, preflight_facts
 from tests.integration.conftest import Hosts
 from tests.rig import Rig, TestHost
 
@@ -70,7 +70,7 @@ def targets(cluster: Sequence[TestHost], become: bool = True) -> list[Target]:
 
 
 def ask(cluster: Sequence[TestHost], become: bool = True) -> Fleet:
-    return nccl_facts.ask(targets(cluster, become), nccl_facts.Way(), lambda visit: None)
+    return preflight_facts.ask(targets(cluster, become), preflight_facts.Way(), lambda visit: None)
 
 
 def wrong(found: Sequence[Finding]) -> list[tuple[str, str, Verdict]]:
@@ -132,10 +132,10 @@ def test_a_process_on_a_gpu_and_a_dead_node_are_told(cluster: list[TestHost]) ->
 
 
 def test_before_a_run_only_what_would_stop_or_spoil_it_is_asked(cluster: list[TestHost]) -> None:
-    found = nccl_before.before(targets(cluster))
+    found = nccl_preflight.before(targets(cluster))
     assert {f.rule for f in found} == {"idle", "nccl-tests", "mpi", "ssh", "names"}
     assert {f.verdict for f in found} == {Verdict.OK}
-    assert nccl_before.stopping(found) == []
+    assert nccl_preflight.stopping(found) == []
 
 
 def test_before_a_run_a_job_forbids_it_and_what_is_not_known_does_not(cluster: list[TestHost]) -> None:
@@ -143,12 +143,12 @@ def test_before_a_run_a_job_forbids_it_and_what_is_not_known_does_not(cluster: l
     a.write("/usr/bin/sinfo", "#!/bin/sh\n# stands in for sinfo\necho mixed\n", mode=0o755)
     b.run("rm", TEST)
     c.run("rm", "/usr/bin/nvidia-smi")
-    found = nccl_before.before(targets(cluster))
-    assert [(f.rule, f.subject) for f in nccl_before.stopping(found)] == [("idle", a.name), ("nccl-tests", b.name)]
+    found = nccl_preflight.before(targets(cluster))
+    assert [(f.rule, f.subject) for f in nccl_preflight.stopping(found)] == [("idle", a.name), ("nccl-tests", b.name)]
     assert [(f.rule, f.subject) for f in found if f.verdict is Verdict.UNKNOWN] == [("idle", c.name)]
     b.stop()
-    found = nccl_before.before(targets(cluster))
-    assert ("ssh", b.name) in {(f.rule, f.subject) for f in nccl_before.stopping(found)}
+    found = nccl_preflight.before(targets(cluster))
+    assert ("ssh", b.name) in {(f.rule, f.subject) for f in nccl_preflight.stopping(found)}
 
 
 def test_nodes_that_run_alone_need_neither_mpi_nor_each_other(cluster: list[TestHost]) -> None:
@@ -157,21 +157,21 @@ def test_nodes_that_run_alone_need_neither_mpi_nor_each_other(cluster: list[Test
     b.write("/etc/ssh/ssh_known_hosts", "")
     c.write(TEST, "#!/bin/sh\n# stands in for a build of its own, without MPI\n", mode=0o755)
     c.run("rm", "/usr/bin/mpirun")
-    assert {f.verdict for f in nccl_before.before(targets(cluster), alone=True)} == {Verdict.OK}
+    assert {f.verdict for f in nccl_preflight.before(targets(cluster), alone=True)} == {Verdict.OK}
     c.run("rm", TEST)
-    found = nccl_before.before(targets(cluster), alone=True)
-    assert [(f.rule, f.subject) for f in nccl_before.stopping(found)] == [("nccl-tests", c.name)]
+    found = nccl_preflight.before(targets(cluster), alone=True)
+    assert [(f.rule, f.subject) for f in nccl_preflight.stopping(found)] == [("nccl-tests", c.name)]
 
 
 def test_the_rails_are_those_every_node_has_and_none_on_efa(cluster: list[TestHost], hosts: Hosts) -> None:
-    told = nccl_before.layout(targets(cluster))
+    told = nccl_preflight.layout(targets(cluster))
     assert (told.rails, told.racks, told.racks_are) == ((), {}, "")
     first, second = hosts(2, machine="generic")
-    assert nccl_before.layout(targets([first, second])).rails == ("mlx5_0", "mlx5_1")
+    assert nccl_preflight.layout(targets([first, second])).rails == ("mlx5_0", "mlx5_1")
     second.tree.remove("/sys/class/infiniband/mlx5_1/ports/1/state")
-    assert nccl_before.layout(targets([first, second])).rails == ("mlx5_0",)
+    assert nccl_preflight.layout(targets([first, second])).rails == ("mlx5_0",)
     second.stop()
-    told = nccl_before.layout(targets([first, second]))
+    told = nccl_preflight.layout(targets([first, second]))
     assert (told.rails, told.devices[second.name]) == ((), None)
     assert told.devices[first.name] is not None
 
@@ -180,7 +180,7 @@ def test_hosts_of_an_nvl72_rack_know_it_by_themselves(cluster: list[TestHost]) -
     for host in cluster[:2]:
         own = XML.replace("<clusterUuid>0000", "<clusterUuid>5b5e").replace("<cliqueId>0", "<cliqueId>7")
         host.write(f"{SMI}/q.xml", own)
-    told = nccl_before.layout(targets(cluster))
+    told = nccl_preflight.layout(targets(cluster))
     domain = "5b5e0000-0000-0000-0000-000000000000.7"
     assert told.racks == {cluster[0].name: domain, cluster[1].name: domain}
     assert told.racks_are == "NVLink domains, as nvidia-smi tells"
@@ -189,7 +189,7 @@ def test_hosts_of_an_nvl72_rack_know_it_by_themselves(cluster: list[TestHost]) -
 def test_hosts_with_one_name_may_not_run_together(cluster: list[TestHost]) -> None:
     for host in cluster[:2]:
         host.run("hostname", "ubuntu")
-    found = nccl_before.stopping(nccl_before.before(targets(cluster)))
+    found = nccl_preflight.stopping(nccl_preflight.before(targets(cluster)))
     shared = [f for f in found if f.rule == "names"]
     assert [(f.subject, f.says) for f in shared] == [
         (f"{cluster[0].name} and {cluster[1].name}", "each is called ubuntu")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.command import Gpuctl, Said, reach
-from tests.integration.snapshots import disk
 from tests.rig import Rig, TestHost
+from tests.rig.command import Gpuctl, Said, reach
+from tests.rig.snapshots import disk
 
 PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
 FEW = {"sysctl.vm.swappiness": 1, "thp.enabled": "never"}

@@ -7,9 +7,9 @@ import subprocess
 import time
 from typing import Any
 
-from tests.integration.command import Gpuctl, reach
 from tests.integration.conftest import Hosts
 from tests.rig import Rig, TestHost
+from tests.rig.command import Gpuctl, reach
 from tests.rig.host import wait_until
 
 KERNEL_LINE = {"cmdline.iommu": "pt", "sysctl.vm.swappiness": 1}

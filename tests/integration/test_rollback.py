@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from tests.integration.command import Gpuctl
 from tests.integration.conftest import Hosts
-from tests.integration.snapshots import disk, etc, kernel
 from tests.rig import Rig, TestHost
+from tests.rig.command import Gpuctl
+from tests.rig.snapshots import disk, etc, kernel
 
 SWAPPINESS, KEEPALIVE = "/proc/sys/vm/swappiness", "/proc/sys/net/ipv4/tcp_keepalive_time"
 OURS = "/etc/sysctl.d/99-zz-gpuctl.conf"

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from gpuctl.tmux import keys
-from tests.tmux_screen import Terminal, User, wait_until
-from tests.tmux_session import SETTINGS, kubeconfig, launched
+from tests.rig.tmux.screen import Terminal, User, wait_until
+from tests.rig.tmux.session import SETTINGS, kubeconfig, launched
 
-pytest_plugins = ["tests.tmux_fixtures"]
+pytest_plugins = ["tests.rig.tmux.fixtures"]
 
 
 # Stands in for gpuctl where only what a key asks of it matters: it shows its words and for whom.

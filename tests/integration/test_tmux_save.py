@@ -7,11 +7,11 @@ from pathlib import Path
 
 import yaml
 
-from gpuctl.edges.kubeconfig import current
-from tests.tmux_screen import User, wait_until
-from tests.tmux_session import kubeconfig, launched, saves, shell_is_ready
+from gpuctl.edges.kube.config import current
+from tests.rig.tmux.screen import User, wait_until
+from tests.rig.tmux.session import kubeconfig, launched, saves, shell_is_ready
 
-pytest_plugins = ["tests.tmux_fixtures"]
+pytest_plugins = ["tests.rig.tmux.fixtures"]
 
 
 def test_what_ran_is_there_again_after_the_server_is_killed(me: User) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.tmux_screen import Terminal, User, user, wait_until
-from tests.tmux_session import launched, saves
+from tests.rig.tmux.screen import Terminal, User, user, wait_until
+from tests.rig.tmux.session import launched, saves
 
-pytest_plugins = ["tests.tmux_fixtures"]
+pytest_plugins = ["tests.rig.tmux.fixtures"]
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (240, 60)])

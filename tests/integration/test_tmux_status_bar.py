@@ -8,10 +8,10 @@ import time
 import pytest
 import yaml
 
-from tests.tmux_screen import Terminal, User, wait_until
-from tests.tmux_session import kubeconfig, launched, shell_is_ready
+from tests.rig.tmux.screen import Terminal, User, wait_until
+from tests.rig.tmux.session import kubeconfig, launched, shell_is_ready
 
-pytest_plugins = ["tests.tmux_fixtures"]
+pytest_plugins = ["tests.rig.tmux.fixtures"]
 
 
 def status_is(screen: Terminal, text: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tmux_screen import Terminal, User, user, wait_until
+from tests.rig.tmux.screen import Terminal, User, user, wait_until
 
 PREVIEW = "gpuctl-preview"
 

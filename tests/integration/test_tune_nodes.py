@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
-from tests.integration.command import Gpuctl, Said
 from tests.integration.conftest import Hosts
-from tests.integration.snapshots import disk
 from tests.rig import Rig, TestHost
+from tests.rig.command import Gpuctl, Said
+from tests.rig.snapshots import disk
 
 FEW = {
     "sysctl.vm.swappiness": 1,

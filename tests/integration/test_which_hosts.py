@@ -6,9 +6,9 @@ import subprocess
 
 import yaml
 
-from tests.integration.command import Gpuctl, reach
 from tests.integration.conftest import Hosts
 from tests.rig import TestHost
+from tests.rig.command import Gpuctl, reach
 
 FEW = {"sysctl.vm.swappiness": 1}
 

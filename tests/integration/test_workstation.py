@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuctl.workstation.rows import rows
-from tests.integration.command import GPUCTL, Gpuctl, Said
-from tests.integration.mirror import Mirror, serving
+from gpuctl.workstation.tools import rows
+from tests.rig.command import GPUCTL, Gpuctl, Said
+from tests.rig.mirror import Mirror, serving
 
 NAMES = ("goodtool", "badtool", "lostool")
 

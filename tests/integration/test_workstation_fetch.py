@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.command import Gpuctl, Said
-from tests.integration.mirror import HOST, Mirror
+from tests.rig.command import Gpuctl, Said
+from tests.rig.mirror import HOST, Mirror
 
 OFTEN = 0.05
 

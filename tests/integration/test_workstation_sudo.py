@@ -28,7 +28,7 @@ exec setpriv --reuid=4242 --regid=4242 --clear-groups "$@"
 """
 # What gpuctl does around a bootstrap, and what its module then does with a package; no package is installed by it.
 CALL = """
-from gpuctl.workstation.password import asking_for_sudo
+from gpuctl.workstation.sudo_password import asking_for_sudo
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.machine import Machine
 import os, sys
 with asking_for_sudo():

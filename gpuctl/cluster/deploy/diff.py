@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE
 from gpuctl.cluster.deploy.model import Change, Field, Standing
 from gpuctl.cluster.deploy.quantity import amount
-from gpuctl.cluster.deploy.reading import AT_ONCE
 from gpuctl.cluster.environment import Environment, Object
-from gpuctl.cluster.objects import FIXED, VOLUMES
-from gpuctl.cluster.objects.pods import STARTED_WITH
-from gpuctl.core.askers import Askers
+from gpuctl.cluster.manifests import FIXED, VOLUMES
+from gpuctl.cluster.manifests.pods import STARTED_WITH
+from gpuctl.core.abandonable_pool import Askers
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.edges.kube import Cluster
-from gpuctl.edges.kube_errors import Forbidden, Invalid
+from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.kube.errors import Forbidden, Invalid
 
 HIDDEN = "(hidden)"
 # What the server keeps for itself.

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import urlsplit
 
-from gpuctl.cluster import objects
-from gpuctl.cluster.deploy import applying, checks, diff, leftovers, memlock, reading, running, waiting
-from gpuctl.cluster.deploy.applying import Applied
+from gpuctl.cluster import manifests
+from gpuctl.cluster.clusterfile.model import Cluster as File
+from gpuctl.cluster.deploy import apply, checks, cluster_snapshot, deployed_state, diff, memlock, prune, wait
+from gpuctl.cluster.deploy.apply import Applied
 from gpuctl.cluster.deploy.model import Change, Finding, Plan, Tell
 from gpuctl.cluster.environment import BY, Asked, Environment, Object, environment
-from gpuctl.cluster.model import Cluster as File
 from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.core.report import Verdict
-from gpuctl.edges import kube
-from gpuctl.edges.kube import Cluster
-from gpuctl.edges.kube_errors import Forbidden, NotThere
+from gpuctl.domain.findings import Verdict
+from gpuctl.edges.kube import cluster as kube
+from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.kube.errors import Forbidden, NotThere
 
 AskedMode = Literal["rdma", "tcp", "auto"]
 DEPLOYED_BY = f"metadata.annotations[{BY}]"
@@ -81,15 +81,15 @@ def _environment(cluster: Cluster, file: File, wish: Wish) -> Environment:
     made = environment(file, asked)
     if wish.nodes is None and not wish.single:
         with contextlib.suppress(Forbidden):  # which the preflight tells, with all else that we may not do
-            made = environment(file, replace(asked, nodes=running.nodes(cluster, made)))
-    return replace(made, built=running.built(cluster, made))
+            made = environment(file, replace(asked, nodes=deployed_state.nodes(cluster, made)))
+    return replace(made, built=deployed_state.built(cluster, made))
 
 
 def _checked(cluster: Cluster, env: Environment) -> Plan:
     """The preflight alone."""
     try:
-        standing = reading.standing(cluster, objects.everything(env))
-        found = checks.all_of(env, reading.look(cluster, env, standing), standing)
+        standing = cluster_snapshot.standing(cluster, manifests.everything(env))
+        found = checks.all_of(env, cluster_snapshot.look(cluster, env, standing), standing)
         found += memlock.look(cluster, env, pods_of(cluster, env))
     except GpuctlError as error:
         error.hint = error.hint or f"is {env.cluster.cluster.api} up, and are you logged in?"
@@ -101,10 +101,10 @@ def _with_changes(cluster: Cluster, found: Plan) -> Plan:
     if found.failed:
         return found
     live = [each.live for each in found.standing]
-    wanted = applying.filled(found.env, [each.wanted for each in found.standing], live)
+    wanted = apply.filled(found.env, [each.wanted for each in found.standing], live)
     standing = [replace(each, wanted=whole) for each, whole in zip(found.standing, wanted, strict=True)]
-    left, unread = leftovers.unwanted(cluster, found.env, wanted)
-    changes = [*diff.changes(cluster, found.env, standing), *leftovers.removals(left)]
+    left, unread = prune.unwanted(cluster, found.env, wanted)
+    changes = [*diff.changes(cluster, found.env, standing), *prune.removals(left)]
     unknown = [Finding("leftovers", found.env.name, Verdict.UNKNOWN, why) for why in unread]
     return replace(found, changes=changes, standing=standing, leftovers=left, findings=[*found.findings, *unknown])
 
@@ -127,10 +127,10 @@ def refuse(found: Plan) -> None:
 def deploy(cluster: Cluster, found: Plan, tell: Tell, limit_s: float, applied: Applied) -> list[Finding]:
     """Make the changes of a plan and wait for the pods; `limit_s` 0 does not wait. What only shows in pods."""
     refuse(found)
-    applying.apply(cluster, found, tell, applied)
+    apply.apply(cluster, found, tell, applied)
     if not limit_s:
         return []
-    waiting.wait(cluster, found.env, tell, limit_s)
+    wait.wait(cluster, found.env, tell, limit_s)
     return memlock.look(cluster, found.env, pods_of(cluster, found.env))
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.pods import is_ready
-from gpuctl.core.report import Verdict
-from gpuctl.edges import kube_exec
-from gpuctl.edges.kube import Cluster
+from gpuctl.domain.findings import Verdict
+from gpuctl.domain.pod_status import is_ready
+from gpuctl.edges.kube import pod_exec
+from gpuctl.edges.kube.cluster import Cluster
 
 ASK = "ulimit -l; grep CapEff /proc/self/status"
 IPC_LOCK = 1 << 14  # linux/capability.h: who has it is held by no limit
@@ -29,8 +29,8 @@ def look(cluster: Cluster, env: Environment, pods: Iterable[Object]) -> list[Fin
         return [Finding("memlock", env.name, Verdict.UNKNOWN, words)]
     said: list[bytes] = []
     try:
-        command = kube_exec.Command(["sh", "-c", ASK], CONTAINER, silent_s=ANSWER_S)
-        kube_exec.run(cluster, ready[0], command, out=said.append)
+        command = pod_exec.Command(["sh", "-c", ASK], CONTAINER, silent_s=ANSWER_S)
+        pod_exec.run(cluster, ready[0], command, out=said.append)
     except GpuctlError as error:
         return [Finding("memlock", f"Pod {ready[0]}", Verdict.UNKNOWN, f"it cannot be asked: {error.wrong}")]
     return [judge(f"Pod {ready[0]}", b"".join(said).decode(errors="replace"))]

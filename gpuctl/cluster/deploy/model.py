@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from gpuctl.cluster.environment import Environment, Object
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 
 # refused: the server does not take it. recreate: it does so only where the object is made anew.
 Action = Literal["create", "change", "recreate", "remove", "same", "refused"]

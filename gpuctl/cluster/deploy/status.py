@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuctl.cluster import objects
-from gpuctl.cluster.deploy import reading, running, waiting
+from gpuctl.cluster import manifests
+from gpuctl.cluster.clusterfile.model import Cluster as File
+from gpuctl.cluster.deploy import cluster_snapshot, deployed_state, wait
 from gpuctl.cluster.deploy.model import Standing, is_going, is_ours
-from gpuctl.cluster.deploy.waiting import Looking
+from gpuctl.cluster.deploy.wait import Looking
 from gpuctl.cluster.environment import Asked, Environment, Mode, Object, environment
-from gpuctl.cluster.model import Cluster as File
-from gpuctl.core.pods import statuses
-from gpuctl.core.report import Verdict
-from gpuctl.edges.kube import Cluster, name_of
-from gpuctl.edges.kube_errors import Forbidden
+from gpuctl.domain.findings import Verdict
+from gpuctl.domain.pod_status import statuses
+from gpuctl.edges.kube.cluster import Cluster, name_of
+from gpuctl.edges.kube.errors import Forbidden
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Status:
 def look(cluster: Cluster, file: File, name: str = "", single: bool = False) -> Status:
     """The environment as it is deployed, in whatever mode and size that is."""
     env, mode = deployed(cluster, file, name, single)
-    count = None if single else running.nodes(cluster, env)
-    standing = reading.standing(cluster, objects.everything(env))
+    count = None if single else deployed_state.nodes(cluster, env)
+    standing = cluster_snapshot.standing(cluster, manifests.everything(env))
     served = [each for each in standing if each.served]
     claims = _claims(cluster, env)
     return Status(
@@ -85,8 +85,8 @@ def deployed(cluster: Cluster, file: File, name: str = "", single: bool = False)
     """The environment in the mode and size that are there, as far as the file allows; no mode: it is not deployed."""
     asked = Asked(name=name, single=single)
     env = environment(file, asked)
-    mode = running.mode(cluster, env)
-    count = None if single else running.nodes(cluster, env)
+    mode = deployed_state.mode(cluster, env)
+    count = None if single else deployed_state.nodes(cluster, env)
     return _as_deployed(file, asked, mode, count), mode
 
 
@@ -102,7 +102,7 @@ def _pods(cluster: Cluster, env: Environment) -> list[Pod]:
     kind = cluster.kind("v1", "Pod")
     found = {each["metadata"]["name"]: each for each in cluster.find(kind, env.selector)}
     view = Looking(cluster, env).view(found)
-    states = waiting.states_of(env, view)
+    states = wait.states_of(env, view)
     return [
         Pod(name, _node(found.get(name)), each.ready, _restarts(found.get(name)), each.words, each.trouble)
         for name, each in states.items()
@@ -117,12 +117,12 @@ def _restarts(pod: Object | None) -> int:
     return sum(each.get("restartCount", 0) for each in statuses(pod or {}))
 
 
-def _claims(cluster: Cluster, env: Environment) -> reading.Read[list[Object]]:
+def _claims(cluster: Cluster, env: Environment) -> cluster_snapshot.Read[list[Object]]:
     try:
         found = cluster.find(cluster.kind("v1", "PersistentVolumeClaim"), env.labels)
     except Forbidden as error:
-        return reading.Read([], error.wrong)
-    return reading.Read(sorted(found, key=lambda each: str(each["metadata"]["name"])))
+        return cluster_snapshot.Read([], error.wrong)
+    return cluster_snapshot.Read(sorted(found, key=lambda each: str(each["metadata"]["name"])))
 
 
 def _volume(claim: Object) -> str:

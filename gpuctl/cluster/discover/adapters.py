@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from gpuctl.cluster.discover.draft_yaml import UNKNOWN, Line, known, unknown
 from gpuctl.cluster.discover.facts import Facts
 from gpuctl.cluster.discover.fleet import GPU, MIG, Fleet, allocatable, least
-from gpuctl.cluster.discover.sheet import UNKNOWN, Line, known, unknown
 from gpuctl.cluster.environment import Object
 
 RDMA = "network.rdma"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuctl.cluster.discover import about, adapters, gpus, rights, sheet, volumes
+from gpuctl.cluster.discover import adapters, cluster_section, draft_yaml, gpus, rights, volumes
+from gpuctl.cluster.discover.draft_yaml import UNKNOWN, Line, known, unknown
 from gpuctl.cluster.discover.facts import Facts
 from gpuctl.cluster.discover.fleet import fleet
-from gpuctl.cluster.discover.sheet import UNKNOWN, Line, known, unknown
 
 HEAD = (
     "Drafted by `gpuctl cluster discover` from what the cluster's API told. Each value says where it came from.",
@@ -29,13 +29,13 @@ def draft(facts: Facts, image: str = "") -> Draft:
     """`image`: what the pods are to run, which no cluster tells."""
     lines = tuple(_lines(facts, image))
     left = tuple((each.path, each.fill) for each in lines if each.needed)
-    return Draft(sheet.text(HEAD, lines), left)
+    return Draft(draft_yaml.text(HEAD, lines), left)
 
 
 def _lines(facts: Facts, image: str) -> Iterator[Line]:
     found = fleet(facts.nodes.value)
     rdma = adapters.rdma(facts, found)
-    first = list(about.about(facts))
+    first = list(cluster_section.about(facts))
     flavour = next(each.value for each in first if each.path == "cluster.flavour")
     yield from first
     yield from gpus.nodes(facts, found, flavour, rdma.names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuctl.cluster.deploy.reading import Read
+from gpuctl.cluster.deploy.cluster_snapshot import Read
 from gpuctl.cluster.environment import Object
 
 

@@ -9,12 +9,12 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.model import Mistake
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake
 
-from gpuctl.cluster.discover import reading
+from gpuctl.cluster.clusterfile.patterns import IMAGE, LABEL
+from gpuctl.cluster.clusterfile.read import look
+from gpuctl.cluster.discover import read
 from gpuctl.cluster.discover.draft import Draft, draft
-from gpuctl.cluster.read import look
-from gpuctl.cluster.shapes import IMAGE, LABEL
 from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.core.paths import write_atomically
 
@@ -27,8 +27,8 @@ def discover(context: str = "", namespace: str = "", image: str = "", file: str 
     for option, kind, value in (("--namespace", LABEL, namespace), ("--image", IMAGE, image)):
         if value and not re.fullmatch(kind.pattern, value):
             raise Unusable(f"use {option}", f"{value!r} is not {kind.shape}")
-    cluster, named = reading.connect(context, namespace)
-    return draft(replace(reading.look(cluster, named), file=file), image)
+    cluster, named = read.connect(context, namespace)
+    return draft(replace(read.look(cluster, named), file=file), image)
 
 
 def mistakes(drafted: Draft) -> tuple[Mistake, ...]:

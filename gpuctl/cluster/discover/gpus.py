@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpuctl.cluster.clusterfile.field_types import bytes_of
 from gpuctl.cluster.deploy.checks.nodes import name_of
+from gpuctl.cluster.discover.draft_yaml import Line, known, unknown
 from gpuctl.cluster.discover.facts import Facts
 from gpuctl.cluster.discover.fleet import COUNT, GIB, GPU, INSTANCE, PRODUCT, Fleet, Group, labels, least, room
-from gpuctl.cluster.discover.sheet import Line, known, unknown
 from gpuctl.cluster.environment import Object
-from gpuctl.cluster.kinds import bytes_of
 
-TOPOLOGY = "topology.k8s.aws/network-node-layer-3"  # clusters/p5-efa-eks.yaml
+TOPOLOGY = "topology.k8s.aws/network-node-layer-3"  # examples/clusters/p5-efa-eks.yaml
 SHM = "32Gi"  # the default of resources.shm
 EFA_PAGES = "5120Mi"  # awsome-distributed-training, micro-benchmarks/nccl-tests/kubernetes
 MOST_NAMED = 8

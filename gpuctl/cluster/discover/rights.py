@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuctl.cluster.discover.adapters import Rdma
+from gpuctl.cluster.discover.draft_yaml import UNKNOWN, Line
 from gpuctl.cluster.discover.facts import Facts
-from gpuctl.cluster.discover.sheet import UNKNOWN, Line
-from gpuctl.cluster.objects.rights import PRIVILEGED
+from gpuctl.cluster.manifests.rights import PRIVILEGED
 
 MEMLOCK = (
     f"{UNKNOWN}: how much memory a pod may lock is for the nodes' container runtime to say (LimitMEMLOCK), and the API "

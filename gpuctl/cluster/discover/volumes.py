@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpuctl.cluster.deploy.checks.storage import BY_MANY_NODES, BY_ONE_NODE
+from gpuctl.cluster.discover.draft_yaml import UNKNOWN, Line, known, unknown
 from gpuctl.cluster.discover.facts import Facts
-from gpuctl.cluster.discover.sheet import UNKNOWN, Line, known, unknown
 from gpuctl.cluster.environment import Object
 
 # Kubernetes, Storage Classes, "default StorageClass"; the second is its older name.
@@ -74,7 +74,7 @@ def _shared(many: list[Class]) -> Iterator[Line]:
         yield unknown("storage.class_rwx", "several can do it, and none of them is the default", fill, needed=True)
         return
     yield known("storage.class_rwx", chosen.name, f"{chosen.words}.")
-    if chosen.provisioner == FSX:  # clusters/p5-efa-eks.yaml
+    if chosen.provisioner == FSX:  # examples/clusters/p5-efa-eks.yaml
         yield known("storage.workspace_size", "1200Gi", "FSx for Lustre takes 1200Gi, or multiples of 2400Gi.")
         yield known("storage.datasets_size", "2400Gi")
 

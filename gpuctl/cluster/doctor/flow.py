@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from gpuctl.cluster.doctor import asking, reading, troubles
-from gpuctl.cluster.doctor.asking import Way
+from gpuctl.cluster.clusterfile.model import Cluster as File
+from gpuctl.cluster.doctor import probe_pods, read, troubles
+from gpuctl.cluster.doctor.diagnose import walk
 from gpuctl.cluster.doctor.model import Diagnosis, Facts, Inside, Name
-from gpuctl.cluster.doctor.walk import walk
-from gpuctl.cluster.model import Cluster as File
-from gpuctl.core.pods import is_ready
+from gpuctl.cluster.doctor.probe_pods import Way
 from gpuctl.core.redact import removed
+from gpuctl.domain.pod_status import is_ready
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ def look(way: Way, file: File, name: str = "", single: bool = False, trouble: Na
 
     `Unreachable` where the cluster does not answer.
     """
-    facts = reading.look(way.cluster, file, name, single)
+    facts = read.look(way.cluster, file, name, single)
     chosen = [trouble] if trouble else suggested(facts)
     silent = hint = ""
     if set(chosen) - {"start"}:
-        facts = replace(facts, inside=_redacted(asking.ask_all(way, facts.env, facts.pods)))
+        facts = replace(facts, inside=_redacted(probe_pods.ask_all(way, facts.env, facts.pods)))
         if facts.inside and not facts.asked():
             first = next(iter(facts.inside.values()))
             silent, hint = first.why, first.hint

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gpuctl.cluster.deploy.cluster_snapshot import There
 from gpuctl.cluster.deploy.model import Finding, told_of
-from gpuctl.cluster.deploy.reading import There
 from gpuctl.cluster.environment import Environment, Mode, Object
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 
 Name = Literal["start", "hang", "slow"]
 WORDS: Mapping[Name, str] = {"start": "a pod will not start", "hang": "NCCL hangs", "slow": "training is slow"}

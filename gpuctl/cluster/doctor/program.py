@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from gpuctl.cluster.sync import program as carrying
+from gpuctl.remote import packing
 
 HERE = "gpuctl.cluster.doctor.pod"
 HOST = "ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost"
@@ -16,14 +16,14 @@ FACTS = ("login", "limits", "peer_memory", "rdma")
 # Each imports only those before it.
 MODULES = (
     *(f"{HOST}.{name}" for name in ("host", "topology", *(f"facts.{fact}" for fact in FACTS))),
-    *(f"{HERE}.{name}" for name in ("variables", "gpus", "jobs", "words", "network", "room", "machine", "look")),
+    *(f"{HERE}.{name}" for name in ("variables", "gpus", "jobs", "nccl_logs", "network", "disk", "machine", "main")),
 )
 
 
 def question(asked: Mapping[str, Any]) -> bytes:
     """The program, and what it is asked, with its length in front."""
     text = json.dumps(dict(asked)).encode()
-    return carrying.packed(MODULES) + b"%10d" % len(text) + text
+    return packing.packed(MODULES) + b"%10d" % len(text) + text
 
 
 def answer(printed: bytes, token: str) -> dict[str, Any] | None:

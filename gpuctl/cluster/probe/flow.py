@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuctl.cluster.probe.model import Facts, Wanted
-from gpuctl.cluster.remote.link import MODULES as CARRIED
-from gpuctl.cluster.remote.link import in_all, link
-from gpuctl.cluster.remote.model import There
 from gpuctl.core.errors import GpuctlError
+from gpuctl.remote.connection import MODULES as CARRIED
+from gpuctl.remote.connection import in_all, link
+from gpuctl.remote.model import There
 
 HERE = "gpuctl.cluster.probe.pod"
-MODULES = (*CARRIED[:-1], *(f"{HERE}.{name}" for name in ("ask", "around", "inside", "look")))
+MODULES = (*CARRIED[:-1], *(f"{HERE}.{name}" for name in ("run_programs", "network", "container", "main")))
 
 
 @dataclass(frozen=True)

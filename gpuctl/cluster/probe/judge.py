@@ -10,10 +10,10 @@ from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.probe.flow import Held
 from gpuctl.cluster.probe.model import HOSTFILE, Facts
-from gpuctl.core.pods import is_ready
 from gpuctl.core.redact import removed
-from gpuctl.core.report import Verdict
-from gpuctl.core.words import named
+from gpuctl.core.text import named
+from gpuctl.domain.findings import Verdict
+from gpuctl.domain.pod_status import is_ready
 
 MOST_OF_A_COMMAND = 200  # letters
 WHOLE, MIG = "nvidia.com/gpu", "nvidia.com/mig-"

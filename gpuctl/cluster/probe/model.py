@@ -9,8 +9,8 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
 
-from gpuctl.cluster.objects.storage import WHERE
-from gpuctl.cluster.remote.model import SAYS
+from gpuctl.cluster.manifests.storage import WHERE
+from gpuctl.remote.model import SAYS
 
 HOSTFILE = "/job/hostfile"
 LIMIT_S = 8.0  # for names, and for a port

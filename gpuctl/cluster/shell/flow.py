@@ -6,15 +6,15 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gpuctl.cluster import pods
+from gpuctl.cluster import pod_selection
 from gpuctl.cluster.environment import CONTAINER, Environment
 from gpuctl.cluster.shell import programs
 from gpuctl.core.errors import GpuctlError
-from gpuctl.edges import kube_exec, kubectl
-from gpuctl.edges.kube import Cluster, Object
-from gpuctl.edges.kube_errors import NotThere
-from gpuctl.edges.kube_exec import Command
-from gpuctl.edges.kubectl import Kubectl
+from gpuctl.edges.kube import kubectl, pod_exec
+from gpuctl.edges.kube.cluster import Cluster, Object
+from gpuctl.edges.kube.errors import NotThere
+from gpuctl.edges.kube.kubectl import Kubectl
+from gpuctl.edges.kube.pod_exec import Command
 
 SILENT_S, ENDING_S = 20.0, 60.0  # that a pod may say nothing; while it ends a command, which takes 4 s and many looks
 NOT_KNOWN = 3  # the exit code where nobody can say how a command ended
@@ -40,9 +40,9 @@ def enter(door: Door, pod: Object, words: Sequence[str], say: Say) -> int:
 
     On a terminal it gets one of its own.
     """
-    name = pods.name_of(pod)
+    name = pod_selection.name_of(pod)
     doing = f"open a shell in {name}"
-    pods.check(pod, doing)
+    pod_selection.check(pod, doing)
     _try(door.cluster, name)
     marked = programs.mark()
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -59,7 +59,7 @@ def enter(door: Door, pod: Object, words: Sequence[str], say: Say) -> int:
 
 def _try(cluster: Cluster, pod: str) -> None:
     """Whether anything may be run there, and can: kubectl tells neither apart from a command that failed."""
-    kube_exec.run(cluster, pod, Command(["sh", "-c", ":"], CONTAINER, SILENT_S))
+    pod_exec.run(cluster, pod, Command(["sh", "-c", ":"], CONTAINER, SILENT_S))
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def left_by(cluster: Cluster, pod: str, marked: str) -> Left | None:
     """End a command that lost its connection; None where nobody knows what became of it."""
     told: list[bytes] = []
     try:
-        kube_exec.run(cluster, pod, Command(programs.end(marked), CONTAINER, ENDING_S), out=told.append)
+        pod_exec.run(cluster, pod, Command(programs.end(marked), CONTAINER, ENDING_S), out=told.append)
         went_on, processes = map(int, b"".join(told).split())
     except NotThere:
         return Left(False, 0, gone=True)

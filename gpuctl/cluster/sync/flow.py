@@ -10,18 +10,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpuctl.cluster.sync import bring, places
-from gpuctl.cluster.sync.bring import Bringer, Wanted
+from gpuctl.cluster.sync import push
+from gpuctl.cluster.sync import targets as places
 from gpuctl.cluster.sync.local import Local
 from gpuctl.cluster.sync.model import FOLDER, Outcome
-from gpuctl.cluster.sync.places import Target
-from gpuctl.cluster.sync.pod import frames
+from gpuctl.cluster.sync.push import Bringer, Wanted
 from gpuctl.cluster.sync.stream import PodStream, open_to
+from gpuctl.cluster.sync.targets import Target
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.core.report import Verdict
-from gpuctl.edges.kube import Cluster
-from gpuctl.edges.kube_exec import BrokenOff
-from gpuctl.edges.kube_stop import Stop
+from gpuctl.domain.findings import Verdict
+from gpuctl.edges.kube.cancel import Stop
+from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.kube.pod_exec import BrokenOff
+from gpuctl.remote.supervisor import frames
 
 TRIES = 3  # a connection that breaks is made again, and everything looked at anew
 PAUSE_S = 1.0
@@ -109,9 +110,9 @@ def _bring(way: Way, target: Target, local: Local, wanted: Wanted) -> tuple[Outc
             raise
         except Unreachable as error:
             if tries == TRIES or target.wrong or way.stop.wait(PAUSE_S):
-                return bring.failed(target.pod, error), {}, ""
+                return push.failed(target.pod, error), {}, ""
         except GpuctlError as error:
-            return bring.failed(target.pod, error), {}, ""
+            return push.failed(target.pod, error), {}, ""
     raise AssertionError("every try ends in one of these ways")
 
 
@@ -121,7 +122,7 @@ def _try(way: Way, target: Target, local: Local, wanted: Wanted) -> tuple[Outcom
         bringer.begin()
         plan = bringer.plan()
         if wanted.check:
-            return bring.would(target.pod, plan), {}, ""
+            return push.would(target.pod, plan), {}, ""
         outcome = bringer.carry_out(plan)
         return outcome, put(bringer), bringer.generation
 
@@ -149,7 +150,7 @@ def sees(way: Way, target: Target, wanted: Wanted, paths: Mapping[str, Any], gen
     except BrokenOff:
         raise
     except GpuctlError as error:
-        return replace(bring.failed(target.pod, error), way="sees")
+        return replace(push.failed(target.pod, error), way="sees")
 
 
 def _does_not_see(target: Target, differs: Sequence[str]) -> Outcome:

@@ -20,8 +20,8 @@ from pathlib import Path
 from gpuctl.cluster.sync import scan
 from gpuctl.cluster.sync.excludes import Excludes
 from gpuctl.cluster.sync.model import FILE, Item, Kept
-from gpuctl.cluster.sync.pod import frames
 from gpuctl.cluster.sync.scan import Found
+from gpuctl.remote.supervisor import frames
 
 SMALL = 1 << 18  # bytes: files up to this are read whole
 PART = 1 << 18

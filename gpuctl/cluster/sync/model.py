@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 
 # Of a file here: bytes; when it was last written, and when it was changed at all, in ns since 1970.
 Source = tuple[int, int, int]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpuctl.cluster.sync.places import Target, natural, target
+from gpuctl.cluster.sync.targets import Target, natural, target
 from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.edges.kube import Cluster
+from gpuctl.edges.kube.cluster import Cluster
 
 
 def labelled(cluster: Cluster, labels: Mapping[str, str], folder: str, container: str = "") -> list[Target]:

@@ -7,16 +7,21 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpuctl.cluster.remote.link import why_ended
-from gpuctl.cluster.sync import program
 from gpuctl.cluster.sync.model import Entry, Kept, Seen, There
-from gpuctl.cluster.sync.pod import frames
 from gpuctl.core.errors import GpuctlError
-from gpuctl.edges import kube_exec
-from gpuctl.edges.kube import Cluster
-from gpuctl.edges.kube_exec import Command, Program
-from gpuctl.edges.kube_stop import Stop
+from gpuctl.edges.kube import pod_exec
+from gpuctl.edges.kube.cancel import Stop
+from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.kube.pod_exec import Command, Program
+from gpuctl.remote import packing
+from gpuctl.remote.connection import why_ended
+from gpuctl.remote.supervisor import frames
 
+# Each imports only those before it; the `main` of the last one is run.
+RECEIVER = (
+    "gpuctl.remote.supervisor.frames",
+    *(f"gpuctl.cluster.sync.pod.{name}" for name in ("tree", "record", "write", "serve")),
+)
 AT_ONCE = 1 << 17  # bytes that wait to be sent together
 SILENT_S = 60.0  # a pod at work says so every 10 s
 
@@ -35,7 +40,7 @@ class PodStream:
         self.pod, self.doing = pod, f"sync to the pod {pod}"
         self.troubles: list[tuple[str, Kept]] = []
         self._program, self._python = started, python
-        self._waiting = bytearray(program.carried())
+        self._waiting = bytearray(packing.packed(RECEIVER))
         self._messages = frames.Reader(self._more)
         self._greeted = False
 
@@ -136,5 +141,5 @@ def _entry(row: Any, sources: list[str]) -> Entry:
 
 def open_to(cluster: Cluster, pod: str, container: str, python: str, stop: Stop) -> PodStream:
     """Start our program in a pod."""
-    started = kube_exec.start(cluster, pod, Command(program.command(python), container, SILENT_S, stop))
+    started = pod_exec.start(cluster, pod, Command(packing.command(python), container, SILENT_S, stop))
     return PodStream(started, pod, python)

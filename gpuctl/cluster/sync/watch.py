@@ -10,15 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from gpuctl.cluster.sync import bring, events, flow, places, pods
-from gpuctl.cluster.sync.bring import Bringer, Wanted
+from gpuctl.cluster.sync import file_events, flow, pods, push
+from gpuctl.cluster.sync import targets as places
 from gpuctl.cluster.sync.flow import Way
 from gpuctl.cluster.sync.local import Local
 from gpuctl.cluster.sync.model import Outcome
-from gpuctl.cluster.sync.places import Target
+from gpuctl.cluster.sync.push import Bringer, Wanted
+from gpuctl.cluster.sync.targets import Target
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.edges.kube_errors import Forbidden, NotLoggedIn
-from gpuctl.edges.kube_exec import BrokenOff
+from gpuctl.edges.kube.errors import Forbidden, NotLoggedIn
+from gpuctl.edges.kube.pod_exec import BrokenOff
 
 LOOK_S = 0.25  # how soon a stream that broke is noticed
 ALIVE_S = 20.0
@@ -55,7 +56,7 @@ def watch(settings: Settings, targets: Sequence[Target], begun: Callable[[], obj
     stop, news = settings.way.stop, threading.Condition()
     followers = [Follower(settings, group, news) for group in places.groups(targets)]
     threads = [threading.Thread(target=each.run, daemon=True, name=f"sync-{each.target.pod}") for each in followers]
-    told, read = events.changes(settings.local.source, stop), time.monotonic()
+    told, read = file_events.changes(settings.local.source, stop), time.monotonic()
     try:
         next(told, None)  # from here on nothing is missed; what changed before is
         settings.local.look_again()
@@ -126,7 +127,7 @@ class Follower:
                 self._find(LONG_S)
 
     def _away(self, error: GpuctlError) -> None:
-        self.settings.told.away(bring.failed(self.target.pod, error))
+        self.settings.told.away(push.failed(self.target.pod, error))
 
     def _find(self, wait_s: float) -> None:
         """Wait until there is a pod to talk to again, which may be another of the group, or of the same name."""
@@ -149,7 +150,7 @@ class Follower:
             if first or plan.steps or plan.kept:
                 outcome = bringer.carry_out(plan)
             else:
-                outcome = bring.nothing(self.target.pod, plan)
+                outcome = push.nothing(self.target.pod, plan)
             self.version = version
             self.settings.told.reached(outcome, version)
             if first:

@@ -10,7 +10,7 @@ from gpuctl.cluster.probe import judge
 from gpuctl.cluster.probe.flow import Held
 from gpuctl.cluster.probe.model import Facts
 from gpuctl.cluster.train.launch import PROGRAMS, Launch
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 
 
 def ssh_hosts(launch: Launch) -> dict[str, list[str]]:

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuctl.cluster.environment import Object
-from gpuctl.cluster.remote import kept
-from gpuctl.cluster.remote.kept import Label
-from gpuctl.cluster.remote.link import Refused, in_all
-from gpuctl.cluster.remote.model import Program, There
 from gpuctl.cluster.train import launch
 from gpuctl.cluster.train.prepare import Ready
 from gpuctl.cluster.train.watch import Training
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.words import named
-from gpuctl.edges.kube import Cluster
+from gpuctl.core.text import named
+from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.remote import detached
+from gpuctl.remote.connection import Refused, in_all
+from gpuctl.remote.detached import Label
+from gpuctl.remote.model import Program, There
 
 GRACE_S = 15.0
 DS_FILE = "deepspeed_env"
@@ -41,7 +41,7 @@ class Gone:
 def start(ready: Ready, by: str) -> Training:
     """Begin it in its pods at the same time. Where one of them cannot, it is ended in all: `GpuctlError`."""
     name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
-    token = kept.token()
+    token = detached.token()
     pods = [ready.pods[rank] for rank in ready.launch.starts]
     training = Training(name, token, pods, gone(pods[0].cluster, ready.uids))
     label = Label(name, by, ready.launch.script)
@@ -49,7 +49,7 @@ def start(ready: Ready, by: str) -> Training:
     def begin(there: There) -> GpuctlError | None:
         program, files = _program(ready, ready.pods.index(there), token, name)
         try:
-            kept.keep(there, program, label, files)
+            detached.keep(there, program, label, files)
         except GpuctlError as error:
             return error
         return None
@@ -72,7 +72,7 @@ def _program(ready: Ready, rank: int, token: str, name: str) -> tuple[Program, M
     asked, env, files = ready.launch, launch.variables(ready.launch), {}
     if asked.uses_ssh:
         files = {DS_FILE: launch.passed_on(asked, ready.facts[0].told["ds_env"])}
-        env["DS_ENV_FILE"] = f"{kept.folder(ready.pods[rank], name)}/{DS_FILE}"
+        env["DS_ENV_FILE"] = f"{detached.folder(ready.pods[rank], name)}/{DS_FILE}"
     return Program(launch.command(asked, rank), asked.folder, env, GRACE_S, token), files
 
 
@@ -84,7 +84,7 @@ def end(training: Training, pods: Sequence[There]) -> list[Gone]:
         try:
             if any(there.pod == each.pod for each in training.pods):
                 left += _stop(there, training.name)
-            left += kept.sweep(there, training.token, GRACE_S)
+            left += detached.sweep(there, training.token, GRACE_S)
         except GpuctlError as error:
             return Gone(there.pod, "" if _went(training, there.pod) else error.wrong)
         return Gone(there.pod, left=left)
@@ -101,7 +101,7 @@ def _went(training: Training, pod: str) -> bool:
 
 def _stop(there: There, name: str) -> Sequence[str]:
     try:
-        return kept.stop(there, name).left
+        return detached.stop(there, name).left
     except Refused:  # it has never been there, or another pod has taken its name
         return ()
 

@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gpuctl.cluster.deploy import running
+from gpuctl.cluster.deploy import deployed_state
 from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.environment import Environment, Object
+from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.probe import flow, judge
 from gpuctl.cluster.probe.model import Facts, Wanted
-from gpuctl.cluster.remote.model import There
 from gpuctl.cluster.train import checks, launch
 from gpuctl.cluster.train.launch import DS_ENV, Launch, Launcher
 from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.core.report import Verdict
-from gpuctl.core.words import named
-from gpuctl.edges.kube import Cluster
+from gpuctl.core.text import named
+from gpuctl.domain.findings import Verdict
+from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.remote.model import There
 
 ALL_PROGRAMS = tuple(dict.fromkeys(name for names in launch.PROGRAMS.values() for name in names))
 
@@ -62,7 +62,7 @@ def prepare(cluster: Cluster, env: Environment, wish: Wish) -> Ready:
     found = pods_of(cluster, env)
     deployed = pods_to_use(cluster, env)
     nodes = _nodes(wish, env, deployed)
-    theirs = [There(cluster, env.pod_name(rank), python=wish.python) for rank in range(nodes)]
+    theirs = [There(cluster, env.pod_name(rank), CONTAINER, python=wish.python) for rank in range(nodes)]
     listed = [each for each in theirs if each.pod in found]
     if not listed:
         wrong = f"none of its pods is there: {named(each.pod for each in theirs)}"
@@ -103,7 +103,7 @@ def _nodes(wish: Wish, env: Environment, deployed: int) -> int:
 
 def deployed_pods(cluster: Cluster, env: Environment) -> int:
     """How many pods the environment is to have; `GpuctlError` where it is not deployed."""
-    count = 1 if env.single else running.nodes(cluster, env)
+    count = 1 if env.single else deployed_state.nodes(cluster, env)
     if count is None:
         wrong = f"the namespace {env.namespace} has no environment of that name"
         raise GpuctlError(f"use {env.name}", wrong, "`gpuctl cluster deploy` makes it")

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gpuctl.cluster.remote.kept import Run
-from gpuctl.cluster.remote.model import There
-from gpuctl.cluster.train.listen import Listener, News
+from gpuctl.cluster.train.follow import Listener, News
 from gpuctl.core.errors import GpuctlError
+from gpuctl.remote.detached import Run
+from gpuctl.remote.model import There
 
 LAST_LINES = 20
 MOST_WAITING = 10_000  # lines that are not shown yet; beyond that pods wait

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.edges.kube_events import Events
-from gpuctl.edges.kubectl import Kubectl
+from gpuctl.edges.background import Running
+from gpuctl.edges.kube.kubectl import Kubectl
+from gpuctl.edges.kube.kubectl_watch import Events
 from gpuctl.edges.ports import answers, free
-from gpuctl.edges.running import Running
 from gpuctl.kube import model
-from gpuctl.kube.ending import until_ended
 from gpuctl.kube.forward import plan
-from gpuctl.kube.forward.line import Action, Line, Seen, State, moved, step
 from gpuctl.kube.forward.model import Request, Slot
+from gpuctl.kube.forward.state_machine import Action, Line, Seen, State, moved, step
 from gpuctl.kube.model import Pod
+from gpuctl.kube.signals import until_ended
 from gpuctl.kube.watch import Pods
 
 Show = Callable[[Sequence[Line], str], None]

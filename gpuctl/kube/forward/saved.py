@@ -7,8 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.model import Mistake, did_you_mean
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.yaml_lines import Node, read
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake, Node, did_you_mean, read
 
 from gpuctl.core.errors import Unusable
 from gpuctl.core.paths import config_dir, private, write_atomically

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuctl.kube.forward.line import Line, State
+from gpuctl.kube.forward.state_machine import Line, State
 
 GREEN = "\x1b[32m"
 COLOURS = {State.UP: GREEN, State.OPEN: GREEN, State.STARTING: "\x1b[33m", State.WAITING: "\x1b[33m"}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.edges.kubectl import Kubectl, fzf
+from gpuctl.edges.kube.kubectl import Kubectl, fzf
 from gpuctl.kube import choose
 from gpuctl.kube.forward import saved
 from gpuctl.kube.forward.model import Request

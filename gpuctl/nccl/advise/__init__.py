@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gpuctl.core.report import Verdict
-from gpuctl.nccl.adapters import ACTIVE, Facts, adapters, in_order, name
+from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.advise import efa, fabric, gpu, sockets
 from gpuctl.nccl.advise.model import Advice, Setting
 from gpuctl.nccl.model import Finding
-from gpuctl.nccl.preflight.fleet import get, some, unknown, why
+from gpuctl.nccl.preflight.checks import get, some, unknown, why
+from gpuctl.nccl.topology.adapters import ACTIVE, Facts, adapters, in_order, name
 
 # What advice hangs on: (subject, value) -> what it is called, and what cannot be said without it.
 NEEDED = {

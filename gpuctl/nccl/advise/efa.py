@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuctl.core.gpudirect import version
-from gpuctl.nccl.adapters import Facts, adapters
+from gpuctl.domain.gpudirect import version
 from gpuctl.nccl.advise.model import CHEATSHEET, Setting
+from gpuctl.nccl.topology.adapters import Facts, adapters
 
 RDMA_BY_ITSELF = {"libfabric": (1, 18), "plugin": (1, 7)}
 PROVIDER_BY_ITSELF = (1, 6)  # of aws-ofi-nccl

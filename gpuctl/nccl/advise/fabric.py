@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from ipaddress import ip_interface
 
-from gpuctl.core.gpudirect import version
-from gpuctl.nccl.adapters import Facts, adapters, in_order, name
+from gpuctl.domain.gpudirect import version
 from gpuctl.nccl.advise.model import Setting, guide
+from gpuctl.nccl.topology.adapters import Facts, adapters, in_order, name
 
 OWN_GID = (2, 21)  # from here on NCCL looks for the RoCE v2 address itself
 IPV4_GID = "0000:0000:0000:0000:0000:ffff:"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuctl.core.gpudirect import DMABUF, version
-from gpuctl.nccl.adapters import Facts, adapters, peer_memory
+from gpuctl.domain.gpudirect import DMABUF, version
 from gpuctl.nccl.advise.model import Setting, guide
+from gpuctl.nccl.topology.adapters import Facts, adapters, peer_memory
 
 SINCE = (2, 13)  # of DMA-BUF in NCCL
 

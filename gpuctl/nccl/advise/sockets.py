@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuctl.nccl.adapters import Facts, outward
 from gpuctl.nccl.advise.model import Setting, guide
+from gpuctl.nccl.topology.adapters import Facts, outward
 
 
 def ifname(facts: Facts) -> list[Setting]:

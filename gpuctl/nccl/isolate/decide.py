@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from gpuctl.nccl.isolate import proof, rails, rest, screen, several, unplaced, untested
-from gpuctl.nccl.isolate.again import Again, Good, again, crowded, ran_well
-from gpuctl.nccl.isolate.began import CUT_OFF
-from gpuctl.nccl.isolate.explain import Explained, explain, looks_bad
+from gpuctl.nccl.isolate import confirmation, launch_failures, pairing, rails, small_fleets, unknown_racks, verdict
+from gpuctl.nccl.isolate.attribution import Explained, explain, looks_bad
+from gpuctl.nccl.isolate.follow_up import Again, Good, again, crowded, ran_well
+from gpuctl.nccl.isolate.launch_outcomes import CUT_OFF
 from gpuctl.nccl.isolate.model import Conclusion, Doubt, Fleet, Guilt, Policy, Round
-from gpuctl.nccl.isolate.seen import Seen, Story, story
+from gpuctl.nccl.isolate.observations import Seen, Story, story
 from gpuctl.nccl.model import Ended, Launch
 
 SMALL = 4  # nodes up to which every pair is tried where none is known to be good
@@ -41,18 +41,18 @@ def decide(fleet: Fleet, history: Sequence[Ended], policy: Policy | None = None)
     seen = story(fleet, history)
     if seen.cut_off:
         why = Doubt(tuple(sorted(seen.cut_off)), (), _contact(seen, history))
-        return proof.conclusion(seen, explain(seen, rules), (why,), rules)  # what was proved before still is
+        return verdict.conclusion(seen, explain(seen, rules), (why,), rules)  # what was proved before still is
     if found := _unseen(seen, rules, rules.screens) or _only_across(seen, rules):
         return found
-    unexplained = bool(rest.unexplained(seen, rules))
+    unexplained = bool(confirmation.unexplained(seen, rules))
     state = State(seen, explain(seen, _stricter(rules) if unexplained else rules), rules)
-    if several.undecided(seen):
-        return several.verdict(seen, state.explained, rules)
+    if small_fleets.undecided(seen):
+        return small_fleets.verdict(seen, state.explained, rules)
     if shared := _shared(state):
-        more = several.next_round(seen, state.explained, rules) if state.explained.open else None
-        more = more or unplaced.both_sides(seen, state.explained, rules)
-        explained, unsure = unplaced.judged(seen, state.explained)
-        return more or proof.conclusion(seen, explained, (shared, *unsure), rules)
+        more = small_fleets.next_round(seen, state.explained, rules) if state.explained.open else None
+        more = more or unknown_racks.both_sides(seen, state.explained, rules)
+        explained, unsure = unknown_racks.judged(seen, state.explained)
+        return more or verdict.conclusion(seen, explained, (shared, *unsure), rules)
     if _none_ran(state):
         return _few_more(state) or _laid_on_nobody(state)
     following = again(seen, state.explained, rules)
@@ -62,21 +62,21 @@ def decide(fleet: Fleet, history: Sequence[Ended], policy: Policy | None = None)
 def _nodes_and_paths(state: State, following: Again) -> Round | None:
     """Runs that tell what a bad one came from."""
     seen, explained, rules = state.story, state.explained, state.policy
-    step = _suspects(state, following) or several.meet_others(seen, explained, rules)
-    if step is None and several.unclear(seen, explained, following.doubts):
-        step = several.next_round(seen, explained, rules)
-    return step or unplaced.both_sides(seen, explained, rules)
+    step = _suspects(state, following) or small_fleets.meet_others(seen, explained, rules)
+    if step is None and small_fleets.unclear(seen, explained, following.doubts):
+        step = small_fleets.next_round(seen, explained, rules)
+    return step or unknown_racks.both_sides(seen, explained, rules)
 
 
 def _the_rest(state: State, doubts: Sequence[Doubt], unexplained: bool) -> Round | Conclusion:
     """What is left to do once the bad nodes are known: the confirmation, their adapters, the verdict."""
     seen, rules = state.story, state.policy
-    explained, unsure = unplaced.judged(seen, state.explained)
+    explained, unsure = unknown_racks.judged(seen, state.explained)
     state, doubts = replace(state, explained=explained), (*doubts, *unsure)
     step = _confirmation(state, doubts)
     if step is None and unexplained:
         step = _unseen(seen, rules, rules.screens + 1)
-    return step or _adapters(state) or proof.conclusion(seen, explained, doubts, rules)
+    return step or _adapters(state) or verdict.conclusion(seen, explained, doubts, rules)
 
 
 def _stricter(policy: Policy) -> Policy:
@@ -91,7 +91,7 @@ def _unseen(seen: Story, policy: Policy, screens: int) -> Round | None:
     for turn in range(screens):
         due = [node for node in seen.alive if len(seen.tried.get(node, ())) <= turn]
         if len(due) > 1:
-            pairs = screen.pairs(due, seen.fleet.racks, turn)
+            pairs = pairing.pairs(due, seen.fleet.racks, turn)
             return Round(tuple(Launch(pair, policy.sweep) for pair in pairs), _screening(turn, len(due), seen))
     return None
 
@@ -150,19 +150,21 @@ def _suspects(state: State, following: Again) -> Round | None:
 def _hinted(state: State) -> list[tuple[str, str]]:
     good = Good(state.story, state.explained)
     bad = rails.nodes_of(state.explained.guilty)
-    nodes = [n for n in rest.silent(state.story, rest.unexplained(state.story, state.policy)) if n not in bad]
+    nodes = [
+        n for n in confirmation.silent(state.story, confirmation.unexplained(state.story, state.policy)) if n not in bad
+    ]
     lent = [(node, good.lend(node, lambda other: other not in nodes)) for node in nodes]
     return [(node, partner) for node, partner in lent if partner is not None]
 
 
 def _every_pair(state: State) -> Round | None:
     """Pairs that were never run, among a few nodes of which none is known to be good."""
-    found = several.not_run(state.story, state.story.alive)
+    found = small_fleets.not_run(state.story, state.story.alive)
     return Round(state.launches(found), "pairs not run so far, as no node is known to be good") if found else None
 
 
 def _confirmation(state: State, doubts: Sequence[Doubt]) -> Round | None:
-    left = rest.rest(state.story, state.explained.guilty, doubts, state.policy)
+    left = confirmation.rest(state.story, state.explained.guilty, doubts, state.policy)
     if not left.due:
         return None
     out = len(state.story.fleet.nodes) - len(left.nodes)
@@ -193,7 +195,7 @@ def _shared(state: State) -> Doubt | None:
 def _two_speeds(state: State, bad: Sequence[Seen]) -> bool:
     """Whether many runs are slow by the same, where it is not known which nodes are in one rack."""
     slow = [seen.shortfall for seen in bad if seen.shortfall is not None]
-    if several.racks_known(state.story) or len(slow) < max(TWO_SPEEDS, OF_ALL * len(state.story.pairs)):
+    if small_fleets.racks_known(state.story) or len(slow) < max(TWO_SPEEDS, OF_ALL * len(state.story.pairs)):
         return False
     usual = median(slow)
     alike = sum(abs(gap - usual) < LIKE * usual for gap in slow)
@@ -223,7 +225,7 @@ def _laid_on_nobody(state: State) -> Conclusion:
     """The verdict where no pair ran well: only what stopped answering is named."""
     lost = tuple(guilt for guilt in state.explained.guilty if guilt.lost)
     why = Doubt(tuple(run.number for run in state.story.pairs), (), NONE)
-    return proof.conclusion(state.story, replace(state.explained, guilty=lost), (why,), state.policy)
+    return verdict.conclusion(state.story, replace(state.explained, guilty=lost), (why,), state.policy)
 
 
 def _contact(seen: Story, history: Sequence[Ended]) -> str:
@@ -234,7 +236,7 @@ def _contact(seen: Story, history: Sequence[Ended]) -> str:
 
 def _most_never(seen: Story) -> str:
     every = len(seen.never) + len(seen.pairs)
-    return f"{len(seen.never)} of {every} launches never began: {untested.whys(seen.never)}"
+    return f"{len(seen.never)} of {every} launches never began: {launch_failures.whys(seen.never)}"
 
 
 def _most(seen: Story, bad: Sequence[Seen]) -> str:

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gpuctl.nccl.about import About
-from gpuctl.nccl.adapters import in_order
-from gpuctl.nccl.baselines import Book
+from gpuctl.nccl.baselines.model import Book
+from gpuctl.nccl.context import About
 from gpuctl.nccl.isolate.model import Fleet
+from gpuctl.nccl.judge.expected import SOCKET, word
+from gpuctl.nccl.judge.transport import transport
 from gpuctl.nccl.model import Ended, Finding, Outcome, Rank, Run, Transport
-from gpuctl.nccl.rules.expected import SOCKET, word
-from gpuctl.nccl.rules.transport import transport
+from gpuctl.nccl.topology.adapters import in_order
 
 _WHOLE = (Outcome.COMPLETE, Outcome.CORRUPT)  # of these every rank had the time to say its network
 EFA = re.compile(r"rdmap|efa_")  # the kernel's names for EFA's adapters

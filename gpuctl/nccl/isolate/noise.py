@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gpuctl.nccl.isolate.parting import between
+from gpuctl.nccl.isolate.speed_clusters import between
 
 T3_PEAK = 2 / (math.pi * math.sqrt(3))  # density of Student's t (3) at zero
 T3_HALF = 0.7649  # half of it lies within this of zero: the median absolute deviation of scale one

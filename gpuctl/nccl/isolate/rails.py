@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
-from gpuctl.nccl.isolate.again import Good
+from gpuctl.nccl.isolate.follow_up import Good
 from gpuctl.nccl.isolate.model import Guilt, Kind, Policy
 from gpuctl.nccl.isolate.noise import Reference, reference
-from gpuctl.nccl.isolate.seen import Seen, Story
+from gpuctl.nccl.isolate.observations import Seen, Story
 
 Rail = tuple[tuple[str, ...], str]  # the pair, and the adapter that it is kept to
 

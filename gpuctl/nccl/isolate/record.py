@@ -10,9 +10,9 @@ from typing import Any
 
 from gpuctl.core.errors import Unusable
 from gpuctl.core.paths import write_atomically
-from gpuctl.nccl import ended as documents
 from gpuctl.nccl.isolate.decide import decide
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
+from gpuctl.nccl.launch import records as documents
 from gpuctl.nccl.model import Ended
 
 FORM = "gpuctl nccl isolate 1"
@@ -32,7 +32,7 @@ def write(path: Path, fleet: Fleet, history: Sequence[Ended]) -> None:
 
 
 def of(fleet: Fleet, history: Sequence[Ended]) -> dict[str, Any]:
-    """As plain data: form, nodes, racks (node -> rack), rails, expected_gbs, network, runs as `gpuctl.nccl.ended`."""
+    """As plain data: form, nodes, racks (node -> rack), rails, expected_gbs, network, runs as in `launch.records`."""
     return {
         "form": FORM,
         "nodes": list(fleet.nodes),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpuctl.nccl.model import Rank, Transport
 from gpuctl.nccl.parsing import algorithms
-from gpuctl.nccl.parsing.heading import NCCL_VERSION
+from gpuctl.nccl.parsing.header import NCCL_VERSION
 from gpuctl.nccl.parsing.lines import COUNT, Speaker
 
 _Process = tuple[str | None, int | None]

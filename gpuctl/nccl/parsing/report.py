@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from gpuctl.nccl.model import Iterations, NoNumber, Outcome, Rank, Row, Run, Timing, Versions
-from gpuctl.nccl.parsing import ending, heading
+from gpuctl.nccl.parsing import header
+from gpuctl.nccl.parsing import outcome as ending
+from gpuctl.nccl.parsing.first_failure import Troubles
 from gpuctl.nccl.parsing.lines import Speaker, clean
 from gpuctl.nccl.parsing.rows import wrong
-from gpuctl.nccl.parsing.trouble import Troubles
 
 ROUNDED = 4096  # bytes that a size may lack, so that every rank has as much
 _MOST = 10**18  # no machine counts so far: as long as in text
@@ -128,14 +129,12 @@ def _run(value: Mapping[str, Any], whole: bool, stopped: ending.Stopped | None) 
 
 def _collective(value: Mapping[str, Any]) -> str | None:
     args = _list(value.get("args"))
-    return (
-        heading.collective(args[0]) if args and isinstance(args[0], str) and heading.PROGRAM.search(args[0]) else None
-    )
+    return header.collective(args[0]) if args and isinstance(args[0], str) and header.PROGRAM.search(args[0]) else None
 
 
 def _versions(value: Mapping[str, Any]) -> Versions:
     code = value.get("nccl_version")
-    return Versions(nccl=heading.version(code)) if _whole(code) and code > 0 else Versions()
+    return Versions(nccl=header.version(code)) if _whole(code) and code > 0 else Versions()
 
 
 def _announced(config: Mapping[str, Any], rows: Sequence[Row], ended: bool) -> int | None:
@@ -156,7 +155,7 @@ def _expected(config: Mapping[str, Any], most: int | None) -> int | None:
     by = factor if _whole(factor) else step
     if not (_whole(least) and _whole(greatest) and _whole(by)):
         return None
-    return heading.sizes(least, greatest if most is None else min(most, greatest), by, _whole(factor))
+    return header.sizes(least, greatest if most is None else min(most, greatest), by, _whole(factor))
 
 
 def _row(one: Mapping[str, Any]) -> Row | None:

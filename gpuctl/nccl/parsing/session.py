@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpuctl.nccl.model import Outcome, Rank, Run, Versions
-from gpuctl.nccl.parsing import ending, heading
+from gpuctl.nccl.parsing import header
+from gpuctl.nccl.parsing import outcome as ending
+from gpuctl.nccl.parsing.first_failure import Troubles
 from gpuctl.nccl.parsing.lines import Said, Speaker
 from gpuctl.nccl.parsing.network import Network
 from gpuctl.nccl.parsing.table import Table, begins
-from gpuctl.nccl.parsing.trouble import Troubles
 
 _VERSION, _STARTING, _SETTINGS, _DEVICES, _TABLE, _OUT, _AVERAGE, _CONCLUDED = range(8)
 _MOST_RANKS = 100_000
@@ -65,7 +66,7 @@ class Session:
             return
         if self._part(line):
             return
-        if heading.LEFT_OUT.match(line):
+        if header.LEFT_OUT.match(line):
             self.left_out = self.left_out or self.stage < _OUT
         elif line.lstrip()[:1] != "#":  # comments of people tell of crashes, too
             self.troubles.line(line, rank)
@@ -106,41 +107,41 @@ class Session:
     def _around(self, line: str) -> bool:
         if self.table.heading(line):
             return True
-        if found := heading.TESTS_VERSION.match(line):
+        if found := header.TESTS_VERSION.match(line):
             self.tests = found[1]
-            self.library = heading.version(int(found[2])) if found[2] else None
-        elif found := heading.STARTING.match(line) or heading.CONCLUDED.match(line):
-            self.named = heading.collective(found[1])
-        elif found := heading.SETTINGS.match(line):
+            self.library = header.version(int(found[2])) if found[2] else None
+        elif found := header.STARTING.match(line) or header.CONCLUDED.match(line):
+            self.named = header.collective(found[1])
+        elif found := header.SETTINGS.match(line):
             least, most, step, kind = found.groups()
             self._announced(int(least), int(most), int(step), kind == "factor")
-        elif found := heading.OUT_OF_BOUNDS.match(line):
+        elif found := header.OUT_OF_BOUNDS.match(line):
             # That there are some is what matters, however the number of them was garbled.
             self.out_of_bounds = int(found[1][:18])
-        elif found := heading.AVERAGE.match(line):
+        elif found := header.AVERAGE.match(line):
             self.average = float(found[1])
         return True
 
     def _announced(self, least: int, most: int, step: int, by_factor: bool) -> None:
         self.sweep = (least, step, by_factor)
-        self.expected = heading.sizes(least, most, step, by_factor)
+        self.expected = header.sizes(least, most, step, by_factor)
 
     def _unordered(self, line: str) -> bool:
-        rank = heading.rank(line) if "Pid" in line else None
+        rank = header.rank(line) if "Pid" in line else None
         if rank and self.stage < _TABLE and len(self.ranks) < _MOST_RANKS:
             self.ranks.setdefault(rank.rank, rank)
-        elif self.sweep and (found := heading.REDUCED.match(line)):
+        elif self.sweep and (found := header.REDUCED.match(line)):
             least, step, by_factor = self.sweep
             # nccl-tests measures its smallest size, however short memory is.
             self._announced(least, max(least, int(found[1])), step, by_factor)
-        elif found := heading.RCCL_TESTS.match(line):
+        elif found := header.RCCL_TESTS.match(line):
             self.tests = f"rccl-tests {found[1]}"
         elif "NCCL version" in line:
             self.network.version(line)
         elif "time:avg(us)" in line:
             self.foreign = "nccom-test (Neuron)"
         else:
-            if "_perf" in line and (found := heading.PROGRAM.search(line)):
+            if "_perf" in line and (found := header.PROGRAM.search(line)):
                 self._command(found[1])
             return False
         return True
@@ -204,13 +205,13 @@ def _stage(line: str) -> int | None:
     if ":" not in line and "size" not in line and "devices" not in line and "version" not in line:
         return None
     for stage, pattern in (
-        (_VERSION, heading.TESTS_VERSION),
-        (_STARTING, heading.STARTING),
-        (_SETTINGS, heading.SETTINGS),
-        (_DEVICES, heading.DEVICES),
-        (_OUT, heading.OUT_OF_BOUNDS),
-        (_AVERAGE, heading.AVERAGE),
-        (_CONCLUDED, heading.CONCLUDED),
+        (_VERSION, header.TESTS_VERSION),
+        (_STARTING, header.STARTING),
+        (_SETTINGS, header.SETTINGS),
+        (_DEVICES, header.DEVICES),
+        (_OUT, header.OUT_OF_BOUNDS),
+        (_AVERAGE, header.AVERAGE),
+        (_CONCLUDED, header.CONCLUDED),
     ):
         if pattern.match(line):
             return stage

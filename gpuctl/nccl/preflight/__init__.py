@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.model import Finding
 from gpuctl.nccl.preflight import fabric, gpus, idle, network, software
-from gpuctl.nccl.preflight.fleet import Fleet
+from gpuctl.nccl.preflight.checks import Fleet
 
 Rule = Callable[[Fleet], list[Finding]]
 # Without these no run can be started, or it spoils somebody else's.

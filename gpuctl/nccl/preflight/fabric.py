@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpuctl.core.report import Verdict
-from gpuctl.nccl.adapters import ACTIVE, Adapters, adapters, name, peer_memory
+from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.model import Finding
-from gpuctl.nccl.preflight import doubts
-from gpuctl.nccl.preflight.fleet import Facts, Fleet, equal, fail, get, ok, or_ok, unknown, usual, warn, why
+from gpuctl.nccl.preflight import unknown_ports
+from gpuctl.nccl.preflight.checks import Facts, Fleet, equal, fail, get, ok, or_ok, unknown, usual, warn, why
+from gpuctl.nccl.topology.adapters import ACTIVE, Adapters, adapters, name, peer_memory
 
 EFA_NAMES = ("rdmap", "efa_")  # the kernel's, of newer and of older instances
 GIB = 2**30
@@ -23,11 +23,11 @@ def adapters_(fleet: Fleet) -> list[Finding]:
         for node, facts in fleet.items()
         if own[node] is None
     ]
-    unsure = doubts.untold(rule, fleet)
+    unsure = unknown_ports.untold(rule, fleet)
     found += unsure.values()
     # A node of which less is known may have what the others have.
     shown = {node: str(a) for node, a in own.items() if a is not None and node not in unsure}
-    for node in doubts.unplaced(shown, fleet):
+    for node in unknown_ports.unplaced(shown, fleet):
         reason = "of its ports, or of its routes, less is known than of other nodes'"
         found.append(unknown(rule, node, f"{shown.pop(node)}; which of them are the fabric's is", reason))
     advice = "look at its ports: ibstat, or fi_info -p efa on EFA; a cable, a switch port, or the device itself"
@@ -90,7 +90,7 @@ def _efa(node: str, facts: Facts) -> list[Finding]:
 def peer_memory_(fleet: Fleet) -> list[Finding]:
     """Data goes between adapter and GPU without the host's memory: by DMA-BUF or a peer memory module."""
     rule, ways = "gdr", {}
-    found, unsure = [], doubts.untold("gdr", fleet)
+    found, unsure = [], unknown_ports.untold("gdr", fleet)
     for node, facts in fleet.items():
         own = adapters(facts)
         if own is None:
@@ -127,7 +127,7 @@ def _why_no_way(facts: Facts, kind: str) -> str:
 
 def memlock(fleet: Fleet) -> list[Finding]:
     """RDMA pins memory: the job's user may lock enough of it."""
-    unsure = doubts.untold("memlock", fleet)
+    unsure = unknown_ports.untold("memlock", fleet)
     found = [finding for node, facts in fleet.items() for finding in _memlock(node, facts, unsure.get(node))]
     users = sorted({str(get(facts, "limits", "user")) for facts in fleet.values()})
     return or_ok("memlock", found, f"enough for user {', '.join(users)} on each node")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gpuctl.core.gpu_health import CAPPED, SLOWED
-from gpuctl.core.gpu_health import memory as ills
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
+from gpuctl.domain.gpu_health import CAPPED, SLOWED
+from gpuctl.domain.gpu_health import memory as ills
 from gpuctl.nccl.model import Finding
-from gpuctl.nccl.preflight.fleet import Facts, Fleet, equal, fail, get, or_ok, unknown, usual, warn, why
+from gpuctl.nccl.preflight.checks import Facts, Fleet, equal, fail, get, or_ok, unknown, usual, warn, why
 
 
 def count(fleet: Fleet) -> list[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuctl.nccl.model import Finding
-from gpuctl.nccl.preflight.fleet import Facts, Fleet, fail, get, or_ok, unknown, warn, why
+from gpuctl.nccl.preflight.checks import Facts, Fleet, fail, get, or_ok, unknown, warn, why
 
 # Drivers before 510 count their own reserve (half a GiB on an H100) as used.
 HELD_MIB = 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuctl.nccl.model import Finding
-from gpuctl.nccl.preflight.fleet import Facts, Fleet, fail, get, or_ok, some, unknown, warn, why
+from gpuctl.nccl.preflight.checks import Facts, Fleet, fail, get, or_ok, some, unknown, warn, why
 
 OWN_NAME = (
     "give each a name of its own: hostnamectl set-hostname NAME; "

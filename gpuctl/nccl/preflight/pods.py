@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuctl.nccl.model import Finding
 from gpuctl.nccl.preflight import network
-from gpuctl.nccl.preflight.fleet import fail, ok, unknown
+from gpuctl.nccl.preflight.checks import fail, ok, unknown
 from gpuctl.nccl.preflight.idle import DRAIN, idle
 
 # Pod -> what module_utils/nccl/at_work.py tells of it; None: no answer.

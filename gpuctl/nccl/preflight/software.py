@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.model import Finding
-from gpuctl.nccl.preflight.fleet import Facts, Fleet, equal, fail, get, or_ok, unknown, usual, warn, why
+from gpuctl.nccl.preflight.checks import Facts, Fleet, equal, fail, get, or_ok, unknown, usual, warn, why
 
 GET_TESTS = "build github.com/NVIDIA/nccl-tests with `make MPI=1`, and put it into /opt/nccl-tests/build on every node"
 GET_MPI = "install Open MPI in one version on all nodes (openmpi-bin, openmpi; on AWS it comes with EFA)"

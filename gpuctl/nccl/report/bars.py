@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuctl.core.errors import Unusable
-from gpuctl.nccl import about, baseline_file
-from gpuctl.nccl.baselines import Book
+from gpuctl.nccl import context
+from gpuctl.nccl.baselines import load
+from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.model import Ended
 from gpuctl.nccl.report.plots import Bar
 
@@ -16,7 +17,7 @@ def bars(ended: Sequence[Ended], system: str) -> list[Bar]:
 
     Empty where no row fits or the runs are not of one kind; `Unusable` for a machine type that nothing is known of.
     """
-    book = baseline_file.book()
+    book = load.book()
     if system not in book.known:
         doing, hint = f"draw the baseline of {system!r}", "`gpuctl nccl baselines list` has all that are known"
         raise Unusable(doing, "there is none of that name", hint)
@@ -25,12 +26,12 @@ def bars(ended: Sequence[Ended], system: str) -> list[Bar]:
 
 
 def _bars(end: Ended, system: str, book: Book) -> tuple[Bar, ...]:
-    given = about.About(
+    given = context.About(
         system,
         nodes=len(end.launch.nodes),
         gpus_per_node=end.launch.sweep.gpus_per_node,
         algorithm=end.launch.sweep.env.get("NCCL_ALGO", "default"),
     )
-    known = about.of(end.run, given)
+    known = context.of(end.run, given)
     found = [(row.size_bytes, book.of(known, row.size_bytes)) for row in end.run.rows]
     return tuple(Bar(size, base.expect, base.warn, base.fail) for size, base in found if base is not None)

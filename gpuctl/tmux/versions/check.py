@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.edges.process import Processes
+from gpuctl.edges.processes import Processes
 from gpuctl.edges.tmux import Server, version
 from gpuctl.tmux import build, session_file
 from gpuctl.tmux.session import Session
 from gpuctl.tmux.versions import state
-from gpuctl.tmux.versions.bound import bound, untold
-from gpuctl.tmux.versions.feed import Feeding, copied
-from gpuctl.tmux.versions.units import Unit, Wrong
+from gpuctl.tmux.versions.config_check import Feeding, copied
+from gpuctl.tmux.versions.config_parser import Unit, Wrong
+from gpuctl.tmux.versions.key_check import bound, untold
 
 NEEDED = ("tmux.conf", "keybindings.conf", "theme.conf", "cheatsheet.txt", "session.yml")
 NAME, SIZE, PATIENCE = "gpuctl-check", (240, 60), 10.0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gpuctl.core import settings
 from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.tmux.place import SESSION, ending, main_server
-from gpuctl.tmux.place import current as link
+from gpuctl.tmux.paths import SESSION, ending, main_server
+from gpuctl.tmux.paths import current as link
 from gpuctl.tmux.versions import check, reload, store
 from gpuctl.tmux.versions.model import Version
 from gpuctl.tmux.versions.state import Changed, State, read

@@ -10,8 +10,8 @@ from pathlib import Path
 from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.edges.tmux import Server
 from gpuctl.tmux import build
-from gpuctl.tmux.fit import remember
-from gpuctl.tmux.place import main_server
+from gpuctl.tmux.paths import main_server
+from gpuctl.tmux.resize import remember
 from gpuctl.tmux.versions import check, feedback, store
 from gpuctl.tmux.versions.model import Version
 from gpuctl.tmux.versions.state import Changed

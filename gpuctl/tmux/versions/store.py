@@ -17,7 +17,7 @@ from typing import Any
 
 from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.core.paths import config_dir, private, write_atomically
-from gpuctl.tmux.place import current as link
+from gpuctl.tmux.paths import current as link
 from gpuctl.tmux.versions.changelog import noted
 from gpuctl.tmux.versions.model import Version
 from gpuctl.tmux.versions.state import Changed

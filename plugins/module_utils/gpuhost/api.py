@@ -16,10 +16,10 @@ from .host import Host
 from .kinds import BOOT_KNOB, NEEDS_BOOT_UNIT
 from .lock import Locked, lock
 from .model import DIFFERS, FAILED, OK, PENDING, UNSUPPORTED, Reading
+from .overlays import select
 from .record import Owned, Record
-from .select import select
-from .settings import show
-from .view import View
+from .resources import show
+from .snapshot import View
 
 FORM = 1
 READ_ONLY = "its disk cannot be written"

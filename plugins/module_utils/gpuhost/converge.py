@@ -15,7 +15,7 @@ from .kinds import KINDS
 from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
 from .record import Entry, Record
 from .refresh import refresh
-from .settings import line, make, phase, refresh_after
+from .resources import line, make, phase, refresh_after
 from .undo import UNREADABLE, unlike
 
 # A governor holds its processor's energy preference (EBUSY), and its end brings an older one back.

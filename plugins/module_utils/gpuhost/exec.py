@@ -9,11 +9,11 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
+from .affinity import Ask, Cannot, Decision, Facts, decide
 from .allocators import ALLOCATORS, library
 from .gpus import gpus
 from .host import Host
 from .memory_policy import bind_memory
-from .nearby import Ask, Cannot, Decision, Facts, decide
 from .topology import NODE, as_list, cpus_of, nodes
 
 ME = "gpuctl-exec"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .host import Host
-from .settings.unit import FOLDERS
+from .resources.unit import FOLDERS
 
 SERVICE = "irqbalance.service"
 DROP_INS = f"/etc/systemd/system/{SERVICE}.d"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from .host import Host
 from .model import Conflict
-from .settings.line import SYSCTL
+from .resources.line import SYSCTL
 
 SYSCTL_FOLDERS = (
     "/etc/sysctl.d",

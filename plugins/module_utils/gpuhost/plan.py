@@ -8,7 +8,7 @@ from . import undo
 from .facts.busy import busy
 from .kinds import KINDS
 from .model import DIFFERS, PENDING, REFUSED, UNSUPPORTED, Knob, Reading
-from .view import View
+from .snapshot import View
 
 
 def plan(view: View, knobs: Sequence[Knob], scope: str) -> list[Reading]:

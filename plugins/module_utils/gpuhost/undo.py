@@ -9,9 +9,9 @@ from .host import Host
 from .kinds import BOOT_KNOB, NEEDS_BOOT_UNIT
 from .model import CONFLICT, DIFFERS, OK, UNKNOWN, Reading, Step, Unreadable, Unsupported
 from .record import Owned
-from .settings import make, refresh_after, show
-from .settings.unit import HARMLESS
-from .view import View
+from .resources import make, refresh_after, show
+from .resources.unit import HARMLESS
+from .snapshot import View
 
 # Putting these back disturbs what runs, as setting them did.
 DISTURBS = {"irq": "moves interrupts of running devices", "restart": "restarts services"}

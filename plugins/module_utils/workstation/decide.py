@@ -11,7 +11,7 @@ from .install import Own
 from .machine import Machine
 from .model import INSTALLED, MISSING, OK, Outcome, Wrong, new_enough, program_of
 from .packages import Packages
-from .tell import tell
+from .progress import tell
 
 Tool = Mapping[str, Any]
 _AT_ONCE = 6  # tools that are asked for their version, or fetched, at the same time

@@ -12,7 +12,7 @@ from .fetch import address
 from .machine import Machine
 from .model import Place, Wrong, program_of
 from .record import Record, remove_tree
-from .ways import by_npm, by_pip, by_release, npm_program
+from .sources import by_npm, by_pip, by_release, npm_program
 
 _WHOLE = ".whole"  # stands in the folder of a version that was installed to its end
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ..strict_yaml import Mistake, did_you_mean
 from .capturing import captured, questions
 from .compiling import compiled
-from .finding import Found, names
 from .loading import inline, load
-from .model import Mistake, Overlay, Profile, ProfileError, Row, did_you_mean
-from .showing import Difference, Explained, diff, explain
+from .lookup import Found, names
+from .model import Overlay, Profile, ProfileError, Row
+from .queries import Difference, Explained, diff, explain
 
 __all__ = [
     "Difference",

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from .finding import names
 from .loading import load
+from .lookup import names
 from .model import Profile, Row
 from .values import type_of
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .drafting import Draft, draft
-from .finding import find
+from ..strict_yaml import Mistake, from_plain, read
+from .conflicts import rivals
+from .lookup import find
 from .merging import merge
-from .model import Mistake, Profile, ProfileError
-from .rivals import rivals
-from .yaml_lines import from_plain, read
+from .model import Profile, ProfileError
+from .parse import Draft, draft
 
 INLINE = "playbook"  # what a profile is called that a playbook gives without a name
 

@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from .drafting import Draft, DraftOverlay, DraftRow
-from .model import Mistake, Overlay, Profile, Row
+from ..strict_yaml import Mistake
+from .model import Overlay, Profile, Row
+from .parse import Draft, DraftOverlay, DraftRow
 from .values import normal
 
 NEEDED = ("value", "why", "source")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
+
+from ..strict_yaml import Mistake
 
 
 @dataclass(frozen=True)
@@ -46,26 +47,9 @@ class Profile:
     overlays: tuple[Overlay, ...]
 
 
-class Mistake(NamedTuple):
-    """One thing that is wrong with a profile: where it stands, what is wrong, what to try."""
-
-    where: str
-    wrong: str
-    hint: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.wrong}" + (f"; {self.hint}" if self.hint else "")
-
-
 class ProfileError(ValueError):
     """A profile that cannot be used, with every mistake that was found in it."""
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
         super().__init__("\n".join(map(str, self.mistakes)))
-
-
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """A hint: the closest known name, or all of them."""
-    close = get_close_matches(name, known, 1)
-    return f"did you mean {close[0]}?" if close else f"it can be {', '.join(known)}" if known else ""

@@ -10,8 +10,8 @@ from typing import Any
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import KINDS
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds._types import BY_NAME, Type
 
-from .drafting import DraftRow
-from .model import Mistake
+from ..strict_yaml import Mistake
+from .parse import DraftRow
 
 # What people look for under another kind.
 INSTEAD = {

@@ -11,14 +11,14 @@ from pathlib import Path
 import yaml
 
 from gpuctl.edges.ssh import Login
-from gpuctl.nccl.carriers import OverSsh
 from gpuctl.nccl.model import Ended, Launch, Sweep
-from gpuctl.nccl.mpi import MpiRunner, Way
 from gpuctl.nccl.plan import COLLECTIVES
-from gpuctl.nccl.runner import Runner
-from gpuctl.nccl.through_ansible import AnsibleRunner
-from tests.integration.command import reach
+from gpuctl.nccl.runners.ansible import AnsibleRunner
+from gpuctl.nccl.runners.base import Runner
+from gpuctl.nccl.runners.mpirun import MpiRunner, Way
+from gpuctl.remote.transport import OverSsh
 from tests.rig import Rig, TestHost
+from tests.rig.command import reach
 
 SOURCE = Path(__file__).parents[2] / "standins/standin_all_reduce_perf.c"
 USER = "nosudo"

@@ -10,8 +10,8 @@ import pytest
 
 from tests.integration.conftest import Hosts
 from tests.integration.nccl.cluster import Cluster, build
-from tests.needs import HOSTS, need
 from tests.rig import Rig
+from tests.rig.needs import HOSTS, need
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.integration.command import Gpuctl, Said
 from tests.integration.nccl.cluster import Cluster
 from tests.integration.nccl.test_command import inventory
+from tests.rig.command import Gpuctl, Said
 
 SHORT = ("--gpus", 2, "-b", "256M", "-e", "1G", "--limit-s", 60, "--no-preflight", "--repeats", 3)
 OURS = ("--instance", "our-rack", "--network", "efa")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuctl.nccl.plan import COLLECTIVES
-from tests.integration.command import Gpuctl, Said, reach
 from tests.integration.nccl.cluster import USER, Cluster
+from tests.rig.command import Gpuctl, Said, reach
 
 SHORT = ("--gpus", 2, "-b", "8M", "-e", "1G", "--limit-s", 30, "--no-preflight")
 Nodes = Callable[[int], Cluster]

@@ -1,4 +1,4 @@
-"""What every runner promises (gpuctl/nccl/runner.py), on real hosts: the one over ssh, and the one through Ansible."""
+"""What every runner promises (gpuctl/nccl/runners/base.py), on real hosts: over ssh, and through Ansible."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 from gpuctl.core.errors import Unusable
 from gpuctl.nccl import plan
-from gpuctl.nccl.isolate.drive import isolate
+from gpuctl.nccl.isolate.flow import isolate
 from gpuctl.nccl.isolate.model import Fleet, Policy
 from gpuctl.nccl.model import Ended, Launch, Outcome
-from gpuctl.nccl.mpi import Way
+from gpuctl.nccl.runners.mpirun import Way
 from gpuctl.nccl.speed import speed
 from tests.integration.nccl.cluster import MIB, SWEEP, Cluster
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import plan
-from gpuctl.nccl.isolate.drive import Watch, isolate
+from gpuctl.nccl.isolate.flow import Watch, isolate
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
 from gpuctl.nccl.model import Ended, Launch, Outcome
 from tests.integration.nccl.cluster import MIB, SWEEP, Cluster

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.command import Gpuctl, reach
 from tests.integration.nccl.cluster import USER, Cluster
 from tests.integration.nccl.test_command import SHORT, inventory, wait_until
+from tests.rig.command import Gpuctl, reach
 
 PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from gpuctl.cli.live import LiveTable
+from gpuctl.cli.hosts.live_table import LiveTable
 from gpuctl.hosts.model import Visit
 
 

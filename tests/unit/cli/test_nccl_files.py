@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.cli.nccl_files import made
+from gpuctl.cli.nccl.log_files import made
 from gpuctl.core.errors import GpuctlError
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuctl.cli.nccl_isolate import command as isolate
-from gpuctl.cli.nccl_run import command as run
-from gpuctl.cli.nccl_ways import complete, reached
+from gpuctl.cli.nccl.isolate import command as isolate
+from gpuctl.cli.nccl.run import command as run
+from gpuctl.cli.nccl.targets.select import complete, reached
 from gpuctl.core.errors import Unusable
 from tests.unit.cluster.clusters import write
 

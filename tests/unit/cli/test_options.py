@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from gpuctl.cli.options import Finite
+from gpuctl.cli.shared.options import Finite
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999", "soon"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuctl.cli.profile import group
+from gpuctl.cli.hosts.profile import group
 from gpuctl.core.errors import Unusable
 
 

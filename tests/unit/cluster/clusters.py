@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
-from gpuctl.cluster.model import Cluster
-from gpuctl.cluster.read import Read, load, look
+from gpuctl.cluster.clusterfile.model import Cluster
+from gpuctl.cluster.clusterfile.read import Read, load, look
 
 ROOT = Path(__file__).parents[3]
-OPENSHIFT = ROOT / "clusters/h100-roce-openshift.yaml"
-EKS = ROOT / "clusters/p5-efa-eks.yaml"
+OPENSHIFT = ROOT / "examples/clusters/h100-roce-openshift.yaml"
+EKS = ROOT / "examples/clusters/p5-efa-eks.yaml"
 
 SMALL: Mapping[str, Any] = {
     "cluster": {"name": "lab", "api": "https://lab.example.org:6443", "namespace": "team", "flavour": "kubernetes"},

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from gpuctl.cluster.deploy.reading import Read
+from gpuctl.cluster.deploy.cluster_snapshot import Read
 from gpuctl.cluster.discover.draft import Draft, draft
 from gpuctl.cluster.discover.facts import Facts
 from tests.unit.cluster.clusters import ROOT

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from gpuctl.cluster import manifest
+from gpuctl.cluster.clusterfile.read import load
 from gpuctl.cluster.environment import Asked, environment
-from gpuctl.cluster.objects import everything
-from gpuctl.cluster.read import load
+from gpuctl.cluster.manifests import as_yaml, everything
 from tests.unit.cluster.clusters import EKS, OPENSHIFT, ROOT
 
 FOLDER = ROOT / "tests/data/cluster/golden"
@@ -31,7 +30,7 @@ FILES = {
 
 
 def text(golden: Golden) -> str:
-    return manifest.as_yaml(everything(environment(load(golden.file), golden.asked)))
+    return as_yaml.as_yaml(everything(environment(load(golden.file), golden.asked)))
 
 
 if __name__ == "__main__":

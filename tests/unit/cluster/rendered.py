@@ -7,8 +7,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from gpuctl.cluster.clusterfile.read import load
 from gpuctl.cluster.environment import Asked, Environment, Object, environment
-from gpuctl.cluster.read import load
 from tests.unit.cluster.clusters import EKS, ON_OPENSHIFT, OPENSHIFT, ROCE, write
 
 RDMA = {"network": {"rdma": {**ROCE, "devices": ["mlx5_0"], "attachments": ["net-a"], "dmabuf": False}}}

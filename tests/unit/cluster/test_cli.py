@@ -9,8 +9,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from gpuctl.cli.cluster import group
-from gpuctl.cluster import schema
+from gpuctl.cli.cluster.group import group
+from gpuctl.cluster.clusterfile import schema
 from gpuctl.core.errors import Unusable
 from tests.unit.cluster.clusters import OPENSHIFT, write
 from tests.unit.cluster.golden import FOLDER

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuctl.cluster.deploy.reading import Read
+from gpuctl.cluster.deploy.cluster_snapshot import Read
 from gpuctl.cluster.discover import flow
 from gpuctl.cluster.discover.draft import draft
 from gpuctl.cluster.discover.facts import Facts

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuctl.cli.cluster_discover import discover
+from gpuctl.cli.cluster.discover import discover
 from gpuctl.cluster.discover import flow
 from gpuctl.core.errors import Unusable
 

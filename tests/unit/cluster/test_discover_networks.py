@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cluster.deploy.reading import Read
+from gpuctl.cluster.deploy.cluster_snapshot import Read
 from gpuctl.cluster.discover.facts import Facts
 from tests.unit.cluster.discovered import attachment, document, drafted, facts, left, node, nodes, openshift
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuctl.cli.cluster import group
-from gpuctl.cluster.migrate import Added, migrate, replace
-from gpuctl.cluster.read import load
+from gpuctl.cli.cluster.group import group
+from gpuctl.cluster.clusterfile.migrate import Added, migrate, replace
+from gpuctl.cluster.clusterfile.read import load
 from gpuctl.core.errors import Unusable
 from tests.unit.cluster.clusters import OPENSHIFT, ROOT
 

@@ -19,8 +19,8 @@ from typing import cast
 import pytest
 import yaml
 
-from gpuctl.cluster.deploy.reading import AT_ONCE
-from gpuctl.cluster.objects import KINDS
+from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE
+from gpuctl.cluster.manifests import KINDS
 from tests.unit.cluster.clusters import write
 
 SERVED = (*KINDS, ("v1", "Namespace"), ("v1", "Node"), ("v1", "ResourceQuota"), ("storage.k8s.io/v1", "StorageClass"))

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuctl.cluster import manifest
+from gpuctl.cluster.clusterfile.read import load
 from gpuctl.cluster.environment import Asked, Environment, environment
-from gpuctl.cluster.objects import FIXED, KINDS, VOLUMES, everything, secret
-from gpuctl.cluster.read import load
+from gpuctl.cluster.manifests import FIXED, KINDS, VOLUMES, as_yaml, everything, secret
 from gpuctl.core.errors import Unusable
 from gpuctl.edges.ssh_keys import pair
 from tests.unit.cluster import golden
@@ -114,7 +113,7 @@ def test_nothing_that_is_rendered_holds_a_secret(every: Any) -> None:
     for name, env, objects in every:
         found = one(objects, "Secret")
         assert not {"data", "stringData"} & set(found), name
-        text = manifest.as_yaml(objects)
+        text = as_yaml.as_yaml(objects)
         assert all(value not in text for value in secret.values(env, pair).values()), name
 
 
@@ -259,7 +258,7 @@ def test_the_golden_files_are_what_is_rendered(name: str) -> None:
 def test_yaml_and_json_hold_the_same() -> None:
     objects = everything(environment(load(OPENSHIFT)))
     assert (
-        list(yaml.safe_load_all(manifest.as_yaml(objects))) == json.loads(manifest.as_json(objects))["items"] == objects
+        list(yaml.safe_load_all(as_yaml.as_yaml(objects))) == json.loads(as_yaml.as_json(objects))["items"] == objects
     )
 
 

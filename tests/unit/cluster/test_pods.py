@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.environment import Environment, Object
-from gpuctl.cluster.objects import everything
-from gpuctl.cluster.objects.pods import NETWORKS
+from gpuctl.cluster.manifests import everything
+from gpuctl.cluster.manifests.pods import NETWORKS
 from tests.unit.cluster.rendered import environments, named, one, pod_specs
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a path in the pod

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from gpuctl.cluster.environment import Object
-from gpuctl.cluster.objects import KINDS, everything
+from gpuctl.cluster.manifests import KINDS, everything
 from tests.unit.cluster.clusters import ROOT
 from tests.unit.cluster.rendered import environments, one
 

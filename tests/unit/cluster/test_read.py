@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cluster.read import load, look
+from gpuctl.cluster.clusterfile.read import load, look
 from gpuctl.core.errors import Unusable
 from tests.unit.cluster.clusters import BUILT, EKS, ON_OPENSHIFT, OPENSHIFT, ROCE, cluster, mistakes, write
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.yaml_lines import read as read_yaml
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import read as read_yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from gpuctl.cluster import fields, schema
-from gpuctl.cluster.kinds import At, Notes
-from gpuctl.cluster.model import Cluster
-from gpuctl.cluster.read import look
-from gpuctl.cluster.shapes import URL
+from gpuctl.cluster.clusterfile import fields, schema
+from gpuctl.cluster.clusterfile.field_types import At, Notes
+from gpuctl.cluster.clusterfile.model import Cluster
+from gpuctl.cluster.clusterfile.patterns import URL
+from gpuctl.cluster.clusterfile.read import look
 from tests.unit.cluster.clusters import EKS, OPENSHIFT, ROCE, document
 
 VALIDATOR = Draft202012Validator(schema.document())

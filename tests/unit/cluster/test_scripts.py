@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpuctl.cluster.clusterfile.read import load
 from gpuctl.cluster.environment import Asked, environment
-from gpuctl.cluster.objects.config import hostfile, start_files
-from gpuctl.cluster.objects.secret import IDENTITY, JUPYTER, KEYS, VSCODE
-from gpuctl.cluster.read import load
+from gpuctl.cluster.manifests.config import hostfile, start_files
+from gpuctl.cluster.manifests.secret import IDENTITY, JUPYTER, KEYS, VSCODE
 from tests.unit.cluster.clusters import OPENSHIFT
 
 SECRET = {key: f"the-{key}" for key in KEYS}

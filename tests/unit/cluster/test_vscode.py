@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.vscode import ingress, judge, listens, route
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 
 # As /proc/net/tcp shows it (Linux 6.1): one that listens on 8080, and a connection to 8888.
 SOCKETS = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode

@@ -11,11 +11,11 @@ from concurrent.futures import Future
 
 import pytest
 
-from gpuctl.core.askers import Askers
+from gpuctl.core.abandonable_pool import Askers
 
 LEFT = """
 import threading
-from gpuctl.core.askers import Askers
+from gpuctl.core.abandonable_pool import Askers
 with Askers(2) as pool:
     pool.submit(threading.Event().wait)
     raise SystemExit(7)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuctl.core import hang
-from gpuctl.core.hang import Process
+from gpuctl.domain import ranks as hang
+from gpuctl.domain.ranks import Process
 
 
 def ranks(first: int, count: int = 2, still: bool = False, state: str = "R") -> list[Process]:

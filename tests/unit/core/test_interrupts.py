@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from gpuctl.core.interrupts import ctrl_c
+from gpuctl.core.signals import ctrl_c
 
 
 def test_ctrl_c_is_a_question_that_says_yes() -> None:

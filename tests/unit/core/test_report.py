@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.core.report import worst_code
+from gpuctl.domain.findings import worst_code
 
 
 @pytest.mark.parametrize(("codes", "worst"), [([], 0), ([0, 1], 1), ([1, 3], 3), ([3, 2, 1], 2), ([2, 4, 3], 4)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core import runs
+from gpuctl.core import run_history
 from gpuctl.core.errors import Unusable
 
 
@@ -18,13 +18,13 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_run_is_found_again_with_everything_in_it(state: Path) -> None:
-    kept = runs.keep(["tune-nodes", "-i", "prod"], 1, {"gpu-1": {"status": "problems"}})
-    assert runs.names() == [kept.name]
-    assert runs.load(kept.name) == kept
+    kept = run_history.keep(["tune-nodes", "-i", "prod"], 1, {"gpu-1": {"status": "problems"}})
+    assert run_history.names() == [kept.name]
+    assert run_history.load(kept.name) == kept
     assert stat.S_IMODE((state / "runs").stat().st_mode) == 0o700
     assert stat.S_IMODE((state / f"runs/{kept.name}.json").stat().st_mode) == 0o600
 
 
 def test_an_unknown_run_is_refused() -> None:
     with pytest.raises(Unusable, match="none of that name"):
-        runs.load("../../etc/passwd")
+        run_history.load("../../etc/passwd")

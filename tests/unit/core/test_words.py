@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuctl.core.words import named
+from gpuctl.core.text import named
 
 
 def test_of_many_names_the_first_are_told_and_how_many_more() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 from kubernetes.client import ApiClient, Configuration
 
-from gpuctl.edges import kube_streams
-from gpuctl.edges.kube import Cluster, Kind, Object, Request
-from gpuctl.edges.kube_pods import Pods
-from gpuctl.edges.kube_stop import Stop
+from gpuctl.edges.kube import watch
+from gpuctl.edges.kube.cancel import Stop
+from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request
+from gpuctl.edges.kube.pod_watch import Pods
 
 PODS = Kind("v1", "Pod", "pods", namespaced=True)
 WATCHES = 3
@@ -50,14 +50,14 @@ class Pauses(Stop):
 
 def test_a_watch_that_is_ended_at_once_is_not_asked_for_without_a_pause() -> None:
     pauses = Pauses()
-    assert list(kube_streams.watch(Watched(), PODS, {}, pauses)) == [{}]
-    assert pauses.seconds == [kube_streams.PAUSE_S] * WATCHES
+    assert list(watch.watch(Watched(), PODS, {}, pauses)) == [{}]
+    assert pauses.seconds == [watch.PAUSE_S] * WATCHES
 
 
 def test_a_watch_that_told_something_is_asked_for_anew_at_once() -> None:
     pod, pauses = {"metadata": {"name": "a", "resourceVersion": "8"}}, Pauses()
     cluster = Watched(json.dumps({"type": "ADDED", "object": pod}))
-    assert list(kube_streams.watch(cluster, PODS, {}, pauses)) == [{}, {"a": pod}, {"a": pod}, {"a": pod}]
+    assert list(watch.watch(cluster, PODS, {}, pauses)) == [{}, {"a": pod}, {"a": pod}, {"a": pod}]
     assert pauses.seconds == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.edges.kubectl import Kubectl
+from gpuctl.edges.kube.kubectl import Kubectl
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from gpuctl.edges.running import Running
+from gpuctl.edges.background import Running
 
 FORWARDS = "echo 'Forwarding from 127.0.0.1:1 -> 2'; seq -f 'Handling connection for %g' {count}; {more}"
 ORDINARY = ("Forwarding from", "Handling connection for")

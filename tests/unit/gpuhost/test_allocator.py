@@ -12,7 +12,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts.machine
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import allocator as kind
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds._allocator_library import package_of
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.model import Unsupported
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.settings import restart
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import restart
 
 from tests.unit.gpuhost.trees import TreeHost, changed, content, program, put, small_server, states, tune, undo
 

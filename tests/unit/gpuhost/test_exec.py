@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import allocators, memory_policy
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import exec as gpuctl_exec
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.affinity import Ask, Cannot, Decision, Facts, decide
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.gpus import Gpu, find, gpus
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.nearby import Ask, Cannot, Decision, Facts, decide
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import as_list, cpus_of
 
 from tests.rig.machines import write_tree

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.settings.swap import unit_of
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources.swap import unit_of
 
 from tests.unit.gpuhost.trees import (
     TreeHost,

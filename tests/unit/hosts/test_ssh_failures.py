@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.edges.process import Done
+from gpuctl.edges.processes import Done
 from gpuctl.edges.ssh import Login, explain
 
 CHANGED = "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n…\nHost key verification failed.\n"

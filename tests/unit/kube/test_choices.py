@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from gpuctl.core.errors import Unusable
-from gpuctl.edges import kubectl
+from gpuctl.edges.kube import kubectl
 from gpuctl.kube import palette
 from gpuctl.kube.choose import folder_of_pane, pod_lines
 from gpuctl.kube.explain import decoded, literals, secrets_of
 from gpuctl.kube.forward import saved
-from gpuctl.kube.forward.line import Line, State
 from gpuctl.kube.forward.model import Request, Slot
+from gpuctl.kube.forward.state_machine import Line, State
 from gpuctl.kube.forward.table import drawn, told
 from gpuctl.kube.forward.wizard import offers
 from gpuctl.kube.model import Container, Pod

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.edges.kube_events import events, listed
+from gpuctl.edges.kube.kubectl_watch import events, listed
 from gpuctl.kube.watch import Objects
 
 

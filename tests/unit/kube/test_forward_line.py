@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.kube.forward.line import NOBODY, SILENT, Action, Line, Seen, State, moved, pause, step
 from gpuctl.kube.forward.model import Slot
+from gpuctl.kube.forward.state_machine import NOBODY, SILENT, Action, Line, Seen, State, moved, pause, step
 
 SLOT = Slot(((8081, 8080),), "a", "uid-a")
 UP = Line(SLOT, State.UP)

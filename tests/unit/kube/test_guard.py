@@ -11,8 +11,8 @@ import pytest
 
 from gpuctl.core.settings import Settings
 from gpuctl.kube import guard, shell
-from gpuctl.kube.asking import question
-from tests.needs import HOSTS, need
+from gpuctl.kube.confirm import question
+from tests.rig.needs import HOSTS, need
 
 DESTROY = [
     ("delete pod x", "delete"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuctl.kube.news import Thresholds, of_node, overdue, rolled_out
+from gpuctl.kube.notices import Thresholds, of_node, overdue, rolled_out
 from gpuctl.kube.notify import Teller
 
 NONE = Thresholds()

@@ -9,9 +9,9 @@ import pytest
 
 from gpuctl.core.errors import Unusable
 from gpuctl.core.settings import Settings
-from gpuctl.edges import kubeconfig
-from gpuctl.kube import chosen, copy, prompt, shell
-from gpuctl.kube.chosen import Chosen
+from gpuctl.edges.kube import config as kubeconfig
+from gpuctl.kube import private_kubeconfig, prompt, selected_pod, shell
+from gpuctl.kube.selected_pod import Chosen
 
 CONFIG = "current-context: {0}\ncontexts: [{{name: '{0}', context: {{namespace: web}}}}]\n"
 
@@ -29,18 +29,18 @@ def config(tmp_path: Path, context: str) -> Path:
 
 
 def test_a_copy_is_named_after_its_shell_and_private(tmp_path: Path) -> None:
-    made = copy.make([config(tmp_path, "dev")], os.getpid(), "here")
+    made = private_kubeconfig.make([config(tmp_path, "dev")], os.getpid(), "here")
     assert made.name == f"here-{os.getpid()}.yml"
     assert made.stat().st_mode & 0o777 == 0o600
-    assert copy.is_own([made])
+    assert private_kubeconfig.is_own([made])
 
 
 def test_copies_of_ended_shells_go_and_those_of_other_machines_stay(state: Path) -> None:
-    folder = copy.folder()
+    folder = private_kubeconfig.folder()
     names = ("here-999999.yml", "here-999999.yml.prompt", "other-999999.yml", f"here-{os.getpid()}.yml", "keep.json")
     for name in names:
         (folder / name).touch()
-    assert copy.remove_stale("here") == []
+    assert private_kubeconfig.remove_stale("here") == []
     assert sorted(path.name for path in folder.iterdir()) == sorted(names[2:])
 
 
@@ -48,7 +48,7 @@ NEW = "\ncontexts: [{name: dev, context: {}}, {name: new-eu, context: {cluster: 
 
 
 def test_what_was_added_to_a_copy_is_kept_when_its_shell_ends(tmp_path: Path, state: Path) -> None:
-    made = copy.make([config(tmp_path, "dev")], os.getpid(), "here")
+    made = private_kubeconfig.make([config(tmp_path, "dev")], os.getpid(), "here")
     assert shell.leave(made) is None
     made.write_text(NEW)
     kept = shell.leave(made)
@@ -58,23 +58,23 @@ def test_what_was_added_to_a_copy_is_kept_when_its_shell_ends(tmp_path: Path, st
     assert [c.name for c in kubeconfig.contexts(kept.path)] == ["new-eu"]
     assert "context new-eu, user me" in str(kept)
     assert f"export KUBECONFIG={tmp_path}/config:{kept.path}" in str(kept)
-    assert not copy.is_own([kept.path])
+    assert not private_kubeconfig.is_own([kept.path])
 
 
 def test_what_was_added_to_the_copy_of_a_killed_shell_is_kept_too(tmp_path: Path, state: Path) -> None:
-    made = copy.make([config(tmp_path, "dev")], 999999, "here")
+    made = private_kubeconfig.make([config(tmp_path, "dev")], 999999, "here")
     made.write_text(NEW)
-    (kept,) = copy.remove_stale("here")
+    (kept,) = private_kubeconfig.remove_stale("here")
     assert kept.path.is_file()
-    assert [path.name for path in copy.folder().iterdir()] == ["added"]
-    copy.make([config(tmp_path, "dev")], 999999, "here").write_text("{")
-    assert copy.remove_stale("here") == []
-    assert [path.name for path in copy.folder().iterdir()] == ["added"]
+    assert [path.name for path in private_kubeconfig.folder().iterdir()] == ["added"]
+    private_kubeconfig.make([config(tmp_path, "dev")], 999999, "here").write_text("{")
+    assert private_kubeconfig.remove_stale("here") == []
+    assert [path.name for path in private_kubeconfig.folder().iterdir()] == ["added"]
 
 
 def test_the_users_own_files_are_never_taken_for_a_copy(tmp_path: Path) -> None:
-    assert not copy.is_own([config(tmp_path, "dev")])
-    assert not copy.is_own([])
+    assert not private_kubeconfig.is_own([config(tmp_path, "dev")])
+    assert not private_kubeconfig.is_own([])
 
 
 @pytest.mark.parametrize(
@@ -102,18 +102,18 @@ def test_no_context_and_an_unreadable_file_are_told_apart(tmp_path: Path) -> Non
 
 def test_the_chosen_pod_is_forgotten_when_the_context_is_another(tmp_path: Path) -> None:
     paths = [config(tmp_path, "dev")]
-    chosen.remember(paths, Chosen("dev", "web", "p", "main", "dev"))
-    found = chosen.recall(paths, "dev")
+    selected_pod.remember(paths, Chosen("dev", "web", "p", "main", "dev"))
+    found = selected_pod.recall(paths, "dev")
     assert found is not None
     assert found.pod == "p"
-    assert chosen.recall(paths, "prod-eu") is None
+    assert selected_pod.recall(paths, "prod-eu") is None
 
 
 def test_every_copy_remembers_a_pod_of_its_own(tmp_path: Path) -> None:
-    one = copy.make([config(tmp_path, "dev")], os.getpid(), "here")
-    other = copy.make([config(tmp_path, "dev")], os.getppid(), "here")
-    chosen.remember([one], Chosen("dev", "web", "p", "", "dev"))
-    assert chosen.recall([other], "dev") is None
+    one = private_kubeconfig.make([config(tmp_path, "dev")], os.getpid(), "here")
+    other = private_kubeconfig.make([config(tmp_path, "dev")], os.getppid(), "here")
+    selected_pod.remember([one], Chosen("dev", "web", "p", "", "dev"))
+    assert selected_pod.recall([other], "dev") is None
 
 
 def test_a_shell_that_is_neither_bash_nor_zsh_is_refused_by_name() -> None:

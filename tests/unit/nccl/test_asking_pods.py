@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from gpuctl.core.report import Verdict
-from gpuctl.edges import kube_python
-from gpuctl.edges.kube_errors import Forbidden
-from gpuctl.edges.kube_stop import Stop
+from gpuctl.domain.findings import Verdict
+from gpuctl.edges.kube import python
+from gpuctl.edges.kube.cancel import Stop
+from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.edges.ssh import Failure
-from gpuctl.nccl.kube.in_pods import InPods, Pod
-from gpuctl.workflows import nccl_pods
+from gpuctl.nccl.runners.kube.exec_transport import InPods, Pod
+from gpuctl.workflows import nccl_in_pods
 
 PODS = {pod.label: pod for pod in (Pod(f"lab-{n}", f"gpu-{n}", f"lab-{n}.lab.team.svc", f"uid-{n}") for n in (0, 1))}
 FIRST, SECOND = PODS
@@ -26,23 +26,23 @@ def carrier() -> InPods:
 def test_where_one_pod_may_not_be_asked_nobody_waits_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[bool] = []
 
-    def run(at: kube_python.Container, program: bytes, limit_s: float, stop: Stop) -> bytes | Failure:
+    def run(at: python.Container, program: bytes, limit_s: float, stop: Stop) -> bytes | Failure:
         if at.pod == "lab-0":
             raise Forbidden("run a program", "you may not create pods/exec")
         ended.append(stop.wait(60))
         return Failure("broken off")
 
-    monkeypatch.setattr(kube_python, "run", run)
+    monkeypatch.setattr(python, "run", run)
     with pytest.raises(Forbidden):
-        nccl_pods.before(carrier(), list(PODS), "", alone=False)
+        nccl_in_pods.before(carrier(), list(PODS), "", alone=False)
     assert ended in ([True], [])  # or it was never begun
 
 
 def test_pods_that_give_no_answer_are_called_by_pod_and_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube_python, "run", lambda *_: Failure("it has no Python"))
-    found = nccl_pods.before(carrier(), list(PODS), "", alone=True)
+    monkeypatch.setattr(python, "run", lambda *_: Failure("it has no Python"))
+    found = nccl_in_pods.before(carrier(), list(PODS), "", alone=True)
     assert [(one.rule, one.subject, one.verdict) for one in found] == [
         (rule, pod, Verdict.UNKNOWN) for rule in ("idle", "asked") for pod in (FIRST, SECOND)
     ]
     assert found[-1].says == "nothing is known of it: it has no Python"
-    assert nccl_pods.layout(carrier(), list(PODS)).devices == {FIRST: None, SECOND: None}
+    assert nccl_in_pods.layout(carrier(), list(PODS)).devices == {FIRST: None, SECOND: None}

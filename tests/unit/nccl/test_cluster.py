@@ -9,8 +9,8 @@ import pytest
 
 from gpuctl.cluster.environment import Asked, environment
 from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.workflows import nccl_cluster
-from gpuctl.workflows.nccl_cluster import Place
+from gpuctl.workflows import nccl_on_cluster
+from gpuctl.workflows.nccl_on_cluster import Place
 from tests.unit.cluster.clusters import ROCE, cluster
 
 LABEL = "topology.kubernetes.io/rack"
@@ -55,7 +55,7 @@ def three(folder: Path) -> Place:
 
 def test_pods_that_are_ready_take_part_in_the_order_of_their_ranks(tmp_path: Path) -> None:
     at = three(tmp_path)
-    assert list(nccl_cluster.chosen(at, "")) == ["lab-0 on n5", "lab-2 on n7"]
+    assert list(nccl_on_cluster.chosen(at, "")) == ["lab-0 on n5", "lab-2 on n7"]
     assert {name: why.partition(":")[0] for name, why in at.pods[1].items()} == {
         "lab-1": "it is not ready",
         "lab-3": "it is not there",
@@ -65,7 +65,7 @@ def test_pods_that_are_ready_take_part_in_the_order_of_their_ranks(tmp_path: Pat
 
 
 def test_pods_are_named_by_themselves_or_by_their_nodes(tmp_path: Path) -> None:
-    assert list(nccl_cluster.chosen(three(tmp_path), "n7, lab-0")) == ["lab-2 on n7", "lab-0 on n5"]
+    assert list(nccl_on_cluster.chosen(three(tmp_path), "n7, lab-0")) == ["lab-2 on n7", "lab-0 on n5"]
 
 
 @pytest.mark.parametrize(
@@ -74,20 +74,20 @@ def test_pods_are_named_by_themselves_or_by_their_nodes(tmp_path: Path) -> None:
 )
 def test_pods_that_cannot_take_part_are_refused(tmp_path: Path, named: str, wrong: str) -> None:
     with pytest.raises(Unusable, match=wrong):
-        nccl_cluster.chosen(three(tmp_path), named)
+        nccl_on_cluster.chosen(three(tmp_path), named)
 
 
 def test_an_environment_without_a_ready_pod_is_no_place_for_tests(tmp_path: Path) -> None:
     at = place(tmp_path, count=1, Pod=[pod("lab-0", "n5", deletionTimestamp="2026-11-21T12:00:00Z")])
     with pytest.raises(GpuctlError, match="no pod is ready: lab-0: it is about to go"):
-        nccl_cluster.chosen(at, "")
+        nccl_on_cluster.chosen(at, "")
 
 
 def test_racks_are_those_of_the_pods_nodes(tmp_path: Path) -> None:
     nodes = [{"metadata": {"name": name, "labels": labels}} for name, labels in (("n5", {LABEL: "r1"}), ("n7", {}))]
     at = three(tmp_path)
     at.cluster.kinds["Node"] = nodes  # type: ignore[attr-defined]
-    assert nccl_cluster.racks(at, nccl_cluster.chosen(at, ""), "") == {"lab-0 on n5": "r1"}
+    assert nccl_on_cluster.racks(at, nccl_on_cluster.chosen(at, ""), "") == {"lab-0 on n5": "r1"}
 
 
 def test_pods_of_a_tests_own_are_as_the_file_has_the_environments(tmp_path: Path) -> None:
@@ -96,26 +96,26 @@ def test_pods_of_a_tests_own_are_as_the_file_has_the_environments(tmp_path: Path
     image = {"image": {"pull_secret": "pull"}, "nodes": {"tolerations": ["team"]}}
     rdma["environment"] = {"NCCL_DEBUG_SUBSYS": "COLL", "NCCL_DEBUG_FILE": "/workspace/nccl.log"}
     at = place(tmp_path, {"network": {"rdma": rdma}}, more, image)
-    found = nccl_cluster.settings(at)
+    found = nccl_on_cluster.settings(at)
     assert dict(found.fabric) == {"nvidia.com/roce": "1", "hugepages-2Mi": "5120Mi"}
     assert (found.image, found.networks, found.user) == ("quay.io/team/ml:1", "rail-1,rail-2", 0)
     assert (found.cpu, found.memory, found.pull_secret, found.tolerations) == ("32", "128Gi", "pull", ("team",))
-    assert nccl_cluster.variables_of(at)["NCCL_IB_HCA"] == "=mlx5_6,mlx5_7"
-    assert not [name for name in nccl_cluster.variables_of(at) if name.startswith("NCCL_DEBUG")]
+    assert nccl_on_cluster.variables_of(at)["NCCL_IB_HCA"] == "=mlx5_6,mlx5_7"
+    assert not [name for name in nccl_on_cluster.variables_of(at) if name.startswith("NCCL_DEBUG")]
 
 
 def test_pods_in_the_nodes_network_are_not_imitated(tmp_path: Path) -> None:
     at = place(tmp_path, {"network": {"rdma": {**ROCE, "host_network": True}}})
     with pytest.raises(Unusable, match="host_network"):
-        nccl_cluster.settings(at)
+        nccl_on_cluster.settings(at)
 
 
 def test_only_nodes_that_the_file_allows_are_chosen_from(tmp_path: Path) -> None:
     labelled = [{"metadata": {"name": name, "labels": {"team": "ml"}}} for name in ("n1", "n2")]
-    assert nccl_cluster.among(place(tmp_path)) is None
-    assert list(nccl_cluster.among(place(tmp_path, {"nodes": {"gpu_nodes": ["n1", "n3"]}})) or ()) == ["n1", "n3"]
+    assert nccl_on_cluster.among(place(tmp_path)) is None
+    assert list(nccl_on_cluster.among(place(tmp_path, {"nodes": {"gpu_nodes": ["n1", "n3"]}})) or ()) == ["n1", "n3"]
     both = {"nodes": {"gpu_nodes": ["n1", "n3"], "selector": {"team": "ml"}}}
-    assert nccl_cluster.among(place(tmp_path, both, Node=labelled)) == ["n1"]
+    assert nccl_on_cluster.among(place(tmp_path, both, Node=labelled)) == ["n1"]
 
 
 def test_the_history_calls_it_by_server_and_name(tmp_path: Path) -> None:

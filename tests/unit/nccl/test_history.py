@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuctl.cli.nccl_report import history as command
-from gpuctl.cli.nccl_report import report
+from gpuctl.cli.nccl.report import history as command
+from gpuctl.cli.nccl.report import report
 from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import flow, history
-from gpuctl.nccl.about import About
-from gpuctl.nccl.baselines import Book
+from gpuctl.nccl.baselines.model import Book
+from gpuctl.nccl.context import About
 from gpuctl.nccl.model import Finding
 from tests.unit.nccl.builders import ended
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.core.errors import Unusable
-from gpuctl.nccl import placement
+from gpuctl.nccl.topology import racks
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_an_instance_topology_that_is_none_is_told_without_words_of_python(
     file = tmp_path / "topology.json"
     file.write_text(text)
     with pytest.raises(Unusable) as error:
-        placement.read(file)
+        racks.read(file)
     assert wrong in error.value.wrong
     assert "Error" not in str(error.value)
     assert "describe-instance-topology" in error.value.hint

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from gpuctl.core.errors import Unusable
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.model import Ended, Finding
 from gpuctl.nccl.report import heat, matrix
 from gpuctl.nccl.report.bars import bars

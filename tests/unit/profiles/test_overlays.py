@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.select import select
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.overlays import select
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 
 from tests.unit.profiles.files import machine, mistakes, row, write

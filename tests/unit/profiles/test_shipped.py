@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import KINDS
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.model import Knob
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.select import select
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.overlays import select
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.finding import SHIPPED
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.lookup import SHIPPED
 
 from tests.unit.profiles.files import machine
 

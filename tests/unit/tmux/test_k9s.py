@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import yaml
 
-from gpuctl.cli.kube import group
+from gpuctl.cli.kube.group import group
 from gpuctl.tmux.build import SHARE, with_plugins
 
 # The fields that k9s requires of a plugin (its plugins.json).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuctl.tmux import layout
-from gpuctl.tmux.fit import fitting
+from gpuctl.tmux.resize import fitting
 
 # window_layout of the shipped window 0 at 240x60, of tmux 3.3a
 THREE = "8d2f,240x59,0,0{143x59,0,0[143x38,0,0,0,143x20,0,39,2],96x59,144,0,1}"

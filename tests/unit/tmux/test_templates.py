@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuctl.cli.tmux import group
+from gpuctl.cli.tmux.group import group
 from gpuctl.core.errors import Unusable
 from gpuctl.tmux import templates
 from gpuctl.tmux.session import Pane, Session, Window

@@ -11,16 +11,16 @@ import pytest
 
 from gpuctl.cluster.dev import decide
 from gpuctl.cluster.dev.decide import Action, Away, Changed, Reached
-from gpuctl.cluster.remote.model import Ended
 from gpuctl.cluster.sync.model import Kept, Outcome
-from gpuctl.cluster.sync.places import Target
+from gpuctl.cluster.sync.targets import Target
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.report import Verdict
-from gpuctl.kube.forward.line import Line
-from gpuctl.kube.forward.line import State as Standing
+from gpuctl.domain.findings import Verdict
 from gpuctl.kube.forward.model import Slot
-from gpuctl.workflows.cluster_dev import PATIENT_S, Loop, News, Shown, end_of
-from gpuctl.workflows.cluster_forward import Wish
+from gpuctl.kube.forward.state_machine import Line
+from gpuctl.kube.forward.state_machine import State as Standing
+from gpuctl.remote.model import Ended
+from gpuctl.workflows.dev_session import PATIENT_S, Loop, News, Shown, end_of
+from gpuctl.workflows.forward import Wish
 
 GROUP_OF = {"lab-0": 0, "lab-1": 0, "lab-2": 1}
 GROUPS = [[Target("lab-0", "ml", ("a",)), Target("lab-1", "ml", ("a",))], [Target("lab-2", "ml", ("b",))]]
@@ -85,7 +85,7 @@ def test_what_holds_up_a_restart_is_told_once(screen: Screen, monkeypatch: pytes
     runner: Any = Idle()
     loop = Loop(runner, GROUPS, screen)
     state = decide.begin(2, "train.py", at=-PATIENT_S * 10)
-    monkeypatch.setattr("gpuctl.workflows.cluster_dev.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr("gpuctl.workflows.dev_session.time.monotonic", lambda: 0.0)
     for _ in range(2):
         loop.carry_out(replace(state, has={0: 1, 1: 0}), Action.NOTHING)
     loop.carry_out(replace(state, has={0: 1, 1: 1}, lacking={1: frozenset({"train.py"})}), Action.NOTHING)

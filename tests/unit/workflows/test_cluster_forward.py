@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.cluster.model import Ports
+from gpuctl.cluster.clusterfile.model import Ports
 from gpuctl.core.errors import Unusable
-from gpuctl.kube.forward.line import Line
 from gpuctl.kube.forward.model import Slot
-from gpuctl.workflows.cluster_forward import Wish, addresses, wishes
+from gpuctl.kube.forward.state_machine import Line
+from gpuctl.workflows.forward import Wish, addresses, wishes
 
 PORTS = Ports(tensorboard=6007)
 

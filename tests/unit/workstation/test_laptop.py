@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.tell import PIPE, tell
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.progress import PIPE, tell
 from click.testing import CliRunner
 
 from gpuctl.cli.bootstrap import group
 from gpuctl.core.errors import Unusable
-from gpuctl.edges.hearing import hearing
+from gpuctl.edges.ansible_progress import hearing
 from gpuctl.workstation import flow
 from gpuctl.workstation.judge import exit_code
 from gpuctl.workstation.model import Wish

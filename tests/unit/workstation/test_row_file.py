@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpuctl.core.errors import Unusable
-from gpuctl.workstation.row_file import read_rows
-from gpuctl.workstation.rows import own
+from gpuctl.workstation.tools import own
+from gpuctl.workstation.tools_file import read_rows
 
 ROW = f"""- name: k9s
   why: a test
@@ -81,7 +81,7 @@ def test_an_empty_file_and_one_of_comments_have_no_rows(file: Path) -> None:
 
 
 def test_what_is_not_utf_8_and_a_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuctl.workstation.rows.config_dir", lambda: tmp_path)
+    monkeypatch.setattr("gpuctl.workstation.tools.config_dir", lambda: tmp_path)
     (tmp_path / "tools.yml").write_bytes(b"- name: \xff\n")
     with pytest.raises(Unusable, match="is not UTF-8"):
         own()

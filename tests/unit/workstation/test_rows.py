@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.workstation.rows import rows
+from gpuctl.workstation.tools import rows
 
 KNOWN = {
     *("name", "why", "source", "required", "optional", "program", "minimal", "packages", "by_hand"),

@@ -17,7 +17,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.shell imp
     without_block,
 )
 
-from tests.needs import HOSTS, need
+from tests.rig.needs import HOSTS, need
 
 
 def test_they_come_after_the_last_line_even_where_it_has_no_end() -> None:

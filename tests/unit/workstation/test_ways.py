@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.ways import lock, requirements
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.sources import lock, requirements
 
 ROW: dict[str, Any] = {
     "name": "claude",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpuctl.cluster.deploy.cluster_snapshot import There
 from gpuctl.cluster.deploy.model import SPARED, Finding, Standing, is_going, is_ours
-from gpuctl.cluster.deploy.reading import There
 from gpuctl.cluster.environment import MANAGED, Environment, Object
-from gpuctl.cluster.objects import rights, storage
-from gpuctl.core.report import Verdict
+from gpuctl.cluster.manifests import rights, storage
+from gpuctl.domain.findings import Verdict
 
 ENFORCED = "pod-security.kubernetes.io/enforce"
 OTHER_NAME = "give the environment another name (--environment), or remove it"

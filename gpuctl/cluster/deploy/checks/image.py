@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from gpuctl.cluster.deploy.cluster_snapshot import Read, There
 from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.deploy.reading import Read, There
 from gpuctl.cluster.environment import Environment, Object
-from gpuctl.cluster.objects import build
-from gpuctl.core.pods import is_ready
-from gpuctl.core.report import Verdict
+from gpuctl.cluster.manifests import build
+from gpuctl.domain.findings import Verdict
+from gpuctl.domain.pod_status import is_ready
 
 
 def account(env: Environment, there: There) -> list[Finding]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
+from gpuctl.cluster.deploy.cluster_snapshot import There
 from gpuctl.cluster.deploy.model import Finding, is_ours
 from gpuctl.cluster.deploy.quantity import amount, at_least
-from gpuctl.cluster.deploy.reading import There
 from gpuctl.cluster.environment import Environment, Object
-from gpuctl.cluster.objects import placing
-from gpuctl.core.report import Verdict
+from gpuctl.cluster.manifests import placement
+from gpuctl.domain.findings import Verdict
 
 MOST_NAMED = 4
 
@@ -123,7 +123,7 @@ def _closed(env: Environment, node: Object) -> str:
     """Why it takes no pods of ours; empty where it does."""
     if why := away(node):
         return why
-    tolerated = [each["key"] for each in placing.where(env)["tolerations"]]
+    tolerated = [each["key"] for each in placement.where(env)["tolerations"]]
     for taint in node["spec"].get("taints") or []:
         if taint["effect"] in ("NoSchedule", "NoExecute") and taint["key"] not in tolerated:
             return f"it is tainted {taint['key']}={taint.get('value', '')}:{taint['effect']}"

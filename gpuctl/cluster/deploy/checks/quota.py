@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
+from gpuctl.cluster.deploy.cluster_snapshot import There
 from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.deploy.quantity import amount, at_least
-from gpuctl.cluster.deploy.reading import There
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
-from gpuctl.cluster.objects import pods, storage
-from gpuctl.core.report import Verdict
+from gpuctl.cluster.manifests import pods, storage
+from gpuctl.domain.findings import Verdict
 
 # Our pods have no deadline, and requests that are their limits: these scopes take them in, and those leave them out.
 ENDED = ("Succeeded", "Failed")

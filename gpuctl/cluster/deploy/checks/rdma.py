@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gpuctl.cluster.deploy.cluster_snapshot import There
 from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.deploy.reading import There
 from gpuctl.cluster.environment import Environment
-from gpuctl.cluster.objects import rights
-from gpuctl.core.report import Verdict
+from gpuctl.cluster.manifests import rights
+from gpuctl.domain.findings import Verdict
 
 
 def constraints(env: Environment, there: There) -> list[Finding]:

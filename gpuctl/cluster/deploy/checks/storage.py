@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gpuctl.cluster.deploy.cluster_snapshot import There
 from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.deploy.reading import There
 from gpuctl.cluster.environment import Environment
-from gpuctl.cluster.objects import storage
-from gpuctl.core.report import Verdict
+from gpuctl.cluster.manifests import storage
+from gpuctl.domain.findings import Verdict
 
 # No API tells what a provisioner can do. Block storage is written by one node at a time, file systems by many:
 # Kubernetes, Persistent Volumes, access modes; OpenShift, "Understanding persistent storage", supported access modes.

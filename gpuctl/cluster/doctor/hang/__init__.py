@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuctl.cluster.doctor.hang import fabric, gpu, job, limits, pods, reach, said, settings
+from gpuctl.cluster.doctor.hang import fabric, gpu, job, limits, log_patterns, pods, reachability, settings
 from gpuctl.cluster.doctor.model import Check, Trouble
 
 RANKS = ("ranks", "waits", "gpu use", "NCCL says")
@@ -16,10 +16,10 @@ HANG = Trouble(
         Check("stopped", job.stopped, explains=("waits", "gpu use", "NCCL says")),
         Check("gpus", gpu.gpus, explains=RANKS),
         Check("same", pods.same, explains=("settings", *RANKS)),
-        Check("hostfile", reach.hostfile, explains=("ranks",)),
-        Check("names", reach.names, explains=("ssh", "master", *RANKS)),
-        Check("ssh", reach.ssh, explains=("master", *RANKS)),
-        Check("master", reach.master, explains=RANKS, aside=True),
+        Check("hostfile", reachability.hostfile, explains=("ranks",)),
+        Check("names", reachability.names, explains=("ssh", "master", *RANKS)),
+        Check("ssh", reachability.ssh, explains=("master", *RANKS)),
+        Check("master", reachability.master, explains=RANKS, aside=True),
         Check("settings", settings.settings, explains=RANKS),
         Check("interfaces", settings.interfaces, explains=RANKS),
         Check("mtu", settings.mtu),
@@ -28,7 +28,7 @@ HANG = Trouble(
         Check("memlock", limits.memlocked, explains=RANKS),
         Check("shared memory", limits.shm, explains=RANKS),
         Check("gpu memory", gpu.memory),
-        Check("NCCL says", said.nccl, explains=("ranks", "waits", "gpu use")),
+        Check("NCCL says", log_patterns.nccl, explains=("ranks", "waits", "gpu use")),
         Check("ranks", job.ranks, explains=("waits", "gpu use")),
         Check("waits", job.waits, explains=("gpu use",)),
         Check("gpu use", gpu.use),

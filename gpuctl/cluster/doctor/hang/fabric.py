@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuctl.cluster.deploy.model import Finding
+from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.hang.settings import used
+from gpuctl.cluster.doctor.interface_names import absent, exact, takes
 from gpuctl.cluster.doctor.model import Facts, Inside
-from gpuctl.cluster.doctor.naming import absent, exact, takes
-from gpuctl.cluster.doctor.words import fail, or_ok, unknown, warn
-from gpuctl.core.words import named
+from gpuctl.core.text import named
 
 Port = Mapping[str, Any]
 ACTIVE, V2 = "ACTIVE", "RoCE v2"

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuctl.cluster.deploy.model import Finding
+from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.model import Facts, Inside
-from gpuctl.cluster.doctor.words import fail, or_ok, unknown, warn
-from gpuctl.core import hang
-from gpuctl.core.hang import Process
-from gpuctl.core.words import named
+from gpuctl.core.text import named
+from gpuctl.domain import ranks as hang
+from gpuctl.domain.ranks import Process
 
 NO_JOB = "no rank of a job runs in any pod"
 STOPPED = {"T": "is stopped", "t": "is stopped by a debugger"}

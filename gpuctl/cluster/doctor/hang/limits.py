@@ -7,10 +7,10 @@ from typing import Any
 
 from gpuctl.cluster.deploy import memlock
 from gpuctl.cluster.deploy.model import Finding
+from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.hang.job import ranks_of
 from gpuctl.cluster.doctor.model import Facts, Inside
-from gpuctl.cluster.doctor.words import fail, or_ok, unknown, warn
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 
 GIB = 2**30
 SHM = "/dev/shm"  # noqa: S108 - in the pod

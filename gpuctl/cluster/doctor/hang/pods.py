@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuctl.cluster.deploy import stuck
+from gpuctl.cluster.deploy import pod_progress
 from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.deploy.waiting import REVISION
+from gpuctl.cluster.deploy.wait import REVISION
+from gpuctl.cluster.doctor.findings import fail, odd, or_ok, unknown, warn
 from gpuctl.cluster.doctor.hang.job import is_sized, is_whole, without_part
 from gpuctl.cluster.doctor.model import Facts
-from gpuctl.cluster.doctor.words import fail, odd, or_ok, unknown, warn
 from gpuctl.cluster.environment import CONTAINER, Object
-from gpuctl.core.pods import is_ready, statuses
+from gpuctl.domain.pod_status import is_ready, statuses
 
 START = "`gpuctl cluster doctor NAME start` says why"
 TOGETHER_S = 5  # clocks and starts are not known better
@@ -35,7 +35,7 @@ def ready(facts: Facts) -> list[Finding]:
         if pod is None:
             found.append(fail(check, f"Pod {name}", "it is not there", START))
         elif not is_ready(pod):
-            state = stuck.state(pod, facts.of(pod), facts.there.claims.value)
+            state = pod_progress.state(pod, facts.of(pod), facts.there.claims.value)
             words = f"it {state.words}" + (f": {state.trouble}" if state.trouble else "")
             found.append(fail(check, f"Pod {name}", words, START))
     return or_ok(check, facts.env.name, found)

@@ -6,10 +6,10 @@ import signal
 from collections.abc import Iterator
 
 from gpuctl.cluster.deploy.model import Finding
+from gpuctl.cluster.doctor.findings import fail, or_ok, warn
 from gpuctl.cluster.doctor.model import Facts
-from gpuctl.cluster.doctor.words import fail, or_ok, warn
 from gpuctl.cluster.environment import CONTAINER, Object
-from gpuctl.core.pods import IMAGE, statuses
+from gpuctl.domain.pod_status import IMAGE, statuses
 
 PULLS = (
     (("unauthorized", "denied", "authentication", "no basic auth"), "it takes a login: image.pull_secret names it"),

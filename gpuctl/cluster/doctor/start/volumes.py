@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuctl.cluster.deploy.model import Finding
+from gpuctl.cluster.doctor.findings import fail, or_ok, unknown
 from gpuctl.cluster.doctor.model import Facts
-from gpuctl.cluster.doctor.words import fail, or_ok, unknown
 from gpuctl.cluster.environment import Object
-from gpuctl.core.pods import is_ready, runs
+from gpuctl.domain.pod_status import is_ready, runs
 
 # Until a pod has a node: then it is the pod that waits, not the volume.
 PATIENT = "WaitForFirstConsumer"  # the reason of the event, and the mode of the class

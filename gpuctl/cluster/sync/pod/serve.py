@@ -16,9 +16,10 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuctl.cluster.sync.pod import frames, tree
+from gpuctl.cluster.sync.pod import tree
 from gpuctl.cluster.sync.pod.record import Held, Record
 from gpuctl.cluster.sync.pod.write import Changed, Damaged, Writer, same
+from gpuctl.remote.supervisor import frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable

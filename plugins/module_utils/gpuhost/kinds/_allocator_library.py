@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..allocators import ALLOCATORS, folders, library
 from ..facts.machine import Machine
 from ..model import Step, Unsupported
-from ..view import View
+from ..snapshot import View
 
 # With the 64-bit time_t, Debian 13 and Ubuntu 24.04 gave this package another name.
 RENAMED = {"debian": (13,), "ubuntu": (24, 4)}

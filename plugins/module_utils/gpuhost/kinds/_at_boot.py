@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..model import Conflict, Step
-from ..settings.line import BOOT
-from ..view import View
+from ..resources.line import BOOT
+from ..snapshot import View
 
 
 def at_boot(view: View, key: str, wanted: str, rivals: Sequence[Conflict]) -> tuple[str, tuple[Step, ...]]:

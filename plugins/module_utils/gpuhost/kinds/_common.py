@@ -19,7 +19,7 @@ from ..model import (
     Unreadable,
     Unsupported,
 )
-from ..view import View
+from ..snapshot import View
 
 
 def read_each(view: View, knobs: Sequence[Knob], read: Callable[[View, Knob], Reading]) -> list[Reading]:

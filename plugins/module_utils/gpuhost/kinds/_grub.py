@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..host import Host
 from ..kernel_line import SET, argument, filled, split, value
 from ..model import Conflict, Unreadable
-from ..settings.line import GRUB
+from ..resources.line import GRUB
 
 CONFIG = "/boot/grub/grub.cfg"
 FIRST, LAST = "GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT"  # as they stand on the line

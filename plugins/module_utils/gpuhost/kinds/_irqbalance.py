@@ -6,9 +6,9 @@ import re
 
 from ..irqbalance import OURS, SERVICE, command, knows_hint_policies, policy_of, runs, switched_on, unit_file
 from ..model import Conflict, Knob, Reading, Step, Unsupported
-from ..settings.file import described
-from ..settings.unit import show
-from ..view import View
+from ..resources.file import described
+from ..resources.unit import show
+from ..snapshot import View
 from ._common import settled
 
 BOOT, NOW = f"unit:{SERVICE}:boot", f"unit:{SERVICE}:now"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from ..host import Host
-from ..settings.unit import FOLDERS
+from ..resources.unit import FOLDERS
 from ._limit_files import Item
 
 # Of all services, also those that systemd puts into a slice of their own kind; with the older control groups, too.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..allocators import preloaded
 from ..host import Host
 from ..model import Conflict
-from ..settings.services import Service
+from ..resources.services import Service
 
 EVERYWHERE = "/etc/ld.so.preload"
 LOGINS = "/etc/environment"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..host import Host
-from ..settings.unit import FOLDERS
+from ..resources.unit import FOLDERS
 
 ADMIN = "/etc/systemd/system"
 GENERATED = ("/run/systemd/generator", "/run/systemd/generator.late")

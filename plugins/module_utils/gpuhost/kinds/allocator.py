@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from ..allocators import OTHER, preloaded
 from ..host import Host
 from ..model import OK, PENDING, REFUSED, Conflict, Knob, Reading, Refused, Step, Unreadable, Unsupported
-from ..settings.file import described
-from ..settings.services import GLIBC, STATIC, Service, environment_of, malloc_of, services
-from ..view import View
+from ..resources.file import described
+from ..resources.services import GLIBC, STATIC, Service, environment_of, malloc_of, services
+from ..snapshot import View
 from ._allocator_library import library_of
-from ._allocator_wish import Choice, Wish
+from ._allocator_spec import Choice, Wish
 from ._common import all_alike, guarded, settled
 from ._preloads import by_its_unit, by_the_host
 from ._types import Type

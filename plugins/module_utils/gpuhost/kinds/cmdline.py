@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from ..kernel_line import ENTRIES, PRESENT, loader_entries, said_by_all, split, value, values
 from ..model import Conflict, Knob, Reading, Refused, Step, Unreadable, Unsupported
-from ..settings.line import GRUB
+from ..resources.line import GRUB
+from ..snapshot import View
 from ..topology import CPU, cpus_of
-from ..view import View
 from . import _grub
 from ._common import all_alike, guarded, settled
 from ._kernel_arguments import TYPES, type_of

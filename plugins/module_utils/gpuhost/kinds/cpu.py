@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from ..idle import State, states, to_switch
 from ..model import Knob, Reading, Step, Unsupported
+from ..snapshot import View
 from ..topology import CPU, as_list, offline, online
-from ..view import View
 from ._at_boot import at_boot
 from ._common import read_each, settled
-from ._cpu_rivals import rivals
+from ._cpu_owners import rivals
 from ._types import Int, Type, Word
 
 PREFERENCES = ("performance", "balance_performance", "balance_power", "power")

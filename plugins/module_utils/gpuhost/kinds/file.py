@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from ..host import Host
 from ..model import Knob, Reading, Refused
-from ..settings.file import described
-from ..view import View
+from ..resources.file import described
+from ..snapshot import View
 from ._common import read_each, settled
 from ._types import Type
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from .. import irqbalance
 from ..model import Conflict, Knob, Reading, Step, Unreadable, Unsupported
 from ..pinning import POLICIES, Pinning, Vector, look
-from ..view import View
+from ..snapshot import View
 from ._at_boot import at_boot
 from ._common import read_each, settled
 from ._irqbalance import balance

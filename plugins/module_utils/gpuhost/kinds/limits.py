@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from ..host import Host
 from ..model import Conflict, Knob, Reading, Refused, Step, Unreadable, Unsupported
-from ..settings.line import LIMITS, SYSTEM_LIMITS, USER_LIMITS
-from ..settings.unit import ask_systemd
-from ..view import View
+from ..resources.line import LIMITS, SYSTEM_LIMITS, USER_LIMITS
+from ..resources.unit import ask_systemd
+from ..snapshot import View
 from . import _limited_services, _lines, _logins, _rights
 from ._common import all_alike, guarded, settled
 from ._limit_files import ITEMS, UNLIMITED, Item, for_logins, for_services, from_systemd, in_pam

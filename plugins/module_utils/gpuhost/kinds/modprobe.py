@@ -11,8 +11,8 @@ from ..host import Host
 from ..kernel_line import split, values
 from ..model import Conflict, Knob, Reading, Step, Unsupported
 from ..owners import in_order
-from ..settings.line import MODPROBE
-from ..view import View
+from ..resources.line import MODPROBE
+from ..snapshot import View
 from . import _lines
 from ._common import all_alike, guarded, settled
 from ._lines import Said

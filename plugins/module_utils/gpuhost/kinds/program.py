@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ..host import Host
 from ..model import Knob, Reading, Step, Unsupported
-from ..settings.file import described
-from ..view import View
+from ..resources.file import described
+from ..snapshot import View
 from ._common import read_each, settled
 from ._types import Type, Word
 
@@ -24,7 +24,7 @@ OLDEST_PYTHON = 9  # of 3.x
 # What the programs need of this package: no file of these imports one outside this list.
 MODULES = {
     "gpuctl-boot": ("__init__", "host", "topology", "idle", "pinning", "boot"),
-    "gpuctl-exec": ("__init__", "host", "topology", "gpus", "allocators", "memory_policy", "nearby", "exec"),
+    "gpuctl-exec": ("__init__", "host", "topology", "gpus", "allocators", "memory_policy", "affinity", "exec"),
 }
 # -I: no environment variable and no folder of the caller's changes what runs; -B: no compiled files left behind.
 STARTER = """#!{python} -IB

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from ..host import Host
 from ..model import Conflict, Knob, Reading, Refused, Step, Unreadable, Unsupported
-from ..settings.comment import lines_of
-from ..settings.swap import Area, areas
-from ..view import View
+from ..resources.comment import lines_of
+from ..resources.swap import Area, areas
+from ..snapshot import View
 from . import _rights
 from ._common import read_each, settled
 from ._swap_units import started, to_stop

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..model import Conflict, Knob, Reading, Step, Unsupported
-from ..settings.line import SYSCTL
-from ..view import View
+from ..resources.line import SYSCTL
+from ..snapshot import View
 from ._common import read_each, settled
 from ._types import Int, Ints, Size, Text, Type, Word
 

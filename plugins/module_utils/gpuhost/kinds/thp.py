@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..model import Conflict, Knob, Reading, Step, Unsupported
-from ..view import View
+from ..snapshot import View
 from ._at_boot import at_boot
 from ._common import read_each, settled
 from ._types import Int, Type, Word

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..model import Knob, Reading, Step, Unreadable, Unsupported
-from ..settings.unit import HARMLESS, NOT_WRITABLE, runs, show
-from ..view import View
+from ..resources.unit import HARMLESS, NOT_WRITABLE, runs, show
+from ..snapshot import View
 from ._common import all_alike, guarded, settled
 from ._types import Type
 

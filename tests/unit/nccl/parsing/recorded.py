@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from gpuctl.nccl import parse
 from gpuctl.nccl.model import Row, Run
+from gpuctl.nccl.parsing import parse
 
 DATA = Path(__file__).parents[3] / "data" / "nccl"
 FACTS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("facts.yml").read_text())

@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuctl.cli.nccl_parse import parse
+from gpuctl.cli.nccl.parse import parse
 from gpuctl.core.errors import Unusable
 from tests.unit.nccl.parsing.recorded import DATA, FACTS, text
 from tests.unit.nccl.parsing.test_forms import PER_ITERATION

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.nccl import parse
 from gpuctl.nccl.model import Outcome, Run
-from gpuctl.nccl.parse import Stopped
+from gpuctl.nccl.parsing import parse
+from gpuctl.nccl.parsing.parse import Stopped
 from tests.unit.nccl.parsing.recorded import runs, text
 
 HUNG = text("derived_hang_after_header.log")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gpuctl.nccl import document
+from gpuctl.nccl import serialize
 from gpuctl.nccl.model import Iterations, Timing
 from tests.unit.nccl.parsing.recorded import runs, text
 
@@ -34,7 +34,7 @@ def test_the_columns_of_each_iteration_are_read() -> None:
     assert row.out_of_place == Timing(32.51, 32.25, 56.44, 0, Iterations(31.20, None, 39.10, 39.90, 5.10))
     assert row.in_place == Timing(32.10, 32.67, 57.17, 0, Iterations(31.00, None, 38.00, 38.80, 4.90))
     assert (run.outcome, run.avg_busbw_gbs) == ("complete", 56.805)
-    assert document.read(json.loads(json.dumps(document.of(run)))) == run
+    assert serialize.read(json.loads(json.dumps(serialize.of(run)))) == run
 
 
 def test_a_report_has_the_median_of_the_iterations_too() -> None:
@@ -47,9 +47,9 @@ def test_a_report_has_the_median_of_the_iterations_too() -> None:
     assert run.rows[0].in_place.per_iteration == Iterations(31.2, 32.1, 39.1, 39.9, 5.1)
     assert run.rows[0].out_of_place is not None
     assert run.rows[0].out_of_place.per_iteration is None
-    told = document.of(run)["rows"][0]["in_place"]["per_iteration"]
+    told = serialize.of(run)["rows"][0]["in_place"]["per_iteration"]
     assert told == {"min_us": 31.2, "median_us": 32.1, "p99_us": 39.1, "max_us": 39.9, "cv_percent": 5.1}
-    assert document.read(document.of(run)) == run
+    assert serialize.read(serialize.of(run)) == run
 
 
 def test_iterations_that_are_no_numbers_are_not_there() -> None:

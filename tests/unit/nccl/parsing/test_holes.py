@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from gpuctl.nccl import document, parse
+from gpuctl.nccl import serialize
 from gpuctl.nccl.model import NoNumber, Outcome, Run
+from gpuctl.nccl.parsing import parse
 from tests.unit.nccl.parsing.recorded import runs, text
 
 WHOLE = text("dgxh100_1n8g_allreduce_full.log")
@@ -115,8 +116,8 @@ def test_what_is_written_as_json_has_no_nan_and_comes_back() -> None:
         one(SMALL + IN, LARGE[:-1] + "nan" + IN),
         one(SMALL + IN, LARGE + "    0.00     inf     inf       0\n"),
     ):
-        told = json.loads(json.dumps(document.of(run), allow_nan=False))
-        assert document.read(told) == run
+        told = json.loads(json.dumps(serialize.of(run), allow_nan=False))
+        assert serialize.read(told) == run
 
 
 @pytest.mark.parametrize("dots", ["...", "#  ...", "  [...]", "\u2026", "<snip>", ".  .  ."])

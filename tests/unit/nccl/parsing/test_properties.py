@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuctl.core.report import Verdict
-from gpuctl.nccl import document, parse
-from gpuctl.nccl.about import About
-from gpuctl.nccl.baselines import Book
-from gpuctl.nccl.judge import judge, worst
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl import serialize
+from gpuctl.nccl.baselines.model import Book
+from gpuctl.nccl.context import About
+from gpuctl.nccl.judge.run import judge, worst
 from gpuctl.nccl.model import Outcome, Row
+from gpuctl.nccl.parsing import parse
 from tests.unit.nccl.parsing.recorded import FACTS, TEXTS, runs, text
 
 WITH_ROWS = [name for name in TEXTS if FACTS[name].get("rows")]
@@ -255,6 +256,6 @@ def test_a_report_with_numbers_that_no_machine_has_is_read(digits: int) -> None:
 def _harmless(printed: str) -> None:
     for run in runs(printed):
         assert run.outcome in set(Outcome)
-        told = document.of(run)
-        assert document.read(json.loads(json.dumps(told, allow_nan=False))) == run
+        told = serialize.of(run)
+        assert serialize.read(json.loads(json.dumps(told, allow_nan=False))) == run
         judge(run, None, Book({}, ()))

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
 
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.model import Finding
 
 DATA = Path(__file__).parents[3] / "data"

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from gpuctl.core.report import Verdict
-from gpuctl.nccl.adapters import adapters, rails
+from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.advise import advise
+from gpuctl.nccl.topology.adapters import adapters, rails
 from tests.unit.nccl.preflight.fleets import DATA, Facts, efa, fleet, node, port, roce
 
 

@@ -11,9 +11,9 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import visit
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import busy, gpu_xml, limits, rdma
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
-from ansible_collections.gpuctl.fleet.plugins.module_utils.nccl import command
+from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command
 
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import preflight
 from gpuctl.nccl.preflight import gpus, idle
 from tests.unit.nccl.preflight.fleets import DATA
@@ -172,7 +172,7 @@ def test_one_visit_reads_every_subject(root: Path) -> None:
     assert facts["jobs"] == {"slurm_state": "", "slurm_steps": 0, "nccl_tests": 0, "kubernetes_pods": 0, "unread": {}}
 
 
-@pytest.mark.parametrize("folder", command.FOLDERS)
+@pytest.mark.parametrize("folder", mpirun_command.FOLDERS)
 def test_programs_are_looked_for_where_the_runner_looks(root: Path, folder: str) -> None:
     (root / "opt/nccl-tests/build/all_reduce_perf").unlink()
     (root / "usr/bin/mpirun").unlink()

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuctl.cli.nccl_preflight import advise, preflight
+from gpuctl.cli.nccl.preflight import advise, preflight
 from gpuctl.core.errors import Unusable
-from gpuctl.nccl import fleet_file
-from gpuctl.nccl.fleet_file import Fleet
-from gpuctl.nccl.peers import peers
+from gpuctl.nccl.preflight import facts_file
+from gpuctl.nccl.preflight.facts_file import Fleet
+from gpuctl.nccl.topology.login_checks import peers
 from tests.unit.nccl.preflight.fleets import fleet
 
 
@@ -27,7 +27,7 @@ def saved(tmp_path: Path) -> Path:
     nodes = fleet(4, node_3=lambda facts: facts["gpu"]["gpus"].pop())
     for number, facts in enumerate(nodes.values()):
         facts["rack"] = f"r{number % 2}"
-    fleet_file.save(file, Fleet(nodes))
+    facts_file.save(file, Fleet(nodes))
     return file
 
 
@@ -42,8 +42,8 @@ def test_the_first_node_reaches_all_and_the_others_the_next() -> None:
 
 def test_facts_come_back_from_a_file_as_they_were(tmp_path: Path) -> None:
     kept = Fleet(fleet(2), {"node-9": "no route"})
-    fleet_file.save(tmp_path / "f", kept)
-    assert fleet_file.read(tmp_path / "f") == kept
+    facts_file.save(tmp_path / "f", kept)
+    assert facts_file.read(tmp_path / "f") == kept
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_facts_come_back_from_a_file_as_they_were(tmp_path: Path) -> None:
 def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "f").write_text(text)
     with pytest.raises(Unusable):
-        fleet_file.read(tmp_path / "f")
+        facts_file.read(tmp_path / "f")
 
 
 def test_preflight_names_the_bad_node_of_a_file_and_exits_1(saved: Path) -> None:
@@ -68,7 +68,7 @@ def test_preflight_of_the_healthy_nodes_alone_exits_0(saved: Path) -> None:
 
 
 def test_a_node_that_was_not_reached_makes_exit_3(tmp_path: Path) -> None:
-    fleet_file.save(tmp_path / "f", Fleet(fleet(2), {"node-9": "it cannot be reached"}))
+    facts_file.save(tmp_path / "f", Fleet(fleet(2), {"node-9": "it cannot be reached"}))
     said = call(preflight, "--from", tmp_path / "f")
     assert said.exit_code == 3
     assert "node-9: nothing is known of it: it cannot be reached" in said.output
@@ -93,7 +93,7 @@ def test_of_many_findings_alike_the_first_are_shown_and_the_others_counted(tmp_p
     nodes = fleet(30)
     for number, facts in enumerate(nodes.values()):
         facts["gpu"]["gpus"][0]["recovery"] = f"Reset {number}"
-    fleet_file.save(tmp_path / "f", Fleet(nodes))
+    facts_file.save(tmp_path / "f", Fleet(nodes))
     said = call(preflight, "--from", tmp_path / "f").output
     assert said.count("the driver asks for") == 8
     assert "FAIL     gpu-memory      the same kind of node-9, " in said
@@ -112,7 +112,7 @@ def test_without_racks_in_the_inventory_the_nodes_own_knowledge_orders_them(tmp_
     for number, facts in enumerate(nodes.values()):
         for gpu in facts["gpu"]["gpus"]:
             gpu["nvlink_domain"] = f"5b5e4d3c-0000-4000-8000-00000000000{number % 2}.1"
-    fleet_file.save(tmp_path / "f", Fleet(nodes))
+    facts_file.save(tmp_path / "f", Fleet(nodes))
     said = call(advise, "--from", tmp_path / "f").output
     assert "a ring crosses racks 2 times; as they stand 4" in said
     assert "racks are NVLink domains, as nvidia-smi tells:" in said

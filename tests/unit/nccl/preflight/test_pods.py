@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.nccl import at_work as program
+from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import gpu_processes as program
 
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.model import Finding
 from gpuctl.nccl.preflight.idle import DRAIN
 from gpuctl.nccl.preflight.pods import advice, at_work

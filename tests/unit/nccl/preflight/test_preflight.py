@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.core.report import Verdict
+from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import preflight
 from tests.unit.nccl.preflight.fleets import Facts, efa, fleet, node, problems, said
 

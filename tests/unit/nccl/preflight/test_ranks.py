@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import Unusable
-from gpuctl.nccl import placement, ranks
+from gpuctl.nccl.topology import racks, ring_order
 from tests.unit.nccl.preflight.fleets import efa, node, roce
 
 
 def test_racks_come_together_and_a_ring_crosses_each_once() -> None:
     nodes = [f"n{i}" for i in range(12)]
     places = {node: (f"rack-{i % 3}",) for i, node in enumerate(nodes)}
-    order = ranks.order(nodes, places)
+    order = ring_order.order(nodes, places)
     assert order.crossings_before == 12
     assert order.crossings_after == 3
     assert order.after[:4] == ("n0", "n3", "n6", "n9")
@@ -30,22 +30,22 @@ def test_no_order_crosses_less() -> None:
     for _ in range(30):
         nodes = [f"n{i}" for i in range(6)]
         places = {node: (dice.choice("ab"), dice.choice("cd")) for node in nodes}
-        best = min(ranks.crossings(each, places) for each in itertools.permutations(nodes))
-        assert ranks.order(nodes, places).crossings_after == best
+        best = min(ring_order.crossings(each, places) for each in itertools.permutations(nodes))
+        assert ring_order.order(nodes, places).crossings_after == best
 
 
 def test_racks_of_one_spine_stand_together() -> None:
     places = {"a": ("s1", "r1"), "b": ("s2", "r2"), "c": ("s1", "r3"), "d": ("s2", "r2"), "e": ("s1", "r1")}
-    assert ranks.order("abcde", places).after == ("a", "e", "c", "b", "d")
+    assert ring_order.order("abcde", places).after == ("a", "e", "c", "b", "d")
 
 
 def test_one_rack_is_never_crossed_and_order_is_kept() -> None:
-    order = ranks.order(["c", "a", "b"], dict.fromkeys("abc", ("r",)))
+    order = ring_order.order(["c", "a", "b"], dict.fromkeys("abc", ("r",)))
     assert (order.after, order.crossings_before, order.crossings_after) == (("c", "a", "b"), 0, 0)
 
 
 def test_nodes_of_unknown_rack_stand_last_and_are_named() -> None:
-    order = ranks.order(["a", "x", "b"], {"a": ("r",), "b": ("r",)})
+    order = ring_order.order(["a", "x", "b"], {"a": ("r",), "b": ("r",)})
     assert order.after == ("a", "b", "x")
     assert order.unplaced == ("x",)
     assert order.crossings_after == 2
@@ -56,7 +56,7 @@ def test_reads_slurms_topology(tmp_path: Path) -> None:
     file.write_text(
         "# fat tree\nSwitchName=top Switches=s[1-2]\nSwitchName=s1 Nodes=n[01-03],m1\nswitchname=s2 nodes=n04\n"
     )
-    found = placement.read(file)
+    found = racks.read(file)
     assert found["n02"] == ("top", "s1")
     assert found["m1"] == ("top", "s1")
     assert found["n04"] == ("top", "s2")
@@ -73,7 +73,7 @@ def test_reads_slurms_topology(tmp_path: Path) -> None:
     ],
 )
 def test_expands_slurms_lists(text: str, names: list[str]) -> None:
-    assert placement.expand(text) == names
+    assert racks.expand(text) == names
 
 
 def test_reads_ec2s_instance_topology_by_the_instances_of_nodes(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_reads_ec2s_instance_topology_by_the_instances_of_nodes(tmp_path: Path) 
         '{"Instances": [{"InstanceId": "i-1", "NetworkNodes": ["nn-1", "nn-2", "nn-3"]},'
         ' {"InstanceId": "i-2", "NetworkNodes": ["nn-1", "nn-2", "nn-4"]}]}'
     )
-    found = placement.read(file, {"node-1": "i-1", "node-9": "i-9"})
+    found = racks.read(file, {"node-1": "i-1", "node-9": "i-9"})
     assert found["node-1"] == ("nn-1", "nn-2", "nn-3")
     assert found["i-2"] == ("nn-1", "nn-2", "nn-4")
     assert "node-9" not in found
@@ -93,9 +93,9 @@ def test_refuses_what_places_no_node(tmp_path: Path, text: str) -> None:
     file = tmp_path / "file"
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(Unusable):
-        placement.read(file)
+        racks.read(file)
     with pytest.raises(Unusable):
-        placement.read(tmp_path / "absent")
+        racks.read(tmp_path / "absent")
 
 
 def roce_at(*switches: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def test_nodes_whose_fabric_ends_at_the_same_switches_stand_together() -> None:
         "c": roce_at("l1", "l2", "l3", "l4"),
         "d": roce_at("l1", "l2", "l3"),  # of one port it is not known
     }
-    assert placement.of_facts(nodes) == (
+    assert racks.of_facts(nodes) == (
         {"a": ("l1+l2+l3+l4",), "b": ("l5+l6+l7+l8",), "c": ("l1+l2+l3+l4",)},
         "leaf switches, by LLDP",
     )
@@ -120,18 +120,18 @@ def test_nodes_whose_fabric_ends_at_the_same_switches_stand_together() -> None:
 def test_a_switch_of_the_management_network_places_nobody() -> None:
     facts = node()
     facts["names"]["switches"] = {"eth0": "top-of-rack-1"}
-    assert placement.of_facts({"a": facts}) == ({}, "")
-    assert placement.of_facts({"a": efa(facts)}) == ({}, "")
+    assert racks.of_facts({"a": facts}) == ({}, "")
+    assert racks.of_facts({"a": efa(facts)}) == ({}, "")
 
 
 def test_gpus_of_two_nvlink_domains_in_one_node_place_it_nowhere() -> None:
     facts = node()
     for number, gpu in enumerate(facts["gpu"]["gpus"]):
         gpu["nvlink_domain"] = f"5b5e4d3c-0000-4000-8000-000000000001.{number % 2}"
-    assert placement.of_facts({"a": facts}) == ({}, "")
+    assert racks.of_facts({"a": facts}) == ({}, "")
 
 
 def test_switches_in_a_loop_come_to_an_end(tmp_path: Path) -> None:
     file = tmp_path / "topology.conf"
     file.write_text("SwitchName=a Switches=b\nSwitchName=b Switches=a Nodes=n1\n")
-    assert placement.read(file) == {"n1": ("a", "b")}
+    assert racks.read(file) == {"n1": ("a", "b")}

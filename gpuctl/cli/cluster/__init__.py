@@ -1,0 +1,1 @@
+"""The gpuctl cluster commands, one file each."""

@@ -1,0 +1,51 @@
+"""cluster: the cluster files, the Kubernetes objects that follow from one, and environments on live clusters."""
+
+from __future__ import annotations
+
+import click
+
+from gpuctl.cli.cluster import (
+    build,
+    deploy,
+    dev,
+    discover,
+    doctor,
+    file,
+    forward,
+    render,
+    shell,
+    sync,
+    test,
+    train,
+    vscode,
+)
+from gpuctl.cli.shared.click_groups import Group
+
+COMMANDS = (
+    file.listing,
+    file.show,
+    file.validate,
+    file.schema,
+    file.migrate,
+    discover.discover,
+    render.render,
+    build.build,
+    *deploy.COMMANDS,
+    sync.sync,
+    train.train,
+    test.test,
+    shell.shell,
+    forward.forward,
+    vscode.vscode,
+    dev.dev_session,
+    doctor.doctor,
+)
+
+
+@click.group("cluster", cls=Group)
+def group() -> None:
+    """Multi-node ML environments on OpenShift and Kubernetes, from one file a cluster."""
+
+
+for command in COMMANDS:
+    group.add_command(command)

@@ -1,0 +1,140 @@
+"""kube: what kubectl alone does not do."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from gpuctl.cli.kube import shell
+from gpuctl.cli.kube.pod import pod, where
+from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared.click_groups import Group
+
+
+@click.group("kube", cls=Group)
+def group() -> None:
+    """Kubernetes from the workstation: shells, forwards, notices, explanations."""
+
+
+group.add_command(pod)
+for command in shell.commands:
+    group.add_command(command)
+
+
+@group.command()
+@click.argument("pod_name", metavar="[POD]", default="")
+@click.argument("ports", metavar="[[LOCAL:]REMOTE]...", nargs=-1)
+@click.option("--selector", "-l", metavar="LABELS", default="", help="Every pod with these labels.")
+@click.option("--from", "first", type=click.IntRange(1, 65535), help="The first local port for -l.")
+@click.option("--to", "remote", type=click.IntRange(1, 65535), multiple=True, help="The port of each pod; repeatable.")
+@click.option("--save", metavar="NAME", default="", help="Keep these forwards under a name, too.")
+@click.option("--set", "kept", metavar="NAME", default="", help="The forwards kept under a name.")
+@click.option("--wizard", is_flag=True, help="Choose pods and ports.")
+@options.probe_every
+@where
+def forward(
+    pod_name: str,
+    ports: tuple[str, ...],
+    selector: str,
+    first: int | None,
+    remote: tuple[int, ...],
+    save: str,
+    kept: str,
+    wizard: bool,
+    probe_every: float,
+    context: str,
+    namespace: str,
+) -> None:
+    """Forward local ports to pods, and keep doing so until Ctrl-C.
+
+    Either every pod that -l names, on sequential local ports (--from 8081 --to 8080), or the one POD with its ports.
+    A forward that breaks is begun anew; a pod that is replaced is followed.
+    """
+    from gpuctl.cli.shared.forward_display import go
+    from gpuctl.kube.forward import request as ask
+    from gpuctl.kube.forward import saved
+    from gpuctl.kube.pod import Where
+
+    place = Where(context, namespace)
+    request = ask.request(ask.Typed(pod_name, ports, selector, first, remote, kept, wizard, place))
+    if request is None:
+        return
+    if save:
+        click.echo(f"kept as {saved.save(save, request)}", err=True)
+    sys.exit(go(request, probe_every))
+
+
+@group.command()
+@click.argument("pod_name", metavar="POD")
+@click.option("--lines", type=click.IntRange(1), default=100, show_default=True, help="So many lines of each log.")
+@click.option("--ask", "asked", is_flag=True, help="Hand it once to the command of the settings (claude -p).")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before it is sent.")
+@where
+def explain(pod_name: str, lines: int, asked: bool, yes: bool, context: str, namespace: str) -> None:
+    """Gather what the cluster says of POD (describe, events, logs, previous logs), without secrets."""
+    from gpuctl.core import settings
+    from gpuctl.kube import explain as explaining
+    from gpuctl.kube.pod import Where, here
+
+    found = explaining.gather(here(Where(context, namespace)), pod_name, lines)
+    click.echo(found.text)
+    click.echo(f"{output.plural(found.secrets, 'secret')} removed", err=True)
+    if found.note:
+        click.echo(f"note: {found.note}", err=True)
+    if not asked:
+        return
+    command = settings.load().ask
+    if not yes:
+        click.confirm(f"Send this to `{' '.join(command)}`?", abort=True, err=True)
+    sys.exit(explaining.ask(command, found.text))
+
+
+@group.command()
+@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Of all namespaces.")
+@click.option("--restarts", type=click.IntRange(1), default=None, help="Tell when a container has restarted so often.")
+@click.option("--pending", type=options.Finite(1), default=None, help="Tell of pods pending for so many seconds.")
+@click.option("--not-ready", type=options.Finite(1), default=None, help="Tell of running pods not ready for so long.")
+@click.option("--nodes", is_flag=True, help="Tell of nodes that are ready no more, and ready again.")
+@where
+def notify(
+    everywhere: bool,
+    restarts: int | None,
+    pending: float | None,
+    not_ready: float | None,
+    nodes: bool,
+    context: str,
+    namespace: str,
+) -> None:
+    """Tell of crashed pods, finished roll-outs and passed thresholds, as tmux messages or plain lines."""
+    from gpuctl.kube import notify as notices
+    from gpuctl.kube.notices import Thresholds
+    from gpuctl.kube.pod import Where, here
+
+    def tell(text: str) -> None:
+        notices.to_tmux(text)
+        click.echo(text)
+
+    at = Thresholds(restarts or 0, pending or 0.0, not_ready or 0.0)
+    notices.run(here(Where(context, namespace)), everywhere, nodes, at, tell)
+    sys.exit(130)  # it has no other end than being ended
+
+
+@group.command()
+@click.argument("name", metavar="[NAMESPACE]", default="")
+@click.option("--every", type=options.Finite(0.5), default=2.0, show_default=True, help="Seconds.")
+@options.context
+def watch(name: str, every: float, context: str) -> None:
+    """Watch the resources of a namespace."""
+    from gpuctl.kube.pod import Where, here
+    from gpuctl.kube.resources import watch as draw
+
+    draw(here(Where(context, name)), every)
+
+
+@group.command()
+def palette() -> None:
+    """A menu of common commands, with Helm and Terraform among them where they are installed."""
+    from gpuctl.kube.palette import run
+
+    sys.exit(run())

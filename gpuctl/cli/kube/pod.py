@@ -1,0 +1,113 @@
+"""kube pod: act on the pod chosen last, which is what the tmux keys do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuctl.cli.shared.click_groups import Group
+from gpuctl.cli.shared.options import context, together
+
+if TYPE_CHECKING:
+    from gpuctl.kube.selected_pod import Chosen
+
+namespace = click.option(
+    "--namespace", "-n", metavar="NAME", default="", help="Another namespace than the current one."
+)
+where = together(context, namespace)
+container = click.option("--container", "-c", metavar="NAME", default="", help="Which container.")
+everywhere = click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Choose among those of all.")
+which = together(
+    click.argument("name", metavar="[POD]", default=""),
+    container,
+    click.option("--choose", "anew", is_flag=True, help="Choose, whatever was chosen last."),
+    everywhere,
+    where,
+)
+
+
+@click.group(cls=Group)
+def pod() -> None:
+    """Act on the pod chosen last, or choose one."""
+
+
+def _act(
+    action: Callable[[Chosen], int],
+    name: str,
+    container: str,
+    anew: bool,
+    everywhere: bool,
+    context: str,
+    namespace: str,
+) -> None:
+    """Do something to the pod that is named, was chosen last, or is chosen now; nothing where the user leaves."""
+    from gpuctl.kube import pod as pods
+
+    place = pods.Where(context, namespace, everywhere)
+    if name:
+        found: Chosen | None = pods.named(name, place, container)
+    else:
+        found = pods.ask(place) if anew else pods.last(place)
+    if found is not None:
+        sys.exit(action(found))
+
+
+def _command(name: str, does: str) -> None:
+    """A command for what gpuctl.kube.pod does under this name."""
+
+    @pod.command(name, help=does)
+    @which
+    def act(**given: Any) -> None:
+        from gpuctl.kube import pod as pods
+
+        _act(getattr(pods, name), **given)
+
+
+_command("shell", "A shell in its container: bash where it has one, else sh.")
+_command("logs", "The last lines of its log, and those to come.")
+_command("describe", "All that the cluster says of it.")
+
+
+@pod.command()
+@which
+@click.argument("ports", metavar="[[LOCAL:]REMOTE]...", nargs=-1)
+def forward(ports: tuple[str, ...], **given: Any) -> None:
+    """Forward its ports: those that it declares, where none are given."""
+    from gpuctl.cli.shared.forward_display import go
+    from gpuctl.kube import pod as pods
+    from gpuctl.kube.forward.request import of_pod
+
+    def action(found: Chosen) -> int:
+        wanted = ports or [str(port) for port in pods.ports(found)]
+        return go(of_pod(found.pod, wanted, found.context, found.namespace))
+
+    _act(action, **given)
+
+
+@pod.command()
+@everywhere
+@where
+def choose(everywhere: bool, context: str, namespace: str) -> None:
+    """Choose a pod, then what to do with it. The tmux keys act on it from then on."""
+    from gpuctl.kube import choose as choosing
+    from gpuctl.kube import pod as pods
+
+    found = pods.ask(pods.Where(context, namespace, everywhere))
+    action = choosing.entry(pods.ACTIONS, found.pod) if found else None
+    if found and action:
+        sys.exit(pods.ACTIONS[action](found))
+
+
+@pod.command()
+@click.argument("name")
+@container
+@where
+def select(name: str, container: str, context: str, namespace: str) -> None:
+    """Remember a pod as the chosen one: for a k9s plugin, or a script."""
+    from gpuctl.kube import pod as pods
+
+    found = pods.select(pods.named(name, pods.Where(context, namespace), container))
+    click.echo(f"{found.namespace}/{found.pod} of {found.context or 'no context'} is the chosen pod now")

@@ -1,0 +1,109 @@
+"""kube shell, what is switched in it, and what it asks gpuctl for."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+
+# For words that belong to kubectl, not to gpuctl.
+AS_THEY_ARE = {"ignore_unknown_options": True, "help_option_names": []}
+
+
+@click.command()
+@click.option("--shell", "program", metavar="PROGRAM", default="", help="bash or zsh.  [default: the login shell]")
+def shell(program: str) -> None:
+    """Start a shell with a kubeconfig of its own, so that switching in it moves no other.
+
+    Its prompt shows context and namespace in the colour of the stage. It has the aliases k, kgp, kgpa, kd, ke and
+    kdel, and the commands kctx, kns, kpod, kwatch-resources and port-forward-hyperpod. What destroys something in a
+    production context asks first.
+    """
+    from gpuctl.kube.shell import start
+
+    start(program, partial(click.echo, err=True))
+
+
+@click.command("context")
+@click.argument("name", default="")
+def switch_context(name: str) -> None:
+    """Switch the context of this shell to NAME ("-": the one before); without a name, choose."""
+    from gpuctl.core import settings
+    from gpuctl.kube import choose, switch
+
+    switch.own()
+    chosen = name or choose.context(settings.load())
+    if chosen:
+        click.echo(f"switched to the context {switch.to_context(chosen)}")
+
+
+@click.command("namespace")
+@click.argument("name", default="")
+@click.option("--force", is_flag=True, help="Do not look whether it is there.")
+def switch_namespace(name: str, force: bool) -> None:
+    """Switch the namespace of this shell to NAME; without a name, choose."""
+    from gpuctl.kube import choose, switch
+
+    switch.own()
+    chosen = name or choose.namespace()
+    if chosen:
+        click.echo(f"switched to the namespace {switch.to_namespace(chosen, force)}")
+
+
+@click.command(hidden=True)
+@click.argument("path", type=click.Path(path_type=Path))
+def prompt(path: Path) -> None:
+    """Write what the prompt shows into a file, for a shell that reads it."""
+    from gpuctl.core import settings
+    from gpuctl.edges.kube import config
+    from gpuctl.kube.prompt import write
+
+    write(path, config.files(), settings.load())
+
+
+@click.command(hidden=True)
+@click.argument("path", type=click.Path(path_type=Path))
+def remake(path: Path) -> None:
+    """Make the kubeconfig copy of a running shell again."""
+    from gpuctl.kube.shell import remake as again
+
+    again(path)
+
+
+@click.command(hidden=True)
+@click.argument("path", type=click.Path(path_type=Path))
+def leave(path: Path) -> None:
+    """Keep what was added to the kubeconfig copy of a shell that ends, and say where it is."""
+    from gpuctl.kube.shell import leave as keep
+
+    kept = keep(path)
+    if kept:
+        click.echo(str(kept), err=True)
+
+
+@click.command(hidden=True, context_settings=AS_THEY_ARE)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def guard(words: tuple[str, ...]) -> None:
+    """Ask before a kubectl command that destroys something in a production context."""
+    from gpuctl.core import settings
+    from gpuctl.kube.confirm import question
+
+    asked = question(words, settings.load())
+    if not asked:
+        return
+    try:
+        terminal = Path("/dev/tty").open("r+b", buffering=0)  # noqa: SIM115 - closed with the process
+    except OSError:
+        click.echo(f"gpuctl: not run, as nobody can be asked here: {asked}", err=True)
+        click.echo("  hint: `command kubectl` goes past this question", err=True)
+        sys.exit(2)
+    with terminal:
+        terminal.write(f"{asked} [y/N] ".encode())
+        if terminal.readline().strip().lower() not in (b"y", b"yes"):
+            click.echo("not done", err=True)
+            sys.exit(1)
+
+
+commands = (shell, switch_context, switch_namespace, prompt, remake, leave, guard)

@@ -1,0 +1,1 @@
+"""The gpuctl nccl commands, one file each."""

@@ -1,0 +1,237 @@
+"""nccl baselines: the bandwidths that runs are judged by, who says so, and how a run is matched to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from gpuctl.cli.nccl import sweep_options
+from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared.click_groups import Group
+from gpuctl.cli.shared.output import Output
+from gpuctl.core.errors import Unusable
+
+if TYPE_CHECKING:
+    from gpuctl.nccl.baselines.model import Baseline, Book
+    from gpuctl.nccl.calibrate import Calibration
+    from gpuctl.nccl.context import About
+    from gpuctl.nccl.model import Run
+
+count = click.IntRange(min=1)
+instance = click.option(
+    "--instance", metavar="NAME", help="The machine type: p5.48xlarge, or your own name for machines you calibrated."
+)
+network = click.option(
+    "--network",
+    metavar="NAME",
+    type=sweep_options.Network(),
+    help="What NCCL should use: efa, ib, roce, socket.  [by machine type, if known]",
+)
+collective = click.option("--collective", metavar="NAME", help="all_reduce, sendrecv, ...  [from the log]")
+algo = click.option("--algo", metavar="NAME", help="What NCCL_ALGO was set to; `default` where it was not.")
+shape = options.together(
+    instance,
+    network,
+    algo,
+    collective,
+    click.option("--nodes", type=count, metavar="N", help="How many nodes took part.  [from the log]"),
+    click.option("--gpus-per-node", type=count, metavar="N", help="How many GPUs of each.  [from the log]"),
+)
+
+
+@click.group(cls=Group)
+def baselines() -> None:
+    """The bandwidths that runs are judged by, and where they come from."""
+
+
+@baselines.command("list")
+@options.output
+def list_(form: Output) -> None:
+    """List all rows, your own first: of those about a run the first one counts."""
+    from gpuctl.nccl.baselines import load
+
+    book = load.book()
+    if form == "table":
+        show(book.rows)
+        _not_reached(book.rows)
+    else:
+        output.data([_whole(row) for row in book.rows], form)
+
+
+@baselines.command()
+def restore() -> None:
+    """Take back the last calibration: your own rows are again what they were before it. Twice is as if it never was."""
+    from gpuctl.nccl.baselines import load, site
+
+    path = load.site_file()
+    found = site.restore(path)
+    if found.rows:
+        show(replace(row, site=True) for row in found.rows)
+    gone = "what could not be read is" if found.removed is None else output.plural(found.removed, "row")
+    back = output.plural(found.put_back, "row")
+    click.echo(f"{gone} removed, {back} put back: {path} has {output.plural(len(found.rows), 'row')}", err=True)
+
+
+@baselines.command()
+@click.argument("name", metavar="MACHINE-TYPE")
+@options.output
+def explain(name: str, form: Output) -> None:
+    """Say of a machine type what is known: line rate, network, and every row with its source and reason."""
+    from gpuctl.nccl.baselines import load
+
+    book = load.book()
+    rows = [row for row in book.rows if name in row.systems]
+    if name not in book.known:
+        hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` adds your own"
+        raise Unusable(f"explain {name}", "no baseline and no line rate is known of it", hint)
+    if form == "table":
+        _explain(name, book, rows)
+    else:
+        system = book.systems.get(name)
+        told = load.plain_system(system) if system else None
+        output.data({"system": told, "baselines": [_whole(row) for row in rows]}, form)
+
+
+def about_of(algo: str | None = None, collective: str | None = None, instance: str | None = None, **told: Any) -> About:
+    """What the options tell of a run; `Unusable` where they name what does not exist."""
+    from gpuctl.nccl.bandwidth import COLLECTIVES
+    from gpuctl.nccl.context import About
+
+    if collective is not None and collective not in COLLECTIVES:
+        raise Unusable(f"judge {collective!r}", "nccl-tests has no such test", f"it can be {', '.join(COLLECTIVES)}")
+    return About(instance, algorithm=_set_to(algo) if algo else None, collective=collective, **told)
+
+
+def agreed(doing: str, runs: Iterable[tuple[str, Run]], given: About) -> None:
+    """`Unusable` where the options tell something that a log denies, with every such contradiction."""
+    from gpuctl.nccl.baselines.consistency import contradicted
+
+    wrong = [f"{name}: {why}" for name, run in runs for why in contradicted(run, given)]
+    if wrong:
+        hint = "leave out what the logs tell themselves; or give the log that the options are of"
+        raise Unusable(doing, "\n  ".join(wrong), hint)
+
+
+def known_instance(name: str | None, doing: str, book: Book) -> None:
+    """`Unusable` where nothing is known of a machine type, so that a misspelt one is told before anything runs."""
+    if name is None or name in book.known:
+        return
+    hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` makes rows of a new name"
+    raise Unusable(doing, f"no machine type is called {name!r}{_meant(name, book)}", hint)
+
+
+def new_instance(name: str, book: Book) -> None:
+    """Say on standard error that a calibration is the first of its name: it may be misspelt."""
+    if name not in book.known:
+        click.echo(f"{name} is a new name{_meant(name, book)}: its rows will be the first", err=True)
+
+
+def _meant(name: str, book: Book) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, book.known, 1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _set_to(value: str) -> str:
+    """What NCCL_ALGO may be set to: one algorithm or several, for all collectives or for each; or "default"."""
+    from gpuctl.nccl.context import DEFAULT
+    from gpuctl.nccl.parsing.algorithms import asked, unknown
+
+    if value.lower() == DEFAULT:
+        return DEFAULT
+    if wrong := unknown(value):
+        _no_algorithm(wrong[0])
+    return ";".join(asked(value))
+
+
+def algorithm_of(name: str) -> str:
+    """NCCL's spelling of it, or "default"; `Unusable` where it has none of that name."""
+    from gpuctl.nccl.context import DEFAULT
+    from gpuctl.nccl.parsing.algorithms import algorithm
+
+    return DEFAULT if name.lower() == DEFAULT else algorithm(name) or _no_algorithm(name)
+
+
+def _no_algorithm(name: str) -> NoReturn:
+    from gpuctl.nccl.parsing.algorithms import ALGORITHMS
+
+    hint = f"it can be default, {', '.join(ALGORITHMS)}"
+    raise Unusable(f"take {name!r} for an algorithm", "NCCL has none of that name", hint)
+
+
+def show(rows: Iterable[Baseline]) -> None:
+    """As a table."""
+    head = ("MACHINE TYPE", "NODES", "GPUS", "COLLECTIVE", "ALGORITHM", "SIZES", "EXPECT", "WARN", "FAIL", "FROM")
+    output.table(head, [_cells(row) for row in rows])
+
+
+def show_new(found: Calibration, book: Book) -> None:
+    """Rows that a calibration makes, beside what the runs measured and what counted until now."""
+    rows = []
+    for row in found.rows:
+        speeds = found.speeds.get(row.from_bytes, ())
+        spread = f"{min(speeds):g} to {max(speeds):g}" if speeds else "-"
+        told = _cells(row)
+        forced = row.from_bytes in {**found.below, **found.below_own}
+        rows.append((*told[:9], spread, _until_now(row, book), "FORCED" if forced else ""))
+    head = ("MACHINE TYPE", "NODES", "GPUS", "COLLECTIVE", "ALGORITHM", "SIZES", "EXPECT", "WARN", "FAIL")
+    output.table((*head, "MEASURED", "UNTIL NOW", ""), rows)
+
+
+def _until_now(row: Baseline, book: Book) -> str:
+    from gpuctl.nccl.context import About
+
+    shape = (row.systems[0], row.nodes[0], row.gpus_per_node, row.processes_per_node)
+    before = book.of(About(*shape, algorithm=row.algorithms[0], collective=row.collective), row.from_bytes)
+    if before is None:
+        return "no row"
+    return f"{'your own' if before.site else before.kind}, fail below {before.fail:g}"
+
+
+def _not_reached(rows: Sequence[Baseline]) -> None:
+    """Rows that no run by default can be judged by."""
+    from gpuctl.nccl.judge.messages import flag
+    from gpuctl.nccl.model import Sweep
+
+    end = Sweep().end_bytes
+    above = max((row.to_bytes for row in rows if row.from_bytes > end), default=None)
+    if above is not None:
+        told = f"rows for sizes above {flag(end)}iB are not reached by default"
+        click.echo(f"{told}: `gpuctl nccl run -e {flag(above)}` reaches them")
+
+
+def _cells(row: Baseline) -> tuple[object, ...]:
+    from gpuctl.nccl.baselines import load
+
+    told = load.plain(row)
+    limits = ["-" if limit is None else f"{limit:g}" for limit in (row.expect, row.warn, row.fail)]
+    sizes = told["from"] if told["from"] == told["to"] else f"{told['from']} to {told['to']}"
+    names, algorithms = ", ".join(row.systems), ", ".join(row.algorithms)
+    return (names, told["nodes"], row.gpus_per_node, row.collective, algorithms, sizes, *limits, row.origin)
+
+
+def _whole(row: Baseline) -> dict[str, object]:
+    from gpuctl.nccl.baselines import load
+
+    return {**load.plain(row), "site": row.site, "where": row.where}
+
+
+def _explain(name: str, book: Book, rows: list[Baseline]) -> None:
+    system = book.systems.get(name)
+    if system:
+        click.echo(f"{name}: {system.gpus} GPUs, {system.line_rate_gbs:g} GB/s a node, {system.network}")
+        click.echo(f"  source: {system.source}")
+    for row in rows:
+        told = _cells(row)
+        click.echo(f"{row.collective}, {told[1]} nodes of {row.gpus_per_node} GPUs, {told[4]}, {told[5]}")
+        click.echo(f"  GB/s: expect {told[6]}, warn below {told[7]}, fail below {told[8]}")
+        click.echo(f"  {row.origin}\n  why: {row.why}\n  {row.where}")
+        for what, value in row.measured.items():
+            click.echo(f"  {what}: {value}")
+    _not_reached(rows)
+    if not rows:
+        click.echo("no baseline: runs are reported and not judged, until `gpuctl nccl calibrate` records one")

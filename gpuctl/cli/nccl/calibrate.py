@@ -1,0 +1,251 @@
+"""nccl calibrate: measure what this fabric reaches, and keep it as the site's own baseline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuctl.cli.errors import INTERRUPTED
+from gpuctl.cli.nccl import baselines, log_files, record_history, sweep_options
+from gpuctl.cli.nccl.targets import select
+from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared.option_sections import Sectioned
+from gpuctl.cli.shared.output import Output
+from gpuctl.core.errors import Unusable
+from gpuctl.core.signals import ctrl_c
+
+if TYPE_CHECKING:
+    from gpuctl.nccl.baselines.model import Book
+    from gpuctl.nccl.calibrate import Calibration
+    from gpuctl.nccl.context import About
+    from gpuctl.nccl.model import Ended, Launch, Sweep
+
+DOING = "calibrate"
+REPEATS = 5
+FOR_LOGS = {"files", "instance", "network", "algo", "collective", "nodes", "gpus_per_node", "force", "check", "form"}
+DEFAULT = "default"  # NCCL's own choice of an algorithm
+
+
+@click.command("calibrate", cls=Sectioned)
+@click.argument("files", nargs=-1, metavar="[FILE...]", type=click.Path(path_type=Path, allow_dash=True))
+@baselines.instance
+@baselines.network
+@baselines.algo
+@baselines.collective
+@click.option(
+    "--repeats",
+    type=click.IntRange(3, 100),
+    default=REPEATS,
+    show_default=True,
+    help="How many times it is measured, one run after the other.",
+)
+@click.option("--gpus-per-node", type=click.IntRange(min=1), metavar="N", help="Of logs that do not tell it.")
+@click.option("--force", is_flag=True, help="Keep rows below the fail limit in force, marked as such.")
+@click.option("--check", "--dry-run", "check", is_flag=True, help="Keep nothing; show what would be kept.")
+@sweep_options.sweep_options
+@select.way_options
+@options.output
+def calibrate(files: tuple[Path, ...], check: bool, force: bool, form: Output, **given: Any) -> None:
+    """Measure what a fabric reaches and keep it as your own baseline; or make one of logs that are there.
+
+    Runs one test on all nodes several times, and refuses where anything is wrong with a run, or where the runs are more
+    than 5 % apart. With FILEs nothing is run: they are three or more repeats of one run (--nodes is then how many nodes
+    there were, of logs that do not tell it). Your own rows then win over those that come with gpuctl; `gpuctl nccl
+    baselines restore` takes the last change back.
+
+    Exit status 1 where what was measured is refused, 2 where logs are.
+    """
+    from gpuctl.nccl.baselines import load
+
+    book = load.book()  # a file that cannot be read is told before anything runs
+    if files:
+        _from_files(files, book, check, force, form, given)
+    else:
+        _measured(book, check, force, form, given)
+
+
+def _from_files(
+    files: Sequence[Path], book: Book, check: bool, force: bool, form: Output, given: dict[str, Any]
+) -> None:
+    from gpuctl.nccl import calibrate as calibrating
+
+    if measuring := _given_to_measure():
+        wrong = f"{', '.join(measuring)} is for measuring, and logs were given"
+        raise Unusable(DOING, wrong, "give logs alone, or leave them out to measure")
+    nodes = given["nodes"]
+    if nodes and not re.fullmatch(r"[1-9]\d{0,8}", nodes):
+        raise Unusable(DOING, f"--nodes {nodes}: with logs it is how many there were", "give a number, or leave it out")
+    about = replace(_about(given), nodes=int(nodes) if nodes else None, gpus_per_node=given["gpus_per_node"])
+    runs = list(log_files.runs(files))
+    baselines.agreed(DOING, runs, about)
+    found = calibrating.calibrate([run for _, run in runs], about, book)
+    calibrating.accept(found, force)
+    _keep(found, book, check, form, ())
+
+
+def _given_to_measure() -> list[str]:
+    """The options on the command line that mean nothing to logs."""
+    context = click.get_current_context()
+    return [
+        param.opts[0]
+        for param in context.command.params
+        if param.name not in FOR_LOGS
+        and context.get_parameter_source(param.name or "") is click.core.ParameterSource.COMMANDLINE
+    ]
+
+
+def _measured(book: Book, check: bool, force: bool, form: Output, given: dict[str, Any]) -> None:
+    from gpuctl.nccl import flow, plan, repeats
+    from gpuctl.nccl.judge import leftovers
+
+    given = select.complete(given)
+    about, sweep = _live(given)
+    baselines.new_instance(about.system or "", book)
+    way = select.reached(**given)
+    ((launch,),) = flow.planned("quick", way.nodes, plan.with_env(sweep, way.env))
+    select.preflight(way, **given)
+    about = replace(about, nodes=len(way.nodes))
+    ended: list[Ended] = []
+
+    def kept() -> None:
+        record_history.keep("calibrate", way.where, ended, flow.findings("quick", ended, about, book), "the runs: {}")
+
+    def kept_and_shown() -> None:
+        kept()
+        _nothing_kept(["it did not come to its end"], ended, form)
+
+    with ctrl_c() as broken_off, record_history.even_so(ended, kept_and_shown):
+
+        def once(number: int) -> Ended:
+            _told(launch, f"repeat {number} of {given['repeats']}")
+            (end,) = way.runner.run([launch], _told, broken_off)
+            return end
+
+        repeats.measure(given["repeats"], once, lambda end: _wrong(end, about, book), broken_off, ended)
+        interrupted = broken_off()
+    kept()
+    if interrupted:
+        click.echo("broken off: nothing is kept", err=True)
+        raise click.exceptions.Exit(INTERRUPTED)
+    found = _judged(ended, about, book)
+    _refused(found, force, ended, form)
+    _keep(found, book, check, form, ended)
+    if stays := list(leftovers.in_cluster(ended)):
+        click.echo("\n".join(f"{one.subject}: {one.says}; {one.advice}" for one in stays), err=True)
+        raise click.exceptions.Exit(1)
+
+
+def _refused(found: Calibration, force: bool, ended: Sequence[Ended], form: Output) -> None:
+    """End here where no row is to be kept."""
+    from gpuctl.nccl import calibrate as calibrating
+
+    if found.refused:
+        _refuse(
+            found.refused,
+            "`gpuctl nccl isolate` finds what is slow, flaky or fell back; mend it, then calibrate again",
+            ended,
+            form,
+        )
+    slow = calibrating.too_slow(found)
+    if slow and not force:
+        _refuse(slow, calibrating.FORCE, ended, form)
+
+
+def _judged(ended: Sequence[Ended], about: About, book: Book) -> Calibration:
+    """The rows that come of it, or why none do."""
+    from gpuctl.nccl import calibrate as calibrating
+
+    wrong = [f"repeat {n}: {why}" for n, end in enumerate(ended, 1) for why in _wrong(end, about, book)]
+    if wrong:
+        return calibrating.Calibration((), tuple(wrong), {})
+    return calibrating.calibrate([end.run for end in ended], about, book)
+
+
+def _live(given: dict[str, Any]) -> tuple[About, Sweep]:
+    """What is measured, before anything is run; `Unusable` where no row could be made of it."""
+    about, sweep = _about(given), sweep_options.sweep_of(**given)
+    if given["gpus_per_node"] is not None:
+        raise Unusable(DOING, "--gpus-per-node is for logs that do not tell it", "--gpus says how many to measure with")
+    if about.system is None:
+        hint = "a type as `gpuctl nccl baselines list` has it, or your own name for these machines"
+        raise Unusable(DOING, "the machine type (--instance) is not told", hint)
+    if not sweep.check:
+        raise Unusable(DOING, "--no-verify: values that nobody checked vouch for nothing", "leave it out")
+    if about.algorithm and "NCCL_ALGO" in sweep.env:
+        raise Unusable(DOING, "both --algo and --env NCCL_ALGO were given", "leave one of them out")
+    asked = about.algorithm or sweep.env.get("NCCL_ALGO", DEFAULT)
+    algorithm = baselines.algorithm_of(asked)
+    env = dict(sweep.env) if algorithm == DEFAULT else {**sweep.env, "NCCL_ALGO": algorithm}
+    sweep = replace(sweep, env=env, collective=about.collective or sweep.collective)
+    known = replace(about, algorithm=algorithm, collective=sweep.collective, gpus_per_node=sweep.gpus_per_node)
+    return known, sweep
+
+
+def _about(given: dict[str, Any]) -> About:
+    names = ("instance", "network", "algo", "collective")
+    return baselines.about_of(**{name: given[name] for name in names})
+
+
+def _wrong(end: Ended, about: About, book: Book) -> list[str]:
+    """Why no baseline comes of this run."""
+    from gpuctl.nccl.calibrate import unsound
+
+    lost = [f"cannot say that nothing is left on {output.names(end.lost)}"] if end.lost else []
+    return [*unsound(end.run, about, book), *lost]
+
+
+def _told(launch: Launch, words: str) -> None:
+    if not words.endswith(" done"):
+        click.echo(f"{output.names(launch.nodes, 2)}: {words}", err=True)
+
+
+def _refuse(refused: Sequence[str], hint: str, ended: Sequence[Ended], form: Output) -> None:
+    _nothing_kept(refused, ended, form)
+    if form == "table":
+        click.echo(f"next: {hint}")
+    raise click.exceptions.Exit(1)
+
+
+def _nothing_kept(why: Sequence[str], ended: Sequence[Ended], form: Output) -> None:
+    if form != "table":
+        output.data({"kept": False, "refused": list(why), "repeats": _plain(ended), "rows": []}, form)
+        return
+    _repeats(ended)
+    click.echo("nothing is kept:")
+    for words in why:
+        click.echo(f"  {words}")
+
+
+def _keep(found: Calibration, book: Book, check: bool, form: Output, ended: Sequence[Ended]) -> None:
+    """Show what is kept, and keep it."""
+    from gpuctl.nccl.baselines import load, site
+
+    path = load.site_file()
+    if form == "table":
+        _repeats(ended)
+        baselines.show_new(found, book)
+    if not check:
+        site.keep(found.rows, path)
+    if form != "table":
+        rows = [load.plain(row) for row in found.rows]
+        output.data({"kept": not check, "refused": [], "repeats": _plain(ended), "rows": rows}, form)
+    click.echo(f"{'would keep' if check else 'kept'} {output.plural(len(found.rows), 'row')} in {path}", err=True)
+
+
+def _repeats(ended: Sequence[Ended]) -> None:
+    if ended:
+        rows = [(one["repeat"], one["outcome"], one["max_busbw_gbs"] or "-", one["seconds"]) for one in _plain(ended)]
+        output.table(("REPEAT", "OUTCOME", "BEST GB/S", "SECONDS"), rows)
+
+
+def _plain(ended: Sequence[Ended]) -> list[dict[str, Any]]:
+    from gpuctl.nccl import serialize
+
+    names = ("outcome", "cause", "max_busbw_gbs")
+    told = [({name: serialize.of(end.run)[name] for name in names}, round(end.seconds)) for end in ended]
+    return [{"repeat": number, **run, "seconds": seconds} for number, (run, seconds) in enumerate(told, 1)]

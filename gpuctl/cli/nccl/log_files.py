@@ -1,0 +1,100 @@
+"""Files of a user: logs to read, looked at before anything is done with them, and the folder that gets new ones."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+
+import click
+
+from gpuctl.core.errors import GpuctlError, Unusable
+
+if TYPE_CHECKING:
+    from gpuctl.nccl.model import Run
+
+LOOK = 1 << 16  # bytes that are looked at to tell text from anything else
+GZIP = b"\x1f\x8b"  # what every file of gzip begins with
+HINT = "name a file that a run of nccl-tests printed, or - for standard input"
+
+argument = click.argument(
+    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, allow_dash=True)
+)
+
+
+def by_file(files: Sequence[Path]) -> Iterator[tuple[str, list[Run]]]:
+    """Each file with its runs; every file is looked at before any is read, so that a bad one is told at once."""
+    for path in files:
+        _usable(path)
+    return ((str(path), list(_read(path))) for path in files)
+
+
+def runs(files: Sequence[Path]) -> Iterator[tuple[str, Run]]:
+    """Every run with the file it is from, and its number there where the file has several."""
+    for name, found in by_file(files):
+        for number, run in enumerate(found, 1):
+            yield (f"{name} run {number}" if len(found) > 1 else name), run
+
+
+def _usable(path: Path) -> None:
+    if str(path) == "-" or path.is_fifo():  # what was read of a pipe is gone
+        return
+    with _read_of(path) as file:
+        begin = file.read(LOOK)
+    if b"\0" in begin:
+        raise Unusable(f"read {path}", "it is binary, not text", HINT)
+
+
+def _read(path: Path) -> Iterator[Run]:
+    from gpuctl.nccl.parsing import parse as parser
+
+    if str(path) == "-":
+        yield from parser.runs(_text(sys.stdin))
+        return
+    with _read_of(path) as file:
+        yield from parser.runs(io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="\n"))
+
+
+@contextmanager
+def _read_of(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a file, unpacked where gzip packed it, whatever its name; `Unusable` where they cannot be read."""
+    import gzip
+    import zlib
+
+    try:
+        with path.open("rb") as file:
+            if file.peek(len(GZIP))[: len(GZIP)] != GZIP:
+                yield file
+                return
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield cast("BinaryIO", unpacked)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        wrong = "it is packed by gzip, and cut off or damaged"
+        raise Unusable(f"read {path}", wrong, "copy it anew; `gzip -t` tells whether it is whole") from error
+    except OSError as error:
+        raise Unusable(f"read {path}", error.strerror or str(error), HINT) from error
+
+
+def _text(stream: TextIO) -> Iterable[str]:
+    """Standard input as lines, whatever bytes come."""
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+    return stream
+
+
+def made(folder: Path | None) -> Path | None:
+    """The folder that is to keep what runs print, there from now on; `GpuctlError` where nothing can be kept in it."""
+    if folder is None:
+        return None
+    doing = f"keep what runs print in {folder}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GpuctlError(doing, error.strerror or str(error)) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise GpuctlError(doing, "it cannot be written there", "name another folder")
+    return folder

@@ -1,0 +1,269 @@
+"""nccl preflight, nccl advise: what nodes are like before any run, and which environment a run should have."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuctl.cli.nccl import findings
+from gpuctl.cli.nccl.targets import hosts as nccl_hosts
+from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared.output import Output
+from gpuctl.core.errors import Unusable
+
+if TYPE_CHECKING:
+    from gpuctl.hosts.model import Target, Visit
+    from gpuctl.nccl.advise.model import Advice
+    from gpuctl.nccl.model import Finding
+    from gpuctl.nccl.preflight.facts_file import Fleet
+    from gpuctl.nccl.topology.ring_order import Order
+
+File = click.Path(dir_okay=False, path_type=Path)
+
+
+def _only_hosts(ctx: click.Context, param: click.Parameter, value: str) -> None:
+    """Facts of pods are judged only by what holds for pods, too."""
+    if options.not_empty(ctx, param, value):
+        hint = f"`gpuctl nccl run --cluster {value}` looks at the pods before it begins"
+        raise Unusable(f"look at the pods of {value}", f"`nccl {ctx.info_name}` is for hosts", hint)
+
+
+fleet_options = options.together(
+    click.option("--cluster", hidden=True, default="", expose_value=False, callback=_only_hosts),
+    options.inventory,
+    options.limit,
+    click.option(
+        "--nodes",
+        metavar="NAME,...",
+        default="",
+        callback=options.not_empty,
+        help="Only these, in this order; the first one launches.",
+    ),
+    click.option("--from", "source", metavar="FILE", type=File, help="Judge facts of a file, and ask nobody."),
+    click.option("--save", metavar="FILE", type=File, help="Keep the facts in this file."),
+    nccl_hosts.folders,
+    nccl_hosts.by_name,
+    nccl_hosts.ssh_args,
+    nccl_hosts.rack_var,
+    click.option("--forks", type=click.IntRange(1), default=64, show_default=True, help="How many at the same time."),
+    click.option("--timeout", type=options.Finite(1), default=120, show_default=True, help="Seconds for one node."),
+)
+
+
+@click.command()
+@fleet_options
+@options.output
+def preflight(form: Output, **given: Any) -> None:
+    """Look at every node before a run, in one trip each: fail in seconds, with the node's name.
+
+    Nodes are compared with each other. The first node tries to log in to every other, and each to the next in a ring.
+    """
+    from gpuctl.nccl import preflight as rules
+    from gpuctl.nccl.launch.records import finding
+
+    fleet = _fleet(**given)
+    with _understood(given["source"]):
+        found = rules.judge(fleet.nodes, fleet.unasked)
+    if form != "table":
+        told = {"nodes": [*fleet.nodes, *fleet.unasked], "findings": [finding(one) for one in found]}
+        output.data(told, form)
+    else:
+        findings.show(found)
+        click.echo(f"\n{output.plural(len(fleet.nodes) + len(fleet.unasked), 'node')}: {_counted(found)}")
+    raise click.exceptions.Exit(_exit_code(found, fleet))
+
+
+@click.command()
+@fleet_options
+@click.option("--topology", metavar="FILE", type=File, help="Slurm's topology.conf, or EC2's instance topology (JSON).")
+@options.output
+def advise(topology: Path | None, form: Output, **given: Any) -> None:
+    """Derive NCCL's environment from what the nodes are, and say why; order nodes so that a ring crosses few racks."""
+    from gpuctl.nccl import advise as advising
+    from gpuctl.nccl.topology import racks as placement
+    from gpuctl.nccl.topology import ring_order
+
+    if topology is not None:
+        placement.read(topology)  # a file that cannot be used is told before anybody is asked
+    fleet = _fleet(**given, racks=True)
+    with _understood(given["source"]):
+        places, racks = _places(fleet, topology)
+        advice = advising.advise(fleet.nodes)
+    order = ring_order.order([*fleet.nodes, *fleet.unasked], places)
+    if form != "table":
+        output.data(_told(advice, order, racks, fleet), form)
+    else:
+        _show_advice(advice, order, racks, fleet)
+    raise click.exceptions.Exit(_exit_code(advice.findings, fleet))
+
+
+@contextmanager
+def _understood(source: Path | None) -> Iterator[None]:
+    """A file of facts may have been changed by hand: what it cannot mean is its fault, not ours."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if source is None:
+            raise
+        hint = "give a file that `gpuctl nccl preflight --save FILE` wrote, unchanged"
+        raise Unusable(f"use the facts in {source}", f"they are not understood: {error!r}", hint) from error
+
+
+def _fleet(
+    inventory: str | None,
+    limit: str,
+    nodes: str,
+    source: Path | None,
+    save: Path | None,
+    rack_var: str,
+    racks: bool = False,
+    **way: Any,
+) -> Fleet:
+    """Facts of a file, or of hosts that are asked now."""
+    from gpuctl.nccl.preflight import facts_file
+
+    if source is not None and (inventory is not None or limit):
+        raise Unusable("use facts of a file and of an inventory", "only one of the two can be meant", "leave one out")
+    if source is not None:
+        found = facts_file.read(source)
+    else:
+        hosts = nccl_hosts.hosts_of(inventory, limit, nodes, rack_var)
+        found = _asked(hosts.targets, **way)
+        if racks or save:
+            found = _with_racks(found, hosts.racks)
+    found = _only(found, nodes)
+    if save is not None:
+        facts_file.save(save, found)
+    return found
+
+
+def _only(fleet: Fleet, nodes: str) -> Fleet:
+    from gpuctl.nccl.preflight.facts_file import Fleet
+
+    names = nccl_hosts.named(nodes, [*fleet.nodes, *fleet.unasked])
+    kept = {name: fleet.nodes[name] for name in names if name in fleet.nodes}
+    return Fleet(kept, {name: fleet.unasked[name] for name in names if name in fleet.unasked})
+
+
+def _asked(
+    hosts: Sequence[Target], folders: Sequence[str], by_name: bool, ssh_args: str, forks: int, timeout: float
+) -> Fleet:
+    from gpuctl.workflows import preflight_facts
+
+    def seen(visit: Visit) -> None:
+        if visit.answer is None:
+            click.echo(f"{visit.host}: {visit.wrong}" + (f"; {visit.hint}" if visit.hint else ""), err=True)
+
+    way = preflight_facts.Way(tuple(folders), by_name, preflight_facts.words_for_ssh(ssh_args), forks, timeout)
+    started = time.monotonic()
+    fleet = preflight_facts.ask(hosts, way, seen)
+    click.echo(f"asked {output.plural(len(hosts), 'node')} in {time.monotonic() - started:.1f} s", err=True)
+    return fleet
+
+
+def _with_racks(fleet: Fleet, racks: Mapping[str, str]) -> Fleet:
+    from gpuctl.nccl.preflight.facts_file import Fleet
+
+    nodes = {n: {**facts, "rack": racks[n]} if n in racks else facts for n, facts in fleet.nodes.items()}
+    return Fleet(nodes, fleet.unasked)
+
+
+def _places(fleet: Fleet, topology: Path | None) -> tuple[Mapping[str, tuple[str, ...]], str]:
+    """Of the file where there is one, else of the inventory, else what the nodes know; and what a rack is."""
+    from gpuctl.nccl.topology import racks as placement
+
+    if topology is not None:
+        instances = {n: str(i) for n, facts in fleet.nodes.items() if (i := facts["names"].get("instance"))}
+        return placement.read(topology, instances), f"as {topology} has them"
+    racks = {node: (facts["rack"],) for node, facts in fleet.nodes.items() if facts.get("rack")}
+    return (racks, "as the inventory has them") if racks else placement.of_facts(fleet.nodes)
+
+
+def _exit_code(found: Iterable[Finding], fleet: Fleet) -> int:
+    """1 where something is wrong or unknown, 3 where a node was not reached."""
+    from gpuctl.domain.findings import Verdict, worst_code
+
+    problems = any(one.verdict in (Verdict.FAIL, Verdict.UNKNOWN) for one in found)
+    return worst_code([int(problems), 3 if fleet.unasked else 0])
+
+
+def _counted(found: Sequence[Finding]) -> str:
+    from gpuctl.domain.findings import Verdict
+
+    counts = {verdict: sum(one.verdict == verdict for one in found) for verdict in reversed(Verdict)}
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "nothing to look at"
+
+
+def _told(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, Any]:
+    from gpuctl.nccl.launch.records import finding
+
+    settings = [
+        {"name": s.name, "value": s.value, "nodes": list(s.nodes) or None, "why": s.why, "source": s.source}
+        for s in advice.settings
+    ]
+    ring = {
+        "nodes": list(order.after),
+        "crossings_before": order.crossings_before if order.racks else None,
+        "crossings_after": order.crossings_after if order.racks else None,
+        "racks_are": racks or None,
+        "racks": [{"place": list(place), "nodes": list(nodes)} for place, nodes in order.racks.items()],
+        "unplaced": list(order.unplaced),
+    }
+    return {
+        "environment": advice.environment,
+        "settings": settings,
+        "left_out": {node: list(ports) for node, ports in advice.left_out.items()},
+        "findings": [finding(one) for one in advice.findings],
+        "order": ring,
+        "unasked": dict(fleet.unasked),
+    }
+
+
+def _show_advice(advice: Advice, order: Order, racks: str, fleet: Fleet) -> None:
+    for s in advice.settings:
+        where = f"   # on {output.names(s.nodes)}" if s.nodes else ""
+        given = f"# {s.name}: unset" if s.value is None else f"export {s.name}={_quoted(s.value)}"
+        click.echo(f"{given}{where}")
+        click.echo(f"    {s.why}  [{s.source}]")
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for node, ports in advice.left_out.items():
+        groups.setdefault(ports, []).append(node)
+    for ports, nodes in groups.items():
+        click.echo(f"\nports left out on {output.names(nodes)}:")
+        for port in ports:
+            click.echo(f"    {port}")
+    if advice.findings:
+        click.echo()
+        findings.show(advice.findings)
+    click.echo()
+    _show_order(order, racks)
+    for node, reason in fleet.unasked.items():
+        click.echo(f"not asked: {node}: {reason}")
+
+
+def _quoted(value: str) -> str:
+    """For any shell: zsh takes a leading = for a program's name."""
+    return f"'{value}'" if value.startswith("=") else shlex.quote(value)
+
+
+def _show_order(order: Order, racks: str) -> None:
+    if not order.racks:
+        click.echo(
+            "order of nodes: as it is; no rack is known: give --topology FILE, or a variable `rack` in the inventory"
+        )
+        return
+    click.echo(
+        f"order of nodes: a ring crosses racks {order.crossings_after} times; as they stand {order.crossings_before}"
+    )
+    click.echo(f"racks are {racks}:")
+    for place, nodes in order.racks.items():
+        click.echo(f"    {'/'.join(place)}: {', '.join(nodes)}")
+    if order.unplaced:
+        click.echo(f"    of unknown rack: {', '.join(order.unplaced)}")
+    click.echo(f"    --nodes {','.join(order.after)}")

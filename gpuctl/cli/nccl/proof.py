@@ -1,0 +1,74 @@
+"""What an isolation came to: its findings, and the runs that carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from gpuctl.cli.nccl import findings
+from gpuctl.cli.shared import output
+from gpuctl.cli.shared.output import Output
+
+if TYPE_CHECKING:
+    from gpuctl.nccl.isolate.model import Conclusion, Fleet, Round
+    from gpuctl.nccl.isolate.observations import Seen
+    from gpuctl.nccl.model import Ended
+
+
+def show_and_exit(fleet: Fleet, history: Sequence[Ended], end: Conclusion | Round, form: Output) -> None:
+    """`end` is what these runs came to; a round where they do not carry a verdict yet."""
+    from gpuctl.nccl.isolate.model import Round
+
+    if isinstance(end, Round):
+        _unfinished(history, end, form)
+    if form == "table":
+        _show(fleet, history, end)
+    else:
+        from gpuctl.nccl.isolate import serialize
+
+        output.data(serialize.of(fleet, history, end), form)
+    bad = any(finding.verdict in ("FAIL", "UNKNOWN") for finding in end.findings)
+    raise click.exceptions.Exit(1 if bad else 0)
+
+
+def _unfinished(history: Sequence[Ended], following: Round, form: Output) -> NoReturn:
+    """Of runs that do not carry a verdict yet."""
+    runs = output.plural(len(following.launches), "run")
+    if form != "table":
+        output.data({"finished": False, "runs": len(history), "next": following.why, "findings": []}, form)
+    click.echo(f"not at its end; next would be {runs}: {following.why}", err=True)
+    click.echo("`gpuctl nccl isolate --record` with this file and the same options goes on with it", err=True)
+    raise click.exceptions.Exit(1)
+
+
+def _show(fleet: Fleet, history: Sequence[Ended], end: Conclusion) -> None:
+    from gpuctl.nccl.isolate.observations import story
+    from gpuctl.nccl.isolate.verdict import evidence
+
+    findings.show(end.findings)
+    seen = story(fleet, history)
+    if never := [run for run in seen.all if run.never]:
+        click.echo("\nthe launches that never began:")
+        output.table(
+            ("RUN", "NODES", "WHY"), [(run.number + 1, output.names(run.nodes, 2), run.never) for run in never]
+        )
+    for guilt in end.guilty:
+        click.echo(f"\nthe runs about {guilt.cause}:")
+        bad = {*guilt.bad, *guilt.bad_over_one}
+        runs = evidence(guilt, seen)
+        rows = [_row(run, run.number in bad) for run in runs]
+        output.table(("RUN", "NODES", "ADAPTER", "GB/S", "BELOW USUAL", "HOW"), rows)
+        for run in runs:
+            if cause := history[run.number].run.cause if run.failed else None:
+                click.echo(f"run {run.number + 1}: {cause}")
+    if end.guilty:
+        click.echo(f"\nbad: {', '.join(str(guilt.cause) for guilt in end.guilty)}")
+
+
+def _row(run: Seen, bad: bool) -> tuple[object, ...]:
+    gap = "-" if run.shortfall is None else f"{100 * run.below:.0f} %"
+    speed = "-" if run.gbs is None else f"{run.gbs:.1f}"
+    how = ("never began" if run.never else run.failed) or ("slow" if bad else "fine")
+    return run.number + 1, ", ".join(run.nodes), run.rail or "all", speed, gap, how

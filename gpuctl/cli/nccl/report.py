@@ -1,0 +1,139 @@
+"""nccl report, nccl history: what was measured, on a terminal, for programs and as a page."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuctl.cli.nccl import findings
+from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared.output import Output
+from gpuctl.core.errors import GpuctlError, Unusable
+
+if TYPE_CHECKING:
+    from gpuctl.nccl.history import Measured
+
+WIDTH = 200  # of a map that is not written to a terminal
+
+
+@click.command()
+@click.option("--node", metavar="NAME", default="", help="Only measurements this node took part in.")
+@click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
+@options.output
+def history(node: str, last: int, form: Output) -> None:
+    """List what `gpuctl nccl` measured from this machine, newest first."""
+    from gpuctl.nccl import history as kept
+
+    found = kept.latest(last, node)
+    if node and not found:
+        _nothing_of(node)
+    if form != "table":
+        output.data([_summary(measured) for measured in found], form)
+        return
+    rows = [(m.id, m.at, m.by, m.kind, len(m.nodes), len(m.ended), _worst(m), m.inventory) for m in found]
+    output.table(("NUMBER", "AT", "BY", "KIND", "NODES", "RUNS", "VERDICT", "INVENTORY"), rows)
+
+
+def _nothing_of(node: str) -> None:
+    """Why the list is empty: a name that may have been meant, or whose measurements there are."""
+    from difflib import get_close_matches
+
+    from gpuctl.nccl import history as kept
+
+    known = kept.nodes()
+    close = get_close_matches(node, known, 1, cutoff=0.75)
+    meant = f": did you mean {close[0]}?" if close else f", but on {output.names(known)}" if known else ", nor anywhere"
+    click.echo(f"nothing was measured on {node}{meant}", err=True)
+
+
+@click.command()
+@click.argument("number", type=click.IntRange(1, 2**63 - 1), required=False)
+@click.option("--html", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write a page, too.")
+@click.option("--instance", metavar="NAME", default="", help="The machine type, whose baseline the page draws.")
+@options.output
+def report(number: int | None, html: Path | None, instance: str, form: Output) -> None:
+    """Show one measurement in full (the last one by default): findings, pairs, runs."""
+    from gpuctl.nccl import history as kept
+
+    measured = kept.load(number) if number is not None else _last()
+    if html is not None:
+        _write(measured, html, instance)
+    if form != "table":
+        output.data(_whole(measured), form)
+    else:
+        _show(measured)
+
+
+def _last() -> Measured:
+    from gpuctl.nccl import history as kept
+
+    found = kept.latest(1)
+    if not found:
+        raise Unusable(
+            "show the last measurement", "nothing was measured from here yet", "begin with `gpuctl nccl run`"
+        )
+    return found[0]
+
+
+def _show(measured: Measured) -> None:
+    from gpuctl.nccl.report import heat, matrix
+    from gpuctl.nccl.report.plots import run_name
+    from gpuctl.nccl.speed import speed
+
+    click.echo(
+        f"{measured.kind} on {output.plural(len(measured.nodes), 'node')} of {measured.inventory}, {measured.at}"
+    )
+    findings.show(measured.findings)
+    pairs = matrix.of(measured.ended)
+    if pairs.nodes:
+        for line in heat.lines(pairs, shutil.get_terminal_size((WIDTH, 0)).columns):
+            click.echo(line)
+    rows = [
+        (run_name(e), e.run.outcome, _number(speed(e.run)), f"{e.seconds:.0f}", e.run.cause or "")
+        for e in measured.ended
+    ]
+    output.table(("RUN", "OUTCOME", "MEDIAN GB/S", "SECONDS", "CAUSE"), rows)
+
+
+def _write(measured: Measured, html: Path, instance: str) -> None:
+    from gpuctl.core.paths import write_atomically
+    from gpuctl.nccl.report.bars import bars
+    from gpuctl.nccl.report.page import Content, page
+
+    title = f"NCCL {measured.kind}: {output.plural(len(measured.nodes), 'node')} of {measured.inventory}"
+    at, drawn = f"Measured {measured.at} by {measured.by}.", bars(measured.ended, instance) if instance else ()
+    text = page(Content(title, at, measured.ended, measured.findings, drawn))
+    try:
+        write_atomically(html, text)
+    except OSError as error:
+        raise GpuctlError(
+            f"write the page {html}", error.strerror or str(error), "name a folder that is there"
+        ) from error
+    click.echo(f"wrote {html}", err=True)
+
+
+def _whole(measured: Measured) -> dict[str, object]:
+    from gpuctl.nccl.launch import records
+
+    told = [records.finding(finding) for finding in measured.findings]
+    return {**_summary(measured), "findings": told, "launches": [records.of(end) for end in measured.ended]}
+
+
+def _summary(measured: Measured) -> dict[str, object]:
+    said = {name: getattr(measured, name) for name in ("id", "at", "by", "kind", "inventory", "nodes")}
+    return {**said, "runs": len(measured.ended), "verdict": _worst(measured)}
+
+
+def _worst(measured: Measured) -> str:
+    """The worst verdict; what was never judged is UNKNOWN."""
+    from gpuctl.domain.findings import Verdict
+
+    order = list(Verdict)
+    return str(max((f.verdict for f in measured.findings), key=order.index, default=Verdict.UNKNOWN))
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:.1f}"

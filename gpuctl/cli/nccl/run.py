@@ -1,0 +1,119 @@
+"""nccl run: run NCCL tests on hosts, on Slurm or in pods."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuctl.cli.errors import INTERRUPTED
+from gpuctl.cli.nccl import baselines, record_history, sweep_options
+from gpuctl.cli.nccl import findings as nccl_findings
+from gpuctl.cli.nccl.targets import select
+from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared.option_sections import Sectioned
+from gpuctl.cli.shared.output import Output
+from gpuctl.core.signals import ctrl_c
+
+if TYPE_CHECKING:
+    from gpuctl.nccl.model import Ended, Finding, Launch
+
+KINDS = ("quick", "full", "pairs", "single")
+QUIET_S = 5.0  # of one launch, no more than one size in so long a time is told
+
+
+@click.command("run", cls=Sectioned)
+@click.option("--kind", "-k", type=click.Choice(KINDS), default="quick", show_default=True, help="See above.")
+@click.option("--split", is_flag=True, help="Pairs, single: one launch a round, which tells only the slowest group.")
+@click.option("--instance", metavar="NAME", help="The machine type, for baselines: p5.48xlarge, or your own name.")
+@click.option(
+    "--network", metavar="NAME", type=sweep_options.Network(), help="What NCCL should use: efa, ib, roce, socket."
+)
+@sweep_options.sweep_options
+@select.way_options
+@options.output
+def command(kind: Any, split: bool, instance: str | None, network: str | None, form: Output, **given: Any) -> None:
+    """Run NCCL tests on the nodes of an inventory, over ssh and Open MPI, as the user that ssh logs in as.
+
+    Nodes that only Ansible reaches are reached by its playbook nccl.yml, which tells of no sizes.
+    With --slurm they run as steps of a Slurm job, with --cluster in the pods of an environment of `gpuctl cluster`,
+    with --image in pods of their own on the nodes of a Kubernetes cluster.
+
+    \b
+    quick   one all_reduce over all nodes
+    full    every collective over all nodes
+    pairs   every pair of nodes, in rounds of as many pairs as there is room for, with the Ring algorithm
+    single  each node alone
+
+    A run that hangs is ended on every node, and said to be gone only where that was seen.
+    """
+    from gpuctl.nccl import flow, plan
+    from gpuctl.nccl.baselines import load
+    from gpuctl.nccl.context import About
+
+    given = select.complete(given)
+    sweep = sweep_options.sweep_of(**given)
+    book = load.book()  # a file that cannot be read is told before anything runs
+    baselines.known_instance(instance, "run the tests", book)
+    way = select.reached(**given)
+    rounds = flow.planned(kind, way.nodes, plan.with_env(sweep, way.env), split)
+    select.preflight(way, alone=kind == "single" and not split, together=kind in ("quick", "full"), **given)
+    ended: list[Ended] = []
+
+    def kept() -> list[Finding]:
+        found = flow.findings(kind, ended, About(system=instance, network=network), book, way.racks)
+        record_history.keep(kind, way.where, ended, found)
+        _show(ended, found, form)
+        return found
+
+    with ctrl_c() as broken_off, record_history.even_so(ended, kept):
+        flow.run(way.runner, rounds, progress(), broken_off, ended)
+        interrupted = broken_off()
+    found = kept()
+    raise click.exceptions.Exit(INTERRUPTED if interrupted else flow.exit_code(ended, found))
+
+
+def progress() -> Callable[[Launch, str], None]:
+    """Plain lines on standard error; of a launch's sizes only a few."""
+    last: dict[str, float] = {}
+
+    def told(launch: Launch, words: str) -> None:
+        name, now = f"{launch.sweep.collective} on {name_of(launch)}", time.monotonic()
+        if words.endswith(" done") and now - last.get(name, 0.0) < QUIET_S:
+            return
+        last[name] = now
+        click.echo(f"{name}: {words}", err=True)
+
+    return told
+
+
+def name_of(launch: Launch) -> str:
+    """What a launch is called: its nodes, and the adapter it is kept to."""
+    return output.names(launch.nodes, 2) + (f" on {launch.rail}" if launch.rail else "")
+
+
+def _show(ended: Sequence[Ended], findings: Sequence[Finding], form: Output) -> None:
+    from gpuctl.nccl.launch import records as documents
+    from gpuctl.nccl.speed import speed
+
+    if form != "table":
+        told = [documents.finding(finding) for finding in findings]
+        output.data({"findings": told, "launches": [documents.of(end) for end in ended]}, form)
+        return
+    rows = [
+        (name_of(e.launch), e.launch.sweep.collective, e.run.outcome, _gbs(speed(e.run)), f"{e.seconds:.0f}", _why(e))
+        for e in ended
+    ]
+    output.table(("NODES", "TEST", "OUTCOME", "MEDIAN GB/S", "SECONDS", "WHY"), rows)
+    nccl_findings.show(findings)
+
+
+def _gbs(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _why(end: Ended) -> str:
+    lost = f"cannot say that nothing is left on {output.names(end.lost)}" if end.lost else ""
+    return "; ".join(text for text in (end.run.cause, lost) if text)

@@ -1,0 +1,109 @@
+"""What a test sweeps over: the sizes, the GPUs of a node, the environment of the ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuctl.cli.shared import options
+
+if TYPE_CHECKING:
+    from gpuctl.nccl.model import Sweep
+
+
+class Size(click.ParamType[int]):
+    """A size as nccl-tests takes it: 8, 512K, 64M, 8G."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = re.fullmatch(r"(\d{1,18})([KMG]?)", str(value).upper())
+        if found is None or not int(found[1]):
+            self.fail(f"{value!r} is not a size such as 8, 512K, 64M or 8G", param, ctx)
+        return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
+
+
+class Pair(click.ParamType[tuple[str, str]]):
+    """NAME=VALUE."""
+
+    name = "NAME=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        found = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", value, re.DOTALL) if isinstance(value, str) else None
+        if found is None:
+            self.fail(f"{value!r} is not of the form NAME=VALUE", param, ctx)
+        return found[1], found[2]
+
+
+class Network(click.ParamType[str]):
+    """A network by any of its names: efa, ib, InfiniBand, RoCEv2, tcp, gIB; NET/NAME is any plugin's."""
+
+    name = "NAME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from difflib import get_close_matches
+
+        from gpuctl.nccl.judge.expected import NETWORKS, network
+
+        found = network(str(value))
+        if found is None:
+            close = get_close_matches(str(value).lower(), NETWORKS, 1)
+            meant = f" (did you mean {close[0]}?)" if close else ""
+            known = "efa, ib, roce, socket, or what NCCL prints: gIB, FasTrak; NET/NAME is any other plugin's"
+            self.fail(f"no network is called {value!r}{meant}: it can be {known}", param, ctx)
+        return found
+
+
+def sizes(begin: str, end: str) -> Callable[[options.Command], options.Command]:
+    """--begin and --end with these defaults."""
+    return options.together(
+        click.option("--begin", "-b", type=Size(), default=begin, show_default=True, help="Smallest message."),
+        click.option("--end", "-e", type=Size(), default=end, show_default=True, help="Largest message."),
+    )
+
+
+def ranks(limit_s: float) -> Callable[[options.Command], options.Command]:
+    """What every rank gets, how many there are on a node, and how long they may take by default."""
+    late = "A run that has not ended by then hangs: it is ended on every node."
+    return options.together(
+        click.option(
+            "--gpus", type=click.IntRange(1), help="GPUs of a node.  [default: 8, or as the cluster file says]"
+        ),
+        click.option("--env", "env", type=Pair(), multiple=True, help="For every rank; may be given again."),
+        click.option("--limit-s", type=options.Finite(1), default=limit_s, show_default=True, help=late),
+    )
+
+
+sweep_options = options.together(
+    sizes("8", "8G"),
+    click.option("--factor", "-f", type=click.IntRange(2), default=2, show_default=True, help="From size to size."),
+    ranks(600),
+    click.option("--no-verify", is_flag=True, help="Do not check the values: faster, and finds no corruption."),
+)
+
+
+def sweep_of(
+    begin: int,
+    end: int,
+    gpus: int,
+    env: Sequence[tuple[str, str]],
+    limit_s: float,
+    factor: int = 2,
+    no_verify: bool = False,
+    **_: Any,
+) -> Sweep:
+    """What the options above ask for, as far as a command has them."""
+    from gpuctl.nccl.model import Sweep
+
+    return Sweep(
+        begin_bytes=begin,
+        end_bytes=end,
+        factor=factor,
+        gpus_per_node=gpus,
+        check=not no_verify,
+        env=dict(env),
+        limit_s=limit_s,
+    )

@@ -1,0 +1,1 @@
+"""Where NCCL tests run: hosts of an inventory, a Slurm job, pods, or a deployed environment."""

@@ -1,0 +1,118 @@
+"""nccl on the cluster of a cluster file: the options that choose it, and what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuctl.cli.nccl import log_files
+from gpuctl.cli.nccl.targets import pods as nccl_kube
+from gpuctl.cli.nccl.targets.pods import FOR_SSH, Made, said
+from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared.option_sections import section
+from gpuctl.core.errors import Unusable
+
+if TYPE_CHECKING:
+    from gpuctl.nccl.runners.kube.exec_transport import InPods
+    from gpuctl.nccl.runners.mpirun import MpiRunner
+    from gpuctl.workflows.nccl_on_cluster import Place
+
+# Of pods that are made for the test; --context, --rack-label and --ssh-args are of use in those that are there, too.
+FOR_OWN_PODS = tuple(name for name in ("image", *nccl_kube.FOR_PODS) if name not in ("context", "rack_label"))
+HOSTS = tuple(name for name in FOR_SSH if name != "ssh_args")
+
+on_cluster = section("On the cluster of a cluster file, in its environment's pods where it is deployed")
+cluster_options = options.together(
+    on_cluster(
+        "--cluster",
+        metavar="NAME|FILE",
+        default="",
+        callback=options.not_empty,
+        help="Which, as the `gpuctl cluster` commands have it.",
+    ),
+    on_cluster(
+        "--environment",
+        metavar="NAME",
+        default="",
+        callback=options.not_empty,
+        help="Which environment.  [default: as the file]",
+    ),
+)
+
+
+def chosen(cluster: str, environment: str, **given: Any) -> bool:
+    """Whether the run is to be there; `Unusable` where options of several worlds are mixed."""
+    if environment and not cluster:
+        raise Unusable("run NCCL tests", "--environment is for a cluster file", "give --cluster, too")
+    others = said(HOSTS, given) if cluster else ""
+    if others:
+        hint = "leave one of them out; --nodes names pods or nodes of the cluster"
+        raise Unusable("run NCCL tests on a cluster", f"{others} is for hosts that ssh reaches", hint)
+    return bool(cluster)
+
+
+def gpus(cluster: str) -> int:
+    """Those of a node, as the file has them."""
+    from gpuctl.workflows import nccl_on_cluster
+
+    return nccl_on_cluster.file_of(cluster).gpus.per_node
+
+
+def place(cluster: str, environment: str, context: str, **_: Any) -> Place:
+    """The environment on its cluster."""
+    from gpuctl.workflows import nccl_on_cluster
+
+    return nccl_on_cluster.place(cluster, environment, context)
+
+
+def in_its_pods(
+    at: Place,
+    nodes: str,
+    rack_label: str,
+    ssh_args: str,
+    folders: Sequence[str],
+    texts: Path | None,
+    **given: Any,
+) -> tuple[MpiRunner, InPods, dict[str, str]]:
+    """The runner, what brings programs into the pods, and the racks that are known."""
+    from gpuctl.nccl.runners.kube.exec_transport import way
+    from gpuctl.nccl.runners.mpirun import MpiRunner, Way
+    from gpuctl.workflows import nccl_on_cluster
+
+    if others := said(FOR_OWN_PODS, given):
+        wrong = f"{others} is for pods of a test's own, and {at.env.name} is deployed: its pods hold the GPUs"
+        raise Unusable("run NCCL tests on a cluster", wrong, "leave it out, or `gpuctl cluster destroy` first")
+    pods = nccl_on_cluster.chosen(at, nodes)
+    click.echo(f"in {output.plural(len(pods), 'pod')} of {at.env.name}, which is deployed", err=True)
+    for name, why in () if nodes else at.pods[1].items():
+        click.echo(f"left out: {name}: {why}", err=True)
+    carrier = nccl_on_cluster.carrier(at, pods)
+    racks = nccl_on_cluster.racks(at, pods, rack_label)
+    if racks is None:
+        click.echo("racks are not known: you may not list nodes", err=True)
+    runner = MpiRunner(carrier, way(Way(tuple(folders), ssh_args=ssh_args, texts=log_files.made(texts))))
+    return runner, carrier, racks or {}
+
+
+def not_there(at: Place) -> Unusable:
+    """An environment that was named was meant: no GPUs are taken for another."""
+    wrong = f"no environment {at.env.name} is in {at.env.namespace}"
+    hint = "without --environment the test gets pods of its own where the file's environment is not deployed"
+    return Unusable(f"run NCCL tests in the pods of {at.env.name}", wrong, hint)
+
+
+def in_own_pods(at: Place, namespace: str, context: str, ssh_args: str, **given: Any) -> Made:
+    """In pods as the file has them; the options by hand win."""
+    from gpuctl.edges.kube import cluster as kube
+    from gpuctl.workflows import nccl_on_cluster
+
+    if ssh_args:
+        raise Unusable("run NCCL tests on a cluster", "--ssh-args is for an environment that is deployed")
+    settings = nccl_kube.settings_of(nccl_on_cluster.settings(at), **given)
+    cluster = kube.connect(context, namespace) if namespace else at.cluster
+    click.echo(f"in pods of its own, for {at.env.name} is not deployed in {at.env.namespace}", err=True)
+    made = nccl_kube.in_own_pods(cluster, settings, among=nccl_on_cluster.among(at), **given)
+    return made._replace(where=at.where)

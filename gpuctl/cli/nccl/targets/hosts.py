@@ -1,0 +1,109 @@
+"""nccl on the hosts of an inventory: the options that choose them and say how they are reached, and what these mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from gpuctl.cli.nccl import log_files
+from gpuctl.cli.shared import output
+from gpuctl.cli.shared.option_sections import section
+from gpuctl.core.errors import Unusable
+
+if TYPE_CHECKING:
+    from gpuctl.hosts.model import Target
+    from gpuctl.nccl.runners.base import Runner
+    from gpuctl.nccl.runners.mpirun import Way
+
+on_hosts = section("On hosts, over ssh")
+folders = click.option(
+    "--folder", "folders", metavar="DIR", multiple=True, help="Where nccl-tests or mpirun are on nodes."
+)
+rack_var = on_hosts(
+    "--rack-var", metavar="NAME", default="rack", show_default=True, help="The variable naming a host's rack."
+)
+by_name = on_hosts("--by-name", is_flag=True, help="Nodes reach each other by their inventory names.")
+ssh_args = on_hosts("--ssh-args", default="", help="More arguments for the ssh between nodes.")
+
+
+class Hosts(NamedTuple):
+    """Hosts of an inventory, in the order of their ranks; `racks`: of those whose rack it knows."""
+
+    source: Path
+    targets: list[Target]
+    racks: dict[str, str]
+
+    @property
+    def names(self) -> list[str]:
+        return [host.name for host in self.targets]
+
+
+def hosts_of(inventory: str | None, limit: str, nodes: str, rack_var: str) -> Hosts:
+    """Those that the options name; `Unusable` where they name one that is not there."""
+    from gpuctl.edges import inventory_cache
+    from gpuctl.hosts.inventory import DEFAULT, find, target
+
+    source = find(DEFAULT if inventory is None else inventory)
+    variables = inventory_cache.read(source, limit, also=rack_var)
+    chosen = {name: variables[name] for name in named(nodes, variables)}
+    racks = {name: str(own[rack_var]) for name, own in chosen.items() if own.get(rack_var) is not None}
+    return Hosts(source, [target(name, own) for name, own in chosen.items()], racks)
+
+
+def named(nodes: str, known: Iterable[str]) -> list[str]:
+    """The hosts that --nodes names, in its order; all where it names none."""
+    known = list(known)
+    names = [word.strip() for word in nodes.split(",") if word.strip()]
+    if unknown := [name for name in names if name not in known]:
+        wrong = f"{', '.join(unknown)}: no such host there"
+        raise Unusable("choose the nodes that --nodes names", wrong, f"the hosts are {output.names(known, 32)}")
+    if len(set(names)) < len(names):
+        raise Unusable("choose the nodes that --nodes names", "a host is named twice", "name each once")
+    return names or known
+
+
+def runner(hosts: Hosts, via: str | None, **given: Any) -> Runner:
+    """Over ssh, or through Ansible where one of the hosts needs it."""
+    if via == "ansible" or (any(host.needs_ansible for host in hosts.targets) and via != "ssh"):
+        return _through_ansible(hosts, **given)
+    return _over_ssh(hosts.targets, **given)
+
+
+def _over_ssh(hosts: Sequence[Target], texts: Path | None, **given: Any) -> Runner:
+    from gpuctl.edges.ssh import Login
+    from gpuctl.nccl.runners.mpirun import MpiRunner
+    from gpuctl.remote.transport import OverSsh
+
+    for host in hosts:
+        if host.needs_ansible:
+            wrong = f"{host.name} is reached through Ansible only: {host.needs_ansible}"
+            raise Unusable("run NCCL tests over ssh", wrong, "leave out --via, or the host with --limit")
+    logins = {
+        host.name: Login(
+            host.address or host.name,
+            host.port,
+            host.user,
+            host.key,
+            host.ssh_args,
+            python=host.python,
+            local=host.local,
+        )
+        for host in hosts
+    }
+    return MpiRunner(OverSsh(logins), _way(log_files.made(texts), **given))
+
+
+def _through_ansible(hosts: Hosts, texts: Path | None, **given: Any) -> Runner:
+    from gpuctl.nccl.runners.ansible import AnsibleRunner
+
+    addresses = {host.name: host.address or host.name for host in hosts.targets}
+    return AnsibleRunner(hosts.source, addresses, _way(log_files.made(texts), **given))
+
+
+def _way(texts: Path | None, folders: Sequence[str], by_name: bool, ssh_args: str, as_root: bool, **_: Any) -> Way:
+    from gpuctl.nccl.runners.mpirun import Way
+
+    return Way(tuple(folders), by_name, as_root, ssh_args, texts)

@@ -1,0 +1,154 @@
+"""The ways a test gets to its nodes: ssh and mpirun, Ansible, a job of Slurm, or pods of a Kubernetes cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuctl.cli.nccl import findings
+from gpuctl.cli.nccl.targets import environment, pods, slurm
+from gpuctl.cli.nccl.targets import hosts as nccl_hosts
+from gpuctl.cli.nccl.targets.hosts import on_hosts
+from gpuctl.cli.shared import options, output
+from gpuctl.core.errors import GpuctlError
+
+if TYPE_CHECKING:
+    from gpuctl.nccl.model import Finding
+    from gpuctl.nccl.runners.base import Runner
+    from gpuctl.workflows.nccl_preflight import Layout
+
+GPUS = 8  # of a node, where nobody says
+
+way_options = options.together(
+    options.inventory,
+    options.limit,
+    click.option(
+        "--nodes",
+        metavar="A,B,…",
+        default="",
+        callback=options.not_empty,
+        help="Only these, their ranks in this order; on Slurm also h[1-4], or how many.  [default: all]",
+    ),
+    nccl_hosts.folders,
+    click.option(
+        "--texts", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Keep what each run prints."
+    ),
+    click.option(
+        "--no-preflight", is_flag=True, help="Begin without asking first whether hosts or pods are idle and ready."
+    ),
+    nccl_hosts.rack_var,
+    on_hosts("--via", type=click.Choice(["ssh", "ansible"]), help="Force one way to the hosts."),
+    nccl_hosts.by_name,
+    nccl_hosts.ssh_args,
+    on_hosts("--as-root", is_flag=True, help="Let mpirun run as root, where that is who logs in."),
+    slurm.slurm_options,
+    environment.cluster_options,
+    pods.kube_options,
+)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Nodes in the order of their ranks, what runs tests there, and `where`, which the history calls them.
+
+    `racks`: node -> rack, of the nodes whose rack is known. `env`: what every rank gets of the way itself. Where nodes
+    can be asked: `asked` are those that can, `before` what would stop a run (whether each node runs one of its own),
+    `layout` what they know of the fabric.
+    """
+
+    runner: Runner
+    nodes: list[str]
+    where: str
+    racks: Mapping[str, str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    asked: Sequence[str] = ()
+    before: Callable[[bool], list[Finding]] | None = None
+    layout: Callable[[], Layout] | None = None
+
+
+def complete(given: dict[str, Any]) -> dict[str, Any]:
+    """The options with the number of GPUs that a node has, where it was not given."""
+    if given["gpus"] is not None:
+        return given
+    return {**given, "gpus": environment.gpus(given["cluster"]) if given["cluster"] else GPUS}
+
+
+def reached(**given: Any) -> Reached:
+    """What the options of `way_options` choose; `Unusable` where they contradict each other or name nothing."""
+    if slurm.chosen(**given):
+        return Reached(*slurm.runner(**given))
+    if environment.chosen(**given):
+        return _on_cluster(**given)
+    if pods.chosen(**given):
+        return Reached(*pods.runner(**given))
+    return _on_hosts(**given)
+
+
+def preflight(
+    way: Reached, no_preflight: bool, alone: bool = False, together: bool = False, cluster: str = "", **_: Any
+) -> None:
+    """Refuse to begin where a node is in use or not ready, in one trip to each; one that gives no answer is told.
+
+    Pods of a test's own and jobs have a scheduler that does as much. `alone`: each node runs a test of its own.
+    `together`: one that gives no answer spoils the whole test, which is refused as well.
+    """
+    if no_preflight or way.before is None:
+        return
+    from gpuctl.workflows import nccl_preflight
+
+    found = way.before(alone)
+    findings.show(found, err=True)
+    if together and (silent := [one.subject for one in found if one.rule == "asked" and one.subject in way.asked]):
+        raise GpuctlError(
+            f"run a test over {output.plural(len(way.nodes), 'node')}",
+            f"{output.names(silent)} gave no answer; nothing was run",
+            "name the others with --nodes" if cluster else f"leave out what is down: --limit 'all:!{silent[0]}'",
+        )
+    if nccl_preflight.stopping(found):
+        click.echo("nothing was run: mend that, choose others with --nodes or --limit, or say --no-preflight", err=True)
+        raise click.exceptions.Exit(1)
+
+
+def _on_hosts(inventory: str | None, limit: str, nodes: str, rack_var: str, **given: Any) -> Reached:
+    from gpuctl.workflows import nccl_preflight
+
+    hosts = nccl_hosts.hosts_of(inventory, limit, nodes, rack_var)
+    reachable = [host for host in hosts.targets if not host.needs_ansible]
+    folders, by_name, ssh_args = given["folders"], given["by_name"], given["ssh_args"]
+    return Reached(
+        nccl_hosts.runner(hosts, **given),
+        hosts.names,
+        inventory or "localhost",
+        hosts.racks,
+        asked=[host.name for host in reachable],
+        before=lambda alone: nccl_preflight.before(
+            hosts.targets, folders=folders, by_name=by_name, ssh_args=ssh_args, alone=alone
+        ),
+        layout=lambda: nccl_preflight.layout(reachable),
+    )
+
+
+def _on_cluster(**given: Any) -> Reached:
+    from gpuctl.workflows import nccl_in_pods
+    from gpuctl.workflows import nccl_on_cluster as joined
+
+    at = environment.place(**given)
+    if at.count is None and given["environment"]:
+        raise environment.not_there(at)
+    if at.count is None:
+        return Reached(*environment.in_own_pods(at, **given), env=joined.variables_of(at))
+    runner, carrier, racks = environment.in_its_pods(at, **given)
+    nodes = list(carrier.pods)
+    return Reached(
+        runner,
+        nodes,
+        at.where,
+        racks,
+        asked=nodes,
+        before=lambda alone: nccl_in_pods.before(carrier, nodes, given["ssh_args"], alone),
+        layout=lambda: nccl_in_pods.layout(carrier, nodes),
+    )

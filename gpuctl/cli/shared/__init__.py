@@ -1,0 +1,1 @@
+"""Options, output and display that several command groups share."""

@@ -1,0 +1,126 @@
+"""Options that several commands share, each said once."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, get_args
+
+import click
+from click.core import ParameterSource
+
+from gpuctl.cli.shared.output import Output
+
+Command = Callable[..., Any]
+
+
+class Share(click.ParamType[str]):
+    """A percentage, such as 20%; with `counts` also a plain number of hosts."""
+
+    def __init__(self, counts: bool = False) -> None:
+        self.counts = counts
+        self.name = "N|P%" if counts else "P%"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        found = re.fullmatch(r"(\d+)(%?)", str(value))
+        if found is None or not (found[2] or self.counts):
+            self.fail(
+                f"{value!r} is not {'a number or ' if self.counts else ''}a percentage such as 20%",
+                param,
+                ctx,
+            )
+        if (found[2] and int(found[1]) > 100) or (self.counts and int(found[1]) < 1):
+            self.fail(f"{value!r} is out of range", param, ctx)
+        return str(value)
+
+
+class Finite(click.FloatRange):
+    """A number within a range, and neither nan nor infinite."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
+
+
+def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Refuse what was given and says nothing: an empty variable of a script must not mean all hosts, or others."""
+    said = param.name and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+    if said and not value.strip(" ,"):
+        raise click.BadParameter("it is empty; give it a value, or leave the option out", ctx, param)
+    return value
+
+
+def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, listed in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+inventory = click.option(
+    "--inventory", "-i", metavar="NAME|PATH", default=None, help="Which hosts.  [default: this machine]"
+)
+limit = click.option(
+    "--limit",
+    "-l",
+    metavar="PATTERN",
+    default="",
+    callback=not_empty,
+    help="Only the hosts this names, as Ansible's --limit.",
+)
+profile = click.option(
+    "--profile",
+    "-p",
+    metavar="NAME|PATH",
+    default="",
+    help="What to tune to.  [default: what the inventory says, else training]",
+)
+check = click.option("--check", is_flag=True, help="Change nothing; say what would be changed.")
+diff = click.option("--diff", is_flag=True, help="Show every single setting before and after, and why.")
+strict = click.option("--strict", is_flag=True, help="Count what a host cannot have as a problem.")
+allow_busy = click.option("--allow-busy", is_flag=True, help="Do what disturbs running jobs, too.")
+context = click.option("--context", metavar="NAME", default="", help="Another context than the current one.")
+yes = click.option("--yes", "-y", is_flag=True, help="Do not ask before this machine is changed.")
+probe_every = click.option("--probe-every", type=Finite(0.5), default=5.0, show_default=True, help="Seconds.")
+output = click.option(
+    "--output",
+    "-o",
+    "form",
+    type=click.Choice(get_args(Output)),
+    default="table",
+    show_default=True,
+    help="How to print it.",
+)
+carrier = together(
+    click.option(
+        "--forks",
+        type=click.IntRange(1),
+        default=64,
+        show_default=True,
+        help="How many hosts at the same time.",
+    ),
+    click.option(
+        "--timeout",
+        type=Finite(1, 86400),
+        default=120,
+        show_default=True,
+        help="Seconds to wait for a host's answer; ten times as long while it is being changed.",
+    ),
+    click.option("--via", type=click.Choice(["ansible", "ssh"]), help="Force one way to the hosts."),
+)
+batches = together(
+    click.option(
+        "--batch",
+        type=Share(counts=True),
+        default="100%",
+        help="Change so many hosts, then the next.  [all at once]",
+    ),
+    click.option("--max-fail", type=Share(), default="100%", help="Stop after a batch in which more hosts failed."),
+)

@@ -1,0 +1,53 @@
+"""What a person, or a script, gets to read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import click
+
+from gpuctl.core.text import named
+
+names = named
+Output = Literal["table", "json", "yaml"]
+
+
+def data(value: object, form: Output) -> None:
+    """Print a plain value as JSON or YAML."""
+    if form == "json":
+        click.echo(json.dumps(value, indent=2))
+        return
+    import yaml
+
+    click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110), nl=False)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print columns as wide as they need to be; the last one may be any length."""
+    cells = [[str(cell).strip().replace("\n", "⏎") for cell in row] for row in [head, *rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    for row in cells:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False))
+        click.echo(f"{line}  {row[-1]}".strip() if len(row) > 1 else row[0])
+
+
+def on_terminal() -> bool:
+    """Whether a person watches the progress."""
+    return sys.stderr.isatty()
+
+
+def plural(count: int, word: str) -> str:
+    """1 host, 2 hosts."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def sides(knob: Mapping[str, Any], now: object, boot: object) -> str:
+    """How a setting stands now and after a reboot, said once where both are the same."""
+    if now is None and boot is None:
+        return "?"
+    if boot is None or now == boot:
+        return str(now)
+    return f"{boot} after reboot" if now is None else f"{now} now, {boot} after reboot"

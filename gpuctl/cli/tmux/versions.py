@@ -1,0 +1,202 @@
+"""tmux new, versions, validate, preview, feedback, promote, rollback, diff."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared.output import Output
+from gpuctl.cli.tmux.group import group
+
+if TYPE_CHECKING:
+    from gpuctl.tmux.versions.check import Report
+    from gpuctl.tmux.versions.feedback import Feedback
+
+__all__ = ["group"]  # with the commands of this file
+
+
+@group.command()
+@click.option("--note", metavar="TEXT", default="", help="What it is for; it is kept in CHANGELOG.md.")
+@click.option("--from", "source", metavar="VERSION", default="", help="Copy this version, not the current one.")
+@click.option("--fresh", is_flag=True, help="From gpuctl's own files and your settings, not from a version.")
+def new(note: str, source: str, fresh: bool) -> None:
+    """Make the next version: a copy of the current one, to be changed and tried."""
+    from gpuctl.tmux.versions import flow
+
+    if source and fresh:
+        raise click.UsageError("--from and --fresh exclude each other")
+    made, origin = flow.new(note, source, fresh)
+    click.echo(f"{made.name} made from {origin}: {made.folder}")
+    click.echo(f"change its files, then try it: gpuctl tmux preview {made.name}")
+
+
+@group.command()
+@options.output
+def versions(form: Output) -> None:
+    """List the versions, the oldest first."""
+    from gpuctl.tmux.versions import listing
+
+    rows = listing.rows()
+    if form != "table":
+        output.data(rows, form)
+        return
+    fields = ("version", "state", "changed", "promoted", "feedback", "folder")
+    output.table([name.upper() for name in fields], [[row[name] for name in fields] for row in rows])
+
+
+@group.command()
+@click.argument("version", metavar="[VERSION|PATH]", default="")
+def validate(version: str) -> None:
+    """Check a version (the newest), or a version folder or configuration file, on a tmux server of its own.
+
+    Its commands are fed one by one, so that every mistake is told with its file and line; tmux runs what they run.
+    Exit status 1 where there are mistakes.
+    """
+    from gpuctl.tmux.versions import check, store
+
+    path = Path(version)
+    if "/" in version or path.suffix == ".conf":
+        if not path.exists():
+            raise click.BadParameter(f"there is no {version}", param_hint="PATH")
+        _report(check.folder(path.absolute()) if path.is_dir() else check.file(path.absolute()), version)
+        return
+    found = store.named(version or "newest", "validate")
+    _report(check.folder(found.folder), found.name)
+
+
+def _report(report: Report, name: str) -> None:
+    for wrong in report.wrong:
+        click.echo(str(wrong))
+    if report.wrong:
+        click.echo(f"{name}: {output.plural(len(report.wrong), 'mistake')}", err=True)
+        raise click.exceptions.Exit(1)
+    counts = [(report.commands, "command"), (len(report.changes.keys), "key"), (report.windows, "window")]
+    said = ", ".join(output.plural(count, word) for count, word in counts if count)
+    click.echo(f"{name} is right ({said})")
+
+
+@group.command()
+@click.argument("version", default="")
+@click.option("--detached", is_flag=True, help="Start it, and open nothing.")
+@click.option("--here", is_flag=True, help="On this terminal, not in a new window.")
+def preview(version: str, detached: bool, here: bool) -> None:
+    """Try a version (the newest) on a tmux server of its own; tmux-main is not touched.
+
+    Its windows are on top, a pane for feedback below: a line there is feedback, and `approve` or `lgtm` promotes,
+    `rollback` goes back, `show config` shows the files, `reload` reads them again, `quit` closes the preview.
+    """
+    from gpuctl.edges import terminal
+    from gpuctl.tmux.versions import preview as shown
+    from gpuctl.tmux.versions import preview_target
+
+    started = shown.start(version)
+    way = preview_target.way(detached, here)
+    if way.way == "here":
+        terminal.become(shown.attaching())
+    wrong = terminal.open_window(way.argv) if way.way == "window" else ""
+    state = "runs already" if started.again else "runs"
+    if way.way == "window" and not wrong:
+        click.echo(f"the preview of {started.version.name} {state}, in a new window")
+        return
+    click.echo(f"the preview of {started.version.name} {state}, and no terminal shows it: {wrong or way.why}")
+    click.echo("attach a terminal:  gpuctl tmux preview --here")
+    click.echo(f"or without gpuctl:  {preview_target.typed(shown.attaching())}")
+
+
+@group.group()
+def feedback() -> None:
+    """What was said of the versions: say something, or read what is new."""
+
+
+@feedback.command()
+@click.argument("text", nargs=-1)
+def add(text: tuple[str, ...]) -> None:
+    """Note TEXT for the version in use here (in a preview: the one shown); without TEXT it is asked for."""
+    from gpuctl.tmux.versions import feedback as log
+    from gpuctl.tmux.versions import preview as shown
+    from gpuctl.tmux.versions import preview_target
+
+    version = preview_target.here()
+    said = " ".join(text) or click.prompt(
+        f"feedback on {version or 'tmux'} (Enter for none)", default="", prompt_suffix=": ", show_default=False
+    )
+    if log.one_line(said):
+        log.add(shown.log(), version, said)
+        click.echo(f"noted for {version or 'no version'}")
+
+
+@feedback.command()
+@click.option("--follow", is_flag=True, help="Go on, and print what comes as it comes, until broken off.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def check(follow: bool, as_json: bool) -> None:
+    """Print what is new since the last check. Exit status 0 where there was some, 1 where there was none."""
+    import time
+
+    from gpuctl.tmux.versions import preview as shown
+    from gpuctl.tmux.versions.feedback_cursor import taken
+
+    while True:
+        with taken(shown.log()) as found:
+            for each in found:
+                click.echo(
+                    _as_json(each) if as_json else f"{each.version or '?'} {each.date} [{each.time}] {each.text}"
+                )
+        if not follow:
+            raise click.exceptions.Exit(0 if found else 1)
+        time.sleep(0.5)
+
+
+def _as_json(each: Feedback) -> str:
+    import json
+    from dataclasses import asdict
+
+    return json.dumps({name: value or None for name, value in asdict(each).items()}, ensure_ascii=False)
+
+
+@feedback.command()
+def pane() -> None:
+    """Read feedback line by line; this is what runs in the lower pane of a preview."""
+    import contextlib
+
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401 - lines can be edited and repeated
+
+    from gpuctl.tmux.versions import pane as below
+
+    below.inside().run(lambda: input("> "), click.echo)
+
+
+@group.command()
+@click.argument("version", default="")
+def promote(version: str) -> None:
+    """Check a version (the newest) and make it the current one, in the running session too.
+
+    A version that has mistakes is refused. Where the running tmux reports an error, everything is put back.
+    """
+    from gpuctl.tmux.versions import flow
+
+    click.echo(flow.told(flow.promote(version), "promoted"))
+
+
+@group.command()
+@click.option("--to", metavar="N", default="", help="To this version.  [default: the one that was current before]")
+def rollback(to: str) -> None:
+    """Make an earlier version current again, also when the files of the current one are broken or gone."""
+    from gpuctl.tmux.versions import flow
+
+    click.echo(flow.told(flow.rollback(to), "rolled back to"))
+
+
+@group.command()
+@click.argument("a")
+@click.argument("b")
+def diff(a: str, b: str) -> None:
+    """Show what version B has otherwise than version A; `current` and `newest` are names, too."""
+    from gpuctl.tmux.versions import listing, store
+
+    doing = "compare versions"
+    for line in listing.differences(store.named(a, doing), store.named(b, doing)):
+        click.echo(line)

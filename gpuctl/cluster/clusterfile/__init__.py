@@ -1,0 +1,1 @@
+"""The cluster file: its model, its reader, its rules and its schema."""

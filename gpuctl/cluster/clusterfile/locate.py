@@ -1,0 +1,40 @@
+"""Cluster files by their names: clusters/NAME.yaml here, with the user's settings, or among those of gpuctl."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuctl.cluster.clusterfile.model import Cluster
+from gpuctl.cluster.clusterfile.read import Read, load, look
+from gpuctl.core import file_lookup
+from gpuctl.core.paths import collection_dir
+
+FOLDER, ENDINGS = "clusters", (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A cluster file that goes by its name; `ours`: it came with gpuctl, as an example."""
+
+    name: str
+    path: Path
+    ours: bool
+    read: Read
+
+
+def find(name: str) -> Path:
+    """The file of a name or path; `Unusable` where there is none, or more than one."""
+    return file_lookup.find("cluster", name, FOLDER, ENDINGS)
+
+
+def cluster(name: str) -> Cluster:
+    """The cluster of a name or path; `Unusable` with every mistake in its file."""
+    return load(find(name))
+
+
+def all_of_them() -> list[Listed]:
+    """Every file that can be named, each once, whether it can be used or not."""
+    shipped = (collection_dir() / "examples" / FOLDER).resolve()
+    paths = dict.fromkeys(path.resolve() for path in file_lookup.listed(FOLDER, ENDINGS) if path.is_file())
+    return [Listed(path.stem, path, path.parent == shipped, look(path)) for path in paths]

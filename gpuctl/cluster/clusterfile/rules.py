@@ -1,0 +1,220 @@
+"""Combinations that cannot be: each rule names the fields it looks at, and is left out where one of them is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from gpuctl.cluster import environment
+from gpuctl.cluster.clusterfile import variables
+from gpuctl.cluster.clusterfile.field_types import bytes_of
+from gpuctl.cluster.clusterfile.model import Cluster
+
+Broken = tuple[str, str, str]  # the field that is told of, what is wrong, what to try
+Rule = Callable[[Cluster], Iterator[Broken]]
+RDMA = "network.rdma"
+RIGHTS = ("requires_privileged_scc", "ipc_lock", "sys_resource", "rdma_as_root")
+PORTS = ("vscode", "jupyter", "tensorboard", "debug", "master", "ssh")
+RULES: list[tuple[tuple[str, ...], Rule]] = []
+# Where the pod itself, or the image's own system, has something.
+RESERVED = (
+    *("/workspace", "/datasets", "/home/gpuctl", "/job", "/run", "/tmp"),  # noqa: S108 - paths in a pod
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/sbin", "/sys", "/usr", "/var"),
+)
+
+
+def broken(cluster: Cluster, wrong: Collection[str]) -> Iterator[Broken]:
+    """What is wrong between fields that are right by themselves."""
+    for looked_at, rule in RULES:
+        if not any(_touches(field, need) for field in wrong for need in looked_at):
+            yield from rule(cluster)
+
+
+def _touches(wrong: str, need: str) -> bool:
+    return not wrong or f"{wrong}.".startswith((f"{need}.", f"{need}[")) or f"{need}.".startswith(f"{wrong}.")
+
+
+def needs(*fields: str) -> Callable[[Rule], Rule]:
+    """Puts a rule on the list, with the fields it looks at."""
+
+    def put(rule: Rule) -> Rule:
+        RULES.append((fields, rule))
+        return rule
+
+    return put
+
+
+@needs("storage.mode", "storage.class_rwx", "storage.class_rwo")
+def storage_class(cluster: Cluster) -> Iterator[Broken]:
+    storage = cluster.storage
+    wanted = "class_rwx" if storage.mode == "rwx" else "class_rwo"
+    if not getattr(storage, wanted):
+        hint = "`kubectl get storageclass` lists those there are"
+        yield "storage.mode", f"is {storage.mode}, which needs storage.{wanted}", hint
+
+
+@needs("storage.folders")
+def folders(cluster: Cluster) -> Iterator[Broken]:
+    for place in cluster.storage.folders:
+        if any(f"{place}/".startswith(f"{taken}/") for taken in RESERVED):
+            yield f"storage.folders.{place}", "is taken already by the pod itself", "choose another path"
+
+
+@needs("cluster.namespace")
+def namespace(cluster: Cluster) -> Iterator[Broken]:
+    name = cluster.cluster.namespace
+    if name == "default" or name.startswith(("kube-", "openshift-")):
+        yield "cluster.namespace", f"is {name}, which is the cluster's own", "use a namespace of yours"
+
+
+@needs(RDMA + ".enabled", RDMA + ".fabric", RDMA + ".resources")
+def rdma(cluster: Cluster) -> Iterator[Broken]:
+    way = cluster.network.rdma
+    if not way.enabled:
+        return
+    if not way.fabric:
+        yield "network.rdma", "is enabled, but does not say its fabric", "fabric: roce, infiniband or efa"
+    if not way.resources:
+        yield (
+            "network.rdma",
+            "is enabled without the resource that brings the adapters into a pod",
+            "resources: {NAME: COUNT}; `kubectl describe node` lists them under Allocatable",
+        )
+
+
+@needs(RDMA + ".host_network", RDMA + ".attachments")
+def host_network(cluster: Cluster) -> Iterator[Broken]:
+    way = cluster.network.rdma
+    if way.host_network and way.attachments:
+        yield "network.rdma.host_network", "leaves no room for attachments: Multus adds none there", "choose one"
+
+
+@needs(RDMA + ".enabled", RDMA + ".fabric")
+def efa(cluster: Cluster) -> Iterator[Broken]:
+    way = cluster.network.rdma
+    for name in ("devices", "gid_index") if way.enabled and way.fabric == "efa" else ():
+        if getattr(way, name) not in ((), None):
+            yield (
+                f"network.rdma.{name}",
+                "means nothing to EFA: its NCCL plugin takes all devices itself",
+                "leave it out",
+            )
+
+
+@needs(RDMA + ".enabled", RDMA + ".devices", RDMA + ".interfaces", RDMA + ".attachments")
+def lengths(cluster: Cluster) -> Iterator[Broken]:
+    way = cluster.network.rdma
+    counted = {name: len(getattr(way, name)) for name in ("devices", "interfaces", "attachments")}
+    given = {name: count for name, count in counted.items() if count}
+    if way.enabled and len(set(given.values())) > 1:
+        told = ", ".join(f"{count} {name}" for name, count in given.items())
+        yield "network.rdma", f"has {told}: each adapter is one of each", "name as many of each"
+
+
+@needs(RDMA + ".resources", "gpus.resource")
+def resources(cluster: Cluster) -> Iterator[Broken]:
+    if cluster.gpus.resource in cluster.network.rdma.resources:
+        yield "network.rdma.resources", f"names {cluster.gpus.resource}, which are the GPUs", "leave it out"
+
+
+@needs("network", "nccl")
+def own_variables(cluster: Cluster) -> Iterator[Broken]:
+    for mode, way in (("rdma", cluster.network.rdma), ("tcp", cluster.network.tcp)):
+        ours = {each.name: each.field for each in variables.derived(cluster, mode)}
+        for name in way.environment:
+            if name in ours:
+                yield (
+                    f"network.{mode}.environment.{name}",
+                    f"is set already, by {ours[name]}",
+                    f"set {ours[name]} instead",
+                )
+
+
+@needs(*(f"security.{name}" for name in RIGHTS), RDMA + ".enabled", "cluster.flavour")
+def rights(cluster: Cluster) -> Iterator[Broken]:
+    may = cluster.security
+    if not cluster.network.rdma.enabled:
+        for name in (name for name in RIGHTS if getattr(may, name)):
+            yield f"security.{name}", "is for RDMA pods, and network.rdma is not enabled", "leave it out"
+    if may.requires_privileged_scc and cluster.cluster.flavour != "openshift":
+        yield "security.requires_privileged_scc", "is OpenShift's; this flavour has no such constraints", "leave it out"
+    if may.rdma_as_root and not (may.ipc_lock or may.requires_privileged_scc):
+        yield "security.rdma_as_root", "without ipc_lock brings root nothing", "add `ipc_lock: true`, or leave it out"
+
+
+@needs("security.run_as_user", "cluster.flavour")
+def user(cluster: Cluster) -> Iterator[Broken]:
+    if cluster.security.run_as_user is not None and cluster.cluster.flavour == "openshift":
+        yield (
+            "security.run_as_user",
+            "is not yours to choose: OpenShift gives each namespace its numbers",
+            "leave it out",
+        )
+
+
+@needs("nodes.gpu_nodes", "gpus.default_nodes")
+def enough_nodes(cluster: Cluster) -> Iterator[Broken]:
+    named = len(cluster.nodes.gpu_nodes)
+    if named and named < cluster.gpus.default_nodes:
+        yield "gpus.default_nodes", f"is {cluster.gpus.default_nodes}, and nodes.gpu_nodes names {named}", "name more"
+
+
+@needs(*(f"ports.{name}" for name in PORTS))
+def ports_differ(cluster: Cluster) -> Iterator[Broken]:
+    seen: dict[int, str] = {}
+    for name in PORTS:
+        port = getattr(cluster.ports, name)
+        if port in seen:
+            yield f"ports.{name}", f"is {port}, as ports.{seen[port]} is", "choose another"
+        seen.setdefault(port, name)
+
+
+@needs("ports.expose", "ports.ingress", "cluster.flavour")
+def way_in(cluster: Cluster) -> Iterator[Broken]:
+    ports, openshift = cluster.ports, cluster.cluster.flavour == "openshift"
+    if ports.ingress and openshift:
+        yield "ports.ingress", "is for clusters without Routes, and OpenShift has them", "leave it out"
+    if ports.expose and not openshift and not ports.ingress:
+        yield (
+            "ports.expose",
+            "needs ports.ingress on this flavour",
+            "ingress: {domain: …, tls_secret: …}, or leave it out",
+        )
+    if ports.ingress and not (ports.ingress.tls_secret or ports.ingress.annotations):
+        yield "ports.ingress", "has neither tls_secret nor annotations: passwords would travel unencrypted", "give one"
+    if ports.ingress and bool(ports.ingress.from_namespace) == bool(ports.ingress.from_addresses):
+        wrong = "does not say in one way where its traffic comes from, which the NetworkPolicy has to let in"
+        yield "ports.ingress", wrong, "from_namespace: ingress-nginx, or from_addresses: [10.0.0.0/16]"
+
+
+@needs("ports.expose", "cluster.name", "cluster.environment", "cluster.namespace", "cluster.flavour")
+def route_names(cluster: Cluster) -> Iterator[Broken]:
+    wrong = environment.too_long(cluster, cluster.cluster.environment or cluster.cluster.name)
+    if wrong:
+        yield "cluster.environment", wrong, "give a shorter one"
+
+
+@needs("image.name", "image.build", "cluster.flavour")
+def image(cluster: Cluster) -> Iterator[Broken]:
+    given, build = cluster.image, cluster.image.build
+    if bool(given.name) == bool(build):
+        yield "image", "needs one of name and build", "name the image, or say how it is built"
+    if build and cluster.cluster.flavour != "openshift":
+        yield "image.build", "is OpenShift's; this flavour builds no images", "build it elsewhere, and give its name"
+    if build and build.dockerfile and build.git:
+        yield "image.build", "has both dockerfile and git", "keep one; without both a folder of yours is built"
+    for name in ("ref", "folder") if build and not build.git else ():
+        if getattr(build, name):
+            yield f"image.build.{name}", "is of a git repository, and none is named", "leave it out"
+
+
+@needs("resources.shm", "resources.memory", "resources.hugepages_2mi")
+def sizes(cluster: Cluster) -> Iterator[Broken]:
+    pod = cluster.resources
+    if bytes_of(pod.shm) >= bytes_of(pod.memory):
+        yield (
+            "resources.shm",
+            f"is {pod.shm} of {pod.memory} memory: shared memory counts as memory",
+            "leave room for more",
+        )
+    if pod.hugepages_2mi and bytes_of(pod.hugepages_2mi) % (2 * 2**20):
+        yield "resources.hugepages_2mi", f"is {pod.hugepages_2mi}: not a whole number of pages of 2 MiB", "even it"

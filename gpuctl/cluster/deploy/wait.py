@@ -1,0 +1,157 @@
+"""Waits until all pods of an environment are ready as they are now wanted, and tells what goes on with each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuctl.cluster.deploy import pod_progress
+from gpuctl.cluster.deploy.model import Tell
+from gpuctl.cluster.deploy.pod_progress import State
+from gpuctl.cluster.environment import Environment, Object
+from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.pod_status import is_ready
+from gpuctl.edges.kube.cluster import Cluster, Kind
+from gpuctl.edges.kube.errors import Forbidden
+from gpuctl.edges.kube.pod_watch import Pods
+
+LOOK_S = 1.0
+EVENTS_S = 3.0
+REVISION = "controller-revision-hash"
+POD_EVENTS, SET_EVENTS = "involvedObject.kind=Pod", "involvedObject.kind=StatefulSet"
+
+
+class NotReady(GpuctlError):
+    """Pods are not ready; what was applied stays, and they may still become so."""
+
+
+@dataclass(frozen=True)
+class View:
+    """The environment at one moment; `owner` is its StatefulSet, None where there is none."""
+
+    pods: Mapping[str, Object]
+    owner: Object | None
+    events: Sequence[Object] = ()
+    claims: Sequence[Object] = ()
+
+
+def wait(cluster: Cluster, env: Environment, tell: Tell, limit_s: float) -> None:
+    """Until all are ready; `NotReady` with the reason of each that is not, after the time or when it is hopeless."""
+    end, told = time.monotonic() + limit_s, Told(tell)
+    with Pods(cluster, env.selector) as pods:
+        looking, seen = Looking(cluster, env), 0
+        while True:
+            pods.check()
+            seen = pods.wait(seen, min(LOOK_S, max(0.05, end - time.monotonic())))
+            if pods.latest is None and time.monotonic() < end:
+                continue
+            view = looking.view(pods.latest or {})
+            states = states_of(env, view)
+            told.tell(states)
+            if is_done(env, view):
+                return
+            late = time.monotonic() > end
+            if late or any(each.hopeless for each in states.values()):
+                raise NotReady(f"deploy {env.name}", _words(env, states, limit_s if late else 0), HINT)
+
+
+HINT = "what was applied stays: `gpuctl cluster status` shows how it goes on, `destroy` removes it"
+
+
+def states_of(env: Environment, view: View) -> dict[str, State]:
+    """Each pod that is wanted, by name; and what is still there of others."""
+    names = [env.pod_name(rank) for rank in range(env.nodes)]
+    found = {name: _state(name, view) for name in names}
+    return {**found, **{name: _state(name, view) for name in view.pods if name not in found}}
+
+
+def _state(name: str, view: View) -> State:
+    pod = view.pods.get(name)
+    if pod is None:
+        about = [each for each in _of(view.events, view.owner) if f"Pod {name} " in str(each.get("message"))]
+        return State("is not there yet", trouble=pod_progress.warning(about[-1:]))
+    return pod_progress.state(pod, _of(view.events, pod), view.claims)
+
+
+def _of(events: Sequence[Object], about: Object | None) -> list[Object]:
+    """Those of exactly this object, not of an earlier one of its name; the oldest first."""
+    uid = about["metadata"]["uid"] if about else ""
+    mine = [each for each in events if (each.get("involvedObject") or {}).get("uid") == uid]
+    return sorted(mine, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+
+
+def is_done(env: Environment, view: View) -> bool:
+    """Every pod that is wanted is there, ready, and made from what is wanted now; and no other is left."""
+    if set(view.pods) != {env.pod_name(rank) for rank in range(env.nodes)}:
+        return False
+    if any("deletionTimestamp" in pod["metadata"] or not is_ready(pod) for pod in view.pods.values()):
+        return False
+    return env.single or (view.owner is not None and _is_current(view.owner, view.pods))
+
+
+def _is_current(owner: Object, pods: Mapping[str, Object]) -> bool:
+    status = owner.get("status") or {}
+    if status.get("observedGeneration", 0) < owner["metadata"]["generation"]:
+        return False
+    revision = status.get("updateRevision")
+    return all(pod["metadata"]["labels"].get(REVISION) == revision for pod in pods.values())
+
+
+def _words(env: Environment, states: Mapping[str, State], limit_s: float) -> str:
+    ready = sum(each.ready for each in states.values())
+    after = f" after {limit_s:g} s" if limit_s else ""
+    open_ = {name: each for name, each in states.items() if not each.ready}
+    told = [f"{name} {each.words}" + (f": {each.trouble}" if each.trouble else "") for name, each in open_.items()]
+    if not open_:
+        told = ["not all are of the new form"]
+    more = f"; and {len(told) - 4} more" if len(told) > 4 else ""
+    return f"{ready} of {env.nodes} pods are ready{after}; {'; '.join(told[:4])}{more}"
+
+
+@dataclass
+class Told:
+    """Says each change of a pod once."""
+
+    say: Tell
+    before: dict[str, State] = field(default_factory=dict)
+
+    def tell(self, states: Mapping[str, State]) -> None:
+        for name, now in states.items():
+            if self.before.get(name) != now:
+                self.say(f"Pod {name}", f"{now.words}: {now.trouble}" if now.trouble else now.words)
+        for name in set(self.before) - set(states):
+            self.say(f"Pod {name}", "is gone")
+        self.before = dict(states)
+
+
+class Looking:
+    """What a watch of pods does not say: their owner, volumes and events, asked for only while something waits."""
+
+    def __init__(self, cluster: Cluster, env: Environment) -> None:
+        self.cluster, self.env = cluster, env
+        self._events: list[Object] = []
+        self._claims: list[Object] = []
+        self._asked = 0.0
+
+    def view(self, pods: Mapping[str, Object]) -> View:
+        owner = None if self.env.single else self.cluster.get(self._kind("apps/v1", "StatefulSet"), self.env.name)
+        waiting = len(pods) < self.env.nodes or not all(map(is_ready, pods.values()))
+        if waiting and time.monotonic() - self._asked > EVENTS_S:
+            self._asked = time.monotonic()
+            self._events, self._claims = self._now()
+        return View(pods, owner, self._events, self._claims)
+
+    def _now(self) -> tuple[list[Object], list[Object]]:
+        """Events and claims; without the right to read them pods are told of all the same."""
+        try:
+            events = self._kind("v1", "Event")
+            found = [each for fields in (POD_EVENTS, SET_EVENTS) for each in self.cluster.find_by(events, fields)]
+            mine = {self.env.name, *(self.env.pod_name(rank) for rank in range(self.env.nodes))}
+            found = [each for each in found if (each.get("involvedObject") or {}).get("name") in mine]
+            return found, self.cluster.find(self._kind("v1", "PersistentVolumeClaim"), self.env.labels)
+        except Forbidden:
+            return [], []
+
+    def _kind(self, api_version: str, kind: str) -> Kind:
+        return self.cluster.kind(api_version, kind)

@@ -1,0 +1,60 @@
+"""Whether the environment is there, and its pods are made."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from gpuctl.cluster.deploy.model import Finding
+from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
+from gpuctl.cluster.doctor.model import Facts
+from gpuctl.domain.findings import Verdict
+from gpuctl.edges.kube.errors import error_of
+
+DEPLOY = "`gpuctl cluster deploy` makes it"
+# Without one of these no pod starts. Others may be new in the cluster file, and are needed for something else.
+NEEDED = ("StatefulSet", "Pod", "Service", "ServiceAccount", "Secret", "ConfigMap", "PersistentVolumeClaim")
+# What the preflight says of the namespace tells why the pods of a StatefulSet are refused.
+ABOUT_PODS = ("namespace", "security level", "quota", "limits", "constraints", "account")
+REFUSED = re.compile(r"^create Pod (\S+) in StatefulSet \S+ failed error: (.*)", re.DOTALL)
+CAPABILITY = re.compile(r"capabilit|IPC_LOCK|SYS_RESOURCE")
+NO_IPC_LOCK = "security.ipc_lock asks for it: bind constraints or a security level that allow it, or take --mode tcp"
+
+
+def deployed(facts: Facts) -> list[Finding]:
+    """All of its objects are there."""
+    check, name = "deployed", facts.env.name
+    if facts.mode is None and facts.owner is None and not facts.pods:
+        return [fail(check, name, f"it is not deployed in {facts.env.namespace}", DEPLOY)]
+    found = [
+        (fail if each.partition(" ")[0] in NEEDED else warn)(check, each, "it is not there", DEPLOY)
+        for each in facts.missing
+    ]
+    return or_ok(check, name, found)
+
+
+def made(facts: Facts) -> list[Finding]:
+    """Each pod that is wanted is there; what refuses one says so to the StatefulSet."""
+    check = "made"
+    missing = [name for name in facts.wanted if name not in facts.pods]
+    if not missing or facts.owner is None:
+        return or_ok(check, facts.env.name, [])
+    refused = {}
+    for event in facts.of(facts.owner):
+        if told := REFUSED.match(str(event.get("message") or "")):
+            refused[told[1]] = told[2]
+    found = [_refused(name, refused[name]) for name in missing if name in refused]
+    silent = [name for name in missing if name not in refused]
+    why = facts.events_why or "no event says why"
+    if silent and not found:
+        hint = f"`kubectl describe statefulset {facts.env.name} -n {facts.env.namespace}`"
+        found += [unknown(check, f"Pod {name}", f"it is not made; {why}", hint) for name in silent]
+    more = [each for each in facts.preflight if each.check in ABOUT_PODS and each.verdict is Verdict.FAIL]
+    return found + [fail(check, each.subject, each.words, each.hint) for each in more]
+
+
+def _refused(name: str, says: str) -> Finding:
+    """Quotas, security and webhooks in the words of an error of ours."""
+    error = error_of("make it", 403 if "forbidden" in says else 422, json.dumps({"message": " ".join(says.split())}))
+    hint = NO_IPC_LOCK if CAPABILITY.search(says) else error.hint
+    return fail("made", f"Pod {name}", f"it cannot be made: {error.wrong}", hint)

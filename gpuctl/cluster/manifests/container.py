@@ -1,0 +1,146 @@
+"""The containers of a pod: who they are, what they get, what they see."""
+
+from __future__ import annotations
+
+from gpuctl.cluster.clusterfile import variables
+from gpuctl.cluster.environment import CONTAINER, Environment, Object
+from gpuctl.cluster.manifests import rights, storage
+from gpuctl.cluster.manifests.scripts import HOME, HOSTS, KEYS, PASSWD, RUN, START_AT
+
+ORDINARY = 1000  # a user where the cluster gives none
+PORTS = ("master", "ssh", "vscode", "jupyter")
+TEMPORARY = "/tmp"  # noqa: S108 - a path in the pod
+
+
+def user(env: Environment) -> Object:
+    """Who runs it. On OpenShift the namespace gives the number."""
+    number = env.cluster.security.run_as_user or ORDINARY
+    # Volumes are the group's, too: root without CAP_DAC_OVERRIDE is no more than anybody else.
+    always = {
+        **_seccomp(env),
+        **({} if env.openshift else {"fsGroup": number}),
+        "fsGroupChangePolicy": "OnRootMismatch",
+    }
+    if env.rdma and env.cluster.security.rdma_as_root:
+        return {"runAsNonRoot": False, "runAsUser": 0, "runAsGroup": 0, **always}
+    if env.openshift:
+        return {**({} if _privileged(env) else {"runAsNonRoot": True}), **always}
+    return {"runAsNonRoot": True, "runAsUser": number, "runAsGroup": number, **always}
+
+
+def _privileged(env: Environment) -> bool:
+    return rights.constraints_name(env) == rights.PRIVILEGED
+
+
+def _seccomp(env: Environment) -> Object:
+    return {} if _privileged(env) else {"seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def _rights(env: Environment) -> Object:
+    """Nothing but what the file asks for."""
+    if _privileged(env):
+        return {"privileged": True}
+    add = rights.capabilities(env)
+    capabilities = {"drop": ["ALL"], **({"add": add} if add else {})}
+    return {"allowPrivilegeEscalation": False, "capabilities": capabilities}
+
+
+def main(env: Environment, image: str) -> Object:
+    """The container that training runs in. NVIDIA_VISIBLE_DEVICES is not set: the device plugin says which GPUs."""
+    return {
+        "name": CONTAINER,
+        "image": image,
+        "imagePullPolicy": env.cluster.image.pull_policy,
+        "command": ["/bin/sh", f"{START_AT}/start.sh"],
+        "workingDir": "/workspace",
+        "env": _env(env),
+        "ports": [
+            {"name": word, "containerPort": getattr(env.cluster.ports, word), "protocol": "TCP"} for word in PORTS
+        ],
+        "resources": _same({**_room(env), **_devices(env)}),
+        "securityContext": _rights(env),
+        "readinessProbe": {"exec": {"command": ["test", "-f", f"{RUN}/ready"]}, "periodSeconds": 2},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [*_mounts(), _passwd(), *storage.mounts(env)],
+    }
+
+
+def prepare(env: Environment, image: str) -> Object:
+    """What has to be there before that: a name for the user."""
+    return {
+        "name": "prepare",
+        "image": image,
+        "imagePullPolicy": env.cluster.image.pull_policy,
+        "command": ["/bin/sh", f"{START_AT}/prepare.sh"],
+        # As much as the other gets: of a pod's containers that start one after the other, the largest counts.
+        "resources": _same(_room(env)),
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [mount for mount in _mounts() if mount["name"] in ("start", "run")],
+    }
+
+
+def _room(env: Environment) -> dict[str, str]:
+    return {"cpu": env.cluster.resources.cpu, "memory": env.cluster.resources.memory}
+
+
+def _devices(env: Environment) -> dict[str, str]:
+    """GPUs in both modes, adapters and huge pages for RDMA."""
+    gpus, pages = env.cluster.gpus, env.cluster.resources.hugepages_2mi
+    found = {gpus.resource: str(gpus.per_node)}
+    if env.rdma:
+        found |= {name: str(count) for name, count in env.cluster.network.rdma.resources.items()}
+        found |= {"hugepages-2Mi": pages} if pages else {}
+    return found
+
+
+def _same(resources: dict[str, str]) -> Object:
+    """What is asked for is the limit, too: the pod is Guaranteed, keeps its cores, and is evicted last."""
+    return {"requests": dict(resources), "limits": dict(resources)}
+
+
+def _env(env: Environment) -> list[Object]:
+    own = {
+        "GPUS_PER_NODE": str(env.cluster.gpus.per_node),
+        "HOME": HOME,
+        "MASTER_ADDR": env.host(0),
+        "MASTER_PORT": str(env.cluster.ports.master),
+    }
+    chosen = {each.name: each.value for each in variables.all_of(env.cluster, env.mode)}
+    pod = [_of_pod("POD_NAME", "metadata.name"), _of_pod("POD_NAMESPACE", "metadata.namespace")]
+    return [*pod, *({"name": name, "value": value} for name, value in {**own, **chosen}.items())]
+
+
+def _of_pod(name: str, field: str) -> Object:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
+
+
+def _passwd() -> Object:
+    """The list of users that `prepare` wrote."""
+    return {"name": "run", "mountPath": PASSWD, "subPath": "passwd", "readOnly": True}
+
+
+def _mounts() -> list[Object]:
+    return [
+        {"name": "start", "mountPath": START_AT, "readOnly": True},
+        {"name": "hosts", "mountPath": HOSTS, "readOnly": True},
+        {"name": "keys", "mountPath": KEYS, "readOnly": True},
+        {"name": "run", "mountPath": RUN},
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
+        {"name": "tmp", "mountPath": TEMPORARY},
+        {"name": "home", "mountPath": HOME},
+    ]
+
+
+def volumes(env: Environment) -> list[Object]:
+    """Those of every pod, but for workspace and data sets."""
+    pod = env.cluster.resources
+    return [
+        {"name": "start", "configMap": {"name": f"{env.name}-start"}},
+        {"name": "hosts", "configMap": {"name": f"{env.name}-hosts"}},
+        {"name": "keys", "secret": {"secretName": env.name, "defaultMode": 0o440}},
+        {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": pod.shm}},
+        {"name": "tmp", "emptyDir": {"sizeLimit": pod.scratch}},
+        {"name": "home", "emptyDir": {"sizeLimit": pod.scratch}},
+    ]

@@ -1,0 +1,82 @@
+"""The pods: one model of a pod, for RDMA and TCP, for many that belong together and for one that stands alone."""
+
+from __future__ import annotations
+
+from gpuctl.cluster.clusterfile import variables
+from gpuctl.cluster.environment import Environment, Object
+from gpuctl.cluster.manifests import build, config, container, placement, rights, storage
+
+WHY, STARTED_WITH = "gpuctl/why.", "gpuctl/start"
+NETWORKS = "k8s.v1.cni.cncf.io/networks"
+
+
+def all_of(env: Environment) -> list[Object]:
+    """The StatefulSet and the budget that keeps its pods where they are, or the one pod."""
+    return [single(env)] if env.single else [stateful_set(env), budget(env)]
+
+
+def stateful_set(env: Environment) -> Object:
+    """All pods at once, for none is of use without the others."""
+    spec = {
+        "serviceName": env.name,
+        "replicas": env.nodes,
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "RollingUpdate"},
+        "selector": {"matchLabels": env.selector},
+        "template": {"metadata": _meta(env), "spec": _spec(env)},
+    }
+    claims = storage.templates(env)
+    if claims:
+        spec["volumeClaimTemplates"] = claims
+    meta = env.meta(env.name, env.component, reasons(env))
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta, "spec": spec}
+
+
+def single(env: Environment) -> Object:
+    """One pod that belongs to nobody."""
+    meta = env.meta(env.name, env.component, {**reasons(env), **_annotations(env)})
+    spec = {**_spec(env), "restartPolicy": "Always"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def budget(env: Environment) -> Object:
+    """No pod may be evicted: a training that loses one rank has lost all."""
+    spec = {"maxUnavailable": 0, "selector": {"matchLabels": env.selector}}
+    meta = env.meta(env.name, env.component)
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}
+
+
+def reasons(env: Environment) -> dict[str, str]:
+    """Why each variable is set; not in the pod's own metadata, where other words would start it anew."""
+    return {f"{WHY}{each.name}": each.why for each in variables.all_of(env.cluster, env.mode)}
+
+
+def _meta(env: Environment) -> Object:
+    return {"labels": {**env.labels, **env.selector}, "annotations": _annotations(env)}
+
+
+def _annotations(env: Environment) -> dict[str, str]:
+    networks = env.cluster.network.rdma.attachments if env.rdma else ()
+    return {
+        STARTED_WITH: config.fingerprint(env),
+        **({NETWORKS: ",".join(networks)} if networks else {}),
+    }
+
+
+def _spec(env: Environment) -> Object:
+    image = env.cluster.image
+    own_network = env.rdma and env.cluster.network.rdma.host_network
+    return {
+        **placement.where(env),
+        **({"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if own_network else {}),
+        "serviceAccountName": rights.account_name(env),
+        "automountServiceAccountToken": False,
+        # Variables for every Service of the namespace are of use to nobody, and slow a start down.
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 30,
+        **({"imagePullSecrets": [{"name": image.pull_secret}]} if image.pull_secret else {}),
+        "securityContext": container.user(env),
+        "initContainers": [container.prepare(env, build.reference(env))],
+        "containers": [container.main(env, build.reference(env))],
+        "volumes": [*container.volumes(env), *storage.volumes(env)],
+    }

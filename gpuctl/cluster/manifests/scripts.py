@@ -1,0 +1,139 @@
+"""What runs in a pod when it starts, as shell programs; any image with /bin/sh will do."""
+
+from __future__ import annotations
+
+from gpuctl.domain import sshd
+
+RUN, KEYS, START_AT, HOSTS = "/run/gpuctl", "/etc/gpuctl/keys", "/etc/gpuctl/start", "/job"
+HOME, PASSWD = "/home/gpuctl", "/etc/passwd"
+
+# OpenShift gives pods a user that has no name, and neither ssh nor sshd take nobody: it gets one, and a home.
+PREPARE = f"""# Before the pod starts: a name and a home for its user, whatever number that is.
+set -eu
+run=${{GPUCTL_RUN:-{RUN}}}
+umask 022
+uid=$(id -u)
+name=$(id -un 2>/dev/null) || name=gpuctl
+shell=/bin/sh
+[ ! -x /bin/bash ] || shell=/bin/bash
+cat /etc/passwd 2>/dev/null | while IFS=: read -r other password number rest; do
+  [ "$number" = "$uid" ] || echo "$other:$password:$number:$rest"
+done >"$run/passwd"
+echo "$name:x:$uid:$(id -g)::{HOME}:$shell" >>"$run/passwd"
+"""
+
+START = f"""# In every pod: say its rank, open the ways in, and wait. Training is begun by `gpuctl cluster train`.
+set -u
+run=${{GPUCTL_RUN:-{RUN}}}
+keys=${{GPUCTL_KEYS:-{KEYS}}}
+here=${{GPUCTL_START:-{START_AT}}}
+PATH="$PATH:/usr/sbin:/sbin"
+. "$here/settings.sh"
+# What a container leaves that is started again.
+rm -f "$run/ready"
+
+say() {{ echo "gpuctl: $*"; }}
+
+# Start a program again and again; a pod does not end because an editor did.
+keep() {{
+  while :; do
+    "$@"
+    say "$1 ended with $?, once more in 5 s"
+    sleep 5
+  done &
+}}
+
+trap 'exit 0' TERM INT
+
+# The rank is the number at the end of the pod's name; a pod that stands alone is the first.
+rank=${{POD_NAME##*-}}
+case $rank in
+  '' | *[!0-9]*) rank=0 ;;
+esac
+echo "export NODE_RANK=$rank" >"$run/env"
+say "rank $rank, mode $mode"
+
+# RDMA locks memory: as much as the container runtime allows, or all where the pod may say so itself.
+ulimit -l unlimited 2>/dev/null || ulimit -S -l "$(ulimit -H -l)" 2>/dev/null
+say "memlock $(ulimit -l)"
+if command -v nvidia-smi >/dev/null; then
+  say "gpus $(nvidia-smi -L 2>/dev/null | grep -c '^GPU') of $gpus"
+else
+  say "gpus unknown: no nvidia-smi"
+fi
+
+[ -s "$keys/identity" ] || {{ say "the Secret is empty: gpuctl cluster deploy fills it"; exit 1; }}
+(
+  umask 077
+  mkdir -p "$run/keys" "$HOME/.ssh"
+  # ssh takes no private key that others may read, and a mounted Secret is also its group's.
+  cp -fL "$keys"/* "$run/keys/"
+  cp "$here/ssh_config" "$HOME/.ssh/config"
+)
+
+if sshd=$(command -v sshd); then
+  [ "$(id -u)" != 0 ] || mkdir -p /run/sshd
+  keep "$sshd" -D -e -f "$here/sshd_config" -o "SetEnv=PATH=$PATH LD_LIBRARY_PATH=${{LD_LIBRARY_PATH:-}}"
+else
+  say "no sshd in the image: launchers that use ssh do not work, those without do"
+fi
+
+# Standard input into a file of this user alone.
+private() {{ (umask 077; cat >"$1"); }}
+
+vscode() {{
+  command -v code-server >/dev/null || {{ say "no code-server in the image"; return; }}
+  private "$run/code-server.yaml" <<EOF
+bind-addr: $vscode_address:$vscode_port
+auth: password
+password: "$(cat "$run/keys/vscode-password")"
+cert: false
+EOF
+  keep code-server --config "$run/code-server.yaml" --disable-telemetry --disable-update-check /workspace
+}}
+
+jupyter() {{
+  command -v jupyter-lab >/dev/null || {{ say "no jupyter-lab in the image"; return; }}
+  private "$run/jupyter.json" <<EOF
+{{"IdentityProvider": {{"token": "$(cat "$run/keys/jupyter-password")"}},
+ "ServerApp": {{"ip": "$jupyter_address", "port": $jupyter_port, "port_retries": 0, "root_dir": "/workspace",
+  "open_browser": false, "allow_root": true}}}}
+EOF
+  keep jupyter-lab --config="$run/jupyter.json"
+}}
+
+# Editors on the first pod only. Their passwords stand in files: no command line shows them, and no environment.
+if [ "$rank" = 0 ]; then
+  vscode
+  jupyter
+fi
+
+: >"$run/ready"
+say "ready"
+while :; do
+  sleep 3600 &
+  wait $!
+done
+"""
+
+
+def sshd_config(port: int) -> str:
+    """sshd as an ordinary user, too: keys only."""
+    return sshd.keys_only(port, f"{RUN}/keys/host", f"{RUN}/keys/authorized", "Subsystem sftp internal-sftp")
+
+
+def ssh_config(port: int, alias: str) -> str:
+    """From pod to pod; host keys are checked: all pods have the one that the environment's name stands for."""
+    return f"""Host *
+  Port {port}
+  IdentityFile {RUN}/keys/identity
+  IdentitiesOnly yes
+  BatchMode yes
+  ConnectTimeout 10
+  HostKeyAlias {alias}
+  UserKnownHostsFile {RUN}/keys/known_hosts
+  GlobalKnownHostsFile /dev/null
+  StrictHostKeyChecking yes
+  ServerAliveInterval 10
+  ServerAliveCountMax 3
+"""

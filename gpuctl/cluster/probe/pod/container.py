@@ -1,0 +1,112 @@
+"""What a pod finds inside itself: files, programs, devices, limits, and trainings that run."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import resource
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import process_tree
+
+from gpuctl.remote.supervisor import detached, process, protocol
+
+RANK, WORLD = b"RANK", b"WORLD_SIZE"  # every launcher sets these for what it starts
+NO_SSH = b"--no_ssh"
+
+
+def script(path: str) -> dict[str, Any]:
+    """{sha256, size}, or {why}."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        return {"why": error.strerror or str(error)}
+    return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+
+
+def text(path: str) -> dict[str, Any]:
+    """{text}, or {why}."""
+    try:
+        return {"text": Path(path).read_text(errors="replace")}
+    except OSError as error:
+        return {"why": error.strerror or str(error)}
+
+
+def programs(names: list[str]) -> dict[str, str | None]:
+    """Where each is by the container's PATH; None where it is not."""
+    return {name: shutil.which(name) for name in names}
+
+
+def no_ssh(launcher: str) -> bool | None:
+    """Whether DeepSpeed's launcher knows --no_ssh, by its own text; None where that is not found."""
+    with contextlib.suppress(OSError, ValueError):
+        first = Path(launcher).read_bytes().split(b"\n", 1)[0]
+        python = Path(os.fsdecode(first[2:].strip().split()[0]))
+        tops = [python.parent.parent, Path("/usr/local"), Path("/usr")]
+        places = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages")
+        for top in tops:
+            for place in places:
+                for path in sorted(top.glob(f"{place}/deepspeed/launcher/runner.py")):
+                    return NO_SSH in path.read_bytes()
+    return None
+
+
+def devices() -> dict[str, Any]:
+    """GPUs and RDMA devices that the container has been given."""
+    return {
+        "gpus": sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*")),
+        "infiniband": _names("/sys/class/infiniband"),
+        "verbs": [name for name in _names("/dev/infiniband") or [] if name.startswith("uverbs")],
+    }
+
+
+def _names(folder: str) -> list[str] | None:
+    try:
+        return sorted(path.name for path in Path(folder).iterdir())
+    except OSError:
+        return None
+
+
+def shared_memory() -> dict[str, Any]:
+    """Bytes of /dev/shm, and how many are free."""
+    try:
+        found = os.statvfs("/dev/shm")  # noqa: S108
+    except OSError as error:
+        return {"why": error.strerror or str(error)}
+    return {"bytes": found.f_frsize * found.f_blocks, "free": found.f_frsize * found.f_bavail}
+
+
+def folder(path: str) -> dict[str, Any]:
+    """{user, writable}: the number of the container's user, and whether it may make files there; or {why}."""
+    if not Path(path).is_dir():
+        return {"why": "it is not there"}
+    return {"user": os.getuid(), "writable": os.access(path, os.W_OK | os.X_OK)}
+
+
+def memlock() -> dict[str, Any]:
+    """Bytes that a program of this user may lock, None for any; and the process's capabilities in effect."""
+    soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    held = re.search(r"^CapEff:\s*(\w+)$", text("/proc/self/status").get("text", ""), re.MULTILINE)
+    return {"bytes": None if soft == resource.RLIM_INFINITY else soft, "capabilities": held[1] if held else ""}
+
+
+def trainings(runs: str) -> list[dict[str, Any]]:
+    """What trains here now: runs that a keeper of ours has, and processes that some launcher started otherwise."""
+    found: list[dict[str, Any]] = []
+    tokens = set()
+    for state in detached.states(Path(runs)):
+        if state["running"]:
+            tokens.add(state["token"])
+            found.append({"run": state["name"], "by": state["by"], "about": state["about"], "began": state["began"]})
+    for pid in process_tree.numbers():
+        variables = dict(pair.split(b"=", 1) for pair in process_tree.environment(pid).split(b"\0") if b"=" in pair)
+        ours = variables.get(process.MARK.encode(), b"").decode(errors="replace")
+        if RANK in variables and WORLD in variables and ours not in tokens:
+            command = process_tree.read(f"{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+            token = ours if ours.startswith(protocol.KEPT) else ""
+            found.append({"pid": pid, "command": command[: detached.COMMAND], "token": token})
+    return found

@@ -1,1 +1,0 @@
-"""Programs that run in pods: started, heard, and ended for certain."""

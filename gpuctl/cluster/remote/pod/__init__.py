@@ -1,1 +1,0 @@
-"""What runs in a pod: standard library only, Python 3.8, carried there as text by `gpuctl.cluster.sync.program`."""

@@ -1,0 +1,154 @@
+"""Requests to a Kubernetes API, and their answers; the only file that knows the client library.
+
+A cluster that does not answer is asked again for `patience_s`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import urllib3
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import ConfigException, load_kube_config
+
+from gpuctl.core.errors import Unreachable, Unusable
+from gpuctl.edges.kube.cancel import Stop
+from gpuctl.edges.kube.errors import NotACluster, NotLoggedIn, error_of, unreachable
+
+CONNECT_S, ANSWER_S = 5.0, 30.0
+JSON = "application/json"
+Object = dict[str, Any]
+Query = Sequence[tuple[str, str]]
+Client = ApiClient
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request; `doing` completes "cannot …"; `stream`: bytes that are sent as they come, in place of a body."""
+
+    doing: str
+    method: str
+    path: str
+    query: Query = ()
+    body: Object | None = None
+    form: str = JSON
+    stream: Iterable[bytes] | None = None
+
+
+def client(doing: str, paths: Sequence[Path], context: str) -> Client:
+    """The library's client for a context of these kubeconfigs; `doing` completes "cannot …"."""
+    settings = Configuration()
+    settings.retries = False  # the library's own retries say nothing, and know nothing of our patience
+    # Many threads ask at the same time; that some connections are not kept is nothing to tell.
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+    try:
+        load_kube_config(os.pathsep.join(map(str, paths)), context, settings, persist_config=False)  # type: ignore[no-untyped-call]
+    except (ConfigException, ValueError, OSError) as error:
+        raise Unusable(doing, str(error)) from error
+    _refuse_no_url(doing, str(settings.host))
+    return ApiClient(settings)
+
+
+def _refuse_no_url(doing: str, server: str) -> None:
+    try:
+        _ = urlsplit(server).port  # what a URL's port is worth Python says only to who asks for it
+    except ValueError as error:
+        raise Unusable(doing, f"its server {server} is no URL: {error}", "mend it in the kubeconfig") from error
+
+
+class Api:
+    """An API that is asked."""
+
+    def __init__(self, client: Client, patience_s: float = 60) -> None:
+        self.client, self.patience_s = client, patience_s
+        self.server = str(client.configuration.host)
+        self.now: float | None = None  # seconds since 1970 by the cluster's clock, as of its last answer
+
+    def ask(self, request: Request) -> Object:
+        """An answer. A cluster that has never answered is not waited for: most likely the kubeconfig is wrong."""
+        end, pause = time.monotonic() + self.patience_s, 0.1
+        while True:
+            try:
+                return self.once(request)
+            except (NotLoggedIn, NotACluster):
+                raise
+            except Unreachable:
+                if self.now is None or time.monotonic() > end:
+                    raise
+            time.sleep(pause)
+            pause = min(2, pause * 2)
+
+    def once(self, request: Request, silent_s: float = ANSWER_S) -> Object:
+        """An answer to what would do harm if it were repeated: `Unreachable` says nothing of whether it was done."""
+        with self._sent(request, silent_s) as response:
+            try:
+                answer: Object = json.loads(response.data)
+            except ValueError as error:
+                hint = "is that URL of the kubeconfig right? A proxy or a login page may answer in the cluster's place"
+                raise NotACluster(request.doing, f"{self.server} does not answer like a cluster", hint) from error
+            return answer
+
+    @contextlib.contextmanager
+    def _sent(self, request: Request, silent_s: float) -> Iterator[urllib3.BaseHTTPResponse]:
+        """An answer to be read; whatever breaks while it is read is told in our words."""
+        try:
+            response = self._begun(request, silent_s)
+            with contextlib.closing(response):
+                if response.status >= 400:
+                    raise error_of(request.doing, response.status, response.data.decode(errors="replace"))
+                self._note_time(response.headers.get("Date"))
+                yield response
+        except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
+            raise unreachable(request.doing, self.server, error) from error
+
+    def _begun(self, request: Request, silent_s: float) -> Any:
+        method, url, headers, body = self._words(request)
+        if request.stream is None:
+            return self.client.call_api(method, url, headers, body, _request_timeout=(CONNECT_S, silent_s)).response
+        # Who takes a stream may let it wait for long: the limit for a connection is also the one for writing to it.
+        limit = urllib3.Timeout(connect=silent_s, read=silent_s)
+        given = {"body": request.stream, "headers": headers, "timeout": limit, "retries": False}
+        return self.client.rest_client.pool_manager.request(method, url, preload_content=False, **given)
+
+    def _words(self, request: Request) -> tuple[str, str, Any, Any]:
+        """A request as the library wants it."""
+        headers = {"Content-Type": request.form, "Accept": "application/json"}
+        query = list(request.query)
+        method, url, headers, *_ = self.client.param_serialize(
+            request.method, request.path, query_params=query, header_params=headers, auth_settings=["BearerToken"]
+        )
+        # Of forms that are no JSON, like that of server-side apply, it takes text as it is.
+        plain = request.form.endswith("json") or request.body is None
+        return method, url, headers, request.body if plain else json.dumps(request.body)
+
+    def _note_time(self, date: str | None) -> None:
+        with contextlib.suppress(TypeError, ValueError):
+            self.now = parsedate_to_datetime(str(date)).timestamp()
+
+    def lines(
+        self, asked: Request, stop: Stop, silent_s: float, opened: Callable[[], None] = lambda: None
+    ) -> Iterator[str]:
+        """The lines of an answer that goes on and on; ends where the server ends it, or with `stop`.
+
+        `opened` is called when the server has taken the request: it may then have nothing to say for long.
+        """
+        with self._sent(asked, silent_s) as response, stop.holding(response):
+            opened()
+            rest = b""
+            for part in response.stream(1 << 16):
+                *whole, rest = (rest + part).split(b"\n")
+                for line in whole:
+                    yield line.decode(errors="replace")
+            if rest:
+                yield rest.decode(errors="replace")

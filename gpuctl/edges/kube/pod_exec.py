@@ -1,0 +1,296 @@
+"""Programs in containers, through the API's exec: argument lists only, fed and read at the same time, ended truthfully.
+
+The client library's own stream is not used: it waits for ever for a server that takes a connection and says nothing,
+reads nothing while it sends (a program that answers before it has read all then stops both sides), and takes a
+connection that broke for an end. Here one thread does both without ever waiting for one side alone.
+
+Half-close: protocol v5 can end a program's input, v4 (servers before 1.30) cannot. A program that is to run
+everywhere has to know by itself where its input ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketException
+
+from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.edges.kube.cancel import Stop
+from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.kube.errors import Forbidden, error_of
+from gpuctl.edges.kube.tls import proxy, tls
+
+CONNECT_S = 15.0
+CLOSE_S = 1  # for a peer that takes or says nothing more
+SLICE_S = 0.2  # how soon a stop is noticed
+AT_ONCE = 64  # messages that are received before anything else is looked at
+PART, KEPT_OF_ERR = 1 << 16, 1 << 14  # bytes of input in one message; of standard error, the last ones
+STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
+V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
+NO_PROGRAM = ("executable file not found", "no such file or directory", "command not found", "permission denied")
+# A peer that is gone without a word is noticed within a minute, also where nothing is sent.
+KEEPALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
+    (socket.IPPROTO_TCP, getattr(socket, name), value)
+    for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 4), ("TCP_NODELAY", 1))
+    if hasattr(socket, name)
+]
+
+
+class NotStarted(GpuctlError):
+    """The container has no such program, or may not run it."""
+
+
+class BrokenOff(GpuctlError):
+    """`Stop` was set while it ran."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run: a program and its arguments, in a container (the pod's first, where none is named).
+
+    `silent_s`: how many seconds it may neither take nor give anything.
+    """
+
+    argv: Sequence[str]
+    container: str = ""
+    silent_s: float = 60
+    stop: Stop = field(default_factory=Stop)
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a program ended: its exit code, and the last of what it complained of."""
+
+    code: int
+    err: str
+
+
+def run(
+    cluster: Cluster,
+    pod: str,
+    command: Command,
+    stdin: Iterable[bytes] = (),
+    out: Callable[[bytes], object] = lambda _: None,
+) -> Done:
+    """Run a program to its end; what it prints goes to `out` as it comes.
+
+    `Unreachable` where the connection broke, whatever the program did then; `NotStarted` where it never ran.
+    """
+    with contextlib.closing(start(cluster, pod, command)) as program:
+        with contextlib.suppress(EOFError):  # it ended before it had read all
+            for part in stdin:
+                program.send(part)
+            program.end_input()
+        while part := program.read():
+            out(part)
+        return program.done()
+
+
+def start(cluster: Cluster, pod: str, command: Command) -> Program:
+    """Start a program in a container."""
+    doing = f"run {command.argv[0]} in the pod {pod}"
+    path = f"{cluster.path_of(cluster.kind('v1', 'Pod'), pod)}/exec"
+    query = [("command", word) for word in command.argv]
+    query += [("container", command.container)] if command.container else []
+    query += [("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
+    return Program(_connected(cluster, path, query, doing), doing, command)
+
+
+def _connected(cluster: Cluster, path: str, query: list[tuple[str, str]], doing: str) -> WebSocket:
+    serialized = cluster.client.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
+    url, headers = serialized[1], serialized[2]
+    found = WebSocket(sslopt=tls(cluster.client.configuration), sockopt=KEEPALIVE)
+    names = {name.lower(): f"{name}: {value}" for name, value in headers.items()}
+    kept = [line for name, line in names.items() if name not in ("accept", "content-type")]
+    options = {"header": kept, "subprotocols": [V5, V4], "timeout": CONNECT_S, **proxy(cluster.client.configuration)}
+    try:
+        found.connect("ws" + url.removeprefix("http"), **options)  # type: ignore[no-untyped-call]
+    except WebSocketBadStatusException as error:
+        raise _refused(doing, error.status_code, (error.resp_body or b"").decode(errors="replace")) from error
+    except (WebSocketException, OSError, ValueError) as error:
+        raise Unreachable(doing, f"{cluster.server} does not answer: {error}") from error
+    return found
+
+
+def _refused(doing: str, status: int, text: str) -> GpuctlError:
+    """What the server answered instead of letting us in."""
+    error = error_of(doing, status, text)
+    if isinstance(error, Forbidden) and "pods/exec" in error.wrong:
+        # Over a WebSocket exec is a GET; servers from 1.35 on ask for create as well (kubernetes/kubernetes#134577).
+        return Forbidden(error.doing, error.wrong, "ask for a role that allows get and create of pods/exec")
+    return error
+
+
+class Program:
+    """A program that runs. One thread at a time may use it."""
+
+    def __init__(self, found: Any, doing: str, command: Command) -> None:
+        self.doing, self.stop, self.silent_s = doing, command.stop, command.silent_s
+        self.protocol = str(found.getsubprotocol() or V4)
+        self.err = b""
+        self._websocket, self._socket = found, found.sock
+        self._socket.setblocking(False)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        self._out: deque[bytes] = deque()
+        self._to_send: deque[memoryview] = deque()
+        self._channel = -1  # of the message that is being read
+        self._status = b""
+        self._ended = False
+
+    # ---- for who runs it ------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        """Give it input, and wait until that is on its way. EOFError where the program has ended."""
+        for at in range(0, len(data), PART):
+            self._queue(bytes([STDIN]) + data[at : at + PART])
+        last = time.monotonic()
+        while self._to_send:
+            if self._ended:
+                raise EOFError(self.doing)
+            last = time.monotonic() if self._turn(SLICE_S) else last
+            self._check(last, "takes no more input")
+
+    def read(self) -> bytes:
+        """What it printed next; empty where it has ended and all was read."""
+        last = time.monotonic()
+        self._check(last, "has not answered")  # a program that prints without end always has something to read
+        while not self._out and not self._ended:
+            self._turn(SLICE_S)
+            self._check(last, "has not answered")
+        return self._out.popleft() if self._out else b""
+
+    def waiting(self, wait_s: float = 0) -> bool:
+        """Whether there is something to read, or it has ended."""
+        if not self._out and not self._ended:
+            self._turn(wait_s)
+        return bool(self._out) or self._ended
+
+    def ping(self) -> None:
+        """Show that we are there, to all in between."""
+        self._queue(b"", ABNF.OPCODE_PING)
+        self._turn(0)
+
+    def end_input(self) -> bool:
+        """Tell it that there is no more input; False where the server cannot (protocol v4)."""
+        if self.protocol != V5:
+            return False
+        self._queue(bytes([CLOSE, STDIN]))
+        self._turn(0)
+        return True
+
+    def done(self) -> Done:
+        """How it ended, once `read` gave nothing more. `Unreachable` where nobody said how."""
+        try:
+            status = json.loads(self._status)
+        except ValueError:
+            raise Unreachable(self.doing, "the connection broke before it ended") from None
+        err = self.err.decode(errors="replace").strip()
+        if status.get("status") == "Success":
+            return Done(0, err)
+        causes = (status.get("details") or {}).get("causes") or []
+        for cause in causes:
+            if cause.get("reason") == "ExitCode":
+                return Done(int(cause["message"]), err)
+        says = str(status.get("message") or "it does not say why")
+        if any(words in says.lower() for words in NO_PROGRAM):
+            raise NotStarted(self.doing, says)
+        raise GpuctlError(self.doing, says)
+
+    def close(self) -> None:
+        """Leave it alone. A program that reads its input finds the end of it."""
+        with contextlib.suppress(OSError, WebSocketException, ValueError):
+            self._socket.settimeout(CLOSE_S)  # also for what `close` sends: `timeout` is for its answer alone
+            self._websocket.close(timeout=CLOSE_S)
+
+    # ---- the connection -------------------------------------------------------------------------------------------
+
+    def _check(self, since: float, wrong: str) -> None:
+        if self.stop.is_set():
+            raise BrokenOff(self.doing, "broken off")
+        if time.monotonic() - since > self.silent_s:
+            raise Unreachable(self.doing, f"it {wrong} for {self.silent_s:g} s")
+
+    def _queue(self, payload: bytes, opcode: int = ABNF.OPCODE_BINARY) -> None:
+        self._to_send.append(memoryview(ABNF.create_frame(payload, opcode).format()))
+
+    def _turn(self, wait_s: float) -> bool:
+        """Send and receive what can be, after a wait of at most so long where neither can; whether anything moved."""
+        moved = self._move()
+        if not moved and wait_s and not self._ended:
+            wanted = select.POLLIN | (select.POLLOUT if self._to_send else 0)
+            self._poll.modify(self._socket, wanted)
+            self._poll.poll(wait_s * 1000)
+            moved = self._move()
+        return moved
+
+    def _move(self) -> bool:
+        """Both, every time: from who prints without end there is always something to receive."""
+        received = self._receive()
+        return self._transmit() or received
+
+    def _transmit(self) -> bool:
+        """True once a message is out."""
+        if self._ended or not self._to_send:
+            return False
+        try:
+            sent = self._socket.send(self._to_send[0])
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
+            return False
+        except OSError:
+            while self._receive() and not self._ended:  # what it said before it went
+                pass
+            self._ended = True
+            return True
+        rest = self._to_send.popleft()[sent:]
+        if rest:
+            self._to_send.appendleft(rest)
+        return True
+
+    def _receive(self) -> bool:
+        """Read the messages that are there; True where there were any. A broken connection is an end without status.
+
+        Not more than some: who prints without end always sends more.
+        """
+        moved = False
+        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
+            for _ in range(AT_ONCE):
+                if self._ended:
+                    break
+                try:
+                    self._take(self._websocket.recv_frame())
+                except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
+                    raise
+                except (OSError, WebSocketException):
+                    self._ended = True
+                moved = True
+        return moved
+
+    def _take(self, frame: Any) -> None:
+        """One message, or a piece of one: only the first has the channel's number."""
+        if frame.opcode == ABNF.OPCODE_PING:
+            self._queue(bytes(frame.data), ABNF.OPCODE_PONG)
+        elif frame.opcode == ABNF.OPCODE_CLOSE:
+            self._ended = True
+        elif frame.opcode in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT, ABNF.OPCODE_CONT):
+            data = bytes(frame.data)
+            if frame.opcode != ABNF.OPCODE_CONT and data:
+                self._channel, data = data[0], data[1:]
+            self._keep(data)
+
+    def _keep(self, data: bytes) -> None:
+        if self._channel == STDOUT and data:
+            self._out.append(data)
+        elif self._channel == STDERR:
+            self.err = (self.err + data)[-KEPT_OF_ERR:]
+        elif self._channel == STATUS:
+            self._status += data

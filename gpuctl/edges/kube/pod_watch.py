@@ -1,0 +1,54 @@
+"""The pods with certain labels, known while a block lasts: one watch, which goes on where it was lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Self
+
+from gpuctl.core.abandonable_pool import Askers
+from gpuctl.edges.kube import watch
+from gpuctl.edges.kube.cancel import Stop
+from gpuctl.edges.kube.cluster import Cluster, Object
+
+
+class Pods:
+    """`latest`: name -> pod, as the cluster told last; None before it told anything."""
+
+    def __init__(self, cluster: Cluster, labels: Mapping[str, str]) -> None:
+        self.latest: dict[str, Object] | None = None
+        self._cluster, self._labels = cluster, labels
+        self._changed, self._stop, self._count = threading.Condition(), Stop(), 0
+        self._pool = Askers(1)
+        self._watch: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        self._watch = self._pool.submit(self._follow)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._stop.set()
+        self._pool.shutdown(wait=False)  # who asks now may not get an answer for minutes
+
+    def _follow(self) -> None:
+        try:
+            for now in watch.watch(self._cluster, self._cluster.kind("v1", "Pod"), self._labels, self._stop):
+                with self._changed:
+                    self.latest, self._count = now, self._count + 1
+                    self._changed.notify_all()
+        finally:
+            with self._changed:
+                self._changed.notify_all()
+
+    def check(self) -> None:
+        """Raise what ended the watch, where something did."""
+        if self._watch and self._watch.done():
+            self._watch.result()
+
+    def wait(self, seen: int, seconds: float) -> int:
+        """Until more is known than at the count `seen`, or so long; the count now."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._count != seen, seconds)
+            return self._count

@@ -1,0 +1,193 @@
+"""What goes on in a cluster while it goes on: objects as they change, and logs as they are written.
+
+Both go on where a connection was lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.edges.kube.cancel import Stop
+from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request, selector
+from gpuctl.edges.kube.errors import Forbidden, NotThere, error_of
+
+# A server ends a watch after this long; a connection that died without a word is noticed a little later.
+WATCH_S = 240
+# A log that says nothing for so long is asked for anew. A kubelet that rotates a log (at 10 MiB, looked at every 10 s)
+# may go on following the old file, without a word; and once it rotates again, what was written in between is lost.
+SILENT_S = 5.0
+PAUSE_S = 0.5
+When = tuple[float, str]  # whole seconds since 1970, and the fraction as it is written: ".25"
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d) ?")
+
+
+class _Patience:
+    """How long a cluster has not answered."""
+
+    def __init__(self, seconds: float, stop: Stop) -> None:
+        self.seconds, self.stop = seconds, stop
+        self.since: float | None = None
+
+    def answered(self) -> None:
+        self.since = None
+
+    def broke(self, error: Unreachable) -> None:
+        """Wait a little; raises it again where it has lasted too long."""
+        now = time.monotonic()
+        self.since = self.since or now
+        if not self.stop.is_set() and now - self.since > self.seconds:
+            raise error
+        self.stop.wait(PAUSE_S)
+
+
+def watch(cluster: Cluster, kind: Kind, labels: Mapping[str, str], stop: Stop) -> Iterator[dict[str, Object]]:
+    """All objects of a kind with these labels, by name: once, and again after each change, until `stop`.
+
+    What was deleted while a watch was lost is missing from the next. `Unreachable` where the cluster stays away for
+    longer than its patience.
+    """
+    patience = _Patience(cluster.patience_s, stop)
+    known: dict[str, Object] = {}
+    version = ""
+    while not stop.is_set():
+        if not version:
+            found, version = cluster.find_with_version(kind, labels)
+            known = {each["metadata"]["name"]: each for each in found}
+            yield dict(known)
+        asked = [("watch", "1"), ("labelSelector", selector(labels)), ("resourceVersion", version)]
+        asked += [("allowWatchBookmarks", "true"), ("timeoutSeconds", str(WATCH_S))]
+        try:
+            request = Request(f"watch {kind.plural}", "GET", cluster.path_of(kind), asked)
+            for event in _events(cluster, request, stop, patience.answered):
+                version = str(event["object"]["metadata"]["resourceVersion"]) if event["type"] != "ERROR" else version
+                if _took_in(known, event):
+                    yield dict(known)
+        except NotThere:  # too old: what happened since is known no more
+            version = ""
+        except Unreachable as error:
+            patience.broke(error)
+        except ValueError:  # cut off in the middle of an event
+            stop.wait(PAUSE_S)
+
+
+def _events(cluster: Cluster, asked: Request, stop: Stop, opened: Callable[[], None]) -> Iterator[Mapping[str, Any]]:
+    """Those of one watch. After one without any a little pause: it may be ended at once every time, as by a proxy."""
+    heard = False
+    for line in cluster.lines(asked, stop, WATCH_S + 30.0, opened):
+        heard = True
+        yield json.loads(line)
+    if not heard:
+        stop.wait(PAUSE_S)
+
+
+def _took_in(known: dict[str, Object], event: Mapping[str, Any]) -> bool:
+    """Whether an event changed anything; raises what the server calls an error."""
+    found = event["object"]
+    if event["type"] == "ERROR":
+        raise error_of("watch", int(found.get("code") or 500), json.dumps(found))
+    name = found["metadata"].get("name")
+    if event["type"] == "DELETED":
+        known.pop(name, None)
+    elif event["type"] != "BOOKMARK":
+        known[name] = found
+    return bool(event["type"] != "BOOKMARK")
+
+
+def logs(cluster: Cluster, pod: str, ended: Callable[[], bool], stop: Stop, container: str = "") -> Iterator[str]:
+    """The lines of a container, each once: see `Log`."""
+    return Log(cluster, pod, container).lines(ended, stop)
+
+
+class Log:
+    """What a container prints, each line once, however often it is asked for.
+
+    A lost connection is taken up by the time that the kubelet writes before each line. That can be asked for by whole
+    seconds only, and lines may have the same time: `seen` keeps the lines of the last second, and how often each was
+    seen. Lines without a time (no real kubelet sends them) are not known again.
+
+    A log that is rotated in the middle of a line has one half in each file, with a time of its own. A kubelet that
+    follows both gives them as one line (that of 1.20 with both times in it); asked anew, it gives the other half alone.
+    """
+
+    def __init__(self, cluster: Cluster, pod: str, container: str = "", of: Kind | None = None) -> None:
+        """`of`: another kind that has logs, and then `pod` is the name of one of these."""
+        self.cluster, self.pod, self.container, self.of = cluster, pod, container, of
+        self.newest: When = (0.0, "")
+        self.seen: Counter[str] = Counter()
+
+    def lines(self, ended: Callable[[], bool], stop: Stop) -> Iterator[str]:
+        """As they are written, until it has `ended` and all is read, or `stop`; `NotThere` where the pod is gone."""
+        patience = _Patience(self.cluster.patience_s, stop)
+        while not stop.is_set():
+            over = ended()
+            try:
+                yield from self._answer(over, stop, patience)
+            except NotThere as error:  # a kubelet may not yet know a container that has just begun
+                if self.cluster.get(self._kind(), self.pod) is None:
+                    raise
+                patience.broke(Unreachable(error.doing, error.wrong))
+                continue
+            except Forbidden:
+                raise
+            except GpuctlError as error:  # also where the API answers, and the kubelet does not
+                patience.broke(Unreachable(error.doing, error.wrong))
+                continue
+            if over:
+                return
+            stop.wait(PAUSE_S)
+
+    def rest(self, stop: Stop) -> Iterator[str]:
+        """What is there by now and was not read; one try."""
+        with contextlib.suppress(GpuctlError):
+            yield from self._answer(True, stop, _Patience(0, stop))
+
+    def _kind(self) -> Kind:
+        return self.of or self.cluster.kind("v1", "Pod")
+
+    def _answer(self, over: bool, stop: Stop, patience: _Patience) -> Iterator[str]:
+        """Those of one request that were not seen."""
+        path = f"{self.cluster.path_of(self._kind(), self.pod)}/log"
+        newest, again = self.newest, Counter(self.seen)
+        request = Request(f"read the log of {self.pod}", "GET", path, self._asked(over))
+        for line in self.cluster.lines(request, stop, SILENT_S, patience.answered):
+            when, text = _split(line)
+            if again[line] > 0:
+                again[line] -= 1
+            elif not (when and when < newest and self._ends_a_known_line(text)):
+                self._keep_in_mind(when, line)
+                yield text
+
+    def _asked(self, over: bool) -> list[tuple[str, str]]:
+        since = f"{datetime.fromtimestamp(self.newest[0], UTC):%Y-%m-%dT%H:%M:%SZ}"
+        more = [("container", self.container)] if self.container else []
+        more += [("sinceTime", since)] if self.newest[0] else []
+        return [("timestamps", "true"), *more, *([] if over else [("follow", "true")])]
+
+    def _ends_a_known_line(self, text: str) -> bool:
+        """Whether it is the end of one, and not the whole."""
+        return any(line.endswith(text) and _split(line)[1] != text for line in self.seen)
+
+    def _keep_in_mind(self, when: When | None, line: str) -> None:
+        if when is None:
+            return
+        if when[0] > self.newest[0]:
+            self.seen.clear()
+        self.newest = max(self.newest, when)
+        if when[0] == self.newest[0]:  # older ones do not come again
+            self.seen[line] += 1
+
+
+def _split(line: str) -> tuple[When | None, str]:
+    """When a line was written, and the line."""
+    found = _STAMP.match(line)
+    if not found:
+        return None, line
+    return (datetime.fromisoformat(f"{found[1]}{found[3]}").timestamp(), found[2] or ""), line[found.end() :]

@@ -1,0 +1,42 @@
+"""What to ask before a kubectl command runs; nothing where it may run as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpuctl.core.errors import Unusable
+from gpuctl.core.settings import Settings
+from gpuctl.edges.kube import config
+from gpuctl.kube import guard
+
+
+def question(words: Sequence[str], settings: Settings) -> str:
+    """The question for these words of kubectl, by the context they would act in."""
+    command = guard.read(words)
+    does = guard.destroys(command)
+    if not does:
+        return ""
+    if command.elsewhere:
+        return f"kubectl {does}: the server is named on the command line, and its stage is unknown. Go on?"
+    try:
+        context = _context(command)
+    except Unusable as error:
+        return f"kubectl {does}: the context is unknown ({error.wrong}). Go on?"
+    if context is None or settings.stage(context.name) != "production":
+        return ""
+    names = ("--all-namespaces", "-A")
+    space = "all namespaces" if any(name in command.options for name in names) else _namespace(command, context)
+    return f"kubectl {does} in the production context {context.name} ({space}). Go on?"
+
+
+def _context(command: guard.Command) -> config.Context | None:
+    paths = [Path(command.kubeconfig)] if command.kubeconfig else config.files()
+    if not command.context:
+        return config.current(*paths)
+    return next((c for c in config.contexts(*paths) if c.name == command.context), None)
+
+
+def _namespace(command: guard.Command, context: config.Context) -> str:
+    named = command.options.get("--namespace") or command.options.get("-n") or context.namespace
+    return f"namespace {named}"

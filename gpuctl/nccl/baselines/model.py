@@ -1,0 +1,93 @@
+"""What a run should reach: rows of knowledge, and which of them is about a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuctl.nccl.context import DEFAULT, About
+
+
+@dataclass(frozen=True)
+class System:
+    """A machine type. `line_rate_gbs`: all its network adapters together, one direction, decimal GB/s."""
+
+    name: str
+    gpus: int
+    line_rate_gbs: float
+    network: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One row. Sizes in bytes, both included; bandwidths are out-of-place busbw in GB/s; None: the row has no such.
+
+    `site`: measured here by calibrate. `below_published`: the fail limit that this row was forced below.
+    """
+
+    systems: tuple[str, ...]
+    gpus_per_node: int
+    processes_per_node: int | None  # None: any
+    nodes: tuple[int, int | None]  # from, to; None: any number above
+    collective: str
+    algorithms: tuple[str, ...]
+    from_bytes: int
+    to_bytes: int
+    expect: float | None
+    warn: float | None
+    fail: float
+    kind: str
+    source: str
+    why: str
+    measured: Mapping[str, str] = field(default_factory=dict)
+    below_published: float | None = None
+    site: bool = False
+    where: str = ""
+
+    def fits(self, about: About) -> bool:
+        """Whether it is about such runs, at some size. What is not known fits nothing, but the two that say so:
+
+        an algorithm nobody spoke of is taken for NCCL's own choice, and processes count only where a row names them.
+        """
+        low, high = self.nodes
+        return (
+            about.system in self.systems
+            and about.collective == self.collective
+            and about.gpus_per_node == self.gpus_per_node
+            and self.processes_per_node in (None, about.processes_per_node)
+            and about.nodes is not None
+            and low <= about.nodes <= (high or about.nodes)
+            and (about.algorithm or DEFAULT) in self.algorithms
+        )
+
+    def covers(self, size_bytes: int) -> bool:
+        return self.from_bytes <= size_bytes <= self.to_bytes
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from, in a few words for a finding."""
+        if not self.site:
+            return f"{self.kind}: {self.source}"
+        mark = "" if self.below_published is None else f", FORCED below the published limit {self.below_published:g}"
+        return f"this site's own of {self.measured.get('date', 'an unknown day')}{mark}"
+
+
+@dataclass(frozen=True)
+class Book:
+    """All rows, the site's first: the first that fits wins."""
+
+    systems: Mapping[str, System]
+    rows: Sequence[Baseline]
+
+    def fitting(self, about: About) -> list[Baseline]:
+        return [row for row in self.rows if row.fits(about)]
+
+    def of(self, about: About, size_bytes: int) -> Baseline | None:
+        """The row to judge one message size by."""
+        return next((row for row in self.fitting(about) if row.covers(size_bytes)), None)
+
+    @property
+    def known(self) -> list[str]:
+        """Every name that a system has, in a row or in the list of systems."""
+        return sorted({*self.systems, *(name for row in self.rows for name in row.systems)})

@@ -1,0 +1,90 @@
+"""The site's own baselines on disk: rows are put in whole or not at all, and what was there before can come back."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.paths import private, write_atomically
+from gpuctl.nccl.baselines import load
+from gpuctl.nccl.baselines.model import Baseline, Book
+
+HEAD = """\
+# This site's own baselines, written by `gpuctl nccl calibrate`; they win over those that come with gpuctl.
+# Widen `nodes` by hand (8-64) where a row holds for more of them. Comments do not outlive the next calibration.
+# What was here before is in the file beside it; `gpuctl nccl baselines restore` brings it back.
+"""
+
+
+def before(path: Path) -> Path:
+    """Where a site's file is kept as it was before the last change."""
+    return path.with_name(f"{path.name}.before")
+
+
+def keep(rows: Sequence[Baseline], path: Path) -> None:
+    """Put rows into a site's file; those of the same key are replaced, and the file as it was is kept beside it."""
+    import yaml
+
+    with _locked(path):
+        old = load.load(path) if path.is_file() else Book({}, ())
+        keys = {_key(row) for row in rows}
+        kept = [*rows, *(row for row in old.rows if _key(row) not in keys)]
+        plain: dict[str, object] = {"baselines": [load.plain(row) for row in kept]}
+        if old.systems:
+            plain = {"systems": {name: load.plain_system(one) for name, one in old.systems.items()}, **plain}
+        write_atomically(before(path), path.read_text() if path.is_file() else f"{HEAD}baselines: []\n")
+        write_atomically(path, HEAD + yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110))
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The rows that count again, and how many of them had not, and of the others had; None: nobody could read those."""
+
+    rows: tuple[Baseline, ...]
+    put_back: int
+    removed: int | None
+
+
+def restore(path: Path) -> Restored:
+    """Put back the file as it was before the last change, and keep the present one in its place.
+
+    Twice is as if it had not been done. `Unusable` where there is nothing to put back, or it cannot be read.
+    """
+    with _locked(path):
+        if not before(path).is_file():
+            raise Unusable(f"restore {path}", "nothing was kept from before", "`gpuctl nccl calibrate` keeps it")
+        rows, old = _rows(before(path)), None
+        with suppress(Unusable):  # a file that was spoiled by hand is taken back as well
+            old = _rows(path) if path.is_file() else {}
+        now = path.read_text() if path.is_file() else f"{HEAD}baselines: []\n"
+        write_atomically(path, before(path).read_text())
+        write_atomically(before(path), now)
+    removed = None if old is None else len(old.keys() - rows.keys())
+    return Restored(tuple(rows.values()), len(rows.keys() - (old or {}).keys()), removed)
+
+
+def _rows(path: Path) -> dict[str, Baseline]:
+    """The rows of a file by what they say."""
+    return {str(load.plain(row)): row for row in load.load(path).rows}
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One calibration at a time changes the file."""
+    try:
+        private(path.parent)
+        with path.with_name(f".{path.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+    except OSError as error:
+        wrong = error.strerror or str(error)
+        raise GpuctlError(f"keep baselines in {path}", wrong, "GPUCTL_CONFIG_DIR names another place") from error
+
+
+def _key(row: Baseline) -> tuple[object, ...]:
+    shape = (row.systems, row.gpus_per_node, row.processes_per_node, row.nodes)
+    return (*shape, row.collective, row.algorithms, row.from_bytes, row.to_bytes)

@@ -1,0 +1,112 @@
+"""What is known of the fabric a run was made on: told by its log, or by whoever asks. None is not known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from gpuctl.nccl import bandwidth
+from gpuctl.nccl.model import Run
+from gpuctl.nccl.parsing import algorithms
+
+DEFAULT = "default"  # NCCL's own choice of an algorithm
+
+
+@dataclass(frozen=True)
+class About:
+    """What a run is judged by beside its own numbers.
+
+    `system`: an instance type or a site's own name for its machines. `algorithm`: what NCCL_ALGO was set to, or
+    "default" where it is known that it was not; `chosen`: those that NCCL used, forced or not. `network`: what NCCL
+    should use: "efa", "ib", "roce", "socket" or NCCL's own word. The rest is as many as took part.
+    """
+
+    system: str | None = None
+    nodes: int | None = None
+    gpus_per_node: int | None = None
+    processes_per_node: int | None = None
+    ranks: int | None = None
+    gpu: str | None = None
+    algorithm: str | None = None
+    network: str | None = None
+    collective: str | None = None
+    chosen: tuple[str, ...] = ()
+
+
+def of(run: Run, given: About | None = None) -> About:
+    """What a run tells of itself; what is given counts first.
+
+    A device list with holes, or one that the bus factor contradicts, is not whole: it then says nothing of how many
+    nodes there were.
+    """
+    given = given or About()
+    collective = given.collective or run.collective or _collective(run)
+    ranks = given.ranks or _ranks(run, collective or "")
+    whole = bool(run.ranks) and ranks == len(run.ranks)
+    nodes = given.nodes or (len({rank.host for rank in run.ranks}) if whole else None)
+    per_node = _even(Counter(rank.host for rank in run.ranks)) if whole else _share(ranks, nodes)
+    return About(
+        given.system,
+        nodes,
+        given.gpus_per_node or per_node,
+        given.processes_per_node or (_processes(run) if whole else None),
+        ranks,
+        given.gpu or _same_gpu(run),
+        algorithm(run, given),
+        given.network,
+        collective,
+        tuple(dict.fromkeys(run.algorithms)),
+    )
+
+
+def algorithm(run: Run, given: About) -> str | None:
+    """What is given, else what the log says was forced; "default" where NCCL used several, so it chose.
+
+    Both are what counts for this collective, as NCCL_ALGO may name one for each. Nobody who takes NCCL's own choice for
+    granted is right against a log that says otherwise. One algorithm alone that NCCL used may have been forced or not:
+    that is not known.
+    """
+    collective = given.collective or run.collective or "all_reduce"
+    asked = () if given.algorithm in (None, DEFAULT) else algorithms.asked(given.algorithm)
+    for names in (asked, run.forced_algorithms):
+        if wanted := algorithms.of_collective(names, collective):
+            return ",".join(wanted)
+    # Where NCCL_ALGO names other collectives alone, NCCL chose for this one.
+    return DEFAULT if given.algorithm is not None or len(set(run.algorithms)) > 1 else None
+
+
+def _collective(run: Run) -> str | None:
+    """Where the log names none: only an all-reduce has a busbw well above its algbw."""
+    halves = [row.out_of_place for row in run.rows if row.out_of_place]
+    above = any(half.algbw_gbs >= 1 and half.busbw_gbs > 1.1 * half.algbw_gbs for half in halves)
+    return "all_reduce" if above else None
+
+
+def _ranks(run: Run, collective: str) -> int | None:
+    """How many took part, where the device list and the bus factor do not contradict each other."""
+    listed = sorted(rank.rank for rank in run.ranks)
+    found = {bandwidth.ranks_by_factor(collective, row) for row in run.rows} - {None}
+    if listed and listed == list(range(len(listed))) and (not found or len(listed) in found):
+        return len(listed)
+    proved = found.pop() if len(found) == 1 else None
+    return proved if proved is None or proved > (listed[-1] if listed else 0) else None
+
+
+def _even(counts: Counter[str]) -> int | None:
+    """How many each has, where all have as many."""
+    return next(iter(counts.values())) if len(set(counts.values())) == 1 else None
+
+
+def _share(ranks: int | None, nodes: int | None) -> int | None:
+    return ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
+
+
+def _processes(run: Run) -> int | None:
+    if any(rank.pid is None for rank in run.ranks):
+        return None
+    return _even(Counter(host for host, _ in {(rank.host, rank.pid) for rank in run.ranks}))
+
+
+def _same_gpu(run: Run) -> str | None:
+    models = {rank.gpu for rank in run.ranks}
+    return models.pop() if len(models) == 1 else None

@@ -1,0 +1,85 @@
+"""The confirmation: everything that is not held for bad, together in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpuctl.nccl.isolate.follow_up import spoilt
+from gpuctl.nccl.isolate.model import Doubt, Guilt, Policy
+from gpuctl.nccl.isolate.observations import Seen, Story
+
+TRIES = 2  # a confirmation that is bad once may be chance
+HINTS = 8  # more nodes than this that fell silent in a hang tell nothing about each of them
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The nodes left, the runs of exactly them, and the speed (GB/s) that they should reach together."""
+
+    nodes: tuple[str, ...]
+    runs: tuple[Seen, ...]
+    wanted: float | None
+
+    def bad(self, run: Seen) -> bool:
+        return bool(run.failed or run.never) or (
+            self.wanted is not None and run.gbs is not None and run.gbs < self.wanted
+        )
+
+    @property
+    def fine(self) -> bool:
+        return any(not self.bad(run) for run in self.runs)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is still to be run: never yet, or badly only once."""
+        return len(self.nodes) > 1 and not self.fine and len(self.runs) < TRIES
+
+
+def rest(story: Story, guilty: Iterable[Guilt], doubts: Iterable[Doubt], policy: Policy) -> Rest:
+    """What is left of a fleet without everything that is bad or in doubt."""
+    out = {node for guilt in guilty for node in spoilt(guilt.cause, story)}
+    out |= {node for doubt in doubts for number in doubt.runs for node in _nodes(story, number)}
+    out |= {*story.untested, *story.shut}
+    left = tuple(node for node in story.alive if node not in out)
+    whole = frozenset(left)
+    runs = tuple(s for s in story.all if len(s.nodes) == len(left) and not s.rail and whole == set(s.nodes))
+    return Rest(left, runs, wanted(story, policy))
+
+
+def wanted(story: Story, policy: Policy) -> float | None:
+    """A ring is as fast as its slowest step: that of pairs, across racks where it leaves them; GB/s.
+
+    Long rings reach less than pairs do, so only a share of it is asked for.
+    """
+    slowest = min((ref.gbs for ref in story.references.values()), default=None)
+    return None if slowest is None else policy.rest * slowest
+
+
+def unexplained(story: Story, policy: Policy) -> list[Seen]:
+    """Bad runs of groups that were tried often enough and never ran well: something in them was not found yet."""
+    least = wanted(story, policy)
+    groups: dict[frozenset[str], list[Seen]] = {}
+    for seen in story.all:
+        if len(seen.nodes) > 2 and not seen.rail and not seen.never:
+            groups.setdefault(frozenset(seen.nodes), []).append(seen)
+    bad = {
+        group: [s for s in runs if s.failed or (least is not None and s.gbs is not None and s.gbs < least)]
+        for group, runs in groups.items()
+    }
+    return [seen for group, runs in groups.items() if len(bad[group]) == len(runs) >= TRIES for seen in runs]
+
+
+def silent(story: Story, runs: Sequence[Seen]) -> list[str]:
+    """Nodes whose ranks were gone when a group hung, and that were in no pair since: the first to look at."""
+    found: dict[str, None] = {}
+    for seen in runs:
+        gone = [node for node, how in story.waiting.get(seen.number, {}).items() if how == "gone"]
+        if len(gone) <= HINTS:
+            later = {node for pair in story.pairs if pair.number > seen.number for node in pair.nodes}
+            found |= dict.fromkeys(node for node in gone if node in story.alive and node not in {*later, *story.shut})
+    return list(found)
+
+
+def _nodes(story: Story, number: int) -> tuple[str, ...]:
+    return next(seen.nodes for seen in story.all if seen.number == number)

@@ -1,0 +1,213 @@
+"""The verdict in words and numbers: who is bad by which runs, what else it could be, and what the runs cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.isolate import advice, fabric, launch_failures, rails
+from gpuctl.nccl.isolate.attribution import Explained, looks_bad
+from gpuctl.nccl.isolate.confirmation import Rest, rest
+from gpuctl.nccl.isolate.model import Conclusion, Doubt, Guilt, Kind, Policy
+from gpuctl.nccl.isolate.observations import REACHES, Seen, Story
+from gpuctl.nccl.judge import leftovers
+from gpuctl.nccl.model import Finding
+
+RULE = "isolate"
+MOST_PAIRS = 4  # that are named of those that are faster than the others
+Numbers = dict[str, float | int | str | None]
+
+
+def conclusion(story: Story, explained: Explained, doubts: Sequence[Doubt], policy: Policy) -> Conclusion:
+    """Everything that was found, as values and as findings."""
+    names = rails.nodes_of(explained.guilty)
+    guilty = tuple(rails.judged(story, guilt, names, policy) for guilt in explained.guilty)
+    left = rest(story, guilty, doubts, policy)
+    by_adapter = sum(bool(seen.rail) for seen in story.all)
+    used, budget = len(story.all) - by_adapter, spend(story, explained, policy)
+    findings = (
+        *(_guilty(guilt, story, policy) for guilt in guilty),
+        *(_doubtful(doubt, story) for doubt in doubts),
+        *launch_failures.findings(story, shared=any(not doubt.may_be for doubt in doubts)),
+        *story.transport,
+        *_all(story, guilty, doubts),
+        *_between(story, guilty),
+        *_rest(left, story),
+        *leftovers.in_cluster(story.history),
+        _cost(explained, used, budget, by_adapter, policy),
+    )
+    return Conclusion(
+        guilty, tuple(doubts), tuple(s.number for s in explained.chance), findings, used, budget, by_adapter
+    )
+
+
+def spend(story: Story, explained: Explained, policy: Policy) -> int:
+    """The budget: a pair for every two nodes, two runs for every pair of these that looked bad, one confirmation."""
+    suspects, met = 0, dict.fromkeys(story.fleet.nodes, 0)
+    for seen in story.pairs:
+        first = any(met[node] < policy.screens for node in seen.nodes)
+        suspects += first and looks_bad(seen, explained.noise, policy)
+        for node in seen.nodes:
+            met[node] += 1
+    return policy.screens * math.ceil(len(story.fleet.nodes) / 2) + 2 * suspects + 1
+
+
+def _guilty(guilt: Guilt, story: Story, policy: Policy) -> Finding:
+    subject = str(guilt.cause)
+    if guilt.lost:
+        return Finding(RULE, subject, Verdict.FAIL, "it did not answer any more after a run", {}, advice.LOST)
+    how = _how(guilt, story)
+    says = f"{len(guilt.bad)} of {len(guilt.runs)} runs that it could spoil {how}"
+    says += f"; {guilt.rail_says}" if guilt.rail_says else ""
+    says += "; it comes and goes" if guilt.flaky else ""
+    says += f"; {_odds(guilt.odds)} times likelier than by chance"
+    numbers: Numbers = {
+        "bad_runs": len(guilt.bad),
+        "runs": len(guilt.runs),
+        "slower_percent": None if guilt.slower is None else round(100 * guilt.slower, 1),
+        "odds_against_chance": _odds(guilt.odds),
+        "false_alarm_percent": 100 * policy.false_alarm,
+    }
+    numbers |= {"adapter": guilt.rail} if guilt.rail else {}
+    next_ = advice.on(guilt, _ends(guilt, story))
+    if guilt.cause.kind is Kind.NODE and story.fleet.rails is None and fabric.of_efa(story.history):
+        next_ += f"; {advice.EFA}"
+    return Finding(RULE, subject, Verdict.FAIL, says, numbers, next_)
+
+
+def _how(guilt: Guilt, story: Story) -> str:
+    if not guilt.failing:
+        return f"were slow, by {100 * (guilt.slower or 0):.0f} %"
+    return f"ended badly ({', '.join(sorted(_ends(guilt, story)))})"
+
+
+def _ends(guilt: Guilt, story: Story) -> set[str]:
+    """In which ways its bad runs ended, of those that did not come to their end."""
+    return {seen.failed for seen in story.all if guilt.failing and seen.number in guilt.bad and seen.failed}
+
+
+def _odds(logarithm: float) -> str:
+    return f"{math.exp(logarithm):.0f}" if logarithm < math.log(1e4) else f"1e{int(logarithm / math.log(10))}"
+
+
+def _doubtful(doubt: Doubt, story: Story) -> Finding:
+    if not doubt.may_be:
+        says = f"nobody is accused of it: {doubt.why}"
+        return Finding(RULE, "", Verdict.UNKNOWN, says, _speeds(story), _on_shared(doubt, story))
+    nodes = next(seen.nodes for seen in story.all if seen.number in doubt.runs)
+    suspects = ", or ".join(str(cause) for cause in doubt.may_be)
+    says = f"cannot tell what it is: {suspects}; {doubt.why}"
+    return Finding(RULE, " and ".join(nodes), Verdict.UNKNOWN, says, {"bad_runs": len(doubt.runs)}, advice.DOUBT)
+
+
+def _on_shared(doubt: Doubt, story: Story) -> str:
+    if story.cut_off:
+        return advice.CUT_OFF
+    return advice.UNTESTED if {seen.number for seen in story.never}.issuperset(doubt.runs) else advice.SHARED
+
+
+def _speeds(story: Story) -> Numbers:
+    """The usual speed of pairs in each place."""
+    called = {"within": "within_racks_gbs", "across": "across_racks_gbs", "": "pairs_gbs"}
+    found: Numbers = {called[place]: round(ref.gbs, 1) for place, ref in sorted(story.references.items())}
+    found |= {"spread_percent": round(100 * story.scale, 2)} if story.references else {}
+    return found
+
+
+def _all(story: Story, guilty: Sequence[Guilt], doubts: Sequence[Doubt]) -> Iterator[Finding]:
+    """Whether all may be slow together, which no comparison among them can show."""
+    usual, expected = story.usual, story.fleet.expected_gbs
+    if usual is None:
+        if not guilty and not doubts and not story.untested:
+            says = "no pair of nodes ran to its end: nothing can be compared"
+            yield Finding(RULE, "every node", Verdict.UNKNOWN, says, {}, advice.SHARED)
+        return
+    numbers = {**_speeds(story), "expected_gbs": expected}
+    if story.faster:
+        yield _two_speeds(story, numbers)
+    elif expected is not None and usual < REACHES * expected:
+        says = f"the usual pair reaches {usual:.0f} GB/s of {expected:.0f} expected: all are slow, nobody is accused"
+        yield Finding(RULE, "every node", Verdict.FAIL, says, numbers, advice.ALL_SLOW)
+    elif not guilty and not doubts:
+        known = expected is not None
+        says = "no node stands out" + ("" if known else "; without a baseline it cannot be said whether all are slow")
+        verdict = Verdict.OK if len(story.pairs) > 1 or known else Verdict.UNKNOWN
+        whom = f"the {len(story.of_node)} nodes tested" if story.untested else "every node"
+        yield Finding(RULE, whom, verdict, says, numbers, "" if known else advice.BASELINE)
+
+
+def _between(story: Story, guilty: Sequence[Guilt]) -> Iterator[Finding]:
+    """Two racks have one way between them, which nothing can be compared with."""
+    within, across = story.references.get("within"), story.references.get("across")
+    two = len({story.fleet.racks.get(node) for node in story.of_node}) == 2
+    if guilty or not two or not within or not across or across.gbs >= REACHES * within.gbs:
+        return
+    says = f"pairs across the two racks reach {across.gbs:.0f} GB/s, those within them {within.gbs:.0f}"
+    yield Finding(RULE, "between the racks", Verdict.UNKNOWN, says, _speeds(story), advice.TWO_RACKS)
+
+
+def _two_speeds(story: Story, numbers: Numbers) -> Finding:
+    """Some pairs are faster than the usual one: it may be that most are slow."""
+    pairs = sorted(set(story.faster))
+    best = median(seen.gbs for seen in story.pairs if seen.gbs is not None and tuple(sorted(seen.nodes)) in pairs)
+    shown = ", ".join(" and ".join(pair) for pair in pairs[:MOST_PAIRS])
+    more = f" and {len(pairs) - MOST_PAIRS} more" if len(pairs) > MOST_PAIRS else ""
+    says = f"pairs have two speeds: {best:.0f} GB/s ({shown}{more}) and mostly {story.usual:.0f}"
+    says += ": it may be that most nodes are bad, or that these share a switch; no majority tells, nobody is accused"
+    numbers = {**numbers, "faster_gbs": round(best, 1), "faster_pairs": len(pairs)}
+    return Finding(RULE, "every node", Verdict.UNKNOWN, says, numbers, advice.TWO_SPEEDS)
+
+
+def _rest(left: Rest, story: Story) -> Iterator[Finding]:
+    if len(left.nodes) < 2 or not left.runs:
+        return
+    subject = f"the {'other ' if len(left.nodes) < len(story.fleet.nodes) else ''}{len(left.nodes)} nodes together"
+    last = next((run for run in left.runs if not left.bad(run)), left.runs[-1])
+    wanted = None if left.wanted is None else round(left.wanted, 1)
+    numbers: Numbers = {"gbs": last.gbs and round(last.gbs, 1), "wanted_gbs": wanted, "nodes": len(left.nodes)}
+    before = next((run for run in left.runs if left.bad(run)), None)
+    if not left.bad(last) and before is not None:
+        first = before.never or before.failed or f"{before.gbs:.0f} GB/s"
+        says = f"they reach {last.gbs:.0f} GB/s, but not at first ({first})"
+        yield Finding(RULE, subject, Verdict.WARN, says, numbers, advice.TOGETHER)
+    elif last.never:
+        says = f"they could not be tested together: {last.never}"
+        yield Finding(RULE, subject, Verdict.UNKNOWN, says, {"nodes": len(left.nodes)}, advice.UNTESTED)
+    elif not left.bad(last):
+        yield Finding(RULE, subject, Verdict.OK, f"they reach {last.gbs:.0f} GB/s", numbers)
+    elif last.failed:
+        says = (
+            f"their run ended badly ({last.failed}), {len(left.runs)} times: something is left that pairs do not show"
+        )
+        yield Finding(RULE, subject, Verdict.FAIL, says, numbers, advice.TOGETHER)
+    else:
+        says = f"they reach {last.gbs:.0f} GB/s, below the {left.wanted:.0f} that their pairs lead to expect"
+        yield Finding(RULE, subject, Verdict.UNKNOWN, says, numbers, advice.TOGETHER)
+
+
+def _cost(explained: Explained, used: int, budget: int, by_adapter: int, policy: Policy) -> Finding:
+    says = f"{used} run{'' if used == 1 else 's'} used; {budget} are the budget for one hard fault"
+    says += f"; {by_adapter} more over single adapters" if by_adapter else ""
+    chance = len(explained.chance)
+    says += f"; {chance} bad run{'s' if chance > 1 else ''} did not come back and count as chance" if chance else ""
+    numbers: Mapping[str, float | int] = {
+        "runs": used,
+        "budget": budget,
+        "adapter_runs": by_adapter,
+        "by_chance": chance,
+        "chance_slow_percent": round(100 * explained.noise.slow, 2),
+        "false_alarm_percent": 100 * policy.false_alarm,
+    }
+    return Finding(RULE, "", Verdict.OK, says, numbers)
+
+
+def evidence(guilt: Guilt, story: Story) -> list[Seen]:
+    """The runs that a guilty one rests on, and those over single adapters."""
+    names = set(guilt.cause.names)
+    return [
+        seen
+        for seen in story.all
+        if seen.number in guilt.runs or (seen.rail and guilt.rail_says and names & set(seen.nodes))
+    ]

@@ -1,0 +1,180 @@
+"""baseline: out-of-place busbw at every message size against the row that is about it.
+
+Without a row nothing is judged: the finding is then a WARN, neither a pass nor a failure, and says that nobody has
+told what this fabric should reach. It is UNKNOWN where the row is there and the run, or whoever gave it, could have
+told what it needs: so many nodes, such sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl import bandwidth as rates
+from gpuctl.nccl.baselines.model import Baseline, Book
+from gpuctl.nccl.context import DEFAULT, About
+from gpuctl.nccl.judge.messages import Numbers, by_size, flag, plural, size, sizes
+from gpuctl.nccl.model import Finding, Row, Run
+
+RULE = "baseline"
+MOST_NEAR = 4  # of the rows that come near, where none fits
+SLOW = "`gpuctl nccl isolate` finds whether one node is slow or all are; the versions and NCCL's tuner decide, too"
+SLOW_ALONE = "look on this node at NVLink, the fabric manager and throttled clocks, and whether NVLS is used"
+CALIBRATE = "`gpuctl nccl calibrate` records what this fabric reaches, once you trust it"
+
+
+def bandwidth(run: Run, about: About, book: Book) -> Iterator[Finding]:
+    rows = [row for row in by_size(run) if row.out_of_place is not None]
+    if not rows:
+        if run.rows:
+            says = "not judged: no out-of-place bandwidth is there, and baselines are for that alone"
+            yield Finding(
+                RULE, "", Verdict.UNKNOWN, says, {"rows": len(run.rows)}, "run it again without in-place alone"
+            )
+        return
+    judged = [(row, base) for row in rows if (base := book.of(about, row.size_bytes)) is not None]
+    if not judged:
+        yield _not_judged(about, book, rows)
+        return
+    bad = [(row, base) for row, base in judged if _verdict(row, base) is not Verdict.OK]
+    for row, base in bad:
+        yield _slow(row, base, about, book)
+    good = [pair for pair in judged if pair not in bad]
+    if good:
+        yield _good(good, {"sizes_judged": len(judged), "sizes_without_baseline": len(rows) - len(judged)}, about, book)
+
+
+def _speed(row: Row) -> float:
+    return row.out_of_place.busbw_gbs if row.out_of_place else 0.0
+
+
+def _verdict(row: Row, base: Baseline) -> Verdict:
+    if _speed(row) < base.fail:
+        return Verdict.FAIL
+    return Verdict.WARN if base.warn is not None and _speed(row) < base.warn else Verdict.OK
+
+
+def _slow(row: Row, base: Baseline, about: About, book: Book) -> Finding:
+    verdict = _verdict(row, base)
+    advice = SLOW_ALONE if about.nodes == 1 else SLOW
+    name, least = ("fail", base.fail) if verdict is Verdict.FAIL else ("warn", base.warn)
+    says = f"{_speed(row):g} GB/s at {size(row.size_bytes)} is below the {name} limit {least:g} ({base.origin})"
+    return Finding(RULE, size(row.size_bytes), verdict, says, _numbers(row, base, about, book), advice)
+
+
+def _good(pairs: Sequence[tuple[Row, Baseline]], counts: Numbers, about: About, book: Book) -> Finding:
+    """The one that is nearest to its limit speaks for all; one that a forced row let pass says so first."""
+    row, base = min(pairs, key=lambda pair: (pair[1].below_published is None, _speed(pair[0]) / pair[1].fail))
+    where = sizes(row.size_bytes for row, _ in pairs)
+    least, name = (base.warn, "warn") if base.warn is not None else (base.fail, "fail")
+    nearest = f"{where} hold, the nearest with " if len(pairs) > 1 else ""
+    says = f"{nearest}{_speed(row):g} GB/s at {size(row.size_bytes)}, {name} below {least:g} ({base.origin})"
+    marked = base.below_published is not None
+    advice = "find out why this fabric is slower than others of its kind, then calibrate again" if marked else ""
+    verdict = Verdict.WARN if marked else Verdict.OK
+    return Finding(RULE, where, verdict, says, {**_numbers(row, base, about, book), **counts}, advice)
+
+
+def _numbers(row: Row, base: Baseline, about: About, book: Book) -> Numbers:
+    numbers: Numbers = {
+        "busbw_gbs": _speed(row),
+        "expect_gbs": base.expect,
+        "warn_gbs": base.warn,
+        "fail_gbs": base.fail,
+        "size_bytes": row.size_bytes,
+        "source": base.source,
+        "kind": base.kind,
+        "algorithm": about.algorithm or "not told, taken for NCCL's choice",
+    }
+    marked: Numbers = {} if base.below_published is None else {"below_published_gbs": base.below_published}
+    return {**numbers, **marked, **_of_line(row, about, book)}
+
+
+def _of_line(row: Row, about: About, book: Book) -> Numbers:
+    """What it is of the line rate, where several nodes took part."""
+    system = book.systems.get(about.system or "")
+    if system is None or about.nodes is None or about.nodes < 2:
+        return {}
+    line = system.line_rate_gbs
+    if about.algorithm == "Ring":
+        return {"line_rate_gbs": line, "share_of_line_rate": round(rates.ring_share(_speed(row), line), 3)}
+    if about.ranks is None or about.ranks < 2:
+        return {"line_rate_gbs": line}
+    rate = rates.accelerator_rate(_speed(row), about.nodes, about.ranks)
+    return {"line_rate_gbs": line, "accelerator_gbs_if_hierarchical": round(rate, 2)}
+
+
+def _not_judged(about: About, book: Book, rows: Sequence[Row]) -> Finding:
+    best = max(rows, key=_speed)
+    numbers: Numbers = {
+        "peak_gbs": _speed(best),
+        "peak_bytes": best.size_bytes,
+        "system": about.system,
+        "nodes": about.nodes,
+        "gpus_per_node": about.gpus_per_node,
+        "algorithm": about.algorithm,
+    }
+    verdict, why, advice = _why_not(about, book)
+    fitting = book.fitting(about)
+    if fitting:
+        verdict, why, advice = _other_sizes(fitting, rows)
+        low, high = _span(fitting)
+        numbers = {**numbers, "baseline_from_bytes": low, "baseline_to_bytes": high}
+    says = f"not judged, no baseline{why}"  # the same for all that are alike: what each reached is in its numbers
+    return Finding(RULE, "", verdict, says, numbers, advice)
+
+
+def _why_not(about: About, book: Book) -> tuple[Verdict, str, str]:
+    """The verdict, the reason and the advice where no row is about any of the sizes."""
+    if about.system is None:
+        return Verdict.WARN, ": the machine type is not told", f"give it with --instance; {CALIBRATE}"
+    if about.collective is None and any(about.system in row.systems for row in book.rows):
+        why = ": which collective was run is not in the log"
+        return Verdict.UNKNOWN, why, "give it with --collective, or a log with the command"
+    near = [row for row in book.rows if about.system in row.systems and row.collective == about.collective]
+    if near and (about.nodes is None or about.gpus_per_node is None):
+        why = f": {about.system} has baselines, but not how many nodes and GPUs there were is known"
+        return Verdict.UNKNOWN, why, "give --nodes and --gpus-per-node, or a log with the whole list of devices"
+    return Verdict.WARN, f": {_nobody(about, book, near)}", CALIBRATE
+
+
+def _other_sizes(fitting: Sequence[Baseline], rows: Sequence[Row]) -> tuple[Verdict, str, str]:
+    """Rows there are, and none for a size that was run: which sizes they are for, and how a sweep reaches them."""
+    least, most = rows[0].size_bytes, rows[-1].size_bytes
+    low, high = _span(fitting)
+    whose = "your own" if fitting[0].site else f"the {fitting[0].kind}"
+    are = "row is" if len(fitting) == 1 else "rows are"
+    why = f" at the sizes that were run ({sizes((least, most))}); {whose} {are} for {sizes((low, high))}"
+    wanted = f"-b {flag(low)} -e {flag(high)}"
+    if most < low:
+        wanted = f"-e {flag(high)}"
+    elif least > high:
+        wanted = f"-b {flag(low)}"
+    return Verdict.UNKNOWN, why, f"run it again with {wanted}"
+
+
+def _span(fitting: Sequence[Baseline]) -> tuple[int, int]:
+    """The least and greatest message size that rows are for, in bytes."""
+    return min(row.from_bytes for row in fitting), max(row.to_bytes for row in fitting)
+
+
+def _nobody(about: About, book: Book, near: Sequence[Baseline]) -> str:
+    """What no row is about, a name that may have been meant, and the rows that come near."""
+    close = get_close_matches(about.system or "", book.known, 1)
+    if about.system not in book.known and close:
+        return f"{about.system} is not known (did you mean {close[0]}?)"
+    nodes = plural(about.nodes, "node") if about.nodes else "so many nodes"
+    gpus = f"{plural(about.gpus_per_node, 'GPU')} each" if about.gpus_per_node else "so many GPUs"
+    forced = about.algorithm not in (None, DEFAULT)
+    algorithm = f"NCCL_ALGO={about.algorithm}" if forced else "NCCL's choice of algorithm"
+    what = f"none is known for {about.collective or 'this'} on {nodes} of {about.system}, {gpus}, {algorithm}"
+    known = dict.fromkeys(_situation(row) for row in sorted(near, key=lambda row: row.nodes[0]))
+    return f"{what} (known: {'; '.join(list(known)[:MOST_NEAR])})" if known else what
+
+
+def _situation(row: Baseline) -> str:
+    """What a row is about, but for the machine type, the collective and the sizes."""
+    low, high = row.nodes
+    nodes = f"{low}+ nodes" if high is None else plural(low, "node") if low == high else f"{low} to {high} nodes"
+    return f"{nodes} of {plural(row.gpus_per_node, 'GPU')}, {' or '.join(row.algorithms)}"

@@ -1,0 +1,53 @@
+"""corruption: one wrong value is one too many, at any speed; and what nobody checked is not right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.baselines.model import Book
+from gpuctl.nccl.context import About
+from gpuctl.nccl.judge.messages import Numbers, by_size, halves, size, sizes
+from gpuctl.nccl.model import Finding, Outcome, Row, Run
+
+RULE = "corruption"
+ADVICE = (
+    "take these nodes out of service until it is found: `gpuctl nccl isolate` tells which node; then look at Xid, ECC "
+    "and row remaps there, and at NCCL, plugin and driver versions"
+)
+
+
+def corruption(run: Run, about: About, book: Book) -> Iterator[Finding]:
+    rows = by_size(run)
+    wrong = [row for row in rows if _wrong(row) >= 1]
+    for row in wrong:
+        numbers = {f"{name.replace('-', '_')}_wrong": half.wrong for name, half in halves(row)}
+        says = f"wrong values at {size(row.size_bytes)}: " + _told(row)
+        yield Finding(RULE, size(row.size_bytes), Verdict.FAIL, says, numbers, ADVICE)
+    if wrong:
+        return
+    if run.outcome is Outcome.CORRUPT or (run.out_of_bounds or 0) > 0:
+        says = f"the run saw wrong values: {run.cause or 'the log does not say at which size'}"
+        yield Finding(RULE, "", Verdict.FAIL, says, {"out_of_bounds": run.out_of_bounds}, ADVICE)
+    elif rows:
+        yield _checked(rows)
+
+
+def _checked(rows: list[Row]) -> Finding:
+    """All right, or not checked at some size."""
+    unchecked = [row for row in rows if all(half.wrong is None for _, half in halves(row))]
+    numbers: Numbers = {"sizes_checked": len(rows) - len(unchecked), "sizes_not_checked": len(unchecked), "wrong": 0}
+    if not unchecked:
+        says = f"no wrong value at {sizes(row.size_bytes for row in rows)}"
+        return Finding(RULE, "", Verdict.OK, says, numbers)
+    says = f"correctness is not checked at {sizes(row.size_bytes for row in unchecked)}"
+    return Finding(RULE, "", Verdict.UNKNOWN, says, numbers, "run it again without `-c 0`")
+
+
+def _wrong(row: Row) -> float:
+    # Older nccl-tests printed the greatest deviation, far below 1, where newer ones count values.
+    return max((half.wrong or 0 for _, half in halves(row)), default=0)
+
+
+def _told(row: Row) -> str:
+    return ", ".join(f"{half.wrong:g} {name}" for name, half in halves(row) if half.wrong)

@@ -1,0 +1,109 @@
+"""drop: bandwidth rises with the message size and stays; where it falls, something gave way.
+
+Small messages measure latency and are noisy, and NCCL changes its protocol (LL, LL128, Simple) on the way up, which
+may cost a little: only sizes count from where half of the run's best bandwidth was reached, and a fall of a tenth is
+no fall. A fault shows out of place and in place alike; a fall in one of them alone may be a disturbance.
+
+The limits are this project's own, tried on recorded runs: healthy ones, with dips up to 13 % at protocol changes, stay
+without a finding; nccl#1453 (29.5 GB/s at 32 MiB, 5.3 at 64 MiB and above) does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.baselines.model import Book
+from gpuctl.nccl.context import About
+from gpuctl.nccl.judge.messages import GROWN, by_size, grown, halves, size, sizes
+from gpuctl.nccl.model import Finding, Row, Run
+
+RULE = "drop"
+LEFT = 0.8  # of the best bandwidth at a smaller size: less is a fall
+AGAIN = "run it again: only a fall at the same size again is a fault"
+ADVICE = (
+    f"{AGAIN}; then look for lost packets and pauses on the adapters and switches, and for a protocol or algorithm "
+    "change at that size (NCCL_DEBUG_SUBSYS=TUNING)"
+)
+
+
+@dataclass(frozen=True)
+class Fall:
+    """At one size, in one half of the row: the best busbw at a smaller size, and what is left (GB/s)."""
+
+    size_bytes: int
+    half: str
+    best: float
+    left: float
+
+    @property
+    def share(self) -> float:
+        return self.left / self.best
+
+
+def drop(run: Run, about: About, book: Book) -> Iterator[Finding]:
+    # One size alone has nothing to fall from: nothing is said then.
+    rows = by_size(run)
+    found = [fall for name in ("out-of-place", "in-place") for fall in _falls(rows, name)]
+    for group in _neighbours(rows, found):
+        yield _finding(group, rows)
+    counted = [row.size_bytes for row in grown(rows)]
+    if not found and len(counted) > 1:
+        says = f"no sudden drop over the {len(counted)} sizes that are large enough to tell, {sizes(counted)}"
+        yield Finding(RULE, "", Verdict.OK, says, {"sizes": len(counted), "least_share": LEFT})
+
+
+def _falls(rows: Sequence[Row], name: str) -> Iterator[Fall]:
+    speeds = [(row.size_bytes, half.busbw_gbs) for row in rows for own, half in halves(row) if own == name]
+    peak = max((speed for _, speed in speeds), default=0.0)
+    best = 0.0
+    for size_bytes, speed in speeds:
+        if best > 0 and best >= GROWN * peak and speed < LEFT * best:
+            yield Fall(size_bytes, name, best, speed)
+        best = max(best, speed)
+
+
+def _neighbours(rows: Sequence[Row], found: Sequence[Fall]) -> Iterator[list[Fall]]:
+    """Falls at sizes that follow each other are one."""
+    group: list[Fall] = []
+    for row in rows:
+        here = [fall for fall in found if fall.size_bytes == row.size_bytes]
+        if not here and group:
+            yield group
+            group = []
+        group = group + here
+    if group:
+        yield group
+
+
+def _finding(group: Sequence[Fall], rows: Sequence[Row]) -> Finding:
+    worst = min(group, key=lambda fall: fall.share)
+    where = sorted({fall.size_bytes for fall in group})
+    both = _in_both(group, rows)
+    stays = "it does not recover" if where[-1] == rows[-1].size_bytes and len(where) > 1 else ""
+    says = f"busbw falls {worst.half} from {worst.best:g} to {worst.left:g} GB/s at {size(worst.size_bytes)}"
+    more = [
+        stays,
+        f"below at {sizes(where)}" if len(where) > 1 else "",
+        "" if both else "in one half of the rows alone",
+    ]
+    numbers: dict[str, float | int | str | None] = {
+        "best_before_gbs": worst.best,
+        "left_gbs": worst.left,
+        "share": round(worst.share, 3),
+        "least_share": LEFT,
+        "from_bytes": where[0],
+        "to_bytes": where[-1],
+    }
+    verdict, advice = (Verdict.FAIL, ADVICE) if both else (Verdict.WARN, AGAIN)
+    return Finding(RULE, sizes(where), verdict, "; ".join([says, *filter(None, more)]), numbers, advice)
+
+
+def _in_both(group: Sequence[Fall], rows: Sequence[Row]) -> bool:
+    """Whether at one of these sizes every half that was printed fell."""
+    printed = {row.size_bytes: {name for name, _ in halves(row)} for row in rows}
+    fallen: dict[int, set[str]] = {}
+    for fall in group:
+        fallen.setdefault(fall.size_bytes, set()).add(fall.half)
+    return any(halves_here == printed[size_bytes] for size_bytes, halves_here in fallen.items())

@@ -1,0 +1,52 @@
+"""jitter: single iterations at a large size take about as long as each other; one that takes twice as long was held up.
+
+Only where nccl-tests measured them (-I). A training step waits for its slowest iteration, and an average hides it. The
+limit is this project's own; it is worth a look and never a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.baselines.model import Book
+from gpuctl.nccl.context import About
+from gpuctl.nccl.judge.messages import Numbers, by_size, grown, halves, size
+from gpuctl.nccl.model import Finding, Iterations, Run
+
+RULE = "jitter"
+MOST = 2.0  # times the quickest iteration
+ADVICE = (
+    "run it again with more iterations (-n 200); where it stays, look for pauses and lost packets on adapters and "
+    "switches, for throttled clocks, and for other jobs on these nodes"
+)
+
+
+def jitter(run: Run, about: About, book: Book) -> Iterator[Finding]:
+    counted = grown(by_size(run))
+    measured = [
+        (one.max_us / one.min_us, row.size_bytes, name, one)
+        for row in counted
+        for name, half in halves(row)
+        if (one := half.per_iteration) is not None and one.min_us > 0
+    ]
+    if measured:
+        yield _finding(*max(measured, key=lambda found: found[0]), len(counted))
+
+
+def _finding(times: float, size_bytes: int, half: str, one: Iterations, counted: int) -> Finding:
+    says = f"the slowest iteration took {times:.2g} times the quickest, at {size(size_bytes)}, {half}"
+    numbers: Numbers = {
+        "size_bytes": size_bytes,
+        "min_us": one.min_us,
+        "median_us": one.median_us,
+        "p99_us": one.p99_us,
+        "max_us": one.max_us,
+        "cv_percent": one.cv_percent,
+        "sizes": counted,
+        "most_times": MOST,
+    }
+    told = f"{says} ({one.min_us:g} and {one.max_us:g} us)"
+    if times >= MOST:
+        return Finding(RULE, size(size_bytes), Verdict.WARN, told, numbers, ADVICE)
+    return Finding(RULE, "", Verdict.OK, told, numbers)

@@ -1,0 +1,70 @@
+"""Words and rows that several rules use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from gpuctl.core.text import named
+from gpuctl.nccl.model import Row, Run, Timing
+from gpuctl.nccl.parsing.outcome import kind
+
+Numbers = Mapping[str, float | int | str | None]
+GROWN = 0.5  # of the best bandwidth of a run: below it a size measures latency, and is too small to be judged
+UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def size(size_bytes: int) -> str:
+    """4 GiB; 1000 B where no unit fits without a rest, but for sizes above 1 GiB: 25.5 GiB."""
+    for unit, name in UNITS:
+        if size_bytes >= unit and size_bytes % unit == 0:
+            return f"{size_bytes // unit} {name}"
+    return f"{size_bytes / (1 << 30):.1f} GiB" if size_bytes > 1 << 30 else f"{size_bytes} B"
+
+
+def flag(size_bytes: int) -> str:
+    """A size as nccl-tests and `gpuctl nccl run` take it: 16G, 512M, 1000."""
+    for unit, name in UNITS:
+        if size_bytes >= unit and size_bytes % unit == 0:
+            return f"{size_bytes // unit}{name[0]}"
+    return str(size_bytes)
+
+
+def sizes(found: Iterable[int]) -> str:
+    """The span of several."""
+    every = sorted(set(found))
+    return size(every[0]) if len(every) == 1 else f"{size(every[0])} to {size(every[-1])}"
+
+
+def names(found: Iterable[str], most: int = 8) -> str:
+    """A few names in order, and how many more."""
+    return named(sorted(set(found)), most)
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def halves(row: Row) -> Iterator[tuple[str, Timing]]:
+    """What was printed of a row, out of place first."""
+    for name, half in (("out-of-place", row.out_of_place), ("in-place", row.in_place)):
+        if half is not None:
+            yield name, half
+
+
+def grown(rows: Sequence[Row]) -> list[Row]:
+    """Of rows in the order of their sizes, those from the first at which half of the best bandwidth is reached."""
+    best = [max((half.busbw_gbs for _, half in halves(row)), default=0.0) for row in rows]
+    peak = max(best, default=0.0)
+    first = next((at for at, speed in enumerate(best) if peak and speed >= GROWN * peak), len(rows))
+    return list(rows[first:])
+
+
+def sizes_seen(run: Run) -> int:
+    """How many sizes are there, of the type, operation and root of which the fewest are."""
+    return min(Counter(map(kind, run.rows)).values(), default=0)
+
+
+def by_size(run: Run) -> list[Row]:
+    """The rows in the order of their sizes, whatever order they came in; empty messages measure nothing."""
+    return sorted((row for row in run.rows if row.size_bytes > 0), key=lambda row: row.size_bytes)

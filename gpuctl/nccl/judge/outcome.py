@@ -1,0 +1,154 @@
+"""outcome: a run that did not come to its end proves nothing, and says why it did not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.baselines.model import Book
+from gpuctl.nccl.context import About
+from gpuctl.nccl.judge.messages import Numbers, by_size, halves, plural, size, sizes, sizes_seen
+from gpuctl.nccl.model import Finding, NoNumber, Outcome, Run
+
+RULE = "outcome"
+BROKEN_OFF = "broken off"  # the cause of a run that whoever began it ended again, by Ctrl-C
+# Corrupt is for the rule of that name. A run that was killed or cut off says nothing of the fabric, for good or ill.
+VERDICTS = {
+    Outcome.FAILED: Verdict.FAIL,
+    Outcome.HUNG: Verdict.FAIL,
+    Outcome.KILLED: Verdict.UNKNOWN,
+    Outcome.TRUNCATED: Verdict.UNKNOWN,
+    Outcome.EMPTY: Verdict.UNKNOWN,
+}
+SAYS = {
+    Outcome.FAILED: "the run failed",
+    Outcome.HUNG: "the run hung",
+    Outcome.KILLED: "the run was killed",
+    Outcome.TRUNCATED: "the log is cut off",
+    Outcome.EMPTY: "no test began",
+}
+ADVICE = {
+    Outcome.FAILED: "mend what the cause names; `gpuctl nccl preflight` looks for the usual ones in seconds",
+    Outcome.HUNG: "`gpuctl nccl isolate` finds the node that the others wait for",
+    Outcome.KILLED: "see who killed it: the job's time limit, the scheduler or the kernel's log (out of memory)",
+    Outcome.TRUNCATED: "judge the whole log, or run it again",
+    Outcome.EMPTY: "mend what kept it from beginning; of a log, give the whole output of an nccl-tests program",
+}
+# IBV_WC_RETRY_EXC_ERR of libibverbs: all retries went unanswered.
+NO_ANSWER = re.compile(r"Got completion .* (?:error |status=)12\b")
+UNANSWERED = (
+    "error 12: the other side never answered; look at the cable, port and adapter on both ends and whether that node "
+    "lives; `gpuctl nccl isolate` tells a node from a path"
+)
+AGAIN = "run it again, to its end"
+HOLES = "judge the whole log, not an excerpt; where it is whole, lines were lost on the way: run it again"
+NO_SUMMARY = "judge the whole log; with -d all or -o all these would be the sizes of the first type or operation alone"
+NO_NUMBER = (
+    "run it again with more iterations (-n 20); where it stays, look at this nccl-tests build and the GPU's clock"
+)
+OFF = 0.01  # of the average line: rows are rounded; every whole log at hand is within 0.0001 of it
+MOST_TOLD = 4  # of cells that are no numbers
+
+
+def outcome(run: Run, about: About, book: Book) -> Iterator[Finding]:
+    if broken_off(run):
+        after = f", after {plural(len(run.rows), 'row')}" if run.rows else ""
+        numbers: Numbers = {"rows": len(run.rows), "outcome": str(run.outcome)}
+        yield Finding(RULE, "", Verdict.UNKNOWN, f"you broke it off{after}: nothing is known of it", numbers, AGAIN)
+    elif run.outcome in VERDICTS:
+        yield _bad_end(run)
+    elif not run.rows:
+        says = "the run ended and printed no row"
+        yield Finding(RULE, "", Verdict.UNKNOWN, says, {"rows": 0}, ADVICE[Outcome.EMPTY])
+    elif run.outcome is Outcome.COMPLETE:
+        yield from _holes(run)
+
+
+def broken_off(run: Run) -> bool:
+    """Whether the one who began it ended it: what it had not said by then is nobody's fault."""
+    return run.outcome is Outcome.KILLED and run.cause == BROKEN_OFF
+
+
+def _bad_end(run: Run) -> Finding:
+    why = run.cause or "nothing in the log says why"
+    after = f" after {plural(len(run.rows), 'row')}" if run.rows else " before its first row" if run.ranks else ""
+    says = f"{SAYS[run.outcome]}{after}: {why}"
+    if run.outcome is Outcome.EMPTY:
+        says = run.cause or SAYS[run.outcome]
+    numbers: Numbers = {"rows": len(run.rows), "sizes_announced": run.sizes_announced, "outcome": str(run.outcome)}
+    advice = UNANSWERED if NO_ANSWER.search(why) else ADVICE[run.outcome]
+    return Finding(RULE, "", VERDICTS[run.outcome], says, numbers, advice)
+
+
+def _gap(every: Sequence[int]) -> tuple[int, int] | None:
+    """Two sizes that follow each other too far apart: nccl-tests goes by one factor, or by one step, all the way.
+
+    Small sizes are rounded to the number of ranks, so only gaps that end at 1 MiB and above count.
+    """
+    found = sorted(set(every))
+    pairs = list(pairwise(found))
+    if len({high - low for low, high in pairs}) < 2:
+        return None
+    least = min(high / low for low, high in pairs)
+    return next(((low, high) for low, high in pairs if high >= 1 << 20 and high / low > 1.5 * least), None)
+
+
+def _holes(run: Run) -> Iterator[Finding]:
+    """Rows that are not there, a summary that is not, and cells that are no numbers."""
+    if (missing := _missing(run)) is not None:
+        yield missing
+    if run.avg_busbw_gbs is None and run.out_of_bounds is None:
+        says = "its summary is not in the log: out of bounds values and average, the last that a run prints"
+        numbers: Numbers = {
+            "rows": len(run.rows),
+            "sizes_seen": sizes_seen(run),
+            "sizes_announced": run.sizes_announced,
+        }
+        yield Finding(RULE, "", Verdict.UNKNOWN, says, numbers, NO_SUMMARY)
+    for one in run.not_numbers[:MOST_TOLD]:
+        yield _no_number(one, len(run.not_numbers))
+
+
+def _missing(run: Run) -> Finding | None:
+    """What shows first that rows are missing: the heading, a gap, "..." in the text, or the average of the summary."""
+    announced, seen = run.sizes_announced, sizes_seen(run)
+    numbers: Numbers = {"rows": len(run.rows), "sizes_seen": seen, "sizes_announced": announced}
+    if announced is not None and seen < announced:
+        where = sizes(row.size_bytes for row in run.rows)
+        says = (
+            f"only {seen} of {announced} sizes that the heading announced are there ({where}), and it came to its end"
+        )
+        return Finding(RULE, "", Verdict.UNKNOWN, says, numbers, HOLES)
+    if announced is None and (gap := _gap([row.size_bytes for row in by_size(run)])):
+        says = f"sizes are missing between {size(gap[0])} and {size(gap[1])}, and the heading that announces them, too"
+        numbers = {"rows": len(run.rows), "below_bytes": gap[0], "above_bytes": gap[1]}
+        return Finding(RULE, "", Verdict.UNKNOWN, says, numbers, HOLES)
+    if announced is None and run.left_out:
+        says = f'the text is an excerpt: "..." stands for lines that are not there, {plural(len(run.rows), "row")} are'
+        return Finding(RULE, "", Verdict.UNKNOWN, says, numbers, HOLES)
+    return _average_of_others(run)
+
+
+def _average_of_others(run: Run) -> Finding | None:
+    """nccl-tests averages the busbw of both halves of all rows; where it comes to another, it had other rows, too."""
+    speeds = [half.busbw_gbs for row in run.rows for _, half in halves(row)]
+    if run.avg_busbw_gbs is None or run.not_numbers or not speeds:
+        return None
+    here = sum(speeds) / len(speeds)
+    if abs(here - run.avg_busbw_gbs) <= max(OFF * run.avg_busbw_gbs, 0.01):
+        return None
+    rows = plural(len(run.rows), "row")
+    says = f"the average line says {run.avg_busbw_gbs:g} GB/s, and the {rows} here come to {here:g}"
+    numbers: Numbers = {"rows": len(run.rows), "average_gbs": run.avg_busbw_gbs, "average_of_rows_gbs": round(here, 3)}
+    return Finding(RULE, "", Verdict.UNKNOWN, f"{says}: rows are missing, or changed", numbers, HOLES)
+
+
+def _no_number(one: NoNumber, cells: int) -> Finding:
+    column, half = one.column.partition("_")[0], one.half.replace("_", "-")
+    says = f"{column} {one.printed} at {size(one.size_bytes)}, {half}: no number, so nothing was measured there"
+    if one.column == "wrong":
+        says = f"the count of wrong values is {one.printed} at {size(one.size_bytes)}, {half}: nobody can read it"
+    numbers: Numbers = {"size_bytes": one.size_bytes, "printed": one.printed, "cells": cells}
+    return Finding(RULE, size(one.size_bytes), Verdict.UNKNOWN, says, numbers, NO_NUMBER)

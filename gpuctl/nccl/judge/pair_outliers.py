@@ -1,0 +1,110 @@
+"""The rule "similar across node pairs": which pairs, and so which nodes, are slower than the others can account for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.isolate.model import Fleet
+from gpuctl.nccl.isolate.noise import Reference
+from gpuctl.nccl.isolate.observations import Seen, Story, story
+from gpuctl.nccl.isolate.small_fleets import says
+from gpuctl.nccl.model import Ended, Finding
+
+RULE = "pairs"
+FEWEST = 3  # pairs that are needed to say which of them is unlike the others
+LEAST_GAP = 0.03  # a shortfall below this share accuses nobody, however small the spread
+FALSE_ALARM = 0.05  # the chance that any of all healthy pairs is held for an outlier
+T3_TAIL = 2 * math.sqrt(3) / math.pi  # P(t > x) of Student's t (3) is about this over x**3, far out
+MOSTLY = 2 / 3  # of a node's pairs slow: then it is about the node
+MOST_PAIRS = 4  # that are named of those that are faster than the others
+TELL = "a baseline tells which speed is right; or test them together with nodes that are known to be good"
+ISOLATE = "`gpuctl nccl isolate` tells by a few more runs whether it is a node, the path between two, or an uplink"
+
+
+def similar(ended: Sequence[Ended], racks: Mapping[str, str] | None = None) -> list[Finding]:
+    """Outliers among pair runs, and a node instead of its pairs where most of them are slow.
+
+    Where every pair was run, nodes are named that are slow with everybody while all others are fast among each other;
+    at least half of all have to be such others. Where pairs have two speeds that this does not explain it is UNKNOWN.
+
+    Pairs within a rack are compared with such, pairs across racks with such, where racks (node -> rack) are known.
+    How far off an outlier must be follows from the spread of all, with tails that fall with the third power only, and
+    from how many pairs there are; it is never less than 3 %. Failed runs have no speed: they are judged by themselves.
+    """
+    nodes = tuple(dict.fromkeys(node for end in ended if len(end.launch.nodes) == 2 for node in end.launch.nodes))
+    seen = story(Fleet(nodes, racks or {}), ended)
+    measured = [run for run in seen.pairs if run.shortfall is not None]
+    if len(measured) < FEWEST:
+        return [Finding(RULE, "", Verdict.UNKNOWN, f"{len(measured)} pairs: too few to compare", {}, "test more pairs")]
+    slow = [run for run in measured if _is_outlier(run, seen.references[run.place])]
+    found = list(_findings(slow, measured, seen))
+    if seen.parted.sides or seen.faster or _mostly_slow(slow, measured, seen):
+        found = [one for one in found if one.subject in seen.parted.apart]
+        found.append(_two_speeds(seen, slow))
+    return found or [Finding(RULE, "", Verdict.OK, f"{len(measured)} pairs are alike", _numbers(seen.references))]
+
+
+def bound(reference: Reference) -> float:
+    """The shortfall (natural logarithm) from which a pair is an outlier among so many with such a spread."""
+    scales: float = (T3_TAIL * reference.count / FALSE_ALARM) ** (1 / 3)
+    return max(-math.log(1 - LEAST_GAP), scales * reference.scale)
+
+
+def _is_outlier(run: Seen, reference: Reference) -> bool:
+    return run.shortfall is not None and run.shortfall > bound(reference)
+
+
+def _findings(slow: Sequence[Seen], measured: Sequence[Seen], seen: Story) -> Iterator[Finding]:
+    count = {node: sum(node in run.nodes for run in measured) for run in slow for node in run.nodes}
+    bad = {node: sum(node in run.nodes for run in slow) for node in count}
+    apart = {node for node in seen.parted.apart if bad.get(node) == count.get(node)}
+    nodes = [n for n in count if n in apart or (bad[n] >= FEWEST and bad[n] >= MOSTLY * count[n])]
+    for node in nodes:
+        says = f"{bad[node]} of its {count[node]} pairs are slower than the others can account for"
+        numbers = {"slow_pairs": bad[node], "pairs": count[node], **_numbers(seen.references)}
+        yield Finding(RULE, node, Verdict.FAIL, says, numbers, ISOLATE)
+    for run in slow:
+        if not set(nodes) & set(run.nodes):
+            yield _pair(run, seen.references[run.place])
+
+
+def _mostly_slow(slow: Sequence[Seen], measured: Sequence[Seen], seen: Story) -> bool:
+    """Of the pairs that no node set apart explains: then a node with mostly slow pairs may well be a good one."""
+    left = [sum(seen.parted.apart.isdisjoint(run.nodes) for run in runs) for runs in (slow, measured)]
+    return 2 * left[0] > left[1]
+
+
+def _two_speeds(seen: Story, slow: Sequence[Seen]) -> Finding:
+    """Two speeds that no set of bad nodes explains, or only one that is most of the nodes."""
+    gbs = {run.nodes: run.gbs for run in seen.pairs if run.gbs is not None}
+    if seen.parted.sides:
+        return Finding(RULE, "", Verdict.UNKNOWN, says(seen.parted, gbs), _numbers(seen.references), TELL)
+    fast = [pair for pair in gbs if tuple(sorted(pair)) in seen.faster] or sorted(set(gbs) - {r.nodes for r in slow})
+    below = sorted(set(gbs) - set(fast)) if seen.faster else [run.nodes for run in slow]
+    shown = ", ".join(" and ".join(pair) for pair in fast[:MOST_PAIRS])
+    more = f" and {len(fast) - MOST_PAIRS} more" if len(fast) > MOST_PAIRS else ""
+    both = [median(gbs[pair] for pair in side) for side in (fast, below)]
+    told = f"pairs have two speeds: {both[0]:.0f} GB/s ({shown}{more}) and mostly {both[1]:.0f}; no majority tells"
+    numbers = {"faster_gbs": round(both[0], 1), "faster_pairs": len(fast), **_numbers(seen.references)}
+    return Finding(RULE, "", Verdict.UNKNOWN, f"{told} which is right, so nobody is accused", numbers, TELL)
+
+
+def _pair(run: Seen, reference: Reference) -> Finding:
+    slower = 100 * (1 - math.exp(-(run.shortfall or 0.0)))
+    says = f"{run.gbs:.0f} GB/s, {slower:.0f} % below the usual pair's {reference.gbs:.0f}"
+    numbers = {
+        "gbs": run.gbs,
+        "usual_gbs": round(reference.gbs, 2),
+        "slower_percent": round(slower, 1),
+        "bound_percent": round(100 * (1 - math.exp(-bound(reference))), 1),
+    }
+    return Finding(RULE, " and ".join(run.nodes), Verdict.FAIL, says, numbers, ISOLATE)
+
+
+def _numbers(references: Mapping[str, Reference]) -> dict[str, float | int | str | None]:
+    called = {"within": "within_racks_gbs", "across": "across_racks_gbs", "": "usual_gbs"}
+    found: dict[str, float | int | str | None] = {called[p]: round(r.gbs, 1) for p, r in sorted(references.items())}
+    return found | {"spread_percent": round(100 * max(ref.scale for ref in references.values()), 2)}

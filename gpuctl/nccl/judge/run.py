@@ -1,0 +1,51 @@
+"""Judge a run: every rule over its rows and what its ranks said, never over an average.
+
+Verdicts: FAIL is a fault that was seen. UNKNOWN is what the run could have told and did not: run it again as the advice
+says. WARN is worth a look, and is also the one answer where nobody has told what a fabric should reach ("no baseline"):
+it is reported, and neither passes nor fails. OK is told of a rule that held, with its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl import context as known
+from gpuctl.nccl.baselines import load
+from gpuctl.nccl.baselines.model import Book
+from gpuctl.nccl.context import About
+from gpuctl.nccl.judge.bandwidth import bandwidth
+from gpuctl.nccl.judge.corruption import corruption
+from gpuctl.nccl.judge.drop import drop
+from gpuctl.nccl.judge.jitter import jitter
+from gpuctl.nccl.judge.line_rate import line_rate
+from gpuctl.nccl.judge.outcome import RULE as OUTCOME
+from gpuctl.nccl.judge.outcome import broken_off, outcome
+from gpuctl.nccl.judge.transport import transport
+from gpuctl.nccl.judge.two_nodes import two_nodes
+from gpuctl.nccl.model import Finding, Run
+
+Rule = Callable[[Run, About, Book], Iterator[Finding]]
+RULES: tuple[Rule, ...] = (outcome, corruption, transport, bandwidth, drop, jitter, line_rate, two_nodes)
+
+
+def judge(run: Run, about: About | None = None, book: Book | None = None) -> list[Finding]:
+    """What every rule finds, worst first. What `about` leaves open is taken from the run itself.
+
+    Of a run that the user broke off only faults that were seen are told: all else would come with its end.
+
+    Without a book the rows that come with gpuctl and the site's own are read; `Unusable` where a file cannot be.
+    """
+    book = book or load.book()
+    all_known = known.of(run, about)
+    found = [finding for rule in RULES for finding in rule(run, all_known, book)]
+    if broken_off(run):
+        found = [finding for finding in found if finding.rule == OUTCOME or finding.verdict is Verdict.FAIL]
+    order = list(Verdict)
+    return sorted(found, key=lambda finding: -order.index(finding.verdict))
+
+
+def worst(findings: Iterable[Finding]) -> Verdict:
+    """The verdict of the whole; what nobody judged is UNKNOWN."""
+    order = list(Verdict)
+    return max((finding.verdict for finding in findings), key=order.index, default=Verdict.UNKNOWN)

@@ -1,0 +1,1 @@
+"""What every launch of nccl-tests shares, whichever runner makes it."""

@@ -1,0 +1,71 @@
+"""A launch that one thread reads while another watches it: ended once, by whoever is first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from gpuctl.domain.ranks import Process
+from gpuctl.nccl.judge.outcome import BROKEN_OFF
+from gpuctl.nccl.launch.output import Printed
+from gpuctl.nccl.model import Launch
+from gpuctl.nccl.runners.base import Told
+
+
+class Watched(ABC):
+    """`watch` is called again and again; whoever reads calls `is_read` after the last line.
+
+    `token` is the run's own. `stop`: why we ended it, "limit" or "broken off". `looks`: what the ranks did then.
+    """
+
+    def __init__(self, launch: Launch, token: str, texts: Path | None, told: Told) -> None:
+        self.launch, self.token, self._told = launch, token, told
+        self.begun = time.monotonic()
+        self.stop = ""
+        self.printed = Printed(launch, token, texts, self.told)
+        self.looks: dict[str, list[Process] | None] = {}
+        # Taken once: by whoever ends it first, it itself or we.
+        self._ending, self._ended_by_us = threading.Lock(), threading.Event()
+        self._failed: BaseException | None = None  # what went wrong while we ended it
+
+    @abstractmethod
+    def look(self) -> dict[str, list[Process] | None]:
+        """Every node's ranks, as they stand."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Make it end, so that whoever reads comes to the last line."""
+
+    def told(self, words: str) -> None:
+        """Tell how it goes."""
+        self._told(self.launch, words)
+
+    def watch(self, broken_off: bool) -> None:
+        """End it where its time is over, or the user wants no more."""
+        late = time.monotonic() - self.begun > self.launch.sweep.limit_s
+        if not (broken_off or late) or not self._ending.acquire(blocking=False):
+            return
+        self.stop = BROKEN_OFF if broken_off else "limit"
+        threading.Thread(target=self._end_it, daemon=True).start()
+
+    def _end_it(self) -> None:
+        try:
+            try:
+                if self.stop == "limit":
+                    self.told("no end within its limit: looking who waits for whom, then ending it")
+                    self.looks = self.look()
+            finally:
+                self.end()
+        except BaseException as error:  # noqa: BLE001 - told by the thread that reads it
+            self._failed = error
+        finally:
+            self._ended_by_us.set()
+
+    def is_read(self) -> None:
+        """Wait for whoever ends it, who may still be looking at the nodes; raises what went wrong with that."""
+        if not self._ending.acquire(blocking=False):
+            self._ended_by_us.wait()
+        if self._failed is not None:
+            raise self._failed

@@ -1,0 +1,126 @@
+"""What a launch came to: the parsed run, and how the programs around it ended, as one result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpuctl.domain import ranks as hang
+from gpuctl.edges.ssh import Failure
+from gpuctl.nccl.judge.messages import flag, size
+from gpuctl.nccl.launch import error_messages, host_names
+from gpuctl.nccl.launch.host_names import Names
+from gpuctl.nccl.model import Ended, Launch, Outcome, Run
+
+# Size, count and type, and both halves: of a row that a hang has cut only the first few words are there.
+_ROW = re.compile(r"^\s*(\d{1,18})\s+\d+\s+(?:u?int|float|double|half|bfloat|fp8|f8)\w*(?:\s+\S+){8,}\s*$")
+_BUILD = (
+    "build it on every node in the same place (make MPI=1 MPI_HOME=… in github.com/NVIDIA/nccl-tests), "
+    "or name its folder with --folder"
+)
+MISSING = {
+    "mpirun": "Open MPI is not installed there (no mpirun on the PATH or in the usual folders): install openmpi-bin or "
+    "the EFA installer's, or name its folder with --folder",
+}
+
+
+@dataclass(frozen=True)
+class End:
+    """How the programs around a test ended.
+
+    `stop`: why we ended it ("limit", "broken off"), "" where it ended itself. `answer`: the starter's last word (code,
+    signal or missing), None where it said none; then `ssh` says why. `last`: the last lines that are no rows.
+    `unknown`: why all that happened tells nothing of the nodes, as where our own way to them broke.
+    """
+
+    stop: str
+    answer: Mapping[str, Any] | None
+    ssh: Failure | None
+    last: Sequence[str]
+    looks: hang.Looks
+    lost: tuple[str, ...]
+    done_size: str
+    hosts: tuple[str, ...]
+    unknown: str = ""
+
+
+def settle(launch: Launch, runs: Sequence[Run], end: End, seconds: float) -> Ended:
+    """One result. What the test printed of a failure goes before what mpirun said of it."""
+    last = runs[-1] if runs else _EMPTY
+    if end.unknown:
+        # Without ranks and rows, which would make it a test that began and failed.
+        return Ended(launch, replace(_EMPTY, cause=f"not known: {end.unknown}"), seconds, end.lost)
+    names = host_names.names(last, launch, end.hosts)
+    run = _with_our_names(last, names)
+    outcome, cause = _ended(launch, run, end, names)
+    ranks = launch.sweep.gpus_per_node if len(launch.nodes) > 1 else 1
+    waiting = hang.waiting(end.looks, ranks) if end.stop == "limit" else {}
+    return Ended(launch, replace(run, outcome=outcome, cause=cause), seconds, end.lost, waiting)
+
+
+_EMPTY = Run(Outcome.EMPTY, None, None, (), None, None)
+
+
+def _ended(launch: Launch, run: Run, end: End, names: Names) -> tuple[Outcome, str | None]:
+    """By our names: what we say ourselves has them, what others said is told with them."""
+    if end.stop == "limit":
+        ranks = launch.sweep.gpus_per_node if len(launch.nodes) > 1 else 1
+        story = hang.story(end.looks, ranks, launch.sweep.limit_s, end.done_size)
+        known = None if run.rows or run.ranks else names.text(error_messages.cause(end.last))  # why it never began
+        return Outcome.HUNG, f"{story} ({known})" if known else story
+    if end.stop:
+        return Outcome.KILLED, end.stop
+    if end.answer is None:
+        why = end.ssh.wrong if end.ssh else "it ended without a word"
+        return Outcome.FAILED, f"{launch.nodes[0]}: {why}"
+    if "missing" in end.answer:
+        what = str(end.answer["missing"])
+        why = f"there is no folder {what}" if "/" in what else f"{what} is not installed there: {_BUILD}"
+        return Outcome.FAILED, f"{launch.nodes[0]}: {MISSING.get(what, why)}"
+    return _by_itself(run, end.answer, end.last, names)
+
+
+def _by_itself(run: Run, answer: Mapping[str, Any], last: Sequence[str], names: Names) -> tuple[Outcome, str | None]:
+    """It ended itself: with what it printed, and the exit status of mpirun or the test."""
+    ended_well = answer.get("code") == 0
+    if ended_well or run.outcome is Outcome.CORRUPT:
+        return run.outcome, run.cause
+    status = f"signal {answer['signal']}" if "signal" in answer else f"exit status {answer.get('code')}"
+    cause = _cause(run, last, names) or f"it ended with {status}"
+    outcome = run.outcome if run.outcome in (Outcome.FAILED, Outcome.KILLED) else Outcome.FAILED
+    return outcome, cause
+
+
+def _cause(run: Run, last: Sequence[str], names: Names) -> str | None:
+    """Before any test began it is mpirun, ssh and the shell that know why it failed."""
+    theirs = names.text(error_messages.cause(last))
+    if run.rows or run.ranks:
+        return run.cause or theirs
+    own = None if run.outcome is Outcome.EMPTY else run.cause
+    return theirs or own or names.text(error_messages.first_error(last)) or run.cause
+
+
+def _with_our_names(run: Run, names: Names) -> Run:
+    ranks = tuple(replace(rank, host=names.of_number(rank.rank) or names.word(rank.host)) for rank in run.ranks)
+    transports = tuple(replace(one, host=names.of(one.rank, one.host)) for one in run.transports)
+    return replace(run, ranks=ranks, transports=transports, cause=names.text(run.cause))
+
+
+def size_of_row(line: str) -> str | None:
+    """The message size of a row of results, as people write it ("64M"); None for any other line."""
+    found = _ROW.match(line)
+    return flag(int(found[1])) if found else None
+
+
+def in_words(ended: Ended) -> str:
+    """How a launch ended, in one line."""
+    run = ended.run
+    halves = (
+        (half.busbw_gbs, -row.size_bytes) for row in run.rows for half in (row.out_of_place, row.in_place) if half
+    )
+    peak = max(halves, default=None)
+    best = f", best {peak[0]:.1f} GB/s at {size(-peak[1])}" if peak is not None else ""
+    why = f": {run.cause}" if run.cause else ""
+    return f"{run.outcome} after {ended.seconds:.1f} s{best}{why}"

@@ -1,0 +1,144 @@
+"""Why a run ended badly: the first real reason among all that is printed afterwards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from gpuctl.nccl.model import Outcome
+from gpuctl.nccl.parsing.failure_patterns import ERRORS, HINTS, LINES, WARNINGS, Known, Weight
+from gpuctl.nccl.parsing.lines import Speaker
+
+Whose = Callable[[Speaker], tuple[int | None, str | None]]  # a speaker -> its rank and host, as far as known
+_SIGNAL = re.compile(r"signal (\d+)(?: \(([^)]*)\))?")
+_SEVERE = re.compile(r"NCCL (WARN|ERROR) (.*)")
+_MOST = 64  # of each weight: what comes later is never the first
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """One line that tells of something bad."""
+
+    speaker: Speaker
+    says: str
+    weight: Weight
+    outcome: Outcome
+    fatal: bool
+    of_test: bool = False  # "Test NCCL failure": names the error, while a warning before it names the call
+
+
+class Troubles:
+    """Gathers them in the order in which they were printed."""
+
+    def __init__(self) -> None:
+        self._found: list[Trouble] = []
+        self._unfinished = ""  # a sentence of a launcher that goes on in the next line
+
+    def line(self, line: str, rank: int | None) -> None:
+        """Take note of a line that no rank's NCCL wrote."""
+        if self._unfinished and (signal := _SIGNAL.search(line)):
+            self._finish(signal)
+        self._unfinished = ""
+        if not HINTS.search(line):
+            return
+        severe = _SEVERE.search(line)
+        if severe and line.startswith(("NCCL ", "RCCL ")):
+            self.message(Speaker(rank=rank), line)
+            return
+        self._take(LINES, line, Speaker(rank=rank), fatal=True)
+
+    def message(self, speaker: Speaker, text: str) -> None:
+        """Take note of a message of NCCL, which may be of no interest here."""
+        severe = _SEVERE.search(text)
+        if severe:
+            hard = severe[1] == "ERROR"
+            self._take(ERRORS if hard else WARNINGS, severe[2].strip(), speaker, fatal=False)
+
+    def _take(self, known: Sequence[Known], text: str, speaker: Speaker, fatal: bool) -> None:
+        for one in known:
+            found = one.pattern.search(text)
+            if found is None:
+                continue
+            words = {name: value or "" for name, value in found.groupdict().items()}
+            if "{signal}" in one.says:
+                words["signal"] = self._signal(text)
+            says = one.says.format(**words).strip(" :,")
+            who = replace(
+                speaker,
+                host=words.get("host") or speaker.host,
+                rank=int(words["rank"]) if words.get("rank") else speaker.rank,
+            )
+            outcome = Outcome.FAILED if "signal" in words and _crash(words["signal"]) else one.outcome
+            self._add(Trouble(who, says, one.weight, outcome, fatal, "Test NCCL failure" in text))
+            return
+
+    def _signal(self, text: str) -> str:
+        found = _SIGNAL.search(text)
+        self._unfinished = "" if found else text
+        return _named(found) if found else "{signal}"
+
+    def _finish(self, signal: re.Match[str]) -> None:
+        if self._found and "{signal}" in self._found[-1].says:
+            last, name = self._found[-1], _named(signal)
+            outcome = Outcome.FAILED if _crash(name) else last.outcome
+            self._found[-1] = replace(last, says=last.says.replace("{signal}", name), outcome=outcome)
+
+    def _add(self, trouble: Trouble) -> None:
+        if sum(one.weight is trouble.weight for one in self._found) < _MOST:
+            self._found.append(trouble)
+
+    @property
+    def fatal(self) -> bool:
+        """Whether a run with these cannot have ended well."""
+        return any(one.fatal for one in self._found)
+
+    def first(self) -> Trouble | None:
+        """The first of the greatest weight; None where nothing says that the run failed."""
+        found = [one for one in self._found if one.weight >= Weight.SYMPTOM] if not self.fatal else self._found
+        most = max((one.weight for one in found), default=None)
+        best = [one for one in found if one.weight is most]
+        named = [one for one in best if one.speaker.rank is not None or one.speaker.host]
+        # Of banners and exit codes, which say little, one that names somebody says more.
+        return next(iter(named if most is Weight.AFTER and named else best), None)
+
+    def cause(self, whose: Whose) -> str | None:
+        """The first reason in words, with rank and host where they are known."""
+        first = self.first()
+        if first is None:
+            return None
+        rank, host = whose(first.speaker)
+        place = " on ".join(([f"rank {rank}"] if rank is not None else []) + ([host] if host else []))
+        more = self._beside(first, rank is None, whose)
+        says = first.says.replace("{signal}", "a signal")
+        if first.of_test or not more or more[1]:
+            says = ", ".join([says, *([more[0]] if more else [])])
+        else:
+            says = f"{more[0]}, {says}"
+        return f"{place}: {says}" if place else says
+
+    def _beside(self, first: Trouble, nameless: bool, whose: Whose) -> tuple[str, bool] | None:
+        """What another line adds: NCCL's warning and the error of the test belong together. (text, comes last)."""
+        host = whose(first.speaker)[1]
+        here = [one for one in self._found if one is not first and host and whose(one.speaker)[1] == host]
+        if first.of_test:
+            at = self._found.index(first)
+            warned = [one for one in self._found[:at] if one in here and not one.of_test and not one.fatal]
+            return (warned[-1].says, True) if warned else None
+        errors = [one for one in here if one.of_test]
+        if errors and not first.fatal:
+            return errors[0].says, False
+        earlier = self._found[: self._found.index(first)]
+        warned = [one for one in earlier if one.weight is Weight.WARNING and one.speaker.rank is not None]
+        if nameless and warned:
+            return f"after rank {warned[0].speaker.rank} warned: {warned[0].says}", True
+        return None
+
+
+def _named(signal: re.Match[str]) -> str:
+    return f"signal {signal[1]}" + (f" ({signal[2]})" if signal[2] else "")
+
+
+def _crash(signal: str) -> bool:
+    """Whether a signal is a fault of the program itself: it was not killed from outside."""
+    return signal.split()[1:2] in (["4"], ["6"], ["7"], ["8"], ["11"])

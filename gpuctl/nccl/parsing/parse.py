@@ -1,0 +1,160 @@
+"""Read what nccl-tests and rccl-tests printed, as it comes and of any size; parsing/ending.py says what is evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gpuctl.nccl.model import Outcome, Run
+from gpuctl.nccl.parsing import header, report
+from gpuctl.nccl.parsing.lines import clean, said, untag
+from gpuctl.nccl.parsing.network import HEADS
+from gpuctl.nccl.parsing.outcome import Stopped
+from gpuctl.nccl.parsing.session import Session
+
+_INFO = " NCCL INFO "
+_SKIP = len(_INFO)
+_LONGEST = 1 << 16  # of a line of text; more is no line of nccl-tests, and JSON is read elsewhere
+_MOST_JSON = 256 << 20  # characters of one JSON document, however many lines it has
+
+
+def runs(lines: Iterable[str], stopped: Stopped | None = None) -> Iterator[Run]:
+    """Every run in a text, in order, each as soon as the next begins; at least one, EMPTY where no test began.
+
+    `lines` with or without their line ends. `stopped` is what is known of the end of the program, which then counts
+    for the last run. Never raises for anything that is in the text, and keeps no more of it than the table.
+    """
+    reader = _Reader(stopped)
+    for line in lines:
+        at = line.find(_INFO)
+        # Nearly all of a large log are debug lines of no interest: they are passed over here, as cheaply as can be.
+        if at > 0 and reader.calm and line[at + _SKIP : at + _SKIP + 4] not in HEADS and line[0].isalpha():
+            continue
+        if at < 0 or not reader.done_with(line, at + _SKIP):
+            yield from reader.read(line)
+    yield from reader.end()
+
+
+class _Reader:
+    def __init__(self, stopped: Stopped | None) -> None:
+        self.stopped = stopped
+        self.session = Session()
+        self.hosts: set[str] = set()
+        self.yielded = False
+        self.calm = True  # no row is broken off, no document is open
+        self.ends = False  # lines come with their ends, so that one without is cut
+        self.cut = ""
+        self.document: list[str] | None = None
+        self.characters = 0
+        self.foreign: Run | None = None
+
+    def done_with(self, line: str, at: int) -> bool:
+        """Whether this is a line of NCCL from its first letter on, with its message at `at`, and was dealt with."""
+        network = self.session.network
+        if self.document is not None or self.cut:
+            return False
+        # While a row is broken off, a line may begin with the rest of it: then only what is known begins otherwise.
+        return ((self.calm and line[0].isalpha()) or network.knows(line[:at])) and network.fast(line, at)
+
+    def read(self, line: str) -> Iterator[Run]:
+        """Take any line."""
+        yield from self._line(line)
+        self.calm = not self.session.table.pieces and self.document is None and not self.cut
+
+    def _line(self, line: str) -> Iterator[Run]:
+        if line[-1:] == "\n":
+            self.ends = True
+        elif self.ends:
+            self.cut = line  # only the last line can be without an end
+            return
+        yield from self._take(line)
+
+    def _take(self, line: str) -> Iterator[Run]:
+        if self.document is not None or line.lstrip()[:1] == "{":
+            yield from self._json(line)
+            return
+        text = clean(line[:_LONGEST])
+        text, rank = untag(text)
+        message = said(text, self.hosts, rank)
+        if message is not None:
+            at = line.find(_INFO)
+            # A line that says no more than that may be known again by its beginning.
+            self.session.message(message, line[: at + len(_INFO)] if at > 0 and not message.before[0] else "")
+            return
+        yield from self._plain(text, rank)
+
+    def _plain(self, text: str, rank: int | None) -> Iterator[Run]:
+        session = self.session
+        if session.begins_another(text):
+            yield from self._finish()
+        self.session.line(text, rank)
+        found = header.rank(text) if "Pid" in text else None
+        if found and found.host:
+            self.hosts.add(found.host)
+
+    def _finish(self, stopped: Stopped | None = None, whole: bool = True) -> Iterator[Run]:
+        session, self.session = self.session, Session(self.session.next_program)
+        if not session.blank:
+            self.yielded = True
+            yield session.run(stopped, whole)
+
+    # -- JSON ----------------------------------------------------------------------------------------------------------
+
+    def _json(self, line: str) -> Iterator[Run]:
+        """A document in one line (-J, the inspector), or in many (RAS, or as tools rewrite it)."""
+        if self.document is None:
+            stripped = line.strip()
+            if stripped != "{" and not stripped.startswith('{"'):
+                yield from self._plain(clean(line[:_LONGEST]), None)
+                return
+            if stripped != "{" and stripped.endswith("}"):
+                yield from self._document(line)
+                return
+            self.document, self.characters = [], 0
+        self.document.append(line if line.endswith("\n") else line + "\n")
+        self.characters += len(line)
+        if line[:1] == "}" or self.characters > _MOST_JSON:
+            yield from self._document_ends()
+
+    def _document_ends(self) -> Iterator[Run]:
+        text, self.document = "".join(self.document or ()), None
+        yield from self._document(text)
+
+    def _document(self, text: str, stopped: Stopped | None = None) -> Iterator[Run]:
+        found = report.read(text, stopped)
+        if found is None:
+            return
+        if found.outcome is Outcome.EMPTY and not found.rows and found.collective is None:
+            self.foreign = self.foreign or found  # once, however many lines of it there are
+            return
+        yield from self._finish()
+        self.yielded = True
+        yield found
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def end(self) -> Iterator[Run]:
+        """The last run, and what is to be said where there was none."""
+        whole = not self.cut
+        if self.cut:
+            yield from self._last_line()
+        if self.document is not None:
+            text, self.document = "".join(self.document), None
+            yield from self._document(text, self.stopped)
+        yield from self._finish(self.stopped, whole)
+        if not self.yielded:
+            yield self.foreign or self.session.run(self.stopped, whole)
+
+    def _last_line(self) -> Iterator[Run]:
+        """A line without its end, after lines that had one: its last number may have gone on, so it is no row."""
+        line, self.cut = self.cut, ""
+        if self.document is not None or line.lstrip()[:1] == "{":
+            yield from self._json(line)
+            return
+        text, _ = untag(clean(line[:_LONGEST]))
+        average = header.AVERAGE.match(text)
+        exact = average is None or sum(c.isdigit() for c in average[1]) >= header.EXACT_DIGITS or bool(average[2])
+        if not text.lstrip()[:1].isdigit() and exact and not self.session.table.pieces:
+            yield from self._take(line)
+
+
+__all__ = ["Stopped", "runs"]

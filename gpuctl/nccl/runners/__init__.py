@@ -1,0 +1,1 @@
+"""Run launches of nccl-tests: by mpirun, Ansible, Slurm, or in pods."""

@@ -1,0 +1,239 @@
+"""One launch on Kubernetes, from its first object until nothing of it is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.domain.pod_status import is_ready
+from gpuctl.edges import ssh_keys
+from gpuctl.edges.kube import watch
+from gpuctl.edges.kube.cancel import Stop
+from gpuctl.edges.kube.cluster import Cluster, Object
+from gpuctl.edges.kube.errors import NotThere
+from gpuctl.nccl.launch import outcome as settle
+from gpuctl.nccl.launch.output import Printed
+from gpuctl.nccl.model import Ended, Run
+from gpuctl.nccl.parsing import parse
+from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.runners.kube import cleanup, hang_probe, mpijob, objects, outcome, pod_placement, pod_state
+from gpuctl.nccl.runners.kube.model import BROKEN_OFF, GRACE_S, LIMIT, Task
+from gpuctl.nccl.runners.kube.pods import Pods
+from gpuctl.nccl.runners.kube.worker_report import OwnLines
+
+# After the limit the launcher has so long to ask each worker what its ranks do.
+LOOK_S = hang_probe.APART_S + hang_probe.ANSWER_S + 3
+# What follows the log of an ended container ends itself within so long, or has lost it.
+FOLLOW_S = 5.0
+
+
+class _NeverBegan(Exception):
+    """A pod did not start; the words say which and why."""
+
+
+def made_first(task: Task) -> list[Object]:
+    """What is made before the launcher, in this order; nothing for a single node."""
+    if len(task.launch.nodes) == 1:
+        return []
+    keys = objects.secret(task, ssh_keys.pair(), ssh_keys.pair())
+    if task.by_operator:
+        return [keys, mpijob.job(task)]
+    return [objects.service(task), keys, *objects.workers(task)]
+
+
+class Running:
+    """`look` is called again and again by another thread while `to_its_end` works."""
+
+    def __init__(self, cluster: Cluster, pods: Pods, task: Task, told: Told, texts: Path | None) -> None:
+        self.cluster, self.pods, self.task = cluster, pods, task
+        self._told = told
+        self.reading = Stop()
+        self.stop = ""
+        self.made = self.begun = time.monotonic()
+        # Its removal takes its time, too, and is not part of the test.
+        self.has_begun = self.is_over = False
+        self.printed = Printed(task.launch, task.run, texts, self.told)
+        self.own = OwnLines()
+        self.checked = self.made
+        self.over_since: float | None = None
+
+    def told(self, words: str) -> None:
+        self._told(self.task.launch, words)
+
+    def look(self, broken_off: bool) -> None:
+        """End it where its time is over, or the user wants no more."""
+        if self.is_over:
+            return
+        if broken_off:
+            self.end(BROKEN_OFF)
+            return
+        late = time.monotonic() - self.begun - self.task.launch.sweep.limit_s
+        if self.has_begun and late > 0:
+            if not self.stop:
+                self.told("no end within its limit: looking who waits for whom, then ending it")
+            self.stop = self.stop or LIMIT
+            if self.own.looked or late > LOOK_S:
+                self.end(LIMIT)
+        self._free_the_reader()
+
+    def _free_the_reader(self) -> None:
+        """A log may be followed for ever although its container has ended: a rotation can lose who follows it."""
+        now = time.monotonic()
+        if now - self.checked < 1:
+            return
+        self.checked = now
+        if not self.has_begun or not self._has_ended(self.pods.known(self.task)):
+            self.over_since = None
+        elif self.over_since is None:
+            self.over_since = now
+        elif now - self.over_since > FOLLOW_S:
+            self.over_since = now
+            self.reading.again()
+
+    def _has_ended(self, pods: Mapping[str, Object]) -> bool:
+        launcher = pods.get(pod_placement.launcher(self.task))
+        return launcher is None or pod_state.has_ended(launcher)
+
+    def end(self, why: str) -> None:
+        self.stop = self.stop or why
+        self.reading.set()
+
+    def to_its_end(self) -> Ended:
+        """Make, wait, read, remove; what went wrong in between is raised only when all is removed."""
+        runs: list[Run] = []
+        never = unknown = ""
+        try:
+            self._begin()
+            runs = list(parse.runs(self._lines()))
+            self._wait_for_the_end()
+        except _NeverBegan as error:
+            never = str(error)
+        except Unreachable as error:
+            unknown = f"{error.doing}: {error.wrong}"
+        finally:
+            self.is_over = True
+            seconds = time.monotonic() - (self.begun if self.has_begun else self.made)
+            seen = self.pods.known(self.task)
+            removed = cleanup.remove(self.cluster, self.task)
+            if removed.left:
+                self.told(removed.left)
+        found = outcome.Seen(
+            self.stop, never, unknown, seen, self.printed.last, self.printed.done_size, removed.lost, seconds, self.own
+        )
+        ended = replace(outcome.settled(self.task, runs, found), left=removed.left)
+        self.told(settle.in_words(ended))
+        return ended
+
+    def _begin(self) -> None:
+        for wanted in made_first(self.task):
+            if self.stop:
+                return
+            self.cluster.apply(wanted)
+        workers = pod_placement.workers(self.task)
+        if workers:
+            self.told("its MPIJob is made" if self.task.by_operator else "its pods are made")
+            self._wait(workers, is_ready)
+        if self.stop:
+            return
+        if not self.task.by_operator:
+            found = self.pods.of(self.task)
+            self.cluster.apply(objects.launcher(self.task, [pod_state.address(found[name]) for name in workers]))
+        self._wait([pod_placement.launcher(self.task)], pod_state.has_begun)
+        if not self.stop:
+            self.begun, self.has_begun = time.monotonic(), True
+            self.told("started")
+
+    def _wait(self, names: list[str], done: Callable[[Object], bool]) -> None:
+        """Until the pods of all these places are as wanted, or we were told to end."""
+        begun, count, said = time.monotonic(), 0, ""
+        seen: set[str] = set()
+        while not self.stop:
+            found = self.pods.of(self.task)
+            seen.update(found)
+            missing = [name for name in names if not (name in found and done(found[name]))]
+            if not missing:
+                return
+            self._refuse_ended([name for name in missing if name in seen], found)
+            words = self._why_waiting(found, done) or self._why_nothing(found, time.monotonic() - begun)
+            if time.monotonic() - begun > self.task.settings.start_s:
+                late = f"its pod has not started within {self.task.settings.start_s:g} s"
+                raise _NeverBegan(words or f"{missing[0]}: {late}")
+            if words and words != said:
+                said = words
+                self.told(f"waiting: {words}")
+            count = self.pods.wait(count, 0.5)
+
+    def _refuse_ended(self, names: list[str], found: Mapping[str, Object]) -> None:
+        """Raise for the first pod that will never start any more."""
+        for name in names:
+            pod = found.get(name)
+            why = pod_state.why_gone(pod)
+            if pod and not why and pod_state.has_ended(pod):
+                said = "; ".join(self._tail(pod))
+                why = f"its container ended with exit status {pod_state.exit_code(pod)}{f' ({said})' if said else ''}"
+            if pod and pod_state.is_hopeless(pod):
+                why = pod_state.why_waiting(pod)
+            if why:
+                raise _NeverBegan(f"{name}: {why}")
+
+    def _why_waiting(self, found: Mapping[str, Object], done: Callable[[Object], bool]) -> str:
+        whys = {place: pod_state.why_waiting(pod) for place, pod in found.items() if not done(pod)}
+        return "; ".join(f"{place}: {why}" for place, why in whys.items() if why)
+
+    def _why_nothing(self, found: Mapping[str, Object], seconds: float) -> str:
+        """What is known of an MPIJob without pods; it is not waited for where no operator has noticed it."""
+        if found or not self.task.by_operator or seconds < min(mpijob.NOTICED_S, self.task.settings.start_s):
+            return ""
+        words = mpijob.why_nothing(self.cluster, self.task)
+        if mpijob.is_unnoticed(self.cluster, self.task):
+            raise _NeverBegan(words)
+        return words
+
+    def _tail(self, pod: Object) -> list[str]:
+        """What a worker printed; as good as it goes, for it is gone in a moment."""
+        try:
+            return list(watch.logs(self.cluster, pod["metadata"]["name"], lambda: True, self.reading))[-3:]
+        except GpuctlError:
+            return []
+
+    def _lines(self) -> Iterator[str]:
+        """The launcher's output for the parser, while it is watched; our own lines are taken out."""
+        if not self.has_begun:
+            return
+        with self.printed, suppress(NotThere):  # its pod was deleted; `why_gone` says so
+            for line in self._read():
+                self.printed.write(line)
+                if not self.own.take(line):
+                    self.printed.note(line)
+                    yield line + "\n"
+        self._warn()
+
+    def _read(self) -> Iterator[str]:
+        pod = self.pods.of(self.task).get(pod_placement.launcher(self.task))
+        if pod is None:  # it was deleted just now; `why_gone` says so
+            return
+        log = watch.Log(self.cluster, pod["metadata"]["name"])
+        yield from log.lines(self._over, self.reading)
+        if self.stop == LIMIT:  # it may have said more, or even have ended, while we did not hear it
+            yield from log.rest(Stop())
+
+    def _warn(self) -> None:
+        """What of our own lines the user should know; root is asked about nothing."""
+        if not (self.task.settings.fabric and self.own.memlock):
+            return
+        nodes = pod_placement.in_order_of_workers(self.task, self.pods.known(self.task))
+        if little := self.own.too_little(dict(zip(self.task.hosts, nodes, strict=True))):
+            self.told(f"warning: {outcome.LOCKED.format(little)}")
+
+    def _over(self) -> bool:
+        return self._has_ended(self.pods.of(self.task))
+
+    def _wait_for_the_end(self) -> None:
+        """The log may end a moment before the cluster knows how the container did."""
+        end, count = time.monotonic() + GRACE_S, 0
+        while not self.stop and not self._over() and time.monotonic() < end:
+            count = self.pods.wait(count, 0.5)

@@ -1,0 +1,137 @@
+"""Which nodes of a cluster can be tested now: those with enough GPUs that nobody uses, and why the others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.edges.kube.errors import Forbidden
+
+Object = dict[str, Any]
+# Switches that nodes share, the nearest first. A zone is a data centre, not a rack.
+RACKS = (
+    "topology.kubernetes.io/rack",
+    # EKS: of three or four layers the one with the highest number is the nearest.
+    "topology.k8s.aws/network-node-layer-4",
+    "topology.k8s.aws/network-node-layer-3",
+    "cloud.google.com/gce-topology-subblock",
+    # NVIDIA topograph, now and before.
+    "fabric.topograph.run/tier-0",
+    "network.topology.nvidia.com/leaf",
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """`free`: node -> GPUs that no pod has, of the nodes that can be tested. `left_out`: the other GPU nodes -> why.
+    `racks`: node -> rack, where a label tells. `unsure`: why "free" may be wrong; empty where it is known."""
+
+    free: Mapping[str, int]
+    left_out: Mapping[str, str]
+    racks: Mapping[str, str]
+    unsure: str = ""
+
+
+def find(cluster: Cluster, gpu: str, needed: int, rack_label: str = "", tolerated: Collection[str] = ()) -> Found:
+    """The nodes where a pod with so many GPUs would be placed at once; `GpuctlError` where no node has any.
+
+    `tolerated`: keys of taints besides the GPU's that our pods do not mind.
+    """
+    all_ = [node for node in cluster.find(cluster.kind("v1", "Node"), {}) if _count(node, gpu)]
+    if not all_:
+        hint = "is the device plugin running? `kubectl describe node` shows what nodes have"
+        raise GpuctlError("find GPU nodes", f"no node of {cluster.server} has {gpu}", hint)
+    pods, unsure = _pods(cluster)
+    used = in_use(pods, gpu)
+    whys = {node["metadata"]["name"]: why_not(node, gpu, needed, used, tolerated) for node in all_}
+    free = {name_of(node): _count(node, gpu) - sum(used.get(name_of(node), {}).values()) for node in all_}
+    return Found(
+        {name: free[name] for name in sorted(whys) if not whys[name]},
+        {name: why for name, why in sorted(whys.items()) if why},
+        racks(all_, rack_label),
+        unsure,
+    )
+
+
+def only(found: Found, names: Collection[str]) -> Found:
+    """The same of these nodes alone; one of them that is no GPU node is left out with that reason."""
+    free = {name: count for name, count in found.free.items() if name in names}
+    gone = {name: "it is no GPU node of the cluster" for name in names if name not in {**found.free, **found.left_out}}
+    left_out = {name: why for name, why in found.left_out.items() if name in names}
+    return Found(free, {**left_out, **gone}, found.racks, found.unsure)
+
+
+def _pods(cluster: Cluster) -> tuple[Sequence[Object], str]:
+    live = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+    try:
+        return cluster.find_everywhere(cluster.kind("v1", "Pod"), live), ""
+    except Forbidden:
+        return (), "whether GPUs are in use is not known: you may not list the pods of all namespaces"
+
+
+def in_use(pods: Iterable[Object], gpu: str) -> dict[str, dict[str, int]]:
+    """Node -> pod ("namespace/name") -> GPUs that it has."""
+    found: dict[str, dict[str, int]] = {}
+    for pod in pods:
+        count = requested(pod, gpu)
+        if count and pod["spec"].get("nodeName"):
+            meta = pod["metadata"]
+            found.setdefault(pod["spec"]["nodeName"], {})[f"{meta['namespace']}/{meta['name']}"] = count
+    return found
+
+
+def requested(pod: Object, gpu: str) -> int:
+    """The GPUs that a pod holds: of its containers together, or of an init container that wants more."""
+    spec = pod["spec"]
+    main = [_wants(each, gpu) for each in spec.get("containers") or []]
+    init = [_wants(each, gpu) for each in spec.get("initContainers") or []]
+    return max(sum(main), *init, 0)
+
+
+def _wants(container: Object, gpu: str) -> int:
+    resources = container.get("resources") or {}
+    return int({**(resources.get("limits") or {}), **(resources.get("requests") or {})}.get(gpu, 0))
+
+
+def why_not(
+    node: Object, gpu: str, needed: int, used: Mapping[str, Mapping[str, int]], tolerated: Collection[str] = ()
+) -> str:
+    """Why a pod with so many GPUs would not run there; empty where it would."""
+    if node["spec"].get("unschedulable"):
+        return "it is cordoned"
+    ready = [each for each in node["status"].get("conditions") or [] if each["type"] == "Ready"]
+    if ready and ready[0]["status"] != "True":
+        return f"it is not ready: {ready[0].get('message') or ready[0].get('reason') or 'no reason given'}"
+    for taint in node["spec"].get("taints") or []:
+        if taint["effect"] in ("NoSchedule", "NoExecute") and taint["key"] not in (gpu, *tolerated):
+            return f"it is tainted {taint['key']}={taint.get('value', '')}:{taint['effect']}"
+    has, own = _count(node, gpu), used.get(name_of(node), {})
+    if has < needed:
+        return f"it has {has} of the {needed} GPUs that a pod asks for"
+    if has - sum(own.values()) < needed:
+        return f"{sum(own.values())} of its {has} GPUs are in use by {', '.join(sorted(own)[:3])}" + ", …" * (
+            len(own) > 3
+        )
+    return ""
+
+
+def racks(nodes: Iterable[Object], label: str = "") -> dict[str, str]:
+    """Node -> rack, by this label, or by the first of those in use in the field that a node has."""
+    found = {}
+    for node in nodes:
+        labels = node["metadata"].get("labels") or {}
+        values = [labels[key] for key in ((label,) if label else RACKS) if labels.get(key)]
+        if values:
+            found[name_of(node)] = str(values[0])
+    return found
+
+
+def name_of(node: Object) -> str:
+    return str(node["metadata"]["name"])
+
+
+def _count(node: Object, gpu: str) -> int:
+    return int((node["status"].get("allocatable") or {}).get(gpu, 0))

@@ -1,0 +1,65 @@
+"""Runs launches on a Kubernetes cluster, and removes what it made there; promises: gpuctl/nccl/runners/base.py."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from gpuctl.core.run_history import who
+from gpuctl.edges.kube.cluster import Cluster
+from gpuctl.nccl.model import Ended, Launch
+from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.runners.kube import leftovers, objects
+from gpuctl.nccl.runners.kube.launch import Running, made_first
+from gpuctl.nccl.runners.kube.model import BROKEN_OFF, Settings, Task
+from gpuctl.nccl.runners.kube.pods import Pods
+from gpuctl.nccl.runners.mpirun import refuse_shared
+
+
+class KubeRunner:
+    """A Runner on the cluster's namespace; node names are those of the cluster. `texts`: a folder that gets each
+    launch's whole output.
+
+    `GpuctlError` where the cluster does not let us work there at all (forbidden, over quota, refused by a policy) or
+    does not answer when a round begins; what was made by then is removed first. A launch that never began, or whose
+    cluster went away in between, ends as EMPTY, with the cause: nothing is known of its nodes.
+    """
+
+    def __init__(self, cluster: Cluster, settings: Settings, texts: Path | None = None) -> None:
+        self.cluster, self.settings, self.texts = cluster, settings, texts
+
+    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+        """See Runner.run. What earlier runs of ours left behind is removed first."""
+        refuse_shared(launches)
+        leftovers.remove(self.cluster, who())
+        round_ = secrets.token_hex(4)
+        tasks = [Task(round_, number, launch, self.settings, who()) for number, launch in enumerate(launches)]
+        with Pods(self.cluster, round_) as pods, ThreadPoolExecutor(len(tasks) or 1) as pool:
+            running = [Running(self.cluster, pods, task, told, self.texts) for task in tasks]
+            jobs = [pool.submit(one.to_its_end) for one in running]
+            try:
+                _until_all_end(running, jobs, broken_off)
+            except BaseException:  # Ctrl-C: the pool waits until each has removed its own
+                for one in running:
+                    one.end(BROKEN_OFF)
+                raise
+            return [job.result() for job in jobs]
+
+    def validate(self, launches: Sequence[Launch]) -> None:
+        """Have the cluster check every object of these launches without making any; the first error is raised."""
+        for number, launch in enumerate(launches):
+            task = Task("validate", number, launch, self.settings, who())
+            for wanted in [*made_first(task), *([] if task.by_operator else [objects.launcher(task)])]:
+                self.cluster.apply(wanted, dry_run=True)
+
+
+def _until_all_end(running: Sequence[Running], jobs: Sequence[Future[Ended]], broken_off: Callable[[], bool]) -> None:
+    while not all(job.done() for job in jobs):
+        time.sleep(0.05)
+        # What one of them may not do none may: the others need not go on.
+        failed = any(job.done() and job.exception() for job in jobs)
+        for one in running:
+            one.look(broken_off() or failed)

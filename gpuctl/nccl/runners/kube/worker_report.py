@@ -1,0 +1,61 @@
+"""What our own scripts say in a launcher's log: memory limits of workers, and what their ranks do in a hang."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuctl.domain.ranks import Process
+from gpuctl.nccl.runners.kube.hang_probe import LOOK, LOOKED
+from gpuctl.nccl.runners.kube.scripts import MEMLOCK
+
+# What RDMA needs is far more; a container's default is 8 MiB, that of older kernels 64 KiB.
+ENOUGH_KIB = 1 << 20
+_Look = tuple[str, str, str]  # the letter of a state, what changes when the process does anything, its rank
+
+
+@dataclass
+class OwnLines:
+    """All that they said; hosts are named as the launcher names them ("w0")."""
+
+    looks: dict[str, list[dict[int, _Look]]] = field(default_factory=dict)
+    whole: set[str] = field(default_factory=set)
+    looked: bool = False
+    memlock: dict[str, str] = field(default_factory=dict)
+
+    def take(self, line: str) -> bool:
+        """Whether it is one of ours, and then it is known from now on."""
+        words = line.split()
+        if line.startswith(LOOK) and len(words) >= 4:
+            self._look(words[2], words[3:])
+        elif line.startswith(MEMLOCK) and len(words) == 4:
+            self.memlock[words[2]] = words[3]
+        elif line.startswith(LOOKED):
+            self.looked = True
+        else:
+            return False
+        return True
+
+    def _look(self, host: str, words: list[str]) -> None:
+        passes = self.looks.setdefault(host, [{}, {}])
+        if words[0] == "end":
+            self.whole.add(host)
+        elif len(words) >= 4 and words[0] in ("0", "1") and words[1].isdigit():
+            passes[int(words[0])][int(words[1])] = (words[2], words[3], "".join(words[4:5]))
+
+    def ranks(self, host: str, name: str) -> list[Process] | None:
+        """The ranks of a host as they stood at the limit; None where it gave no whole answer."""
+        if host not in self.whole:
+            return None
+        before, after = self.looks[host]
+        return [_process(pid, name, before[pid], now) for pid, now in after.items() if pid in before]
+
+    def too_little(self, names: Mapping[str, str]) -> str:
+        """Which nodes let too little memory be locked for RDMA, in words; empty where none is known to."""
+        little = {host: limit for host, limit in self.memlock.items() if limit.isdigit() and int(limit) < ENOUGH_KIB}
+        return ", ".join(f"{names.get(host, host)} ({limit} KiB)" for host, limit in sorted(little.items()))
+
+
+def _process(pid: int, name: str, before: _Look, now: _Look) -> Process:
+    state, moved, rank = now
+    return Process(pid, name, state, int(rank) if rank.isdigit() else None, still=moved == before[1])

@@ -1,0 +1,220 @@
+"""Runs launches by mpirun: each is started on its first node, as an ordinary user, and cleaned up on all."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command
+
+from gpuctl.core.errors import Unusable
+from gpuctl.domain.ranks import Process
+from gpuctl.edges.ssh import Failure
+from gpuctl.nccl import plan
+from gpuctl.nccl.judge.outcome import BROKEN_OFF
+from gpuctl.nccl.launch import outcome
+from gpuctl.nccl.launch.handle import Watched
+from gpuctl.nccl.model import Ended, Launch
+from gpuctl.nccl.runners.base import Told
+from gpuctl.remote import payload
+from gpuctl.remote.transport import LOOK_LIMIT_S, Carrier
+
+
+@dataclass(frozen=True)
+class Way:
+    """How launches are started.
+
+    `folders`: where the tests and mpirun are looked for besides the PATH, first of all. `by_name`: nodes reach each
+    other by their names in the inventory, not by the addresses we reach them by. `ssh_args`: more for the ssh of the
+    first node. `texts`: a folder that gets each launch's whole output. `env`: more for mpirun itself.
+    """
+
+    folders: tuple[str, ...] = ()
+    by_name: bool = False
+    as_root: bool = False
+    ssh_args: str = ""
+    texts: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class MpiRunner:
+    """A Runner (see runner.py) for nodes with mpirun that reach each other by ssh; `carrier` is how we reach them."""
+
+    def __init__(self, carrier: Carrier, way: Way | None = None) -> None:
+        self.carrier, self.way = carrier, way or Way()
+
+    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+        """See Runner.run."""
+        refuse_shared(launches)
+        self.carrier.check([launch.nodes[0] for launch in launches])
+        told, running, jobs = _one_at_a_time(told), list[_Running](), list[Future[Ended]]()
+        with ThreadPoolExecutor(len(launches) or 1) as pool:
+            try:
+                for launch in launches:
+                    running.append(_Running(self, launch, told))
+                    jobs.append(pool.submit(running[-1].to_its_end))
+                while not all(job.done() for job in jobs):
+                    time.sleep(0.05)
+                    for one, job in zip(running, jobs, strict=True):
+                        one.watch(broken_off())
+                        _raise_what_failed(job)
+                return [job.result() for job in jobs]
+            except BaseException:
+                for one in running:
+                    one.abandon()  # each then leaves nothing behind, which the pool waits for
+                raise
+
+    def hosts(self, launch: Launch) -> list[str]:
+        """The nodes of a launch as they know each other."""
+        return [node if self.way.by_name else self.carrier.address(node) for node in launch.nodes]
+
+
+def refuse_shared(launches: Sequence[Launch]) -> None:
+    """Launches at the same time must share no node."""
+    seen: set[str] = set()
+    for launch in launches:
+        twice = seen.intersection(launch.nodes) or len(set(launch.nodes)) < len(launch.nodes)
+        if twice or not launch.nodes:
+            raise Unusable(
+                f"run a test on {', '.join(launch.nodes) or 'no node'}", "each node can be in one run at a time"
+            )
+        seen.update(launch.nodes)
+
+
+def _one_at_a_time(told: Told) -> Told:
+    lock = threading.Lock()
+
+    def tell(launch: Launch, words: str) -> None:
+        with lock:
+            told(launch, words)
+
+    return tell
+
+
+def _raise_what_failed(job: Future[Ended]) -> None:
+    if job.done():
+        job.result()
+
+
+class _Running(Watched):
+    """One launch, from its start until nothing of it is left."""
+
+    def __init__(self, runner: MpiRunner, launch: Launch, told: Told) -> None:
+        super().__init__(launch, secrets.token_hex(8), runner.way.texts, told)
+        self.runner = runner
+        self.mark = f"gpuctl-{secrets.token_hex(8)} "
+        self.answer: dict[str, Any] | None = None
+        self.stream = runner.carrier.start(launch.nodes[0], self._start_program())
+
+    def _start_program(self) -> bytes:
+        launch, way = self.launch, self.runner.way
+        asked = {
+            "mark": self.mark,
+            "argv": plan.command(launch, self.runner.hosts(launch), way.as_root, way.ssh_args),
+            "env": {**way.env, **mpirun_command.environment(plan.environment(launch), self.token)},
+            "program": plan.program(launch.sweep),
+            "folders": list(way.folders),
+            "usual": mpirun_command.FOLDERS,
+            **self.runner.carrier.asked,
+        }
+        return payload.program("start", asked)
+
+    def end(self) -> None:
+        """See Watched."""
+        self.stream.end()
+
+    def abandon(self) -> None:
+        """End it for something that went wrong elsewhere."""
+        self.stop = self.stop or BROKEN_OFF
+        self.stream.end()
+
+    def to_its_end(self) -> Ended:
+        """Read all it prints, then leave nothing of it behind, also where we fail ourselves."""
+        try:
+            self.told("started")
+            return self._read()
+        except BaseException:
+            self.stream.end()
+            self.stream.ended(LOOK_LIMIT_S)
+            self._sweep()
+            raise
+
+    def _read(self) -> Ended:
+        from gpuctl.nccl.parsing import parse
+
+        runs = list(parse.runs(self._lines()))
+        self.is_read()
+        ended = self.stream.ended(LOOK_LIMIT_S)
+        self.printed.add(ended[1].splitlines())
+        clean = not self.stop and self.answer is not None and self.answer.get("code") == 0
+        lost = () if clean else self._sweep()
+        carrier, nodes, none = self.runner.carrier, self.launch.nodes, self.answer is None
+        looked = any(found is not None for found in self.looks.values())
+        end = outcome.End(
+            stop=self.stop,
+            answer=self.answer,
+            ssh=carrier.why(nodes[0], ended, self.launch.sweep.limit_s) if none else None,
+            last=self.printed.last,
+            looks=self.looks,
+            lost=lost,
+            done_size=self.printed.done_size,
+            hosts=tuple(self.runner.hosts(self.launch)),
+            # Nobody waits for that who wants no more.
+            unknown="" if self.stop == BROKEN_OFF else carrier.unknown(nodes, self.stream, looked),
+        )
+        found = outcome.settle(self.launch, runs, end, time.monotonic() - self.begun)
+        self.told(outcome.in_words(found))
+        return found
+
+    def _lines(self) -> Iterator[str]:
+        """The output for the parser, while it is watched: our own last line is taken out."""
+        with self.printed:
+            for line in self.stream.lines():
+                if line.startswith(self.mark):
+                    self.answer = json.loads(line[len(self.mark) :])
+                    continue
+                self.printed.take(line)
+                yield line
+
+    def look(self) -> dict[str, list[Process] | None]:
+        """Every node's ranks, as they stand."""
+        answers = self._ask_all(end=False, nodes=self.launch.nodes)
+        name = plan.name_in_kernel(self.launch.sweep)
+        return {
+            node: None if found is None else [Process(**one) for one in found["found"] if one["name"] == name]
+            for node, found in answers.items()
+        }
+
+    def _sweep(self) -> tuple[str, ...]:
+        """End what is left on every node; those where nobody can say that nothing is.
+
+        A node that gives no answer is asked again, over a new connection: one that is shared may be what is gone.
+        """
+        silent = {node for node, found in self.looks.items() if found is None}
+        nodes = self.launch.nodes
+        answers = self._ask_all(end=True, nodes=nodes, anew=silent)
+        again = [node for node in nodes if answers[node] is None and node not in silent]
+        answers |= self._ask_all(end=True, nodes=again, anew=set(again))
+        return tuple(node for node in nodes if (answers[node] or {}).get("left") != [])
+
+    def _ask_all(self, end: bool, nodes: Sequence[str], anew: Collection[str] = ()) -> dict[str, dict[str, Any] | None]:
+        """Each node's answer, None where it gave none; those of `anew` over a connection of their own."""
+        asked = {"mark": self.mark, "variable": f"{mpirun_command.VARIABLE}={self.token}", "end": end}
+        program = payload.program("process_tree", asked)
+
+        def ask(node: str) -> dict[str, Any] | None:
+            said = self.runner.carrier.ask(node, program, node in anew)
+            return None if isinstance(said, Failure) else self._answer(said)
+
+        with ThreadPoolExecutor(min(64, len(nodes)) or 1) as pool:
+            return dict(zip(nodes, pool.map(ask, nodes), strict=True))
+
+    def _answer(self, said: bytes) -> dict[str, Any] | None:
+        return payload.answer(said, self.mark)

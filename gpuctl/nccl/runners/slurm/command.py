@@ -1,0 +1,97 @@
+"""The exact commands by which Slurm gives us nodes and starts a test on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command
+
+from gpuctl.nccl import plan
+from gpuctl.nccl.model import Launch
+
+MPI = ("pmix", "pmi2")  # the better one first
+# Over connections of their own, Slurm's parts of PMIx let ranks out of MPI_Init while others are still in it, and one
+# that is spoken to there crashes (open-mpi/ompi#12495). Over Slurm's it is rarer: 5 of 550 launches on a busy machine
+# with 22.05, not 24 of 310.
+PMIX = {"SLURM_PMIX_DIRECT_CONN": "false"}
+AFTER_FIRST_S = 30  # after one task has ended, the others get so long
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`wait_s`: how long to wait in the queue. `minutes`: after this long Slurm ends the job, whatever became of us.
+    `folders`: where the tests are looked for besides the PATH. `texts`: gets each launch's whole output."""
+
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    mpi: str = "pmix"
+    wait_s: float = 600.0
+    minutes: int = 240
+    folders: tuple[str, ...] = ()
+    texts: Path | None = None
+
+
+def salloc(settings: Settings, nodes: Sequence[str], gpus: int, name: str) -> list[str]:
+    """An allocation of these nodes for us alone, which outlives the failure of one of them."""
+    asked = {
+        "partition": settings.partition,
+        "account": settings.account,
+        "qos": settings.qos,
+        "reservation": settings.reservation,
+    }
+    return [
+        "salloc",
+        *(f"--{option}={value}" for option, value in asked.items() if value),
+        *(f"--job-name={name}", f"--nodes={len(nodes)}", f"--nodelist={','.join(nodes)}"),
+        *("--exclusive", f"--gres=gpu:{gpus}", "--mem=0", f"--time={settings.minutes}", "--no-kill"),
+        "--wait-all-nodes=1",  # those that are powered down take minutes
+    ]
+
+
+def srun(settings: Settings, launch: Launch, job: str, name: str) -> list[str]:
+    """A step of the job: ranks fill one node after the other, in the launch's order of nodes.
+
+    `timeout` is for a node that is cut off from Slurm: it ends its ranks by itself.
+    """
+    sweep, many = launch.sweep, len(launch.nodes) > 1
+    a_node = sweep.gpus_per_node if many else 1
+    seconds = sweep.limit_s + mpirun_command.GRACE_S
+    places = ",".join(node for node in launch.nodes for _ in range(a_node))
+    return [
+        *_step(job, name, len(launch.nodes), a_node * len(launch.nodes), places),
+        *("--distribution=arbitrary", f"--gres=gpu:{sweep.gpus_per_node}", f"--mpi={settings.mpi}"),
+        # nccl-tests and NCCL bind their own threads.
+        *(
+            "--cpu-bind=none",
+            "--kill-on-bad-exit=1",
+            f"--wait={AFTER_FIRST_S}",
+            f"--time={math.ceil(seconds / 60) + 1}",
+        ),
+        *("timeout", "--kill-after=5", f"{seconds:g}", plan.program(sweep), *plan.arguments(launch)),
+    ]
+
+
+def look(job: str, node: str, limit_s: float) -> list[str]:
+    """A Python on one node, beside what runs there; its program comes by standard input."""
+    beside = ("--gres=none", "--mpi=none", "--cpu-bind=none", "--quiet")
+    return [*_step(job, "gpuctl-look", 1, 1, node), *beside, "timeout", f"{limit_s:g}", "python3", "-IS", "-"]
+
+
+def _step(job: str, name: str, nodes: int, tasks: int, places: str) -> list[str]:
+    which = (f"--jobid={job}", f"--job-name={name}", f"--nodes={nodes}", f"--ntasks={tasks}", f"--nodelist={places}")
+    return ["srun", *which, "--overlap"]
+
+
+def environment(settings: Settings, launch: Launch, token: str, ours: Mapping[str, str]) -> dict[str, str]:
+    """What the step gets besides our own environment: where tests are, the run's mark, and what every rank gets."""
+    home = ours.get("HOME", "")
+    usual = [folder.replace("~", home, 1) for folder in mpirun_command.FOLDERS if home or not folder.startswith("~")]
+    folders = [*settings.folders, ours.get("PATH", "/usr/bin:/bin"), *usual]
+    fabric = {f"OMPI_MCA_{name}": value for name, value in mpirun_command.BESIDE_THE_FABRIC.items()}
+    beside = {name: value for name, value in {**fabric, **PMIX}.items() if name not in ours}
+    return {**beside, **plan.environment(launch), "PATH": ":".join(folders), mpirun_command.VARIABLE: token}

@@ -1,0 +1,117 @@
+"""What a step came to, from what srun and Slurm said of it: no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gpuctl.domain import ranks
+from gpuctl.nccl import plan
+from gpuctl.nccl.launch import outcome as settle
+from gpuctl.nccl.model import Ended, Launch, Outcome, Run
+
+_CANCELLED = re.compile(r"\*\*\* (JOB|STEP) (\S+) ON (\S+) CANCELLED AT \S+(?: DUE TO (.+?))?\s*\*\*\*")
+_NO_PROGRAM = re.compile(r"failed to run command \W?(\S+?)\W?: No such file")
+_EXITED = re.compile(r"srun: error: (\S+): tasks? \S+: Exited with exit code 127")
+_NODE_FAILED = re.compile(r"srun: error: Node failure on (\S+)")
+# In the order of how telling they are: what Slurm or MPI said, what it means.
+_KNOWN = (
+    (r"srun: error: (\S+): tasks? (\S+): Out Of Memory", Outcome.KILLED, "{}: out of memory (task {})"),
+    (r"not built with SLURM's PMI support", Outcome.FAILED, "MPI on the nodes cannot be started by --mpi={mpi}"),
+    (r"srun: error: Unable to create step for job \d+: (.+)", Outcome.FAILED, "Slurm makes no step for it: {}"),
+    (r"srun: error: (Couldn't find the specified plugin.*)", Outcome.FAILED, "srun: {}"),
+    (r"srun: error: Task launch for \S+ failed on node (\S+): (.+)", Outcome.FAILED, "{}: Slurm cannot start it ({})"),
+)
+# Only where the test itself said nothing. srun cancels the step of ranks that crash, so that says nothing then.
+_CRASHED = r"srun: error: (\S+): tasks? (\S+): (Segmentation fault|Aborted|Bus error)"
+EARLY = " before the test's first word, as MPI under Slurm now and then does on any node (open-mpi/ompi#12495)"
+_LAST = (
+    (_CRASHED, "{0}: {2} (task {1})"),
+    (r"srun: error: (\S+): tasks? (\S+): (Killed)", "{0}: {2} (task {1})"),
+    (r"srun: error: (\S+): tasks? (\S+): Exited with exit code (\d+)", "{0}: exit status {2} (task {1})"),
+    (r"srun: error: (.+)", "srun: {}"),
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """`stop`: why we ended it ("limit", "broken off"), "" where it ended itself. `job_over`: how Slurm ended the whole
+    job, "" where it did not. `last`: the last lines that are no rows, srun's own after them."""
+
+    stop: str
+    code: int
+    last: Sequence[str]
+    looks: ranks.Looks
+    lost: tuple[str, ...]
+    done_size: str
+    seconds: float
+    job_over: str = ""
+    mpi: str = ""
+
+
+def settled(launch: Launch, runs: Sequence[Run], seen: Seen) -> Ended:
+    """One result; what Slurm did to the step goes before what the test said of it."""
+    end = settle.End(
+        stop=seen.stop,
+        answer={"code": seen.code},
+        ssh=None,
+        last=seen.last,
+        looks=seen.looks,
+        lost=seen.lost,
+        done_size=seen.done_size,
+        hosts=launch.nodes,
+    )
+    ended = settle.settle(launch, runs, end, seen.seconds)
+    if seen.stop or seen.code == 0 or ended.run.outcome is Outcome.CORRUPT:
+        return ended
+    found = outside(launch, seen) or _unsaid(runs[-1] if runs else None, seen)
+    return replace(ended, run=replace(ended.run, outcome=found[0], cause=found[1])) if found else ended
+
+
+def outside(launch: Launch, seen: Seen) -> tuple[Outcome, str] | None:
+    """What was done to it, or why it never began."""
+    if ended := _failed_node(seen.last) or seen.job_over or _ended_by_slurm(seen.last):
+        return Outcome.KILLED, ended
+    if any(_NO_PROGRAM.search(line) for line in seen.last):
+        return Outcome.FAILED, _missing(launch, seen)
+    for pattern, outcome, words in _KNOWN:
+        for line in seen.last:
+            if found := re.search(pattern, line):
+                return outcome, words.format(*found.groups(), mpi=seen.mpi)
+    return None
+
+
+def _failed_node(last: Sequence[str]) -> str:
+    """Which node Slurm took for failed; whatever it then ends, steps or the whole job, tells less."""
+    found = next(filter(None, map(_NODE_FAILED.search, last)), None)
+    return f"{found[1]}: Slurm took it for failed" if found else ""
+
+
+def _ended_by_slurm(last: Sequence[str]) -> str:
+    """Why Slurm cancelled it; "" where it gave no reason, as where a user cancels a step."""
+    for found in filter(None, map(_CANCELLED.search, last)):
+        whole, number, _, why = found.groups()
+        if why or whole == "JOB":
+            return f"Slurm ended {whole.lower()} {number}: {(why or 'cancelled').lower()}"
+    return ""
+
+
+def _missing(launch: Launch, seen: Seen) -> str:
+    where = sorted(found[1] for line in seen.last if (found := _EXITED.search(line))) or [launch.nodes[0]]
+    build = "build it in a folder that all nodes share (make MPI=1 in github.com/NVIDIA/nccl-tests)"
+    return f"{', '.join(where)}: {plan.program(launch.sweep)} is not there: {build}, or name its folder with --folder"
+
+
+def _unsaid(run: Run | None, seen: Seen) -> tuple[Outcome, str] | None:
+    """Where the test gave no reason, srun's words for how its tasks ended."""
+    if run and run.outcome in (Outcome.FAILED, Outcome.KILLED, Outcome.HUNG):
+        return None
+    cut = [line for line in seen.last if _CANCELLED.search(line)]
+    for pattern, words in _LAST:
+        for line in seen.last:
+            if found := re.search(pattern, line):
+                killed = cut and pattern != _CRASHED
+                early = EARLY if pattern == _CRASHED and not (run and (run.ranks or run.rows)) else ""
+                return (Outcome.KILLED if killed else Outcome.FAILED), words.format(*found.groups()) + early
+    return (Outcome.KILLED, "somebody cancelled its step") if cut else None

@@ -1,0 +1,134 @@
+"""One launch as a step of a Slurm job, from its start until nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command as carried_command
+
+from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.ranks import Process
+from gpuctl.edges import slurm
+from gpuctl.nccl import plan
+from gpuctl.nccl.launch import outcome as settle
+from gpuctl.nccl.launch.handle import Watched
+from gpuctl.nccl.model import Ended, Launch
+from gpuctl.nccl.parsing import parse
+from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.runners.slurm import command, outcome
+from gpuctl.nccl.runners.slurm.allocation import Granted
+from gpuctl.nccl.runners.slurm.command import Settings
+from gpuctl.remote import payload
+
+LOOK_LIMIT_S = 20.0
+GONE_S = 30.0
+LEAVE_S = 10.0  # srun gets so long to end after its step was cancelled
+LOOKS_AT_ONCE = 32
+_UNKILLABLE = "kill task failed"  # why Slurm drains a node whose processes it could not end
+
+
+class Running(Watched):
+    """One launch as a step of the job, from its start until Slurm says that nothing of it is left."""
+
+    def __init__(self, job: Granted, launch: Launch, settings: Settings, told: Told) -> None:
+        super().__init__(launch, secrets.token_hex(8), settings.texts, told)
+        self.job, self.settings = job, settings
+        self.name = f"gpuctl-{self.token}"
+        variables = command.environment(settings, launch, self.token, os.environ)
+        self.stream = slurm.step(command.srun(settings, launch, job.number, self.name), variables)
+        self.told("started")
+
+    def end(self) -> None:
+        """See Watched."""
+        try:
+            self._cancel()
+        finally:
+            self.stream.end()
+            self.stream.ended(LEAVE_S)
+
+    def to_its_end(self) -> Ended:
+        """Read all it prints, then leave nothing of it behind, also where we fail ourselves."""
+        try:
+            return self._read()
+        except BaseException:
+            self._cancel()
+            self.stream.end()
+            raise
+
+    def _read(self) -> Ended:
+        runs = list(parse.runs(self._lines()))
+        self.is_read()
+        code, errors = self.stream.ended(LEAVE_S)
+        self.printed.add(errors.splitlines())
+        seconds = time.monotonic() - self.begun
+        clean = not self.stop and code == 0
+        seen = outcome.Seen(
+            stop=self.stop,
+            code=code,
+            last=self.printed.last,
+            looks=self.looks,
+            lost=() if clean else self._lost(),
+            done_size=self.printed.done_size,
+            seconds=seconds,
+            job_over="" if clean else self.job.over(),
+            mpi=self.settings.mpi,
+        )
+        ended = outcome.settled(self.launch, runs, seen)
+        self.told(settle.in_words(ended))
+        return ended
+
+    def _lines(self) -> Iterator[str]:
+        """The output for the parser, while it is watched."""
+        with self.printed:
+            for line in self.stream.lines():
+                self.printed.take(line)
+                yield line
+
+    def _cancel(self) -> bool:
+        """Cancel the step, where Slurm still has it; whether it may be there still."""
+        try:
+            step = self.job.steps().get(self.name)
+        except GpuctlError:
+            return True  # `_lost` asks again, and says that it is not known
+        if step:
+            slurm.cancel(step)
+        return step is not None
+
+    def _lost(self) -> tuple[str, ...]:
+        """End what is left of it; the nodes of which Slurm does not say that nothing is."""
+        end = time.monotonic() + GONE_S
+        try:
+            left = self._cancel()
+            while left and time.monotonic() < end:
+                left = self.name in self.job.steps()
+            states = {node.name: node for node in self.job.nodes()}
+        except GpuctlError as error:
+            self.told(f"whether it is gone is not known: {error.wrong}")
+            return self.launch.nodes
+        silent = tuple(node for node in self.launch.nodes if _is_silent(states.get(node)))
+        return silent or (self.launch.nodes if left else ())
+
+    def look(self) -> dict[str, list[Process] | None]:
+        """Every node's ranks, as they stand."""
+        nodes = self.launch.nodes
+        with ThreadPoolExecutor(min(LOOKS_AT_ONCE, len(nodes))) as pool:
+            return dict(zip(nodes, pool.map(self._look_at, nodes), strict=True))
+
+    def _look_at(self, node: str) -> list[Process] | None:
+        mark = f"gpuctl-{self.token} "
+        asked = {"mark": mark, "variable": f"{carried_command.VARIABLE}={self.token}", "end": False}
+        argv = command.look(self.job.number, node, LOOK_LIMIT_S)
+        done = slurm.try_to(*argv, stdin=payload.program("process_tree", asked), limit=LOOK_LIMIT_S)
+        answer, name = payload.answer(done.out, mark), plan.name_in_kernel(self.launch.sweep)
+        return None if answer is None else [Process(**one) for one in answer["found"] if one["name"] == name]
+
+
+def _is_silent(node: slurm.Node | None) -> bool:
+    """Whether Slurm does not hear from a node, or says that it could not end what ran there."""
+    if node is None:
+        return True
+    return "*" in node.state or node.state.startswith(("down", "unknown")) or _UNKILLABLE in node.reason.lower()

@@ -1,0 +1,1 @@
+"""Where nodes, adapters and ranks are in the fabric."""

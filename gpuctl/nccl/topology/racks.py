@@ -1,0 +1,125 @@
+"""Where nodes stand: from files others keep (Slurm's topology.conf, EC2's instance topology), or from nodes' facts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuctl.core.errors import Unusable
+from gpuctl.nccl.topology.adapters import Facts, adapters
+from gpuctl.nccl.topology.ring_order import Place
+
+EC2 = "give what `aws ec2 describe-instance-topology --output json` printed"
+
+
+def read(path: Path, instances: Mapping[str, str] | None = None) -> dict[str, Place]:
+    """Node -> place. JSON is EC2's; `instances` (node -> EC2 instance id) then gives nodes their names.
+
+    Unusable where the file cannot be read or is neither of the two.
+    """
+    doing = f"read where nodes stand from {path}"
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unusable(doing, getattr(error, "strerror", None) or "it is no text", "give another --topology") from error
+    found = _ec2(doing, text, instances or {}) if text.lstrip().startswith(("{", "[")) else _slurm(text)
+    if not found:
+        hint = "give Slurm's topology.conf, or what `aws ec2 describe-instance-topology` printed"
+        raise Unusable(doing, "it places no node", hint)
+    return found
+
+
+def of_facts(fleet: Mapping[str, Facts]) -> tuple[dict[str, Place], str]:
+    """Node -> place, and what a place is; nothing where no node can tell. A node that cannot is left out.
+
+    What a host knows by itself: the NVLink domain its GPUs share with other machines (an NVL72 rack), or the switches
+    that the ports of its RoCE fabric end at (LLDP). EC2 tells network nodes through its API only.
+    """
+    for read_one, what in (
+        (_nvlink_domain, "NVLink domains, as nvidia-smi tells"),
+        (_leaves, "leaf switches, by LLDP"),
+    ):
+        found = {node: place for node, facts in fleet.items() if (place := read_one(facts))}
+        if found:
+            return found, what
+    return {}, ""
+
+
+def _nvlink_domain(facts: Facts) -> Place:
+    domains = {gpu.get("nvlink_domain") for gpu in facts.get("gpu", {}).get("gpus") or ()}
+    domain = domains.pop() if len(domains) == 1 else None
+    return (domain,) if domain else ()
+
+
+def _leaves(facts: Facts) -> Place:
+    """All switches that the fabric's ports end at: with one for each rail, nodes that share them all stand together."""
+    own, switches = adapters(facts), facts.get("names", {}).get("switches") or {}
+    if own is None or own.kind != "roce":
+        return ()
+    ends = [switches.get(port["net"]) for port in own.fabric]
+    return ("+".join(sorted({str(end) for end in ends})),) if all(ends) else ()
+
+
+def _ec2(doing: str, text: str, instances: Mapping[str, str]) -> dict[str, Place]:
+    """`aws ec2 describe-instance-topology`: three layers of network nodes, the last one nearest to the instance."""
+    try:
+        told: Any = json.loads(text)
+    except ValueError as error:
+        where = f" in line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
+        raise Unusable(doing, f"it begins as JSON and is none{where}", EC2) from error
+    rows = told.get("Instances") if isinstance(told, dict) else told
+    if not isinstance(rows, list):
+        raise Unusable(doing, 'it is JSON without a list of "Instances"', EC2)
+    places = dict(_ec2_row(doing, number, row) for number, row in enumerate(rows, 1))
+    named = {node: places[instance] for node, instance in instances.items() if instance in places}
+    return {**places, **named}
+
+
+def _ec2_row(doing: str, number: int, row: object) -> tuple[str, Place]:
+    match row:
+        case {"InstanceId": str(instance), "NetworkNodes": list(nodes)}:
+            return instance, tuple(map(str, nodes))
+    raise Unusable(doing, f"its instance {number} has no InstanceId with a list of NetworkNodes", EC2)
+
+
+def _slurm(text: str) -> dict[str, Place]:
+    """SwitchName=s1 Nodes=n[1-4], SwitchName=top Switches=s[1-2]: (top, s1) for each of n1 … n4."""
+    above: dict[str, str] = {}
+    leaf: dict[str, str] = {}
+    for line in text.splitlines():
+        words = {k.lower(): v for k, _, v in (word.partition("=") for word in line.split("#")[0].split()) if v}
+        switch = words.get("switchname", "")
+        above.update(dict.fromkeys(expand(words.get("switches", "")), switch) if switch else {})
+        leaf.update(dict.fromkeys(expand(words.get("nodes", "")), switch) if switch else {})
+    return {node: _up(switch, above) for node, switch in leaf.items()}
+
+
+def _up(switch: str, above: Mapping[str, str]) -> Place:
+    """The switches from the top down to this one; a loop in the file ends where it closes."""
+    place: list[str] = []
+    while switch and switch not in place:
+        place.insert(0, switch)
+        switch = above.get(switch, "")
+    return tuple(place)
+
+
+def expand(names: str) -> list[str]:
+    """A list of Slurm's: "n[01-03,7],login" -> n01, n02, n03, n7, login."""
+    parts = re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", names)
+    return [name for part in parts for name in _expand_one(part)]
+
+
+def _expand_one(part: str) -> Iterator[str]:
+    match = re.search(r"\[([^\]]*)\]", part)
+    if match is None:
+        yield part
+        return
+    for piece in match.group(1).split(","):
+        first, dash, last = piece.partition("-")
+        numbers = range(int(first), int(last) + 1) if dash and first.isdigit() and last.isdigit() else None
+        words = [f"{n:0{len(first)}d}" for n in numbers] if numbers is not None else [piece]
+        for word in words:
+            yield from _expand_one(part[: match.start()] + word + part[match.end() :])

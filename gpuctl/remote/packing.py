@@ -1,0 +1,53 @@
+"""Modules of ours as a program that a pod's Python runs: they arrive on standard input, before the first message."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from gpuctl.edges.kube.python import TAKE
+
+OLDEST = (3, 8)
+# As text of an old Python, too, so that it can say that it is too old.
+STARTER = f"""
+import sys
+if sys.version_info < {OLDEST!r}:
+    sys.exit("gpuctl-old-python %d.%d" % sys.version_info[:2])
+{TAKE}
+import json, types, zlib
+carried = json.loads(zlib.decompress(take(int(take(10)))))
+for name, text in carried:
+    package, _, last = name.rpartition(".")
+    if package not in sys.modules:
+        sys.modules[package] = types.ModuleType(package)
+        sys.modules[package].__path__ = []
+    module = types.ModuleType(name)
+    sys.modules[name] = module
+    setattr(sys.modules[package], last, module)
+    exec(compile(text, name, "exec"), module.__dict__)
+sys.exit(module.main())
+"""
+
+
+def command(python: str) -> list[str]:
+    """The argument list by which a pod starts it: without whatever its environment and its site folder would add."""
+    return [python, "-ISc", STARTER]
+
+
+@cache
+def packed(modules: Sequence[str]) -> bytes:
+    """Modules by their names, with their length in front; the `main` of the last one is run."""
+    texts = [(name, _text(name)) for name in modules]
+    packed = zlib.compress(json.dumps(texts).encode())
+    return b"%10d" % len(packed) + packed
+
+
+def _text(name: str) -> str:
+    found = find_spec(name)
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(name)
+    return Path(found.origin).read_text(encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Programs that run in a pod and supervise others there: standard library only."""

@@ -1,0 +1,165 @@
+"""Feed a configuration to a private tmux server command by command, so that every mistake is told with its line.
+
+tmux stops at the first mistake in its grammar, gives a wrong option no line, and starts all the same.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuctl.edges.tmux import Server
+from gpuctl.tmux.versions.config_parser import Unit, Wrong, split
+
+DEEPEST = 20
+NOTED = "@gpuctl_fed"
+
+
+@dataclass
+class Branch:
+    """An %if that is open: whether the lines here count, and whether a branch of it did."""
+
+    line: int
+    counts: bool
+    done: bool
+
+
+@dataclass
+class Feeding:
+    """`origin` is the user's folder, `copy` a copy of it that the server reads: there a file holds one command only."""
+
+    server: Server
+    origin: Path
+    copy: Path
+    wrong: list[Wrong] = field(default_factory=list)
+    units: list[tuple[str, Unit]] = field(default_factory=list)
+    _branches: list[Branch] = field(default_factory=list)
+    _ended: bool = False
+
+    def file(self, path: Path, depth: int = 0) -> None:
+        """Feed a file of the copy (or one from elsewhere) and those that it reads."""
+        name, text = self._read(path)
+        units, unclosed = split(text)
+        self.wrong += [Wrong(name, line, what) for line, what in unclosed]
+        outer, self._branches = self._branches, []
+        inside = path if path.is_relative_to(self.copy) else self.copy / f"{path.name}.elsewhere"
+        broken = {line for line, _ in unclosed}
+        for unit in units:
+            if not self._ended and broken.isdisjoint(range(unit.line, unit.line + unit.text.count("\n") + 1)):
+                self._unit(name, inside, unit, depth)
+        self.wrong += [Wrong(name, branch.line, "this %if has no %endif") for branch in self._branches]
+        self._branches = outer
+        _write(inside, text)
+
+    def _read(self, path: Path) -> tuple[str, str]:
+        """What the user calls a file, and its text; what is no UTF-8 in it stays as it is."""
+        name = path.relative_to(self.copy) if path.is_relative_to(self.copy) else path
+        origin = self.origin / name
+        return str(name), origin.read_bytes().decode(errors="surrogateescape")
+
+    def _unit(self, name: str, path: Path, unit: Unit, depth: int) -> None:
+        if unit.condition:
+            self._condition(name, path, unit)
+        elif not all(branch.counts for branch in self._branches):
+            # The other branch may be for another tmux: only its grammar has to be right.
+            self._tell(name, unit, self._feed(path, unit.line, unit.text, "%if 0\n", "%endif\n"))
+        elif len("source") <= len(unit.words[0]) and "source-file".startswith(unit.words[0]):
+            self._source(name, path, unit, depth)
+        else:
+            self.units.append((name, unit))
+            self._tell(name, unit, self._feed(path, unit.line, unit.text))
+
+    def _condition(self, name: str, path: Path, unit: Unit) -> None:
+        if unit.condition == "%if":
+            counts = self._is_true(name, path, unit)
+            self._branches.append(Branch(unit.line, counts, counts))
+        elif not self._branches:
+            self.wrong.append(Wrong(name, unit.line, f"this {unit.condition} has no %if before it"))
+        elif unit.condition == "%endif":
+            self._branches.pop()
+        else:
+            branch = self._branches[-1]
+            matches = unit.condition == "%else" or (not branch.done and self._is_true(name, path, unit))
+            branch.counts = matches and not branch.done
+            branch.done = branch.done or branch.counts
+
+    def _is_true(self, name: str, path: Path, unit: Unit) -> bool:
+        asked = "%if" + unit.text.removeprefix(unit.condition)
+        yes, no = (f"set-option -g {NOTED} {word}\n" for word in ("yes", "no"))
+        self._tell(name, unit, self._feed(path, unit.line, asked, after=f"{yes}%else\n{no}%endif\n"))
+        return self._noted() == "yes"
+
+    def _noted(self) -> str:
+        value = self.server.try_to("show-options", "-gqv", NOTED).stdout.rstrip("\n")
+        self.server.try_to("set-option", "-gqu", NOTED)
+        return value
+
+    def _source(self, name: str, path: Path, unit: Unit, depth: int) -> None:
+        flags = [word for word in unit.words[1:] if word.startswith("-")]
+        formats = "F" if any("F" in flag for flag in flags) else ""
+        for word in unit.words[1:]:
+            if word.startswith("-") and word != "-":
+                continue
+            self._tell(name, unit, self._feed(path, unit.line, f"set-option -g{formats} {NOTED} {word}"))
+            pattern = self._noted()
+            found = sorted(_files(pattern))
+            if not pattern.startswith("/"):
+                self._tell(
+                    name, unit, [f"{pattern or word}: tmux looks for it where it was started, not beside this file"]
+                )
+            elif depth >= DEEPEST:
+                self._tell(name, unit, [f"{pattern}: files read each other without an end"])
+            elif not found and not any("q" in flag for flag in flags):
+                self._tell(name, unit, [f"{self._called(pattern)}: there is no such file"])
+            else:
+                for one in found:
+                    self.file(one, depth + 1)
+
+    def _called(self, path: str) -> str:
+        return path.replace(f"{self.copy}/", "")
+
+    def _feed(self, path: Path, line: int, text: str, before: str = "", after: str = "") -> list[str]:
+        """What tmux says against a command, which stands in the file at its line and with its name."""
+        _write(path, "\n" * (line - 1 - before.count("\n")) + before + text + "\n" + after)
+        done = self.server.try_to("source-file", str(path))
+        if done.returncode == 0 and ("kill-s" not in text or self.server.runs()):
+            return []
+        said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        if not self.server.runs():
+            self._ended = True
+            return ["it ended the server, so nothing after it could be checked"]
+        return said or [f"it ended with status {done.returncode}"]
+
+    def _tell(self, name: str, unit: Unit, said: list[str]) -> None:
+        self.wrong += [_placed(name, unit, self._called(what)) for what in said]
+
+
+def _placed(name: str, unit: Unit, said: str) -> Wrong:
+    """Within a block tmux knows the line; else it is that of the command."""
+    found = re.match(r"(?:\S*/)?[^/\s:]+:(\d+): (.*)", said)
+    if found is None:
+        return Wrong(name, unit.line, said)
+    inside = "{" in unit.words and unit.line <= int(found[1]) <= unit.line + unit.text.count("\n")
+    return Wrong(name, int(found[1]) if inside else unit.line, found[2])
+
+
+def _files(pattern: str) -> Iterator[Path]:
+    root = Path("/")
+    if pattern.startswith("/"):
+        yield from (found for found in root.glob(pattern.lstrip("/")) if found.is_file())
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_bytes(text.encode(errors="surrogateescape"))
+
+
+def copied(origin: Path, folder: Path) -> Path:
+    """A copy of a version folder that may be written to; links in it become what they point to."""
+    made = folder / "version"
+    shutil.copytree(origin, made, ignore_dangling_symlinks=True)
+    for path in [made, *made.rglob("*")]:
+        path.chmod(path.stat().st_mode | 0o600)
+    return made

@@ -1,0 +1,88 @@
+"""Which keys the commands of a configuration bind, and whether the cheatsheet tells of the same ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from gpuctl.tmux.versions.config_parser import Unit, Wrong
+
+Where = tuple[str, Unit]  # the file and its command
+Key = tuple[str, str]  # table, key
+ALONE = "WITHOUT PREFIX"  # the heading over the keys of the root table
+ARROWS = ("Left", "Down", "Up", "Right")
+
+
+def bound(fed: Sequence[Where]) -> dict[Key, Where]:
+    """Table and key -> where it is bound, for what the commands bind and do not unbind again."""
+    found: dict[Key, Where] = {}
+    for name, unit in fed:
+        if unit.words[0] not in ("bind", "bind-key", "unbind", "unbind-key"):
+            continue
+        table, every, rest = _flags(unit.words[1:])
+        if unit.words[0].startswith("bind") and rest:
+            found[(table, rest[0])] = (name, unit)
+        elif every:
+            found = {key: where for key, where in found.items() if key[0] != table}
+        elif rest:
+            found.pop((table, rest[0]), None)
+    return found
+
+
+def _flags(words: Sequence[str]) -> tuple[str, bool, list[str]]:
+    """The table, whether all its keys are meant, and the words from the key on."""
+    table, every, rest = "prefix", False, [_plain(word) for word in words]
+    while rest and re.fullmatch(r"-[a-zA-Z]+", rest[0]):
+        flag = rest.pop(0)
+        every = every or "a" in flag
+        table = "root" if "n" in flag else table
+        if flag[-1] in "TN" and rest:
+            value = rest.pop(0)
+            table = value if flag[-1] == "T" else table
+    return table, every, rest
+
+
+def _plain(word: str) -> str:
+    """A word without its quotes."""
+    if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"":
+        word = word[1:-1]
+    return re.sub(r"\\(.)", r"\1", word)
+
+
+def untold(sheet: str, mine: Mapping[Key, Where], listed: Collection[Key]) -> list[Wrong]:
+    """Keys that the cheatsheet tells and the server (`listed`) has not, and keys of keybindings.conf left untold."""
+    told = {key: line for line, key in _told(sheet)}
+    has = {(table, _unquoted(key)) for table, key in listed}
+    wrong = [
+        Wrong("cheatsheet.txt", line, f"it tells of the key {key} (table {table}), which is not bound")
+        for (table, key), line in told.items()
+        if (table, key) not in has
+    ]
+    for (table, key), (name, unit) in mine.items():
+        if name == "keybindings.conf" and table in ("prefix", "root") and (table, key) not in told:
+            wrong.append(Wrong(name, unit.line, f"cheatsheet.txt does not tell of the key {key} (table {table})"))
+    return wrong
+
+
+def _told(sheet: str) -> Iterator[tuple[int, Key]]:
+    """Line and key of what a cheatsheet tells: headings stand at the margin, keys two columns from it."""
+    table = "prefix"
+    for number, line in enumerate(sheet.splitlines(), 1):
+        if line[:1].strip():
+            table = "root" if line.strip().upper() == ALONE else "prefix"
+        elif line.strip():
+            for word in re.split(r" {2,}", line.strip())[0].split():
+                yield from ((number, (table, key)) for key in _keys(word))
+
+
+def _keys(word: str) -> Sequence[str]:
+    """0-9 and M-0-9 are ten keys, `arrows` are four."""
+    numbers = re.fullmatch(r"(.*?)(\d)-(\d)", word)
+    if numbers:
+        return [f"{numbers[1]}{number}" for number in range(int(numbers[2]), int(numbers[3]) + 1)]
+    return ARROWS if word == "arrows" else (word,)
+
+
+def _unquoted(key: str) -> str:
+    """A key as list-keys writes it, without its backslash or quotes."""
+    return _plain(key)

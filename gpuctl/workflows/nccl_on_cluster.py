@@ -1,0 +1,157 @@
+"""NCCL tests on the cluster of a cluster file: in its environment's own pods where it is deployed, for these hold the
+GPUs, else in pods made as the file says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from gpuctl.cluster.clusterfile import locate, variables
+from gpuctl.cluster.clusterfile.model import Cluster as File
+from gpuctl.cluster.deploy import deployed_state, flow
+from gpuctl.cluster.environment import CONTAINER, Asked, Environment, environment
+from gpuctl.cluster.manifests import build
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.domain.pod_status import is_ready
+from gpuctl.edges.kube.cluster import Cluster, Object
+from gpuctl.edges.kube.errors import Forbidden
+from gpuctl.nccl.runners.kube import nodes as there
+from gpuctl.nccl.runners.kube.exec_transport import InPods, Pod
+from gpuctl.nccl.runners.kube.model import Settings
+
+ROOT = 0
+OURS = "NCCL_DEBUG"  # and all that begins so: a run makes NCCL say what it uses, whatever training is to print
+
+
+def file_of(name: str) -> File:
+    """The cluster file of a name or path."""
+    return locate.cluster(name)
+
+
+@dataclass(frozen=True)
+class Place:
+    """An environment on its cluster. `count`: how many pods it is to have there; None where it is not deployed."""
+
+    cluster: Cluster
+    env: Environment
+    count: int | None
+
+    @property
+    def file(self) -> File:
+        return self.env.cluster
+
+    @property
+    def where(self) -> str:
+        """What the history calls it."""
+        name = self.file.cluster.name
+        return f"{self.cluster.server} {name}" + (f"/{self.env.name}" if self.env.name != name else "")
+
+    @cached_property
+    def pods(self) -> tuple[dict[str, Pod], dict[str, str]]:
+        """Its pods that are ready, by what a run calls them, in the order of their ranks; the others with why not."""
+        live = {
+            each["metadata"]["name"]: each
+            for each in self.cluster.find(self.cluster.kind("v1", "Pod"), self.env.selector)
+        }
+        ready, others = dict[str, Pod](), dict[str, str]()
+        for rank in range(self.count or 0):
+            name = self.env.pod_name(rank)
+            if why := _why_not(live.get(name)):
+                others[name] = why
+            else:
+                meta, node = live[name]["metadata"], str(live[name]["spec"]["nodeName"])
+                pod = Pod(name, node, self.env.host(rank), str(meta["uid"]))
+                ready[pod.label] = pod
+        return ready, others
+
+
+def place(name: str, asked: str, context: str) -> Place:
+    """Where the environment of a cluster file is; `Unusable` where the kubeconfig leads to another cluster."""
+    file = file_of(name)
+    env = environment(file, Asked(name=asked))
+    cluster = flow.connect(file, context)
+    return Place(cluster, env, deployed_state.nodes(cluster, env))
+
+
+def _why_not(pod: Object | None) -> str:
+    if pod is None:
+        return "it is not there"
+    if pod["metadata"].get("deletionTimestamp"):
+        return "it is about to go"
+    return "" if is_ready(pod) else "it is not ready: `gpuctl cluster status` says why"
+
+
+def chosen(at: Place, named: str) -> dict[str, Pod]:
+    """The pods that --nodes names, by pod or node and in its order; all that are ready where it names none."""
+    ready, others = at.pods
+    doing = f"run NCCL tests in the pods of {at.env.name}"
+    if not ready:
+        why = "; ".join(f"{name}: {why}" for name, why in list(others.items())[:4]) or "it has none"
+        raise GpuctlError(doing, f"no pod is ready: {why}", f"gpuctl cluster status {at.file.cluster.name}")
+    words = {word: label for label, pod in ready.items() for word in (pod.name, pod.node, label)}
+    asked = [word.strip() for word in named.split(",") if word.strip()]
+    if unknown := [word for word in asked if word not in words]:
+        why = "; ".join(f"{word}: {others.get(word, 'no such pod, nor a node of one')}" for word in unknown)
+        raise Unusable(doing, why, f"those that are ready: {', '.join(list(ready)[:32])}")
+    labels = [words[word] for word in asked] or list(ready)
+    if len(set(labels)) < len(labels):
+        raise Unusable(doing, "--nodes names a pod twice", "name each once")
+    return {label: ready[label] for label in labels}
+
+
+def carrier(at: Place, pods: Mapping[str, Pod]) -> InPods:
+    """How programs get into them."""
+    return InPods(at.cluster, pods, CONTAINER, at.env.selector)
+
+
+def racks(at: Place, pods: Mapping[str, Pod], label: str) -> dict[str, str] | None:
+    """Pod -> the rack of its node, where a label tells; None where we may not ask for nodes."""
+    try:
+        nodes = at.cluster.find(at.cluster.kind("v1", "Node"), {})
+    except Forbidden:
+        return None
+    known = there.racks(nodes, label)
+    return {name: known[pod.node] for name, pod in pods.items() if pod.node in known}
+
+
+# ---- where it is not deployed ---------------------------------------------------------------------------------------
+
+
+def settings(at: Place) -> Settings:
+    """Pods of a run's own, as the file has the environment's; `Unusable` where they cannot be alike."""
+    file, env = at.file, at.env
+    rdma, room, security = file.network.rdma, file.resources, file.security
+    if env.rdma and rdma.host_network:
+        wrong = "network.rdma.host_network: pods of a test's own are not in the node's network"
+        raise Unusable("run NCCL tests in pods of their own", wrong, "`gpuctl cluster deploy` first")
+    pages = {"hugepages-2Mi": room.hugepages_2mi} if room.hugepages_2mi else {}
+    fabric = {**{name: str(count) for name, count in rdma.resources.items()}, **pages} if env.rdma else {}
+    return Settings(
+        image=build.reference(env),
+        gpu=file.gpus.resource,
+        fabric=fabric,
+        cpu=room.cpu,
+        memory=room.memory,
+        shm=room.shm,
+        user=ROOT if env.rdma and security.rdma_as_root else security.run_as_user or Settings.user,
+        service_account=security.service_account,
+        pull_secret=file.image.pull_secret,
+        networks=",".join(rdma.attachments) if env.rdma else "",
+        tolerations=file.nodes.tolerations,
+    )
+
+
+def among(at: Place) -> Collection[str] | None:
+    """The nodes that the file allows; None for all."""
+    nodes = at.file.nodes
+    if not nodes.selector:
+        return nodes.gpu_nodes or None
+    labelled = at.cluster.find(at.cluster.kind("v1", "Node"), nodes.selector)
+    names = [there.name_of(each) for each in labelled]
+    return [name for name in names if name in nodes.gpu_nodes] if nodes.gpu_nodes else names
+
+
+def variables_of(at: Place) -> dict[str, str]:
+    """What the file sets of the network, which pods of a test's own do not have by themselves."""
+    return {each.name: each.value for each in variables.all_of(at.file, at.env.mode) if not each.name.startswith(OURS)}

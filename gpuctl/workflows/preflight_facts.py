@@ -1,0 +1,91 @@
+"""Asks hosts for all that a run of NCCL depends on, in one trip each, and who of them gets onto whom."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuctl.core.errors import Unusable
+from gpuctl.hosts.direct import visit_all
+from gpuctl.hosts.model import Target, Visit
+from gpuctl.nccl.preflight.facts_file import Fleet
+from gpuctl.nccl.topology.login_checks import ALONE, peers
+
+# Every node's request is its own, half a megabyte with the program; so many are held at a time.
+AT_A_TIME = 128
+
+
+@dataclass(frozen=True)
+class Way:
+    """`by_name`: nodes reach each other by their inventory names. `ssh_args`: more for the ssh between nodes.
+
+    `folders`: where the tests and mpirun are looked for, besides the usual places. `limit` in seconds for one host.
+    `only`: some of the subjects of facts/gather.py; empty for all. `apart`: no node looks for another.
+    """
+
+    folders: tuple[str, ...] = ()
+    by_name: bool = False
+    ssh_args: tuple[str, ...] = ()
+    forks: int = 64
+    limit: float = 120.0
+    only: tuple[str, ...] = ()
+    apart: bool = False
+
+
+def words_for_ssh(text: str) -> tuple[str, ...]:
+    """What --ssh-args gives to the ssh between nodes; Unusable where a quotation is not closed."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise Unusable(f"use --ssh-args {text!r}", str(error), "close the quotation") from error
+
+
+def ask(hosts: Sequence[Target], way: Way, seen: Callable[[Visit], None]) -> Fleet:
+    """Facts of every host that answers, and why the others did not; `seen` hears of each."""
+    direct = [host for host in hosts if not host.needs_ansible]
+    wanted = requests({host.name: host.name if way.by_name else host.address or host.name for host in direct}, way)
+    visits = [
+        visit
+        for start in range(0, len(direct), AT_A_TIME)
+        for visit in visit_all(
+            direct[start : start + AT_A_TIME],
+            lambda host: wanted[host.name],
+            forks=way.forks,
+            limit=way.limit,
+            seen=seen,
+        )
+    ]
+    beyond = {host.name: f"only Ansible can reach it: {host.needs_ansible}" for host in hosts if host.needs_ansible}
+    return _fleet(hosts, {visit.host: visit for visit in visits}, beyond)
+
+
+def requests(addresses: Mapping[str, str], way: Way) -> dict[str, dict[str, Any]]:
+    """What each node is asked; `addresses`: node -> how the others reach it, the first is the one that launches."""
+    plan = dict.fromkeys(addresses, ALONE) if way.apart else peers(list(addresses))
+    more = {"folders": list(way.folders), "ssh_args": list(way.ssh_args)}
+    only = {"only": list(way.only)} if way.only else {}
+    return {
+        node: {
+            **{what: [{"name": n, "address": addresses[n]} for n in nodes] for what, nodes in own._asdict().items()},
+            "action": "facts",
+            "subjects": "nccl",
+            **more,
+            **only,
+        }
+        for node, own in plan.items()
+    }
+
+
+def _fleet(hosts: Sequence[Target], visits: Mapping[str, Visit], beyond: Mapping[str, str]) -> Fleet:
+    """In the order of the hosts."""
+    nodes: dict[str, Mapping[str, Any]] = {}
+    unasked: dict[str, str] = {}
+    for host in hosts:
+        visit = visits.get(host.name)
+        if visit is not None and visit.answer is not None:
+            nodes[host.name] = {**visit.answer["facts"], "address": host.address or host.name}
+        else:
+            unasked[host.name] = beyond.get(host.name) or (visit.wrong if visit else "it was not asked")
+    return Fleet(nodes, unasked)

@@ -1,0 +1,79 @@
+"""Two knobs that would set the same thing: one of them has to go, or each run undoes half of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from itertools import product
+from typing import NamedTuple
+
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds.sysctl import PAIRS
+
+from ..strict_yaml import Mistake
+from .model import Overlay, Profile, Row
+
+# Shell patterns of knob names; the two of a line set the same thing.
+RIVALS = (
+    *((f"sysctl.{one}", f"sysctl.{other}") for one, other in PAIRS.items() if one < other),
+    ("sysctl.kernel.numa_balancing", "cmdline.numa_balancing"),
+    ("sysctl.kernel.nmi_watchdog", "cmdline.nmi_watchdog"),
+    ("sysctl.sunrpc.*", "modprobe.sunrpc.*"),
+    ("irq.balance", "unit.irqbalance.service"),
+    ("swap.off", "unit.*.swap"),
+    ("cpu.governor", "cmdline.cpufreq.default_governor"),
+    ("cpu.idle_latency_us", "cmdline.intel_idle.max_cstate"),
+    ("cpu.idle_latency_us", "cmdline.processor.max_cstate"),
+    ("cpu.idle_latency_us", "cmdline.cpuidle.off"),
+)
+# Conditions to which a host has one answer: overlays that ask for different ones never meet.
+SINGLE = ("machine", "distribution", "family", "version", "arch", "vendor")
+
+
+class Given(NamedTuple):
+    """A row, and the overlay that gives it (None: the profile itself)."""
+
+    row: Row
+    overlay: Overlay | None
+
+
+def rivals(profile: Profile) -> list[Mistake]:
+    """Every two rows that some host would get both of though they set the same thing."""
+    given = [Given(row, None) for row in profile.rows.values()]
+    given += [Given(row, overlay) for overlay in profile.overlays for row in overlay.rows.values()]
+    return [
+        Mistake(
+            later.row.where,
+            f"{later.row.name} sets the same thing as {first.row.name} ({first.row.where})",
+            f"keep one, or leave the other out with `drop: [{first.row.name}]`",
+        )
+        for first, later in _pairs(given)
+        if _meet(first, later)
+    ]
+
+
+def _pairs(given: list[Given]) -> Iterator[tuple[Given, Given]]:
+    """Rival rows, each pair in the order of the profile."""
+    parameters = ((g.row.name, f"cmdline.{g.row.name[9:]}") for g in given if g.row.name.startswith("modprobe."))
+    for one, other in (*RIVALS, *parameters):
+        mine = [number for number, each in enumerate(given) if fnmatchcase(each.row.name, one)]
+        theirs = [number for number, each in enumerate(given) if fnmatchcase(each.row.name, other)]
+        for pair in product(mine, theirs):
+            yield given[min(pair)], given[max(pair)]
+
+
+def _meet(first: Given, later: Given) -> bool:
+    """Whether a host can get both: the later one's overlay may drop the first, or never apply beside its overlay."""
+    if later.overlay is None or later.overlay is first.overlay:
+        return True
+    if first.row.name in later.overlay.drop:
+        return False
+    return first.overlay is None or not _exclusive(first.overlay, later.overlay)
+
+
+def _exclusive(one: Overlay, other: Overlay) -> bool:
+    both = [name for name in SINGLE if name in one.when and name in other.when]
+    return any(not any(_overlap(a, b) for a, b in product(one.when[name], other.when[name])) for name in both)
+
+
+def _overlap(a: str, b: str) -> bool:
+    return fnmatchcase(a.lower(), b.lower()) or fnmatchcase(b.lower(), a.lower())

@@ -1,0 +1,60 @@
+"""What people ask about profiles: what a knob is in each, and where two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .loading import load
+from .lookup import names
+from .model import Profile, Row
+
+LEFT_ALONE = "left alone"
+
+
+class Explained(NamedTuple):
+    """A knob in one profile; `overlay` names the hosts it is for, empty for all."""
+
+    profile: str
+    overlay: str
+    row: Row
+
+
+class Difference(NamedTuple):
+    """A knob that two profiles give different values; None where one does not give it."""
+
+    knob: str
+    overlay: str
+    a: str | None
+    b: str | None
+
+
+def explain(knob: str, search: Sequence[Path] | None = None) -> list[Explained]:
+    """The knob's row in every profile that gives it; empty where none does."""
+    found = []
+    for name in dict.fromkeys(found.name for found in names(search)):
+        profile = load(name, search)
+        given = [("", profile.rows), *((overlay.name, overlay.rows) for overlay in profile.overlays)]
+        found += [Explained(name, overlay, rows[knob]) for overlay, rows in given if knob in rows]
+    return found
+
+
+def diff(a: Profile, b: Profile) -> list[Difference]:
+    """Every knob, by itself or in an overlay, that is not the same in both, as the profiles write it."""
+    ours, theirs = _flat(a), _flat(b)
+    found = []
+    for overlay, knob in dict.fromkeys([*ours, *theirs]):
+        (value, written), (other, other_written) = (flat.get((overlay, knob), (None, None)) for flat in (ours, theirs))
+        if value != other:
+            found.append(Difference(knob, overlay, written, other_written))
+    return found
+
+
+def _flat(profile: Profile) -> dict[tuple[str, str], tuple[Any, str]]:
+    """(overlay, knob) -> (its value, how it is written)."""
+    flat = {("", name): (row.value, row.written) for name, row in profile.rows.items()}
+    for overlay in profile.overlays:
+        flat.update({(overlay.name, name): (LEFT_ALONE, LEFT_ALONE) for name in overlay.drop})
+        flat.update({(overlay.name, name): (row.value, row.written) for name, row in overlay.rows.items()})
+    return flat

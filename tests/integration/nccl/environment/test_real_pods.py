@@ -1,0 +1,132 @@
+"""NCCL tests in the pods of an environment that is deployed: measured, told where they hang or crash, cleaned up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuctl.cluster.manifests.scripts import HOME
+from tests.integration.cluster.deploy.lab import wait_for
+from tests.integration.cluster.deploy.real_node import IMAGE
+from tests.integration.nccl.environment.deployed import LABELS, RAIL, Deployed, deployed
+from tests.rig.command import Gpuctl, Said
+from tests.rig.kube.node import NAME
+
+FIRST, SECOND = LABELS
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def pods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    with deployed(tmp_path_factory.mktemp("environment")) as found:
+        yield found
+
+
+@pytest.fixture
+def user(pods: Deployed, tmp_path: Path) -> Iterator[Gpuctl]:
+    """Who runs tests there; nothing of one is left behind."""
+    pods.fabric()
+    yield Gpuctl(tmp_path)
+    assert pods.left() == []
+
+
+def words(pods: Deployed, *more: str) -> list[str]:
+    # Processors are few: whoever waits leaves them to others.
+    quick = ["-b", "8M", "-e", "64M", "--env", "OMPI_MCA_mpi_yield_when_idle=1", "--env", "NCCL_ALGO=Ring"]
+    return ["nccl", "run", "--cluster", str(pods.path), *quick, *more]
+
+
+def run(user: Gpuctl, pods: Deployed, *more: str) -> Said:
+    return user(*words(pods, *more), KUBECONFIG=str(pods.lab.plane.kubeconfig))
+
+
+def test_two_pods_are_measured_with_the_environment_that_training_has(user: Gpuctl, pods: Deployed) -> None:
+    said = run(user, pods, "-o", "json")
+    assert said.code == 0, said.err
+    assert "in 2 pods of lab, which is deployed" in said.err
+    (launch,) = said.json["launches"]
+    measured = launch["run"]
+    assert launch["nodes"] == list(LABELS)
+    assert (measured["outcome"], len(measured["rows"])) == ("complete", 4)
+    assert [rank["host"] for rank in measured["ranks"]] == [FIRST, FIRST, SECOND, SECOND]
+    assert [one["nics"] for one in measured["transport"]["ranks"]] == [[f"{RAIL}:1/IB"]] * 4
+    kept = user("nccl", "history")
+    assert f":{pods.lab.plane.port} lab" in kept.out
+
+
+def test_ranks_that_hang_are_named_with_pod_and_node_and_ended(user: Gpuctl, pods: Deployed) -> None:
+    pods.fabric(f"hang lab-1 {16 * MIB}")
+    said = run(user, pods, "--limit-s", "25")
+    assert said.code == 1, said.err
+    assert f"no end within 25 s, after 8M: on {SECOND} ranks 2, 3 are doing nothing; {FIRST} waits for it" in said.out
+
+
+def test_a_rank_that_crashes_is_named(user: Gpuctl, pods: Deployed) -> None:
+    pods.fabric(f"crash lab-1 {16 * MIB}")
+    said = run(user, pods, "--no-preflight", "-o", "json")
+    assert said.code == 1, said.err
+    (launch,) = said.json["launches"]
+    assert launch["run"]["outcome"] == "failed"
+    assert SECOND in launch["run"]["cause"]
+
+
+def test_ctrl_c_leaves_nothing_in_the_pods(user: Gpuctl, pods: Deployed) -> None:
+    pods.fabric("pace_ms 4000")
+    running = user.start(*words(pods, "--no-preflight"), KUBECONFIG=str(pods.lab.plane.kubeconfig))
+    wait_for(lambda: "all_reduce_perf" in pods.inside(1, "ps", "-eo", "comm="))
+    running.send_signal(signal.SIGINT)
+    said = user.said(running)
+    assert said.code == 130, said.err
+    assert "broken off" in said.out
+    assert pods.left() == []
+
+
+def test_a_connection_that_is_cut_leaves_nothing_in_the_pods(user: Gpuctl, pods: Deployed) -> None:
+    pods.fabric("pace_ms 4000")
+    running = user.start(*words(pods, "--no-preflight"), KUBECONFIG=str(pods.lab.plane.kubeconfig))
+    wait_for(lambda: "all_reduce_perf" in pods.inside(1, "ps", "-eo", "comm="))
+    os.kill(running.pid, signal.SIGKILL)
+    user.said(running)
+    wait_for(lambda: pods.left() == [])
+
+
+def test_a_training_in_the_pods_is_not_disturbed(user: Gpuctl, pods: Deployed) -> None:
+    training = "import os,time; open(os.environ['HOME'] + '/rank','w').write(str(os.getpid())); time.sleep(600)"
+    env = ("env", "RANK=1", "WORLD_SIZE=2", "python3", "-c", training)
+    argv = [pods.lab.plane.kubectl_program, f"--kubeconfig={pods.lab.plane.kubeconfig}", "-n", pods.lab.namespace]
+    with subprocess.Popen([*argv, "exec", "lab-1", "--", *env], stdout=subprocess.DEVNULL) as job:
+        wait_for(lambda: "rank" in pods.inside(1, "ls", HOME).split())
+        said = run(user, pods, "--nodes", "lab-1,lab-0")
+        pods.inside(1, "sh", "-c", f"kill $(cat {HOME}/rank)")
+        job.wait(60)
+    assert said.code == 1
+    assert f"{SECOND}: a job runs there: rank 1: python3" in said.err
+    assert "nothing was run" in said.err
+
+
+def test_an_environment_that_is_named_is_meant(user: Gpuctl, pods: Deployed) -> None:
+    said = run(user, pods, "--environment", "other")
+    assert said.code == 2, said.err
+    assert "no environment other is in" in said.err
+
+
+def test_where_nothing_is_deployed_pods_of_its_own_are_as_the_file_says(
+    user: Gpuctl, pods: Deployed, tmp_path: Path
+) -> None:
+    told = yaml.safe_load(pods.path.read_text())
+    told["cluster"]["environment"] = "other"
+    path = tmp_path / "other.yaml"
+    path.write_text(yaml.safe_dump(told))
+    said = run(user, replace(pods, path=path), "--kind", "single", "--nodes", NAME, "-o", "json")
+    assert "in pods of its own, for other is not deployed" in said.err
+    assert said.code == 3, said.err
+    (launch,) = said.json["launches"]
+    assert (launch["nodes"], launch["sweep"]["gpus_per_node"]) == ([NAME], 2)
+    assert f"the image {IMAGE} has no all_reduce_perf" in launch["run"]["cause"]

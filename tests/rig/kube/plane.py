@@ -1,0 +1,297 @@
+"""A real Kubernetes API for tests: etcd, kube-apiserver, controller-manager and scheduler, and stand-ins for the nodes.
+
+tests/rig/kube/assets.py says where its programs come from. With
+
+    with plane() as cluster:
+        cluster.kubectl("get", "nodes")
+        cluster.kubeconfig                      # its user is cluster admin
+
+No container runs (tests/rig/kube/kubelet.py); a real node, for exec or port-forward, is in tests/rig/kube/node.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.rig.kube.assets import assets, missing
+from tests.rig.kube.kubelet import StandinKubelet
+from tests.rig.needs import need
+
+READY = 90.0  # seconds
+
+
+@dataclass
+class Plane:
+    """A running cluster and what was started for it; without `standins` it has no node of its own."""
+
+    folder: Path
+    assets: Path
+    address: str = "127.0.0.1"
+    standins: bool = True
+    port: int = 0
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    kubelet: StandinKubelet | None = None
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "admin.kubeconfig"
+
+    @property
+    def kubectl_program(self) -> str:
+        """The kubectl of this server's own version where it is there: an old server and a new kubectl may differ."""
+        own = self.assets / "kubectl"
+        return str(own) if own.exists() else "kubectl"
+
+    def kubectl(self, *words: str, stdin: str | None = None, check: bool = True) -> str:
+        """Run kubectl as the cluster's admin; what it prints."""
+        done = subprocess.run(
+            [self.kubectl_program, f"--kubeconfig={self.kubeconfig}", *words],
+            input=stdin,
+            env={**os.environ, "HOME": str(self.folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=180,
+        )
+        assert not check or done.returncode == 0, f"kubectl {words}: {done.stderr}"
+        return done.stdout
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """Create objects, or change them."""
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
+
+    def status(self, pod: str, status: dict[str, Any], namespace: str = "default") -> None:
+        """Say of a pod what its kubelet would."""
+        self.api("PATCH", f"/api/v1/namespaces/{namespace}/pods/{pod}/status", {"status": status})
+
+    def as_account(self, folder: Path, namespace: str = "default") -> Path:
+        """A kubeconfig in this folder of the namespace's default account: it may do nothing but what a test lets it."""
+        url = f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token"
+        token = self.api("POST", url, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
+        known = json.loads(self.kubeconfig.read_text())
+        path = folder / "account.kubeconfig"
+        path.write_text(json.dumps({**known, "users": [{"name": "admin", "user": {"token": token}}]}))
+        return path
+
+    def api(self, method: str, url: str, body: object = None) -> dict[str, Any]:
+        """Ask the API itself, which `kubectl` cannot do for every verb."""
+        trust = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
+        trust.load_cert_chain(self.folder / "admin.crt", self.folder / "admin.key")
+        connection = http.client.HTTPSConnection(self.address, self.port, context=trust, timeout=30)
+        with contextlib.closing(connection):
+            kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+            try:
+                connection.request(method, url, json.dumps(body) if body else None, {"Content-Type": kind})
+                answer = connection.getresponse()
+                text = answer.read().decode()
+            except http.client.HTTPException as error:  # it died in the middle of its answer
+                raise ConnectionError(f"{method} {url}: {error!r}") from error
+            assert answer.status < 400, f"{method} {url}: {text}"
+            found: dict[str, Any] = json.loads(text) if text.startswith("{") else {"text": text}
+            return found
+
+    def context(self, name: str, *more: str, namespace: str = "default") -> dict[str, Any]:
+        """A kubeconfig of this cluster whose contexts have these names; the first is the current one."""
+        known: dict[str, Any] = json.loads(self.kubeconfig.read_text())
+        place = {"cluster": "test", "user": "admin", "namespace": namespace}
+        contexts = [{"name": each, "context": place} for each in (name, *more)]
+        return {**known, "contexts": contexts, "current-context": name}
+
+    def start(self) -> None:
+        """Start everything; what is started ends with this process, whatever becomes of it."""
+        client, peer, self.port = _free_ports(3)
+        self._certificates()
+        self._write_kubeconfig()
+        at = f"http://127.0.0.1:{client}"
+        to_peer = f"http://127.0.0.1:{peer}"
+        self._spawn(
+            "etcd",
+            f"--data-dir={self.folder}/etcd",
+            f"--listen-client-urls={at}",
+            f"--advertise-client-urls={at}",
+            f"--listen-peer-urls={to_peer}",
+            f"--initial-advertise-peer-urls={to_peer}",
+            f"--initial-cluster=default={to_peer}",
+            "--log-level=warn",
+        )
+        self._spawn("kube-apiserver", *self._api_flags(at))
+        self._wait("the API", lambda: self.api("GET", "/readyz") == {"text": "ok"})
+        # Version 1.20 says --port=0 for no open port; later ones have none and do not know the option.
+        kept = (f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", "--secure-port=0", "--port=0")
+        accounts = (
+            f"--service-account-private-key-file={self.folder}/accounts.key",
+            f"--root-ca-file={self.folder}/ca.crt",
+        )
+        # The stand-in sends no heartbeats: the nodes are to be taken for alive all the same.
+        patience = ("--node-monitor-grace-period=24h", "--node-startup-grace-period=24h")
+        self._spawn("kube-controller-manager", "--controllers=*", *patience, *kept, *accounts)
+        self._spawn("kube-scheduler", *kept)
+        self._wait("the default account", lambda: self.api("GET", f"{NAMESPACED}/serviceaccounts/default"))
+        if self.standins:
+            self.kubelet = StandinKubelet(self.api, self.folder / "server.crt", self.folder / "server.key")
+            self.kubelet.start()
+
+    def stop(self) -> None:
+        """End everything and remove its files."""
+        if self.kubelet:
+            self.kubelet.stop()
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in reversed(self.processes):
+            try:
+                process.wait(2)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _api_flags(self, etcd: str) -> list[str]:
+        at = self.folder
+        return [
+            f"--etcd-servers={etcd}",
+            f"--bind-address={self.address}",
+            f"--secure-port={self.port}",
+            f"--tls-cert-file={at}/server.crt",
+            f"--tls-private-key-file={at}/server.key",
+            f"--client-ca-file={at}/ca.crt",
+            f"--kubelet-client-certificate={at}/admin.crt",
+            f"--kubelet-client-key={at}/admin.key",
+            "--authorization-mode=Node,RBAC",
+            "--allow-privileged=true",  # as clusters do
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-signing-key-file={at}/accounts.key",
+            f"--service-account-key-file={at}/accounts.crt",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--endpoint-reconciler-type=none",
+            "--profiling=false",
+            "--kubelet-preferred-address-types=InternalIP",
+            "--feature-gates=BoundServiceAccountTokenVolume=true",
+        ]
+
+    def _certificates(self) -> None:
+        (self.folder / "openssl.cnf").write_text("[req]\ndistinguished_name=dn\n[dn]\n")
+        self._issue(
+            "ca", "/CN=test-ca", "basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,digitalSignature"
+        )
+        self._issue("admin", "/O=system:masters/CN=admin", "extendedKeyUsage=clientAuth", signed=True)
+        names = f"subjectAltName=IP:127.0.0.1,IP:{self.address},DNS:localhost"
+        self._issue("server", "/CN=server", "extendedKeyUsage=serverAuth", names, signed=True)
+        self._issue("accounts", "/CN=accounts")
+
+    def _issue(self, name: str, subject: str, *extensions: str, signed: bool = False) -> None:
+        at = self.folder
+        argv = ["openssl", "req", "-x509", "-config", f"{at}/openssl.cnf", "-days", "2", "-nodes", "-subj", subject]
+        argv += [
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-keyout",
+            f"{at}/{name}.key",
+            "-out",
+            f"{at}/{name}.crt",
+        ]
+        argv += ["-CA", f"{at}/ca.crt", "-CAkey", f"{at}/ca.key"] if signed else []
+        for extension in ("subjectKeyIdentifier=hash", *extensions):
+            argv += ["-addext", extension]
+        subprocess.run(argv, check=True, capture_output=True)
+
+    def _write_kubeconfig(self) -> None:
+        data = {
+            n: base64.b64encode((self.folder / n).read_bytes()).decode() for n in ("ca.crt", "admin.crt", "admin.key")
+        }
+        server = {"server": f"https://{self.address}:{self.port}", "certificate-authority-data": data["ca.crt"]}
+        user = {"client-certificate-data": data["admin.crt"], "client-key-data": data["admin.key"]}
+        self.kubeconfig.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "test",
+                    "clusters": [{"name": "test", "cluster": server}],
+                    "users": [{"name": "admin", "user": user}],
+                    "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+                }
+            )
+        )
+
+    def _spawn(self, name: str, *flags: str) -> None:
+        with (self.folder / f"{name}.log").open("wb") as log:
+            argv = ["setpriv", "--pdeathsig", "KILL", str(self.assets / name), *flags]
+            self.processes.append(
+                subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder)
+            )
+
+    def _wait(self, what: str, ready: Any) -> None:
+        end = time.monotonic() + READY
+        while True:
+            with contextlib.suppress(OSError, AssertionError):
+                if ready():
+                    return
+            dead = [p for p in self.processes if p.poll() is not None]
+            logs = "\n".join(path.read_text()[-2000:] for path in self.folder.glob("*.log")) if dead else ""
+            assert not dead, f"{what}: {dead[0].args!r} ended\n{logs}"
+            assert time.monotonic() < end, f"{what}: not within {READY} s"
+            time.sleep(0.1)
+
+
+NAMESPACED = "/api/v1/namespaces/default"
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _remove_left_over() -> None:
+    """The files of a run that was killed; its programs have ended with it."""
+    for folder in Path(tempfile.gettempdir()).glob("plane-*-*"):
+        if not Path(f"/proc/{folder.name.split('-')[1]}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def plane(address: str = "127.0.0.1", standins: bool = True) -> Iterator[Plane]:
+    """A cluster that ends with the block; its API listens at `address`."""
+    found = assets()
+    assert found is not None, missing()
+    _remove_left_over()
+    cluster = Plane(Path(tempfile.mkdtemp(prefix=f"plane-{os.getpid()}-")), found, address, standins)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def for_tests() -> Iterator[Plane]:
+    """The body of a fixture: a cluster, or a skipped test; in CI a machine that cannot have one fails."""
+    need(missing())
+    with plane() as started:
+        yield started
+
+
+if __name__ == "__main__":  # a cluster to try things on, until Enter
+    with plane() as started:
+        sys.stdout.write(f"export KUBECONFIG={started.kubeconfig} PATH={started.assets}:$PATH\n")
+        sys.stdout.flush()
+        sys.stdin.readline()

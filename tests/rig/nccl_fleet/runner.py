@@ -1,0 +1,135 @@
+"""A runner that runs launches on a fleet in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import log10
+from random import Random
+
+from gpuctl.nccl.model import Ended, Launch, Outcome, Rank, Row, Run, Sweep, Timing, Transport
+from gpuctl.nccl.runners.base import Told
+from tests.rig.nccl_fleet.faults import Fault
+from tests.rig.nccl_fleet.network import Network
+from tests.rig.nccl_fleet.scatter import Scatter
+
+MADE_WORSE = {"hang": Outcome.HUNG, "crash": Outcome.FAILED, "vanish": Outcome.HUNG, "corrupt": Outcome.CORRUPT}
+
+
+@dataclass
+class SimulatedFleet:
+    """Keeps the promises of a runner; counts what it was asked for. `rows`: how many sizes a run prints.
+
+    `speaks`: node -> the network it says it uses, "" for nothing; those that are not named use InfiniBand. `nics`: the
+    adapters that every node says it opened. `closed`: nodes that nothing ever begins on -> why.
+    """
+
+    network: Network
+    scatter: Scatter
+    random: Random
+    faults: Sequence[Fault] = ()
+    rows: int = 1
+    speaks: Mapping[str, str] = field(default_factory=dict)
+    nics: tuple[str, ...] = ()
+    closed: Mapping[str, str] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    shown: set[tuple[str, ...]] = field(default_factory=set)  # what of the faults was met by any run
+    rounds: list[list[Launch]] = field(default_factory=list)
+
+    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+        """All at the same time; what shares a node is an error of who asks."""
+        busy = Counter(node for launch in launches for node in launch.nodes)
+        if clash := [node for node, count in busy.items() if count > 1]:
+            raise ValueError(f"{clash[0]} is in two launches of a round")
+        if not self.rounds:
+            self.faults = [fault if fault.what else self._somewhere(fault, launches) for fault in self.faults]
+        self.rounds.append(list(launches))
+        leaving = Counter(rack for launch in launches for rack in self._racks_left(launch))
+        return [self._run(launch, leaving) for launch in launches]
+
+    def _somewhere(self, fault: Fault, launches: Sequence[Launch]) -> Fault:
+        """A link without names is one that the first round happens to run over."""
+        return replace(fault, what=self.random.choice(launches).nodes)
+
+    def _racks_left(self, launch: Launch) -> set[str]:
+        racks = self.network.racks(launch.nodes)
+        return racks if len(racks) > 1 else set()
+
+    def _run(self, launch: Launch, leaving: Mapping[str, int]) -> Ended:
+        racks = self.network.racks(launch.nodes)
+        if missing := [node for node in launch.nodes if node in self.gone]:
+            return _ended(launch, Outcome.FAILED, f"cannot reach {missing[0]}", lost=tuple(missing))
+        if closed := [node for node in launch.nodes if node in self.closed]:
+            return _ended(launch, Outcome.FAILED, self.closed[closed[0]])
+        met = [f for f in self.faults if f.meets(launch.nodes, launch.rail, racks) and self._shows(f)]
+        self.shown |= {fault.what for fault in met}
+        for fault in met:
+            if fault.kind != "slow":
+                return self._spoken(self._spoilt(launch, fault, leaving))
+        speed = self._speed(launch, leaving) * self.scatter.factor(self.random)
+        speed *= 1 - max((fault.share for fault in met), default=0.0)  # the narrowest place alone counts
+        return self._spoken(Ended(launch, _complete(launch, speed, self.rows), 20.0))
+
+    def _spoken(self, ended: Ended) -> Ended:
+        """With the ranks, one of each node, and what they say of their network."""
+        nodes = ended.launch.nodes
+        ranks = tuple(Rank(number, node, None, None, None) for number, node in enumerate(nodes))
+        networks = [(node, self.speaks.get(node, "IB")) for node in nodes]
+        told = tuple(Transport(None, node, word, nics=self.nics) for node, word in networks if word)
+        return replace(ended, run=replace(ended.run, ranks=ranks, transports=told))
+
+    def _shows(self, fault: Fault) -> bool:
+        return fault.chance >= 1 or self.random.random() < fault.chance
+
+    def _speed(self, launch: Launch, leaving: Mapping[str, int]) -> float:
+        """The slowest node, and where racks are left what they and their uplinks let through."""
+        speed = min(self.network.own[node] for node in launch.nodes)
+        racks = self._racks_left(launch)
+        if racks:
+            uplinks = min(self.network.uplinks[rack] / leaving[rack] for rack in racks)
+            speed = min(speed * self.network.across, uplinks)
+        if launch.rail:
+            speed /= len(self.network.rails)
+        return speed * (1 - 0.02 * log10(len(launch.nodes) / 2))
+
+    def _spoilt(self, launch: Launch, fault: Fault, leaving: Mapping[str, int]) -> Ended:
+        node = fault.what[0]
+        if fault.kind == "vanish":
+            self.gone.add(node)
+            return _ended(launch, Outcome.HUNG, "no output", lost=(node,))
+        if fault.kind == "corrupt":
+            return Ended(launch, _complete(launch, self._speed(launch, leaving), self.rows, wrong=17.0), 20.0)
+        if fault.kind == "crash":
+            return _ended(launch, Outcome.FAILED, f"rank 0 on {node}: unhandled system error")
+        waiting = {other: "gone" if other == node else "waiting" for other in launch.nodes}
+        return _ended(launch, Outcome.HUNG, "no output", waiting=waiting if fault.where == "node" else {})
+
+
+def _ended(
+    launch: Launch, outcome: Outcome, cause: str, lost: tuple[str, ...] = (), waiting: Mapping[str, str] | None = None
+) -> Ended:
+    run = Run(outcome, cause, launch.sweep.collective, (), None, None)
+    return Ended(launch, run, launch.sweep.limit_s, lost, waiting or {})
+
+
+def _complete(launch: Launch, gbs: float, rows: int, wrong: float = 0.0) -> Run:
+    """Sizes from the largest downwards, the smaller the slower, as they are printed: to a hundredth of a GB/s."""
+    found = tuple(_row(launch.sweep, step, gbs) for step in range(rows - 1, -1, -1))
+    if wrong:
+        spoilt = Timing(1.0, gbs, gbs, wrong)
+        return Run(
+            Outcome.CORRUPT, "wrong values", launch.sweep.collective, (*found[:-1], _with(found[-1], spoilt)), None, 1
+        )
+    return Run(Outcome.COMPLETE, None, launch.sweep.collective, found, None, 0)
+
+
+def _row(sweep: Sweep, step: int, gbs: float) -> Row:
+    size = sweep.end_bytes >> step
+    busbw = round(gbs * (1 - 0.005 * step), 2)
+    half = Timing(size / (busbw * 1e3) if busbw else 0.0, busbw, busbw, 0.0)
+    return Row(size, size // 4, "float", "sum", -1, half, half)
+
+
+def _with(row: Row, half: Timing) -> Row:
+    return Row(row.size_bytes, row.count, row.type, row.redop, row.root, half, half)

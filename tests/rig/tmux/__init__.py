@@ -1,0 +1,1 @@
+"""Real tmux servers and terminals for tests."""

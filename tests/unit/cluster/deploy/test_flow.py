@@ -1,0 +1,125 @@
+"""What a plan may do, and what its parts are read from."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from gpuctl.cluster.deploy import deployed_state, flow, prune, via_ansible
+from gpuctl.cluster.deploy.model import Change, Field, Finding, Plan, Standing
+from gpuctl.cluster.deploy.module_main import difference
+from gpuctl.cluster.deploy.quantity import amount, at_least
+from gpuctl.cluster.manifests import everything
+from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.domain.findings import Verdict
+from gpuctl.edges.kube.cluster import Kind
+from tests.unit.cluster.clusters import ROCE
+from tests.unit.cluster.deploy.there import env_of
+
+REPLICAS = Change("StatefulSet", "lab", "change", (Field("spec.replicas", 2, 4),))
+HOSTS = Change("ConfigMap", "lab-hosts", "change", (Field("data.hostfile", "a", "b"),))
+
+
+def plan(folder: Path, *changes: Change, findings: tuple[Finding, ...] = (), deployed: bool = True) -> Plan:
+    env = env_of(folder)
+    standing = [Standing(each, each if deployed else None) for each in everything(env)]
+    return Plan(env, findings, changes, standing)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("https://api.example.org:6443", "https://api.example.org:6443/", True),
+        ("https://api.example.org", "https://api.example.org:443", True),
+        ("https://api.example.org:6443", "https://api.example.org", False),
+        ("https://API.example.org", "https://api.example.org", True),
+        ("https://api.example.org:6443", "https://api.example.com:6443", False),
+    ],
+)
+def test_a_server_is_the_same_by_host_and_port(one: str, other: str, same: bool) -> None:
+    assert flow.same_server(one, other) is same
+
+
+def test_a_plan_that_failed_is_refused_with_the_first_reason_and_the_count(tmp_path: Path) -> None:
+    bad = tuple(Finding("gpus", "nvidia.com/gpu", Verdict.FAIL, f"wrong {n}", "try this") for n in range(3))
+    unknown = Finding("image", "x", Verdict.UNKNOWN, "who knows")
+    with pytest.raises(GpuctlError, match=r"gpus: nvidia\.com/gpu: wrong 0; and 2 more of the preflight") as error:
+        flow.refuse(plan(tmp_path, findings=(unknown, *bad)))
+    assert error.value.hint == "try this"
+    flow.refuse(plan(tmp_path, REPLICAS, findings=(unknown,)))
+
+
+def test_a_scale_changes_nothing_but_how_many(tmp_path: Path) -> None:
+    by = Change("Service", "lab", "change", (Field(flow.DEPLOYED_BY, "a", "b"),))
+    same = Change("Secret", "lab", "same")
+    flow.scaling(plan(tmp_path, REPLICAS, HOSTS, by, same))
+    image = Change("StatefulSet", "lab", "change", (*REPLICAS.fields, Field("spec.template.x", 1, 2)))
+    for other in (image, Change("Route", "lab", "create"), Change("Role", "lab", "remove")):
+        with pytest.raises(Unusable, match=f"more would change than the number of pods: {other.subject}"):
+            flow.scaling(plan(tmp_path, REPLICAS, other))
+    with pytest.raises(Unusable, match="it is not deployed"):
+        flow.scaling(plan(tmp_path, REPLICAS, deployed=False))
+
+
+def test_the_mode_is_read_from_what_pods_start_with(tmp_path: Path) -> None:
+    for mode in ("rdma", "tcp"):
+        env = env_of(tmp_path, {"network": {"rdma": ROCE}}, mode=mode)
+        (start,) = (each for each in everything(env) if each["metadata"]["name"] == "lab-start")
+        assert deployed_state.mode_of(start) == mode
+    assert deployed_state.mode_of({"data": {}}) is None
+
+
+def test_only_what_we_made_ourselves_is_ours_to_remove(tmp_path: Path) -> None:
+    env = env_of(tmp_path)
+    pods, constraints = Kind("v1", "Pod", "pods", True), Kind("x/v1", "SecurityContextConstraints", "sccs", False)
+    mine = {"metadata": {"name": "lab-0", "labels": env.labels}}
+    assert prune.is_own(env, pods, mine)
+    assert not prune.is_own(env, pods, {"metadata": {**mine["metadata"], "ownerReferences": [{"controller": True}]}})
+    others = {**env.labels, "gpuctl/cluster": "other"}
+    assert not prune.is_own(env, pods, {"metadata": {"name": "lab-0", "labels": others}})
+    for name, own in (("gpuctl-team-lab", True), ("gpuctl-elsewhere-lab", False)):
+        assert prune.is_own(env, constraints, {"metadata": {"name": name, "labels": env.labels}}) is own
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("500m", "0.5"), ("128Gi", str(128 * 2**30)), ("1e3", "1000"), ("8", "8"), ("2k", "2000"), ("1.5", "1.5")],
+)
+def test_quantities(text: str, number: str) -> None:
+    assert amount(text) == Decimal(number)
+
+
+def test_what_is_no_quantity_is_never_enough() -> None:
+    assert amount("much") is None
+    assert amount("inf") is None
+    assert not at_least("much", "1")
+    assert at_least("1Gi", "1024Mi")
+
+
+def test_the_playbook_is_given_exactly_what_was_planned(tmp_path: Path) -> None:
+    recreate = Change("Pod", "lab-b-single", "recreate")
+    env = env_of(tmp_path, {"network": {"rdma": ROCE}}, mode="tcp", name="lab-b", single=True, by="me")
+    order = via_ansible.Order(tmp_path / "lab.yaml", Plan(env, (), (recreate,), ()), "prod", 60)
+    assert via_ansible.play(order).variables == {
+        "cluster_file": str(tmp_path / "lab.yaml"),
+        "cluster_mode": "tcp",
+        "cluster_nodes": 1,
+        "cluster_environment": "lab-b",
+        "cluster_single": True,
+        "cluster_recreate": True,
+        "cluster_timeout": 60,
+        "cluster_context": "prod",
+        "cluster_by": "me",
+    }
+
+
+def test_a_change_is_shown_as_ansible_shows_differences() -> None:
+    assert difference(REPLICAS) == {
+        "before": "spec.replicas: 2\n",
+        "after": "spec.replicas: 4\n",
+        "before_header": "StatefulSet lab (change)",
+        "after_header": "StatefulSet lab (change)",
+    }
+    assert difference(Change("Service", "lab", "create"))["after"] == "Service lab\n"

@@ -1,0 +1,75 @@
+"""What the module is answered: where it works, what it may not see, and what only the command knows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuctl.cluster.deploy import module_main, via_ansible
+from gpuctl.cluster.deploy.apply import Applied
+from gpuctl.cluster.deploy.destroy import Found
+from gpuctl.cluster.deploy.model import Plan
+from gpuctl.core.errors import GpuctlError
+from tests.unit.cluster.clusters import write
+from tests.unit.cluster.deploy.there import env_of
+
+SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "lab"}}
+NOBODY = """current-context: a
+contexts: [{name: a, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://elsewhere.example.org"}}]
+users: [{name: u, user: {token: t}}]
+"""
+
+
+def answer(**asked: object) -> Mapping[str, Any]:
+    """What the program answers, started at the root as the module starts it in the playbook's folder."""
+    argv = [sys.executable, "-m", "gpuctl.cluster.deploy.module_main"]
+    given = json.dumps({"state": "present", "cluster": "lab", "context": "", **asked})
+    env = {**os.environ, "KUBECONFIG": "./kubeconfig"}
+    done = subprocess.run(argv, cwd="/", env=env, input=given, capture_output=True, text=True, check=True, timeout=60)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_file_and_a_relative_kubeconfig_are_found_in_the_folder_that_is_given(tmp_path: Path) -> None:
+    (tmp_path / "clusters").mkdir()
+    write(tmp_path / "clusters")
+    (tmp_path / "kubeconfig").write_text(NOBODY)
+    told = answer(cluster="lab", folder=str(tmp_path))
+    assert "the kubeconfig's context leads to https://elsewhere.example.org" in told["msg"]
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    told = answer(folder=str(tmp_path / "gone"))
+    assert told["msg"] == f"cannot work in the folder {tmp_path / 'gone'}: No such file or directory"
+
+
+def test_removing_has_failed_where_nobody_knows_whether_more_is_there(tmp_path: Path) -> None:
+    found = Found([SET], [], ["you may not list secrets"])
+    told = module_main.removed(env_of(tmp_path), found, Applied(["StatefulSet lab"]))
+    assert told["error"]["wrong"] == "UNKNOWN whether more of it is there: you may not list secrets"
+    assert told["msg"] == f"cannot destroy lab: {told['error']['wrong']}"
+    assert (told["changed"], told["cluster"]["applied"]) == (True, ["StatefulSet lab"])
+    nothing = module_main.removed(env_of(tmp_path), Found([], [], ["you may not list all kinds"]), Applied())
+    assert ("error" in nothing, nothing["changed"]) == (True, False)
+
+
+def test_removing_is_well_where_all_could_be_looked_for(tmp_path: Path) -> None:
+    told = module_main.removed(env_of(tmp_path), Found([SET], []), Applied(["StatefulSet lab"]))
+    assert (told["changed"], {"msg", "error"} & set(told)) == (True, set())
+
+
+def test_why_it_is_tcp_is_told_although_the_module_was_given_the_mode(tmp_path: Path) -> None:
+    plan = Plan(env_of(tmp_path), (), (), (), fell_back="there are no adapters")
+    told = via_ansible.answered(plan, {"cluster": {"mode": "tcp", "fell_back": ""}})
+    assert told == {"mode": "tcp", "fell_back": "there are no adapters"}
+    with pytest.raises(GpuctlError, match="cannot deploy lab: it is late") as error:
+        via_ansible.answered(plan, {"cluster": {}, "error": {"wrong": "it is late", "hint": "go home"}})
+    assert error.value.hint == "go home"

@@ -1,0 +1,104 @@
+"""What nvidia-smi of several drivers tells, whose log is read, and which trouble a state suggests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuctl.cluster.doctor import gpus, read
+from gpuctl.cluster.doctor.diagnose import walk
+from gpuctl.cluster.doctor.findings import grouped, warn
+from gpuctl.cluster.doctor.flow import suggested
+from gpuctl.cluster.doctor.model import Inside, told
+from gpuctl.cluster.doctor.start import START
+from tests.unit.cluster.doctor.patients import DATA, facts, pod
+
+
+def of(name: str) -> gpus.Gpus:
+    return gpus.of(Inside({"gpu": {"xml": (DATA / f"nvidia-smi/{name}.xml").read_text()}}))
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "watts_and_mhz", "link"),
+    [
+        ("570-h100-8gpu", 8, (70.93, 700.0, 345.0), (4.0, 4.0, 16.0, 16.0)),
+        ("510-a100-mig", 1, (66.92, 400.0, 1410.0), (4.0, 4.0, 16.0, 16.0)),
+        ("516-rtx2080-busy", 1, (14.5, 275.0, 193.0), (3.0, 3.0, 8.0, 16.0)),
+    ],
+)
+def test_power_clocks_and_links_are_read_of_every_driver(
+    name: str, count: int, watts_and_mhz: tuple[float, ...], link: tuple[float, ...]
+) -> None:
+    found = of(name)
+    first = found.gpus[0]
+    assert len(found.gpus) == count
+    assert (first.power_w, first.limit_w, first.sm_mhz) == watts_and_mhz
+    assert (first.link_gen, first.most_gen, first.link_width, first.most_width) == link
+
+
+def test_what_is_no_whole_answer_is_told_with_the_reason() -> None:
+    cut = gpus.of(Inside({"gpu": {"xml": "<nvidia_smi_log><gpu>"}}))
+    assert cut.gpus == ()
+    assert "no whole XML" in cut.why
+    assert gpus.of(Inside(why="it cannot be asked")).why == "it cannot be asked"
+    late = gpus.of(Inside({"gpu": {"unread": {"*": "no answer within 30 s"}}}))
+    assert late.why == "no answer within 30 s"
+
+
+def statuses(**states: Any) -> dict[str, Any]:
+    found = pod("lab-0")
+    found["status"] |= {
+        "initContainerStatuses": [{"name": "prepare", **states["prepare"]}],
+        "containerStatuses": [{"name": "ml", **states["ml"]}],
+    }
+    return found
+
+
+@pytest.mark.parametrize(
+    ("prepare", "ml", "chosen"),
+    [
+        ({"ready": True, "state": {"terminated": {"exitCode": 0}}}, {"state": {"running": {}}}, ("ml", False)),
+        (
+            {"ready": True, "state": {"terminated": {}}},
+            {"state": {"running": {}}, "lastState": {"terminated": {}}, "restartCount": 1},
+            ("ml", True),
+        ),
+        ({"ready": False, "state": {"terminated": {"exitCode": 1}}}, {"state": {"waiting": {}}}, ("prepare", False)),
+        ({"ready": False, "state": {"waiting": {}}}, {"state": {"waiting": {}}}, None),
+    ],
+    ids=["runs", "runs again", "stopped by the first", "not yet"],
+)
+def test_the_log_is_that_of_the_container_that_tells_most(prepare: Any, ml: Any, chosen: Any) -> None:
+    assert read._has_run(statuses(prepare=prepare, ml=ml)) == chosen
+
+
+def test_of_a_log_that_is_all_progress_bars_only_the_last_is_kept() -> None:
+    bars = "\r".join(f"{n}%|####" for n in range(5000))
+    found = read.said([f"2027-01-15T08:00:00Z {bars}", *("x" * 3000 for _ in range(100)), "the last"])
+    assert found.lines[-1] == "the last"
+    assert sum(map(len, found.lines)) <= read.MOST_TEXT
+    assert len(found.times) == len(found.lines)
+    assert read.said([bars]).lines == ["4999%|####"]
+    assert read.said([]).lines == []
+
+
+def test_the_state_of_the_pods_suggests_the_trouble(tmp_path: Path) -> None:
+    assert suggested(facts(tmp_path)) == ["hang", "slow"]
+    assert suggested(facts(tmp_path, pods={"lab-0": pod("lab-0")})) == ["start"]
+    assert suggested(facts(tmp_path, mode=None)) == ["start"]
+
+
+def test_pods_with_the_same_trouble_are_told_together() -> None:
+    (one, other) = grouped(
+        [warn("a", "Pod x", "w"), warn("a", "Pod y", "w"), warn("a", "Pod y", "w"), warn("a", "z", "v")]
+    )
+    assert (one.subject, other.subject) == ("Pods x, y", "z")
+
+
+def test_a_diagnosis_is_plain_data(tmp_path: Path) -> None:
+    found = told(walk(START, facts(tmp_path, mode=None, owner=None, pods={})))
+    assert (found["trouble"], found["verdict"]) == ("start", "FAIL")
+    assert found["cause"][0]["verdict"] == "FAIL"
+    assert found["looked_at"][0] == "deployed"

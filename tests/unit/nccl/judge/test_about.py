@@ -1,0 +1,105 @@
+"""What a log tells of the fabric, and what it leaves open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpuctl.nccl import context
+from gpuctl.nccl.context import About
+from tests.unit.nccl.judge.made import GIB, HEALTHY, found, recorded, run
+
+
+def test_a_whole_device_list_tells_nodes_gpus_and_processes() -> None:
+    told = context.of(HEALTHY)
+    assert (told.nodes, told.gpus_per_node, told.processes_per_node, told.ranks) == (4, 8, 8, 32)
+    assert told.gpu == "NVIDIA H200"
+
+
+def test_one_process_for_all_gpus_of_a_node_is_one_process() -> None:
+    told = context.of(recorded("moc_h100_roce_2n8g_sendrecv_ncclinfo.log"))
+    assert (told.nodes, told.gpus_per_node, told.processes_per_node) == (2, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [
+        ("oci_a100_2n16g_2179_noavg.log", 16),
+        ("oci_a100_manyn_allreduce_ellipsis.log", 16),
+        ("oci_mi300x_2n16g_rccl.log", 16),
+        ("rocm_mi350x_8g_excerpt.log", 8),  # it lists ranks 0 and 1, as if these were all
+        ("aws_p5en_slurm_excerpt.log", 128),
+    ],
+)
+def test_a_list_with_devices_left_out_tells_no_number_of_nodes(name: str, ranks: int) -> None:
+    told = context.of(recorded(name))
+    assert told.nodes is None
+    assert told.gpus_per_node is None
+    assert told.ranks == ranks
+
+
+def test_nodes_that_are_given_make_gpus_of_the_ranks_that_the_rows_prove() -> None:
+    told = context.of(recorded("aws_p5en_slurm_excerpt.log"), About(nodes=16))
+    assert (told.nodes, told.gpus_per_node, told.collective) == (16, 8, "all_reduce")
+
+
+def test_a_collective_that_nobody_named_is_an_all_reduce_only_where_busbw_proves_it() -> None:
+    assert recorded("sb_a100_8gpu_allreduce.log").collective is None
+    assert context.of(recorded("sb_a100_8gpu_allreduce.log")).collective == "all_reduce"
+    assert context.of(recorded("sb_a100_8gpu_broadcast.log")).collective is None
+
+
+def test_only_what_was_forced_is_the_algorithm_of_a_run() -> None:
+    assert context.of(recorded("moc_h100_roce_2n2g_allreduce_ncclinfo.log")).algorithm == "Ring"
+    assert context.of(recorded("aws_p3dn_v100_efa_2n16g_nccl246.log")).algorithm == "Ring", "NCCL_TREE_THRESHOLD=0"
+    assert context.of(HEALTHY).algorithm == "default", "where NCCL used several it chose among them"
+    assert context.of(recorded("dgxh100_1n8g_allreduce_full.log")).algorithm is None
+    assert context.of(HEALTHY, About(algorithm="nvlstree")).algorithm == "NVLSTree"
+
+
+def test_the_one_that_nccl_chose_itself_was_not_forced() -> None:
+    told = context.of(replace(HEALTHY, algorithms=("Ring",)))
+    assert (told.algorithm, told.chosen) == (None, ("Ring",))
+
+
+def test_what_the_log_says_was_forced_counts_before_a_default_that_somebody_took_for_granted() -> None:
+    forced = replace(HEALTHY, forced_algorithms=("Ring",))
+    assert context.of(forced, About(algorithm="default")).algorithm == "Ring"
+    assert context.of(forced, About(algorithm="Tree")).algorithm == "Tree"
+
+
+@pytest.mark.parametrize(
+    ("forced", "algorithm"),
+    [
+        (("Ring", "Tree"), "Ring,Tree"),
+        (("^NVLS",), "^NVLS"),
+        (("allreduce:Ring",), "Ring"),
+        (("broadcast:Ring",), None),
+    ],
+)
+def test_several_that_were_forced_or_forbidden_are_neither_one_nor_nccls_choice(
+    forced: tuple[str, ...], algorithm: str | None
+) -> None:
+    assert context.of(replace(HEALTHY, algorithms=(), forced_algorithms=forced)).algorithm == algorithm
+
+
+@pytest.mark.parametrize(
+    ("given", "algorithm"),
+    [
+        ("allreduce:Ring", "Ring"),
+        ("allreduce:ring;broadcast:Tree", "Ring"),
+        ("ring,nvls_tree", "Ring,NVLSTree"),
+        ("NVLS_TREE", "NVLSTree"),
+        ("^nvls", "^NVLS"),
+        ("broadcast:Tree", "default"),
+    ],
+)
+def test_what_nccl_algo_was_set_to_is_read_as_nccl_reads_it(given: str, algorithm: str) -> None:
+    assert context.of(replace(HEALTHY, algorithms=()), About(algorithm=given)).algorithm == algorithm
+
+
+def test_a_ring_that_was_forced_for_this_collective_alone_is_one() -> None:
+    two = run({GIB: 180.0}, nodes=2)
+    assert found(two, "two-nodes", About("p5en.48xlarge", algorithm="allreduce:Ring")) == []
+    assert found(two, "two-nodes", About("p5en.48xlarge", algorithm="broadcast:Ring")) != []

@@ -1,0 +1,122 @@
+"""The rows that come with gpuctl, and how strictly files are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuctl.core.errors import Unusable
+from gpuctl.nccl.baselines import load
+from tests.unit.nccl.judge.made import SHIPPED
+
+ROW = yaml.safe_load(load.SHIPPED.read_text())["baselines"][0]
+ARTEFACT_SYSTEMS = ("p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge")
+
+
+def written(folder: Path, **changed: object) -> Path:
+    row = {name: value for name, value in {**ROW, **changed}.items() if value is not None}
+    path = folder / "rows.yml"
+    path.write_text(yaml.safe_dump({"baselines": [row]}))
+    return path
+
+
+def test_every_row_says_where_it_comes_from_and_why() -> None:
+    assert SHIPPED.rows
+    for row in SHIPPED.rows:
+        assert row.source.strip(), row.where
+        assert row.why.strip(), row.where
+        assert set(row.systems) <= set(SHIPPED.systems), row.where
+
+
+def test_no_row_asks_for_more_than_a_ring_can_carry_on_several_nodes() -> None:
+    for row in SHIPPED.rows:
+        if row.nodes[0] > 2:
+            assert row.fail < (row.expect or 0) < min(SHIPPED.systems[name].line_rate_gbs for name in row.systems)
+
+
+def test_two_nodes_of_p5_have_a_fall_back_limit_and_no_expectation() -> None:
+    (row,) = [row for row in SHIPPED.rows if row.systems == ARTEFACT_SYSTEMS]
+    assert (row.nodes, row.expect, row.warn, row.fail) == ((2, 2), None, None, 350)
+
+
+def test_no_two_rows_are_about_the_same() -> None:
+    keys = [
+        (name, row.nodes, row.collective, a) for row in SHIPPED.rows for name in row.systems for a in row.algorithms
+    ]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("name", ["source", "why", "kind", "fail", "from", "to", "nodes", "systems", "algorithms"])
+def test_a_row_that_lacks_what_it_needs_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
+    with pytest.raises(Unusable, match=rf"rows.yml:2: {name} is missing"):
+        load.load(written(tmp_path, **{name: None}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "wrong"),
+    [
+        ({"source": ""}, "is not a text"),
+        ({"source": " "}, "is not a text"),
+        ({"expect": 300}, "do not rise"),
+        ({"fail": "fast"}, "is not a bandwidth"),
+        ({"fail": -1}, "is not a bandwidth"),
+        ({"kind": "guessed"}, "'guessed' is not known here"),
+        ({"collective": "allreduce"}, "did you mean all_reduce"),
+        ({"algorithms": ["ring"]}, "'ring' is not known here"),
+        ({"nodes": "many"}, "is not 2, 4-16 or 4"),
+        ({"nodes": "8-4"}, "is not 2, 4-16 or 4"),
+        ({"from": "4GB"}, "is not a size"),
+        ({"from": "32GiB"}, "from is above to"),
+        ({"exspect": 365}, "did you mean expect"),
+        ({"gpus_per_node": 0}, "is not a number of 1 or more"),
+    ],
+)
+def test_a_row_that_says_what_cannot_be_is_refused(changed: dict[str, object], wrong: str, tmp_path: Path) -> None:
+    with pytest.raises(Unusable, match=wrong):
+        load.load(written(tmp_path, **changed))
+
+
+def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(Unusable) as refused:
+        load.load(written(tmp_path, source=None, kind="guessed", fail="fast"))
+    assert refused.value.wrong.count("rows.yml:") == 3
+
+
+@pytest.mark.parametrize(("written_", "read"), [("InfiniBand", "ib"), ("rocev2", "roce"), ("gIB", "gIB")])
+def test_the_network_of_a_machine_type_may_have_any_of_its_names(written_: str, read: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.yml"
+    ours = {"gpus": 8, "line_rate_gbs": 400, "network": written_, "source": "ours"}
+    path.write_text(yaml.safe_dump({"systems": {"ours": ours}, "baselines": [ROW]}))
+    assert load.load(path).systems["ours"].network == read
+    path.write_text(yaml.safe_dump({"systems": {"ours": {**ours, "network": "infinibnd"}}, "baselines": [ROW]}))
+    with pytest.raises(Unusable, match="did you mean infiniband"):
+        load.load(path)
+
+
+@pytest.mark.parametrize("name", ["from", "fail", "nodes"])
+def test_a_number_that_is_none_is_a_mistake_in_its_line(name: str, tmp_path: Path) -> None:
+    with pytest.raises(Unusable, match=r"rows\.yml:"):
+        load.load(written(tmp_path, **{name: "9" * 5000}))
+
+
+def test_a_row_written_is_the_row_that_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "rows.yml"
+    systems = {name: load.plain_system(one) for name, one in SHIPPED.systems.items()}
+    rows = [load.plain(row) for row in SHIPPED.rows]
+    path.write_text(yaml.safe_dump({"systems": systems, "baselines": rows}))
+    again = load.load(path)
+    assert again.systems == SHIPPED.systems
+    assert [load.plain(row) for row in again.rows] == rows
+
+
+def test_the_sites_rows_stand_before_those_that_come_with_gpuctl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUCTL_CONFIG_DIR", str(tmp_path))
+    assert not any(row.site for row in load.book().rows)
+    written(tmp_path, expect=390, warn=380, fail=370).rename(load.site_file())
+    book = load.book()
+    assert (book.rows[0].site, book.rows[0].expect) == (True, 390)
+    assert len(book.rows) == len(SHIPPED.rows) + 1

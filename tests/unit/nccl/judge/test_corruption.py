@@ -1,0 +1,69 @@
+"""Wrong values, values nobody checked, and runs that did not end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.context import About
+from gpuctl.nccl.judge.run import judge, worst
+from gpuctl.nccl.model import Outcome
+from tests.unit.nccl.judge.made import GIB, HEALTHY, SHIPPED, found, recorded, row, run, verdicts
+
+
+def test_wrong_values_fail_with_their_size_and_number() -> None:
+    (wrong,) = found(recorded("gh200_2n2g_slingshot_FAILED_wrong96.log"), "corruption", About())
+    assert (wrong.verdict, wrong.subject) == (Verdict.FAIL, "1 MiB")
+    assert wrong.numbers == {"out_of_place_wrong": 96, "in_place_wrong": 32}
+
+
+def test_one_wrong_value_fails_the_fastest_run() -> None:
+    rows = (*HEALTHY.rows[:-1], row(16 * GIB, 369.1, wrong=1))
+    assert verdicts(replace(HEALTHY, rows=rows), "corruption") == {Verdict.FAIL}
+
+
+def test_a_summary_of_wrong_values_fails_where_no_row_shows_them() -> None:
+    assert verdicts(replace(HEALTHY, out_of_bounds=4), "corruption") == {Verdict.FAIL}
+    assert verdicts(replace(HEALTHY, outcome=Outcome.CORRUPT), "corruption") == {Verdict.FAIL}
+
+
+@pytest.mark.parametrize("name", ["sb_a100_8gpu_allreduce.log", "derived_json_a100_nwrong_null.json"])
+def test_values_that_nobody_checked_are_unknown(name: str) -> None:
+    (finding,) = found(recorded(name), "corruption", About())
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "not checked" in finding.says
+    assert "-c 0" in finding.advice
+
+
+def test_deviations_that_older_versions_print_are_no_wrong_values() -> None:
+    assert verdicts(recorded("abci_a100_16n128g_allreduce_oldfmt.log"), "corruption", About()) == {Verdict.OK}
+
+
+def test_a_half_that_cannot_be_checked_in_place_is_checked_out_of_place() -> None:
+    run = recorded("moc_h100_roce_2n8g_sendrecv_ncclinfo.log")
+    assert verdicts(run, "corruption", About()) == {Verdict.OK}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [
+        (Outcome.FAILED, Verdict.FAIL),
+        (Outcome.HUNG, Verdict.FAIL),
+        (Outcome.KILLED, Verdict.UNKNOWN),
+        (Outcome.TRUNCATED, Verdict.UNKNOWN),
+        (Outcome.EMPTY, Verdict.UNKNOWN),
+    ],
+)
+def test_a_run_that_did_not_end_well_is_never_fine_and_says_why(outcome: Outcome, verdict: Verdict) -> None:
+    cause = "rank 12 on node-1: unhandled system error, ibv_create_qp failed"
+    cut = replace(HEALTHY, outcome=outcome, cause=cause)
+    (finding,) = found(cut, "outcome")
+    assert finding.verdict is verdict
+    assert cause in finding.says
+    assert finding.advice
+
+
+def test_a_run_that_ended_without_a_row_is_unknown() -> None:
+    assert worst(judge(run({}), None, SHIPPED)) is Verdict.UNKNOWN

@@ -1,0 +1,65 @@
+"""Sudden drops are told from noise, protocol changes and disturbances."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.context import About
+from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, found, recorded, row, run, verdicts
+
+MIB = 1 << 20
+FELL = ["rocm_mi350x_8g_collapsed_ws.log"]
+QUIET = sorted({path.name for path in DATA.glob("*.log")} - set(FELL))
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_no_recorded_run_is_accused_of_a_drop_for_noise_or_a_change_of_protocol(name: str) -> None:
+    assert verdicts(recorded(name), "drop", About()) <= {Verdict.OK}
+
+
+def test_a_fall_in_one_half_of_the_rows_is_a_disturbance_to_look_at() -> None:
+    fell = found(recorded("rocm_mi350x_8g_collapsed_ws.log"), "drop", About())
+    assert {finding.verdict for finding in fell} == {Verdict.WARN}
+    assert [finding.subject for finding in fell] == ["64 MiB", "256 MiB", "2 GiB"]
+    assert fell[0].numbers["best_before_gbs"] == 230.19
+    assert fell[0].numbers["left_gbs"] == 111.92
+
+
+def test_a_fall_that_stays_in_both_halves_fails_once_and_names_its_span() -> None:
+    # nccl#1453: 29.5 GB/s at 32 MiB, 5.3 and less above
+    sick = {8 * MIB: 16.2, 16 * MIB: 24.1, 32 * MIB: 29.5, 64 * MIB: 5.27, 128 * MIB: 5.3, 256 * MIB: 4.23}
+    (fell,) = found(run(sick, nodes=2), "drop")
+    assert fell.verdict is Verdict.FAIL
+    assert fell.subject == "64 MiB to 256 MiB"
+    assert "from 29.5 to 4.23 GB/s" in fell.says
+    assert "does not recover" in fell.says
+    assert fell.advice
+
+
+def test_one_deep_hole_fails_and_what_stands_after_it_does_not_hide_it() -> None:
+    holed = run({1 * GIB: 331, 2 * GIB: 350, 4 * GIB: 140, 8 * GIB: 366})
+    (fell,) = found(holed, "drop")
+    assert (fell.verdict, fell.subject) == (Verdict.FAIL, "4 GiB")
+
+
+def test_holes_where_bandwidth_has_not_grown_yet_are_noise() -> None:
+    noisy = run({1024: 0.1, 4096: 0.9, 16384: 0.3, 1 * GIB: 331, 4 * GIB: 360})
+    assert verdicts(noisy, "drop") == {Verdict.OK}
+
+
+def test_rows_with_one_half_alone_can_still_fall() -> None:
+    rows = tuple(replace(row(size, speed), in_place=None) for size, speed in ((GIB, 300.0), (2 * GIB, 100.0)))
+    assert verdicts(replace(HEALTHY, rows=rows), "drop") == {Verdict.FAIL}
+
+
+def test_one_size_alone_says_nothing_of_drops() -> None:
+    assert not found(run({8 * GIB: 366}), "drop")
+
+
+def test_only_sizes_that_were_compared_are_vouched_for() -> None:
+    (fine,) = found(run({8: 0.01, 1 << 20: 20.0, 1 * GIB: 331.0, 4 * GIB: 364.9, 8 * GIB: 367.2}), "drop")
+    assert "the 3 sizes that are large enough to tell, 1 GiB to 8 GiB" in fine.says
+    assert found(recorded("azure_gb200_nvl_skill_excerpt.log"), "drop") == [], "16 GiB alone has nothing to fall from"

@@ -1,0 +1,184 @@
+"""Programs that go on when nobody listens: found again, heard from where we were, and ended for certain."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+
+from gpuctl.remote import detached, packing
+from gpuctl.remote.connection import Refused
+from gpuctl.remote.detached import Follower
+from gpuctl.remote.model import Program
+from gpuctl.remote.supervisor import log
+from tests.unit.remote.local import Pod, kill, later, lives, python, until
+
+NEVER = threading.Event()
+SLEEPS = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Pod:
+    return Pod(tmp_path / "runs")
+
+
+def begin(pod: Pod, program: Program, name: str = "one") -> Program:
+    detached.keep(pod.there, program, detached.Label(name, "ann@desk", "train.py"))
+    return program
+
+
+def heard(pod: Pod, name: str = "one", offset: int = 0) -> tuple[str, detached.Run]:
+    said: list[bytes] = []
+    run = Follower(pod.there, name, said.append, offset=offset).follow(NEVER)
+    assert run
+    return b"".join(said).decode(), run
+
+
+def pid_of(pod: Pod, name: str = "one") -> int:
+    said: list[bytes] = []
+    enough = threading.Event()
+
+    def out(data: bytes) -> None:
+        said.append(data)
+        if data.endswith(b"\n"):
+            enough.set()
+
+    Follower(pod.there, name, out).follow(enough)
+    return int(b"".join(said))
+
+
+def test_it_goes_on_without_us_and_is_heard_from_where_we_were(pod: Pod) -> None:
+    begin(pod, python("print('one'); print('two')"))
+    whole, run = heard(pod)
+    assert (whole, run.ended and run.ended.code, run.running, run.by) == ("one\ntwo\n", 0, False, "ann@desk")
+    assert heard(pod, offset=4)[0] == "two\n"
+
+
+def test_it_lives_on_when_a_listener_goes_and_is_then_ended(pod: Pod) -> None:
+    begin(pod, python(SLEEPS))
+    pid = pid_of(pod)
+    assert lives(pid)
+    [run] = detached.look(pod.there)
+    assert (run.running, run.ended) == (True, None)
+    ended = detached.stop(pod.there, "one")
+    assert (ended.signal, ended.asked, ended.left) == (signal.SIGTERM, True, ())
+    assert not lives(pid)
+    assert detached.stop(pod.there, "one") == ended
+
+
+def test_a_second_one_is_refused_and_told_whose_the_first_is(pod: Pod) -> None:
+    begin(pod, python(SLEEPS))
+    with pytest.raises(Refused, match=r"train\.py of ann@desk runs there") as caught:
+        begin(pod, python("print(2)"), "two")
+    assert caught.value.word == "busy"
+    detached.stop(pod.there, "one")
+    begin(pod, python("print(2)"), "two")
+    assert heard(pod, "two")[0] == "2\n"
+
+
+def test_one_that_cannot_start_leaves_nothing(pod: Pod) -> None:
+    with pytest.raises(Refused, match="gpuctl-no-such: No such file"):
+        begin(pod, Program(["gpuctl-no-such"]))
+    assert detached.look(pod.there) == []
+
+
+def test_where_nothing_can_be_written_nothing_begins_and_the_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    pod = Pod(tmp_path / "file")
+    with pytest.raises(Refused, match=r"file/one cannot be written: (File exists|Not a directory)"):
+        begin(pod, python(f"open({str(tmp_path / 'ran')!r}, 'w')"))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_disk_that_is_full_when_it_begins_is_told_and_nothing_runs(tmp_path: Path, pod: Pod) -> None:
+    """As a disk that takes folders, and no file."""
+    full = packing.STARTER.replace(
+        "sys.exit(module.main())",
+        "import pathlib\n"
+        "def fails(*_):\n"
+        "    raise OSError(28, 'No space left on device')\n"
+        "pathlib.Path.write_text = fails\n"
+        "sys.exit(module.main())",
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "STARTER", full)
+        with pytest.raises(Refused, match="one cannot be written: No space left on device"):
+            begin(pod, python(f"open({str(tmp_path / 'ran')!r}, 'w')"))
+    assert not (tmp_path / "ran").exists()
+    begin(pod, python("print(2)"), "two")
+    assert heard(pod, "two")[0] == "2\n"
+
+
+def test_a_keeper_that_is_killed_takes_its_program_along_and_is_known_as_lost(pod: Pod) -> None:
+    begin(pod, python(SLEEPS))
+    pid = pid_of(pod)
+    kill(json.loads((Path(pod.there.runs) / "one" / "state").read_text())["keeper"])
+    until(lambda: not lives(pid))
+    run = heard(pod)[1]
+    assert (run.running, run.ended) == (False, None)
+    assert detached.stop(pod.there, "one").words == "told to end, how it ended is not known"
+    begin(pod, python("print(2)"), "two")
+    assert heard(pod, "two")[0] == "2\n"
+
+
+def test_what_was_begun_elsewhere_by_it_is_swept(pod: Pod) -> None:
+    """As ssh begins it in another pod: no keeper there, only the mark."""
+    words = [sys.executable, "-c", "import time; time.sleep(600)"]
+    mark = uuid.uuid4().hex
+    found = subprocess.Popen(words, env={"PYTHON_GPUCTL_PROGRAM": mark})
+    other = subprocess.Popen(words, env={"PYTHON_GPUCTL_PROGRAM": f"{mark}-2"})
+    later(0.1, found.wait)
+    assert detached.sweep(pod.there, mark, 5) == []
+    assert found.wait(5) == -signal.SIGTERM
+    assert other.poll() is None
+    other.kill()
+    other.wait()
+
+
+def test_what_lives_of_a_run_that_no_keeper_has_here_is_known_and_what_somebody_listens_to_is_not(pod: Pod) -> None:
+    words = [sys.executable, "-c", "import time; time.sleep(600)", "their-train.py"]
+    marks = [detached.token(), uuid.uuid4().hex]
+    found = [subprocess.Popen(words, env={"PYTHON_GPUCTL_PROGRAM": mark}) for mark in marks]
+    try:
+        until(lambda: marks[0] in detached.known(pod.there).living)
+        known = detached.known(pod.there)
+        assert known.living[marks[0]].endswith("their-train.py")
+        assert (known.runs, marks[1] in known.living) == ([], False)
+    finally:
+        for each in found:
+            each.kill()
+            each.wait()
+
+
+def test_a_run_that_is_not_known_is_told(pod: Pod) -> None:
+    with pytest.raises(Refused, match="no run nine here"):
+        detached.stop(pod.there, "nine")
+
+
+def test_only_the_newest_runs_are_remembered(pod: Pod) -> None:
+    for number in range(5):
+        begin(pod, python("print(1)"), f"run-{number}")
+        heard(pod, f"run-{number}")
+    assert [run.name for run in detached.look(pod.there)] == ["run-2", "run-3", "run-4"]
+
+
+def test_of_a_long_log_the_newest_stays_and_what_is_missing_is_counted(tmp_path: Path) -> None:
+    writer = log.Writer(tmp_path, file_bytes=10)
+    for number in range(10):
+        writer.add(b"%05d" % number)
+    assert list(log.files(tmp_path)) == [30, 40]
+    assert log.read(tmp_path, 0, 100) == (30, b"0000600007")
+    assert log.read(tmp_path, 43, 100) == (43, b"0800009")
+    assert log.read(tmp_path, 50, 100) == (50, b"")
+
+
+def test_a_full_disk_costs_output_and_no_training(tmp_path: Path) -> None:
+    writer = log.Writer(tmp_path / "gone")
+    writer.add(b"12345")
+    assert (writer.lost, writer.size) == (5, 0)

@@ -1,0 +1,97 @@
+"""The feedback log: written by several, rotated, cut and half written."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from gpuctl.tmux.versions import feedback
+from gpuctl.tmux.versions.feedback_cursor import KEPT, Place, place, taken, unread
+from gpuctl.tmux.versions.pane import meaning
+
+HEAD = b"=== New Preview Session: v2 2026-11-21 10:00:00 ===\n"
+
+
+def texts(log: bytes, last: Place, older: list[bytes] | None = None) -> tuple[list[str], Place]:
+    found, now = unread(log, older or [], last)
+    return [each.text for each in found], now
+
+
+def test_only_what_came_since_is_told_with_its_version() -> None:
+    first = HEAD + b"[10:00:01] one\n"
+    _, now = unread(first, [], Place())
+    found, _ = unread(first + b"[10:00:02] two\n", [], now)
+    assert [(each.version, each.date, each.time, each.text) for each in found] == [
+        ("v2", "2026-11-21", "10:00:02", "two")
+    ]
+
+
+def test_a_line_without_an_end_waits_until_it_is_whole() -> None:
+    said, now = texts(HEAD + b"[10:00:01] one\n[10:00:02] tw", Place())
+    assert said == ["one"]
+    assert texts(HEAD + b"[10:00:01] one\n[10:00:02] two\n", now)[0] == ["two"]
+
+
+def test_after_a_rotation_the_rest_of_the_old_log_comes_first() -> None:
+    _, now = texts(HEAD + b"[10:00:01] one\n", Place())
+    old = HEAD + b"[10:00:01] one\n[10:00:02] two\n"
+    between = HEAD + b"[10:00:03] three\n"
+    assert texts(HEAD + b"[10:00:04] four\n", now, [between, old])[0] == ["two", "three", "four"]
+
+
+def test_a_log_that_was_cut_is_read_from_its_beginning() -> None:
+    _, now = texts(HEAD + b"[10:00:01] a long first remark\n", Place())
+    assert texts(HEAD + b"[11:00:00] new\n", now)[0] == ["new"]
+    assert texts(b"", now)[0] == []
+
+
+def test_a_place_that_cannot_be_read_is_the_beginning() -> None:
+    assert place("no place") == Place()
+    assert place("") == Place()
+
+
+def test_what_was_not_printed_is_told_again(tmp_path: Path) -> None:
+    log = tmp_path / "feedback.log"
+    feedback.add(log, "v1", "one")
+    try:
+        with taken(log) as found:
+            assert len(found) == 1
+            raise BrokenPipeError
+    except BrokenPipeError:
+        assert not (tmp_path / KEPT).exists()
+    with taken(log) as found:
+        assert [each.text for each in found] == ["one"]
+    with taken(log) as found:
+        assert found == []
+    assert (tmp_path / KEPT).read_text().startswith("2 ")
+
+
+def test_many_writers_leave_whole_lines_under_their_versions(tmp_path: Path) -> None:
+    log = tmp_path / "feedback.log"
+    with ThreadPoolExecutor(8) as writers:
+        list(writers.map(lambda n: feedback.add(log, f"v{n % 2 + 1}", f"{n} " + "x" * 5000), range(40)))
+    found = feedback.entries(log.read_text().split("\n"))
+    assert sorted(int(each.text.split()[0]) for each in found) == list(range(40))
+    assert all(each.version == f"v{int(each.text.split()[0]) % 2 + 1}" for each in found)
+
+
+def test_a_half_written_line_of_another_is_left_alone(tmp_path: Path) -> None:
+    log = tmp_path / "feedback.log"
+    log.write_bytes(HEAD + b"[10:00:01] broken o")
+    feedback.add(log, "v2", "whole")
+    assert [each.text for each in feedback.entries(log.read_text().split("\n"))] == ["broken o", "whole"]
+
+
+def test_feedback_is_one_line_that_no_terminal_obeys() -> None:
+    assert feedback.one_line(" two\nlines \x1b[31mred\x07 ") == "two lines [31mred"
+
+
+def test_words_of_the_pane_do_something_and_all_else_is_feedback() -> None:
+    assert [meaning(line) for line in ("LGTM", " approve ", "show  config", "quit", "")] == [
+        "approve",
+        "approve",
+        "show",
+        "quit",
+        "",
+    ]
+    assert meaning("approve of the colours") == "feedback"
