@@ -22,7 +22,9 @@ def group() -> None:
 @options.check
 @click.option("--diff", is_flag=True, help="Show what is written into the shell files.")
 @click.option("--undo", is_flag=True, help="Put back what was there before; packages stay.")
-@click.option("--force", is_flag=True, help="With --undo or --remove: also what you changed since (a copy is kept).")
+@click.option(
+    "--force", is_flag=True, help="With --undo or --remove: also replace what you changed since (a copy is kept)."
+)
 @click.option("--strict", is_flag=True, help="Count any missing tool as a problem.")
 @click.option("--tool", "tools", metavar="NAME", multiple=True, help="Only this tool (may be given several times).")
 @click.option("--remove", metavar="NAME", multiple=True, help="Take this tool away again; may be given several times.")
