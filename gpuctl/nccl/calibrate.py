@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import median
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import context as known
 from gpuctl.nccl.baselines.model import Baseline, Book
@@ -185,15 +185,15 @@ def _rows(runs: Sequence[Run], about: About, day: str) -> Iterator[Baseline]:
 
 
 def accept(found: Calibration, force: bool) -> tuple[Baseline, ...]:
-    """The rows to keep; `Unusable` where they were refused, or are below a limit in force and nobody forces them."""
+    """The rows to keep; `InvalidInput` if they were refused, or are below a limit in force and nobody forces them."""
     doing = "calibrate from these runs"
     if found.refused:
-        raise Unusable(
+        raise InvalidInput(
             doing, "\n  ".join(found.refused), "calibrate on a fabric that `gpuctl nccl judge` finds no fault in"
         )
     slow = too_slow(found)
     if slow and not force:
-        raise Unusable(doing, "\n  ".join(slow), FORCE)
+        raise InvalidInput(doing, "\n  ".join(slow), FORCE)
     return found.rows
 
 

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private, state_dir
 from gpuctl.core.run_history import who
 from gpuctl.domain.findings import Finding
@@ -86,7 +86,7 @@ def load(number: int) -> Measured:
         found = _read(store, BY_NUMBER, {"number": number})
     if not found:
         doing = f"show the measurement {number}"
-        raise Unusable(doing, "there is none of that number", "`gpuctl nccl history` lists them")
+        raise InvalidInput(doing, "there is none of that number", "`gpuctl nccl history` lists them")
     return found[0]
 
 

@@ -15,7 +15,7 @@ from gpuctl.cli.nccl import findings
 from gpuctl.cli.nccl.targets import hosts as nccl_hosts
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
@@ -31,7 +31,7 @@ def _only_hosts(ctx: click.Context, param: click.Parameter, value: str) -> None:
     """Facts of pods are judged only by what holds for pods, too."""
     if options.not_empty(ctx, param, value):
         hint = f"`gpuctl nccl run --cluster {value}` looks at the pods before it begins"
-        raise Unusable(f"look at the pods of {value}", f"`nccl {ctx.info_name}` is for hosts", hint)
+        raise InvalidInput(f"look at the pods of {value}", f"`nccl {ctx.info_name}` is for hosts", hint)
 
 
 fleet_options = options.together(
@@ -111,7 +111,7 @@ def _understood(source: Path | None) -> Iterator[None]:
         if source is None:
             raise
         hint = "give a file that `gpuctl nccl preflight --save FILE` wrote, unchanged"
-        raise Unusable(f"use the facts in {source}", f"they are not understood: {error!r}", hint) from error
+        raise InvalidInput(f"use the facts in {source}", f"they are not understood: {error!r}", hint) from error
 
 
 def _fleet(
@@ -128,7 +128,9 @@ def _fleet(
     from gpuctl.nccl.preflight import facts_file
 
     if source is not None and (inventory is not None or limit):
-        raise Unusable("use facts of a file and of an inventory", "only one of the two can be meant", "leave one out")
+        raise InvalidInput(
+            "use facts of a file and of an inventory", "only one of the two can be meant", "leave one out"
+        )
     if source is not None:
         found = facts_file.read(source)
     else:

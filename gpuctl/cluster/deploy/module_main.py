@@ -24,7 +24,7 @@ from gpuctl.cluster.deploy.destroy import Found
 from gpuctl.cluster.deploy.flow import Wish
 from gpuctl.cluster.deploy.model import Change, Plan, told
 from gpuctl.cluster.environment import Asked, Environment, environment
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.run_history import who
 from gpuctl.edges.kube.cluster import name_of
 
@@ -107,7 +107,7 @@ def _go_to(folder: str | None) -> None:
     try:
         os.chdir(folder)
     except OSError as error:
-        raise Unusable(f"work in the folder {folder}", error.strerror or str(error)) from error
+        raise InvalidInput(f"work in the folder {folder}", error.strerror or str(error)) from error
 
 
 def _failed(error: GpuctlError) -> Answer:

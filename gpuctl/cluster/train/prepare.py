@@ -13,7 +13,7 @@ from gpuctl.cluster.probe import flow, judge
 from gpuctl.cluster.probe.model import Facts, Wanted
 from gpuctl.cluster.train import checks, launch
 from gpuctl.cluster.train.launch import DS_ENV, Launch, Launcher
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube.cluster import Cluster
@@ -96,7 +96,7 @@ def _launch(env: Environment, wish: Wish, name: Launcher, nodes: int) -> Launch:
 def _nodes(wish: Wish, env: Environment, deployed: int) -> int:
     if wish.nodes is not None and wish.nodes > deployed:
         wrong = f"{wish.nodes} pods were asked for, and {env.name} has {deployed}"
-        raise Unusable(f"train on {env.name}", wrong, "`gpuctl cluster scale --nodes` makes more")
+        raise InvalidInput(f"train on {env.name}", wrong, "`gpuctl cluster scale --nodes` makes more")
     return wish.nodes or deployed
 
 

@@ -34,7 +34,7 @@ def judge(run: Run, about: About | None = None, book: Book | None = None) -> lis
 
     Of a run that the user broke off only faults that were seen are told: all else would come with its end.
 
-    Without a book the rows that come with gpuctl and the site's own are read; `Unusable` where a file cannot be.
+    Without a book the rows that come with gpuctl and the site's own are read; `InvalidInput` where a file cannot be.
     """
     book = book or load.book()
     all_known = known.of(run, about)

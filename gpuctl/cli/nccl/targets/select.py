@@ -78,7 +78,7 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def reached(**given: Any) -> Reached:
-    """What the options of `way_options` choose; `Unusable` where they contradict each other or name nothing."""
+    """What the options of `way_options` choose; `InvalidInput` where they contradict each other or name nothing."""
     if slurm.chosen(**given):
         return Reached(*slurm.runner(**given))
     if environment.chosen(**given):

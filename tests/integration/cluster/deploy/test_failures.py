@@ -14,7 +14,7 @@ import pytest
 from gpuctl.cluster.deploy import flow, wait
 from gpuctl.cluster.deploy.apply import Applied, NotApplied
 from gpuctl.cluster.deploy.flow import Wish
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding
 from tests.integration.cluster.deploy import lab as made
 from tests.integration.cluster.deploy.lab import Lab
@@ -66,7 +66,7 @@ def test_a_network_attachment_that_is_missing(lab: Lab) -> None:
 
 def test_a_kubeconfig_that_leads_elsewhere(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(lab.plane.kubeconfig))
-    with pytest.raises(Unusable, match="the kubeconfig's context leads to https://127"):
+    with pytest.raises(InvalidInput, match="the kubeconfig's context leads to https://127"):
         flow.connect(lab.file({"cluster": {"api": "https://other.example.org:6443"}}))
 
 

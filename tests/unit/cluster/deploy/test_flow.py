@@ -12,7 +12,7 @@ from gpuctl.cluster.deploy.model import Change, Field, Plan, Standing
 from gpuctl.cluster.deploy.module_main import difference
 from gpuctl.cluster.deploy.quantity import amount, at_least
 from gpuctl.cluster.manifests import everything
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube.cluster import Kind
 from tests.unit.cluster.clusters import ROCE
@@ -57,9 +57,9 @@ def test_a_scale_changes_nothing_but_how_many(tmp_path: Path) -> None:
     flow.scaling(plan(tmp_path, REPLICAS, HOSTS, by, same))
     image = Change("StatefulSet", "lab", "change", (*REPLICAS.fields, Field("spec.template.x", 1, 2)))
     for other in (image, Change("Route", "lab", "create"), Change("Role", "lab", "remove")):
-        with pytest.raises(Unusable, match=f"more would change than the number of pods: {other.subject}"):
+        with pytest.raises(InvalidInput, match=f"more would change than the number of pods: {other.subject}"):
             flow.scaling(plan(tmp_path, REPLICAS, other))
-    with pytest.raises(Unusable, match="it is not deployed"):
+    with pytest.raises(InvalidInput, match="it is not deployed"):
         flow.scaling(plan(tmp_path, REPLICAS, deployed=False))
 
 

@@ -10,7 +10,7 @@ import pytest
 from gpuctl.cluster.environment import Asked, environment
 from gpuctl.cluster.train import checks, launch
 from gpuctl.cluster.train.launch import Launch, Launcher
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Verdict
 from tests.unit.cluster.clusters import cluster
 from tests.unit.cluster.probe.answers import facts
@@ -50,12 +50,12 @@ def test_variables_reach_the_other_pods_beside_the_users_own(asked: Launch) -> N
 
 @pytest.mark.parametrize("word", ["$HOME", "a;b", "it's", "50%", "a\nb", ""])
 def test_what_shells_on_other_pods_would_read_is_refused_only_where_there_are_any(asked: Launch, word: str) -> None:
-    with pytest.raises(Unusable, match="goes through ssh and pdsh") as caught:
+    with pytest.raises(InvalidInput, match="goes through ssh and pdsh") as caught:
         launch.check(replace(asked, launcher="deepspeed", args=(word,)))
     assert "deepspeed-nossh" in caught.value.hint
-    with pytest.raises(Unusable, match="the value of TOKEN goes"):
+    with pytest.raises(InvalidInput, match="the value of TOKEN goes"):
         launch.check(replace(asked, launcher="deepspeed", variables={"TOKEN": "a$b"}))
-    with pytest.raises(Unusable, match="'my code'"):
+    with pytest.raises(InvalidInput, match="'my code'"):
         launch.check(replace(asked, launcher="deepspeed", args=("a b",), folder="my code"))
     launch.check(replace(asked, args=(word,)))
 
