@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.domain.findings import Verdict, worst_code
+from gpuctl.domain.findings import Finding, Verdict, worst_code
 from gpuctl.nccl import plan
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import About
-from gpuctl.nccl.model import Ended, Finding, Launch, Outcome, Sweep
+from gpuctl.nccl.model import Ended, Launch, Outcome, Sweep
 from gpuctl.nccl.runners.base import Runner, Told
 
 MOST_NAMES = 4  # of a run over more nodes only how many there were

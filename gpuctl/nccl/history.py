@@ -13,9 +13,9 @@ from pathlib import Path
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private, state_dir
 from gpuctl.core.run_history import who
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding
 from gpuctl.nccl.launch import records as documents
-from gpuctl.nccl.model import Ended, Finding
+from gpuctl.nccl.model import Ended
 
 VERSION = 1
 TABLES = """
@@ -58,7 +58,7 @@ def file() -> Path:
 
 def keep(kind: str, inventory: str, ended: Sequence[Ended], findings: Sequence[Finding]) -> int:
     """Add one, whole or not at all; returns its number."""
-    told = json.dumps([documents.finding(finding) for finding in findings])
+    told = json.dumps([finding.as_dict() for finding in findings])
     with _opened() as store, store:
         row = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), who(), kind, inventory, told)
         number = store.execute("INSERT INTO measured (at, by, kind, inventory, findings) VALUES (?, ?, ?, ?, ?)", row)
@@ -116,7 +116,7 @@ def _launches(store: sqlite3.Connection, number: int) -> tuple[Ended, ...]:
 
 
 def _findings(text: str) -> tuple[Finding, ...]:
-    return tuple(Finding(**{**value, "verdict": Verdict(value["verdict"])}) for value in json.loads(text))
+    return tuple(map(Finding.from_dict, json.loads(text)))
 
 
 @contextmanager

@@ -138,7 +138,7 @@ def _measured(book: Book, check: bool, force: bool, form: Output, given: dict[st
     _refused(found, force, ended, form)
     _keep(found, book, check, form, ended)
     if stays := list(leftovers.in_cluster(ended)):
-        click.echo("\n".join(f"{one.subject}: {one.says}; {one.advice}" for one in stays), err=True)
+        click.echo("\n".join(f"{one.subject}: {one.message}; {one.hint}" for one in stays), err=True)
         raise click.exceptions.Exit(1)
 
 

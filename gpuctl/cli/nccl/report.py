@@ -118,7 +118,7 @@ def _write(measured: Measured, html: Path, instance: str) -> None:
 def _whole(measured: Measured) -> dict[str, object]:
     from gpuctl.nccl.launch import records
 
-    told = [records.finding(finding) for finding in measured.findings]
+    told = [finding.as_dict() for finding in measured.findings]
     return {**_summary(measured), "findings": told, "launches": [records.of(end) for end in measured.ended]}
 
 

@@ -10,13 +10,14 @@ from functools import cached_property
 from itertools import takewhile
 from statistics import median
 
+from gpuctl.domain.findings import Finding
 from gpuctl.nccl.isolate import fabric
 from gpuctl.nccl.isolate.excluded_nodes import shut
 from gpuctl.nccl.isolate.launch_outcomes import CUT_OFF, cut_off, never_began, stalled
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.isolate.noise import FEW, Reference, reference
 from gpuctl.nccl.isolate.speed_clusters import Pair, Parted, parted
-from gpuctl.nccl.model import Ended, Finding, Outcome
+from gpuctl.nccl.model import Ended, Outcome
 from gpuctl.nccl.speed import speed
 
 REACHES = 0.9  # of what a baseline expects: what is below this share is slow

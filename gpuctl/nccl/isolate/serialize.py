@@ -10,7 +10,6 @@ from typing import Any
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Guilt
 from gpuctl.nccl.isolate.observations import Seen, Story, story
 from gpuctl.nccl.isolate.verdict import evidence
-from gpuctl.nccl.launch import records as documents
 from gpuctl.nccl.model import Ended
 
 
@@ -28,7 +27,7 @@ def of(fleet: Fleet, history: Sequence[Ended], end: Conclusion) -> dict[str, Any
         ],
         "chance": [number + 1 for number in end.chance],
         "never_began": [{"run": s.number + 1, "nodes": list(s.nodes), "why": s.never} for s in seen.all if s.never],
-        "findings": [documents.finding(finding) for finding in end.findings],
+        "findings": [finding.as_dict() for finding in end.findings],
         "runs_used": end.used,
         "budget": end.budget,
         "adapter_runs": end.rails,

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuctl.nccl import serialize
-from gpuctl.nccl.model import Ended, Finding, Launch, Sweep
+from gpuctl.nccl.model import Ended, Launch, Sweep
 
 
 def of(ended: Ended) -> dict[str, Any]:
@@ -29,8 +29,3 @@ def read(value: Mapping[str, Any]) -> Ended:
     launch = Launch(tuple(value["nodes"]), Sweep(**value["sweep"]), value["rail"])
     run = serialize.read(value["run"])
     return Ended(launch, run, value["seconds"], tuple(value["lost"]), dict(value["waiting"]), value.get("left", ""))
-
-
-def finding(value: Finding) -> dict[str, Any]:
-    """A finding as plain data."""
-    return {**asdict(value), "verdict": str(value.verdict)}

@@ -13,11 +13,10 @@ from click.testing import CliRunner
 from gpuctl.cli.nccl.report import history as command
 from gpuctl.cli.nccl.report import report
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import flow, history
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import About
-from gpuctl.nccl.model import Finding
 from tests.unit.nccl.builders import ended
 
 FINDING = Finding("baseline", "4 GiB", Verdict.FAIL, "300 of 365 GB/s", {"busbw_gbs": 300.0}, "isolate")

@@ -9,8 +9,8 @@ import click
 import pytest
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.model import Ended, Finding
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.nccl.model import Ended
 from gpuctl.nccl.report import heat, matrix
 from gpuctl.nccl.report.bars import bars
 from gpuctl.nccl.report.page import Content, page

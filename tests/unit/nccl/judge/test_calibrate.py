@@ -60,7 +60,7 @@ def test_kept_rows_judge_the_next_run_and_are_replaced_by_the_next_calibration(t
     site.keep(calibrate.calibrate(repeats(1.1, 1.11, 1.09), OWN, SHIPPED).rows, path)
     book = load.load(path)
     assert [row.expect for row in book.rows] == [364.1, 401.39, 403.92]
-    (judged,) = [f for f in judge(repeats(1.1)[0], OWN, book) if f.rule == "baseline"]
+    (judged,) = [f for f in judge(repeats(1.1)[0], OWN, book) if f.check == "baseline"]
     assert judged.verdict is Verdict.OK
     assert path.stat().st_mode & 0o777 == 0o600
     assert sorted(file.name for file in path.parent.iterdir()) == [

@@ -12,7 +12,6 @@ from hypothesis import strategies as some
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.context import About
 from gpuctl.nccl.judge.run import judge, worst
-from gpuctl.nccl.launch import records
 from gpuctl.nccl.model import Run, Timing
 from gpuctl.nccl.parsing import parse
 from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, P5EN, SHIPPED, recorded, row, run
@@ -59,7 +58,7 @@ def test_a_slower_run_is_never_judged_better(
     about = replace(about, ranks=32)
     fast, slow = (judge(one, about, SHIPPED) for one in (of(speeds), slower(of(speeds), factor)))
     # But for a ring that is faster than its wires: of that a slower run can be the more believable one.
-    believed = [finding for finding in fast if finding.rule != "line-rate"]
+    believed = [finding for finding in fast if finding.check != "line-rate"]
     assert rank(worst(slow)) >= rank(worst(believed))
 
 
@@ -85,9 +84,9 @@ def test_every_finding_that_is_not_fine_says_what_to_do_next_and_each_has_number
 ) -> None:
     for finding in judge(of(speeds), about, SHIPPED):
         assert finding.numbers
-        assert finding.says
-        assert finding.advice or finding.verdict is Verdict.OK
-        assert json.dumps(records.finding(finding))
+        assert finding.message
+        assert finding.hint or finding.verdict is Verdict.OK
+        assert json.dumps(finding.as_dict())
 
 
 @SHORT
