@@ -185,7 +185,7 @@ def _rows(runs: Sequence[Run], about: About, day: str) -> Iterator[Baseline]:
 
 
 def accept(found: Calibration, force: bool) -> tuple[Baseline, ...]:
-    """The rows to keep; `InvalidInput` where they were refused, or are below a limit in force and nobody forces them."""
+    """The rows to keep; `InvalidInput` if they were refused, or are below a limit in force and not forced."""
     doing = "calibrate from these runs"
     if found.refused:
         raise InvalidInput(
