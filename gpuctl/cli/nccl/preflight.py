@@ -65,13 +65,13 @@ def preflight(form: Output, **given: Any) -> None:
     Nodes are compared with each other. The first node tries to log in to every other, and each to the next in a ring.
     """
     from gpuctl.nccl import preflight as rules
-    from gpuctl.nccl.launch.records import finding
+    from gpuctl.nccl.serialize import finding_as_dict
 
     fleet = _fleet(**given)
     with _understood(given["source"]):
         found = rules.judge(fleet.nodes, fleet.unasked)
     if form != "table":
-        told = {"nodes": [*fleet.nodes, *fleet.unasked], "findings": [finding(one) for one in found]}
+        told = {"nodes": [*fleet.nodes, *fleet.unasked], "findings": [finding_as_dict(one) for one in found]}
         output.data(told, form)
     else:
         findings.show(found)
@@ -201,7 +201,7 @@ def _counted(found: Sequence[Finding]) -> str:
 
 
 def _told(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, Any]:
-    from gpuctl.nccl.launch.records import finding
+    from gpuctl.nccl.serialize import finding_as_dict
 
     settings = [
         {"name": s.name, "value": s.value, "nodes": list(s.nodes) or None, "why": s.why, "source": s.source}
@@ -219,7 +219,7 @@ def _told(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, A
         "environment": advice.environment,
         "settings": settings,
         "left_out": {node: list(ports) for node, ports in advice.left_out.items()},
-        "findings": [finding(one) for one in advice.findings],
+        "findings": [finding_as_dict(one) for one in advice.findings],
         "order": ring,
         "unasked": dict(fleet.unasked),
     }

@@ -11,9 +11,9 @@ import plotly.graph_objects as go
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
-from gpuctl.nccl.model import Ended, Finding
+from gpuctl.nccl.bandwidth import speed
+from gpuctl.nccl.model import Finding, LaunchResult
 from gpuctl.nccl.report import matrix, plots
-from gpuctl.nccl.speed import speed
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Content:
 
     title: str
     at: str
-    ended: Sequence[Ended]
+    ended: Sequence[LaunchResult]
     findings: Sequence[Finding]
     bars: Sequence[plots.Bar] = ()
 
@@ -42,7 +42,7 @@ def page(content: Content) -> str:
         content=replace(content, findings=_once(content.findings)),
         plots={title: _embedded(figure) for title, figure in drawn.items() if figure is not None},
         plotly=get_plotlyjs(),
-        standings=matrix.standings(pairs),
+        standings=matrix.node_summaries(pairs),
         runs=[(plots.run_name(end), end.run, speed(end.run), end.seconds) for end in content.ended],
     )
 

@@ -16,7 +16,7 @@ from gpuctl.core.errors import GpuctlError, Unusable
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import flow, history
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.model import Finding
 from tests.unit.nccl.builders import ended
 
@@ -100,7 +100,7 @@ def test_a_node_that_nobody_measured_is_told_with_those_that_were() -> None:
 def test_what_is_the_same_of_many_runs_is_one_line_with_their_names() -> None:
     pairs = [("a", "b"), ("a", "c"), ("b", "c")]
     runs = [ended(*pair, busbw=300 + at) for at, pair in enumerate(pairs)]
-    history.keep("pairs", "prod", runs, flow.findings("pairs", runs, About(), Book({}, ())))
+    history.keep("pairs", "prod", runs, flow.findings("pairs", runs, RunContext(), Book({}, ())))
     shown = CliRunner().invoke(report, []).output
     assert shown.count("no baseline") == 1
     assert "not judged, no baseline: the machine type is not told" in shown
