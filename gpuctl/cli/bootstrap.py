@@ -22,7 +22,9 @@ def group() -> None:
 @options.check
 @click.option("--diff", is_flag=True, help="Show what is written into the shell files.")
 @click.option("--undo", is_flag=True, help="Put back what was there before; packages stay.")
-@click.option("--force", is_flag=True, help="With --undo or --remove: also what you changed since (a copy is kept).")
+@click.option(
+    "--force", is_flag=True, help="With --undo or --remove: also replace what you changed since (a copy is kept)."
+)
 @click.option("--strict", is_flag=True, help="Count any missing tool as a problem.")
 @click.option("--tool", "tools", metavar="NAME", multiple=True, help="Only this tool (may be given several times).")
 @click.option("--remove", metavar="NAME", multiple=True, help="Take this tool away again; may be given several times.")
@@ -112,7 +114,7 @@ def pin(tool: str, version: str, checksums: TextIO, system: str) -> None:
 
     Take that file from another place than the archives: one from the same mirror proves nothing.
     """
-    from gpuctl.core.errors import Unusable
+    from gpuctl.core.errors import InvalidInput
     from gpuctl.workstation.pins import know, pins, shows_version
     from gpuctl.workstation.tools import release_of
 
@@ -121,7 +123,7 @@ def pin(tool: str, version: str, checksums: TextIO, system: str) -> None:
     found = pins(release, version, checksums.read(), system)
     if not found:
         hint = "say with --for what a bare hash is for" if not system else ""
-        raise Unusable(f"pin {tool} {version}", "its archives are not in that file", hint)
+        raise InvalidInput(f"pin {tool} {version}", "its archives are not in that file", hint)
     if not shows_version(release, system):
         click.echo(f"the file does not say of which version it is: see to it that it is of {version}", err=True)
     output.data({"version": version, "pins": found}, "yaml")

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.settings import Settings
 from gpuctl.edges.kube import config
 from gpuctl.edges.kube.kubectl import Kubectl, fzf
@@ -29,7 +29,7 @@ def context(settings: Settings) -> str | None:
     paths = config.files()
     known = config.contexts(*paths)
     if not known:
-        raise Unusable("choose a context", "the kubeconfig names none", "`kubectl config get-contexts` shows them")
+        raise InvalidInput("choose a context", "the kubeconfig names none", "`kubectl config get-contexts` shows them")
     now = config.current(*paths)
     lines = [_context_line(c, c == now, settings) for c in known]
     found = one(lines, "context", "--delimiter=\t", preview=_context_preview())

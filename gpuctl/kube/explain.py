@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.redact import NAMED, removed
 from gpuctl.edges.kube import kubectl
 from gpuctl.edges.kube.kubectl import Kubectl
@@ -55,7 +55,7 @@ def ask(command: Sequence[str], text: str) -> int:
     """Hand the text once to a program, on its standard input."""
     if not kubectl.installed(command[0]):
         hint = "name another command in the settings: ask"
-        raise Unusable(f"ask {command[0]}", "it is not installed", hint)
+        raise InvalidInput(f"ask {command[0]}", "it is not installed", hint)
     return kubectl.show(command, stdin=QUESTION + text)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 LISTS = ("clusters", "contexts", "users")
@@ -63,11 +63,11 @@ def _read(path: Path, text: str) -> yaml.MappingNode:
     try:
         node = yaml.compose(text, Loader=LOADER)
     except yaml.YAMLError as error:
-        raise Unusable(doing, f"it is not YAML: {' '.join(str(error).split())}") from error
+        raise InvalidInput(doing, f"it is not YAML: {' '.join(str(error).split())}") from error
     if node is None:
         return yaml.MappingNode("tag:yaml.org,2002:map", [])
     if not isinstance(node, yaml.MappingNode):
-        raise Unusable(doing, "it is not a mapping")
+        raise InvalidInput(doing, "it is not a mapping")
     for kind, (inner, names) in PATHS.items():
         for entry in _entries(node, kind):
             _make_absolute(_value(entry, inner), names, path.parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube import config, kubectl
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.kube import choose, model, selected_pod
@@ -30,7 +30,9 @@ def here(where: Where) -> Kubectl:
     name = where.context or (now.name if now else "")
     known = {c.name: c for c in config.contexts(*paths)}
     if where.context and where.context not in known:
-        raise Unusable(f"use the context {where.context}", "the kubeconfig has none of that name", "`kctx` shows them")
+        raise InvalidInput(
+            f"use the context {where.context}", "the kubeconfig has none of that name", "`kctx` shows them"
+        )
     return Kubectl(name, where.namespace or (known[name].namespace if name in known else "default"))
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import write_atomically
 from gpuctl.core.settings import Settings
 from gpuctl.edges.kube import config
@@ -16,7 +16,7 @@ def lines(paths: Sequence[Path], settings: Settings) -> tuple[str, str, str]:
     """Stage, context and namespace; the stage is `none` without a context and `other` where no pattern fits."""
     try:
         found = config.current(*paths)
-    except Unusable:
+    except InvalidInput:
         return "unknown", "unknown", ""
     if found is None:
         return "none", "no context", ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from gpuctl.core import settings
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import cache_dir, config_dir, private, write_atomically
 from gpuctl.edges.kube import config, kubectl
 from gpuctl.kube import private_kubeconfig, prompt
@@ -32,12 +32,12 @@ def which(asked: str, login: str) -> Shell:
     for wish in (asked, login if Path(login).name in SHELLS else "", *SHELLS):
         name = Path(wish).name
         if wish and name not in SHELLS:
-            raise Unusable(f"start {wish}", "the smart shell is made for bash and zsh")
+            raise InvalidInput(f"start {wish}", "the smart shell is made for bash and zsh")
         if wish and kubectl.installed(wish):
             return Shell(name, wish)
         if wish and wish == asked:
-            raise Unusable(f"start {wish}", "it is not installed")
-    raise Unusable("start a smart shell", "neither bash nor zsh is installed")
+            raise InvalidInput(f"start {wish}", "it is not installed")
+    raise InvalidInput("start a smart shell", "neither bash nor zsh is installed")
 
 
 def start(asked: str, tell: Callable[[str], None]) -> NoReturn:
@@ -47,7 +47,7 @@ def start(asked: str, tell: Callable[[str], None]) -> NoReturn:
     """
     shell = which(asked, os.environ.get("SHELL", ""))
     if not sys.stdin.isatty():
-        raise Unusable("start a smart shell", "there is no terminal for it", "in scripts use kubectl itself")
+        raise InvalidInput("start a smart shell", "there is no terminal for it", "in scripts use kubectl itself")
     found = settings.load()
     host = os.uname().nodename
     for kept in private_kubeconfig.remove_stale(host):
@@ -66,7 +66,7 @@ def remake(own: Path) -> None:
     """Make the copy of a running shell again, from the files that its start-up files named in KUBECONFIG."""
     named = private_kubeconfig.NAMED.fullmatch(own.name)
     if named is None or not private_kubeconfig.is_own([own]):
-        raise Unusable(f"make {own} again", "it is not the copy of a smart shell")
+        raise InvalidInput(f"make {own} again", "it is not the copy of a smart shell")
     private_kubeconfig.make(config.files(), int(named["pid"]), named["host"], *_before())
     prompt.write(Path(f"{own}.prompt"), [own], settings.load())
 
@@ -74,7 +74,7 @@ def remake(own: Path) -> None:
 def leave(own: Path) -> private_kubeconfig.Kept | None:
     """What was added to the copy of a shell that ends, kept for the user; None where nothing was."""
     if not private_kubeconfig.is_own([own]):
-        raise Unusable(f"look at {own}", "it is not the copy of a smart shell")
+        raise InvalidInput(f"look at {own}", "it is not the copy of a smart shell")
     return private_kubeconfig.keep_added(own)
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import median
 
-from gpuctl.core.errors import Unusable
-from gpuctl.domain.findings import Verdict
+from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import context as known
 from gpuctl.nccl.baselines.model import Baseline, Book
 from gpuctl.nccl.context import DEFAULT, RunContext
 from gpuctl.nccl.judge import run as judge
 from gpuctl.nccl.judge.messages import by_size, names, size
-from gpuctl.nccl.model import Finding, LaunchResult, Outcome, Row, Run
+from gpuctl.nccl.model import LaunchResult, Outcome, Row, Run
 from gpuctl.nccl.parsing.algorithms import ALGORITHMS
 
 LEAST_RUNS = 3
@@ -144,13 +144,13 @@ def unsound(run: Run, given: RunContext, book: Book) -> Iterator[str]:
     if run.outcome is Outcome.COMPLETE and not [row for row in by_size(run) if row.out_of_place]:
         yield "it printed no bandwidth"
     for finding in judge.judge(run, given, book):
-        if finding.rule not in ("baseline", "two-nodes") and not _harmless(finding):
-            yield finding.says
+        if finding.check not in ("baseline", "two-nodes") and not _harmless(finding):
+            yield finding.message
 
 
 def _harmless(finding: Finding) -> bool:
     """A fabric without GDR is slow and sound; a drop, even in half of the rows, is not."""
-    return finding.verdict is Verdict.OK or (finding.rule == "transport" and finding.verdict is Verdict.WARN)
+    return finding.verdict is Verdict.OK or (finding.check == "transport" and finding.verdict is Verdict.WARN)
 
 
 def _scattered(runs: Sequence[Run]) -> Iterator[str]:
@@ -207,15 +207,15 @@ def _rows(runs: Sequence[Run], about: RunContext, day: str) -> Iterator[Baseline
 
 
 def accept(found: Calibration, force: bool) -> tuple[Baseline, ...]:
-    """The rows to keep; `Unusable` where they were refused, or are below a limit in force and nobody forces them."""
+    """The rows to keep; `InvalidInput` if they were refused, or are below a limit in force and nobody forces them."""
     doing = "calibrate from these runs"
     if found.refused:
-        raise Unusable(
+        raise InvalidInput(
             doing, "\n  ".join(found.refused), "calibrate on a fabric that `gpuctl nccl judge` finds no fault in"
         )
     slow = too_slow(found)
     if slow and not force:
-        raise Unusable(doing, "\n  ".join(slow), FORCE)
+        raise InvalidInput(doing, "\n  ".join(slow), FORCE)
     return found.rows
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from gpuctl.core.errors import Unusable
-from gpuctl.domain.findings import Verdict, worst_code
+from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.findings import Finding, Verdict, worst_code
 from gpuctl.nccl import plan
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.model import Finding, Launch, LaunchResult, Outcome, Sweep
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.runners.base import ProgressListener, Runner
 
 MOST_NAMES = 4  # of a run over more nodes only how many there were
@@ -21,21 +21,23 @@ _NOT_BEGUN = (Outcome.EMPTY, Outcome.FAILED)
 def planned(kind: plan.Kind, nodes: Sequence[str], sweep: Sweep, split: bool = False) -> list[plan.Round]:
     """The rounds of a test, its nodes in the order they are given.
 
-    `Unusable` where so many nodes or such sizes cannot be tested.
+    `InvalidInput` where so many nodes or such sizes cannot be tested.
     """
     doing = f"plan a test of the kind {kind}"
     if kind == "pairs" and len(nodes) < 2:
-        raise Unusable(doing, "there is only one node", "`--kind single` tests a node alone")
+        raise InvalidInput(doing, "there is only one node", "`--kind single` tests a node alone")
     if split and kind not in ("pairs", "single"):
-        raise Unusable(doing, "--split is for pairs and single nodes", "leave it out: it is one launch already")
+        raise InvalidInput(doing, "--split is for pairs and single nodes", "leave it out: it is one launch already")
     check_sizes(doing, sweep)
     return plan.rounds(kind, nodes, sweep, split)
 
 
 def check_sizes(doing: str, sweep: Sweep) -> None:
-    """`Unusable` where it has none."""
+    """`InvalidInput` where it has none."""
     if sweep.begin_bytes > sweep.end_bytes:
-        raise Unusable(doing, f"it begins at {sweep.begin_bytes} bytes and ends at {sweep.end_bytes}", "swap -b and -e")
+        raise InvalidInput(
+            doing, f"it begins at {sweep.begin_bytes} bytes and ends at {sweep.end_bytes}", "swap -b and -e"
+        )
 
 
 def run(

@@ -10,12 +10,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private, state_dir
 from gpuctl.core.run_history import who
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding
 from gpuctl.nccl import serialize
-from gpuctl.nccl.model import Finding, LaunchResult
+from gpuctl.nccl.model import LaunchResult
 
 VERSION = 1
 TABLES = """
@@ -58,7 +58,7 @@ def file() -> Path:
 
 def keep(kind: str, inventory: str, ended: Sequence[LaunchResult], findings: Sequence[Finding]) -> int:
     """Add one, whole or not at all; returns its number."""
-    told = json.dumps([serialize.finding_as_dict(finding) for finding in findings])
+    told = json.dumps([finding.as_dict() for finding in findings])
     with _opened() as store, store:
         row = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), who(), kind, inventory, told)
         number = store.execute("INSERT INTO measured (at, by, kind, inventory, findings) VALUES (?, ?, ?, ?, ?)", row)
@@ -86,7 +86,7 @@ def load(number: int) -> Measured:
         found = _read(store, BY_NUMBER, {"number": number})
     if not found:
         doing = f"show the measurement {number}"
-        raise Unusable(doing, "there is none of that number", "`gpuctl nccl history` lists them")
+        raise InvalidInput(doing, "there is none of that number", "`gpuctl nccl history` lists them")
     return found[0]
 
 
@@ -116,7 +116,7 @@ def _launches(store: sqlite3.Connection, number: int) -> tuple[LaunchResult, ...
 
 
 def _findings(text: str) -> tuple[Finding, ...]:
-    return tuple(Finding(**{**value, "verdict": Verdict(value["verdict"])}) for value in json.loads(text))
+    return tuple(map(Finding.from_dict, json.loads(text)))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""JSON form of runs, launch results and findings, both ways. The documented form of a run is stable:
+"""JSON form of runs and launch results, both ways. The documented form of a run is stable:
 
     outcome                complete | corrupt | failed | killed | hung | truncated | empty
     cause                  text or null: the first real reason, with rank and node where known
@@ -30,7 +30,6 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuctl.nccl.model import (
-    Finding,
     Iterations,
     Launch,
     LaunchResult,
@@ -131,8 +130,3 @@ def launch_from_dict(value: Mapping[str, Any]) -> LaunchResult:
     return LaunchResult(
         launch, run, value["seconds"], tuple(value["lost"]), dict(value["waiting"]), value.get("left", "")
     )
-
-
-def finding_as_dict(value: Finding) -> dict[str, Any]:
-    """Convert a finding to plain data."""
-    return {**asdict(value), "verdict": str(value.verdict)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.tmux import THEN, Server
 from gpuctl.tmux import layout
 
@@ -21,10 +21,10 @@ FIELDS = (
 
 
 def here(doing: str, hint: str) -> Server:
-    """The server that this runs in; `Unusable` with these words where it runs in none."""
+    """The server that this runs in; `InvalidInput` with these words where it runs in none."""
     inside = os.environ.get("TMUX", "").partition(",")[0]
     if not inside:
-        raise Unusable(doing, "this runs in no tmux", hint)
+        raise InvalidInput(doing, "this runs in no tmux", hint)
     return Server(Path(inside).name)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuctl.core import settings
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private, state_dir, write_atomically
 from gpuctl.edges.kube import config
 from gpuctl.edges.processes import Processes
@@ -74,7 +74,7 @@ def saves() -> list[Save]:
     for path in sorted(place().glob("*.yml"), reverse=True):
         try:
             found.append(Save(path.stem, path, session_file.read(path)))
-        except Unusable:
+        except InvalidInput:
             continue
     return found
 
@@ -91,7 +91,7 @@ def named(when: str) -> Save:
         if when in ("", one.when):
             return one
     wrong = f"there is no good save {when}" if known else "nothing was saved yet"
-    raise Unusable("restore the session", wrong, "`gpuctl tmux restore --list` names the saves")
+    raise InvalidInput("restore the session", wrong, "`gpuctl tmux restore --list` names the saves")
 
 
 def _found(server: Server) -> Session:
@@ -163,5 +163,5 @@ def _context(path: str) -> config.Context | None:
     """Where the smart shell of a pane is now; None where it has no context, or its copy has just gone."""
     try:
         return config.current(Path(path)) if path else None
-    except Unusable:
+    except InvalidInput:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.settings import Settings
 from gpuctl.edges.kube import config
 
@@ -24,7 +24,7 @@ def text(paths: str, settings: Settings) -> str:
     files = [Path(path) for path in paths.split(os.pathsep) if path]
     try:
         found = config.current(*(path for path in files if _is_there(path)))
-    except (Unusable, OSError):
+    except (InvalidInput, OSError):
         return _styled(UNREAD, "unknown")
     if found is None:
         return _styled(UNREAD, "no context")

@@ -10,11 +10,11 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import answer, script
 
+from gpuctl.domain.findings import Finding
 from gpuctl.edges.kube import python
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.ssh import Failure
 from gpuctl.nccl import preflight
-from gpuctl.nccl.model import Finding
 from gpuctl.nccl.preflight import pods as rules
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.nccl.runners.kube.exec_transport import PodTransport
@@ -90,7 +90,7 @@ def _ask(carrier: PodTransport, nodes: Sequence[str], way: preflight_facts.Way) 
 
 def _labelled(carrier: PodTransport, nodes: Sequence[str], finding: Finding) -> Finding:
     """With what we call the pods, and what can be done about it there."""
-    subject, says = finding.subject, finding.says
+    subject, says = finding.subject, finding.message
     for node in nodes:
         subject, says = (text.replace(carrier.address(node), node) for text in (subject, says))
-    return replace(finding, subject=subject, says=says, advice=rules.advice(finding))
+    return replace(finding, subject=subject, message=says, hint=rules.advice(finding))

@@ -13,7 +13,7 @@ from pathlib import Path
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import did_you_mean
 
 from gpuctl.core import run_history
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import collection_dir, state_dir
 from gpuctl.core.signals import ctrl_c
 from gpuctl.edges import ansible
@@ -65,7 +65,7 @@ def _know(wish: Wish, doing: str) -> None:
     known = names()
     for tool in (*wish.tools, *wish.remove):
         if tool not in known:
-            raise Unusable(doing, f"there is no tool {tool}", did_you_mean(tool, known))
+            raise InvalidInput(doing, f"there is no tool {tool}", did_you_mean(tool, known))
 
 
 def _play(wish: Wish) -> ansible.Play:
@@ -89,17 +89,19 @@ def _play(wish: Wish) -> ansible.Play:
 
 
 def _folders() -> dict[str, str]:
-    """Where the user wants links and versions; `Unusable` for what cannot be such a folder."""
+    """Where the user wants links and versions; `InvalidInput` for what cannot be such a folder."""
     found = {}
     for name in ("bin", "folder"):
         variable = f"GPUCTL_TOOLS_{name.upper()}"
         given = os.environ.get(variable, "")
         path = Path(given).expanduser()
         if given and not path.is_absolute():
-            raise Unusable(f"use {variable}={given}", "it is no whole path", f"as {Path.home() / given}")
+            raise InvalidInput(f"use {variable}={given}", "it is no whole path", f"as {Path.home() / given}")
         there = next((part for part in (path, *path.parents) if os.path.lexists(part)), path)
         if given and not there.is_dir():
-            raise Unusable(f"use {variable}={given}", f"{there} is no folder", "name another one, or leave it unset")
+            raise InvalidInput(
+                f"use {variable}={given}", f"{there} is no folder", "name another one, or leave it unset"
+            )
         found[f"workstation_{name}"] = given
     return found
 

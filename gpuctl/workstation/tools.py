@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import collection_dir, config_dir
 from gpuctl.workstation.tools_file import read_rows
 
@@ -29,5 +29,5 @@ def release_of(name: str) -> dict[str, Any]:
     """Where a tool's archives lie."""
     known = {row["name"]: row["release"] for row in [*rows(), *own()] if "release" in row}
     if name not in known:
-        raise Unusable(f"pin {name}", "it has no release archive", f"there are {', '.join(known)}")
+        raise InvalidInput(f"pin {name}", "it has no release archive", f"there are {', '.join(known)}")
     return dict(known[name])

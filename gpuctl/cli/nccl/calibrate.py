@@ -16,7 +16,7 @@ from gpuctl.cli.nccl.targets import select
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import Sectioned
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.signals import ctrl_c
 
 if TYPE_CHECKING:
@@ -76,10 +76,12 @@ def _from_files(
 
     if measuring := _given_to_measure():
         wrong = f"{', '.join(measuring)} is for measuring, and logs were given"
-        raise Unusable(DOING, wrong, "give logs alone, or leave them out to measure")
+        raise InvalidInput(DOING, wrong, "give logs alone, or leave them out to measure")
     nodes = given["nodes"]
     if nodes and not re.fullmatch(r"[1-9]\d{0,8}", nodes):
-        raise Unusable(DOING, f"--nodes {nodes}: with logs it is how many there were", "give a number, or leave it out")
+        raise InvalidInput(
+            DOING, f"--nodes {nodes}: with logs it is how many there were", "give a number, or leave it out"
+        )
     about = replace(_about(given), nodes=int(nodes) if nodes else None, gpus_per_node=given["gpus_per_node"])
     runs = list(log_files.runs(files))
     baselines.agreed(DOING, runs, about)
@@ -137,7 +139,7 @@ def _measured(book: Book, check: bool, force: bool, form: Output, given: dict[st
     _refused(found, force, ended, form)
     _keep(found, book, check, form, ended)
     if stays := list(leftovers.in_cluster(ended)):
-        click.echo("\n".join(f"{one.subject}: {one.says}; {one.advice}" for one in stays), err=True)
+        click.echo("\n".join(f"{one.subject}: {one.message}; {one.hint}" for one in stays), err=True)
         raise click.exceptions.Exit(1)
 
 
@@ -168,17 +170,19 @@ def _judged(ended: Sequence[LaunchResult], about: RunContext, book: Book) -> Cal
 
 
 def _live(given: dict[str, Any]) -> tuple[RunContext, Sweep]:
-    """What is measured, before anything is run; `Unusable` where no row could be made of it."""
+    """What is measured, before anything is run; `InvalidInput` where no row could be made of it."""
     about, sweep = _about(given), sweep_options.sweep_of(**given)
     if given["gpus_per_node"] is not None:
-        raise Unusable(DOING, "--gpus-per-node is for logs that do not tell it", "--gpus says how many to measure with")
+        raise InvalidInput(
+            DOING, "--gpus-per-node is for logs that do not tell it", "--gpus says how many to measure with"
+        )
     if about.system is None:
         hint = "a type as `gpuctl nccl baselines list` has it, or your own name for these machines"
-        raise Unusable(DOING, "the machine type (--instance) is not told", hint)
+        raise InvalidInput(DOING, "the machine type (--instance) is not told", hint)
     if not sweep.check:
-        raise Unusable(DOING, "--no-verify: values that nobody checked vouch for nothing", "leave it out")
+        raise InvalidInput(DOING, "--no-verify: values that nobody checked vouch for nothing", "leave it out")
     if about.algorithm and "NCCL_ALGO" in sweep.env:
-        raise Unusable(DOING, "both --algo and --env NCCL_ALGO were given", "leave one of them out")
+        raise InvalidInput(DOING, "both --algo and --env NCCL_ALGO were given", "leave one of them out")
     asked = about.algorithm or sweep.env.get("NCCL_ALGO", DEFAULT)
     algorithm = baselines.algorithm_of(asked)
     env = dict(sweep.env) if algorithm == DEFAULT else {**sweep.env, "NCCL_ALGO": algorithm}

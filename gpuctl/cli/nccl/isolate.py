@@ -15,7 +15,7 @@ from gpuctl.cli.nccl.targets import pods, select
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import Sectioned
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.signals import ctrl_c
 
 if TYPE_CHECKING:
@@ -105,13 +105,13 @@ def _nothing_else(**given: Any) -> None:
     """A replay asks nobody and keeps nothing."""
     to_run = ("record", "rails", "inventory", "limit", "nodes", "cluster", "image", "slurm")
     if others := pods.given_options(to_run, given):
-        raise Unusable("replay runs", f"{others} is for runs that are to be made", "leave one of them out")
+        raise InvalidInput("replay runs", f"{others} is for runs that are to be made", "leave one of them out")
 
 
 def _can_keep(kept: Path | None) -> None:
     """Told before any node is asked. A new file takes the place of the old one, so it is the folder that is written."""
     if kept is not None and not os.access(kept.absolute().parent, os.W_OK | os.X_OK):
-        raise Unusable(f"keep the runs in {kept}", "it cannot be written there", "name a file in another folder")
+        raise InvalidInput(f"keep the runs in {kept}", "it cannot be written there", "name a file in another folder")
 
 
 def run(
@@ -156,7 +156,7 @@ def _fleet(way: NodeAccess, kept: Path | None, rails: str) -> Fleet:
     from gpuctl.nccl.isolate.model import Fleet
 
     if len(way.nodes) < 2:
-        raise Unusable("isolate", "there is only one node, which cannot be compared with any", "name more nodes")
+        raise InvalidInput("isolate", "there is only one node, which cannot be compared with any", "name more nodes")
     wanted = tuple(name.strip() for name in rails.split(",") if name.strip())
     chosen = () if wanted == ("none",) else wanted
     recorded = kept is not None and kept.exists()

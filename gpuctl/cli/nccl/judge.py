@@ -16,8 +16,8 @@ from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
 
 if TYPE_CHECKING:
+    from gpuctl.domain.findings import Finding
     from gpuctl.nccl.context import RunContext
-    from gpuctl.nccl.model import Finding
 
     Judged = tuple[str, RunContext, list[Finding]]
 
@@ -65,10 +65,9 @@ def _exit_code(found: Iterable[Judged]) -> int:
 def _plain(name: str, about: RunContext, findings: list[Finding]) -> dict[str, object]:
     from dataclasses import asdict
 
-    from gpuctl.nccl import serialize
     from gpuctl.nccl.judge.run import worst
 
-    told = [serialize.finding_as_dict(one) for one in findings]
+    told = [one.as_dict() for one in findings]
     return {"run": name, "verdict": str(worst(findings)), "known": asdict(about), "findings": told}
 
 
@@ -78,9 +77,9 @@ def _show(found: Iterable[Judged]) -> None:
     for name, about, findings in found:
         click.echo(f"{worst(findings)}  {name}: {_known(about)}")
         for finding, following in zip_longest(findings, findings[1:]):
-            click.echo(f"  {finding.verdict:7}  {finding.rule:10}  {finding.says}{_reached(finding)}")
-            if finding.advice and not (following and following.advice == finding.advice):
-                click.echo(f"  {'':7}  {'':10}  next: {finding.advice}")
+            click.echo(f"  {finding.verdict:7}  {finding.check:10}  {finding.message}{_reached(finding)}")
+            if finding.hint and not (following and following.hint == finding.hint):
+                click.echo(f"  {'':7}  {'':10}  next: {finding.hint}")
 
 
 def _reached(finding: Finding) -> str:
@@ -88,7 +87,7 @@ def _reached(finding: Finding) -> str:
     from gpuctl.nccl.judge.messages import size
 
     best, at = finding.numbers.get("peak_gbs"), finding.numbers.get("peak_bytes")
-    if finding.rule != "baseline" or not isinstance(best, float) or not isinstance(at, int):
+    if finding.check != "baseline" or not isinstance(best, float) or not isinstance(at, int):
         return ""
     return f"; best out-of-place {best:g} GB/s at {size(at)}"
 

@@ -11,7 +11,8 @@ import click
 from gpuctl.core.errors import GpuctlError
 
 if TYPE_CHECKING:
-    from gpuctl.nccl.model import Finding, LaunchResult
+    from gpuctl.domain.findings import Finding
+    from gpuctl.nccl.model import LaunchResult
 
 
 def keep(

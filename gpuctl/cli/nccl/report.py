@@ -11,7 +11,7 @@ import click
 from gpuctl.cli.nccl import findings
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.nccl.history import Measured
@@ -72,7 +72,7 @@ def _last() -> Measured:
 
     found = kept.latest(1)
     if not found:
-        raise Unusable(
+        raise InvalidInput(
             "show the last measurement", "nothing was measured from here yet", "begin with `gpuctl nccl run`"
         )
     return found[0]
@@ -118,7 +118,7 @@ def _write(measured: Measured, html: Path, instance: str) -> None:
 def _whole(measured: Measured) -> dict[str, object]:
     from gpuctl.nccl import serialize
 
-    told = [serialize.finding_as_dict(finding) for finding in measured.findings]
+    told = [finding.as_dict() for finding in measured.findings]
     return {
         **_summary(measured),
         "findings": told,

@@ -18,7 +18,8 @@ from gpuctl.cli.shared.output import Output
 from gpuctl.core.signals import ctrl_c
 
 if TYPE_CHECKING:
-    from gpuctl.nccl.model import Finding, Launch, LaunchResult
+    from gpuctl.domain.findings import Finding
+    from gpuctl.nccl.model import Launch, LaunchResult
 
 KINDS = ("quick", "full", "pairs", "single")
 QUIET_S = 5.0  # of one launch, no more than one size in so long a time is told
@@ -99,7 +100,7 @@ def _show(ended: Sequence[LaunchResult], findings: Sequence[Finding], form: Outp
     from gpuctl.nccl.bandwidth import speed
 
     if form != "table":
-        told = [serialize.finding_as_dict(finding) for finding in findings]
+        told = [finding.as_dict() for finding in findings]
         output.data({"findings": told, "launches": [serialize.launch_as_dict(end) for end in ended]}, form)
         return
     rows = [

@@ -141,7 +141,7 @@ def bring(path: str, name: str, yes: bool) -> None:
     """Keep a session file of somebody else under a name; it shows what that would run, and asks."""
     from pathlib import Path
 
-    from gpuctl.core.errors import Unusable
+    from gpuctl.core.errors import InvalidInput
     from gpuctl.tmux import session_file, templates
 
     file = Path(path)
@@ -152,7 +152,9 @@ def bring(path: str, name: str, yes: bool) -> None:
         click.echo(f"  {line}")
     if not yes:
         if not sys.stdin.isatty():
-            raise Unusable(f"import {path}", "it runs commands, and nobody is here to confirm them", "give it --yes")
+            raise InvalidInput(
+                f"import {path}", "it runs commands, and nobody is here to confirm them", "give it --yes"
+            )
         click.confirm(f"Keep it as the template {name}?", abort=True)
     templates.keep(name, session)
     click.echo(f"`gpuctl tmux launch --template {name}` builds it")

@@ -22,9 +22,9 @@ from gpuctl.cluster.deploy import destroy, flow
 from gpuctl.cluster.deploy.apply import Applied
 from gpuctl.cluster.deploy.destroy import Found
 from gpuctl.cluster.deploy.flow import Wish
-from gpuctl.cluster.deploy.model import Change, Plan, told, told_of
+from gpuctl.cluster.deploy.model import Change, Plan, told
 from gpuctl.cluster.environment import Asked, Environment, environment
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.run_history import who
 from gpuctl.edges.kube.cluster import name_of
 
@@ -62,7 +62,7 @@ def present(asked: Mapping[str, Any], applied: Applied) -> Answer:
     shown = _told(plan, applied)
     asked_again = {each.check for each in found}  # what only a pod could tell, and by now has
     shown["findings"] = [each for each in shown["findings"] if each["check"] not in asked_again]
-    shown["findings"] += told_of(found)
+    shown["findings"] += [finding.as_dict() for finding in found]
     diff = [difference(each) for each in plan.changes if each.action != "same"]
     return {"changed": bool(diff), "cluster": shown, "diff": diff}
 
@@ -107,7 +107,7 @@ def _go_to(folder: str | None) -> None:
     try:
         os.chdir(folder)
     except OSError as error:
-        raise Unusable(f"work in the folder {folder}", error.strerror or str(error)) from error
+        raise InvalidInput(f"work in the folder {folder}", error.strerror or str(error)) from error
 
 
 def _failed(error: GpuctlError) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.kube.forward.model import Ports, Request, Slot
 from gpuctl.kube.model import Pod
 
@@ -22,7 +22,9 @@ def local_ports(first: int, count: int, free: Free, taken: Sequence[int] = ()) -
         if port not in taken and free(port):
             found.append(port)
     if len(found) < count:
-        raise Unusable("plan the local ports", f"from {first} on, fewer than {count} are free", "give a lower --from")
+        raise InvalidInput(
+            "plan the local ports", f"from {first} on, fewer than {count} are free", "give a lower --from"
+        )
     return found
 
 
@@ -38,7 +40,7 @@ def _of_one(request: Request, pods: Sequence[Pod], free: Free) -> list[Slot]:
     wanted = request.local or [0] * len(request.remote)
     for port in wanted:
         if port and not free(port):
-            raise Unusable(f"forward local port {port}", "something listens on it already", "choose another one")
+            raise InvalidInput(f"forward local port {port}", "something listens on it already", "choose another one")
     ports: list[int] = []
     for local, remote in zip(wanted, request.remote, strict=True):
         ports.append(local or local_ports(remote if remote >= 1024 else remote + 8000, 1, free, [*wanted, *ports])[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube.kubectl import Kubectl, fzf
 from gpuctl.kube import choose
 from gpuctl.kube.forward import saved
@@ -73,5 +73,5 @@ def _port(what: str, offered: Sequence[int]) -> int | None:
     if not told:
         return None
     if not told[-1].isdigit() or not 1 <= int(told[-1]) <= 65535:
-        raise Unusable(f"forward the {what}", f"{told[-1]!r} is no port")
+        raise InvalidInput(f"forward the {what}", f"{told[-1]!r} is no port")
     return int(told[-1])

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gpuctl.domain.findings import Finding
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.judge.expected import SOCKET, word
 from gpuctl.nccl.judge.transport import transport
-from gpuctl.nccl.model import Finding, LaunchResult, Outcome, Rank, Run, Transport
+from gpuctl.nccl.model import LaunchResult, Outcome, Rank, Run, Transport
 from gpuctl.nccl.topology.adapters import in_order
 
 _WHOLE = (Outcome.COMPLETE, Outcome.CORRUPT)  # of these every rank had the time to say its network

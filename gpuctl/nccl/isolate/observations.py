@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import takewhile
 from statistics import median
 
+from gpuctl.domain.findings import Finding
 from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.isolate import fabric
 from gpuctl.nccl.isolate.excluded_nodes import shut
@@ -17,7 +18,7 @@ from gpuctl.nccl.isolate.launch_outcomes import CUT_OFF, cut_off, never_began, s
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.isolate.noise import FEW, Reference, reference
 from gpuctl.nccl.isolate.speed_clusters import Pair, Parted, parted
-from gpuctl.nccl.model import Finding, LaunchResult, Outcome
+from gpuctl.nccl.model import LaunchResult, Outcome
 
 REACHES = 0.9  # of what a baseline expects: what is below this share is slow
 FASTER = 0.12  # the lead (natural logarithm) over the usual pair from which another one is of another speed

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import write_atomically
 from gpuctl.nccl import serialize
 from gpuctl.nccl.isolate.decide import decide
@@ -45,20 +45,20 @@ def of(fleet: Fleet, history: Sequence[LaunchResult]) -> dict[str, Any]:
 
 
 def read(path: Path) -> Record:
-    """A record back from its file; Unusable says what is wrong with it."""
+    """A record back from its file; InvalidInput says what is wrong with it."""
     doing = f"read the runs of an isolation from {path}"
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise Unusable(doing, str(error)) from error
+        raise InvalidInput(doing, str(error)) from error
     if not isinstance(value, dict) or value.get("form") != FORM:
-        raise Unusable(
+        raise InvalidInput(
             doing, f"it does not say that it is of the form {FORM!r}", "`gpuctl nccl isolate` writes such a file"
         )
     try:
         return Record(_fleet(value), tuple(serialize.launch_from_dict(end) for end in value["history"]))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise Unusable(
+        raise InvalidInput(
             doing, f"it is damaged: {type(error).__name__} {error}", "use a copy, or isolate anew"
         ) from error
 
@@ -71,17 +71,17 @@ def _fleet(value: Mapping[str, Any]) -> Fleet:
 def go_on(path: Path, fleet: Fleet, policy: Policy) -> tuple[LaunchResult, ...]:
     """The runs of an earlier isolation that was broken off; none where there is no such file.
 
-    `Unusable` where it was about other nodes, racks, adapters or another test, or where it has come to its end.
+    `InvalidInput` where it was about other nodes, racks, adapters or another test, or where it has come to its end.
     """
     if not path.exists():
         return ()
     found = read(path)
     doing = f"go on with the isolation in {path}"
     if other := _unlike(found, fleet, policy):
-        raise Unusable(doing, f"it is about {other}", "name another file, or ask for the same as then")
+        raise InvalidInput(doing, f"it is about {other}", "name another file, or ask for the same as then")
     if found.history and isinstance(decide(fleet, found.history, policy), Conclusion):
         hint = f"`gpuctl nccl isolate --replay {path}` shows what it came to; another file name starts anew"
-        raise Unusable(doing, "it is finished", hint)
+        raise InvalidInput(doing, "it is finished", hint)
     return found.history
 
 

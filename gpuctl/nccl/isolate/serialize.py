@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gpuctl.nccl import serialize
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Guilt
 from gpuctl.nccl.isolate.observations import Seen, Story, story
 from gpuctl.nccl.isolate.verdict import evidence
@@ -28,7 +27,7 @@ def of(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion) -> dict[s
         ],
         "chance": [number + 1 for number in end.chance],
         "never_began": [{"run": s.number + 1, "nodes": list(s.nodes), "why": s.never} for s in seen.all if s.never],
-        "findings": [serialize.finding_as_dict(finding) for finding in end.findings],
+        "findings": [finding.as_dict() for finding in end.findings],
         "runs_used": end.used,
         "budget": end.budget,
         "adapter_runs": end.rails,

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import bandwidth as rates
 from gpuctl.nccl.baselines.model import Baseline, Book
 from gpuctl.nccl.context import DEFAULT, RunContext
 from gpuctl.nccl.judge.messages import Numbers, by_size, flag, plural, size, sizes
-from gpuctl.nccl.model import Finding, Row, Run
+from gpuctl.nccl.model import Row, Run
 
 RULE = "baseline"
 MOST_NEAR = 4  # of the rows that come near, where none fits

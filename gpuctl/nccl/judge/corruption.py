@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import Numbers, by_size, halves, size, sizes
-from gpuctl.nccl.model import Finding, Outcome, Row, Run
+from gpuctl.nccl.model import Outcome, Row, Run
 
 RULE = "corruption"
 ADVICE = (

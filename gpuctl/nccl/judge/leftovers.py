@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpuctl.core import text
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.model import Finding, LaunchResult
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.nccl.model import LaunchResult
 
 RULE = "left-over"
 ON_NODES = "look there for processes of nccl-tests before the next job, or restart the node"

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import Numbers, by_size, halves, plural, size, sizes, sizes_seen
-from gpuctl.nccl.model import Finding, NoNumber, Outcome, Run
+from gpuctl.nccl.model import NoNumber, Outcome, Run
 
 RULE = "outcome"
 BROKEN_OFF = "broken off"  # the cause of a run that whoever began it ended again, by Ctrl-C

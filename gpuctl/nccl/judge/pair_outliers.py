@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.isolate.noise import Reference
 from gpuctl.nccl.isolate.observations import Seen, Story, story
 from gpuctl.nccl.isolate.small_fleets import says
-from gpuctl.nccl.model import Finding, LaunchResult
+from gpuctl.nccl.model import LaunchResult
 
 RULE = "pairs"
 FEWEST = 3  # pairs that are needed to say which of them is unlike the others

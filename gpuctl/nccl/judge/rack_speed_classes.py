@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.isolate.small_fleets import names
 from gpuctl.nccl.isolate.speed_clusters import SMALLEST, Pair, between, cliques
 from gpuctl.nccl.judge.pair_outliers import LEAST_GAP, RULE
-from gpuctl.nccl.model import Finding, LaunchResult
+from gpuctl.nccl.model import LaunchResult
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.expected import SOCKET, describe, suits, word
 from gpuctl.nccl.judge.messages import Numbers, names, plural
-from gpuctl.nccl.model import Finding, Outcome, Rank, Run, Transport
+from gpuctl.nccl.model import Outcome, Rank, Run, Transport
 
 RULE = "transport"
 TALK = "run it again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET on every rank"

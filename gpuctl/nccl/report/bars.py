@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl import context
 from gpuctl.nccl.baselines import load
 from gpuctl.nccl.baselines.model import Book
@@ -15,12 +15,12 @@ from gpuctl.nccl.report.plots import Bar
 def bars(ended: Sequence[LaunchResult], system: str) -> list[Bar]:
     """What the runs' machine type should reach at each size that was measured, where all runs are judged alike.
 
-    Empty where no row fits or the runs are not of one kind; `Unusable` for a machine type that nothing is known of.
+    Empty where no row fits or the runs are not of one kind; `InvalidInput` for a machine type that nothing is known of.
     """
     book = load.book()
     if system not in book.known:
         doing, hint = f"draw the baseline of {system!r}", "`gpuctl nccl baselines list` has all that are known"
-        raise Unusable(doing, "there is none of that name", hint)
+        raise InvalidInput(doing, "there is none of that name", hint)
     drawn = {_bars(end, system, book) for end in ended if end.run.rows}
     return list(drawn.pop()) if len(drawn) == 1 else []
 

@@ -11,8 +11,9 @@ import plotly.graph_objects as go
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
+from gpuctl.domain.findings import Finding
 from gpuctl.nccl.bandwidth import speed
-from gpuctl.nccl.model import Finding, LaunchResult
+from gpuctl.nccl.model import LaunchResult
 from gpuctl.nccl.report import matrix, plots
 
 
@@ -51,7 +52,7 @@ def _once(findings: Sequence[Finding]) -> list[Finding]:
     """What is said of several in the same words, once for all of them; the numbers of each are in the plots."""
     alike: dict[tuple[str, ...], list[Finding]] = {}
     for one in findings:
-        alike.setdefault((one.verdict, one.rule, one.says, one.advice), []).append(one)
+        alike.setdefault((one.verdict, one.check, one.message, one.hint), []).append(one)
     return [
         ones[0] if len(ones) == 1 else replace(ones[0], subject="; ".join(one.subject for one in ones), numbers={})
         for ones in alike.values()

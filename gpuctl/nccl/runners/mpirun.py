@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.ranks import Process
 from gpuctl.edges.ssh import Failure
 from gpuctl.nccl import plan
@@ -84,7 +84,7 @@ def refuse_shared(launches: Sequence[Launch]) -> None:
     for launch in launches:
         twice = seen.intersection(launch.nodes) or len(set(launch.nodes)) < len(launch.nodes)
         if twice or not launch.nodes:
-            raise Unusable(
+            raise InvalidInput(
                 f"run a test on {', '.join(launch.nodes) or 'no node'}", "each node can be in one run at a time"
             )
         seen.update(launch.nodes)

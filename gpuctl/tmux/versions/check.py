@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.processes import Processes
 from gpuctl.edges.tmux import Server, version
 from gpuctl.tmux import build, session_file
@@ -141,7 +141,7 @@ def _cheatsheet(server: Server, path: Path, report: _Fed) -> list[Wrong]:
 def _session(path: Path) -> tuple[Session | None, list[Wrong]]:
     try:
         return session_file.read(path / "session.yml"), []
-    except Unusable as error:
+    except InvalidInput as error:
         said = error.wrong.replace(f"{path}/", "").splitlines()
         found = (re.fullmatch(r"\s*(?:session\.yml:(\d+):?\s*)?(.*)", line) for line in said)
         return None, [Wrong("session.yml", int(f[1] or 0), f[2]) for f in found if f]

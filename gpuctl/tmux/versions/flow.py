@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuctl.core import settings
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.tmux.paths import SESSION, ending, main_server
 from gpuctl.tmux.paths import current as link
 from gpuctl.tmux.versions import check, reload, store
@@ -42,7 +42,7 @@ def ensure_first() -> Path:
             return link()
         if store.every():
             hint = "`gpuctl tmux rollback` goes to the last one that was promoted, `gpuctl tmux promote vN` to another"
-            raise Unusable("use the current version", f"{link()} points to none", hint)
+            raise InvalidInput("use the current version", f"{link()} points to none", hint)
         _first()
         return link()
 
@@ -93,7 +93,7 @@ def promote(name: str = "") -> Promotion:
             return Promotion(version, version.name)
         report = check.folder(version.folder)
         if report.wrong:
-            raise Unusable(doing, _listed(report), "correct these; `gpuctl tmux validate` lists them again")
+            raise InvalidInput(doing, _listed(report), "correct these; `gpuctl tmux validate` lists them again")
         order = [*(each for each in store.order() if each != version.name), version.name]
         done = _switch(version, report.changes, report.defaults, order)
         store.note(version, f"promoted{f' (before: {done.before})' if done.before else ''}")
@@ -107,7 +107,7 @@ def rollback(to: str = "") -> Promotion:
         now = _last()
         version = store.named(to, doing) if to else _earlier(now, doing)
         if version.name not in store.released():
-            raise Unusable(doing, f"{version.name} was never promoted", f"`gpuctl tmux promote {version.name}`")
+            raise InvalidInput(doing, f"{version.name} was never promoted", f"`gpuctl tmux promote {version.name}`")
         _untouched(version, doing)
         if store.current() == version:
             return Promotion(version, version.name)
@@ -132,7 +132,7 @@ def _earlier(now: str, doing: str) -> Version:
     found = [there[name] for name in before if name in there and not store.edited(there[name])]
     if not found:
         hint = "`gpuctl tmux versions` lists them; `gpuctl tmux new --fresh` makes one of gpuctl's own files"
-        raise Unusable(doing, "no earlier version was promoted and is as it was then", hint)
+        raise InvalidInput(doing, "no earlier version was promoted and is as it was then", hint)
     return found[-1]
 
 
@@ -140,7 +140,7 @@ def _untouched(version: Version, doing: str) -> None:
     if store.edited(version):
         wrong = f"{version.name} was promoted before and its files were changed since; a promoted version never changes"
         hint = f"`gpuctl tmux new --from {version.name}` makes a new version of these files"
-        raise Unusable(doing, wrong, f"{hint}; `gpuctl tmux rollback --to vN` uses another one")
+        raise InvalidInput(doing, wrong, f"{hint}; `gpuctl tmux rollback --to vN` uses another one")
 
 
 def _switch(version: Version, changes: Changed, defaults: State, order: list[str]) -> Promotion:

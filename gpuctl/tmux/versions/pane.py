@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.tmux.versions import check, feedback, flow, preview, reload, store
 from gpuctl.tmux.versions.model import Version
 
@@ -31,11 +31,11 @@ def meaning(line: str) -> str:
 
 
 def inside() -> Pane:
-    """The pane that this runs in; `Unusable` outside a preview."""
+    """The pane that this runs in; `InvalidInput` outside a preview."""
     name = os.environ.get(preview.VERSION, "")
     pane = os.environ.get("TMUX_PANE", "")
     if not (name and pane and preview.running() == name):
-        raise Unusable("open the feedback pane", "this is not inside a preview", "`gpuctl tmux preview` starts one")
+        raise InvalidInput("open the feedback pane", "this is not inside a preview", "`gpuctl tmux preview` starts one")
     return Pane(store.named(name, "open the feedback pane"), pane)
 
 

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.tmux import Server
 from gpuctl.tmux import build
 from gpuctl.tmux.paths import main_server
@@ -52,7 +52,7 @@ def start(name: str = "") -> Preview:
     report = check.folder(version.folder)
     if report.wrong:
         wrong = "\n".join(["it has mistakes", *(f"  {each}" for each in report.wrong)])
-        raise Unusable(f"preview {version.name}", wrong, f"correct these in {version.folder}")
+        raise InvalidInput(f"preview {version.name}", wrong, f"correct these in {version.folder}")
     close()
     own = Server(server().socket, environment={VERSION: version.name})
     try:

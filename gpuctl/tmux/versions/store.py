@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import config_dir, private, write_atomically
 from gpuctl.tmux.paths import current as link
 from gpuctl.tmux.versions.changelog import noted
@@ -65,7 +65,7 @@ def named(name: str, doing: str) -> Version:
     if found is None:
         names = ", ".join(version.name for version in known) or "none yet; `gpuctl tmux new` makes one"
         wrong = "there is no version" + ("" if name == "newest" else f" {name}")
-        raise Unusable(doing, wrong, f"versions: {names}")
+        raise InvalidInput(doing, wrong, f"versions: {names}")
     return found
 
 

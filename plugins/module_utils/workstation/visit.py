@@ -108,10 +108,11 @@ def _shell_file(path: str, wanted: str, record: Record, check: bool) -> dict[str
             before = stream.read()
     text = before.decode("utf-8", "surrogateescape")
     try:
-        after = with_block(text, wanted)
+        written = record.blocks(path)
+        after = with_block(text, wanted, written)
         if after != text and not check:
-            users = without_block(text).encode("utf-8", "surrogateescape")
-            record.write(path, after.encode("utf-8", "surrogateescape"), now.get("mode", 0o644), users)
+            users = without_block(text, written).encode("utf-8", "surrogateescape")
+            record.write(path, after.encode("utf-8", "surrogateescape"), now.get("mode", 0o644), users, wanted)
     except (Wrong, OSError) as error:
         why = f"it cannot be written: {error.strerror or error}" if isinstance(error, OSError) else str(error)
         return {"path": path, "changed": False, "before": "", "after": "", "why": why}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl import plan
 from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.isolate.flow import isolate
@@ -136,7 +136,7 @@ def test_a_first_node_that_does_not_let_us_in_is_the_cause(nodes: Callable[[int]
 
 def test_no_node_is_in_two_runs(nodes: Callable[[int], Cluster]) -> None:
     pair = nodes(2)
-    with pytest.raises(Unusable, match="each node can be in one run at a time"):
+    with pytest.raises(InvalidInput, match="each node can be in one run at a time"):
         pair.run(Launch(PAIR, RING), Launch(("h2",), RING))
     assert pair.run() == []
 

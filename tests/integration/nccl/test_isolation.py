@@ -50,7 +50,7 @@ def named(end: Conclusion) -> list[str]:
 
 def transports(end: Conclusion) -> dict[str, Verdict]:
     """What was found of the network, by the node it is about."""
-    return {finding.subject: finding.verdict for finding in end.findings if finding.rule == "transport"}
+    return {finding.subject: finding.verdict for finding in end.findings if finding.check == "transport"}
 
 
 def test_nobody_is_accused_on_a_healthy_cluster(twelve: Cluster) -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.nccl.isolate import command as isolate
 from gpuctl.cli.nccl.run import command as run
 from gpuctl.cli.nccl.targets.select import complete, node_access
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from tests.unit.cluster.clusters import write
 
 
@@ -45,13 +45,13 @@ def test_named_nodes_come_in_the_order_they_are_named_in(fleet: str) -> None:
 
 @pytest.mark.parametrize(("nodes", "wrong"), [("a,x", "x: no such host"), ("a,b,a", "named twice")])
 def test_nodes_that_cannot_be_meant_are_refused(fleet: str, nodes: str, wrong: str) -> None:
-    with pytest.raises(Unusable, match=wrong):
+    with pytest.raises(InvalidInput, match=wrong):
         node_access(**options(inventory=fleet, nodes=nodes))
 
 
 def test_ways_that_exclude_each_other_are_refused_before_anything_is_touched(fleet: str) -> None:
     both = said("--inventory", fleet, "--image", "img")
-    assert isinstance(both.exception, Unusable)
+    assert isinstance(both.exception, InvalidInput)
     assert "--inventory" in both.exception.wrong
 
 
@@ -68,7 +68,7 @@ def test_ways_that_exclude_each_other_are_refused_before_anything_is_touched(fle
 )
 def test_options_of_several_ways_are_named_and_refused(fleet: str, words: tuple[str, ...], wrong: str) -> None:
     found = said(*words)
-    assert isinstance(found.exception, Unusable)
+    assert isinstance(found.exception, InvalidInput)
     assert wrong in str(found.exception)
 
 

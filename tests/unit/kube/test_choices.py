@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import kubectl
 from gpuctl.kube import palette
 from gpuctl.kube.choose import folder_of_pane, pod_lines
@@ -98,13 +98,13 @@ def test_a_kept_forward_comes_back_as_it_was(folder: Path, request_: Request) ->
 def test_a_file_with_a_mistake_is_refused_with_its_line(folder: Path, text: str, wrong: str) -> None:
     folder.mkdir()
     (folder / "mine.yml").write_text(text)
-    with pytest.raises(Unusable) as caught:
+    with pytest.raises(InvalidInput) as caught:
         saved.load("mine")
     assert wrong in str(caught.value)
 
 
 def test_a_name_cannot_lead_out_of_the_folder(folder: Path) -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidInput):
         saved.path("../settings")
 
 

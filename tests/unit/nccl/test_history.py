@@ -12,12 +12,11 @@ from click.testing import CliRunner
 
 from gpuctl.cli.nccl.report import history as command
 from gpuctl.cli.nccl.report import report
-from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.domain.findings import Verdict
+from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import flow, history
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.model import Finding
 from tests.unit.nccl.builders import ended
 
 FINDING = Finding("baseline", "4 GiB", Verdict.FAIL, "300 of 365 GB/s", {"busbw_gbs": 300.0}, "isolate")
@@ -68,7 +67,7 @@ def test_only_its_owner_can_read_it() -> None:
 
 
 def test_an_unknown_number_is_refused() -> None:
-    with pytest.raises(Unusable, match="there is none of that number"):
+    with pytest.raises(InvalidInput, match="there is none of that number"):
         history.load(7)
 
 

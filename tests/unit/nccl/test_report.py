@@ -8,9 +8,9 @@ from itertools import combinations
 import click
 import pytest
 
-from gpuctl.core.errors import Unusable
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.model import Finding, LaunchResult
+from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.nccl.model import LaunchResult
 from gpuctl.nccl.report import heat, matrix
 from gpuctl.nccl.report.bars import bars
 from gpuctl.nccl.report.page import Content, page
@@ -106,5 +106,5 @@ def test_where_no_row_fits_nothing_is_drawn() -> None:
 
 
 def test_an_unknown_machine_type_is_refused() -> None:
-    with pytest.raises(Unusable, match="there is none of that name"):
+    with pytest.raises(InvalidInput, match="there is none of that name"):
         bars([], "p9.huge")

@@ -11,7 +11,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.progress 
 from click.testing import CliRunner
 
 from gpuctl.cli.bootstrap import group
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.ansible_progress import hearing
 from gpuctl.workstation import flow
 from gpuctl.workstation.judge import exit_code
@@ -48,7 +48,7 @@ def test_a_folder_for_tools_that_cannot_be_one_is_refused(
     file.write_text("")
     for given, wrong in (("bin", "no whole path"), (str(file), "no folder"), (f"{file}/below", "no folder")):
         monkeypatch.setenv(variable, given)
-        with pytest.raises(Unusable, match=wrong):
+        with pytest.raises(InvalidInput, match=wrong):
             flow.bootstrap(Wish())
     assert list(tmp_path.iterdir()) == [file]
 

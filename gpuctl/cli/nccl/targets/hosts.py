@@ -11,7 +11,7 @@ import click
 from gpuctl.cli.nccl import log_files
 from gpuctl.cli.shared import output
 from gpuctl.cli.shared.option_sections import section
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.hosts.model import Target
@@ -42,7 +42,7 @@ class Hosts(NamedTuple):
 
 
 def hosts_of(inventory: str | None, limit: str, nodes: str, rack_var: str) -> Hosts:
-    """Those that the options name; `Unusable` where they name one that is not there."""
+    """Those that the options name; `InvalidInput` where they name one that is not there."""
     from gpuctl.edges import inventory_cache
     from gpuctl.hosts.inventory import DEFAULT, find, target
 
@@ -59,9 +59,9 @@ def named(nodes: str, known: Iterable[str]) -> list[str]:
     names = [word.strip() for word in nodes.split(",") if word.strip()]
     if unknown := [name for name in names if name not in known]:
         wrong = f"{', '.join(unknown)}: no such host there"
-        raise Unusable("choose the nodes that --nodes names", wrong, f"the hosts are {output.names(known, 32)}")
+        raise InvalidInput("choose the nodes that --nodes names", wrong, f"the hosts are {output.names(known, 32)}")
     if len(set(names)) < len(names):
-        raise Unusable("choose the nodes that --nodes names", "a host is named twice", "name each once")
+        raise InvalidInput("choose the nodes that --nodes names", "a host is named twice", "name each once")
     return names or known
 
 
@@ -80,7 +80,7 @@ def _over_ssh(hosts: Sequence[Target], texts: Path | None, **given: Any) -> Runn
     for host in hosts:
         if host.needs_ansible:
             wrong = f"{host.name} is reached through Ansible only: {host.needs_ansible}"
-            raise Unusable("run NCCL tests over ssh", wrong, "leave out --via, or the host with --limit")
+            raise InvalidInput("run NCCL tests over ssh", wrong, "leave out --via, or the host with --limit")
     logins = {
         host.name: Login(
             host.address or host.name,

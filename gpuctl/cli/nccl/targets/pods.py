@@ -12,7 +12,7 @@ import click
 from gpuctl.cli.nccl import log_files
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import section
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.edges.kube.cluster import Cluster
@@ -81,13 +81,13 @@ def given_options(names: Iterable[str], given: Mapping[str, Any]) -> str:
 
 
 def chosen(image: str, **given: Any) -> bool:
-    """Whether the run is to be in pods; `Unusable` where options of both worlds are mixed."""
+    """Whether the run is to be in pods; `InvalidInput` where options of both worlds are mixed."""
     others = given_options(FOR_SSH if image else FOR_PODS, given)
     if others and image:
         hint = "leave one of them out; --nodes names nodes of the cluster"
-        raise Unusable("run NCCL tests in pods", f"{others} is for hosts that ssh reaches", hint)
+        raise InvalidInput("run NCCL tests in pods", f"{others} is for hosts that ssh reaches", hint)
     if others:
-        raise Unusable("run NCCL tests", f"{others} is for pods", "give --image or --cluster, too")
+        raise InvalidInput("run NCCL tests", f"{others} is for pods", "give --image or --cluster, too")
     return bool(image)
 
 
@@ -154,11 +154,11 @@ def _chosen_nodes(nodes: str, found: NodeInventory, server: str) -> list[str]:
         click.echo(f"gpuctl: {found.unsure}", err=True)
     asked = [word.strip() for word in nodes.split(",") if word.strip()]
     if len(set(asked)) < len(asked):
-        raise Unusable(f"run on nodes of {server}", "--nodes names a node twice", "name each once")
+        raise InvalidInput(f"run on nodes of {server}", "--nodes names a node twice", "name each once")
     refused = {name: found.left_out.get(name, "no GPU node of this name is there") for name in asked}
     if wrong := [f"{name}: {why}" for name, why in refused.items() if name not in found.free]:
         hint = f"those that can be tested: {output.names(list(found.free), 32) or 'none'}"
-        raise Unusable(f"run on nodes of {server}", "; ".join(wrong), hint)
+        raise InvalidInput(f"run on nodes of {server}", "; ".join(wrong), hint)
     if not asked:
         for name, why in found.left_out.items():
             click.echo(f"left out: {name}: {why}", err=True)
@@ -171,7 +171,7 @@ def _chosen_nodes(nodes: str, found: NodeInventory, server: str) -> list[str]:
 def _resource(word: str) -> tuple[str, str]:
     name, _, count = word.partition("=")
     if not name or not count:
-        raise Unusable("read --fabric", f"{word!r} is not of the form NAME=N", "such as vpc.amazonaws.com/efa=32")
+        raise InvalidInput("read --fabric", f"{word!r} is not of the form NAME=N", "such as vpc.amazonaws.com/efa=32")
     return name, count
 
 

@@ -17,7 +17,7 @@ from gpuctl.cli.shared import options, output
 from gpuctl.core.errors import GpuctlError
 
 if TYPE_CHECKING:
-    from gpuctl.nccl.model import Finding
+    from gpuctl.domain.findings import Finding
     from gpuctl.nccl.runners.base import Runner
     from gpuctl.workflows.nccl_preflight import Layout
 
@@ -78,7 +78,7 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def node_access(**given: Any) -> NodeAccess:
-    """What the options of `way_options` choose; `Unusable` where they contradict each other or name nothing."""
+    """What the options of `way_options` choose; `InvalidInput` where they contradict each other or name nothing."""
     if slurm.chosen(**given):
         return NodeAccess(*slurm.runner(**given))
     if environment.chosen(**given):
@@ -102,7 +102,7 @@ def preflight(
 
     found = way.before(alone)
     findings.show(found, err=True)
-    if together and (silent := [one.subject for one in found if one.rule == "asked" and one.subject in way.asked]):
+    if together and (silent := [one.subject for one in found if one.check == "asked" and one.subject in way.asked]):
         raise GpuctlError(
             f"run a test over {output.plural(len(way.nodes), 'node')}",
             f"{output.names(silent)} gave no answer; nothing was run",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.slurm import Node
 
 DOING = "choose Slurm nodes"
@@ -51,14 +51,16 @@ class Choice:
 def choose(found: Sequence[Node], wanted: NodeRequest) -> Choice:
     """The nodes to use. Without names only idle ones; named ones may be busy, but not drained or down.
 
-    `Unusable` where a partition or node is not there; `GpuctlError` where no node is left.
+    `InvalidInput` where a partition or node is not there; `GpuctlError` where no node is left.
     """
     partition = _partition(found, wanted.partition)
     known = {node.name: node for node in found if node.partition == partition}
     if unknown := [name for name in wanted.names if name not in known]:
-        raise Unusable(DOING, f"{', '.join(unknown)}: not in the partition {partition}", f"`sinfo -p {partition} -N`")
+        raise InvalidInput(
+            DOING, f"{', '.join(unknown)}: not in the partition {partition}", f"`sinfo -p {partition} -N`"
+        )
     if len(set(wanted.names)) < len(wanted.names):
-        raise Unusable(DOING, "a node is named twice", "name each once")
+        raise InvalidInput(DOING, "a node is named twice", "name each once")
     within = wanted.names or [name for name in known if wanted.reserved is None or name in wanted.reserved]
     left_out = {name: why for name in within if (why := why_not(known[name], wanted))}
     names = tuple(name for name in within if name not in left_out)
@@ -86,10 +88,10 @@ def why_not(node: Node, wanted: NodeRequest) -> str:
 def _partition(found: Sequence[Node], asked: str) -> str:
     names = list(dict.fromkeys(node.partition for node in found))
     if asked and asked not in names:
-        raise Unusable(DOING, f"there is no partition {asked}", f"there are {', '.join(names) or 'none'}")
+        raise InvalidInput(DOING, f"there is no partition {asked}", f"there are {', '.join(names) or 'none'}")
     default = next((node.partition for node in found if node.is_default), "")
     if not (asked or default):
-        raise Unusable(DOING, "no partition is the default one", f"name one with --partition: {', '.join(names)}")
+        raise InvalidInput(DOING, "no partition is the default one", f"name one with --partition: {', '.join(names)}")
     return asked or default
 
 

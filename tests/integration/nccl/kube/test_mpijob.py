@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.runners.kube import mpijob
@@ -111,5 +111,5 @@ def test_it_is_chosen_where_it_is_served_and_allowed(cluster: Plane) -> None:
 def test_who_may_not_make_mpijobs_gets_pods_and_is_told(cluster: Plane) -> None:
     found = kube.connect(files=[cluster.as_account(cluster.folder)])
     assert mpijob.chosen(found, None) == (False, "in pods of its own, for you may not create MPIJobs in default")
-    with pytest.raises(Unusable, match="you may not create them in default"):
+    with pytest.raises(InvalidInput, match="you may not create them in default"):
         mpijob.chosen(found, True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.nccl import plan
 from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
@@ -212,7 +212,7 @@ def test_breaking_off_leaves_the_queue(site: Site, runner: Start) -> None:
 
 
 def test_what_slurm_refuses_is_said_in_its_words(site: Site, runner: Start) -> None:
-    with pytest.raises(Unusable, match="Invalid partition name specified"):
+    with pytest.raises(InvalidInput, match="Invalid partition name specified"):
         run(runner(partition="nosuch"), Launch(NODES, RING))
     assert site.queue() == ""
 

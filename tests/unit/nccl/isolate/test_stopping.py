@@ -105,8 +105,8 @@ def test_a_node_that_is_bad_once_and_then_never_begins_is_named_and_the_others_a
     played, simulated = stopping(net(80, 8), [Fault(fault, "node", ("node-4",), 0.3)], node_4=1)
     unknown = {finding.subject: finding for finding in played.end.findings if finding.verdict is Verdict.UNKNOWN}
     assert (played.named, set(unknown)) == ([], {"node-3 and node-4", "node-4"})
-    assert "launches to settle it did not begin any more" in unknown["node-3 and node-4"].says
-    assert unknown["node-4"].says == f"could not be tested any more, its last 2 launches never began: {WHY}"
+    assert "launches to settle it did not begin any more" in unknown["node-3 and node-4"].message
+    assert unknown["node-4"].message == f"could not be tested any more, its last 2 launches never began: {WHY}"
     assert simulated.launched["node-4"] == 3
     assert "the other 78 nodes together" in {f.subject for f in played.end.findings if f.verdict is Verdict.OK}
 

@@ -33,8 +33,8 @@ def test_a_summary_of_wrong_values_fails_where_no_row_shows_them() -> None:
 def test_values_that_nobody_checked_are_unknown(name: str) -> None:
     (finding,) = found(recorded(name), "corruption", RunContext())
     assert finding.verdict is Verdict.UNKNOWN
-    assert "not checked" in finding.says
-    assert "-c 0" in finding.advice
+    assert "not checked" in finding.message
+    assert "-c 0" in finding.hint
 
 
 def test_deviations_that_older_versions_print_are_no_wrong_values() -> None:
@@ -61,8 +61,8 @@ def test_a_run_that_did_not_end_well_is_never_fine_and_says_why(outcome: Outcome
     cut = replace(HEALTHY, outcome=outcome, cause=cause)
     (finding,) = found(cut, "outcome")
     assert finding.verdict is verdict
-    assert cause in finding.says
-    assert finding.advice
+    assert cause in finding.message
+    assert finding.hint
 
 
 def test_a_run_that_ended_without_a_row_is_unknown() -> None:

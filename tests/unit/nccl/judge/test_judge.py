@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from gpuctl.domain.findings import Verdict
-from gpuctl.nccl import serialize
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge, worst
 from gpuctl.nccl.model import Run, Timing
@@ -59,7 +58,7 @@ def test_a_slower_run_is_never_judged_better(
     about = replace(about, ranks=32)
     fast, slow = (judge(one, about, SHIPPED) for one in (of(speeds), slower(of(speeds), factor)))
     # But for a ring that is faster than its wires: of that a slower run can be the more believable one.
-    believed = [finding for finding in fast if finding.rule != "line-rate"]
+    believed = [finding for finding in fast if finding.check != "line-rate"]
     assert rank(worst(slow)) >= rank(worst(believed))
 
 
@@ -85,9 +84,9 @@ def test_every_finding_that_is_not_fine_says_what_to_do_next_and_each_has_number
 ) -> None:
     for finding in judge(of(speeds), about, SHIPPED):
         assert finding.numbers
-        assert finding.says
-        assert finding.advice or finding.verdict is Verdict.OK
-        assert json.dumps(serialize.finding_as_dict(finding))
+        assert finding.message
+        assert finding.hint or finding.verdict is Verdict.OK
+        assert json.dumps(finding.as_dict())
 
 
 @SHORT

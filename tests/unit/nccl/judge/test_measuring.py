@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.nccl.baselines import baselines
 from gpuctl.cli.nccl.calibrate import calibrate
 from gpuctl.cli.nccl.targets import select
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.nccl import history
 from gpuctl.nccl.baselines import load
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
@@ -238,14 +238,14 @@ def test_what_cannot_be_used_is_refused_before_anything_runs(
 ) -> None:
     runner = Played(SOUND)
     result = measured(runner, *words)
-    assert isinstance(result.exception, Unusable)
+    assert isinstance(result.exception, InvalidInput)
     assert wrong in f"{result.exception} {result.exception.hint}"
     assert runner.launched == []
 
 
 def test_a_machine_type_is_needed_before_anything_runs() -> None:
     result = CliRunner().invoke(calibrate, [])
-    assert isinstance(result.exception, Unusable)
+    assert isinstance(result.exception, InvalidInput)
     assert "--instance" in str(result.exception)
 
 

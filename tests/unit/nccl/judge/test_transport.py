@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.expected import network
-from gpuctl.nccl.model import Finding, Rank, Run, Transport
+from gpuctl.nccl.model import Rank, Run, Transport
 from tests.unit.nccl.judge.made import GIB, HEALTHY, found, recorded, run, said, verdicts
 
 
@@ -31,19 +31,19 @@ def test_a_socket_fallback_names_its_node(about: RunContext) -> None:
     fell = said(HEALTHY, "node-2", network="Socket", provider=None, nics=(), gdr=None)
     failed = [finding for finding in found(fell, "transport", about) if finding.verdict is Verdict.FAIL]
     assert [finding.subject for finding in failed] == ["node-2"]
-    assert "socket fallback on node-2" in failed[0].says
-    assert failed[0].advice
+    assert "socket fallback on node-2" in failed[0].message
+    assert failed[0].hint
 
 
 def test_one_rank_of_a_node_is_enough() -> None:
     first, *others = HEALTHY.transports
     one = replace(HEALTHY, transports=(replace(first, network="Socket", provider=None), *others))
-    assert "(1 of 8 ranks that spoke)" in found(one, "transport")[0].says
+    assert "(1 of 8 ranks that spoke)" in found(one, "transport")[0].message
 
 
 def test_libfabric_over_tcp_is_a_fallback_too() -> None:
     (fell,) = [f for f in found(said(HEALTHY, "node-1", provider="tcp;ofi_rxm"), "transport") if f.verdict == "FAIL"]
-    assert "socket fallback on node-1" in fell.says
+    assert "socket fallback on node-1" in fell.message
 
 
 def test_libfabric_without_a_provider_is_not_proved_to_be_efa() -> None:
@@ -74,7 +74,7 @@ def test_roce_is_told_from_infiniband_by_the_link_of_the_adapters() -> None:
     roce = on("IB", nics=("mlx5_5:1/RoCE",))
     assert verdicts(roce, "transport", RunContext(network="roce")) == {Verdict.OK}
     assert verdicts(roce, "transport", RunContext(network="ib")) == {Verdict.FAIL}
-    assert "IB/RoCE instead of ib on node-0" in found(roce, "transport", RunContext(network="ib"))[0].says
+    assert "IB/RoCE instead of ib on node-0" in found(roce, "transport", RunContext(network="ib"))[0].message
     assert verdicts(on("IB"), "transport", RunContext(network="roce")) == {Verdict.UNKNOWN}
 
 
@@ -95,15 +95,15 @@ def test_data_through_the_hosts_memory_on_some_nodes_fails_and_on_all_is_worth_a
 def test_a_log_without_init_lines_is_unknown() -> None:
     (finding,) = found(replace(HEALTHY, transports=()), "transport")
     assert finding.verdict is Verdict.UNKNOWN
-    assert "NCCL_DEBUG=INFO" in finding.advice
+    assert "NCCL_DEBUG=INFO" in finding.hint
 
 
 def test_ranks_that_said_nothing_are_named_by_their_node() -> None:
     quiet = recorded("moc_h100_roce_2n8g_sendrecv_ncclinfo.log")
     (finding,) = found(quiet, "transport", RunContext(network="roce"))
     assert finding.verdict is Verdict.UNKNOWN
-    assert "4 of 8 ranks" in finding.says
-    assert "MOC-R4PCC04U35" in finding.says
+    assert "4 of 8 ranks" in finding.message
+    assert "MOC-R4PCC04U35" in finding.message
 
 
 def test_one_node_alone_needs_no_network() -> None:
@@ -123,7 +123,7 @@ def test_a_process_without_a_rank_speaks_for_its_node_only_where_it_is_the_only_
     assert [one.verdict for one in silent_ranks((7, 7), 1)] == [Verdict.OK]
     (finding,) = silent_ranks((7, 8), 1)
     assert finding.verdict is Verdict.UNKNOWN
-    assert "2 of 4 ranks did not say which network they used, on node-0, node-1" in finding.says
+    assert "2 of 4 ranks did not say which network they used, on node-0, node-1" in finding.message
     assert [one.verdict for one in silent_ranks((7, 8), 2)] == [Verdict.OK]
 
 
@@ -132,7 +132,7 @@ def test_interfaces_of_tcp_are_no_adapters_that_a_node_could_lack() -> None:
     fewer = said(sockets, "node-1", nics=("eth0",))
     assert verdicts(fewer, "transport", RunContext(network="socket")) == {Verdict.OK}
     fell = said(HEALTHY, "node-2", network="Socket", provider=None, nics=("eth0",), gdr=None)
-    assert [one.says for one in found(fell, "transport") if "adapter" in one.says] == []
+    assert [one.message for one in found(fell, "transport") if "adapter" in one.message] == []
 
 
 @pytest.mark.parametrize(

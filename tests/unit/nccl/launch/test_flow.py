@@ -7,10 +7,10 @@ from itertools import combinations
 
 import pytest
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import flow, plan
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.model import Finding, Launch, LaunchResult, Outcome, Row, Run, Sweep, Timing
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Row, Run, Sweep, Timing
 from gpuctl.nccl.runners.base import ProgressListener
 
 ROW = Row(1 << 30, 1 << 28, "float", "sum", -1, Timing(5000, 200, 375, 0), Timing(5000, 200, 375, 0))
@@ -66,7 +66,7 @@ def test_findings_name_the_run_they_are_about() -> None:
     wrong = Row(1 << 30, 1 << 28, "float", "sum", -1, Timing(5000, 200, 375, 96), Timing(5000, 200, 375, 0))
     spoilt = run(Outcome.CORRUPT, (wrong,))
     two = [LaunchResult(Launch(pair, Sweep()), spoilt, 1.0) for pair in (("a", "b"), ("c", "d"))]
-    subjects = {one.subject for one in flow.findings("quick", two, RunContext()) if one.rule == "corruption"}
+    subjects = {one.subject for one in flow.findings("quick", two, RunContext()) if one.check == "corruption"}
     assert subjects == {"a, b: 1 GiB", "c, d: 1 GiB"}
     many = LaunchResult(Launch(tuple("abcdefgh"), Sweep()), run(), 1.0)
     assert "all 8 nodes" in {one.subject for one in flow.findings("quick", [many], RunContext())}
@@ -74,9 +74,9 @@ def test_findings_name_the_run_they_are_about() -> None:
 
 def test_pairs_are_compared_with_each_other() -> None:
     ended = flow.run(Fleet(run()), plan.rounds("pairs", NODES, Sweep()), quiet, lambda: False)
-    assert [one.verdict for one in flow.findings("pairs", ended, RunContext()) if one.rule == "pairs"] == [Verdict.OK]
+    assert [one.verdict for one in flow.findings("pairs", ended, RunContext()) if one.check == "pairs"] == [Verdict.OK]
     split = flow.run(Fleet(run()), plan.rounds("pairs", NODES, Sweep(), split=True), quiet, lambda: False)
-    assert [one for one in flow.findings("pairs", split, RunContext()) if one.rule == "pairs"] == []
+    assert [one for one in flow.findings("pairs", split, RunContext()) if one.check == "pairs"] == []
 
 
 def at(gbs: float) -> Run:
@@ -95,7 +95,7 @@ def by_rack(a: str, b: str) -> float:
 
 def compared(ended: Sequence[LaunchResult], racks: Mapping[str, str] | None = None) -> list[tuple[Verdict, str]]:
     found = flow.findings("pairs", ended, RunContext(), racks=racks)
-    return [(one.verdict, one.subject) for one in found if one.rule == "pairs"]
+    return [(one.verdict, one.subject) for one in found if one.check == "pairs"]
 
 
 @pytest.mark.parametrize("nodes", ["q1 q2 r1 r2", "q1 q2 q3 r1 r2 r3", "q1 q2 q3 q4 r1 r2 r3 r4", "q1 q2 r1 r2 s1"])
@@ -134,10 +134,10 @@ def test_up_to_half_of_all_nodes_are_named_where_every_pair_shows_it(count: int,
 def test_a_fast_minority_is_told_with_both_speeds_and_accuses_nobody(count: int, bad: int) -> None:
     nodes = "abcdefghijklmnop"[:count]
     ended = pairs_of(nodes, lambda *two: 180.0 if set(nodes[:bad]) & set(two) else 400.0)
-    (finding,) = [one for one in flow.findings("pairs", ended, RunContext()) if one.rule == "pairs"]
+    (finding,) = [one for one in flow.findings("pairs", ended, RunContext()) if one.check == "pairs"]
     assert (finding.verdict, finding.subject) == (Verdict.UNKNOWN, "")
-    assert f"400 GB/s among {', '.join(nodes[bad:])}" in finding.says
-    assert "180 with a, b" in finding.says
+    assert f"400 GB/s among {', '.join(nodes[bad:])}" in finding.message
+    assert "180 with a, b" in finding.message
 
 
 def test_fast_pairs_in_no_pattern_are_not_passed_over() -> None:
@@ -158,16 +158,16 @@ def test_the_order_of_nodes_is_kept() -> None:
 
 def test_a_node_on_which_something_may_still_run_is_a_finding_and_no_success() -> None:
     ended = LaunchResult(Launch(NODES, Sweep()), run(), 1.0, lost=("b",))
-    (left,) = [one for one in flow.findings("quick", [ended], RunContext()) if one.rule == "left-over"]
+    (left,) = [one for one in flow.findings("quick", [ended], RunContext()) if one.check == "left-over"]
     assert (left.subject, left.verdict) == ("b", Verdict.UNKNOWN)
     assert flow.exit_code([ended]) == 1
 
 
 def test_what_stays_in_the_cluster_is_a_finding_and_no_success() -> None:
     ended = [LaunchResult(Launch(NODES, Sweep()), run(), 1.0, left="not removed: no answer")] * 3
-    (left,) = [one for one in flow.findings("quick", ended, RunContext()) if one.rule == "left-over"]
+    (left,) = [one for one in flow.findings("quick", ended, RunContext()) if one.check == "left-over"]
     assert (left.subject, left.verdict) == ("a, b, c, d", Verdict.UNKNOWN)
-    assert left.says == "not removed: no answer; and so of 2 more launches"
+    assert left.message == "not removed: no answer; and so of 2 more launches"
     assert flow.exit_code(ended) == 1
 
 
@@ -177,7 +177,7 @@ def test_with_several_collectives_a_finding_says_which_it_is_about() -> None:
         for name in ("all_reduce", "broadcast")
     ]
     found = flow.findings("full", ended, RunContext())
-    assert {one.subject for one in found if one.rule == "outcome"} == {
+    assert {one.subject for one in found if one.check == "outcome"} == {
         "all_reduce, a, b, c, d",
         "broadcast, a, b, c, d",
     }

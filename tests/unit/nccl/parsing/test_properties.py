@@ -181,7 +181,7 @@ def test_a_log_of_several_operations_that_was_cut_is_never_ok(
     kept = data.draw(st.integers(0, len(lines) - 3))
     (cut,) = runs(heading + "".join(lines[:kept]))
     found = judge(cut, RunContext(nodes=1), Book({}, ()))
-    assert worst([one for one in found if one.rule in ("outcome", "corruption")]) is not Verdict.OK
+    assert worst([one for one in found if one.check in ("outcome", "corruption")]) is not Verdict.OK
     if kept > len(_SIZES):
         assert cut.outcome is Outcome.TRUNCATED
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuctl.cli.nccl.targets import pods as nccl_kube
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.runners.kube import nodes
 from gpuctl.nccl.runners.kube.model import Settings
 
@@ -108,5 +108,5 @@ def test_nodes_are_named_with_or_without_blanks_between_them() -> None:
         return nccl_kube.in_own_pods(Three(), Settings("img"), nodes=named, mpijob=False).nodes  # type: ignore[arg-type]
 
     assert chosen("gpu-2, gpu-0 ,") == chosen("gpu-2,gpu-0") == ["gpu-2", "gpu-0"]
-    with pytest.raises(Unusable, match="gpu-7: no GPU node of this name is there"):
+    with pytest.raises(InvalidInput, match="gpu-7: no GPU node of this name is there"):
         chosen("gpu-0, gpu-7")

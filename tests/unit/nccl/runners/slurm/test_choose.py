@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.slurm import gpus, leaves, read_nodes
 from gpuctl.nccl.runners.slurm.node_selection import NodeRequest, choose
 
@@ -94,14 +94,14 @@ def test_so_many_of_named_ones_are_those_that_are_not_broken() -> None:
 
 def test_a_partition_must_be_there() -> None:
     assert choose(FOUND, NodeRequest("night")).names == ("h1",)
-    with pytest.raises(Unusable, match="there is no partition day"):
+    with pytest.raises(InvalidInput, match="there is no partition day"):
         choose(FOUND, NodeRequest("day"))
-    with pytest.raises(Unusable, match="no partition is the default one"):
+    with pytest.raises(InvalidInput, match="no partition is the default one"):
         choose(FOUND[1:2], NodeRequest())
 
 
 def test_a_node_must_be_there_and_be_named_once() -> None:
-    with pytest.raises(Unusable, match="h77: not in the partition main"):
+    with pytest.raises(InvalidInput, match="h77: not in the partition main"):
         choose(FOUND, NodeRequest(names=("h1", "h77")))
-    with pytest.raises(Unusable, match="named twice"):
+    with pytest.raises(InvalidInput, match="named twice"):
         choose(FOUND, NodeRequest(names=("h1", "h1")))
