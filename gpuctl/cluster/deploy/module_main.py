@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.progress import tell
+from ansible_collections.gpuctl.fleet.plugins.module_utils.progress import report_progress
 
 from gpuctl.cluster.clusterfile import locate as files
 from gpuctl.cluster.deploy import destroy, flow
@@ -133,7 +133,7 @@ def difference(change: Change) -> dict[str, str]:
 
 
 def _tell(subject: str, words: str) -> None:
-    tell(f"{subject}: {words}")
+    report_progress(f"{subject}: {words}")
 
 
 def _end_with_parent() -> None:
