@@ -20,7 +20,7 @@ from gpuctl.core.paths import write_atomically
 
 
 def discover(context: str = "", namespace: str = "", image: str = "", file: str = "") -> Draft:
-    """A draft for the cluster of a context; nothing is changed there. `InvalidInput` where what is given cannot be used.
+    """A draft for the cluster of a context; nothing is changed there. `InvalidInput` if what is given cannot be used.
 
     `file`: what the draft's file is to be called, without its ending: commands find it by that.
     """

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.doctor.interface_names import absent
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.probe.judge import read, together
 from gpuctl.cluster.probe.model import Facts
 from gpuctl.core.sizes import size
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.domain.gpu_health import HealthIssue
 from gpuctl.domain.gpu_health import issues as health_issues
 
@@ -56,7 +55,7 @@ def _ill(pod: str, verdict: Verdict, found: Sequence[tuple[str, HealthIssue]]) -
     words = [f"{gpu}: {issue.message}" for gpu, issue in found]
     more = f"; and {len(words) - MOST_ILLS} more" if len(words) > MOST_ILLS else ""
     advice = dict.fromkeys(issue.hint for _, issue in found if issue.hint)
-    return [Finding("gpu health", pod, verdict, "; ".join(words[:MOST_ILLS]) + more, "; ".join(advice))]
+    return [Finding("gpu health", pod, verdict, "; ".join(words[:MOST_ILLS]) + more, hint="; ".join(advice))]
 
 
 def shared_memory(env: Environment, facts: Sequence[Facts]) -> list[Finding]:

@@ -63,7 +63,7 @@ class Record:
     def link(self, path: str, target: str, was: str = "") -> None:
         """Put a link in place by one rename, remembering what was there, and its version."""
         with self._lock:
-            self._remember(path, look(path), {"kind": "link", "target": target}, was)
+            self._remember(path, look(path), {"kind": "link", "target": target}, was=was)
             put_link(path, target)
 
     def make_folders(self, folder: str) -> None:
@@ -122,17 +122,16 @@ class Record:
                 "or move it away, and what was there before gpuctl is forgotten"
             ) from error
 
-    def _remember(
-        self, path: str, before: Side, ours: Side, was: str = "", users: bytes | None = None, block: str = ""
-    ) -> None:
+    def _remember(self, path: str, before: Side, ours: Side, **notes: Any) -> None:
+        """Add or update the entry of a path; `notes`: `was`, `users` and `block`, as `link` and `write` take them."""
         entry = self.entries.get(path)
-        blocks = list(dict.fromkeys([*self.blocks(path), *([block] if block else [])]))
+        blocks = list(dict.fromkeys(filter(None, [*self.blocks(path), notes.get("block")])))
         if entry is None or not same(before, entry["ours"]):
-            # What the user put there since the last run is what undo has to bring back.
+            # If the user changed the file since the last run, undo has to restore that later content.
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             earlier = [*entry.get("earlier", []), entry["before"]] if entry else []
-            back = _without_ours(look(path, content=True), users, earlier)
-            entry = {"before": back, "at": at, "earlier": earlier, "was": was}
+            back = _without_ours(look(path, content=True), notes.get("users"), earlier)
+            entry = {"before": back, "at": at, "earlier": earlier, "was": notes.get("was", "")}
         self.entries[path] = {**entry, "ours": ours, **({"blocks": blocks} if blocks else {})}
         self.save()
 
@@ -141,7 +140,7 @@ def _without_ours(side: Side, users: bytes | None, earlier: list[Side]) -> Side:
     """What was there without our lines, which an earlier run, or another machine's, put there."""
     if side["kind"] != "file" or users is None:
         return side
-    if not users and any(one["kind"] == "absent" for one in earlier):
+    if not users and any(side_before["kind"] == "absent" for side_before in earlier):
         return {"kind": "absent"}
     content = base64.b64encode(users).decode()
     return {**side, "sha256": hashlib.sha256(users).hexdigest(), "content": content}

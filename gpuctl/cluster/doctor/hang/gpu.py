@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.doctor import gpus as reading
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.gpus import Gpu, Gpus
 from gpuctl.cluster.doctor.hang.job import ranks_of
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.core.text import named
 from gpuctl.domain import gpu_health
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 
 XID = "`dmesg | grep -iE 'xid|nvrm'` on its node says why; a GPU that fell off the bus comes back by a reboot"
 # A kernel of NCCL that waits keeps its GPU at 100 % and draws little, one that computes draws most of what it may.
@@ -57,7 +56,7 @@ def _issues(
 ) -> list[Finding]:
     """A pod's GPUs by one of the judgements of gpu_health."""
     return [
-        Finding(check, f"Pod {pod}", issue.verdict, f"GPU {gpu.index}: {issue.message}", issue.hint)
+        Finding(check, f"Pod {pod}", issue.verdict, f"GPU {gpu.index}: {issue.message}", hint=issue.hint)
         for gpu in gpus.gpus
         for issue in judge(gpu.own)
     ]
