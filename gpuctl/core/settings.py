@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake, Node, did_you_mean, read
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import config_dir
 
 STAGES = ("production", "staging", "development")
@@ -47,18 +47,18 @@ class Settings:
 
 
 def load() -> Settings:
-    """The user's settings; `Unusable` with every mistake in the file."""
+    """The user's settings; `InvalidInput` with every mistake in the file."""
     path = config_dir() / "settings.yml"
     try:
         if not path.exists() or not path.read_text().strip():
             return Settings()
     except (OSError, UnicodeDecodeError) as error:
-        raise Unusable(f"use {path}", str(error), "mend or remove it") from error
+        raise InvalidInput(f"use {path}", str(error), "mend or remove it") from error
     mistakes: list[Mistake] = []
     node = read(path, mistakes)
     given = _checked(node, mistakes) if node else {}
     if mistakes:
-        raise Unusable(f"use {path}", "\n  ".join(map(str, mistakes)), f"it can hold: {', '.join(_READERS)}")
+        raise InvalidInput(f"use {path}", "\n  ".join(map(str, mistakes)), f"it can hold: {', '.join(_READERS)}")
     return Settings(**given)
 
 

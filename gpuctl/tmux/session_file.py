@@ -11,21 +11,21 @@ import yaml
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake, Node, did_you_mean
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import read as read_yaml
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.tmux.session import Pane, Session, Window
 
 T = TypeVar("T")
 
 
 def read(path: Path) -> Session:
-    """The session that a file describes; `Unusable` with every mistake in it."""
+    """The session that a file describes; `InvalidInput` with every mistake in it."""
     mistakes: list[Mistake] = []
     empty = path.is_file() and not path.read_bytes().strip()
     node = None if empty else read_yaml(path, mistakes)
     found = _Reader(mistakes).session(node) if node else None
     if mistakes or found is None:
         wrong = "\n  ".join(map(str, mistakes)) or "it is empty"
-        raise Unusable(f"use the session file {path}", wrong, "docs/tmux.md shows what it can hold")
+        raise InvalidInput(f"use the session file {path}", wrong, "docs/tmux.md shows what it can hold")
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake, Node, did_you_mean, read
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 SYSTEMS = tuple(f"{system}/{arch}" for system in ("linux", "darwin") for arch in ("amd64", "arm64"))
 _WORDS = ("version", "os", "arch")  # what can stand in braces
@@ -39,7 +39,7 @@ Reader = Callable[[Node, _Notes], Any]
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file, none of an empty one; `Unusable` with every mistake in it."""
+    """The rows of a file, none of an empty one; `InvalidInput` with every mistake in it."""
     mistakes: list[Mistake] = []
     node = read(path, mistakes)
     if [mistake.wrong for mistake in mistakes] == ["is empty"]:
@@ -47,7 +47,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     found = _rows(node, mistakes) if node else []
     if mistakes:
         told = "\n  ".join(map(str, mistakes)).replace('"<unicode string>"', "the file")
-        raise Unusable(f"use {path}", told, "docs/workstation.md has an example")
+        raise InvalidInput(f"use {path}", told, "docs/workstation.md has an example")
     return found
 
 

@@ -17,7 +17,7 @@ from gpuctl.cluster.clusterfile.fields import walk
 from gpuctl.cluster.clusterfile.model import Cluster
 from gpuctl.cluster.clusterfile.read import look
 from gpuctl.cluster.clusterfile.yaml_edit import Lines, children, last_line
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import write_atomically
 
 # What today's layout knows: a file may be half way there already.
@@ -48,14 +48,14 @@ class Migrated:
 
 
 def migrate(path: Path, added: Added = Added()) -> Migrated:
-    """Today's text for an older file, which is not touched; `Unusable` where it is no YAML, or new already."""
+    """Today's text for an older file, which is not touched; `InvalidInput` where it is no YAML, or new already."""
     doing = f"migrate {path}"
     mistakes: list[Mistake] = []
     read_yaml(path, mistakes)  # the same key twice, an alias: nobody can tell what the file meant
     if mistakes:
-        raise Unusable(doing, "\n  ".join(map(str, mistakes)), "mend it first")
+        raise InvalidInput(doing, "\n  ".join(map(str, mistakes)), "mend it first")
     if not look(path).mistakes:
-        raise Unusable(doing, "it is in today's layout already", f"`gpuctl cluster show {path}` shows it")
+        raise InvalidInput(doing, "it is in today's layout already", f"`gpuctl cluster show {path}` shows it")
     lines = Lines(path.read_text())
     _Move(lines, added).all()
     text = lines.text()

@@ -12,7 +12,7 @@ from gpuctl.cluster.clusterfile import rules
 from gpuctl.cluster.clusterfile.field_types import At, Notes
 from gpuctl.cluster.clusterfile.fields import Part
 from gpuctl.cluster.clusterfile.model import Cluster
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 EXAMPLE = "`gpuctl cluster schema` lists what it can hold; two examples come with gpuctl: `gpuctl cluster list`"
 OLD = ("requests", "limits", "ib_timeout", "min_nchannels")  # names that only the older layout had
@@ -27,13 +27,13 @@ class Read:
 
 
 def load(path: Path) -> Cluster:
-    """The cluster of a file; `Unusable` with every mistake in it."""
+    """The cluster of a file; `InvalidInput` with every mistake in it."""
     found = look(path)
     if found.cluster is None:
         told = "\n  ".join(map(str, found.mistakes))
         old = any(name in mistake.wrong for mistake in found.mistakes for name in OLD)
         hint = f"`gpuctl cluster migrate {path}` reads the older layout" if old else EXAMPLE
-        raise Unusable(f"use the cluster file {path}", told, hint)
+        raise InvalidInput(f"use the cluster file {path}", told, hint)
     return found.cluster
 
 

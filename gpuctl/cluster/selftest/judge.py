@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.doctor.interface_names import absent
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.probe.judge import read, together
 from gpuctl.cluster.probe.model import Facts
 from gpuctl.core.sizes import size
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.domain.gpu_health import Ill, memory
 
 IPC_LOCK = 1 << 14  # linux/capability.h: who has it is held by no limit
@@ -53,7 +52,7 @@ def _ill(pod: str, verdict: Verdict, found: Sequence[tuple[str, Ill]]) -> list[F
     words = [f"{gpu}: {ill.words}" for gpu, ill in found]
     more = f"; and {len(words) - MOST_ILLS} more" if len(words) > MOST_ILLS else ""
     advice = dict.fromkeys(ill.advice for _, ill in found)
-    return [Finding("gpu health", pod, verdict, "; ".join(words[:MOST_ILLS]) + more, "; ".join(advice))]
+    return [Finding("gpu health", pod, verdict, "; ".join(words[:MOST_ILLS]) + more, hint="; ".join(advice))]
 
 
 def shared_memory(env: Environment, facts: Sequence[Facts]) -> list[Finding]:

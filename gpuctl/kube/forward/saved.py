@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake, Node, did_you_mean, read
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import config_dir, private, write_atomically
 from gpuctl.kube.forward.model import Request
 
@@ -23,9 +23,9 @@ def folder() -> Path:
 
 
 def path(name: str) -> Path:
-    """The file of a name; `Unusable` where it cannot be one."""
+    """The file of a name; `InvalidInput` where it cannot be one."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-        raise Unusable(f"use {name!r} as a name", "a name has letters, digits, dots, dashes and underscores")
+        raise InvalidInput(f"use {name!r} as a name", "a name has letters, digits, dots, dashes and underscores")
     return folder() / f"{name}.yml"
 
 
@@ -45,11 +45,11 @@ def save(name: str, request: Request) -> Path:
 
 
 def load(name: str) -> Request:
-    """A kept request; `Unusable` with every mistake in its file."""
+    """A kept request; `InvalidInput` with every mistake in its file."""
     file = path(name)
     if not file.is_file():
         hint = did_you_mean(name, names()) or "`--save NAME` keeps one"
-        raise Unusable(f"use the forwards {name!r}", "none are kept under that name", hint)
+        raise InvalidInput(f"use the forwards {name!r}", "none are kept under that name", hint)
     mistakes: list[Mistake] = []
     node = read(file, mistakes)
     given = _request(node, mistakes) if node else {}
@@ -60,7 +60,7 @@ def load(name: str) -> Request:
     if node and not mistakes and len(given.get("local", given["remote"])) != len(given["remote"]):
         mistakes.append(Mistake(node.where, "has not as many local as remote ports"))
     if mistakes:
-        raise Unusable(f"use {file}", "\n  ".join(map(str, mistakes)))
+        raise InvalidInput(f"use {file}", "\n  ".join(map(str, mistakes)))
     return Request(**given)
 
 

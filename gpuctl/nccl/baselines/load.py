@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake, Node, did_you_mean, read
 
 import gpuctl
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import config_dir
 from gpuctl.nccl.bandwidth import COLLECTIVES
 from gpuctl.nccl.baselines.model import Baseline, Book, System
@@ -31,7 +31,7 @@ def site_file() -> Path:
 
 
 def book() -> Book:
-    """All rows, the site's first; `Unusable` with every mistake in a file."""
+    """All rows, the site's first; `InvalidInput` with every mistake in a file."""
     shipped, own = load(SHIPPED), site_file()
     site = load(own) if own.is_file() else Book({}, ())
     rows = [replace(row, site=True) for row in site.rows]
@@ -45,7 +45,7 @@ def load(path: Path) -> Book:
     found = _Reader(mistakes).book(node) if node else None
     if mistakes or found is None:
         wrong = "\n  ".join(map(str, mistakes)) or "it is empty"
-        raise Unusable(f"use the baselines {path}", wrong, f"{SHIPPED} shows what a row holds")
+        raise InvalidInput(f"use the baselines {path}", wrong, f"{SHIPPED} shows what a row holds")
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.clusterfile.read import load, look
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from tests.unit.cluster.clusters import BUILT, EKS, ON_OPENSHIFT, OPENSHIFT, ROCE, cluster, mistakes, write
 
 
@@ -68,7 +68,7 @@ ports: {jupyter: 8080}
         (12, "resources.cpu", ""),
         (14, "ports.jupyter", "choose another"),
     ]
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidInput) as refused:
         load(path)
     assert refused.value.exit_code == 2
     assert refused.value.wrong.count("\n") == len(told) - 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.core import settings
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_what_is_given_replaces_its_default_alone(file: Path) -> None:
 
 def test_every_mistake_is_told_with_its_line(file: Path) -> None:
     file.write_text("workspce: x\ncontexts: {prodution: [a]}\nkeys_without_prefix: maybe\nask: llm\n")
-    with pytest.raises(Unusable) as raised:
+    with pytest.raises(InvalidInput) as raised:
         settings.load()
     told = str(raised.value)
     assert f"{file}:1: workspce is no setting" in told
@@ -72,5 +72,5 @@ def test_the_documented_settings_are_the_defaults(file: Path) -> None:
 @pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.write_bytes(b"\xff")])
 def test_what_cannot_be_read_is_refused_and_never_taken_for_no_file(file: Path, make: Callable[[Path], object]) -> None:
     make(file)
-    with pytest.raises(Unusable, match=r"settings\.yml"):
+    with pytest.raises(InvalidInput, match=r"settings\.yml"):
         settings.load()

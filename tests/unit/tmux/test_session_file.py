@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.settings import Settings
 from gpuctl.tmux import render, session_file
 from gpuctl.tmux.build import as_set
@@ -61,7 +61,7 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
         "      - of: b\n"
         "  - panes: []\n"
     )
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidInput) as refused:
         session_file.read(path)
     told = str(refused.value)
     for line, wrong in [
@@ -80,5 +80,5 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
 def test_a_file_that_is_no_session_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "session.yml"
     path.write_text(text)
-    with pytest.raises(Unusable, match="cannot use the session file"):
+    with pytest.raises(InvalidInput, match="cannot use the session file"):
         session_file.read(path)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import Unusable
-from gpuctl.workstation.tools import own
+from gpuctl.core.errors import InvalidInput
+from gpuctl.workstation.tools import user_rows
 from gpuctl.workstation.tools_file import read_rows
 
 ROW = f"""- name: k9s
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
 
 def refused(file: Path, text: str) -> str:
     file.write_text(text)
-    with pytest.raises(Unusable) as told:
+    with pytest.raises(InvalidInput) as told:
         read_rows(file)
     assert told.value.exit_code == 2
     return str(told.value)
@@ -83,9 +83,9 @@ def test_an_empty_file_and_one_of_comments_have_no_rows(file: Path) -> None:
 def test_what_is_not_utf_8_and_a_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuctl.workstation.tools.config_dir", lambda: tmp_path)
     (tmp_path / "tools.yml").write_bytes(b"- name: \xff\n")
-    with pytest.raises(Unusable, match="is not UTF-8"):
-        own()
+    with pytest.raises(InvalidInput, match="is not UTF-8"):
+        user_rows()
     (tmp_path / "tools.yml").unlink()
     (tmp_path / "tools.yml").mkdir()
-    with pytest.raises(Unusable, match="Is a directory"):
-        own()
+    with pytest.raises(InvalidInput, match="Is a directory"):
+        user_rows()

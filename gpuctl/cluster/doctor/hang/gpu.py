@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.doctor import gpus as reading
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.gpus import Gpu, Gpus
 from gpuctl.cluster.doctor.hang.job import ranks_of
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.core.text import named
 from gpuctl.domain import gpu_health
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 
 XID = "`dmesg | grep -iE 'xid|nvrm'` on its node says why; a GPU that fell off the bus comes back by a reboot"
 # A kernel of NCCL that waits keeps its GPU at 100 % and draws little, one that computes draws most of what it may.

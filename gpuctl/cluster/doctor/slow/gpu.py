@@ -6,14 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.gpus import Gpu
 from gpuctl.cluster.doctor.hang.gpu import at_work, known, waits, works
 from gpuctl.cluster.doctor.hang.gpu import memory as ill
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown, warn
 from gpuctl.domain.gpu_health import CAPPED, SLOWED
 
 AT_WORK = 10  # percent: at rest a GPU lowers its clocks and its link by itself

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.baselines import load
 from tests.unit.nccl.judge.made import SHIPPED
 
@@ -50,7 +50,7 @@ def test_no_two_rows_are_about_the_same() -> None:
 
 @pytest.mark.parametrize("name", ["source", "why", "kind", "fail", "from", "to", "nodes", "systems", "algorithms"])
 def test_a_row_that_lacks_what_it_needs_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match=rf"rows.yml:2: {name} is missing"):
+    with pytest.raises(InvalidInput, match=rf"rows.yml:2: {name} is missing"):
         load.load(written(tmp_path, **{name: None}))
 
 
@@ -74,12 +74,12 @@ def test_a_row_that_lacks_what_it_needs_is_refused_with_its_line(name: str, tmp_
     ],
 )
 def test_a_row_that_says_what_cannot_be_is_refused(changed: dict[str, object], wrong: str, tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match=wrong):
+    with pytest.raises(InvalidInput, match=wrong):
         load.load(written(tmp_path, **changed))
 
 
 def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidInput) as refused:
         load.load(written(tmp_path, source=None, kind="guessed", fail="fast"))
     assert refused.value.wrong.count("rows.yml:") == 3
 
@@ -91,13 +91,13 @@ def test_the_network_of_a_machine_type_may_have_any_of_its_names(written_: str, 
     path.write_text(yaml.safe_dump({"systems": {"ours": ours}, "baselines": [ROW]}))
     assert load.load(path).systems["ours"].network == read
     path.write_text(yaml.safe_dump({"systems": {"ours": {**ours, "network": "infinibnd"}}, "baselines": [ROW]}))
-    with pytest.raises(Unusable, match="did you mean infiniband"):
+    with pytest.raises(InvalidInput, match="did you mean infiniband"):
         load.load(path)
 
 
 @pytest.mark.parametrize("name", ["from", "fail", "nodes"])
 def test_a_number_that_is_none_is_a_mistake_in_its_line(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match=r"rows\.yml:"):
+    with pytest.raises(InvalidInput, match=r"rows\.yml:"):
         load.load(written(tmp_path, **{name: "9" * 5000}))
 
 

@@ -198,7 +198,7 @@ def test_what_other_users_run_is_unknown_where_it_is_hidden(root: Path) -> None:
     assert busy.busy(Host(root)) == [f"Slurm's job steps unknown: {HIDDEN}"]
     found = preflight.judge({"a": {**facts, "address": "10.0.0.1"}}, rules=(gpus.fabric_manager, idle.idle))
     assert {f.verdict for f in found} == {Verdict.UNKNOWN}
-    assert any("whether the fabric manager runs" in f.says for f in found)
+    assert any("whether the fabric manager runs" in f.message for f in found)
 
 
 def test_what_is_seen_counts_though_other_processes_are_hidden(root: Path) -> None:
@@ -309,7 +309,7 @@ def test_a_lost_gpu_is_told_in_nvidia_smis_own_words(root: Path) -> None:
     assert facts["gpu"]["gpus"] is None
     assert "Unable to determine the device handle for GPU0000:91:00.0" in facts["gpu"]["unread"]["gpus"]
     found = preflight.judge({"a": {**facts, "address": "10.0.0.1"}})
-    assert [f.verdict for f in found if f.rule == "gpu-count"] == [Verdict.UNKNOWN]
+    assert [f.verdict for f in found if f.check == "gpu-count"] == [Verdict.UNKNOWN]
 
 
 def test_an_empty_host_is_unknown_and_never_ok(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_an_empty_host_is_unknown_and_never_ok(tmp_path: Path) -> None:
         assert facts[subject][name] is None
         assert facts[subject]["unread"], subject
     found = preflight.judge({"a": {**facts, "address": "10.0.0.1"}})
-    good = {f.rule for f in found if f.verdict is Verdict.OK}
+    good = {f.check for f in found if f.verdict is Verdict.OK}
     assert good <= {"mpi", "settings", "nccl", "names", "ssh"}, good
 
 
@@ -340,7 +340,7 @@ def test_a_reservation_of_slurm_counts_though_nothing_runs(
     facts = asked(root)
     assert facts["jobs"]["slurm_state"] == state
     found = preflight.judge({"a": {**facts, "address": "10.0.0.1"}})
-    assert [f.verdict for f in found if f.rule == "idle"] == [verdict]
+    assert [f.verdict for f in found if f.check == "idle"] == [verdict]
 
 
 def test_a_route_is_told_with_its_table_and_its_metric_and_each_next_hop(root: Path) -> None:
