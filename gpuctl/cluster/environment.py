@@ -104,8 +104,8 @@ class Asked:
 def environment(cluster: Cluster, asked: Asked = Asked()) -> Environment:
     """What is asked for, filled up from the cluster file: RDMA where it has it, and its usual number of nodes.
 
-    One pod that stands alone is an environment of its own: NAME-single, with volumes of its own. `InvalidInput` where
-    the file does not allow it.
+    One pod that stands alone is an environment of its own: NAME-single, with volumes of its own. `InvalidInput` if the
+    file does not allow it.
     """
     about = cluster.cluster
     doing = f"make an environment on {about.name}"

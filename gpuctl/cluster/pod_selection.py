@@ -24,7 +24,7 @@ def all_of(cluster: Cluster, env: Environment, doing: str) -> list[Object]:
 
 
 def one(cluster: Cluster, env: Environment, doing: str, rank: int = 0, name: str = "") -> Object:
-    """The pod of this rank or name, whether it runs or not; `InvalidInput` if the environment has none."""
+    """The one of this rank, or of this name, whether it runs or not; `InvalidInput` if there is none."""
     wanted = name or (f"{env.name}-{rank}" if rank else env.pod_name(0))
     found = {name_of(each): each for each in all_of(cluster, env, doing)}
     if wanted not in found:

@@ -11,9 +11,9 @@ from gpuctl.edges.kube import config
 from gpuctl.kube import guard
 
 
-def question(words: Sequence[str], settings: Settings) -> str:
+def question(arguments: Sequence[str], settings: Settings) -> str:
     """The question for these words of kubectl, by the context they would act in."""
-    command = guard.read(words)
+    command = guard.read(arguments)
     does = guard.destroys(command)
     if not does:
         return ""

@@ -75,12 +75,12 @@ def keep_added(copy: Path) -> Kept | None:
         return None
     sources = [Path(source) for source in json.loads(_sources(copy).read_text())]
     theirs = merged(_texts([source for source in sources if source.is_file()]))
-    found, text = added(_texts([copy])[copy], theirs)
-    if not found:
+    names, text = added(_texts([copy])[copy], theirs)
+    if not names:
         return None
     path = private(folder() / "added") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{os.getpid()}-{copy.name}"
     write_atomically(path, text)
-    return Kept(path, found, sources)
+    return Kept(path, names, sources)
 
 
 def remove_stale(host: str) -> list[Kept]:

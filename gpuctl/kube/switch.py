@@ -13,7 +13,7 @@ from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.kube import private_kubeconfig
 
 
-def own() -> Path:
+def private_copy() -> Path:
     """This shell's copy; `InvalidInput` where there is none, since switching would then move every other shell."""
     paths = config.files()
     if not private_kubeconfig.is_own(paths):
@@ -24,7 +24,7 @@ def own() -> Path:
 
 def to_context(name: str) -> str:
     """Switch to a context; "-" is the one before. Returns its name."""
-    path = own()
+    path = private_copy()
     now = config.current(path)
     name = _before(path, now.name if now else "") if name == "-" else name
     known = [c.name for c in config.contexts(path)]
@@ -38,7 +38,7 @@ def to_context(name: str) -> str:
 
 def to_namespace(name: str, force: bool = False) -> str:
     """Switch the namespace of the current context; it must be there, where the cluster lets us look."""
-    path = own()
+    path = private_copy()
     now = config.current(path)
     if now is None:
         raise InvalidInput("switch the namespace", "no context is chosen", "`kctx` chooses one")

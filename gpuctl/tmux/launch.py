@@ -47,8 +47,8 @@ def _goes_on(server: Server, anew: bool) -> str:
 
 def tell_settings(server: Server) -> None:
     """Tell a running server what the settings say of its keys."""
-    wanted = "on" if settings.load().keys_without_prefix else "off"
-    server.do("set-option", "-s", "@gpuctl_keys_without_prefix", wanted)
+    state = "on" if settings.load().keys_without_prefix else "off"
+    server.do("set-option", "-s", "@gpuctl_keys_without_prefix", state)
 
 
 def restore(saved: saving.Save) -> None:

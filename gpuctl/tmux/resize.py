@@ -20,7 +20,7 @@ FIELDS = (
 )
 
 
-def here(doing: str, hint: str) -> Server:
+def current_server(doing: str, hint: str) -> Server:
     """The server that this runs in; `InvalidInput` with these words where it runs in none."""
     inside = os.environ.get("TMUX", "").partition(",")[0]
     if not inside:
@@ -34,11 +34,13 @@ def fit(server: Server) -> None:
     for line in server.do("list-windows", "-a", "-F", form).splitlines():
         window, zoomed, width, height, now, size, known = line.split("\t")
         if zoomed == "0" and size != f"{width}x{height}":
-            wanted = fitting(known, now, int(width), int(height)) or now
+            desired = fitting(known, now, int(width), int(height)) or now
             # As it was asked about, in one go: the size may be another again by now, and then comes the next call.
-            told = (("@gpuctl_layout", wanted), ("@gpuctl_size", f"{width}x{height}"))
-            noted = [word for name, value in told for word in (THEN, "set-option", "-w", "-t", window, name, value)]
-            server.do("select-layout", "-t", window, wanted, *noted)
+            window_options = (("@gpuctl_layout", desired), ("@gpuctl_size", f"{width}x{height}"))
+            noted = [
+                word for name, value in window_options for word in (THEN, "set-option", "-w", "-t", window, name, value)
+            ]
+            server.do("select-layout", "-t", window, desired, *noted)
 
 
 def fitting(known: str, now: str, width: int, height: int) -> str:

@@ -17,8 +17,8 @@ _VERSION = re.compile(r"v?\d[\w.+~-]*")
 
 def hashes(text: str) -> dict[str, str]:
     """File name -> sha256; a bare hash, as kubectl's, has the name ''."""
-    found = (_LINE.fullmatch(line.strip()) for line in text.splitlines())
-    return {PurePosixPath(m[2] or "").name: m[1].lower() for m in found if m}
+    matches = (_LINE.fullmatch(line.strip()) for line in text.splitlines())
+    return {PurePosixPath(m[2] or "").name: m[1].lower() for m in matches if m}
 
 
 def pins(release: Mapping[str, Any], version: str, text: str, bare: str = "") -> dict[str, str]:
@@ -47,6 +47,6 @@ def shows_version(release: Mapping[str, Any], system: str) -> bool:
 
 
 def _file(release: Mapping[str, Any], version: str, system: str, arch: str) -> str:
-    words = {"version": version, "os": release.get("os", {}).get(system, system)}
-    url = str(release["url"]).format(**words, arch=release.get("arch", {}).get(arch, arch))
+    values = {"version": version, "os": release.get("os", {}).get(system, system)}
+    url = str(release["url"]).format(**values, arch=release.get("arch", {}).get(arch, arch))
     return PurePosixPath(url).name

@@ -61,7 +61,7 @@ def _read(path: Path) -> Iterator[Run]:
 
 @contextmanager
 def _read_of(path: Path) -> Iterator[BinaryIO]:
-    """Open a file, unpacked if gzip packed it, whatever its name; `InvalidInput` if it cannot be read."""
+    """The bytes of a file, unpacked where gzip packed it, whatever its name; `InvalidInput` if they cannot be read."""
     import gzip
     import zlib
 

@@ -18,9 +18,9 @@ from gpuctl.cli.shared.output import Output
 from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from gpuctl.domain.findings import Finding
     from gpuctl.hosts.model import Target, Visit
     from gpuctl.nccl.advise.model import Advice
-    from gpuctl.nccl.model import Finding
     from gpuctl.nccl.preflight.facts_file import Fleet
     from gpuctl.nccl.topology.ring_order import Order
 
@@ -65,13 +65,12 @@ def preflight(form: Output, **given: Any) -> None:
     Nodes are compared with each other. The first node tries to log in to every other, and each to the next in a ring.
     """
     from gpuctl.nccl import preflight as rules
-    from gpuctl.nccl.launch.records import finding
 
     fleet = _fleet(**given)
     with _understood(given["source"]):
         found = rules.judge(fleet.nodes, fleet.unasked)
     if form != "table":
-        told = {"nodes": [*fleet.nodes, *fleet.unasked], "findings": [finding(one) for one in found]}
+        told = {"nodes": [*fleet.nodes, *fleet.unasked], "findings": [one.as_dict() for one in found]}
         output.data(told, form)
     else:
         findings.show(found)
@@ -203,7 +202,6 @@ def _counted(found: Sequence[Finding]) -> str:
 
 
 def _told(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, Any]:
-    from gpuctl.nccl.launch.records import finding
 
     settings = [
         {"name": s.name, "value": s.value, "nodes": list(s.nodes) or None, "why": s.why, "source": s.source}
@@ -221,7 +219,7 @@ def _told(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, A
         "environment": advice.environment,
         "settings": settings,
         "left_out": {node: list(ports) for node, ports in advice.left_out.items()},
-        "findings": [finding(one) for one in advice.findings],
+        "findings": [one.as_dict() for one in advice.findings],
         "order": ring,
         "unasked": dict(fleet.unasked),
     }

@@ -19,7 +19,7 @@ from gpuctl.core.strict_yaml import Mistake
 
 
 def discover(context: str = "", namespace: str = "", image: str = "", file: str = "") -> Draft:
-    """Draft a file for the cluster of a context; nothing is changed there. `InvalidInput` for unusable arguments.
+    """A draft for the cluster of a context; nothing is changed there. `InvalidInput` if what is given cannot be used.
 
     `file`: what the draft's file is to be called, without its ending: commands find it by that.
     """

@@ -50,8 +50,8 @@ class Context:
 def read(folder: Path, inside: str = "", own_dockerfile: bool = False) -> Context:
     """What of a folder is sent; `inside`: the folder in it that is built in; `own_dockerfile`: it has to have one.
 
-    What .dockerignore and the sync leave out is left out. `InvalidInput` without a Dockerfile or Containerfile, or
-    where a file cannot be read.
+    What .dockerignore and the sync leave out is left out. `InvalidInput` without Dockerfile or Containerfile, or if a
+    file cannot be read.
     """
     doing = f"build from {folder}"
     if not folder.is_dir():

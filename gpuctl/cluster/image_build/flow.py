@@ -49,8 +49,8 @@ def read(env: Environment, folder: Path | None) -> Context | None:
 def build(cluster: Cluster, env: Environment, sends: Context | None, wish: Wish, tell: Tell) -> Built:
     """The image; `sends`: the folder, as `read` gave it.
 
-    `InvalidInput` where the cluster builds nothing, `NotBuilt` with the reason where the build fails. Where it is
-    broken off, or the folder does not get there, the build is cancelled; where the cluster is lost later, it goes on.
+    `InvalidInput` if the cluster builds nothing, `NotBuilt` with the reason where the build fails. Where it is broken
+    off, or the folder does not get there, the build is cancelled; where the cluster is lost later, it goes on.
     """
     check(env)
     if not cluster.serves(builds.API, builds.CONFIG):

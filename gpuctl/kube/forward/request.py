@@ -10,7 +10,7 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.kube.forward import saved
 from gpuctl.kube.forward.model import Request
 from gpuctl.kube.forward.wizard import ask
-from gpuctl.kube.pod import Where, here
+from gpuctl.kube.pod import Where, kubectl_for
 
 DOING = "forward"
 
@@ -35,16 +35,16 @@ def request(typed: Typed) -> Request | None:
         hint = "`gpuctl kube forward --help` says more"
         raise InvalidInput(DOING, "give one of POD, -l, --set and --wizard", hint)
     if typed.kept:
-        return _here(saved.load(typed.kept), typed.where)
+        return _on_current(saved.load(typed.kept), typed.where)
     if typed.wizard:
-        return ask(here(typed.where))
+        return ask(kubectl_for(typed.where))
     return _one(typed) if typed.pod else _many(typed)
 
 
 def _one(typed: Typed) -> Request:
     if typed.first or typed.remote:
         raise InvalidInput(DOING, "--from and --to go with -l", f"`gpuctl kube forward {typed.pod} 8081:8080`")
-    kube = here(typed.where)
+    kube = kubectl_for(typed.where)
     return of_pod(typed.pod, typed.ports, kube.context, kube.namespace)
 
 
@@ -52,7 +52,7 @@ def _many(typed: Typed) -> Request:
     if typed.first is None or not typed.remote:
         hint = f"`gpuctl kube forward -l {typed.selector} --from 8081 --to 8080`"
         raise InvalidInput(DOING, "-l needs --from and --to", hint)
-    kube = here(typed.where)
+    kube = kubectl_for(typed.where)
     ports = tuple(typed.remote)
     return Request(ports, typed.selector, first=typed.first, context=kube.context, namespace=kube.namespace)
 
@@ -71,14 +71,14 @@ def of_pod(pod: str, ports: Sequence[str], context: str, namespace: str) -> Requ
 
 
 def _pair(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(?:(\d{1,5}):)?(\d{1,5})", text)
-    local, remote = (int(found[1] or 0), int(found[2])) if found else (0, 0)
+    match = re.fullmatch(r"(?:(\d{1,5}):)?(\d{1,5})", text)
+    local, remote = (int(match[1] or 0), int(match[2])) if match else (0, 0)
     if not 1 <= remote <= 65535 or local > 65535:
         raise InvalidInput(DOING, f"{text!r} is no port", "write 8080, or 8081:8080")
     return local, remote
 
 
-def _here(known: Request, where: Where) -> Request:
+def _on_current(known: Request, where: Where) -> Request:
     """A kept request where it was made, or where the options say."""
-    kube = here(Where(where.context or known.context, where.namespace or known.namespace))
+    kube = kubectl_for(Where(where.context or known.context, where.namespace or known.namespace))
     return replace(known, context=kube.context, namespace=kube.namespace)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.workstation.tools import own
+from gpuctl.workstation.tools import user_rows
 from gpuctl.workstation.tools_file import read_rows
 
 ROW = f"""- name: k9s
@@ -84,8 +84,8 @@ def test_what_is_not_utf_8_and_a_folder_are_refused(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("gpuctl.workstation.tools.config_dir", lambda: tmp_path)
     (tmp_path / "tools.yml").write_bytes(b"- name: \xff\n")
     with pytest.raises(InvalidInput, match="is not UTF-8"):
-        own()
+        user_rows()
     (tmp_path / "tools.yml").unlink()
     (tmp_path / "tools.yml").mkdir()
     with pytest.raises(InvalidInput, match="Is a directory"):
-        own()
+        user_rows()

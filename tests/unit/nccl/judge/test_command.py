@@ -48,7 +48,7 @@ def test_several_files_are_all_judged_and_the_worst_decides() -> None:
     assert said.exit_code == 1
     told = json.loads(said.output)
     assert [(one["run"], one["verdict"]) for one in told] == [(H100, "WARN"), (wrong, "FAIL")]
-    assert told[1]["findings"][0]["rule"] == "corruption"
+    assert told[1]["findings"][0]["check"] == "corruption"
     assert (told[1]["known"]["nodes"], told[1]["known"]["gpus_per_node"]) == (2, 1)
 
 
