@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import did_you_mean
-
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import write_atomically
+from gpuctl.core.strict_yaml import did_you_mean
 from gpuctl.edges.kube import config
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.kube import private_kubeconfig

@@ -167,7 +167,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Ended:
+class LaunchResult:
     """A launch that ended, one way or another.
 
     `lost`: nodes that were gone when it was cleaned up (no answer). `waiting`: for a hang, which nodes still had a

@@ -10,12 +10,11 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import did_you_mean
-
 from gpuctl.core import run_history
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import collection_dir, state_dir
 from gpuctl.core.signals import ctrl_c
+from gpuctl.core.strict_yaml import did_you_mean
 from gpuctl.edges import ansible
 from gpuctl.edges.ansible_progress import hearing
 from gpuctl.workstation.judge import exit_code

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import did_you_mean
-
 from gpuctl.core.errors import InvalidInput
+from gpuctl.core.strict_yaml import did_you_mean
 from gpuctl.workstation.tools_file import SYSTEMS
 
 _LINE = re.compile(r"([0-9a-fA-F]{64})(?:\s+\*?(\S+))?")

@@ -17,7 +17,7 @@ from gpuctl.core.errors import InvalidInput
 if TYPE_CHECKING:
     from gpuctl.nccl.baselines.model import Baseline, Book
     from gpuctl.nccl.calibrate import Calibration
-    from gpuctl.nccl.context import About
+    from gpuctl.nccl.context import RunContext
     from gpuctl.nccl.model import Run
 
 count = click.IntRange(min=1)
@@ -95,19 +95,21 @@ def explain(name: str, form: Output) -> None:
         output.data({"system": told, "baselines": [_whole(row) for row in rows]}, form)
 
 
-def about_of(algo: str | None = None, collective: str | None = None, instance: str | None = None, **told: Any) -> About:
+def about_of(
+    algo: str | None = None, collective: str | None = None, instance: str | None = None, **told: Any
+) -> RunContext:
     """What the options tell of a run; `InvalidInput` where they name what does not exist."""
     from gpuctl.nccl.bandwidth import COLLECTIVES
-    from gpuctl.nccl.context import About
+    from gpuctl.nccl.context import RunContext
 
     if collective is not None and collective not in COLLECTIVES:
         raise InvalidInput(
             f"judge {collective!r}", "nccl-tests has no such test", f"it can be {', '.join(COLLECTIVES)}"
         )
-    return About(instance, algorithm=_set_to(algo) if algo else None, collective=collective, **told)
+    return RunContext(instance, algorithm=_set_to(algo) if algo else None, collective=collective, **told)
 
 
-def agreed(doing: str, runs: Iterable[tuple[str, Run]], given: About) -> None:
+def agreed(doing: str, runs: Iterable[tuple[str, Run]], given: RunContext) -> None:
     """`InvalidInput` where the options tell something that a log denies, with every such contradiction."""
     from gpuctl.nccl.baselines.consistency import contradicted
 
@@ -141,13 +143,13 @@ def _meant(name: str, book: Book) -> str:
 def _set_to(value: str) -> str:
     """What NCCL_ALGO may be set to: one algorithm or several, for all collectives or for each; or "default"."""
     from gpuctl.nccl.context import DEFAULT
-    from gpuctl.nccl.parsing.algorithms import asked, unknown
+    from gpuctl.nccl.parsing.algorithms import requested, unknown
 
     if value.lower() == DEFAULT:
         return DEFAULT
     if wrong := unknown(value):
         _no_algorithm(wrong[0])
-    return ";".join(asked(value))
+    return ";".join(requested(value))
 
 
 def algorithm_of(name: str) -> str:
@@ -185,10 +187,10 @@ def show_new(found: Calibration, book: Book) -> None:
 
 
 def _until_now(row: Baseline, book: Book) -> str:
-    from gpuctl.nccl.context import About
+    from gpuctl.nccl.context import RunContext
 
     shape = (row.systems[0], row.nodes[0], row.gpus_per_node, row.processes_per_node)
-    before = book.of(About(*shape, algorithm=row.algorithms[0], collective=row.collective), row.from_bytes)
+    before = book.of(RunContext(*shape, algorithm=row.algorithms[0], collective=row.collective), row.from_bytes)
     if before is None:
         return "no row"
     return f"{'your own' if before.site else before.kind}, fail below {before.fail:g}"

@@ -22,8 +22,8 @@ from gpuctl.core.signals import ctrl_c
 if TYPE_CHECKING:
     from gpuctl.nccl.baselines.model import Book
     from gpuctl.nccl.calibrate import Calibration
-    from gpuctl.nccl.context import About
-    from gpuctl.nccl.model import Ended, Launch, Sweep
+    from gpuctl.nccl.context import RunContext
+    from gpuctl.nccl.model import Launch, LaunchResult, Sweep
 
 DOING = "calibrate"
 REPEATS = 5
@@ -102,17 +102,18 @@ def _given_to_measure() -> list[str]:
 
 
 def _measured(book: Book, check: bool, force: bool, form: Output, given: dict[str, Any]) -> None:
-    from gpuctl.nccl import flow, plan, repeats
+    from gpuctl.nccl import calibrate as calibrating
+    from gpuctl.nccl import flow, plan
     from gpuctl.nccl.judge import leftovers
 
     given = select.complete(given)
     about, sweep = _live(given)
     baselines.new_instance(about.system or "", book)
-    way = select.reached(**given)
+    way = select.node_access(**given)
     ((launch,),) = flow.planned("quick", way.nodes, plan.with_env(sweep, way.env))
     select.preflight(way, **given)
     about = replace(about, nodes=len(way.nodes))
-    ended: list[Ended] = []
+    ended: list[LaunchResult] = []
 
     def kept() -> None:
         record_history.keep("calibrate", way.where, ended, flow.findings("quick", ended, about, book), "the runs: {}")
@@ -121,14 +122,14 @@ def _measured(book: Book, check: bool, force: bool, form: Output, given: dict[st
         kept()
         _nothing_kept(["it did not come to its end"], ended, form)
 
-    with ctrl_c() as broken_off, record_history.even_so(ended, kept_and_shown):
+    with ctrl_c() as broken_off, record_history.save_partial_results(ended, kept_and_shown):
 
-        def once(number: int) -> Ended:
+        def once(number: int) -> LaunchResult:
             _told(launch, f"repeat {number} of {given['repeats']}")
             (end,) = way.runner.run([launch], _told, broken_off)
             return end
 
-        repeats.measure(given["repeats"], once, lambda end: _wrong(end, about, book), broken_off, ended)
+        calibrating.measure(given["repeats"], once, lambda end: _wrong(end, about, book), broken_off, ended)
         interrupted = broken_off()
     kept()
     if interrupted:
@@ -142,7 +143,7 @@ def _measured(book: Book, check: bool, force: bool, form: Output, given: dict[st
         raise click.exceptions.Exit(1)
 
 
-def _refused(found: Calibration, force: bool, ended: Sequence[Ended], form: Output) -> None:
+def _refused(found: Calibration, force: bool, ended: Sequence[LaunchResult], form: Output) -> None:
     """End here where no row is to be kept."""
     from gpuctl.nccl import calibrate as calibrating
 
@@ -158,7 +159,7 @@ def _refused(found: Calibration, force: bool, ended: Sequence[Ended], form: Outp
         _refuse(slow, calibrating.FORCE, ended, form)
 
 
-def _judged(ended: Sequence[Ended], about: About, book: Book) -> Calibration:
+def _judged(ended: Sequence[LaunchResult], about: RunContext, book: Book) -> Calibration:
     """The rows that come of it, or why none do."""
     from gpuctl.nccl import calibrate as calibrating
 
@@ -168,7 +169,7 @@ def _judged(ended: Sequence[Ended], about: About, book: Book) -> Calibration:
     return calibrating.calibrate([end.run for end in ended], about, book)
 
 
-def _live(given: dict[str, Any]) -> tuple[About, Sweep]:
+def _live(given: dict[str, Any]) -> tuple[RunContext, Sweep]:
     """What is measured, before anything is run; `InvalidInput` where no row could be made of it."""
     about, sweep = _about(given), sweep_options.sweep_of(**given)
     if given["gpus_per_node"] is not None:
@@ -190,12 +191,12 @@ def _live(given: dict[str, Any]) -> tuple[About, Sweep]:
     return known, sweep
 
 
-def _about(given: dict[str, Any]) -> About:
+def _about(given: dict[str, Any]) -> RunContext:
     names = ("instance", "network", "algo", "collective")
     return baselines.about_of(**{name: given[name] for name in names})
 
 
-def _wrong(end: Ended, about: About, book: Book) -> list[str]:
+def _wrong(end: LaunchResult, about: RunContext, book: Book) -> list[str]:
     """Why no baseline comes of this run."""
     from gpuctl.nccl.calibrate import unsound
 
@@ -208,14 +209,14 @@ def _told(launch: Launch, words: str) -> None:
         click.echo(f"{output.names(launch.nodes, 2)}: {words}", err=True)
 
 
-def _refuse(refused: Sequence[str], hint: str, ended: Sequence[Ended], form: Output) -> None:
+def _refuse(refused: Sequence[str], hint: str, ended: Sequence[LaunchResult], form: Output) -> None:
     _nothing_kept(refused, ended, form)
     if form == "table":
         click.echo(f"next: {hint}")
     raise click.exceptions.Exit(1)
 
 
-def _nothing_kept(why: Sequence[str], ended: Sequence[Ended], form: Output) -> None:
+def _nothing_kept(why: Sequence[str], ended: Sequence[LaunchResult], form: Output) -> None:
     if form != "table":
         output.data({"kept": False, "refused": list(why), "repeats": _plain(ended), "rows": []}, form)
         return
@@ -225,7 +226,7 @@ def _nothing_kept(why: Sequence[str], ended: Sequence[Ended], form: Output) -> N
         click.echo(f"  {words}")
 
 
-def _keep(found: Calibration, book: Book, check: bool, form: Output, ended: Sequence[Ended]) -> None:
+def _keep(found: Calibration, book: Book, check: bool, form: Output, ended: Sequence[LaunchResult]) -> None:
     """Show what is kept, and keep it."""
     from gpuctl.nccl.baselines import load, site
 
@@ -241,15 +242,15 @@ def _keep(found: Calibration, book: Book, check: bool, form: Output, ended: Sequ
     click.echo(f"{'would keep' if check else 'kept'} {output.plural(len(found.rows), 'row')} in {path}", err=True)
 
 
-def _repeats(ended: Sequence[Ended]) -> None:
+def _repeats(ended: Sequence[LaunchResult]) -> None:
     if ended:
         rows = [(one["repeat"], one["outcome"], one["max_busbw_gbs"] or "-", one["seconds"]) for one in _plain(ended)]
         output.table(("REPEAT", "OUTCOME", "BEST GB/S", "SECONDS"), rows)
 
 
-def _plain(ended: Sequence[Ended]) -> list[dict[str, Any]]:
+def _plain(ended: Sequence[LaunchResult]) -> list[dict[str, Any]]:
     from gpuctl.nccl import serialize
 
     names = ("outcome", "cause", "max_busbw_gbs")
-    told = [({name: serialize.of(end.run)[name] for name in names}, round(end.seconds)) for end in ended]
+    told = [({name: serialize.run_as_dict(end.run)[name] for name in names}, round(end.seconds)) for end in ended]
     return [{"repeat": number, **run, "seconds": seconds} for number, (run, seconds) in enumerate(told, 1)]

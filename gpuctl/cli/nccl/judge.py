@@ -17,9 +17,9 @@ from gpuctl.cli.shared.output import Output
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
-    from gpuctl.nccl.context import About
+    from gpuctl.nccl.context import RunContext
 
-    Judged = tuple[str, About, list[Finding]]
+    Judged = tuple[str, RunContext, list[Finding]]
 
 
 @click.command()
@@ -46,7 +46,7 @@ def judge(
     known_instance(given.system, "judge", book)
     runs = list(log_files.runs(files))
     agreed("judge", runs, given)
-    found = [(name, known.of(run, given), judged(run, given, book)) for name, run in runs]
+    found = [(name, known.infer(run, given), judged(run, given, book)) for name, run in runs]
     if form == "table":
         _show(found)
     else:
@@ -62,7 +62,7 @@ def _exit_code(found: Iterable[Judged]) -> int:
     return int(any(worst(findings) in (Verdict.FAIL, Verdict.UNKNOWN) for _, _, findings in found))
 
 
-def _plain(name: str, about: About, findings: list[Finding]) -> dict[str, object]:
+def _plain(name: str, about: RunContext, findings: list[Finding]) -> dict[str, object]:
     from dataclasses import asdict
 
     from gpuctl.nccl.judge.run import worst
@@ -92,7 +92,7 @@ def _reached(finding: Finding) -> str:
     return f"; best out-of-place {best:g} GB/s at {size(at)}"
 
 
-def _known(about: About) -> str:
+def _known(about: RunContext) -> str:
     """What the run was taken for: a reader sees at once where the log was read wrong."""
     nodes = output.plural(about.nodes, "node") if about.nodes else None
     gpus = f"{output.plural(about.gpus_per_node, 'GPU')} each" if about.gpus_per_node else None
@@ -104,7 +104,7 @@ def _known(about: About) -> str:
     return f"{about.collective or 'collective not named'}{where}; {_algorithm(about)}; {system}"
 
 
-def _algorithm(about: About) -> str:
+def _algorithm(about: RunContext) -> str:
     """What was forced, and what NCCL used: two different things."""
     used = f" (used: {', '.join(about.chosen)})" if about.chosen else ""
     if about.algorithm is None:

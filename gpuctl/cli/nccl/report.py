@@ -79,9 +79,9 @@ def _last() -> Measured:
 
 
 def _show(measured: Measured) -> None:
+    from gpuctl.nccl.bandwidth import speed
     from gpuctl.nccl.report import heat, matrix
     from gpuctl.nccl.report.plots import run_name
-    from gpuctl.nccl.speed import speed
 
     click.echo(
         f"{measured.kind} on {output.plural(len(measured.nodes), 'node')} of {measured.inventory}, {measured.at}"
@@ -116,10 +116,14 @@ def _write(measured: Measured, html: Path, instance: str) -> None:
 
 
 def _whole(measured: Measured) -> dict[str, object]:
-    from gpuctl.nccl.launch import records
+    from gpuctl.nccl import serialize
 
     told = [finding.as_dict() for finding in measured.findings]
-    return {**_summary(measured), "findings": told, "launches": [records.of(end) for end in measured.ended]}
+    return {
+        **_summary(measured),
+        "findings": told,
+        "launches": [serialize.launch_as_dict(end) for end in measured.ended],
+    }
 
 
 def _summary(measured: Measured) -> dict[str, object]:

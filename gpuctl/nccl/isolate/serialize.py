@@ -10,10 +10,10 @@ from typing import Any
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Guilt
 from gpuctl.nccl.isolate.observations import Seen, Story, story
 from gpuctl.nccl.isolate.verdict import evidence
-from gpuctl.nccl.model import Ended
+from gpuctl.nccl.model import LaunchResult
 
 
-def of(fleet: Fleet, history: Sequence[Ended], end: Conclusion) -> dict[str, Any]:
+def of(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion) -> dict[str, Any]:
     """`guilty` (each with its evidence), `doubts`, `chance` (numbers of runs), `never_began`, `findings`, the cost.
 
     Runs are numbered from 1 in the order in which they were made.

@@ -12,9 +12,9 @@ from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
 from gpuctl.domain.findings import Finding
-from gpuctl.nccl.model import Ended
+from gpuctl.nccl.bandwidth import speed
+from gpuctl.nccl.model import LaunchResult
 from gpuctl.nccl.report import matrix, plots
-from gpuctl.nccl.speed import speed
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Content:
 
     title: str
     at: str
-    ended: Sequence[Ended]
+    ended: Sequence[LaunchResult]
     findings: Sequence[Finding]
     bars: Sequence[plots.Bar] = ()
 
@@ -43,7 +43,7 @@ def page(content: Content) -> str:
         content=replace(content, findings=_once(content.findings)),
         plots={title: _embedded(figure) for title, figure in drawn.items() if figure is not None},
         plotly=get_plotlyjs(),
-        standings=matrix.standings(pairs),
+        standings=matrix.node_summaries(pairs),
         runs=[(plots.run_name(end), end.run, speed(end.run), end.seconds) for end in content.ended],
     )
 

@@ -11,16 +11,16 @@ from gpuctl.edges.kube import python
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.edges.ssh import Failure
-from gpuctl.nccl.runners.kube.exec_transport import InPods, Pod
+from gpuctl.nccl.runners.kube.exec_transport import Pod, PodTransport
 from gpuctl.workflows import nccl_in_pods
 
 PODS = {pod.label: pod for pod in (Pod(f"lab-{n}", f"gpu-{n}", f"lab-{n}.lab.team.svc", f"uid-{n}") for n in (0, 1))}
 FIRST, SECOND = PODS
 
 
-def carrier() -> InPods:
+def carrier() -> PodTransport:
     cluster: Any = None
-    return InPods(cluster, PODS, "ml", {})
+    return PodTransport(cluster, PODS, "ml", {})
 
 
 def test_where_one_pod_may_not_be_asked_nobody_waits_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from gpuctl.core.errors import InvalidInput
 if TYPE_CHECKING:
     from gpuctl.hosts.model import Target
     from gpuctl.nccl.runners.base import Runner
-    from gpuctl.nccl.runners.mpirun import Way
+    from gpuctl.nccl.runners.mpirun import MpirunOptions
 
 on_hosts = section("On hosts, over ssh")
 folders = click.option(
@@ -103,7 +103,9 @@ def _through_ansible(hosts: Hosts, texts: Path | None, **given: Any) -> Runner:
     return AnsibleRunner(hosts.source, addresses, _way(log_files.made(texts), **given))
 
 
-def _way(texts: Path | None, folders: Sequence[str], by_name: bool, ssh_args: str, as_root: bool, **_: Any) -> Way:
-    from gpuctl.nccl.runners.mpirun import Way
+def _way(
+    texts: Path | None, folders: Sequence[str], by_name: bool, ssh_args: str, as_root: bool, **_: Any
+) -> MpirunOptions:
+    from gpuctl.nccl.runners.mpirun import MpirunOptions
 
-    return Way(tuple(folders), by_name, as_root, ssh_args, texts)
+    return MpirunOptions(tuple(folders), by_name, as_root, ssh_args, texts)

@@ -17,7 +17,7 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 if TYPE_CHECKING:
     from gpuctl.edges.kube.cluster import Cluster
     from gpuctl.nccl.runners.kube.model import Settings
-    from gpuctl.nccl.runners.kube.nodes import Found
+    from gpuctl.nccl.runners.kube.nodes import NodeInventory
     from gpuctl.nccl.runners.kube.runner import KubeRunner
 
 FOR_SSH = ("inventory", "limit", "via", "by_name", "ssh_args", "as_root")
@@ -74,7 +74,7 @@ kube_options = options.together(
 )
 
 
-def said(names: Iterable[str], given: Mapping[str, Any]) -> str:
+def given_options(names: Iterable[str], given: Mapping[str, Any]) -> str:
     """Which of these options were given, as they are written; of some 0 and --no-… are a choice, too."""
     chose = [name for name in names if (given.get(name) is not None if name in MAY_BE_NO else given.get(name))]
     return ", ".join(f"--{name.replace('_', '-')}" for name in chose)
@@ -82,7 +82,7 @@ def said(names: Iterable[str], given: Mapping[str, Any]) -> str:
 
 def chosen(image: str, **given: Any) -> bool:
     """Whether the run is to be in pods; `InvalidInput` where options of both worlds are mixed."""
-    others = said(FOR_SSH if image else FOR_PODS, given)
+    others = given_options(FOR_SSH if image else FOR_PODS, given)
     if others and image:
         hint = "leave one of them out; --nodes names nodes of the cluster"
         raise InvalidInput("run NCCL tests in pods", f"{others} is for hosts that ssh reaches", hint)
@@ -148,7 +148,7 @@ def _by_operator(cluster: Cluster, wanted: bool | None) -> bool:
     return by_operator
 
 
-def _chosen_nodes(nodes: str, found: Found, server: str) -> list[str]:
+def _chosen_nodes(nodes: str, found: NodeInventory, server: str) -> list[str]:
     """Those that --nodes names, in its order, or all that can be tested; what is left out is told."""
     if found.unsure:
         click.echo(f"gpuctl: {found.unsure}", err=True)

@@ -16,7 +16,7 @@ from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.nccl.runners.slurm.command import Settings
-    from gpuctl.nccl.runners.slurm.node_selection import Wanted
+    from gpuctl.nccl.runners.slurm.node_selection import NodeRequest
     from gpuctl.nccl.runners.slurm.runner import SlurmRunner
 
 OTHERS = (*pods.FOR_SSH, "image", *pods.FOR_PODS, "cluster", "environment")
@@ -37,7 +37,7 @@ slurm_options = options.together(
 
 def chosen(slurm: bool, **given: Any) -> bool:
     """Whether the run is to be a Slurm job; `InvalidInput` where options of several worlds are mixed."""
-    mixed = pods.said(OTHERS if slurm else OURS, given)
+    mixed = pods.given_options(OTHERS if slurm else OURS, given)
     if mixed and slurm:
         hint = "leave one of them out; --nodes names nodes of Slurm, or says how many"
         raise InvalidInput("run NCCL tests on Slurm", f"{mixed} is for another way to the nodes", hint)
@@ -92,10 +92,10 @@ def _say(words: str) -> None:
     click.echo(words, err=True)
 
 
-def _wanted(inside: str, partition: str, reservation: str, nodes: str, gpus: int | None) -> Wanted:
+def _wanted(inside: str, partition: str, reservation: str, nodes: str, gpus: int | None) -> NodeRequest:
     """What the options ask for; inside of a job only its own nodes are there."""
     from gpuctl.edges import slurm
-    from gpuctl.nccl.runners.slurm.node_selection import Wanted
+    from gpuctl.nccl.runners.slurm.node_selection import NodeRequest
 
     number = int(nodes) if nodes.isdecimal() else None
     names = () if number is not None else tuple(slurm.expand(nodes))
@@ -104,19 +104,19 @@ def _wanted(inside: str, partition: str, reservation: str, nodes: str, gpus: int
     if inside:
         return _of_the_job(inside, names, number, gpus)
     reserved = frozenset(slurm.reserved(reservation)) if reservation else None
-    return Wanted(partition, names, number, gpus, reserved)
+    return NodeRequest(partition, names, number, gpus, reserved)
 
 
-def _of_the_job(inside: str, names: tuple[str, ...], number: int | None, gpus: int | None) -> Wanted:
+def _of_the_job(inside: str, names: tuple[str, ...], number: int | None, gpus: int | None) -> NodeRequest:
     from gpuctl.edges import slurm
-    from gpuctl.nccl.runners.slurm.node_selection import Wanted
+    from gpuctl.nccl.runners.slurm.node_selection import NodeRequest
 
     job = slurm.job(inside)
     own = slurm.expand(job.nodes) if job else []
     if not own or (foreign := [name for name in names if name not in own]):
         wrong = f"{', '.join(foreign)}: not of job {inside}, in which we are" if own else f"job {inside} has no nodes"
         raise InvalidInput("choose Slurm nodes", wrong, f"it has {', '.join(own)}" if own else "unset SLURM_JOB_ID")
-    return Wanted(slurm.partition_of(inside), names or tuple(own), number, gpus)
+    return NodeRequest(slurm.partition_of(inside), names or tuple(own), number, gpus)
 
 
 def _mpi(asked: str | None) -> str:

@@ -28,7 +28,7 @@ BOOTS = "~#"  # Slurm starts these itself when a job is to run there
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NodeRequest:
     """`names`: these and no others, in this order; `number`: so many of those that can be used, None for all.
     `reserved`: the nodes of the reservation that is used, None without one."""
 
@@ -48,7 +48,7 @@ class Choice:
     left_out: Mapping[str, str]
 
 
-def choose(found: Sequence[Node], wanted: Wanted) -> Choice:
+def choose(found: Sequence[Node], wanted: NodeRequest) -> Choice:
     """The nodes to use. Without names only idle ones; named ones may be busy, but not drained or down.
 
     `InvalidInput` where a partition or node is not there; `GpuctlError` where no node is left.
@@ -69,7 +69,7 @@ def choose(found: Sequence[Node], wanted: Wanted) -> Choice:
     return Choice(partition, names[: wanted.number], left_out)
 
 
-def why_not(node: Node, wanted: Wanted) -> str:
+def why_not(node: Node, wanted: NodeRequest) -> str:
     """Why a node cannot be used; "" where it can."""
     base, suffix = node.state.rstrip("".join(SUFFIXES)), node.state[len(node.state.rstrip("".join(SUFFIXES))) :]
     reason = f" ({node.reason})" if node.reason else ""
@@ -95,7 +95,7 @@ def _partition(found: Sequence[Node], asked: str) -> str:
     return asked or default
 
 
-def _too_few(partition: str, names: Sequence[str], left_out: Mapping[str, str], wanted: Wanted) -> GpuctlError:
+def _too_few(partition: str, names: Sequence[str], left_out: Mapping[str, str], wanted: NodeRequest) -> GpuctlError:
     some = [f"{name}: {why}" for name, why in list(left_out.items())[:4]]
     number = f"only {len(names)} of {wanted.number} nodes" if names else "no node"
     rest = "; ".join(some) or ("there are no others" if names else "it has none")

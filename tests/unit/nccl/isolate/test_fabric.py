@@ -10,7 +10,7 @@ import pytest
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate import fabric
 from gpuctl.nccl.isolate.model import Fleet
-from gpuctl.nccl.model import Ended, Launch, Outcome, Rank, Sweep, Transport
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Rank, Sweep, Transport
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.unit.nccl.builders import GIB, run
@@ -88,10 +88,10 @@ def test_adapters_of_efa_are_not_chosen_and_it_is_said() -> None:
     assert "name them with --rails" in played.end.findings[0].hint
 
 
-def said(nodes: tuple[str, ...], outcome: Outcome, *spoke: Transport) -> Ended:
+def said(nodes: tuple[str, ...], outcome: Outcome, *spoke: Transport) -> LaunchResult:
     done = run({GIB: 300.0}, outcome)
     ranks = tuple(Rank(number, node, None, None, None) for number, node in enumerate(nodes))
-    return Ended(Launch(nodes, Sweep()), replace(done, ranks=ranks, transports=spoke), 1.0)
+    return LaunchResult(Launch(nodes, Sweep()), replace(done, ranks=ranks, transports=spoke), 1.0)
 
 
 def test_only_adapters_that_every_node_opened_count_in_the_order_of_their_numbers() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.isolate.model import Fleet
-from gpuctl.nccl.model import Ended
+from gpuctl.nccl.model import LaunchResult
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.unit.nccl.isolate.played import CALM, known, net, play, play_fleet, seeded, slow
@@ -104,7 +104,7 @@ def test_what_only_fails_together_is_said_and_laid_on_nobody() -> None:
 
 def test_what_stayed_in_the_cluster_after_a_run_is_a_finding_of_its_own() -> None:
     class Stays(SimulatedFleet):
-        def run(self, *given: Any, **named: Any) -> list[Ended]:
+        def run(self, *given: Any, **named: Any) -> list[LaunchResult]:
             return [replace(ended, left="not removed: no answer") for ended in super().run(*given, **named)]
 
     network = net(8)

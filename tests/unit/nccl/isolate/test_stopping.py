@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.isolate.excluded_nodes import shut
 from gpuctl.nccl.isolate.model import Fleet
-from gpuctl.nccl.model import Ended, Launch, Outcome, Run
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import Network
 from tests.rig.nccl_fleet.runner import SimulatedFleet
@@ -36,17 +36,17 @@ class Stopping(SimulatedFleet):
 
     def run(
         self, launches: Sequence[Launch], told: Callable[[Launch, str], None], broken_off: Callable[[], bool]
-    ) -> list[Ended]:
+    ) -> list[LaunchResult]:
         assert len(self.rounds) < ROUNDS
         ended = super().run(launches, told, broken_off)
         self.idle += all(not end.run.ranks for end in ended)
         return ended
 
-    def _run(self, launch: Launch, leaving: Mapping[str, int]) -> Ended:
+    def _run(self, launch: Launch, leaving: Mapping[str, int]) -> LaunchResult:
         over = any(self.launched[node] >= self.begins.get(node, ROUNDS) for node in launch.nodes)
         self.launched.update(launch.nodes)
         if over or len(self.rounds) > self.since:
-            return Ended(launch, Run(Outcome.FAILED, WHY, None, (), None, None), 1.0)
+            return LaunchResult(launch, Run(Outcome.FAILED, WHY, None, (), None, None), 1.0)
         return super()._run(launch, leaving)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate.model import Conclusion
-from gpuctl.nccl.model import Ended, Launch, Outcome, Run
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.unit.nccl.isolate.played import CALM, Played, known, net, play, play_fleet, seeded, slow
@@ -61,10 +61,10 @@ def test_where_most_launches_never_begin_no_more_are_made() -> None:
 
 def test_two_nodes_that_begin_with_others_but_not_together_are_told_and_accused_of_nothing() -> None:
     class NotTogether(SimulatedFleet):
-        def _run(self, launch: Launch, leaving: object) -> Ended:
+        def _run(self, launch: Launch, leaving: object) -> LaunchResult:
             if launch.nodes == ("node-2", "node-3"):
                 run = Run(Outcome.FAILED, "node-3: the first node may not log in there over ssh", None, (), None, None)
-                return Ended(launch, run, 1.0)
+                return LaunchResult(launch, run, 1.0)
             return super()._run(launch, leaving)  # type: ignore[arg-type]
 
     network = net(16)
@@ -83,13 +83,13 @@ class Unreachable(SimulatedFleet):
 
     def run(
         self, launches: Sequence[Launch], told: Callable[[Launch, str], None], broken_off: Callable[[], bool]
-    ) -> list[Ended]:
+    ) -> list[LaunchResult]:
         ended = super().run(launches, told, broken_off)
         return [self._lost(end) for end in ended] if len(self.rounds) > self.since else ended
 
-    def _lost(self, end: Ended) -> Ended:
+    def _lost(self, end: LaunchResult) -> LaunchResult:
         lost = tuple(node for node in end.launch.nodes if node in self.silent)
-        run = self._spoken(Ended(end.launch, Run(Outcome.HUNG, "no output", None, (), None, None), 180.0, lost))
+        run = self._spoken(LaunchResult(end.launch, Run(Outcome.HUNG, "no output", None, (), None, None), 180.0, lost))
         return run if lost else end
 
 

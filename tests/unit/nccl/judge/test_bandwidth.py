@@ -8,7 +8,7 @@ import pytest
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge, worst
 from tests.unit.nccl.judge.made import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, verdicts
 
@@ -46,7 +46,7 @@ def test_the_average_line_counts_for_nothing() -> None:
 
 
 def test_without_a_machine_type_bandwidth_is_reported_and_neither_passes_nor_fails() -> None:
-    (finding,) = found(HEALTHY, "baseline", About())
+    (finding,) = found(HEALTHY, "baseline", RunContext())
     assert finding.verdict is Verdict.WARN
     assert "no baseline" in finding.message
     assert finding.numbers["peak_gbs"] == 369.1
@@ -54,7 +54,7 @@ def test_without_a_machine_type_bandwidth_is_reported_and_neither_passes_nor_fai
 
 
 def test_a_fabric_that_nobody_measured_is_not_judged() -> None:
-    assert verdicts(HEALTHY, "baseline", About("p6-b300.48xlarge")) == {Verdict.WARN}
+    assert verdicts(HEALTHY, "baseline", RunContext("p6-b300.48xlarge")) == {Verdict.WARN}
     assert verdicts(run({4 * GIB: 200.0}, nodes=3), "baseline") == {Verdict.WARN}
     assert verdicts(run({4 * GIB: 200.0}, gpus=7), "baseline") == {Verdict.WARN}
     assert verdicts(HEALTHY, "baseline", replace(P5EN, algorithm="NVLSTree")) == {Verdict.WARN}
@@ -67,7 +67,7 @@ def test_where_no_row_is_known_those_that_are_near_are_told() -> None:
         finding.message
     )
     assert "(known: 2 nodes of 8 GPUs, default; 4+ nodes of 8 GPUs, default or Ring)" in finding.message
-    (finding,) = found(run({4 * GIB: 200.0}, nodes=3), "baseline", About("p6-b300.48xlarge", algorithm="Ring"))
+    (finding,) = found(run({4 * GIB: 200.0}, nodes=3), "baseline", RunContext("p6-b300.48xlarge", algorithm="Ring"))
     assert finding.message.endswith("NCCL_ALGO=Ring"), "where nothing is near nothing is told of it"
 
 
@@ -78,7 +78,7 @@ def test_a_collective_that_nobody_named_is_asked_for() -> None:
 
 
 def test_a_misspelt_machine_type_is_told() -> None:
-    (finding,) = found(HEALTHY, "baseline", About("p5en.48xlarg"))
+    (finding,) = found(HEALTHY, "baseline", RunContext("p5en.48xlarg"))
     assert "did you mean p5en.48xlarge?" in finding.message
 
 
@@ -94,7 +94,7 @@ def test_what_the_run_could_have_told_is_unknown() -> None:
 def test_a_row_above_the_sizes_that_were_run_is_named_with_the_way_to_reach_it() -> None:
     whole = recorded("dgxh100_1n8g_allreduce_full.log")
     default = replace(whole, rows=tuple(row for row in whole.rows if row.size_bytes <= 8 * GIB))
-    (finding,) = found(default, "baseline", About("Standard_ND96isr_H100_v5"))
+    (finding,) = found(default, "baseline", RunContext("Standard_ND96isr_H100_v5"))
     assert finding.verdict is Verdict.UNKNOWN
     assert "no baseline at the sizes that were run (8 B to 8 GiB); the published row is for 16 GiB" in finding.message
     assert "-e 16G" in finding.hint
@@ -122,7 +122,7 @@ def test_several_rows_at_other_sizes_are_told_with_their_span() -> None:
 
 
 def test_two_nodes_cannot_qualify_the_fabric_whatever_they_reach() -> None:
-    about = About("p5.48xlarge", nodes=2)
+    about = RunContext("p5.48xlarge", nodes=2)
     fast = recorded("aws_p5_efa_2n_mpijob_ellipsis.log")
     (told,) = found(fast, "two-nodes", about)
     assert told.verdict is Verdict.UNKNOWN
@@ -135,11 +135,11 @@ def test_two_nodes_cannot_qualify_the_fabric_whatever_they_reach() -> None:
 
 def test_a_ring_that_nccl_chose_itself_does_not_qualify_two_nodes() -> None:
     chosen = replace(run({8 * GIB: 390.0}, nodes=2), algorithms=("Ring",))
-    (told,) = found(chosen, "two-nodes", About("p5.48xlarge"))
+    (told,) = found(chosen, "two-nodes", RunContext("p5.48xlarge"))
     assert told.verdict is Verdict.UNKNOWN
     assert "chose Ring by itself" in told.message
     assert told.numbers["chosen"] == "Ring"
-    assert found(replace(chosen, forced_algorithms=("Ring",)), "two-nodes", About("p5.48xlarge")) == []
+    assert found(replace(chosen, forced_algorithms=("Ring",)), "two-nodes", RunContext("p5.48xlarge")) == []
 
 
 def test_a_row_for_a_forced_ring_is_not_for_a_run_whose_ring_nccl_chose() -> None:
@@ -153,12 +153,12 @@ def test_a_row_for_a_forced_ring_is_not_for_a_run_whose_ring_nccl_chose() -> Non
 
 def test_two_nodes_of_p5_that_fell_back_fail_all_the_same() -> None:
     slow = run({2 * GIB: 17.0, 8 * GIB: 17.1}, nodes=2)
-    assert verdicts(slow, "baseline", About("p5.48xlarge")) == {Verdict.FAIL}
+    assert verdicts(slow, "baseline", RunContext("p5.48xlarge")) == {Verdict.FAIL}
 
 
 def test_an_untuned_p4d_fails_and_a_measured_p4de_does_not() -> None:
-    assert verdicts(run({GIB: 57.0}, nodes=2), "baseline", About("p4d.24xlarge")) == {Verdict.FAIL}
-    assert verdicts(run({GIB: 76.8, 2 * GIB: 78.3}, nodes=2), "baseline", About("p4de.24xlarge")) == {Verdict.OK}
+    assert verdicts(run({GIB: 57.0}, nodes=2), "baseline", RunContext("p4d.24xlarge")) == {Verdict.FAIL}
+    assert verdicts(run({GIB: 76.8, 2 * GIB: 78.3}, nodes=2), "baseline", RunContext("p4de.24xlarge")) == {Verdict.OK}
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_an_untuned_p4d_fails_and_a_measured_p4de_does_not() -> None:
     ],
 )
 def test_recorded_single_nodes_reach_what_azure_asks_for(name: str, system: str) -> None:
-    assert verdicts(recorded(name), "baseline", About(system)) == {Verdict.OK}
+    assert verdicts(recorded(name), "baseline", RunContext(system)) == {Verdict.OK}
 
 
 def test_a_slow_node_alone_is_advised_on_its_own_wires() -> None:
     slow = run({16 * GIB: 370.0}, nodes=1)
-    (fell,) = found(slow, "baseline", About("Standard_ND96isr_H100_v5"))
+    (fell,) = found(slow, "baseline", RunContext("Standard_ND96isr_H100_v5"))
     assert fell.verdict is Verdict.FAIL
     assert "NVLink" in fell.hint
 

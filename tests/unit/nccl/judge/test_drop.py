@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, found, recorded, row, run, verdicts
 
 MIB = 1 << 20
@@ -17,11 +17,11 @@ QUIET = sorted({path.name for path in DATA.glob("*.log")} - set(FELL))
 
 @pytest.mark.parametrize("name", QUIET)
 def test_no_recorded_run_is_accused_of_a_drop_for_noise_or_a_change_of_protocol(name: str) -> None:
-    assert verdicts(recorded(name), "drop", About()) <= {Verdict.OK}
+    assert verdicts(recorded(name), "drop", RunContext()) <= {Verdict.OK}
 
 
 def test_a_fall_in_one_half_of_the_rows_is_a_disturbance_to_look_at() -> None:
-    fell = found(recorded("rocm_mi350x_8g_collapsed_ws.log"), "drop", About())
+    fell = found(recorded("rocm_mi350x_8g_collapsed_ws.log"), "drop", RunContext())
     assert {finding.verdict for finding in fell} == {Verdict.WARN}
     assert [finding.subject for finding in fell] == ["64 MiB", "256 MiB", "2 GiB"]
     assert fell[0].numbers["best_before_gbs"] == 230.19

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpuctl.domain.findings import Finding, Verdict
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import sizes_seen
 from gpuctl.nccl.judge.run import judge, worst
 from gpuctl.nccl.model import NoNumber, Outcome
@@ -34,7 +34,7 @@ def test_a_log_with_a_summary_and_without_all_its_rows_is_unknown(name: str, say
 
 @pytest.mark.parametrize("name", ["azure_gb200_nvl_skill_excerpt.log", "aws_p5_efa_2n_mpijob_ellipsis.log"])
 def test_an_excerpt_that_says_so_by_its_dots_is_never_ok(name: str) -> None:
-    (finding,) = found(recorded(name), "outcome", About(nodes=1))
+    (finding,) = found(recorded(name), "outcome", RunContext(nodes=1))
     assert finding.verdict is Verdict.UNKNOWN
     assert "the text is an excerpt" in finding.message
 
