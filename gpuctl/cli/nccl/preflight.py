@@ -15,6 +15,7 @@ from gpuctl.cli.nccl import findings
 from gpuctl.cli.nccl.targets import hosts as nccl_hosts
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
+from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -58,24 +59,29 @@ fleet_options = options.together(
 
 @click.command()
 @fleet_options
-@options.output
-def preflight(form: Output, **given: Any) -> None:
+@report_options
+def preflight(form: Form, metrics: Path | None, **given: Any) -> None:
     """Look at every node before a run, in one trip each: fail in seconds, with the node's name.
 
     Nodes are compared with each other. The first node tries to log in to every other, and each to the next in a ring.
     """
+    from gpuctl.domain.report import Report
     from gpuctl.nccl import preflight as rules
 
+    check_folder(metrics)
     fleet = _fleet(**given)
     with _understood(given["source"]):
         found = rules.judge(fleet.nodes, fleet.unasked)
-    if form != "table":
-        told = {"nodes": [*fleet.nodes, *fleet.unasked], "findings": [one.as_dict() for one in found]}
-        output.data(told, form)
-    else:
+    nodes = [*fleet.nodes, *fleet.unasked]
+    code = _exit_code(found, fleet)
+
+    def table() -> None:
         findings.show(found)
-        click.echo(f"\n{output.plural(len(fleet.nodes) + len(fleet.unasked), 'node')}: {_counted(found)}")
-    raise click.exceptions.Exit(_exit_code(found, fleet))
+        click.echo(f"\n{output.plural(len(nodes), 'node')}: {_counted(found)}")
+
+    target = str(given["source"] or given["inventory"] or "localhost")
+    publish(Report("nccl preflight", {target: found}, {"nodes": nodes}, code=code), form, metrics, table)
+    raise click.exceptions.Exit(code)
 
 
 @click.command()
