@@ -12,7 +12,7 @@ from typing import Any
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import write_atomically
 
-FORM = 1
+FORM = 2
 SUBJECTS = ("gpu", "rdma", "peer_memory", "limits", "programs", "names", "jobs", "reach")
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, warn
+from gpuctl.domain.findings import Finding, Verdict, fail, or_ok
 from gpuctl.domain.gpu_health import CAPPED, SLOWED
-from gpuctl.domain.gpu_health import memory as ills
+from gpuctl.domain.gpu_health import issues as health_issues
 from gpuctl.nccl.preflight.checks import Facts, Fleet, equal, get, unread, usual, why
 
 
@@ -180,12 +180,10 @@ def _memory(node: str, facts: Facts) -> list[Finding]:
 
 def _memory_of(node: str, name: str, gpu: dict[str, Any]) -> list[Finding]:
     """One GPU."""
-    rule = "gpu-memory"
-    findings = [(fail if ill.bad else warn)(rule, node, f"{name}: {ill.words}", ill.advice) for ill in ills(gpu)]
-    if gpu["ecc"] == "Enabled" and gpu["remap_pending"] is None and gpu["retire_pending"] is None:
-        reason = "the driver does not tell under MIG" if gpu["mig"] == "Enabled" else "nvidia-smi does not tell"
-        findings.append(unread(rule, node, f"{name}: pending repairs are", reason))
-    return findings
+    return [
+        Finding("gpu-memory", node, issue.verdict, f"{name}: {issue.message}", hint=issue.hint)
+        for issue in health_issues(gpu)
+    ]
 
 
 def clocks(fleet: Fleet) -> list[Finding]:
@@ -196,13 +194,15 @@ def clocks(fleet: Fleet) -> list[Finding]:
         if gpus is None:
             findings.append(unread("clocks", node, "its clocks are", why(facts, "gpu", "gpus")))
             continue
-        findings += [f for index, gpu in enumerate(gpus) for f in _clocks_of(node, f"GPU {index}", gpu["slowed_by"])]
+        findings += [f for index, gpu in enumerate(gpus) for f in _clocks_of(node, f"GPU {index}", gpu)]
     return or_ok("clocks", "", findings, "nothing slows them down")
 
 
-def _clocks_of(node: str, name: str, reasons: list[str] | None) -> list[Finding]:
+def _clocks_of(node: str, name: str, gpu: Mapping[str, Any]) -> list[Finding]:
+    reasons = gpu["slowed_by"]
     if reasons is None:
-        return [unread("clocks", node, f"{name}: what slows it is", "nvidia-smi does not tell")]
+        reason = gpu["unread"].get("slowed_by", "nvidia-smi does not tell")
+        return [unread("clocks", node, f"{name}: what slows it is", reason)]
     slowed = [reason for reason in reasons if reason in SLOWED]
     if slowed:
         message = f"{name} is slowed down by {', '.join(slowed)}"

@@ -69,7 +69,11 @@ def _held(node: str, gpus: list[dict[str, Any]]) -> list[Finding]:
 
 
 def _silent(node: str, gpus: list[dict[str, Any]]) -> list[Finding]:
-    silent = [i for i, gpu in enumerate(gpus) if gpu["processes"] is None and gpu["used_mib"] is None]
+    silent = [
+        index
+        for index, gpu in enumerate(gpus)
+        if gpu["processes"] is None and (gpu["used_mib"] is None or "processes" in gpu["unread"])
+    ]
     if not silent:
         return []
     return [unread("idle", node, f"who works on GPU {', '.join(map(str, silent))} is", "nvidia-smi does not tell")]

@@ -87,11 +87,14 @@ def test_a_kept_forward_comes_back_as_it_was(folder: Path, request_: Request) ->
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("selector: a=b\nremote: [80]\nfirst: 99999\n", "mine.yml:3: '99999' is no port"),
-        ("selektor: a=b\nremote: [80]\n", "mine.yml:1: selektor cannot be read; did you mean selector?"),
-        ("remote: [80]\n", "selector and pod"),
+        (
+            "selector: a=b\nremote: [80]\nfirst: 99999\n",
+            "mine.yml:3: first is '99999', not a whole number from 1 to",
+        ),
+        ("selektor: a=b\nremote: [80]\n", "mine.yml:1: selektor is not known; did you mean selector?"),
+        ("remote: [80]\n", "needs either selector or pod"),
         ("selector: a=b\nremote: [80]\n", "no first local port"),
-        ("pod: a\nremote: [80]\nlocal: [1, 2]\n", "not as many local"),
+        ("pod: a\nremote: [80]\nlocal: [1, 2]\n", "as many local as remote"),
         ("pod: a\n", "no remote ports"),
     ],
 )

@@ -54,7 +54,7 @@ def test_a_version_without_quotes_keeps_its_digits(file: Path) -> None:
         ("version: 0.50", "version: ../0.50", 7, "release.version is '../0.50'"),
         ("minimal", "minimla", 5, "minimla is not known; did you mean minimal?"),
         ("required: false", "required: maybe", 4, "required is neither true nor false"),
-        ("  why: a test\n", "", 1, "has no why"),
+        ("  why: a test\n", "", 1, "why is missing"),
     ],
 )
 def test_a_mistake_is_told_with_file_line_and_field(file: Path, was: str, now: str, line: int, said: str) -> None:
@@ -65,7 +65,7 @@ def test_a_mistake_is_told_with_file_line_and_field(file: Path, was: str, now: s
 
 @pytest.mark.parametrize("name", ["../k9s", "K9s", "-k", "a b", ""])
 def test_a_name_that_would_lead_elsewhere_is_refused(file: Path, name: str) -> None:
-    assert "a name is of a-z" in refused(file, ROW.replace("name: k9s", f'name: "{name}"'))
+    assert "not a name of a-z" in refused(file, ROW.replace("name: k9s", f'name: "{name}"'))
 
 
 def test_what_is_no_yaml_names_the_file(file: Path) -> None:

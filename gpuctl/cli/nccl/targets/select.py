@@ -53,11 +53,11 @@ way_options = options.together(
 
 @dataclass(frozen=True)
 class NodeAccess:
-    """Nodes in the order of their ranks, what runs tests there, and `where`, which the history calls them.
+    """Nodes in rank order, the runner that tests them, and the name the history uses for the place (`where`).
 
-    `racks`: node -> rack, of the nodes whose rack is known. `env`: variables that this kind of access adds to every rank. Where nodes
-    can be queried: `queryable` lists them, `before` finds what would stop a run (its argument: each node runs alone),
-    `layout` reads what they know of the fabric.
+    `racks`: node -> rack, for nodes whose rack is known. `env`: variables that this kind of access adds to every rank.
+    If nodes can be queried, `queryable` lists them, `before` returns what would stop a run (its argument: whether each
+    node runs alone), and `layout` reads what they know of the fabric.
     """
 
     runner: Runner

@@ -29,7 +29,8 @@ def clocks(facts: Facts) -> list[Finding]:
         for gpu in told.gpus:
             subject = f"Pod {name}"
             if gpu.own["slowed_by"] is None:
-                found.append(unknown("clocks", subject, f"GPU {gpu.index} does not say what slows it"))
+                reason = gpu.own["unread"].get("slowed_by", "nvidia-smi does not report it")
+                found.append(unknown("clocks", subject, f"what slows GPU {gpu.index} is unknown: {reason}"))
             elif gpu.limit_w and gpu.default_w and gpu.limit_w < gpu.default_w:
                 words = f"GPU {gpu.index} may draw {gpu.limit_w:g} W; by default it is {gpu.default_w:g} W"
                 words += ", and it is at that limit" if CAPPED in gpu.own["slowed_by"] else ""

@@ -180,6 +180,15 @@ def test_recorded_gpus_that_are_well_are_well_and_bad_memory_is_named(env: Envir
     assert found.hint == gpu_health.RESET
 
 
+@pytest.mark.parametrize(
+    ("word", "verdict"), [("[GPU requires reset]", Verdict.FAIL), ("ERR!", Verdict.FAIL), ("[N/A]", Verdict.UNKNOWN)]
+)
+def test_a_gpu_that_could_not_say_how_its_memory_is_is_not_well(env: Environment, word: str, verdict: Verdict) -> None:
+    sick = (ROOT / H100).read_text().replace("<remapped_row_pending>No<", f"<remapped_row_pending>{word}<", 1)
+    [found] = testing.health([facts(env, 0, answers={"gpus": {}, "details": {"code": 0, "text": sick}})])
+    assert found.verdict is verdict
+
+
 def test_a_gpu_is_as_ill_for_a_test_as_for_the_doctor(env: Environment) -> None:
     text = (ROOT / H100).read_text()
     errors = text.replace("<sram_uncorrectable_parity>0<", "<sram_uncorrectable_parity>3<", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -419,6 +420,22 @@ def test_without_the_kubelets_cgroups_the_folder_of_a_pod_leaves_it_open(root: P
 def test_another_devices_pods_are_none_of_ours(root: Path) -> None:
     checkpoint(root, FIRST, resource="vpc.amazonaws.com/efa")
     assert asked(root)["jobs"]["kubernetes_pods"] == 0
+
+
+def test_an_address_whose_type_the_kernel_refuses_is_kept(root: Path) -> None:
+    port = "/sys/class/infiniband/mlx5_0/ports/1"
+    put(root, f"{port}/gids/7", "0000:0000:0000:0000:0000:ffff:0a01:0007\n")
+    (root / f"{port.lstrip('/')}/gid_attrs/types/7").mkdir(parents=True)  # reading it fails, also for root
+    gids = {gid["index"]: gid for gid in asked(root)["rdma"]["ports"][0]["gids"]}
+    assert (gids[7]["type"], gids[7]["net"]) == (None, None)
+
+
+def test_processes_that_could_not_be_listed_leave_it_open_who_works(root: Path) -> None:
+    text = recorded("nvidia-smi/570-h100-8gpu.xml")
+    (root / "smi.xml").write_text(re.sub(r"<processes>\s*</processes>", "<processes>ERR!</processes>", text, count=1))
+    program(root, "nvidia-smi", f"exec /bin/cat {root / 'smi.xml'}")
+    found = preflight.judge({"a": {**asked(root), "address": "10.0.0.1"}})
+    assert [f.verdict for f in found if f.check == "idle"] == [Verdict.UNKNOWN]
 
 
 def test_a_subject_that_breaks_takes_no_other_along(root: Path) -> None:
