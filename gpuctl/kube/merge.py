@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 LISTS = ("clusters", "contexts", "users")
@@ -63,11 +63,11 @@ def _read(path: Path, text: str) -> yaml.MappingNode:
     try:
         node = yaml.compose(text, Loader=LOADER)
     except yaml.YAMLError as error:
-        raise Unusable(doing, f"it is not YAML: {' '.join(str(error).split())}") from error
+        raise InvalidInput(doing, f"it is not YAML: {' '.join(str(error).split())}") from error
     if node is None:
         return yaml.MappingNode("tag:yaml.org,2002:map", [])
     if not isinstance(node, yaml.MappingNode):
-        raise Unusable(doing, "it is not a mapping")
+        raise InvalidInput(doing, "it is not a mapping")
     for kind, (inner, names) in PATHS.items():
         for entry in _entries(node, kind):
             _make_absolute(_value(entry, inner), names, path.parent)
@@ -97,24 +97,24 @@ def _value(node: yaml.Node | None, name: str) -> yaml.Node | None:
 
 
 def _name(entry: yaml.Node) -> str:
-    found = _value(entry, "name")
-    return str(found.value) if found is not None else ""
+    name_node = _value(entry, "name")
+    return str(name_node.value) if name_node is not None else ""
 
 
 def _entries(node: yaml.MappingNode, kind: str) -> Iterable[yaml.Node]:
-    found = _value(node, kind)
-    return found.value if isinstance(found, yaml.SequenceNode) else ()
+    entries = _value(node, kind)
+    return entries.value if isinstance(entries, yaml.SequenceNode) else ()
 
 
 def _make_absolute(node: yaml.Node | None, names: Iterable[str], folder: Path) -> None:
     for name in names:
-        found = _value(node, name)
-        if isinstance(found, yaml.ScalarNode) and found.value and found.value != "null":
-            found.value = str((folder / found.value).absolute())
+        path_node = _value(node, name)
+        if isinstance(path_node, yaml.ScalarNode) and path_node.value and path_node.value != "null":
+            path_node.value = str((folder / path_node.value).absolute())
 
 
 def _make_command_absolute(node: yaml.Node | None, folder: Path) -> None:
     """A login program counts from its file where its name has a slash; without one it is looked for on the PATH."""
-    found = _value(node, "command")
-    if isinstance(found, yaml.ScalarNode) and "/" in found.value:
-        found.value = str((folder / found.value).absolute())
+    command = _value(node, "command")
+    if isinstance(command, yaml.ScalarNode) and "/" in command.value:
+        command.value = str((folder / command.value).absolute())

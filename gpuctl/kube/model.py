@@ -70,17 +70,17 @@ class Pod:
         return {name: value for name, value in self.labels.items() if name not in OWN_LABELS}
 
 
-def pod(found: Mapping[str, Any]) -> Pod:
+def pod(item: Mapping[str, Any]) -> Pod:
     """A pod from its JSON; `GpuctlError` where it is none."""
     try:
-        return _pod(found)
+        return _pod(item)
     except (KeyError, TypeError, AttributeError) as error:
         raise GpuctlError("read a pod", f"what the cluster says of it is no pod: {error!r}") from error
 
 
-def _pod(found: Mapping[str, Any]) -> Pod:
-    meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
-    told = {item["name"]: item for item in status.get("containerStatuses") or ()}
+def _pod(item: Mapping[str, Any]) -> Pod:
+    meta, spec, status = item["metadata"], item["spec"], item.get("status") or {}
+    statuses = {item["name"]: item for item in status.get("containerStatuses") or ()}
     conditions = {item["type"]: item["status"] for item in status.get("conditions") or ()}
     return Pod(
         name=meta["name"],
@@ -93,20 +93,20 @@ def _pod(found: Mapping[str, Any]) -> Pod:
         node=spec.get("nodeName", ""),
         since=status.get("startTime") or meta.get("creationTimestamp", ""),
         labels=meta.get("labels") or {},
-        containers=[_container(item, told.get(item["name"], {})) for item in spec["containers"]],
+        containers=[_container(item, statuses.get(item["name"], {})) for item in spec["containers"]],
     )
 
 
 def _container(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Container:
     state = status.get("state") or {}
-    ended = state.get("terminated") or {}
+    terminated = state.get("terminated") or {}
     before = (status.get("lastState") or {}).get("terminated") or {}
     return Container(
         name=spec["name"],
         ports=[int(port["containerPort"]) for port in spec.get("ports") or () if port.get("protocol", "TCP") == "TCP"],
         restarts=int(status.get("restartCount", 0)),
-        why=(state.get("waiting") or ended).get("reason", ""),
-        exit_code=ended.get("exitCode"),
+        why=(state.get("waiting") or terminated).get("reason", ""),
+        exit_code=terminated.get("exitCode"),
         last_why=before.get("reason", ""),
     )
 

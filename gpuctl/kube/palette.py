@@ -15,7 +15,7 @@ import gpuctl
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.kube import kubectl
 from gpuctl.kube import choose
-from gpuctl.kube.pod import Where, here
+from gpuctl.kube.pod import Where, kubectl_for
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Entry:
     does: str
     run: Sequence[str]
     needs: str = ""
-    each: Sequence[str] = ()
+    choices: Sequence[str] = ()
     stay: bool = True
 
 
@@ -35,28 +35,28 @@ def entries(installed: Callable[[str], bool]) -> list[Entry]:
     return [entry for entry in (Entry(**row) for row in rows) if not entry.needs or installed(entry.needs)]
 
 
-def filled(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
+def filled(template: Sequence[str], names: Mapping[str, str]) -> list[str]:
     """The words with the names put in; an option whose name is empty goes with it."""
-    found: list[str] = []
-    for word in words:
+    argv: list[str] = []
+    for word in template:
         if word.startswith("$") and not names[word[1:]]:
-            found.pop()
+            argv.pop()
         else:
-            found.append(names[word[1:]] if word.startswith("$") else word)
-    return found
+            argv.append(names[word[1:]] if word.startswith("$") else word)
+    return argv
 
 
 def run() -> int:
     """Let the user choose a line and run it; 0 where they leave."""
     known = {entry.does: entry for entry in entries(kubectl.installed)}
-    does = choose.one(list(known), "command")
+    does = choose.pick(list(known), "command")
     if does is None:
         return 0
     entry, folder = known[does], choose.folder_of_pane()
-    kube = here(Where())
+    kube = kubectl_for(Where())
     names = {"CONTEXT": kube.context, "NAMESPACE": kube.namespace, "ITEM": ""}
-    if entry.each:
-        item = _item(filled(entry.each, names), folder)
+    if entry.choices:
+        item = _item(filled(entry.choices, names), folder)
         if item is None:
             return 0
         names["ITEM"] = item
@@ -69,12 +69,12 @@ def run() -> int:
 
 
 def _item(argv: Sequence[str], folder: str | None) -> str | None:
-    told = kubectl.output_of(argv, folder)
-    if told is None:
+    output = kubectl.output_of(argv, folder)
+    if output is None:
         raise GpuctlError("offer a choice", f"`{' '.join(argv)}` failed", "run it by hand to see why")
     # Terraform marks the current workspace with a star.
-    lines = [line.lstrip("* ").rstrip() for line in told.splitlines() if line.strip()]
+    lines = [line.lstrip("* ").rstrip() for line in output.splitlines() if line.strip()]
     if not lines:
         raise GpuctlError("offer a choice", f"`{' '.join(argv)}` names nothing")
-    found = choose.one(lines, "which")
-    return found.split()[0] if found else None
+    line = choose.pick(lines, "which")
+    return line.split()[0] if line else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube import config, kubectl
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.kube import choose, model, selected_pod
@@ -23,31 +23,33 @@ class Where:
     everywhere: bool = False
 
 
-def here(where: Where) -> Kubectl:
+def kubectl_for(where: Where) -> Kubectl:
     """kubectl with the context and namespace by name, so that a switch elsewhere cannot move them."""
     paths = config.files()
     now = config.current(*paths)
     name = where.context or (now.name if now else "")
     known = {c.name: c for c in config.contexts(*paths)}
     if where.context and where.context not in known:
-        raise Unusable(f"use the context {where.context}", "the kubeconfig has none of that name", "`kctx` shows them")
+        raise InvalidInput(
+            f"use the context {where.context}", "the kubeconfig has none of that name", "`kctx` shows them"
+        )
     return Kubectl(name, where.namespace or (known[name].namespace if name in known else "default"))
 
 
 def current() -> str:
     """The name of the current context."""
-    found = config.current(*config.files())
-    return found.name if found else ""
+    active = config.current(*config.files())
+    return active.name if active else ""
 
 
 def ask(where: Where) -> Chosen | None:
     """Let the user choose a pod and container, and remember them; None where they leave."""
-    kube = here(where)
-    found = choose.pod(kube, where.everywhere)
-    container = choose.container(found) if found else None
-    if found is None or container is None:
+    kube = kubectl_for(where)
+    chosen = choose.pod(kube, where.everywhere)
+    container = choose.container(chosen) if chosen else None
+    if chosen is None or container is None:
         return None
-    return select(Chosen(kube.context, found.namespace, found.name, container))
+    return select(Chosen(kube.context, chosen.namespace, chosen.name, container))
 
 
 def select(pod: Chosen) -> Chosen:
@@ -59,15 +61,15 @@ def select(pod: Chosen) -> Chosen:
 
 def last(where: Where) -> Chosen | None:
     """The pod last chosen, where it is still there; else the user chooses."""
-    found = selected_pod.recall(config.files(), current())
-    if found is not None and _is_there(found):
-        return found
+    remembered = selected_pod.recall(config.files(), current())
+    if remembered is not None and _is_there(remembered):
+        return remembered
     return ask(where)
 
 
 def named(name: str, where: Where, container: str = "") -> Chosen:
     """A pod by its name: it need not be chosen."""
-    kube = here(where)
+    kube = kubectl_for(where)
     return Chosen(kube.context, kube.namespace, name, container)
 
 
@@ -105,8 +107,8 @@ def describe(pod: Chosen) -> int:
 
 def ports(pod: Chosen) -> list[int]:
     """The ports that it says it listens on."""
-    found = model.pod(_on(pod).json(f"read the pod {pod.pod}", "get", "pod", pod.pod))
-    return [port for container in found.containers for port in container.ports]
+    target = model.pod(_on(pod).json(f"read the pod {pod.pod}", "get", "pod", pod.pod))
+    return [port for container in target.containers for port in container.ports]
 
 
 ACTIONS = {

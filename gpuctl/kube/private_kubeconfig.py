@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import private, state_dir, write_atomically
 from gpuctl.kube.merge import added, merged, placed
 
@@ -61,7 +61,7 @@ def _texts(paths: Sequence[Path]) -> dict[Path, str]:
         try:
             texts[path] = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise Unusable(f"read the kubeconfig {path}", str(error)) from error
+            raise InvalidInput(f"read the kubeconfig {path}", str(error)) from error
     return texts
 
 
@@ -75,12 +75,12 @@ def keep_added(copy: Path) -> Kept | None:
         return None
     sources = [Path(source) for source in json.loads(_sources(copy).read_text())]
     theirs = merged(_texts([source for source in sources if source.is_file()]))
-    found, text = added(_texts([copy])[copy], theirs)
-    if not found:
+    names, text = added(_texts([copy])[copy], theirs)
+    if not names:
         return None
     path = private(folder() / "added") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{os.getpid()}-{copy.name}"
     write_atomically(path, text)
-    return Kept(path, found, sources)
+    return Kept(path, names, sources)
 
 
 def remove_stale(host: str) -> list[Kept]:
@@ -92,7 +92,7 @@ def remove_stale(host: str) -> list[Kept]:
     for path in sorted(folder().iterdir()):
         named = NAMED.fullmatch(path.name)
         if named and named["host"] == host and not _runs(int(named["pid"])):
-            with contextlib.suppress(Unusable, ValueError):  # a copy that cannot be read has nothing to keep
+            with contextlib.suppress(InvalidInput, ValueError):  # a copy that cannot be read has nothing to keep
                 kept += filter(None, [keep_added(path)])
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()

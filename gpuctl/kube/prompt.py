@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import write_atomically
 from gpuctl.core.settings import Settings
 from gpuctl.edges.kube import config
@@ -15,12 +15,12 @@ from gpuctl.edges.kube import config
 def lines(paths: Sequence[Path], settings: Settings) -> tuple[str, str, str]:
     """Stage, context and namespace; the stage is `none` without a context and `other` where no pattern fits."""
     try:
-        found = config.current(*paths)
-    except Unusable:
+        active = config.current(*paths)
+    except InvalidInput:
         return "unknown", "unknown", ""
-    if found is None:
+    if active is None:
         return "none", "no context", ""
-    return settings.stage(found.name) or "other", plain(found.name), plain(found.namespace)
+    return settings.stage(active.name) or "other", plain(active.name), plain(active.namespace)
 
 
 def plain(name: str) -> str:

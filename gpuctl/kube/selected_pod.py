@@ -44,7 +44,7 @@ def recall(paths: Sequence[Path], current: str) -> Chosen | None:
     if not path.is_file():
         return None
     try:
-        found = Chosen(**json.loads(path.read_text()))
+        selected = Chosen(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError) as error:
         raise GpuctlError(f"read {path}", str(error), "choose a pod again with `kpod`") from error
-    return found if found.current == current else None
+    return selected if selected.current == current else None

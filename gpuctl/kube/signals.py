@@ -13,10 +13,10 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @contextmanager
 def until_ended() -> Iterator[threading.Event]:
     """Ctrl-C, SIGTERM and a closed terminal set the event, also in a script's background, where Ctrl-C is ignored."""
-    ended = threading.Event()
-    before = {number: signal.signal(number, lambda *_: ended.set()) for number in ENDINGS}
+    stopped = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in ENDINGS}
     try:
-        yield ended
+        yield stopped
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -15,27 +15,27 @@ class Objects:
         self.known = False
         self.by_uid: dict[str, Mapping[str, Any]] = {}
 
-    def take_in(self, kind: str, found: Mapping[str, Any]) -> None:
+    def take_in(self, kind: str, item: Mapping[str, Any]) -> None:
         """Take in an event of the stream."""
         if kind == "LIST":
             self.known = True
-            self.by_uid = {item["metadata"]["uid"]: item for item in found.get("items") or ()}
+            self.by_uid = {item["metadata"]["uid"]: item for item in item.get("items") or ()}
             return
-        uid = (found.get("metadata") or {}).get("uid")
+        uid = (item.get("metadata") or {}).get("uid")
         if uid is None:
             return
         if kind == "DELETED":
             self.by_uid.pop(uid, None)
-        elif kind in ("ADDED", "MODIFIED") and self.is_newer(found):
-            self.by_uid[uid] = found
+        elif kind in ("ADDED", "MODIFIED") and self.is_newer(item):
+            self.by_uid[uid] = item
 
-    def is_newer(self, found: Mapping[str, Any]) -> bool:
+    def is_newer(self, item: Mapping[str, Any]) -> bool:
         """Whether this is no older than what is known: the watch begins before the list is read."""
-        return _version(found) >= _version(self.by_uid.get(found["metadata"]["uid"], {}))
+        return _version(item) >= _version(self.by_uid.get(item["metadata"]["uid"], {}))
 
 
-def _version(found: Mapping[str, Any]) -> int:
-    text = str((found.get("metadata") or {}).get("resourceVersion", ""))
+def _version(item: Mapping[str, Any]) -> int:
+    text = str((item.get("metadata") or {}).get("resourceVersion", ""))
     return int(text) if text.isdigit() else 0
 
 

@@ -13,7 +13,7 @@ DEFAULT = "default"  # NCCL's own choice of an algorithm
 
 
 @dataclass(frozen=True)
-class About:
+class RunContext:
     """What a run is judged by beside its own numbers.
 
     `system`: an instance type or a site's own name for its machines. `algorithm`: what NCCL_ALGO was set to, or
@@ -33,19 +33,19 @@ class About:
     chosen: tuple[str, ...] = ()
 
 
-def of(run: Run, given: About | None = None) -> About:
+def infer(run: Run, given: RunContext | None = None) -> RunContext:
     """What a run tells of itself; what is given counts first.
 
     A device list with holes, or one that the bus factor contradicts, is not whole: it then says nothing of how many
     nodes there were.
     """
-    given = given or About()
+    given = given or RunContext()
     collective = given.collective or run.collective or _collective(run)
     ranks = given.ranks or _ranks(run, collective or "")
     whole = bool(run.ranks) and ranks == len(run.ranks)
     nodes = given.nodes or (len({rank.host for rank in run.ranks}) if whole else None)
     per_node = _even(Counter(rank.host for rank in run.ranks)) if whole else _share(ranks, nodes)
-    return About(
+    return RunContext(
         given.system,
         nodes,
         given.gpus_per_node or per_node,
@@ -59,7 +59,7 @@ def of(run: Run, given: About | None = None) -> About:
     )
 
 
-def algorithm(run: Run, given: About) -> str | None:
+def algorithm(run: Run, given: RunContext) -> str | None:
     """What is given, else what the log says was forced; "default" where NCCL used several, so it chose.
 
     Both are what counts for this collective, as NCCL_ALGO may name one for each. Nobody who takes NCCL's own choice for
@@ -67,7 +67,7 @@ def algorithm(run: Run, given: About) -> str | None:
     that is not known.
     """
     collective = given.collective or run.collective or "all_reduce"
-    asked = () if given.algorithm in (None, DEFAULT) else algorithms.asked(given.algorithm)
+    asked = () if given.algorithm in (None, DEFAULT) else algorithms.requested(given.algorithm)
     for names in (asked, run.forced_algorithms):
         if wanted := algorithms.of_collective(names, collective):
             return ",".join(wanted)

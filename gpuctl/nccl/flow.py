@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from gpuctl.core.errors import Unusable
-from gpuctl.domain.findings import Verdict, worst_code
+from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.findings import Finding, Verdict, worst_code
 from gpuctl.nccl import plan
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
-from gpuctl.nccl.model import Ended, Finding, Launch, Outcome, Sweep
-from gpuctl.nccl.runners.base import Runner, Told
+from gpuctl.nccl.context import RunContext
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
+from gpuctl.nccl.runners.base import ProgressListener, Runner
 
 MOST_NAMES = 4  # of a run over more nodes only how many there were
 # What a launch that did not even begin a test came to: nothing was measured, so nothing was found either.
@@ -21,30 +21,32 @@ _NOT_BEGUN = (Outcome.EMPTY, Outcome.FAILED)
 def planned(kind: plan.Kind, nodes: Sequence[str], sweep: Sweep, split: bool = False) -> list[plan.Round]:
     """The rounds of a test, its nodes in the order they are given.
 
-    `Unusable` where so many nodes or such sizes cannot be tested.
+    `InvalidInput` where so many nodes or such sizes cannot be tested.
     """
     doing = f"plan a test of the kind {kind}"
     if kind == "pairs" and len(nodes) < 2:
-        raise Unusable(doing, "there is only one node", "`--kind single` tests a node alone")
+        raise InvalidInput(doing, "there is only one node", "`--kind single` tests a node alone")
     if split and kind not in ("pairs", "single"):
-        raise Unusable(doing, "--split is for pairs and single nodes", "leave it out: it is one launch already")
+        raise InvalidInput(doing, "--split is for pairs and single nodes", "leave it out: it is one launch already")
     check_sizes(doing, sweep)
     return plan.rounds(kind, nodes, sweep, split)
 
 
 def check_sizes(doing: str, sweep: Sweep) -> None:
-    """`Unusable` where it has none."""
+    """`InvalidInput` where it has none."""
     if sweep.begin_bytes > sweep.end_bytes:
-        raise Unusable(doing, f"it begins at {sweep.begin_bytes} bytes and ends at {sweep.end_bytes}", "swap -b and -e")
+        raise InvalidInput(
+            doing, f"it begins at {sweep.begin_bytes} bytes and ends at {sweep.end_bytes}", "swap -b and -e"
+        )
 
 
 def run(
     runner: Runner,
     rounds: Sequence[plan.Round],
-    told: Told,
+    listener: ProgressListener,
     broken_off: Callable[[], bool],
-    into: list[Ended] | None = None,
-) -> list[Ended]:
+    into: list[LaunchResult] | None = None,
+) -> list[LaunchResult]:
     """Every round in turn; those that were not begun when the user broke off are not in the answer.
 
     `into`: the list to answer with; where a round raises, what ended before is in it.
@@ -53,14 +55,14 @@ def run(
     for round_ in rounds:
         if broken_off():
             break
-        ended += runner.run(round_, told, broken_off)
+        ended += runner.run(round_, listener, broken_off)
     return ended
 
 
 def findings(
     kind: plan.Kind,
-    ended: Sequence[Ended],
-    about: About,
+    ended: Sequence[LaunchResult],
+    about: RunContext,
     book: Book | None = None,
     racks: Mapping[str, str] | None = None,
 ) -> list[Finding]:
@@ -82,7 +84,7 @@ def findings(
     return sorted(found, key=lambda one: -list(Verdict).index(one.verdict))
 
 
-def _about(launch: Launch, about: About) -> About:
+def _about(launch: Launch, about: RunContext) -> RunContext:
     """What we know of a launch, because we made it."""
     return replace(
         about,
@@ -103,7 +105,7 @@ def _named(finding: Finding, launch: Launch, places: bool, collectives: bool) ->
     return replace(finding, subject=f"{launch.sweep.collective}, {subject}" if collectives else subject)
 
 
-def exit_code(ended: Sequence[Ended], found: Sequence[Finding] = ()) -> int:
+def exit_code(ended: Sequence[LaunchResult], found: Sequence[Finding] = ()) -> int:
     """0 all well · 1 problems found, or what should be known is not · 3 a test could not even begin."""
     bad = [end for end in ended if end.run.outcome is not Outcome.COMPLETE or end.lost or end.left]
     nothing = [end for end in ended if end.run.outcome in _NOT_BEGUN and not end.run.rows and not end.run.ranks]

@@ -10,12 +10,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private, state_dir
 from gpuctl.core.run_history import who
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.launch import records as documents
-from gpuctl.nccl.model import Ended, Finding
+from gpuctl.domain.findings import Finding
+from gpuctl.nccl import serialize
+from gpuctl.nccl.model import LaunchResult
 
 VERSION = 1
 TABLES = """
@@ -43,7 +43,7 @@ class Measured:
     by: str
     kind: str
     inventory: str
-    ended: tuple[Ended, ...]
+    ended: tuple[LaunchResult, ...]
     findings: tuple[Finding, ...]
 
     @property
@@ -56,14 +56,14 @@ def file() -> Path:
     return state_dir() / "nccl.sqlite3"
 
 
-def keep(kind: str, inventory: str, ended: Sequence[Ended], findings: Sequence[Finding]) -> int:
+def keep(kind: str, inventory: str, ended: Sequence[LaunchResult], findings: Sequence[Finding]) -> int:
     """Add one, whole or not at all; returns its number."""
-    told = json.dumps([documents.finding(finding) for finding in findings])
+    told = json.dumps([finding.as_dict() for finding in findings])
     with _opened() as store, store:
         row = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), who(), kind, inventory, told)
         number = store.execute("INSERT INTO measured (at, by, kind, inventory, findings) VALUES (?, ?, ?, ?, ?)", row)
         key = number.lastrowid or 0
-        texts = [(key, i, json.dumps(documents.of(end))) for i, end in enumerate(ended)]
+        texts = [(key, i, json.dumps(serialize.launch_as_dict(end))) for i, end in enumerate(ended)]
         store.executemany("INSERT INTO launches VALUES (?, ?, ?)", texts)
         names = {node for end in ended for node in end.launch.nodes}
         store.executemany("INSERT INTO nodes VALUES (?, ?)", [(key, name) for name in names])
@@ -86,7 +86,7 @@ def load(number: int) -> Measured:
         found = _read(store, BY_NUMBER, {"number": number})
     if not found:
         doing = f"show the measurement {number}"
-        raise Unusable(doing, "there is none of that number", "`gpuctl nccl history` lists them")
+        raise InvalidInput(doing, "there is none of that number", "`gpuctl nccl history` lists them")
     return found[0]
 
 
@@ -110,13 +110,13 @@ def _read(store: sqlite3.Connection, query: str, values: Mapping[str, str | int]
     ]
 
 
-def _launches(store: sqlite3.Connection, number: int) -> tuple[Ended, ...]:
+def _launches(store: sqlite3.Connection, number: int) -> tuple[LaunchResult, ...]:
     rows = store.execute("SELECT document FROM launches WHERE measured = ? ORDER BY number", (number,))
-    return tuple(documents.read(json.loads(text)) for (text,) in rows)
+    return tuple(serialize.launch_from_dict(json.loads(text)) for (text,) in rows)
 
 
 def _findings(text: str) -> tuple[Finding, ...]:
-    return tuple(Finding(**{**value, "verdict": Verdict(value["verdict"])}) for value in json.loads(text))
+    return tuple(map(Finding.from_dict, json.loads(text)))
 
 
 @contextmanager

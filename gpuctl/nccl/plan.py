@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.launch.mpirun_command import Asked, of_a_process, whole
+from ansible_collections.gpuctl.fleet.plugins.module_utils.launch.mpirun_command import (
+    MpirunRequest,
+    full_command,
+    gpus_per_process,
+)
 
 from gpuctl.nccl.model import Launch, Sweep
 
@@ -111,7 +115,7 @@ def arguments(launch: Launch) -> list[str]:
     sweep = launch.sweep
     return [
         *("-b", str(sweep.begin_bytes), "-e", str(sweep.end_bytes), "-f", str(sweep.factor)),
-        *of_a_process(list(launch.nodes), sweep.gpus_per_node),
+        *gpus_per_process(list(launch.nodes), sweep.gpus_per_node),
         *("-n", str(sweep.iterations), "-w", str(sweep.warmup), "-c", "1" if sweep.check else "0"),
         *(("-a", "3") if SPLIT in sweep.env else ()),
     ]
@@ -120,4 +124,6 @@ def arguments(launch: Launch) -> list[str]:
 def command(launch: Launch, hosts: Sequence[str], as_root: bool = False, ssh_args: str = "") -> list[str]:
     """What is started on the first node; `hosts` are the launch's nodes as they know each other, in its order."""
     sweep, names = launch.sweep, list(environment(launch))
-    return whole(Asked(list(hosts), sweep.gpus_per_node, arguments(launch), names, sweep.limit_s, as_root, ssh_args))
+    return full_command(
+        MpirunRequest(list(hosts), sweep.gpus_per_node, arguments(launch), names, sweep.limit_s, as_root, ssh_args)
+    )

@@ -35,15 +35,15 @@ def build(
 
     `size`: columns and rows, until a terminal attaches; without it this terminal's.
     """
-    wanted = session or session_file.read(folder / "session.yml")
-    doing = _Build(_ready(server, folder), folder, name, wanted, settings.load())
-    first = doing.start(size or _terminal())  # where this fails the session is somebody else's: it stays
+    desired = session or session_file.read(folder / "session.yml")
+    builder = _Build(_ready(server, folder), folder, name, desired, settings.load())
+    first = builder.start(size or _terminal())  # where this fails the session is somebody else's: it stays
     try:
-        doing.windows(first)
+        builder.windows(first)
     except GpuctlError:
-        doing.server.try_to("kill-session", "-t", f"={name}")
+        builder.server.try_to("kill-session", "-t", f"={name}")
         raise
-    doing.options()
+    builder.options()
 
 
 def _terminal() -> tuple[int, int]:
@@ -53,11 +53,11 @@ def _terminal() -> tuple[int, int]:
 
 def _ready(server: Server, folder: Path) -> Server:
     """The server with the configuration: it reads it when it starts, and is told where it runs already."""
-    config, own = str(folder / "tmux.conf"), {"GPUCTL_PROGRAM": program()}
+    config, variables = str(folder / "tmux.conf"), {"GPUCTL_PROGRAM": program()}
     if "GPUCTL_KUBECONFIG" in os.environ:  # a smart shell's own copy ends with that shell
-        own["KUBECONFIG"] = os.environ.get("GPUCTL_KUBE_FROM", "")
+        variables["KUBECONFIG"] = os.environ.get("GPUCTL_KUBE_FROM", "")
     if not server.runs():
-        return replace(server, config=config, environment={**server.environment, **own})
+        return replace(server, config=config, environment={**server.environment, **variables})
     server.do("set-environment", "-g", "GPUCTL_PROGRAM", program())
     server.do("source-file", config)
     return server
@@ -69,10 +69,10 @@ def program() -> str:
     return str(beside.absolute()) if beside.exists() else shutil.which("gpuctl") or "gpuctl"
 
 
-def as_set(run: Sequence[str], found: settings.Settings) -> tuple[str, ...]:
+def as_set(run: Sequence[str], user_settings: settings.Settings) -> tuple[str, ...]:
     """The words of a pane's program: k9s is read-only where the settings say so and its words do not."""
-    own = {"--readonly", "--write"} & set(run)
-    return (*run, "--readonly") if run[0] == "k9s" and found.k9s_readonly and not own else tuple(run)
+    mode_options = {"--readonly", "--write"} & set(run)
+    return (*run, "--readonly") if run[0] == "k9s" and user_settings.k9s_readonly and not mode_options else tuple(run)
 
 
 def with_plugins(environment: Mapping[str, str]) -> str:
@@ -139,16 +139,16 @@ class _Build:
         """A layout that does not fit these panes is no reason to lose the session: they stay tiled."""
         size = [int(self._told(first, f"window_{side}")) for side in ("width", "height")]
         cell = layout.parse(window.layout)
-        wanted = layout.written(layout.scaled(cell, *size)) if cell else window.layout
-        self.server.try_to("select-layout", "-t", first, wanted)
+        desired = layout.written(layout.scaled(cell, *size)) if cell else window.layout
+        self.server.try_to("select-layout", "-t", first, desired)
 
     def _made(self, command: Sequence[str], pane: Pane) -> str:
         """Run a command that makes a pane; returns the pane's id."""
         environment = [word for item in self._environment(pane).items() for word in ("-e", "=".join(item))]
         start = ("-c", _plain(str(self._start(pane))), "-P", "-F", "#{pane_id}")
         made = self.server.do(*command, *start, *environment, *self._program(pane)).strip()
-        told = {"title": pane.title, "repository": pane.repository, "install": pane.install}
-        for option, value in told.items():
+        pane_options = {"title": pane.title, "repository": pane.repository, "install": pane.install}
+        for option, value in pane_options.items():
             if value:
                 self.server.do("set-option", "-p", "-t", made, f"@gpuctl_{option}", value)
         if pane.title:
@@ -157,9 +157,9 @@ class _Build:
 
     def _start(self, pane: Pane) -> Path:
         """Where a pane starts: its own folder or repository while that is there, else where all do."""
-        asked = Path(pane.directory) if pane.directory else self._repository(pane)
-        found = asked and asked.expanduser()
-        return found if found and found.is_dir() else Path(self.session.directory).expanduser()
+        requested = Path(pane.directory) if pane.directory else self._repository(pane)
+        start = requested and requested.expanduser()
+        return start if start and start.is_dir() else Path(self.session.directory).expanduser()
 
     def _repository(self, pane: Pane) -> Path | None:
         if not pane.repository:
@@ -178,14 +178,16 @@ class _Build:
         if pane.run:
             plugins = {"XDG_DATA_DIRS": with_plugins(os.environ)} if pane.run[0] == "k9s" else {}
             return {"GPUCTL_RUN": json.dumps(pane.run), **plugins}
-        own = {"GPUCTL_KUBE_CONTEXT": pane.context, "GPUCTL_KUBE_NAMESPACE": pane.namespace} if pane.context else {}
+        variables = (
+            {"GPUCTL_KUBE_CONTEXT": pane.context, "GPUCTL_KUBE_NAMESPACE": pane.namespace} if pane.context else {}
+        )
         if not pane.repository:
-            return own
+            return variables
         git = self.session.git
-        own["GIT_CONFIG_COUNT"] = str(len(git))
+        variables["GIT_CONFIG_COUNT"] = str(len(git))
         for number, (key, value) in enumerate(git.items()):
-            own |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-        return own
+            variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        return variables
 
     def options(self) -> None:
         """What the session says of itself, once it is whole: the keys of window 0 and the saves look for it."""

@@ -53,15 +53,15 @@ def bindings(table: Sequence[Row]) -> str:
 def _bound(group: Sequence[Row], usual: Mapping[tuple[str, str], str], special: set[tuple[str, str]]) -> Iterator[str]:
     for row in group:
         for key, command in row.keys.items():
-            found = (row.table, key)
+            table_key = (row.table, key)
             repeat = "-r " if row.repeat else ""
             bind = f"bind-key {repeat}-T {row.table} {_quoted(key)}"
             if row.where:
-                otherwise = f" {{ {usual[found]} }}" if found in usual else ""
+                otherwise = f" {{ {usual[table_key]} }}" if table_key in usual else ""
                 yield f"{bind} if-shell -F '{IN_WINDOW_0}' {{ {command} }}{otherwise}"
             elif row.table == "root":
                 yield f"{bind} if-shell -F '{SWITCHED_OFF}' {{ send-keys {_quoted(key)} }} {{ {command} }}"
-            elif found not in special:
+            elif table_key not in special:
                 yield f"{bind} {command}"
 
 

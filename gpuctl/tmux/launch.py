@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from gpuctl.core import settings
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.tmux import Server, version
 from gpuctl.tmux import saving, templates
 from gpuctl.tmux.build import build
@@ -18,7 +18,7 @@ __all__ = ["attach", "build", "folder", "launch", "restore"]
 def launch(fresh: bool = False, template: str = "") -> str:
     """See that the session is there: as it was saved last, else (or `fresh`) as session.yml says. Says what it did.
 
-    `template`: the name of one to build it from. `Unusable` where it runs and `fresh` or a template is asked for.
+    `template`: the name of one to build it from. `InvalidInput` where it runs and `fresh` or a template is asked for.
     """
     version()
     server, anew = main_server(), bool(fresh or template)
@@ -40,15 +40,15 @@ def launch(fresh: bool = False, template: str = "") -> str:
 def _goes_on(server: Server, anew: bool) -> str:
     """Leave the session as it runs, unless another one is wanted."""
     if anew:
-        raise Unusable("build the session anew", f"{SESSION} is running", f"`{ending(server)}` ends it")
+        raise InvalidInput("build the session anew", f"{SESSION} is running", f"`{ending(server)}` ends it")
     tell_settings(server)
     return "is running"
 
 
 def tell_settings(server: Server) -> None:
     """Tell a running server what the settings say of its keys."""
-    wanted = "on" if settings.load().keys_without_prefix else "off"
-    server.do("set-option", "-s", "@gpuctl_keys_without_prefix", wanted)
+    state = "on" if settings.load().keys_without_prefix else "off"
+    server.do("set-option", "-s", "@gpuctl_keys_without_prefix", state)
 
 
 def restore(saved: saving.Save) -> None:
@@ -56,7 +56,7 @@ def restore(saved: saving.Save) -> None:
     version()
     server = main_server()
     if server.has(SESSION):
-        raise Unusable("restore the session", f"{SESSION} is running", f"`{ending(server)}` ends it")
+        raise InvalidInput("restore the session", f"{SESSION} is running", f"`{ending(server)}` ends it")
     build(server, folder(), session=saved.session)
 
 
@@ -77,7 +77,7 @@ def attach() -> None:
         server.do("switch-client", "-c", _client(server), "-t", f"={SESSION}")
         return
     if inside:
-        raise Unusable(doing, "this is inside another tmux", "detach from it first (prefix d)")
+        raise InvalidInput(doing, "this is inside another tmux", "detach from it first (prefix d)")
     os.execvp("tmux", server.argv("attach-session", "-t", f"={SESSION}"))  # noqa: S606 - the terminal becomes tmux
 
 

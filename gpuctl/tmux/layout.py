@@ -45,11 +45,11 @@ def parse(layout: str) -> Cell | None:
 
 
 def _cell(text: str) -> tuple[Cell, str]:
-    found = CELL.match(text)
-    if found is None:
+    match = CELL.match(text)
+    if match is None:
         raise ValueError(text)
-    width, height, left, top = map(int, found.groups())
-    kind, rest = text[found.end() : found.end() + 1], text[found.end() + 1 :]
+    width, height, left, top = map(int, match.groups())
+    kind, rest = text[match.end() : match.end() + 1], text[match.end() + 1 :]
     if kind not in ENDS:
         pane = re.match(r"\d*", rest) if kind == "," else None
         if pane is None:
@@ -68,18 +68,18 @@ def _cell(text: str) -> tuple[Cell, str]:
 
 def scaled(cell: Cell, width: int, height: int, left: int = 0, top: int = 0) -> Cell:
     """The same with every pane's share of another size."""
-    own = replace(cell, width=width, height=height, left=left, top=top)
+    resized = replace(cell, width=width, height=height, left=left, top=top)
     if cell.kind == "{":
-        widths = _shares([each.width for each in cell.cells], width)
+        widths = _shares([child.width for child in cell.cells], width)
         lefts = [left + sum(widths[:n]) + n for n in range(len(widths))]
         pairs = zip(cell.cells, widths, lefts, strict=True)
-        return replace(own, cells=tuple(scaled(each, w, height, at, top) for each, w, at in pairs))
+        return replace(resized, cells=tuple(scaled(child, w, height, at, top) for child, w, at in pairs))
     if cell.kind == "[":
-        heights = _shares([each.height for each in cell.cells], height)
+        heights = _shares([child.height for child in cell.cells], height)
         tops = [top + sum(heights[:n]) + n for n in range(len(heights))]
         pairs = zip(cell.cells, heights, tops, strict=True)
-        return replace(own, cells=tuple(scaled(each, width, h, left, at) for each, h, at in pairs))
-    return own
+        return replace(resized, cells=tuple(scaled(child, width, h, left, at) for child, h, at in pairs))
+    return resized
 
 
 def _shares(sizes: Sequence[int], total: int) -> list[int]:

@@ -19,9 +19,9 @@ def main_server() -> Server:
     return Server(os.environ.get("GPUCTL_TMUX_SOCKET") or "default")
 
 
-def repository(name: str, base: str, found: Settings) -> Path:
+def repository(name: str, base: str, user_settings: Settings) -> Path:
     """The folder of a repository: where the settings say, else in the folder where the session's panes start."""
-    return found.repositories.get(name, Path(base) / name).expanduser()
+    return user_settings.repositories.get(name, Path(base) / name).expanduser()
 
 
 def ending(server: Server) -> str:

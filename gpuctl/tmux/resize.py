@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.tmux import THEN, Server
 from gpuctl.tmux import layout
 
@@ -20,11 +20,11 @@ FIELDS = (
 )
 
 
-def here(doing: str, hint: str) -> Server:
-    """The server that this runs in; `Unusable` with these words where it runs in none."""
+def current_server(doing: str, hint: str) -> Server:
+    """The server that this runs in; `InvalidInput` with these words where it runs in none."""
     inside = os.environ.get("TMUX", "").partition(",")[0]
     if not inside:
-        raise Unusable(doing, "this runs in no tmux", hint)
+        raise InvalidInput(doing, "this runs in no tmux", hint)
     return Server(Path(inside).name)
 
 
@@ -34,11 +34,13 @@ def fit(server: Server) -> None:
     for line in server.do("list-windows", "-a", "-F", form).splitlines():
         window, zoomed, width, height, now, size, known = line.split("\t")
         if zoomed == "0" and size != f"{width}x{height}":
-            wanted = fitting(known, now, int(width), int(height)) or now
+            desired = fitting(known, now, int(width), int(height)) or now
             # As it was asked about, in one go: the size may be another again by now, and then comes the next call.
-            told = (("@gpuctl_layout", wanted), ("@gpuctl_size", f"{width}x{height}"))
-            noted = [word for name, value in told for word in (THEN, "set-option", "-w", "-t", window, name, value)]
-            server.do("select-layout", "-t", window, wanted, *noted)
+            window_options = (("@gpuctl_layout", desired), ("@gpuctl_size", f"{width}x{height}"))
+            noted = [
+                word for name, value in window_options for word in (THEN, "set-option", "-w", "-t", window, name, value)
+            ]
+            server.do("select-layout", "-t", window, desired, *noted)
 
 
 def fitting(known: str, now: str, width: int, height: int) -> str:

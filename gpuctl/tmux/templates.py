@@ -7,7 +7,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import config_dir, private, write_atomically
 from gpuctl.tmux import session_file
 from gpuctl.tmux.session import Session
@@ -18,14 +18,14 @@ def place() -> Path:
 
 
 def known() -> dict[str, Session]:
-    """Every template by name; `Unusable` where one has become none."""
+    """Every template by name; `InvalidInput` where one has become none."""
     return {path.stem: session_file.read(path) for path in sorted(place().glob("*.yml"))}
 
 
 def named(name: str) -> Session:
     path = place() / f"{usable(name)}.yml"
     if not path.is_file():
-        raise Unusable(f"use the template {name}", "there is none of that name", "see `gpuctl tmux template list`")
+        raise InvalidInput(f"use the template {name}", "there is none of that name", "see `gpuctl tmux template list`")
     return replace(session_file.read(path), template=name)
 
 
@@ -38,7 +38,7 @@ def keep(name: str, session: Session) -> None:
 def usable(name: str) -> str:
     """A name that can be a file's."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise Unusable(
+        raise InvalidInput(
             f"name a template {name!r}", "only letters, digits, dots, - and _ can be in it", "give it --name"
         )
     return name

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gpuctl.cluster import pod_selection
 from gpuctl.cluster.clusterfile.model import Ports
 from gpuctl.cluster.shell.flow import Door
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.kube.forward.model import Request
 from gpuctl.kube.forward.state_machine import Line
@@ -43,7 +43,7 @@ def wishes(words: Sequence[str], ports: Ports) -> list[Wish]:
     wrong += [f"the local port {port} is given twice" for port in twice]
     if wrong:
         hint = f"write one of {', '.join(NAMED)}, or a port such as 8080 or 9090:8080"
-        raise Unusable(DOING, "; ".join(wrong), hint)
+        raise InvalidInput(DOING, "; ".join(wrong), hint)
     return list(dict.fromkeys(found))
 
 

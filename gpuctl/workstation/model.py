@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Wish:
+class BootstrapRequest:
     """What the user asked for; `tools` empty means all of them, `remove` names those to take away instead."""
 
     check: bool = False
@@ -22,7 +22,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Ended:
+class BootstrapResult:
     """The module's answer, and the exit code it makes."""
 
     answer: Mapping[str, Any]

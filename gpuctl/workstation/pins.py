@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import did_you_mean
-
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
+from gpuctl.core.strict_yaml import did_you_mean
 from gpuctl.workstation.tools_file import SYSTEMS
 
 _LINE = re.compile(r"([0-9a-fA-F]{64})(?:\s+\*?(\S+))?")
@@ -18,8 +17,8 @@ _VERSION = re.compile(r"v?\d[\w.+~-]*")
 
 def hashes(text: str) -> dict[str, str]:
     """File name -> sha256; a bare hash, as kubectl's, has the name ''."""
-    found = (_LINE.fullmatch(line.strip()) for line in text.splitlines())
-    return {PurePosixPath(m[2] or "").name: m[1].lower() for m in found if m}
+    matches = (_LINE.fullmatch(line.strip()) for line in text.splitlines())
+    return {PurePosixPath(m[2] or "").name: m[1].lower() for m in matches if m}
 
 
 def pins(release: Mapping[str, Any], version: str, text: str, bare: str = "") -> dict[str, str]:
@@ -33,13 +32,13 @@ def pins(release: Mapping[str, Any], version: str, text: str, bare: str = "") ->
 
 
 def know(release: Mapping[str, Any], version: str, system: str) -> None:
-    """`Unusable` where a version or a system (OS/ARCH; empty: not said) cannot be one."""
+    """`InvalidInput` where a version or a system (OS/ARCH; empty: not said) cannot be one."""
     if not _VERSION.fullmatch(version):
-        raise Unusable(f"pin {version}", "a version starts with a digit and has no spaces or slashes", "as 1.35.2")
+        raise InvalidInput(f"pin {version}", "a version starts with a digit and has no spaces or slashes", "as 1.35.2")
     if version.startswith("v") and "v{version}" in str(release["url"]):
-        raise Unusable(f"pin {version}", "its address has the v already", f"say {version[1:]}")
+        raise InvalidInput(f"pin {version}", "its address has the v already", f"say {version[1:]}")
     if system and system not in SYSTEMS:
-        raise Unusable(f"pin for {system}", "that is no system we know", did_you_mean(system, SYSTEMS))
+        raise InvalidInput(f"pin for {system}", "that is no system we know", did_you_mean(system, SYSTEMS))
 
 
 def shows_version(release: Mapping[str, Any], system: str) -> bool:
@@ -48,6 +47,6 @@ def shows_version(release: Mapping[str, Any], system: str) -> bool:
 
 
 def _file(release: Mapping[str, Any], version: str, system: str, arch: str) -> str:
-    words = {"version": version, "os": release.get("os", {}).get(system, system)}
-    url = str(release["url"]).format(**words, arch=release.get("arch", {}).get(arch, arch))
+    values = {"version": version, "os": release.get("os", {}).get(system, system)}
+    url = str(release["url"]).format(**values, arch=release.get("arch", {}).get(arch, arch))
     return PurePosixPath(url).name

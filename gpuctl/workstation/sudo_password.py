@@ -44,13 +44,13 @@ def asking_for_sudo() -> Iterator[None]:
 
 def _answer(folder: Path) -> None:
     """Ask once, and remember it in memory only: what sudo itself remembers does not reach our next program."""
-    known = asker = ""
+    password = requester = ""
     while True:
         sudo, _, prompt = (folder / "request").read_text().partition(" ")
-        if not known or sudo == asker:  # the same one asks again: the answer was wrong
-            known = _typed(prompt)
-        asker = sudo
-        (folder / "answer").write_text(f"{known}\n")
+        if not password or sudo == requester:  # the same one asks again: the answer was wrong
+            password = _typed(prompt)
+        requester = sudo
+        (folder / "answer").write_text(f"{password}\n")
 
 
 def _typed(prompt: str) -> str:

@@ -150,12 +150,12 @@ def request(asked: dict[str, Any]) -> dict[str, Any]:
     env = {name: str(value) for name, value in asked["env"].items()}
     hosts, arguments = asked["hosts"] or ["localhost"], asked["arguments"]
     if not {"-g", "--ngpus"}.intersection(arguments):
-        arguments = [*arguments, *mpirun_command.of_a_process(hosts, asked["gpus"])]
-    wanted = mpirun_command.Asked(
+        arguments = [*arguments, *mpirun_command.gpus_per_process(hosts, asked["gpus"])]
+    wanted = mpirun_command.MpirunRequest(
         hosts, asked["gpus"], arguments, list(env), asked["limit"], asked["as_root"], asked["ssh_args"]
     )
     return {
-        "argv": mpirun_command.whole(wanted),
+        "argv": mpirun_command.full_command(wanted),
         "env": mpirun_command.environment(env, asked["name"]),
         "program": asked["program"],
         "folders": asked["folders"],

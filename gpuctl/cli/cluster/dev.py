@@ -14,7 +14,7 @@ from gpuctl.cli.cluster import sync
 from gpuctl.cli.cluster.environment_options import which
 from gpuctl.cli.cluster.shell import open_door, rank
 from gpuctl.cli.errors import INTERRUPTED
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.cluster.sync.local import Local
@@ -89,17 +89,19 @@ def _session(name: str, rank: int, debug: bool, wait: bool, restarts: bool, give
 
 
 def _script(text: str, local: Local) -> str:
-    """The script as a path in the folder; `Unusable` where the pods would not get it."""
+    """The script as a path in the folder; `InvalidInput` where the pods would not get it."""
     doing = f"run {text}"
     path = Path(text)
     inside = Path(os.path.normpath(path if path.is_absolute() else local.source / path))
     if not inside.is_relative_to(local.source):
-        raise Unusable(doing, f"it is not in {local.source}", "give a path inside of the folder that is synced")
+        raise InvalidInput(doing, f"it is not in {local.source}", "give a path inside of the folder that is synced")
     found = str(PurePosixPath(inside.relative_to(local.source)))
     if not inside.is_file():
-        raise Unusable(doing, f"there is no such file in {local.source}", "--source names the folder of the project")
+        raise InvalidInput(
+            doing, f"there is no such file in {local.source}", "--source names the folder of the project"
+        )
     if found not in local.found.items:
-        raise Unusable(doing, "it is left out of what is synced", "look at .gpuctlignore and --exclude")
+        raise InvalidInput(doing, "it is left out of what is synced", "look at .gpuctlignore and --exclude")
     return found
 
 

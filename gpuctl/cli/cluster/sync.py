@@ -17,7 +17,7 @@ from gpuctl.cli.cluster.environment_options import on_cluster, which_one
 from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.sizes import size
 from gpuctl.domain.findings import worst_code
 
@@ -82,10 +82,12 @@ def source_of(text: str) -> Path:
     path = Path(text).expanduser().absolute()
     doing = f"sync the folder {text}"
     if not path.is_dir():
-        raise Unusable(doing, "there is no such folder", "--source names the folder to bring to the pods")
+        raise InvalidInput(doing, "there is no such folder", "--source names the folder to bring to the pods")
     path = path.resolve()
     if path in (Path("/"), Path.home().resolve()):
-        raise Unusable(doing, f"it is {path}, all of it", "go to the folder of your project, or name it by --source")
+        raise InvalidInput(
+            doing, f"it is {path}, all of it", "go to the folder of your project, or name it by --source"
+        )
     return path
 
 
@@ -94,7 +96,9 @@ def target_of(text: str) -> str:
 
     found = text or WHERE["workspace"]
     if not found.startswith("/") or ".." in found.split("/") or not found.strip("/"):
-        raise Unusable(f"sync to {found}", "it is not a folder by its whole path", "give one such as /workspace/code")
+        raise InvalidInput(
+            f"sync to {found}", "it is not a folder by its whole path", "give one such as /workspace/code"
+        )
     return found
 
 

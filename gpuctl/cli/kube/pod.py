@@ -48,11 +48,11 @@ def _act(
 
     place = pods.Where(context, namespace, everywhere)
     if name:
-        found: Chosen | None = pods.named(name, place, container)
+        target: Chosen | None = pods.named(name, place, container)
     else:
-        found = pods.ask(place) if anew else pods.last(place)
-    if found is not None:
-        sys.exit(action(found))
+        target = pods.ask(place) if anew else pods.last(place)
+    if target is not None:
+        sys.exit(action(target))
 
 
 def _command(name: str, does: str) -> None:
@@ -60,10 +60,10 @@ def _command(name: str, does: str) -> None:
 
     @pod.command(name, help=does)
     @which
-    def act(**given: Any) -> None:
+    def act(**options: Any) -> None:
         from gpuctl.kube import pod as pods
 
-        _act(getattr(pods, name), **given)
+        _act(getattr(pods, name), **options)
 
 
 _command("shell", "A shell in its container: bash where it has one, else sh.")
@@ -74,17 +74,17 @@ _command("describe", "All that the cluster says of it.")
 @pod.command()
 @which
 @click.argument("ports", metavar="[[LOCAL:]REMOTE]...", nargs=-1)
-def forward(ports: tuple[str, ...], **given: Any) -> None:
+def forward(ports: tuple[str, ...], **options: Any) -> None:
     """Forward its ports: those that it declares, where none are given."""
     from gpuctl.cli.shared.forward_display import go
     from gpuctl.kube import pod as pods
     from gpuctl.kube.forward.request import of_pod
 
-    def action(found: Chosen) -> int:
-        wanted = ports or [str(port) for port in pods.ports(found)]
-        return go(of_pod(found.pod, wanted, found.context, found.namespace))
+    def action(target: Chosen) -> int:
+        remote_ports = ports or [str(port) for port in pods.ports(target)]
+        return go(of_pod(target.pod, remote_ports, target.context, target.namespace))
 
-    _act(action, **given)
+    _act(action, **options)
 
 
 @pod.command()
@@ -95,10 +95,10 @@ def choose(everywhere: bool, context: str, namespace: str) -> None:
     from gpuctl.kube import choose as choosing
     from gpuctl.kube import pod as pods
 
-    found = pods.ask(pods.Where(context, namespace, everywhere))
-    action = choosing.entry(pods.ACTIONS, found.pod) if found else None
-    if found and action:
-        sys.exit(pods.ACTIONS[action](found))
+    target = pods.ask(pods.Where(context, namespace, everywhere))
+    action = choosing.entry(pods.ACTIONS, target.pod) if target else None
+    if target and action:
+        sys.exit(pods.ACTIONS[action](target))
 
 
 @pod.command()
@@ -109,5 +109,5 @@ def select(name: str, container: str, context: str, namespace: str) -> None:
     """Remember a pod as the chosen one: for a k9s plugin, or a script."""
     from gpuctl.kube import pod as pods
 
-    found = pods.select(pods.named(name, pods.Where(context, namespace), container))
-    click.echo(f"{found.namespace}/{found.pod} of {found.context or 'no context'} is the chosen pod now")
+    target = pods.select(pods.named(name, pods.Where(context, namespace), container))
+    click.echo(f"{target.namespace}/{target.pod} of {target.context or 'no context'} is the chosen pod now")

@@ -33,7 +33,7 @@ def switch_context(name: str) -> None:
     from gpuctl.core import settings
     from gpuctl.kube import choose, switch
 
-    switch.own()
+    switch.private_copy()
     chosen = name or choose.context(settings.load())
     if chosen:
         click.echo(f"switched to the context {switch.to_context(chosen)}")
@@ -46,7 +46,7 @@ def switch_namespace(name: str, force: bool) -> None:
     """Switch the namespace of this shell to NAME; without a name, choose."""
     from gpuctl.kube import choose, switch
 
-    switch.own()
+    switch.private_copy()
     chosen = name or choose.namespace()
     if chosen:
         click.echo(f"switched to the namespace {switch.to_namespace(chosen, force)}")
@@ -85,22 +85,22 @@ def leave(path: Path) -> None:
 
 @click.command(hidden=True, context_settings=AS_THEY_ARE)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-def guard(words: tuple[str, ...]) -> None:
+def guard(arguments: tuple[str, ...]) -> None:
     """Ask before a kubectl command that destroys something in a production context."""
     from gpuctl.core import settings
     from gpuctl.kube.confirm import question
 
-    asked = question(words, settings.load())
-    if not asked:
+    prompt_text = question(arguments, settings.load())
+    if not prompt_text:
         return
     try:
         terminal = Path("/dev/tty").open("r+b", buffering=0)  # noqa: SIM115 - closed with the process
     except OSError:
-        click.echo(f"gpuctl: not run, as nobody can be asked here: {asked}", err=True)
+        click.echo(f"gpuctl: not run, as nobody can be asked here: {prompt_text}", err=True)
         click.echo("  hint: `command kubectl` goes past this question", err=True)
         sys.exit(2)
     with terminal:
-        terminal.write(f"{asked} [y/N] ".encode())
+        terminal.write(f"{prompt_text} [y/N] ".encode())
         if terminal.readline().strip().lower() not in (b"y", b"yes"):
             click.echo("not done", err=True)
             sys.exit(1)

@@ -12,12 +12,12 @@ from gpuctl.cli.nccl import sweep_options
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.nccl.baselines.model import Baseline, Book
     from gpuctl.nccl.calibrate import Calibration
-    from gpuctl.nccl.context import About
+    from gpuctl.nccl.context import RunContext
     from gpuctl.nccl.model import Run
 
 count = click.IntRange(min=1)
@@ -86,7 +86,7 @@ def explain(name: str, form: Output) -> None:
     rows = [row for row in book.rows if name in row.systems]
     if name not in book.known:
         hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` adds your own"
-        raise Unusable(f"explain {name}", "no baseline and no line rate is known of it", hint)
+        raise InvalidInput(f"explain {name}", "no baseline and no line rate is known of it", hint)
     if form == "table":
         _explain(name, book, rows)
     else:
@@ -95,32 +95,36 @@ def explain(name: str, form: Output) -> None:
         output.data({"system": told, "baselines": [_whole(row) for row in rows]}, form)
 
 
-def about_of(algo: str | None = None, collective: str | None = None, instance: str | None = None, **told: Any) -> About:
-    """What the options tell of a run; `Unusable` where they name what does not exist."""
+def about_of(
+    algo: str | None = None, collective: str | None = None, instance: str | None = None, **told: Any
+) -> RunContext:
+    """What the options tell of a run; `InvalidInput` where they name what does not exist."""
     from gpuctl.nccl.bandwidth import COLLECTIVES
-    from gpuctl.nccl.context import About
+    from gpuctl.nccl.context import RunContext
 
     if collective is not None and collective not in COLLECTIVES:
-        raise Unusable(f"judge {collective!r}", "nccl-tests has no such test", f"it can be {', '.join(COLLECTIVES)}")
-    return About(instance, algorithm=_set_to(algo) if algo else None, collective=collective, **told)
+        raise InvalidInput(
+            f"judge {collective!r}", "nccl-tests has no such test", f"it can be {', '.join(COLLECTIVES)}"
+        )
+    return RunContext(instance, algorithm=_set_to(algo) if algo else None, collective=collective, **told)
 
 
-def agreed(doing: str, runs: Iterable[tuple[str, Run]], given: About) -> None:
-    """`Unusable` where the options tell something that a log denies, with every such contradiction."""
+def agreed(doing: str, runs: Iterable[tuple[str, Run]], given: RunContext) -> None:
+    """`InvalidInput` where the options tell something that a log denies, with every such contradiction."""
     from gpuctl.nccl.baselines.consistency import contradicted
 
     wrong = [f"{name}: {why}" for name, run in runs for why in contradicted(run, given)]
     if wrong:
         hint = "leave out what the logs tell themselves; or give the log that the options are of"
-        raise Unusable(doing, "\n  ".join(wrong), hint)
+        raise InvalidInput(doing, "\n  ".join(wrong), hint)
 
 
 def known_instance(name: str | None, doing: str, book: Book) -> None:
-    """`Unusable` where nothing is known of a machine type, so that a misspelt one is told before anything runs."""
+    """`InvalidInput` where nothing is known of a machine type, so that a misspelt one is told before anything runs."""
     if name is None or name in book.known:
         return
     hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` makes rows of a new name"
-    raise Unusable(doing, f"no machine type is called {name!r}{_meant(name, book)}", hint)
+    raise InvalidInput(doing, f"no machine type is called {name!r}{_meant(name, book)}", hint)
 
 
 def new_instance(name: str, book: Book) -> None:
@@ -139,17 +143,17 @@ def _meant(name: str, book: Book) -> str:
 def _set_to(value: str) -> str:
     """What NCCL_ALGO may be set to: one algorithm or several, for all collectives or for each; or "default"."""
     from gpuctl.nccl.context import DEFAULT
-    from gpuctl.nccl.parsing.algorithms import asked, unknown
+    from gpuctl.nccl.parsing.algorithms import requested, unknown
 
     if value.lower() == DEFAULT:
         return DEFAULT
     if wrong := unknown(value):
         _no_algorithm(wrong[0])
-    return ";".join(asked(value))
+    return ";".join(requested(value))
 
 
 def algorithm_of(name: str) -> str:
-    """NCCL's spelling of it, or "default"; `Unusable` where it has none of that name."""
+    """NCCL's spelling of it, or "default"; `InvalidInput` where it has none of that name."""
     from gpuctl.nccl.context import DEFAULT
     from gpuctl.nccl.parsing.algorithms import algorithm
 
@@ -160,7 +164,7 @@ def _no_algorithm(name: str) -> NoReturn:
     from gpuctl.nccl.parsing.algorithms import ALGORITHMS
 
     hint = f"it can be default, {', '.join(ALGORITHMS)}"
-    raise Unusable(f"take {name!r} for an algorithm", "NCCL has none of that name", hint)
+    raise InvalidInput(f"take {name!r} for an algorithm", "NCCL has none of that name", hint)
 
 
 def show(rows: Iterable[Baseline]) -> None:
@@ -183,10 +187,10 @@ def show_new(found: Calibration, book: Book) -> None:
 
 
 def _until_now(row: Baseline, book: Book) -> str:
-    from gpuctl.nccl.context import About
+    from gpuctl.nccl.context import RunContext
 
     shape = (row.systems[0], row.nodes[0], row.gpus_per_node, row.processes_per_node)
-    before = book.of(About(*shape, algorithm=row.algorithms[0], collective=row.collective), row.from_bytes)
+    before = book.of(RunContext(*shape, algorithm=row.algorithms[0], collective=row.collective), row.from_bytes)
     if before is None:
         return "no row"
     return f"{'your own' if before.site else before.kind}, fail below {before.fail:g}"

@@ -16,14 +16,14 @@ from gpuctl.cli.nccl.targets import select
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import Sectioned
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.signals import ctrl_c
 
 if TYPE_CHECKING:
     from gpuctl.nccl.baselines.model import Book
     from gpuctl.nccl.calibrate import Calibration
-    from gpuctl.nccl.context import About
-    from gpuctl.nccl.model import Ended, Launch, Sweep
+    from gpuctl.nccl.context import RunContext
+    from gpuctl.nccl.model import Launch, LaunchResult, Sweep
 
 DOING = "calibrate"
 REPEATS = 5
@@ -76,10 +76,12 @@ def _from_files(
 
     if measuring := _given_to_measure():
         wrong = f"{', '.join(measuring)} is for measuring, and logs were given"
-        raise Unusable(DOING, wrong, "give logs alone, or leave them out to measure")
+        raise InvalidInput(DOING, wrong, "give logs alone, or leave them out to measure")
     nodes = given["nodes"]
     if nodes and not re.fullmatch(r"[1-9]\d{0,8}", nodes):
-        raise Unusable(DOING, f"--nodes {nodes}: with logs it is how many there were", "give a number, or leave it out")
+        raise InvalidInput(
+            DOING, f"--nodes {nodes}: with logs it is how many there were", "give a number, or leave it out"
+        )
     about = replace(_about(given), nodes=int(nodes) if nodes else None, gpus_per_node=given["gpus_per_node"])
     runs = list(log_files.runs(files))
     baselines.agreed(DOING, runs, about)
@@ -100,17 +102,18 @@ def _given_to_measure() -> list[str]:
 
 
 def _measured(book: Book, check: bool, force: bool, form: Output, given: dict[str, Any]) -> None:
-    from gpuctl.nccl import flow, plan, repeats
+    from gpuctl.nccl import calibrate as calibrating
+    from gpuctl.nccl import flow, plan
     from gpuctl.nccl.judge import leftovers
 
     given = select.complete(given)
     about, sweep = _live(given)
     baselines.new_instance(about.system or "", book)
-    way = select.reached(**given)
+    way = select.node_access(**given)
     ((launch,),) = flow.planned("quick", way.nodes, plan.with_env(sweep, way.env))
     select.preflight(way, **given)
     about = replace(about, nodes=len(way.nodes))
-    ended: list[Ended] = []
+    ended: list[LaunchResult] = []
 
     def kept() -> None:
         record_history.keep("calibrate", way.where, ended, flow.findings("quick", ended, about, book), "the runs: {}")
@@ -119,14 +122,14 @@ def _measured(book: Book, check: bool, force: bool, form: Output, given: dict[st
         kept()
         _nothing_kept(["it did not come to its end"], ended, form)
 
-    with ctrl_c() as broken_off, record_history.even_so(ended, kept_and_shown):
+    with ctrl_c() as broken_off, record_history.save_partial_results(ended, kept_and_shown):
 
-        def once(number: int) -> Ended:
+        def once(number: int) -> LaunchResult:
             _told(launch, f"repeat {number} of {given['repeats']}")
             (end,) = way.runner.run([launch], _told, broken_off)
             return end
 
-        repeats.measure(given["repeats"], once, lambda end: _wrong(end, about, book), broken_off, ended)
+        calibrating.measure(given["repeats"], once, lambda end: _wrong(end, about, book), broken_off, ended)
         interrupted = broken_off()
     kept()
     if interrupted:
@@ -136,11 +139,11 @@ def _measured(book: Book, check: bool, force: bool, form: Output, given: dict[st
     _refused(found, force, ended, form)
     _keep(found, book, check, form, ended)
     if stays := list(leftovers.in_cluster(ended)):
-        click.echo("\n".join(f"{one.subject}: {one.says}; {one.advice}" for one in stays), err=True)
+        click.echo("\n".join(f"{one.subject}: {one.message}; {one.hint}" for one in stays), err=True)
         raise click.exceptions.Exit(1)
 
 
-def _refused(found: Calibration, force: bool, ended: Sequence[Ended], form: Output) -> None:
+def _refused(found: Calibration, force: bool, ended: Sequence[LaunchResult], form: Output) -> None:
     """End here where no row is to be kept."""
     from gpuctl.nccl import calibrate as calibrating
 
@@ -156,7 +159,7 @@ def _refused(found: Calibration, force: bool, ended: Sequence[Ended], form: Outp
         _refuse(slow, calibrating.FORCE, ended, form)
 
 
-def _judged(ended: Sequence[Ended], about: About, book: Book) -> Calibration:
+def _judged(ended: Sequence[LaunchResult], about: RunContext, book: Book) -> Calibration:
     """The rows that come of it, or why none do."""
     from gpuctl.nccl import calibrate as calibrating
 
@@ -166,18 +169,20 @@ def _judged(ended: Sequence[Ended], about: About, book: Book) -> Calibration:
     return calibrating.calibrate([end.run for end in ended], about, book)
 
 
-def _live(given: dict[str, Any]) -> tuple[About, Sweep]:
-    """What is measured, before anything is run; `Unusable` where no row could be made of it."""
+def _live(given: dict[str, Any]) -> tuple[RunContext, Sweep]:
+    """What is measured, before anything is run; `InvalidInput` where no row could be made of it."""
     about, sweep = _about(given), sweep_options.sweep_of(**given)
     if given["gpus_per_node"] is not None:
-        raise Unusable(DOING, "--gpus-per-node is for logs that do not tell it", "--gpus says how many to measure with")
+        raise InvalidInput(
+            DOING, "--gpus-per-node is for logs that do not tell it", "--gpus says how many to measure with"
+        )
     if about.system is None:
         hint = "a type as `gpuctl nccl baselines list` has it, or your own name for these machines"
-        raise Unusable(DOING, "the machine type (--instance) is not told", hint)
+        raise InvalidInput(DOING, "the machine type (--instance) is not told", hint)
     if not sweep.check:
-        raise Unusable(DOING, "--no-verify: values that nobody checked vouch for nothing", "leave it out")
+        raise InvalidInput(DOING, "--no-verify: values that nobody checked vouch for nothing", "leave it out")
     if about.algorithm and "NCCL_ALGO" in sweep.env:
-        raise Unusable(DOING, "both --algo and --env NCCL_ALGO were given", "leave one of them out")
+        raise InvalidInput(DOING, "both --algo and --env NCCL_ALGO were given", "leave one of them out")
     asked = about.algorithm or sweep.env.get("NCCL_ALGO", DEFAULT)
     algorithm = baselines.algorithm_of(asked)
     env = dict(sweep.env) if algorithm == DEFAULT else {**sweep.env, "NCCL_ALGO": algorithm}
@@ -186,12 +191,12 @@ def _live(given: dict[str, Any]) -> tuple[About, Sweep]:
     return known, sweep
 
 
-def _about(given: dict[str, Any]) -> About:
+def _about(given: dict[str, Any]) -> RunContext:
     names = ("instance", "network", "algo", "collective")
     return baselines.about_of(**{name: given[name] for name in names})
 
 
-def _wrong(end: Ended, about: About, book: Book) -> list[str]:
+def _wrong(end: LaunchResult, about: RunContext, book: Book) -> list[str]:
     """Why no baseline comes of this run."""
     from gpuctl.nccl.calibrate import unsound
 
@@ -204,14 +209,14 @@ def _told(launch: Launch, words: str) -> None:
         click.echo(f"{output.names(launch.nodes, 2)}: {words}", err=True)
 
 
-def _refuse(refused: Sequence[str], hint: str, ended: Sequence[Ended], form: Output) -> None:
+def _refuse(refused: Sequence[str], hint: str, ended: Sequence[LaunchResult], form: Output) -> None:
     _nothing_kept(refused, ended, form)
     if form == "table":
         click.echo(f"next: {hint}")
     raise click.exceptions.Exit(1)
 
 
-def _nothing_kept(why: Sequence[str], ended: Sequence[Ended], form: Output) -> None:
+def _nothing_kept(why: Sequence[str], ended: Sequence[LaunchResult], form: Output) -> None:
     if form != "table":
         output.data({"kept": False, "refused": list(why), "repeats": _plain(ended), "rows": []}, form)
         return
@@ -221,7 +226,7 @@ def _nothing_kept(why: Sequence[str], ended: Sequence[Ended], form: Output) -> N
         click.echo(f"  {words}")
 
 
-def _keep(found: Calibration, book: Book, check: bool, form: Output, ended: Sequence[Ended]) -> None:
+def _keep(found: Calibration, book: Book, check: bool, form: Output, ended: Sequence[LaunchResult]) -> None:
     """Show what is kept, and keep it."""
     from gpuctl.nccl.baselines import load, site
 
@@ -237,15 +242,15 @@ def _keep(found: Calibration, book: Book, check: bool, form: Output, ended: Sequ
     click.echo(f"{'would keep' if check else 'kept'} {output.plural(len(found.rows), 'row')} in {path}", err=True)
 
 
-def _repeats(ended: Sequence[Ended]) -> None:
+def _repeats(ended: Sequence[LaunchResult]) -> None:
     if ended:
         rows = [(one["repeat"], one["outcome"], one["max_busbw_gbs"] or "-", one["seconds"]) for one in _plain(ended)]
         output.table(("REPEAT", "OUTCOME", "BEST GB/S", "SECONDS"), rows)
 
 
-def _plain(ended: Sequence[Ended]) -> list[dict[str, Any]]:
+def _plain(ended: Sequence[LaunchResult]) -> list[dict[str, Any]]:
     from gpuctl.nccl import serialize
 
     names = ("outcome", "cause", "max_busbw_gbs")
-    told = [({name: serialize.of(end.run)[name] for name in names}, round(end.seconds)) for end in ended]
+    told = [({name: serialize.run_as_dict(end.run)[name] for name in names}, round(end.seconds)) for end in ended]
     return [{"repeat": number, **run, "seconds": seconds} for number, (run, seconds) in enumerate(told, 1)]

@@ -10,7 +10,7 @@ import click
 from gpuctl.cli.shared import output
 
 if TYPE_CHECKING:
-    from gpuctl.nccl.model import Finding
+    from gpuctl.domain.findings import Finding
 
 MOST_ALIKE = 8  # findings of one rule and verdict; of more only how many there are
 WORST_FIRST = ("FAIL", "UNKNOWN", "WARN", "OK")
@@ -20,8 +20,8 @@ def show(found: Sequence[Finding], err: bool = False) -> None:
     """On standard output, or on standard error; each advice once below what it is for."""
     rules: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
     for one in sorted(found, key=lambda finding: WORST_FIRST.index(finding.verdict)):
-        alike = rules.setdefault((one.verdict, one.rule), {})
-        alike.setdefault((one.says, one.advice), []).append(one.subject)
+        alike = rules.setdefault((one.verdict, one.check), {})
+        alike.setdefault((one.message, one.hint), []).append(one.subject)
     for (verdict, rule), groups in rules.items():
         shown = list(groups.items())[:MOST_ALIKE]
         for (says, advice), subjects in shown:

@@ -44,7 +44,7 @@ def _json(found: list[Named]) -> None:
     """One run as an object, several as a list; with several files each by its name."""
     from gpuctl.nccl import serialize
 
-    told = {name: [serialize.of(run) for run in runs] for name, runs in found}
+    told = {name: [serialize.run_as_dict(run) for run in runs] for name, runs in found}
     shown: dict[str, object] = {name: runs[0] if len(runs) == 1 else runs for name, runs in told.items()}
     output.data(next(iter(shown.values())) if len(found) == 1 else shown, "json")
 
@@ -143,7 +143,7 @@ def _summary(run: Run) -> str:
     from gpuctl.nccl import serialize
     from gpuctl.nccl.judge.messages import size
 
-    told = serialize.of(run)
+    told = serialize.run_as_dict(run)
     best = told["max_busbw_gbs"]
     most = f"; best {best:.2f} GB/s at {size(told['max_busbw_size_bytes'])}" if best is not None else ""
     return most + (f"; average line {run.avg_busbw_gbs:g} GB/s" if run.avg_busbw_gbs is not None else "")

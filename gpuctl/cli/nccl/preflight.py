@@ -15,12 +15,12 @@ from gpuctl.cli.nccl import findings
 from gpuctl.cli.nccl.targets import hosts as nccl_hosts
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from gpuctl.domain.findings import Finding
     from gpuctl.hosts.model import Target, Visit
     from gpuctl.nccl.advise.model import Advice
-    from gpuctl.nccl.model import Finding
     from gpuctl.nccl.preflight.facts_file import Fleet
     from gpuctl.nccl.topology.ring_order import Order
 
@@ -31,7 +31,7 @@ def _only_hosts(ctx: click.Context, param: click.Parameter, value: str) -> None:
     """Facts of pods are judged only by what holds for pods, too."""
     if options.not_empty(ctx, param, value):
         hint = f"`gpuctl nccl run --cluster {value}` looks at the pods before it begins"
-        raise Unusable(f"look at the pods of {value}", f"`nccl {ctx.info_name}` is for hosts", hint)
+        raise InvalidInput(f"look at the pods of {value}", f"`nccl {ctx.info_name}` is for hosts", hint)
 
 
 fleet_options = options.together(
@@ -65,13 +65,12 @@ def preflight(form: Output, **given: Any) -> None:
     Nodes are compared with each other. The first node tries to log in to every other, and each to the next in a ring.
     """
     from gpuctl.nccl import preflight as rules
-    from gpuctl.nccl.launch.records import finding
 
     fleet = _fleet(**given)
     with _understood(given["source"]):
         found = rules.judge(fleet.nodes, fleet.unasked)
     if form != "table":
-        told = {"nodes": [*fleet.nodes, *fleet.unasked], "findings": [finding(one) for one in found]}
+        told = {"nodes": [*fleet.nodes, *fleet.unasked], "findings": [one.as_dict() for one in found]}
         output.data(told, form)
     else:
         findings.show(found)
@@ -112,7 +111,7 @@ def _understood(source: Path | None) -> Iterator[None]:
         if source is None:
             raise
         hint = "give a file that `gpuctl nccl preflight --save FILE` wrote, unchanged"
-        raise Unusable(f"use the facts in {source}", f"they are not understood: {error!r}", hint) from error
+        raise InvalidInput(f"use the facts in {source}", f"they are not understood: {error!r}", hint) from error
 
 
 def _fleet(
@@ -129,7 +128,9 @@ def _fleet(
     from gpuctl.nccl.preflight import facts_file
 
     if source is not None and (inventory is not None or limit):
-        raise Unusable("use facts of a file and of an inventory", "only one of the two can be meant", "leave one out")
+        raise InvalidInput(
+            "use facts of a file and of an inventory", "only one of the two can be meant", "leave one out"
+        )
     if source is not None:
         found = facts_file.read(source)
     else:
@@ -201,7 +202,6 @@ def _counted(found: Sequence[Finding]) -> str:
 
 
 def _told(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, Any]:
-    from gpuctl.nccl.launch.records import finding
 
     settings = [
         {"name": s.name, "value": s.value, "nodes": list(s.nodes) or None, "why": s.why, "source": s.source}
@@ -219,7 +219,7 @@ def _told(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, A
         "environment": advice.environment,
         "settings": settings,
         "left_out": {node: list(ports) for node, ports in advice.left_out.items()},
-        "findings": [finding(one) for one in advice.findings],
+        "findings": [one.as_dict() for one in advice.findings],
         "order": ring,
         "unasked": dict(fleet.unasked),
     }

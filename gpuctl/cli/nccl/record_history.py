@@ -11,11 +11,16 @@ import click
 from gpuctl.core.errors import GpuctlError
 
 if TYPE_CHECKING:
-    from gpuctl.nccl.model import Ended, Finding
+    from gpuctl.domain.findings import Finding
+    from gpuctl.nccl.model import LaunchResult
 
 
 def keep(
-    kind: str, where: str, ended: Sequence[Ended], findings: Sequence[Finding], told: str = "kept: {} shows it in full"
+    kind: str,
+    where: str,
+    ended: Sequence[LaunchResult],
+    findings: Sequence[Finding],
+    told: str = "kept: {} shows it in full",
 ) -> None:
     """Into the history, where anything was run; what was measured is the more important where that fails."""
     from gpuctl.nccl import history
@@ -31,7 +36,7 @@ def keep(
 
 
 @contextmanager
-def even_so(ended: Sequence[Ended], kept: Callable[[], object]) -> Iterator[None]:
+def save_partial_results(ended: Sequence[LaunchResult], kept: Callable[[], object]) -> Iterator[None]:
     """Where something is raised within it, what had ended by then is kept all the same; then it is raised."""
     try:
         yield

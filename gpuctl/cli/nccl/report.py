@@ -11,7 +11,7 @@ import click
 from gpuctl.cli.nccl import findings
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.nccl.history import Measured
@@ -72,16 +72,16 @@ def _last() -> Measured:
 
     found = kept.latest(1)
     if not found:
-        raise Unusable(
+        raise InvalidInput(
             "show the last measurement", "nothing was measured from here yet", "begin with `gpuctl nccl run`"
         )
     return found[0]
 
 
 def _show(measured: Measured) -> None:
+    from gpuctl.nccl.bandwidth import speed
     from gpuctl.nccl.report import heat, matrix
     from gpuctl.nccl.report.plots import run_name
-    from gpuctl.nccl.speed import speed
 
     click.echo(
         f"{measured.kind} on {output.plural(len(measured.nodes), 'node')} of {measured.inventory}, {measured.at}"
@@ -116,10 +116,14 @@ def _write(measured: Measured, html: Path, instance: str) -> None:
 
 
 def _whole(measured: Measured) -> dict[str, object]:
-    from gpuctl.nccl.launch import records
+    from gpuctl.nccl import serialize
 
-    told = [records.finding(finding) for finding in measured.findings]
-    return {**_summary(measured), "findings": told, "launches": [records.of(end) for end in measured.ended]}
+    told = [finding.as_dict() for finding in measured.findings]
+    return {
+        **_summary(measured),
+        "findings": told,
+        "launches": [serialize.launch_as_dict(end) for end in measured.ended],
+    }
 
 
 def _summary(measured: Measured) -> dict[str, object]:

@@ -18,7 +18,8 @@ from gpuctl.cli.shared.output import Output
 from gpuctl.core.signals import ctrl_c
 
 if TYPE_CHECKING:
-    from gpuctl.nccl.model import Ended, Finding, Launch
+    from gpuctl.domain.findings import Finding
+    from gpuctl.nccl.model import Launch, LaunchResult
 
 KINDS = ("quick", "full", "pairs", "single")
 QUIET_S = 5.0  # of one launch, no more than one size in so long a time is told
@@ -51,24 +52,24 @@ def command(kind: Any, split: bool, instance: str | None, network: str | None, f
     """
     from gpuctl.nccl import flow, plan
     from gpuctl.nccl.baselines import load
-    from gpuctl.nccl.context import About
+    from gpuctl.nccl.context import RunContext
 
     given = select.complete(given)
     sweep = sweep_options.sweep_of(**given)
     book = load.book()  # a file that cannot be read is told before anything runs
     baselines.known_instance(instance, "run the tests", book)
-    way = select.reached(**given)
+    way = select.node_access(**given)
     rounds = flow.planned(kind, way.nodes, plan.with_env(sweep, way.env), split)
     select.preflight(way, alone=kind == "single" and not split, together=kind in ("quick", "full"), **given)
-    ended: list[Ended] = []
+    ended: list[LaunchResult] = []
 
     def kept() -> list[Finding]:
-        found = flow.findings(kind, ended, About(system=instance, network=network), book, way.racks)
+        found = flow.findings(kind, ended, RunContext(system=instance, network=network), book, way.racks)
         record_history.keep(kind, way.where, ended, found)
         _show(ended, found, form)
         return found
 
-    with ctrl_c() as broken_off, record_history.even_so(ended, kept):
+    with ctrl_c() as broken_off, record_history.save_partial_results(ended, kept):
         flow.run(way.runner, rounds, progress(), broken_off, ended)
         interrupted = broken_off()
     found = kept()
@@ -94,13 +95,13 @@ def name_of(launch: Launch) -> str:
     return output.names(launch.nodes, 2) + (f" on {launch.rail}" if launch.rail else "")
 
 
-def _show(ended: Sequence[Ended], findings: Sequence[Finding], form: Output) -> None:
-    from gpuctl.nccl.launch import records as documents
-    from gpuctl.nccl.speed import speed
+def _show(ended: Sequence[LaunchResult], findings: Sequence[Finding], form: Output) -> None:
+    from gpuctl.nccl import serialize
+    from gpuctl.nccl.bandwidth import speed
 
     if form != "table":
-        told = [documents.finding(finding) for finding in findings]
-        output.data({"findings": told, "launches": [documents.of(end) for end in ended]}, form)
+        told = [finding.as_dict() for finding in findings]
+        output.data({"findings": told, "launches": [serialize.launch_as_dict(end) for end in ended]}, form)
         return
     rows = [
         (name_of(e.launch), e.launch.sweep.collective, e.run.outcome, _gbs(speed(e.run)), f"{e.seconds:.0f}", _why(e))
@@ -114,6 +115,6 @@ def _gbs(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def _why(end: Ended) -> str:
+def _why(end: LaunchResult) -> str:
     lost = f"cannot say that nothing is left on {output.names(end.lost)}" if end.lost else ""
     return "; ".join(text for text in (end.run.cause, lost) if text)

@@ -13,7 +13,7 @@ from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.kube.forward import flow
 from gpuctl.kube.forward.model import Request
 from gpuctl.kube.forward.state_machine import Line
-from gpuctl.kube.forward.table import drawn, told
+from gpuctl.kube.forward.table import as_line, drawn
 
 
 class Table:
@@ -40,7 +40,7 @@ class Lines:
 
     def show(self, lines: Sequence[Line], trouble: str) -> None:
         for number, line in enumerate(lines):
-            text = told(line)
+            text = as_line(line)
             if self.before.get(number) != text:
                 self.before[number] = text
                 click.echo(text)

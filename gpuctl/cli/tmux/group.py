@@ -26,9 +26,9 @@ def launch(fresh: bool, template: str, detached: bool) -> None:
     """Start the session tmux-main, or attach to it where it runs."""
     from gpuctl.tmux import launch as session
 
-    told = session.launch(fresh=fresh, template=template)
+    message = session.launch(fresh=fresh, template=template)
     if detached or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        click.echo(f"tmux-main {told}; `gpuctl tmux launch` on a terminal attaches to it")
+        click.echo(f"tmux-main {message}; `gpuctl tmux launch` on a terminal attaches to it")
         return
     session.attach()
 
@@ -81,8 +81,8 @@ def restore(when: str, listed: bool, form: Output) -> None:
         session.restore(saved)
         click.echo(f"tmux-main restored as it was saved at {saved.when}")
         return
-    found = saving.saves()
-    rows = [(s.when, len(s.session.windows), sum(len(w.panes) for w in s.session.windows), str(s.path)) for s in found]
+    saves = saving.saves()
+    rows = [(s.when, len(s.session.windows), sum(len(w.panes) for w in s.session.windows), str(s.path)) for s in saves]
     if form != "table":
         output.data([dict(zip(("when", "windows", "panes", "path"), row, strict=True)) for row in rows], form)
         return
@@ -94,16 +94,16 @@ def fit() -> None:
     """Give the panes of this server's windows their shares again; tmux calls it after a change of size."""
     from gpuctl.tmux import resize as panes
 
-    panes.fit(panes.here("fit the panes", "tmux runs it when a terminal changes its size"))
+    panes.fit(panes.current_server("fit the panes", "tmux runs it when a terminal changes its size"))
 
 
 @group.command(hidden=True)
 def settings() -> None:
     """Tell this server what the settings say of its keys; tmux calls it whenever it reads the configuration."""
     from gpuctl.tmux import launch
-    from gpuctl.tmux.resize import here
+    from gpuctl.tmux.resize import current_server
 
-    launch.tell_settings(here("tell tmux of the settings", "tmux runs it when it reads its configuration"))
+    launch.tell_settings(current_server("tell tmux of the settings", "tmux runs it when it reads its configuration"))
 
 
 @group.group(cls=Group)
@@ -117,8 +117,8 @@ def listed(form: Output) -> None:
     """List the imported templates."""
     from gpuctl.tmux import templates
 
-    found = templates.known()
-    rows = [(name, ", ".join(window.name for window in session.windows)) for name, session in found.items()]
+    known = templates.known()
+    rows = [(name, ", ".join(window.name for window in session.windows)) for name, session in known.items()]
     if form != "table":
         output.data([{"name": name, "windows": windows.split(", ")} for name, windows in rows], form)
         return
@@ -141,7 +141,7 @@ def bring(path: str, name: str, yes: bool) -> None:
     """Keep a session file of somebody else under a name; it shows what that would run, and asks."""
     from pathlib import Path
 
-    from gpuctl.core.errors import Unusable
+    from gpuctl.core.errors import InvalidInput
     from gpuctl.tmux import session_file, templates
 
     file = Path(path)
@@ -152,7 +152,9 @@ def bring(path: str, name: str, yes: bool) -> None:
         click.echo(f"  {line}")
     if not yes:
         if not sys.stdin.isatty():
-            raise Unusable(f"import {path}", "it runs commands, and nobody is here to confirm them", "give it --yes")
+            raise InvalidInput(
+                f"import {path}", "it runs commands, and nobody is here to confirm them", "give it --yes"
+            )
         click.confirm(f"Keep it as the template {name}?", abort=True)
     templates.keep(name, session)
     click.echo(f"`gpuctl tmux launch --template {name}` builds it")

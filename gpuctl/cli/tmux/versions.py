@@ -63,8 +63,8 @@ def validate(version: str) -> None:
             raise click.BadParameter(f"there is no {version}", param_hint="PATH")
         _report(check.folder(path.absolute()) if path.is_dir() else check.file(path.absolute()), version)
         return
-    found = store.named(version or "newest", "validate")
-    _report(check.folder(found.folder), found.name)
+    chosen = store.named(version or "newest", "validate")
+    _report(check.folder(chosen.folder), chosen.name)
 
 
 def _report(report: Report, name: str) -> None:
@@ -74,8 +74,8 @@ def _report(report: Report, name: str) -> None:
         click.echo(f"{name}: {output.plural(len(report.wrong), 'mistake')}", err=True)
         raise click.exceptions.Exit(1)
     counts = [(report.commands, "command"), (len(report.changes.keys), "key"), (report.windows, "window")]
-    said = ", ".join(output.plural(count, word) for count, word in counts if count)
-    click.echo(f"{name} is right ({said})")
+    summary = ", ".join(output.plural(count, word) for count, word in counts if count)
+    click.echo(f"{name} is right ({summary})")
 
 
 @group.command()
@@ -93,15 +93,15 @@ def preview(version: str, detached: bool, here: bool) -> None:
     from gpuctl.tmux.versions import preview_target
 
     started = shown.start(version)
-    way = preview_target.way(detached, here)
-    if way.way == "here":
+    target = preview_target.choose_target(detached, here)
+    if target.mode == "here":
         terminal.become(shown.attaching())
-    wrong = terminal.open_window(way.argv) if way.way == "window" else ""
+    wrong = terminal.open_window(target.argv) if target.mode == "window" else ""
     state = "runs already" if started.again else "runs"
-    if way.way == "window" and not wrong:
+    if target.mode == "window" and not wrong:
         click.echo(f"the preview of {started.version.name} {state}, in a new window")
         return
-    click.echo(f"the preview of {started.version.name} {state}, and no terminal shows it: {wrong or way.why}")
+    click.echo(f"the preview of {started.version.name} {state}, and no terminal shows it: {wrong or target.why}")
     click.echo("attach a terminal:  gpuctl tmux preview --here")
     click.echo(f"or without gpuctl:  {preview_target.typed(shown.attaching())}")
 
@@ -119,12 +119,12 @@ def add(text: tuple[str, ...]) -> None:
     from gpuctl.tmux.versions import preview as shown
     from gpuctl.tmux.versions import preview_target
 
-    version = preview_target.here()
-    said = " ".join(text) or click.prompt(
+    version = preview_target.version_in_use()
+    message = " ".join(text) or click.prompt(
         f"feedback on {version or 'tmux'} (Enter for none)", default="", prompt_suffix=": ", show_default=False
     )
-    if log.one_line(said):
-        log.add(shown.log(), version, said)
+    if log.one_line(message):
+        log.add(shown.log(), version, message)
         click.echo(f"noted for {version or 'no version'}")
 
 
@@ -139,21 +139,21 @@ def check(follow: bool, as_json: bool) -> None:
     from gpuctl.tmux.versions.feedback_cursor import taken
 
     while True:
-        with taken(shown.log()) as found:
-            for each in found:
+        with taken(shown.log()) as feedback_entries:
+            for entry in feedback_entries:
                 click.echo(
-                    _as_json(each) if as_json else f"{each.version or '?'} {each.date} [{each.time}] {each.text}"
+                    _as_json(entry) if as_json else f"{entry.version or '?'} {entry.date} [{entry.time}] {entry.text}"
                 )
         if not follow:
-            raise click.exceptions.Exit(0 if found else 1)
+            raise click.exceptions.Exit(0 if feedback_entries else 1)
         time.sleep(0.5)
 
 
-def _as_json(each: Feedback) -> str:
+def _as_json(entry: Feedback) -> str:
     import json
     from dataclasses import asdict
 
-    return json.dumps({name: value or None for name, value in asdict(each).items()}, ensure_ascii=False)
+    return json.dumps({name: value or None for name, value in asdict(entry).items()}, ensure_ascii=False)
 
 
 @feedback.command()
@@ -178,7 +178,7 @@ def promote(version: str) -> None:
     """
     from gpuctl.tmux.versions import flow
 
-    click.echo(flow.told(flow.promote(version), "promoted"))
+    click.echo(flow.describe(flow.promote(version), "promoted"))
 
 
 @group.command()
@@ -187,7 +187,7 @@ def rollback(to: str) -> None:
     """Make an earlier version current again, also when the files of the current one are broken or gone."""
     from gpuctl.tmux.versions import flow
 
-    click.echo(flow.told(flow.rollback(to), "rolled back to"))
+    click.echo(flow.describe(flow.rollback(to), "rolled back to"))
 
 
 @group.command()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpuctl.cluster.dev import decide
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube.cluster import Request
 from gpuctl.edges.kube.errors import NotThere
 from gpuctl.remote import attached, detached
@@ -38,7 +38,7 @@ def argv(wanted: Wanted) -> list[str]:
     if not wanted.script.endswith(".py"):
         if wanted.debug:
             hint = "give a script that ends in .py, or leave --debug out"
-            raise Unusable(f"debug {wanted.script}", "it is no Python", hint)
+            raise InvalidInput(f"debug {wanted.script}", "it is no Python", hint)
         return [f"./{wanted.script}", *wanted.words]
     waits = ["--wait-for-client"] if wanted.wait else []
     # Else the debugger misses breakpoints from Python 3.11 on; older ones do not mind.

@@ -16,7 +16,7 @@ from gpuctl.edges.ports import answers, free
 from gpuctl.kube import model
 from gpuctl.kube.forward import plan
 from gpuctl.kube.forward.model import Request, Slot
-from gpuctl.kube.forward.state_machine import Action, Line, Seen, State, moved, step
+from gpuctl.kube.forward.state_machine import Action, Line, Observation, State, moved, step
 from gpuctl.kube.model import Pod
 from gpuctl.kube.signals import until_ended
 from gpuctl.kube.watch import Pods
@@ -31,15 +31,15 @@ def run(request: Request, show: Show, probe_every: float = 5.0) -> None:
     """Forward until the user ends it. `show` gets the lines and a word on the watch whenever something changed."""
     # Ctrl-C before that, while kubectl is asked for the pods, breaks off as ever.
     forwards, lines = _planned(request, probe_every)
-    with forwards, until_ended() as ended:
-        forwards.keep(lines, show, ended)
+    with forwards, until_ended() as stopped:
+        forwards.keep(lines, show, stopped)
 
 
-def keep(request: Request, show: Show, ended: threading.Event, probe_every: float = 5.0) -> None:
+def keep(request: Request, show: Show, stopped: threading.Event, probe_every: float = 5.0) -> None:
     """The same until `ended`, in any thread."""
     forwards, lines = _planned(request, probe_every)
     with forwards:
-        forwards.keep(lines, show, ended)
+        forwards.keep(lines, show, stopped)
 
 
 def _planned(request: Request, probe_every: float) -> tuple[_Forwards, list[Line]]:
@@ -56,8 +56,8 @@ def _planned(request: Request, probe_every: float) -> tuple[_Forwards, list[Line
 def _first_look(kubectl: Kubectl, request: Request) -> tuple[list[Pod], str]:
     """The pods, and the labels of the pods to watch; empty where only a pod of that name will do."""
     if not request.pod:
-        words = ("get", "pods", f"--selector={request.selector}")
-        return model.pods(kubectl.json("list the pods", *words)), request.selector
+        arguments = ("get", "pods", f"--selector={request.selector}")
+        return model.pods(kubectl.json("list the pods", *arguments)), request.selector
     pod = model.pod(kubectl.json(f"read the pod {request.pod}", "get", "pod", request.pod))
     return [pod], plan.heirs(pod)
 
@@ -78,7 +78,7 @@ class _Forwards:
             if selector
             else ["pods", f"--field-selector=metadata.name={request.pod}"]
         )
-        self.events = Events(kubectl, what, self._told, self._lost)
+        self.events = Events(kubectl, what, self._on_event, self._lost)
         self.pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="probe")
 
     def __enter__(self) -> _Forwards:
@@ -91,17 +91,17 @@ class _Forwards:
             list(ending.map(lambda held: held[1].stop(), self.running.values()))
         self.pool.shutdown(wait=False, cancel_futures=True)
 
-    def _told(self, kind: str, found: dict[str, object]) -> None:
-        self.news.put(lambda: self._take_in(kind, found))
+    def _on_event(self, kind: str, item: dict[str, object]) -> None:
+        self.news.put(lambda: self._take_in(kind, item))
 
-    def _take_in(self, kind: str, found: dict[str, object]) -> None:
-        self.pods.take_in(kind, found)
+    def _take_in(self, kind: str, item: dict[str, object]) -> None:
+        self.pods.take_in(kind, item)
         self.trouble = ""
 
     def _lost(self, why: str) -> None:
         self.news.put(lambda: setattr(self, "trouble", f"the pods cannot be watched: {why}"))
 
-    def keep(self, lines: list[Line], show: Show, ended: threading.Event) -> None:
+    def keep(self, lines: list[Line], show: Show, stopped: threading.Event) -> None:
         """Round after round until the end."""
         shown = None
         while True:
@@ -110,7 +110,7 @@ class _Forwards:
             if shown != (lines, self.trouble, now):
                 shown = (lines, self.trouble, now)
                 show(lines, self.trouble)
-            if ended.wait(TICK):
+            if stopped.wait(TICK):
                 return
 
     def _round(self, lines: Sequence[Line]) -> list[Line]:
@@ -124,28 +124,28 @@ class _Forwards:
 
     def _step(self, line: Line) -> Line:
         key = line.slot.ports[0][0]
-        after, action = step(line, self._seen(key, line.slot), time.monotonic())
+        after, action = step(line, self._observe(key, line.slot), time.monotonic())
         if action is Action.STOP:
             self.running.pop(key)[1].stop()
             self.probes.pop(key, None)
         elif action is Action.START:
             pairs = [f"{local}:{remote}" for local, remote in line.slot.ports]
-            words = ("port-forward", "--address=127.0.0.1", f"pod/{line.slot.pod}", *pairs)
-            self.running[key] = (line.slot.uid, Running(self.kubectl.argv(*words), LISTENS, (LISTENS, SERVES)))
+            arguments = ("port-forward", "--address=127.0.0.1", f"pod/{line.slot.pod}", *pairs)
+            self.running[key] = (line.slot.uid, Running(self.kubectl.argv(*arguments), LISTENS, (LISTENS, SERVES)))
             self.next_probe[key] = 0.0
         return after
 
-    def _seen(self, key: int, slot: Slot) -> Seen:
+    def _observe(self, key: int, slot: Slot) -> Observation:
         if key not in self.running:
-            return Seen()
+            return Observation()
         uid, child = self.running[key]
         if child.ended:
-            return Seen(uid, ended=True, said=child.last_words)
+            return Observation(uid, exited=True, message=child.last_words)
         if child.ready < len(slot.ports):
-            return Seen(uid, said=child.said)
+            return Observation(uid, message=child.said)
         if any(remote in self.request.unprobed for _, remote in slot.ports):
-            return Seen(uid, listens=True, said=child.complaint, unprobed=True)
-        return Seen(uid, listens=True, said=child.said, answers=self._answer(key, slot))
+            return Observation(uid, listens=True, message=child.complaint, unprobed=True)
+        return Observation(uid, listens=True, message=child.said, answers=self._answer(key, slot))
 
     def _answer(self, key: int, slot: Slot) -> bool | None:
         """What a probe found that has just ended; the next is begun when it is due."""

@@ -30,11 +30,11 @@ def remark(line: Line, now: float) -> str:
 
 def drawn(lines: Sequence[Line], now: float, width: int, height: int) -> list[str]:
     """The table for a terminal; rows that do not fit are counted."""
-    found = [HEAD, *rows(lines, now)]
-    widths = [max(len(row[i]) for row in found) for i in range(4)]
+    lines_of_table = [HEAD, *rows(lines, now)]
+    widths = [max(len(row[i]) for row in lines_of_table) for i in range(4)]
     states = ["", *(line.state for line in lines for _ in line.slot.ports)]
     shown = []
-    for row, state in zip(found, states, strict=True):
+    for row, state in zip(lines_of_table, states, strict=True):
         text = "  ".join(cell.ljust(w) for cell, w in zip(row[:4], widths, strict=True))
         text = f"{text}  {row[4]}".rstrip()[: width - 1]
         colour = COLOURS.get(state, "\x1b[31m") if isinstance(state, State) else "\x1b[1m"
@@ -43,7 +43,7 @@ def drawn(lines: Sequence[Line], now: float, width: int, height: int) -> list[st
     return shown if len(shown) <= most else [*shown[: most - 1], f"… {len(shown) - most + 1} more"]
 
 
-def told(line: Line) -> str:
+def as_line(line: Line) -> str:
     """A change as a plain line."""
     ports = ", ".join(f"127.0.0.1:{local} -> {line.slot.pod}:{remote}" for local, remote in line.slot.ports)
     why = f" ({line.why})" if line.why and line.state is not State.UP else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube.kubectl import Kubectl, fzf
 from gpuctl.kube import choose
 from gpuctl.kube.forward import saved
@@ -20,7 +20,7 @@ def ask(kubectl: Kubectl) -> Request | None:
         raise GpuctlError(
             "forward", f"no pod runs in the namespace {kubectl.namespace}", "`kns` switches the namespace"
         )
-    picked = choose.one(offers(pods, saved.names()), "forward", "--delimiter=\t")
+    picked = choose.pick(offers(pods, saved.names()), "forward", "--delimiter=\t")
     if picked is None:
         return None
     kind, name = picked.split("\t")[:2]
@@ -69,9 +69,9 @@ def _port(what: str, offered: Sequence[int]) -> int | None:
     lines = [str(port) for port in offered]
     header = "Enter takes the marked one; type another and press Enter"
     options = ("--print-query", "--exact", "--reverse", f"--prompt={what}> ", f"--header={header}")
-    told = [line for line in fzf(lines, *options) if line.strip()]
-    if not told:
+    output = [line for line in fzf(lines, *options) if line.strip()]
+    if not output:
         return None
-    if not told[-1].isdigit() or not 1 <= int(told[-1]) <= 65535:
-        raise Unusable(f"forward the {what}", f"{told[-1]!r} is no port")
-    return int(told[-1])
+    if not output[-1].isdigit() or not 1 <= int(output[-1]) <= 65535:
+        raise InvalidInput(f"forward the {what}", f"{output[-1]!r} is no port")
+    return int(output[-1])

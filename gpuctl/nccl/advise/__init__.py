@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.advise import efa, fabric, gpu, sockets
 from gpuctl.nccl.advise.model import Advice, Setting
-from gpuctl.nccl.model import Finding
-from gpuctl.nccl.preflight.checks import get, some, unknown, why
+from gpuctl.nccl.preflight.checks import get, some, unread, why
 from gpuctl.nccl.topology.adapters import ACTIVE, Facts, adapters, in_order, name
 
 # What advice hangs on: (subject, value) -> what it is called, and what cannot be said without it.
@@ -46,7 +45,7 @@ def advise(fleet: Mapping[str, Facts]) -> Advice:
 def _unread(fleet: Mapping[str, Facts]) -> list[Finding]:
     """What no advice could be made from: silence would look like "nothing is needed"."""
     return [
-        unknown("environment", node, what, why(facts, *needed), so)
+        unread("environment", node, what, why(facts, *needed), so)
         for needed, (what, so) in NEEDED.items()
         for node, facts in fleet.items()
         if get(facts, *needed) is None
@@ -101,7 +100,7 @@ def _already_set(settings: tuple[Setting, ...], fleet: Mapping[str, Facts]) -> l
         for s in settings:
             if s.name in conf and conf[s.name] != s.value and (not s.nodes or node in s.nodes):
                 says = f"/etc/nccl.conf sets {s.name}={conf[s.name]}, advised is {s.value or 'to leave it unset'}"
-                found.append(Finding("environment", node, Verdict.WARN, says, advice="take it out of that file"))
+                found.append(Finding("environment", node, Verdict.WARN, says, hint="take it out of that file"))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuctl.nccl import context as known
-from gpuctl.nccl.context import DEFAULT, About
+from gpuctl.nccl.context import DEFAULT, RunContext
 from gpuctl.nccl.judge.messages import names, plural
 from gpuctl.nccl.model import Run
 from gpuctl.nccl.parsing import algorithms
@@ -13,20 +13,20 @@ from gpuctl.nccl.parsing import algorithms
 NO_NAMES = {"", "localhost"}  # of hosts: several may be called so
 
 
-def contradicted(run: Run, given: About) -> list[str]:
+def contradicted(run: Run, given: RunContext) -> list[str]:
     """Every contradiction, by the option that tells it; what the log leaves open contradicts nothing."""
     return [*_collective(run, given), *_nodes(run, given), *_gpus(run, given), *_algorithm(run, given)]
 
 
-def _collective(run: Run, given: About) -> Iterator[str]:
-    told = known.of(run).collective
+def _collective(run: Run, given: RunContext) -> Iterator[str]:
+    told = known.infer(run).collective
     if given.collective and told and given.collective != told:
         yield f"--collective {given.collective}: the log is of {told}"
 
 
-def _nodes(run: Run, given: About) -> Iterator[str]:
+def _nodes(run: Run, given: RunContext) -> Iterator[str]:
     """A whole list of devices tells how many nodes there were, one with holes how many there were at least."""
-    told, hosts = known.of(run), {rank.host for rank in run.ranks}
+    told, hosts = known.infer(run), {rank.host for rank in run.ranks}
     named = hosts - NO_NAMES
     if given.nodes is None:
         return
@@ -37,9 +37,9 @@ def _nodes(run: Run, given: About) -> Iterator[str]:
         yield f"--nodes {given.nodes}: the log is of {plural(told.ranks, 'rank')}, and a node has one at least"
 
 
-def _gpus(run: Run, given: About) -> Iterator[str]:
+def _gpus(run: Run, given: RunContext) -> Iterator[str]:
     """Every rank is a GPU, so nodes times GPUs are the ranks."""
-    told = known.of(run)
+    told = known.infer(run)
     gpus, nodes = given.gpus_per_node, given.nodes or told.nodes
     if gpus is None:
         return
@@ -49,12 +49,12 @@ def _gpus(run: Run, given: About) -> Iterator[str]:
         yield f"--gpus-per-node {gpus}: {plural(nodes, 'node')} of {gpus} are not the {told.ranks} ranks of the log"
 
 
-def _algorithm(run: Run, given: About) -> Iterator[str]:
+def _algorithm(run: Run, given: RunContext) -> Iterator[str]:
     """What the log says was forced has to be what is given, and what NCCL used has to be among it."""
     if given.algorithm is None:
         return
     collective = given.collective or run.collective or "all_reduce"
-    words = () if given.algorithm == DEFAULT else algorithms.asked(given.algorithm)
+    words = () if given.algorithm == DEFAULT else algorithms.requested(given.algorithm)
     asked = set(algorithms.of_collective(words, collective))
     forced = set(algorithms.of_collective(run.forced_algorithms, collective))
     shown = ",".join(sorted(asked)) or DEFAULT

@@ -12,7 +12,7 @@ from gpuctl.nccl.isolate.follow_up import Again, Good, again, crowded, ran_well
 from gpuctl.nccl.isolate.launch_outcomes import CUT_OFF
 from gpuctl.nccl.isolate.model import Conclusion, Doubt, Fleet, Guilt, Policy, Round
 from gpuctl.nccl.isolate.observations import Seen, Story, story
-from gpuctl.nccl.model import Ended, Launch
+from gpuctl.nccl.model import Launch, LaunchResult
 
 SMALL = 4  # nodes up to which every pair is tried where none is known to be good
 MANY = 8  # runs, at least, before "most of them are bad" says anything
@@ -35,7 +35,7 @@ class State:
         return tuple(Launch(tuple(nodes), self.policy.sweep) for nodes in groups)
 
 
-def decide(fleet: Fleet, history: Sequence[Ended], policy: Policy | None = None) -> Round | Conclusion:
+def decide(fleet: Fleet, history: Sequence[LaunchResult], policy: Policy | None = None) -> Round | Conclusion:
     """What to run next for a fleet of which these runs are known, or the verdict; the same for the same runs."""
     rules = policy or Policy()
     seen = story(fleet, history)
@@ -228,7 +228,7 @@ def _laid_on_nobody(state: State) -> Conclusion:
     return verdict.conclusion(state.story, replace(state.explained, guilty=lost), (why,), state.policy)
 
 
-def _contact(seen: Story, history: Sequence[Ended]) -> str:
+def _contact(seen: Story, history: Sequence[LaunchResult]) -> str:
     nodes = {node for number in seen.cut_off for node in history[number].launch.nodes}
     lost = {node for number in seen.cut_off for node in history[number].lost}
     return f"{len(lost)} of the {len(nodes)} nodes of one round gave no answer any more: {CUT_OFF}"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gpuctl.nccl.model import Finding, Launch, Sweep
+from gpuctl.domain.findings import Finding
+from gpuctl.nccl.model import Launch, Sweep
 
 MIB = 1 << 20
 # Two nodes tell nothing by the tree (its bus bandwidth may exceed the line rate), so pairs are forced to the ring.

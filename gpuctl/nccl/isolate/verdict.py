@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate import advice, fabric, launch_failures, rails
 from gpuctl.nccl.isolate.attribution import Explained, looks_bad
 from gpuctl.nccl.isolate.confirmation import Rest, rest
 from gpuctl.nccl.isolate.model import Conclusion, Doubt, Guilt, Kind, Policy
 from gpuctl.nccl.isolate.observations import REACHES, Seen, Story
 from gpuctl.nccl.judge import leftovers
-from gpuctl.nccl.model import Finding
 
 RULE = "isolate"
 MOST_WRONG = 8  # pairs with wrong values that are named one by one

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import bandwidth as rates
 from gpuctl.nccl.baselines.model import Baseline, Book
-from gpuctl.nccl.context import DEFAULT, About
+from gpuctl.nccl.context import DEFAULT, RunContext
 from gpuctl.nccl.judge.messages import Numbers, by_size, flag, plural, size, sizes
-from gpuctl.nccl.model import Finding, Row, Run
+from gpuctl.nccl.model import Row, Run
 
 RULE = "baseline"
 MOST_NEAR = 4  # of the rows that come near, where none fits
@@ -24,7 +24,7 @@ SLOW_ALONE = "look on this node at NVLink, the fabric manager and throttled cloc
 CALIBRATE = "`gpuctl nccl calibrate` records what this fabric reaches, once you trust it"
 
 
-def bandwidth(run: Run, about: About, book: Book) -> Iterator[Finding]:
+def bandwidth(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     rows = [row for row in by_size(run) if row.out_of_place is not None]
     if not rows:
         if run.rows:
@@ -55,7 +55,7 @@ def _verdict(row: Row, base: Baseline) -> Verdict:
     return Verdict.WARN if base.warn is not None and _speed(row) < base.warn else Verdict.OK
 
 
-def _slow(row: Row, base: Baseline, about: About, book: Book) -> Finding:
+def _slow(row: Row, base: Baseline, about: RunContext, book: Book) -> Finding:
     verdict = _verdict(row, base)
     advice = SLOW_ALONE if about.nodes == 1 else SLOW
     name, least = ("fail", base.fail) if verdict is Verdict.FAIL else ("warn", base.warn)
@@ -63,7 +63,7 @@ def _slow(row: Row, base: Baseline, about: About, book: Book) -> Finding:
     return Finding(RULE, size(row.size_bytes), verdict, says, _numbers(row, base, about, book), advice)
 
 
-def _good(pairs: Sequence[tuple[Row, Baseline]], counts: Numbers, about: About, book: Book) -> Finding:
+def _good(pairs: Sequence[tuple[Row, Baseline]], counts: Numbers, about: RunContext, book: Book) -> Finding:
     """The one that is nearest to its limit speaks for all; one that a forced row let pass says so first."""
     row, base = min(pairs, key=lambda pair: (pair[1].below_published is None, _speed(pair[0]) / pair[1].fail))
     where = sizes(row.size_bytes for row, _ in pairs)
@@ -76,7 +76,7 @@ def _good(pairs: Sequence[tuple[Row, Baseline]], counts: Numbers, about: About, 
     return Finding(RULE, where, verdict, says, {**_numbers(row, base, about, book), **counts}, advice)
 
 
-def _numbers(row: Row, base: Baseline, about: About, book: Book) -> Numbers:
+def _numbers(row: Row, base: Baseline, about: RunContext, book: Book) -> Numbers:
     numbers: Numbers = {
         "busbw_gbs": _speed(row),
         "expect_gbs": base.expect,
@@ -91,7 +91,7 @@ def _numbers(row: Row, base: Baseline, about: About, book: Book) -> Numbers:
     return {**numbers, **marked, **_of_line(row, about, book)}
 
 
-def _of_line(row: Row, about: About, book: Book) -> Numbers:
+def _of_line(row: Row, about: RunContext, book: Book) -> Numbers:
     """What it is of the line rate, where several nodes took part."""
     system = book.systems.get(about.system or "")
     if system is None or about.nodes is None or about.nodes < 2:
@@ -105,7 +105,7 @@ def _of_line(row: Row, about: About, book: Book) -> Numbers:
     return {"line_rate_gbs": line, "accelerator_gbs_if_hierarchical": round(rate, 2)}
 
 
-def _not_judged(about: About, book: Book, rows: Sequence[Row]) -> Finding:
+def _not_judged(about: RunContext, book: Book, rows: Sequence[Row]) -> Finding:
     best = max(rows, key=_speed)
     numbers: Numbers = {
         "peak_gbs": _speed(best),
@@ -125,7 +125,7 @@ def _not_judged(about: About, book: Book, rows: Sequence[Row]) -> Finding:
     return Finding(RULE, "", verdict, says, numbers, advice)
 
 
-def _why_not(about: About, book: Book) -> tuple[Verdict, str, str]:
+def _why_not(about: RunContext, book: Book) -> tuple[Verdict, str, str]:
     """The verdict, the reason and the advice where no row is about any of the sizes."""
     if about.system is None:
         return Verdict.WARN, ": the machine type is not told", f"give it with --instance; {CALIBRATE}"
@@ -159,7 +159,7 @@ def _span(fitting: Sequence[Baseline]) -> tuple[int, int]:
     return min(row.from_bytes for row in fitting), max(row.to_bytes for row in fitting)
 
 
-def _nobody(about: About, book: Book, near: Sequence[Baseline]) -> str:
+def _nobody(about: RunContext, book: Book, near: Sequence[Baseline]) -> str:
     """What no row is about, a name that may have been meant, and the rows that come near."""
     close = get_close_matches(about.system or "", book.known, 1)
     if about.system not in book.known and close:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import Numbers, by_size, halves, size, sizes
-from gpuctl.nccl.model import Finding, Outcome, Row, Run
+from gpuctl.nccl.model import Outcome, Row, Run
 
 RULE = "corruption"
 ADVICE = (
@@ -17,7 +17,7 @@ ADVICE = (
 )
 
 
-def corruption(run: Run, about: About, book: Book) -> Iterator[Finding]:
+def corruption(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     rows = by_size(run)
     wrong = [row for row in rows if _wrong(row) >= 1]
     for row in wrong:

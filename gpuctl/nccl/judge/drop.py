@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import GROWN, by_size, grown, halves, size, sizes
-from gpuctl.nccl.model import Finding, Row, Run
+from gpuctl.nccl.model import Row, Run
 
 RULE = "drop"
 LEFT = 0.8  # of the best bandwidth at a smaller size: less is a fall
@@ -42,7 +42,7 @@ class Fall:
         return self.left / self.best
 
 
-def drop(run: Run, about: About, book: Book) -> Iterator[Finding]:
+def drop(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     # One size alone has nothing to fall from: nothing is said then.
     rows = by_size(run)
     found = [fall for name in ("out-of-place", "in-place") for fall in _falls(rows, name)]

@@ -35,7 +35,7 @@ def _bare(name: str) -> str:
     return _VERSION.sub("", name.lower())
 
 
-def said(one: Transport) -> str:
+def describe(one: Transport) -> str:
     """What the rank named: NCCL's word, and libfabric's provider or the link layer of its adapters where it said so."""
     more = one.provider or "+".join(sorted(_links(one)))
     return f"{one.network or 'nothing'}/{more}" if more else one.network or "nothing"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import Numbers, by_size, grown, halves, size
-from gpuctl.nccl.model import Finding, Iterations, Run
+from gpuctl.nccl.model import Iterations, Run
 
 RULE = "jitter"
 MOST = 2.0  # times the quickest iteration
@@ -22,7 +22,7 @@ ADVICE = (
 )
 
 
-def jitter(run: Run, about: About, book: Book) -> Iterator[Finding]:
+def jitter(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     counted = grown(by_size(run))
     measured = [
         (one.max_us / one.min_us, row.size_bytes, name, one)

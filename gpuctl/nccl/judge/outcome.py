@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import Numbers, by_size, halves, plural, size, sizes, sizes_seen
-from gpuctl.nccl.model import Finding, NoNumber, Outcome, Run
+from gpuctl.nccl.model import NoNumber, Outcome, Run
 
 RULE = "outcome"
 BROKEN_OFF = "broken off"  # the cause of a run that whoever began it ended again, by Ctrl-C
@@ -52,7 +52,7 @@ OFF = 0.01  # of the average line: rows are rounded; every whole log at hand is 
 MOST_TOLD = 4  # of cells that are no numbers
 
 
-def outcome(run: Run, about: About, book: Book) -> Iterator[Finding]:
+def outcome(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     if broken_off(run):
         after = f", after {plural(len(run.rows), 'row')}" if run.rows else ""
         numbers: Numbers = {"rows": len(run.rows), "outcome": str(run.outcome)}

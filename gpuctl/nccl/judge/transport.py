@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
-from gpuctl.nccl.judge.expected import SOCKET, said, suits, word
+from gpuctl.nccl.context import RunContext
+from gpuctl.nccl.judge.expected import SOCKET, describe, suits, word
 from gpuctl.nccl.judge.messages import Numbers, names, plural
-from gpuctl.nccl.model import Finding, Outcome, Rank, Run, Transport
+from gpuctl.nccl.model import Outcome, Rank, Run, Transport
 
 RULE = "transport"
 TALK = "run it again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET on every rank"
@@ -25,7 +25,7 @@ GDR = "look there for nvidia_peermem or DMABUF, and for the kernel module that E
 Nodes = Mapping[str, Sequence[Transport]]
 
 
-def transport(run: Run, about: About, book: Book) -> Iterator[Finding]:
+def transport(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     if run.outcome is Outcome.EMPTY or about.nodes == 1:
         return  # one node alone uses no network
     system = book.systems.get(about.system or "")
@@ -68,7 +68,7 @@ def _ranks_told(run: Run) -> set[int]:
     return told
 
 
-def _silent(run: Run, about: About) -> str | None:
+def _silent(run: Run, about: RunContext) -> str | None:
     """What is missing until every rank has said its network; None where nothing is."""
     told = _ranks_told(run)
     if not told:
@@ -100,7 +100,7 @@ def _networks(told: Nodes, expected: str | None) -> Iterator[Finding]:
 def _not_as_expected(node: str, ones: Sequence[Transport], expected: str) -> Iterator[Finding]:
     other = [one for one in ones if suits(one, expected) is False]
     unsure = [one for one in ones if suits(one, expected) is None]
-    found = names(map(said, other or unsure))
+    found = names(map(describe, other or unsure))
     numbers: Numbers = {"expected": expected, "found": found, "ranks": len(other or unsure), "ranks_told": len(ones)}
     if other:
         what = "socket fallback" if any(word(one) == SOCKET for one in other) else f"{found} instead of {expected}"
@@ -163,7 +163,7 @@ def _staged(told: Nodes) -> Iterator[Finding]:
 
 def _good(told: Nodes, expected: str | None) -> Finding:
     every = [one for ones in told.values() for one in ones]
-    used = names({said(one) for one in every if one.network})
+    used = names({describe(one) for one in every if one.network})
     adapters = sorted({len({nic for one in ones for nic in one.nics}) for ones in told.values()})
     gdr = "" if any(one.gdr for one in every) else "; whether data goes past the host's memory (GDR) is not told"
     as_told = f", as expected ({expected})" if expected else "; none was expected by name"

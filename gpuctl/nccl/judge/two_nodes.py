@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import by_size
-from gpuctl.nccl.model import Finding, Run
+from gpuctl.nccl.model import Run
 
 ADVICE = "run it again with NCCL_ALGO=Ring, or on four nodes and more; on EFA `ib_write_bw -c SRD` needs no NCCL"
 
 
-def two_nodes(run: Run, about: About, book: Book) -> Iterator[Finding]:
+def two_nodes(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     if about.nodes != 2 or about.collective != "all_reduce" or about.algorithm == "Ring" or not run.rows:
         return
     peak = max((row.out_of_place.busbw_gbs for row in by_size(run) if row.out_of_place), default=None)

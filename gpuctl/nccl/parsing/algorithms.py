@@ -21,10 +21,10 @@ def forced(text: str) -> Iterator[str]:
         yield "Ring"
     found = _FORCED.match(text)
     if found:
-        yield from asked(found[1].rstrip("."))
+        yield from requested(found[1].rstrip("."))
 
 
-def asked(value: str) -> Iterator[str]:
+def requested(value: str) -> Iterator[str]:
     """What a value of NCCL_ALGO asks for, as `forced` gives it; a word that names no algorithm stays as it is."""
     for part in value.split(";"):
         function, colon, words = part.rpartition(":")
@@ -43,7 +43,7 @@ def of_collective(names: Iterable[str], collective: str) -> list[str]:
 
 def unknown(value: str) -> list[str]:
     """The words in a value of NCCL_ALGO that name no algorithm."""
-    names = [name.rpartition(":")[2].removeprefix("^") for name in asked(value)]
+    names = [name.rpartition(":")[2].removeprefix("^") for name in requested(value)]
     return [name for name in names if name not in ALGORITHMS] if names else [value]
 
 

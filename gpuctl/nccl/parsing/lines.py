@@ -36,7 +36,7 @@ class Speaker:
 
 
 @dataclass(frozen=True)
-class Said:
+class NcclMessage:
     """A line of NCCL: who said what. `before`: what may have stood before it on its line, the likeliest first."""
 
     speaker: Speaker
@@ -67,11 +67,11 @@ def untag(line: str) -> tuple[str, int | None]:
     return line, rank
 
 
-def said(line: str, hosts: set[str], rank: int | None = None) -> Said | None:
+def parse_message(line: str, hosts: set[str], rank: int | None = None) -> NcclMessage | None:
     """The line of NCCL in this one, wherever it begins; None where there is none."""
     if " NCCL " not in line:
         other = _UCX.search(line) if " UCX " in line else None
-        return Said(Speaker(rank=rank), "", (line[: other.start()],)) if other else None
+        return NcclMessage(Speaker(rank=rank), "", (line[: other.start()],)) if other else None
     found = _SPEAKER.search(line)
     if found is None:
         return None
@@ -79,7 +79,7 @@ def said(line: str, hosts: set[str], rank: int | None = None) -> Said | None:
     if not before[0]:
         hosts.add(host)
     speaker = Speaker(host, int(found["pid"]), int(found["device"]), rank)
-    return Said(speaker, line[found.end() :], before)
+    return NcclMessage(speaker, line[found.end() :], before)
 
 
 def _begin(before: str, host: str, hosts: set[str]) -> tuple[tuple[str, ...], str]:

@@ -30,7 +30,7 @@ class Stopped(StrEnum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class Evidence:
     """What was seen of a run. `expected`: how many sizes its heading announced; `whole`: no line of it was cut."""
 
     rows: tuple[Row, ...]
@@ -59,7 +59,7 @@ Judged = tuple[Outcome, str | None]
 
 
 def judged(
-    seen: Seen, trouble: Outcome | None, fatal: bool, cause: str | None, stopped: Stopped | None = None
+    seen: Evidence, trouble: Outcome | None, fatal: bool, cause: str | None, stopped: Stopped | None = None
 ) -> Judged:
     """The outcome and its cause. `trouble`: what the first reason comes to; `fatal`: no run ends well after it."""
     corrupt = _corrupt(seen)
@@ -74,7 +74,7 @@ def judged(
     return _stopped(seen, stopped) if stopped else _silent(seen)
 
 
-def _corrupt(seen: Seen) -> str | None:
+def _corrupt(seen: Evidence) -> str | None:
     bad = [row for row in seen.rows if any(half and (half.wrong or 0) > 0 for half in (row.out_of_place, row.in_place))]
     if bad:
         sizes = ", ".join(str(row.size_bytes) for row in bad[:4]) + (" and more" if len(bad) > 4 else "")
@@ -98,7 +98,7 @@ def _complete(stopped: Stopped | None) -> Judged:
     return ends.get(stopped, (Outcome.COMPLETE, None)) if stopped else (Outcome.COMPLETE, None)
 
 
-def _stopped(seen: Seen, stopped: Stopped) -> Judged:
+def _stopped(seen: Evidence, stopped: Stopped) -> Judged:
     after = _after(seen)
     if stopped is Stopped.LIMIT:
         return Outcome.HUNG, f"it stood still {after}, until its time was over"
@@ -109,7 +109,7 @@ def _stopped(seen: Seen, stopped: Stopped) -> Judged:
     return _silent(seen)
 
 
-def _silent(seen: Seen) -> Judged:
+def _silent(seen: Evidence) -> Judged:
     """No reason, no end, no runner to ask."""
     if not seen.started and not seen.rows:
         return Outcome.EMPTY, "no test began: nothing of nccl-tests was printed"
@@ -118,7 +118,7 @@ def _silent(seen: Seen) -> Judged:
     return Outcome.TRUNCATED, f"the text ends {_after(seen)}, and nothing says why"
 
 
-def _after(seen: Seen) -> str:
+def _after(seen: Evidence) -> str:
     if not seen.rows:
         return "before the first size"
     last = seen.rows[-1]

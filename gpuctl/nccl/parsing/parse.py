@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gpuctl.nccl.model import Outcome, Run
 from gpuctl.nccl.parsing import header, report
-from gpuctl.nccl.parsing.lines import clean, said, untag
+from gpuctl.nccl.parsing.lines import clean, parse_message, untag
 from gpuctl.nccl.parsing.network import HEADS
 from gpuctl.nccl.parsing.outcome import Stopped
 from gpuctl.nccl.parsing.session import Session
@@ -74,7 +74,7 @@ class _Reader:
             return
         text = clean(line[:_LONGEST])
         text, rank = untag(text)
-        message = said(text, self.hosts, rank)
+        message = parse_message(text, self.hosts, rank)
         if message is not None:
             at = line.find(_INFO)
             # A line that says no more than that may be known again by its beginning.

@@ -104,7 +104,7 @@ def _run(value: Mapping[str, Any], whole: bool, stopped: ending.Stopped | None) 
     summed_up = bounds is not None or average is not None
     odd = tuple(found for one in _list(value.get("results")) for found in _no_numbers(_dict(one)))
     announced = _announced(config, rows, whole and summed_up)
-    seen = ending.Seen(rows, bounds, summed_up, announced, "results" in value, True, whole, not_numbers=odd)
+    seen = ending.Evidence(rows, bounds, summed_up, announced, "results" in value, True, whole, not_numbers=odd)
     troubles = Troubles()
     for error in _list(value.get("errors")):
         if text := _text(error):

@@ -6,7 +6,7 @@ from gpuctl.nccl.model import Outcome, Rank, Run, Versions
 from gpuctl.nccl.parsing import header
 from gpuctl.nccl.parsing import outcome as ending
 from gpuctl.nccl.parsing.first_failure import Troubles
-from gpuctl.nccl.parsing.lines import Said, Speaker
+from gpuctl.nccl.parsing.lines import NcclMessage, Speaker
 from gpuctl.nccl.parsing.network import Network
 from gpuctl.nccl.parsing.table import Table, begins
 
@@ -42,7 +42,7 @@ class Session:
         stage = _stage(line)
         return stage is not None and stage <= self.stage and not (stage == _TABLE and not self.table.begun)
 
-    def message(self, said: Said, prefix: str = "") -> None:
+    def message(self, said: NcclMessage, prefix: str = "") -> None:
         """A message of NCCL; what stood before it on its line is a piece of a row, unless it is its own prefix."""
         if said.before[0]:
             self.table.piece(said.before)
@@ -165,7 +165,7 @@ class Session:
         self.table.settle()
         ranks = tuple(self.ranks[number] for number in sorted(self.ranks))
         rows = tuple(self.table.rows)
-        seen = ending.Seen(
+        seen = ending.Evidence(
             rows,
             self.out_of_bounds,
             summed_up=self.out_of_bounds is not None or self.average is not None or self.stage >= _CONCLUDED,

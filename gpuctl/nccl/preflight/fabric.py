@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.model import Finding
+from gpuctl.domain.findings import Finding, Verdict, fail, ok, or_ok, warn
 from gpuctl.nccl.preflight import unknown_ports
-from gpuctl.nccl.preflight.checks import Facts, Fleet, equal, fail, get, ok, or_ok, unknown, usual, warn, why
+from gpuctl.nccl.preflight.checks import Facts, Fleet, equal, get, unread, usual, why
 from gpuctl.nccl.topology.adapters import ACTIVE, Adapters, adapters, name, peer_memory
 
 EFA_NAMES = ("rdmap", "efa_")  # the kernel's, of newer and of older instances
@@ -19,7 +18,7 @@ def adapters_(fleet: Fleet) -> list[Finding]:
     rule = "adapters"
     own = {node: adapters(facts) for node, facts in fleet.items()}
     found = [
-        unknown(rule, node, "its RDMA adapters are", why(facts, "rdma", "ports"))
+        unread(rule, node, "its RDMA adapters are", why(facts, "rdma", "ports"))
         for node, facts in fleet.items()
         if own[node] is None
     ]
@@ -29,7 +28,7 @@ def adapters_(fleet: Fleet) -> list[Finding]:
     shown = {node: str(a) for node, a in own.items() if a is not None and node not in unsure}
     for node in unknown_ports.unplaced(shown, fleet):
         reason = "of its ports, or of its routes, less is known than of other nodes'"
-        found.append(unknown(rule, node, f"{shown.pop(node)}; which of them are the fabric's is", reason))
+        found.append(unread(rule, node, f"{shown.pop(node)}; which of them are the fabric's is", reason))
     advice = "look at its ports: ibstat, or fi_info -p efa on EFA; a cable, a switch port, or the device itself"
     found += [_named(f, own, fleet) for f in equal(rule, "{}", shown, advice)]
     found += _down(own, {f.subject for f in found})
@@ -37,15 +36,15 @@ def adapters_(fleet: Fleet) -> list[Finding]:
     if not found and not any(a and a.kind for a in own.values()):
         advice = "fine only where TCP is all you have"
         return [warn(rule, "", "no node has an active RDMA port: NCCL will use TCP", advice)]
-    return or_ok(rule, found, f"{usual(shown)} active on each node")
+    return or_ok(rule, "", found, f"{usual(shown)} active on each node")
 
 
 def _named(finding: Finding, own: dict[str, Adapters | None], fleet: Fleet) -> Finding:
     """An odd node's finding with the ports that are not active."""
     odd = own.get(finding.subject)
     down = [f"{name(p)} {p['state']}/{p['physical']}" for p, _ in odd.others if _is_down(p)] if odd else []
-    says = f"{finding.says}; not active there: {', '.join(down)}" if down else finding.says
-    return Finding(finding.rule, finding.subject, finding.verdict, says, finding.numbers, finding.advice)
+    says = f"{finding.message}; not active there: {', '.join(down)}" if down else finding.message
+    return Finding(finding.check, finding.subject, finding.verdict, says, finding.numbers, finding.hint)
 
 
 def _is_down(port: Facts) -> bool:
@@ -70,7 +69,7 @@ def _efa(node: str, facts: Facts) -> list[Finding]:
         return []
     if efa["domains"] is None:
         reason = why(facts, "rdma", "efa domains")
-        return [unknown("adapters", node, "libfabric's EFA devices are", reason, "install the EFA software")]
+        return [unread("adapters", node, "libfabric's EFA devices are", reason, "install the EFA software")]
     every = get(facts, "rdma", "ports")
     if every is None or any(port["efa"] is None for port in every):
         return []  # said elsewhere
@@ -94,14 +93,14 @@ def peer_memory_(fleet: Fleet) -> list[Finding]:
     for node, facts in fleet.items():
         own = adapters(facts)
         if own is None:
-            found.append(unknown(rule, node, "its RDMA adapters are", why(facts, "rdma", "ports")))
+            found.append(unread(rule, node, "its RDMA adapters are", why(facts, "rdma", "ports")))
             continue
         if not own.kind:
             found += [unsure[node]] if node in unsure else []
             continue
         ways[node] = peer_memory(facts)
         if ways[node] is None:
-            found.append(unknown(rule, node, "the way from adapter to GPU memory is", _why_no_way(facts, own.kind)))
+            found.append(unread(rule, node, "the way from adapter to GPU memory is", _why_no_way(facts, own.kind)))
         elif not ways[node] and node in unsure:
             found.append(unsure[node])
         elif not ways[node]:
@@ -109,10 +108,10 @@ def peer_memory_(fleet: Fleet) -> list[Finding]:
             advice = "modprobe nvidia_peermem, or use Linux 5.12 and NVIDIA's open kernel module"
             found.append(fail(rule, node, says, advice))
     if not ways and not found:
-        return [ok(rule, "not asked: no node has an active RDMA port")]
+        return [ok(rule, "", "not asked: no node has an active RDMA port")]
     used = {node: way for node, way in ways.items() if way}
     found += equal(rule, "{}", used, "make the nodes alike", Verdict.WARN)
-    return or_ok(rule, found, f"by {usual(used)} on each node")
+    return or_ok(rule, "", found, f"by {usual(used)} on each node")
 
 
 def _why_no_way(facts: Facts, kind: str) -> str:
@@ -130,14 +129,14 @@ def memlock(fleet: Fleet) -> list[Finding]:
     unsure = unknown_ports.untold("memlock", fleet)
     found = [finding for node, facts in fleet.items() for finding in _memlock(node, facts, unsure.get(node))]
     users = sorted({str(get(facts, "limits", "user")) for facts in fleet.values()})
-    return or_ok("memlock", found, f"enough for user {', '.join(users)} on each node")
+    return or_ok("memlock", "", found, f"enough for user {', '.join(users)} on each node")
 
 
 def _memlock(node: str, facts: Facts, unsure: Finding | None) -> list[Finding]:
     rule, value, user = "memlock", get(facts, "limits", "memlock"), get(facts, "limits", "user")
     own = adapters(facts)
     if value is None:
-        return [unknown(rule, node, "the memory its user may lock is", why(facts, "limits", "memlock"))]
+        return [unread(rule, node, "the memory its user may lock is", why(facts, "limits", "memlock"))]
     if value == "unlimited" or value >= MEMLOCK_ENOUGH:
         return []
     if own is not None and not own.kind:
@@ -146,7 +145,7 @@ def _memlock(node: str, facts: Facts, unsure: Finding | None) -> list[Finding]:
     says = f"user {user} may lock {_size(value)} of memory"
     if own is None:
         reason = why(facts, "rdma", "ports")
-        return [unknown(rule, node, f"{says}; whether it needs more for RDMA is", reason, advice)]
+        return [unread(rule, node, f"{says}; whether it needs more for RDMA is", reason, advice)]
     if value <= MEMLOCK_DEFAULT:
         return [fail(rule, node, f"{says}: RDMA cannot register its buffers", advice, memlock_bytes=value)]
     return [warn(rule, node, f"{says}, less than {_size(MEMLOCK_ENOUGH)}", advice, memlock_bytes=value)]

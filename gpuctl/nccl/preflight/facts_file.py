@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import write_atomically
 
-FORM = 1
+FORM = 2
 SUBJECTS = ("gpu", "rdma", "peer_memory", "limits", "programs", "names", "jobs", "reach")
 
 
@@ -38,17 +38,17 @@ def save(path: Path, fleet: Fleet) -> None:
 
 
 def read(path: Path) -> Fleet:
-    """Facts that `save` wrote; Unusable where they are not."""
+    """Facts that `save` wrote; InvalidInput where they are not."""
     doing, hint = f"read the facts in {path}", "give a file that `gpuctl nccl preflight --save FILE` wrote"
     try:
         told: Any = json.loads(path.read_text())
     except OSError as error:
-        raise Unusable(doing, error.strerror or str(error), hint) from error
+        raise InvalidInput(doing, error.strerror or str(error), hint) from error
     except ValueError as error:
-        raise Unusable(doing, f"it is no JSON: {error}", hint) from error
+        raise InvalidInput(doing, f"it is no JSON: {error}", hint) from error
     wrong = _wrong(told)
     if wrong:
-        raise Unusable(doing, wrong, hint)
+        raise InvalidInput(doing, wrong, hint)
     return Fleet(told["nodes"], told["unasked"])
 
 

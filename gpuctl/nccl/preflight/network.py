@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuctl.nccl.model import Finding
-from gpuctl.nccl.preflight.checks import Facts, Fleet, fail, get, or_ok, some, unknown, warn, why
+from gpuctl.domain.findings import Finding, fail, or_ok, warn
+from gpuctl.nccl.preflight.checks import Facts, Fleet, get, some, unread, why
 
 OWN_NAME = (
     "give each a name of its own: hostnamectl set-hostname NAME; "
@@ -21,7 +21,7 @@ def names(fleet: Fleet) -> list[Finding]:
     for node, facts in fleet.items():
         peers = get(facts, "names", "peers")
         if peers is None:
-            found.append(unknown("names", node, "what it takes names to mean is", why(facts, "names", "peers")))
+            found.append(unread("names", node, "what it takes names to mean is", why(facts, "names", "peers")))
         for peer, told in (peers or {}).items():
             asked += 1
             own = fleet.get(peer, {})
@@ -33,7 +33,9 @@ def names(fleet: Fleet) -> list[Finding]:
             else:
                 found += _name(node, peer, told, own)
     found += [_unresolved(node, peers, said) for (node, said), peers in missing.items()]
-    return or_ok("names", found, f"resolve both ways ({asked} looked up)" if asked else "a single node has no peers")
+    return or_ok(
+        "names", "", found, f"resolve both ways ({asked} looked up)" if asked else "a single node has no peers"
+    )
 
 
 def _shared(fleet: Fleet) -> list[Finding]:
@@ -49,7 +51,7 @@ def _shared(fleet: Fleet) -> list[Finding]:
         if len(nodes) > 1
     ]
     silent = [node for node, own in known.items() if own is None and len(fleet) > 1]
-    return found + [unknown("names", n, "what it calls itself is", why(fleet[n], "names", "hostname")) for n in silent]
+    return found + [unread("names", n, "what it calls itself is", why(fleet[n], "names", "hostname")) for n in silent]
 
 
 def _is_missing(told: Facts, own: Facts) -> bool | None:
@@ -62,7 +64,7 @@ def _is_missing(told: Facts, own: Facts) -> bool | None:
 
 def _untold(node: str, peer: str, told: Facts) -> Finding:
     reason = told.get("said") or "it was not told"
-    return unknown("names", node, f"whether it can resolve the name {peer} is", reason)
+    return unread("names", node, f"whether it can resolve the name {peer} is", reason)
 
 
 def _unresolved(node: str, peers: list[str], said: str) -> Finding:
@@ -82,7 +84,7 @@ def _name(node: str, peer: str, told: Facts, own: Facts) -> list[Finding]:
         says = f"takes {peer} for {', '.join(told['forward'])}; {peer} itself has {', '.join(sorted(theirs))}"
         return [fail(rule, node, says, advice)]
     if told["reverse"] is None:
-        return [unknown(rule, node, f"what name the address of {peer} has is", told.get("said") or "it was not told")]
+        return [unread(rule, node, f"what name the address of {peer} has is", told.get("said") or "it was not told")]
     if not told["reverse"]:
         return [warn(rule, node, f"finds no name for the address of {peer}", advice)]
     hostname = get(own, "names", "hostname")
@@ -129,11 +131,11 @@ def ssh(fleet: Fleet) -> list[Finding]:
     for node, facts in fleet.items():
         peers = get(facts, "reach", "peers")
         if peers is None:
-            found.append(unknown("ssh", node, "whether it gets onto other nodes is", why(facts, "reach", "peers")))
+            found.append(unread("ssh", node, "whether it gets onto other nodes is", why(facts, "reach", "peers")))
         for peer, told in (peers or {}).items():
             tried += 1
             if told["ok"] is None:
-                found.append(unknown("ssh", node, f"whether it gets onto {peer} is", told["said"] or "it was not told"))
+                found.append(unread("ssh", node, f"whether it gets onto {peer} is", told["said"] or "it was not told"))
             elif told["ok"]:
                 found += _arrived(node, peer, told, fleet.get(peer, {}))
             elif peer in fleet:
@@ -142,7 +144,7 @@ def ssh(fleet: Fleet) -> list[Finding]:
                 gone.setdefault(peer, {})[node] = told["said"] or ""
     found += [_refused(fleet[node], node, peers, said) for (node, said), peers in refused.items()]
     found += [_gone(peer, told) for peer, told in gone.items()]
-    return or_ok("ssh", found, f"works between nodes ({tried} tried)" if tried else "a single node has no peers")
+    return or_ok("ssh", "", found, f"works between nodes ({tried} tried)" if tried else "a single node has no peers")
 
 
 def _refused(facts: Facts, node: str, peers: list[str], said: str) -> Finding:

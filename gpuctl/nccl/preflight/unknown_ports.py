@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpuctl.nccl.model import Finding
-from gpuctl.nccl.preflight.checks import Facts, Fleet, get, unknown, usual, why
+from gpuctl.domain.findings import Finding
+from gpuctl.nccl.preflight.checks import Facts, Fleet, get, unread, usual, why
 from gpuctl.nccl.topology.adapters import ACTIVE, name
 
 
@@ -19,7 +19,7 @@ def untold(rule: str, fleet: Fleet) -> dict[str, Finding]:
         if lacking:
             what = ", ".join(f"{file} of {port}" for port, file in lacking)
             reason = why(facts, "rdma", *(f"{port} {file}" for port, file in lacking))
-            found[node] = unknown(rule, node, f"{what} {'is' if len(lacking) == 1 else 'are'}", reason)
+            found[node] = unread(rule, node, f"{what} {'is' if len(lacking) == 1 else 'are'}", reason)
     return found
 
 

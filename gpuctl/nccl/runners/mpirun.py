@@ -14,21 +14,21 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.ranks import Process
 from gpuctl.edges.ssh import Failure
 from gpuctl.nccl import plan
 from gpuctl.nccl.judge.outcome import BROKEN_OFF
 from gpuctl.nccl.launch import outcome
-from gpuctl.nccl.launch.handle import Watched
-from gpuctl.nccl.model import Ended, Launch
-from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.launch.handle import WatchedLaunch
+from gpuctl.nccl.model import Launch, LaunchResult
+from gpuctl.nccl.runners.base import ProgressListener
 from gpuctl.remote import payload
 from gpuctl.remote.transport import LOOK_LIMIT_S, Carrier
 
 
 @dataclass(frozen=True)
-class Way:
+class MpirunOptions:
     """How launches are started.
 
     `folders`: where the tests and mpirun are looked for besides the PATH, first of all. `by_name`: nodes reach each
@@ -47,18 +47,20 @@ class Way:
 class MpiRunner:
     """A Runner (see runner.py) for nodes with mpirun that reach each other by ssh; `carrier` is how we reach them."""
 
-    def __init__(self, carrier: Carrier, way: Way | None = None) -> None:
-        self.carrier, self.way = carrier, way or Way()
+    def __init__(self, carrier: Carrier, way: MpirunOptions | None = None) -> None:
+        self.carrier, self.way = carrier, way or MpirunOptions()
 
-    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+    def run(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> list[LaunchResult]:
         """See Runner.run."""
         refuse_shared(launches)
         self.carrier.check([launch.nodes[0] for launch in launches])
-        told, running, jobs = _one_at_a_time(told), list[_Running](), list[Future[Ended]]()
+        listener, running, jobs = _one_at_a_time(listener), list[_Running](), list[Future[LaunchResult]]()
         with ThreadPoolExecutor(len(launches) or 1) as pool:
             try:
                 for launch in launches:
-                    running.append(_Running(self, launch, told))
+                    running.append(_Running(self, launch, listener))
                     jobs.append(pool.submit(running[-1].to_its_end))
                 while not all(job.done() for job in jobs):
                     time.sleep(0.05)
@@ -82,32 +84,32 @@ def refuse_shared(launches: Sequence[Launch]) -> None:
     for launch in launches:
         twice = seen.intersection(launch.nodes) or len(set(launch.nodes)) < len(launch.nodes)
         if twice or not launch.nodes:
-            raise Unusable(
+            raise InvalidInput(
                 f"run a test on {', '.join(launch.nodes) or 'no node'}", "each node can be in one run at a time"
             )
         seen.update(launch.nodes)
 
 
-def _one_at_a_time(told: Told) -> Told:
+def _one_at_a_time(listener: ProgressListener) -> ProgressListener:
     lock = threading.Lock()
 
     def tell(launch: Launch, words: str) -> None:
         with lock:
-            told(launch, words)
+            listener(launch, words)
 
     return tell
 
 
-def _raise_what_failed(job: Future[Ended]) -> None:
+def _raise_what_failed(job: Future[LaunchResult]) -> None:
     if job.done():
         job.result()
 
 
-class _Running(Watched):
+class _Running(WatchedLaunch):
     """One launch, from its start until nothing of it is left."""
 
-    def __init__(self, runner: MpiRunner, launch: Launch, told: Told) -> None:
-        super().__init__(launch, secrets.token_hex(8), runner.way.texts, told)
+    def __init__(self, runner: MpiRunner, launch: Launch, listener: ProgressListener) -> None:
+        super().__init__(launch, secrets.token_hex(8), runner.way.texts, listener)
         self.runner = runner
         self.mark = f"gpuctl-{secrets.token_hex(8)} "
         self.answer: dict[str, Any] | None = None
@@ -135,10 +137,10 @@ class _Running(Watched):
         self.stop = self.stop or BROKEN_OFF
         self.stream.end()
 
-    def to_its_end(self) -> Ended:
+    def to_its_end(self) -> LaunchResult:
         """Read all it prints, then leave nothing of it behind, also where we fail ourselves."""
         try:
-            self.told("started")
+            self.report("started")
             return self._read()
         except BaseException:
             self.stream.end()
@@ -146,7 +148,7 @@ class _Running(Watched):
             self._sweep()
             raise
 
-    def _read(self) -> Ended:
+    def _read(self) -> LaunchResult:
         from gpuctl.nccl.parsing import parse
 
         runs = list(parse.runs(self._lines()))
@@ -157,7 +159,7 @@ class _Running(Watched):
         lost = () if clean else self._sweep()
         carrier, nodes, none = self.runner.carrier, self.launch.nodes, self.answer is None
         looked = any(found is not None for found in self.looks.values())
-        end = outcome.End(
+        end = outcome.ProgramEnd(
             stop=self.stop,
             answer=self.answer,
             ssh=carrier.why(nodes[0], ended, self.launch.sweep.limit_s) if none else None,
@@ -170,7 +172,7 @@ class _Running(Watched):
             unknown="" if self.stop == BROKEN_OFF else carrier.unknown(nodes, self.stream, looked),
         )
         found = outcome.settle(self.launch, runs, end, time.monotonic() - self.begun)
-        self.told(outcome.in_words(found))
+        self.report(outcome.summary_line(found))
         return found
 
     def _lines(self) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.topology.adapters import Facts, adapters
 from gpuctl.nccl.topology.ring_order import Place
 
@@ -18,17 +18,19 @@ EC2 = "give what `aws ec2 describe-instance-topology --output json` printed"
 def read(path: Path, instances: Mapping[str, str] | None = None) -> dict[str, Place]:
     """Node -> place. JSON is EC2's; `instances` (node -> EC2 instance id) then gives nodes their names.
 
-    Unusable where the file cannot be read or is neither of the two.
+    InvalidInput where the file cannot be read or is neither of the two.
     """
     doing = f"read where nodes stand from {path}"
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise Unusable(doing, getattr(error, "strerror", None) or "it is no text", "give another --topology") from error
+        raise InvalidInput(
+            doing, getattr(error, "strerror", None) or "it is no text", "give another --topology"
+        ) from error
     found = _ec2(doing, text, instances or {}) if text.lstrip().startswith(("{", "[")) else _slurm(text)
     if not found:
         hint = "give Slurm's topology.conf, or what `aws ec2 describe-instance-topology` printed"
-        raise Unusable(doing, "it places no node", hint)
+        raise InvalidInput(doing, "it places no node", hint)
     return found
 
 
@@ -69,10 +71,10 @@ def _ec2(doing: str, text: str, instances: Mapping[str, str]) -> dict[str, Place
         told: Any = json.loads(text)
     except ValueError as error:
         where = f" in line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
-        raise Unusable(doing, f"it begins as JSON and is none{where}", EC2) from error
+        raise InvalidInput(doing, f"it begins as JSON and is none{where}", EC2) from error
     rows = told.get("Instances") if isinstance(told, dict) else told
     if not isinstance(rows, list):
-        raise Unusable(doing, 'it is JSON without a list of "Instances"', EC2)
+        raise InvalidInput(doing, 'it is JSON without a list of "Instances"', EC2)
     places = dict(_ec2_row(doing, number, row) for number, row in enumerate(rows, 1))
     named = {node: places[instance] for node, instance in instances.items() if instance in places}
     return {**places, **named}
@@ -82,7 +84,7 @@ def _ec2_row(doing: str, number: int, row: object) -> tuple[str, Place]:
     match row:
         case {"InstanceId": str(instance), "NetworkNodes": list(nodes)}:
             return instance, tuple(map(str, nodes))
-    raise Unusable(doing, f"its instance {number} has no InstanceId with a list of NetworkNodes", EC2)
+    raise InvalidInput(doing, f"its instance {number} has no InstanceId with a list of NetworkNodes", EC2)
 
 
 def _slurm(text: str) -> dict[str, Place]:

@@ -65,12 +65,12 @@ class Feeding:
             self._condition(name, path, unit)
         elif not all(branch.counts for branch in self._branches):
             # The other branch may be for another tmux: only its grammar has to be right.
-            self._tell(name, unit, self._feed(path, unit.line, unit.text, "%if 0\n", "%endif\n"))
-        elif len("source") <= len(unit.words[0]) and "source-file".startswith(unit.words[0]):
+            self._report(name, unit, self._feed(path, unit.line, unit.text, "%if 0\n", "%endif\n"))
+        elif len("source") <= len(unit.tokens[0]) and "source-file".startswith(unit.tokens[0]):
             self._source(name, path, unit, depth)
         else:
             self.units.append((name, unit))
-            self._tell(name, unit, self._feed(path, unit.line, unit.text))
+            self._report(name, unit, self._feed(path, unit.line, unit.text))
 
     def _condition(self, name: str, path: Path, unit: Unit) -> None:
         if unit.condition == "%if":
@@ -87,9 +87,9 @@ class Feeding:
             branch.done = branch.done or branch.counts
 
     def _is_true(self, name: str, path: Path, unit: Unit) -> bool:
-        asked = "%if" + unit.text.removeprefix(unit.condition)
+        condition = "%if" + unit.text.removeprefix(unit.condition)
         yes, no = (f"set-option -g {NOTED} {word}\n" for word in ("yes", "no"))
-        self._tell(name, unit, self._feed(path, unit.line, asked, after=f"{yes}%else\n{no}%endif\n"))
+        self._report(name, unit, self._feed(path, unit.line, condition, after=f"{yes}%else\n{no}%endif\n"))
         return self._noted() == "yes"
 
     def _noted(self) -> str:
@@ -98,25 +98,25 @@ class Feeding:
         return value
 
     def _source(self, name: str, path: Path, unit: Unit, depth: int) -> None:
-        flags = [word for word in unit.words[1:] if word.startswith("-")]
+        flags = [word for word in unit.tokens[1:] if word.startswith("-")]
         formats = "F" if any("F" in flag for flag in flags) else ""
-        for word in unit.words[1:]:
+        for word in unit.tokens[1:]:
             if word.startswith("-") and word != "-":
                 continue
-            self._tell(name, unit, self._feed(path, unit.line, f"set-option -g{formats} {NOTED} {word}"))
+            self._report(name, unit, self._feed(path, unit.line, f"set-option -g{formats} {NOTED} {word}"))
             pattern = self._noted()
-            found = sorted(_files(pattern))
+            files = sorted(_files(pattern))
             if not pattern.startswith("/"):
-                self._tell(
+                self._report(
                     name, unit, [f"{pattern or word}: tmux looks for it where it was started, not beside this file"]
                 )
             elif depth >= DEEPEST:
-                self._tell(name, unit, [f"{pattern}: files read each other without an end"])
-            elif not found and not any("q" in flag for flag in flags):
-                self._tell(name, unit, [f"{self._called(pattern)}: there is no such file"])
+                self._report(name, unit, [f"{pattern}: files read each other without an end"])
+            elif not files and not any("q" in flag for flag in flags):
+                self._report(name, unit, [f"{self._called(pattern)}: there is no such file"])
             else:
-                for one in found:
-                    self.file(one, depth + 1)
+                for file in files:
+                    self.file(file, depth + 1)
 
     def _called(self, path: str) -> str:
         return path.replace(f"{self.copy}/", "")
@@ -127,29 +127,29 @@ class Feeding:
         done = self.server.try_to("source-file", str(path))
         if done.returncode == 0 and ("kill-s" not in text or self.server.runs()):
             return []
-        said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        output = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         if not self.server.runs():
             self._ended = True
             return ["it ended the server, so nothing after it could be checked"]
-        return said or [f"it ended with status {done.returncode}"]
+        return output or [f"it ended with status {done.returncode}"]
 
-    def _tell(self, name: str, unit: Unit, said: list[str]) -> None:
-        self.wrong += [_placed(name, unit, self._called(what)) for what in said]
+    def _report(self, name: str, unit: Unit, messages: list[str]) -> None:
+        self.wrong += [_placed(name, unit, self._called(what)) for what in messages]
 
 
-def _placed(name: str, unit: Unit, said: str) -> Wrong:
+def _placed(name: str, unit: Unit, message: str) -> Wrong:
     """Within a block tmux knows the line; else it is that of the command."""
-    found = re.match(r"(?:\S*/)?[^/\s:]+:(\d+): (.*)", said)
-    if found is None:
-        return Wrong(name, unit.line, said)
-    inside = "{" in unit.words and unit.line <= int(found[1]) <= unit.line + unit.text.count("\n")
-    return Wrong(name, int(found[1]) if inside else unit.line, found[2])
+    match = re.match(r"(?:\S*/)?[^/\s:]+:(\d+): (.*)", message)
+    if match is None:
+        return Wrong(name, unit.line, message)
+    inside = "{" in unit.tokens and unit.line <= int(match[1]) <= unit.line + unit.text.count("\n")
+    return Wrong(name, int(match[1]) if inside else unit.line, match[2])
 
 
 def _files(pattern: str) -> Iterator[Path]:
     root = Path("/")
     if pattern.startswith("/"):
-        yield from (found for found in root.glob(pattern.lstrip("/")) if found.is_file())
+        yield from (path for path in root.glob(pattern.lstrip("/")) if path.is_file())
 
 
 def _write(path: Path, text: str) -> None:

@@ -30,25 +30,25 @@ class Feedback:
 def entries(lines: Iterable[str]) -> list[Feedback]:
     """The feedback in whole lines; a line in no known form is kept as it is."""
     version = date = ""
-    found = []
+    parsed = []
     for line in lines:
         if head := HEAD.fullmatch(line):
             version, date = head[1], head[2]
         elif entry := ENTRY.fullmatch(line):
-            found.append(Feedback(version, date, entry[1], entry[2]))
+            parsed.append(Feedback(version, date, entry[1], entry[2]))
         elif line.strip():
-            found.append(Feedback(version, date, "", line))
-    return found
+            parsed.append(Feedback(version, date, "", line))
+    return parsed
 
 
 def add(log: Path, version: str, text: str) -> None:
     """Append feedback under a heading of its version and day."""
-    said = one_line(text)
+    message = one_line(text)
     now = time.localtime()
-    entry = f"[{time.strftime('%H:%M:%S', now)}] {said}\n"
+    entry = f"[{time.strftime('%H:%M:%S', now)}] {message}\n"
 
     def lines(before: str) -> str:
-        heads = [found for line in before.split("\n") if (found := HEAD.fullmatch(line))]
+        heads = [head for line in before.split("\n") if (head := HEAD.fullmatch(line))]
         under = heads and (heads[-1][1], heads[-1][2]) == (version or "none", time.strftime("%Y-%m-%d", now))
         return entry if under else _head(USE, version, now) + entry
 
@@ -80,8 +80,8 @@ def _append(log: Path, lines: Callable[[str], str]) -> None:
                 continue
             before = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
             # Whoever left a line without an end will not come back to it.
-            ended = "" if not before or before.endswith("\n") else "\n"
-            os.write(descriptor, (ended + lines(before)).encode())
+            line_end = "" if not before or before.endswith("\n") else "\n"
+            os.write(descriptor, (line_end + lines(before)).encode())
             return
         finally:
             os.close(descriptor)

@@ -42,12 +42,12 @@ def unread(log: bytes, older: list[bytes], last: Place) -> tuple[list[Feedback],
     now = Place(whole.count(b"\n"), len(whole), hashlib.sha256(whole).hexdigest())
     if last.is_in(whole):
         return _after(whole, last.line), now
-    found: list[Feedback] = []
+    rotated: list[Feedback] = []
     for number, data in enumerate(older):
         if last.byte and last.is_in(data):
-            for each in reversed(older[:number]):
-                found += _after(each, 0)
-            return [*_after(data, last.line), *found, *_after(whole, 0)], now
+            for data_of_log in reversed(older[:number]):
+                rotated += _after(data_of_log, 0)
+            return [*_after(data, last.line), *rotated, *_after(whole, 0)], now
     return _after(whole, 0), now
 
 
@@ -67,7 +67,7 @@ def taken(log: Path) -> Iterator[list[Feedback]]:
         last = place(kept.read_text(errors="replace") if kept.is_file() else "")
         rotated = [path for path in log.parent.glob(f"{log.name}.*") if path.is_file()]
         older = [p.read_bytes() for p in sorted(rotated, key=lambda path: path.stat().st_mtime, reverse=True)]
-        found, now = unread(log.read_bytes() if log.is_file() else b"", older, last)
-        yield found
+        fresh, now = unread(log.read_bytes() if log.is_file() else b"", older, last)
+        yield fresh
         if now != last:
             write_atomically(kept, f"{now.line} {now.byte} {now.sha256}\n")

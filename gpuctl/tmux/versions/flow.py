@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuctl.core import settings
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.tmux.paths import SESSION, ending, main_server
 from gpuctl.tmux.paths import current as link
 from gpuctl.tmux.versions import check, reload, store
@@ -24,7 +24,7 @@ class Promotion:
     session: bool = False
 
 
-def told(done: Promotion, verb: str) -> str:
+def describe(done: Promotion, verb: str) -> str:
     """What a promotion did, in a sentence."""
     if done.before == done.version.name and not done.reloaded:
         return f"{done.version.name} is current already"
@@ -42,7 +42,7 @@ def ensure_first() -> Path:
             return link()
         if store.every():
             hint = "`gpuctl tmux rollback` goes to the last one that was promoted, `gpuctl tmux promote vN` to another"
-            raise Unusable("use the current version", f"{link()} points to none", hint)
+            raise InvalidInput("use the current version", f"{link()} points to none", hint)
         _first()
         return link()
 
@@ -93,8 +93,11 @@ def promote(name: str = "") -> Promotion:
             return Promotion(version, version.name)
         report = check.folder(version.folder)
         if report.wrong:
-            raise Unusable(doing, _listed(report), "correct these; `gpuctl tmux validate` lists them again")
-        order = [*(each for each in store.order() if each != version.name), version.name]
+            raise InvalidInput(doing, _listed(report), "correct these; `gpuctl tmux validate` lists them again")
+        order = [
+            *(name_of_version for name_of_version in store.order() if name_of_version != version.name),
+            version.name,
+        ]
         done = _switch(version, report.changes, report.defaults, order)
         store.note(version, f"promoted{f' (before: {done.before})' if done.before else ''}")
         return done
@@ -107,7 +110,7 @@ def rollback(to: str = "") -> Promotion:
         now = _last()
         version = store.named(to, doing) if to else _earlier(now, doing)
         if version.name not in store.released():
-            raise Unusable(doing, f"{version.name} was never promoted", f"`gpuctl tmux promote {version.name}`")
+            raise InvalidInput(doing, f"{version.name} was never promoted", f"`gpuctl tmux promote {version.name}`")
         _untouched(version, doing)
         if store.current() == version:
             return Promotion(version, version.name)
@@ -128,19 +131,19 @@ def _last() -> str:
 def _earlier(now: str, doing: str) -> Version:
     order = store.order()
     before = order[: order.index(now)] if now in order else order
-    there = {version.name: version for version in store.every()}
-    found = [there[name] for name in before if name in there and not store.edited(there[name])]
-    if not found:
+    existing = {version.name: version for version in store.every()}
+    candidates = [existing[name] for name in before if name in existing and not store.edited(existing[name])]
+    if not candidates:
         hint = "`gpuctl tmux versions` lists them; `gpuctl tmux new --fresh` makes one of gpuctl's own files"
-        raise Unusable(doing, "no earlier version was promoted and is as it was then", hint)
-    return found[-1]
+        raise InvalidInput(doing, "no earlier version was promoted and is as it was then", hint)
+    return candidates[-1]
 
 
 def _untouched(version: Version, doing: str) -> None:
     if store.edited(version):
         wrong = f"{version.name} was promoted before and its files were changed since; a promoted version never changes"
         hint = f"`gpuctl tmux new --from {version.name}` makes a new version of these files"
-        raise Unusable(doing, wrong, f"{hint}; `gpuctl tmux rollback --to vN` uses another one")
+        raise InvalidInput(doing, wrong, f"{hint}; `gpuctl tmux rollback --to vN` uses another one")
 
 
 def _switch(version: Version, changes: Changed, defaults: State, order: list[str]) -> Promotion:
@@ -166,11 +169,11 @@ def _switch(version: Version, changes: Changed, defaults: State, order: list[str
 def _set_by(name: str) -> Changed:
     """What a version set when it was promoted, and what it sets as it lies there now."""
     release = store.released().get(name)
-    there = next((version for version in store.every() if version.name == name), None)
-    found = release.changes if release else Changed()
-    if there and (release is None or store.edited(there)):
-        found |= check.measure(there.folder).changes
-    return found
+    version_on_disk = next((version for version in store.every() if version.name == name), None)
+    changes = release.changes if release else Changed()
+    if version_on_disk and (release is None or store.edited(version_on_disk)):
+        changes |= check.measure(version_on_disk.folder).changes
+    return changes
 
 
 def _session(name: str) -> bytes:

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.tmux import Server
 from gpuctl.tmux import build
 from gpuctl.tmux.paths import main_server
@@ -51,12 +51,12 @@ def start(name: str = "") -> Preview:
         return Preview(version, True)
     report = check.folder(version.folder)
     if report.wrong:
-        wrong = "\n".join(["it has mistakes", *(f"  {each}" for each in report.wrong)])
-        raise Unusable(f"preview {version.name}", wrong, f"correct these in {version.folder}")
+        wrong = "\n".join(["it has mistakes", *(f"  {mistake}" for mistake in report.wrong)])
+        raise InvalidInput(f"preview {version.name}", wrong, f"correct these in {version.folder}")
     close()
-    own = Server(server().socket, environment={VERSION: version.name})
+    private_server = Server(server().socket, environment={VERSION: version.name})
     try:
-        build.build(own, version.folder, name=SESSION)
+        build.build(private_server, version.folder, name=SESSION)
         remember_changes(report.changes)
         _feedback_pane(version)
     except GpuctlError:
@@ -81,8 +81,8 @@ def close() -> None:
 
 def remember_changes(changes: Changed) -> None:
     """Note on the preview's server what it has of the version, for a reload."""
-    told = json.dumps([sorted(changes.keys), sorted(changes.options)])
-    server().do("set-option", "-s", LOADED, told)
+    value = json.dumps([sorted(changes.keys), sorted(changes.options)])
+    server().do("set-option", "-s", LOADED, value)
 
 
 def loaded() -> Changed:
@@ -111,14 +111,14 @@ def dress(pane: str, title: str) -> None:
 
 def rebuild(version: Version, pane: str) -> None:
     """Build the session anew around the feedback pane, as session.yml says now."""
-    made, there = f"{SESSION}-next", server()
-    wide, high = there.do("display-message", "-p", "-t", pane, "#{window_width} #{window_height}").split()
-    build.build(there, version.folder, name=made, size=(int(wide), int(high) + build.STATUS_BAR))
+    made, preview_server = f"{SESSION}-next", server()
+    wide, high = preview_server.do("display-message", "-p", "-t", pane, "#{window_width} #{window_height}").split()
+    build.build(preview_server, version.folder, name=made, size=(int(wide), int(high) + build.STATUS_BAR))
     # In rows: a percentage would be one of the pane beside it, not of the window.
     rows = str(max(2, int(high) * int(SHARE.rstrip("%")) // 100))
-    there.do("join-pane", "-f", "-v", "-l", rows, "-s", pane, "-t", f"={made}:^")
-    for client in there.do("list-clients", "-F", "#{client_name}").splitlines():
-        there.try_to("switch-client", "-c", client, "-t", f"={made}")
-    there.do("kill-session", "-t", f"={SESSION}")
-    there.do("rename-session", "-t", f"={made}", SESSION)
+    preview_server.do("join-pane", "-f", "-v", "-l", rows, "-s", pane, "-t", f"={made}:^")
+    for client in preview_server.do("list-clients", "-F", "#{client_name}").splitlines():
+        preview_server.try_to("switch-client", "-c", client, "-t", f"={made}")
+    preview_server.do("kill-session", "-t", f"={SESSION}")
+    preview_server.do("rename-session", "-t", f"={made}", SESSION)
     dress(pane, f"feedback on {version.name}")

@@ -20,8 +20,8 @@ def load(server: Server, config: Path, gone: state.Changed, defaults: state.Stat
         state.have(server, lines)
     done = server.try_to("source-file", str(config))
     if done.returncode:
-        said = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}"
-        raise GpuctlError(f"reload the tmux server {server.socket}", said)
+        message = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}"
+        raise GpuctlError(f"reload the tmux server {server.socket}", message)
 
 
 def put_back(server: Server, before: state.State) -> None:
@@ -34,5 +34,5 @@ def put_back(server: Server, before: state.State) -> None:
 
 
 def _differences(server: Server, before: state.State) -> state.Changed:
-    found = state.changed(before, state.read(server))
-    return state.Changed(found.keys, found.options - NOTES)
+    changes = state.changed(before, state.read(server))
+    return state.Changed(changes.keys, changes.options - NOTES)

@@ -58,8 +58,8 @@ def read(server: Server) -> State:
 
 def keys(listed: str) -> dict[Key, str]:
     """What list-keys printed."""
-    found = ((BOUND.match(line), line) for line in listed.splitlines())
-    return {(match[1], match[2]): line for match, line in found if match}
+    matches = ((BOUND.match(line), line) for line in listed.splitlines())
+    return {(match[1], match[2]): line for match, line in matches if match}
 
 
 def changed(before: State, after: State) -> Changed:
@@ -71,13 +71,13 @@ def _other(before: Mapping[tuple[str, str], str], after: Mapping[tuple[str, str]
     return frozenset(name for name in {*before, *after} if before.get(name) != after.get(name))
 
 
-def commands(wanted: State, what: Changed) -> list[str]:
+def commands(selected: State, what: Changed) -> list[str]:
     """The commands after which these keys and options are as wanted, lines of a configuration file."""
     lines = []
     for table, key in sorted(what.keys):
-        lines.append(wanted.keys.get((table, key)) or f"unbind-key -q -T {table} {key}")
+        lines.append(selected.keys.get((table, key)) or f"unbind-key -q -T {table} {key}")
     for command, name in sorted(what.options):
-        value = wanted.options.get((command, name), "")
+        value = selected.options.get((command, name), "")
         if not value:
             lines.append(f"{command}u '{name}'")
         elif command.startswith("set-hook"):

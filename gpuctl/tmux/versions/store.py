@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import config_dir, private, write_atomically
 from gpuctl.tmux.paths import current as link
 from gpuctl.tmux.versions.changelog import noted
@@ -42,8 +42,8 @@ def locked() -> Iterator[None]:
 def every() -> list[Version]:
     """All versions, the oldest first."""
     folder = root() / "versions"
-    found = [path for path in folder.glob("v*") if re.fullmatch(r"v[1-9]\d*", path.name) and path.is_dir()]
-    return sorted(Version(int(path.name[1:]), path) for path in found)
+    folders = [path for path in folder.glob("v*") if re.fullmatch(r"v[1-9]\d*", path.name) and path.is_dir()]
+    return sorted(Version(int(path.name[1:]), path) for path in folders)
 
 
 def current() -> Version | None:
@@ -59,14 +59,14 @@ def named(name: str, doing: str) -> Version:
     known = every()
     if name == "newest" and known:
         return known[-1]
-    found = current() if name == "current" else None
-    wanted = name if name.startswith("v") else f"v{name}"
-    found = found or next((version for version in known if version.name == wanted), None)
-    if found is None:
+    version = current() if name == "current" else None
+    full_name = name if name.startswith("v") else f"v{name}"
+    version = version or next((version for version in known if version.name == full_name), None)
+    if version is None:
         names = ", ".join(version.name for version in known) or "none yet; `gpuctl tmux new` makes one"
         wrong = "there is no version" + ("" if name == "newest" else f" {name}")
-        raise Unusable(doing, wrong, f"versions: {names}")
-    return found
+        raise InvalidInput(doing, wrong, f"versions: {names}")
+    return version
 
 
 def copied(source: Path) -> Version:

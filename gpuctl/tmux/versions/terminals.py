@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Way = Literal["window", "here", "detached"]
+Mode = Literal["window", "here", "detached"]
 
 # Program -> the words before the command that it shall run.
 LINUX: Mapping[str, Sequence[str]] = {
@@ -35,7 +35,7 @@ TERMINAL = ('tell application "Terminal"', "activate", "do script {command}", "e
 class Show:
     """How to show something: a window opened by `argv`, the terminal this runs in, or none; `why` for the last."""
 
-    way: Way
+    mode: Mode
     argv: tuple[str, ...] = ()
     why: str = ""
 
@@ -69,11 +69,11 @@ def _window(
         return _script(ITERM if iterm else TERMINAL, command) if has("osascript") else None
     if not (environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")):
         return None
-    found = next((name for name in LINUX if has(name)), None)
-    return (found, *LINUX[found], *command) if found else None
+    terminal = next((name for name in LINUX if has(name)), None)
+    return (terminal, *LINUX[terminal], *command) if terminal else None
 
 
 def _script(lines: Sequence[str], command: Sequence[str]) -> tuple[str, ...]:
     typed = shlex.join(command).replace("\\", "\\\\").replace('"', '\\"')
-    said = [line.replace("{command}", f'"{typed}"') for line in lines]
-    return ("osascript", *(word for line in said for word in ("-e", line)))
+    script = [line.replace("{command}", f'"{typed}"') for line in lines]
+    return ("osascript", *(word for line in script for word in ("-e", line)))

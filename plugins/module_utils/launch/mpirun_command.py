@@ -24,7 +24,7 @@ FOLDERS = folders.FOLDERS  # the facts of a node look there, too
 
 
 @dataclass(frozen=True)
-class Asked:
+class MpirunRequest:
     """A run. `hosts`: as they know each other. `names`: of the variables that every rank gets."""
 
     hosts: list[str]
@@ -36,12 +36,12 @@ class Asked:
     ssh_args: str = ""
 
 
-def of_a_process(hosts: list[str], gpus: int) -> list[str]:
+def gpus_per_process(hosts: list[str], gpus: int) -> list[str]:
     """How many GPUs each process takes: all of a single node, one each on several."""
     return ["-g", str(gpus if len(hosts) == 1 else 1)]
 
 
-def whole(asked: Asked) -> list[str]:
+def full_command(asked: MpirunRequest) -> list[str]:
     """Everything that is started on the first node; "{program}" stands for the test's path there.
 
     A node alone needs no mpirun.
@@ -50,7 +50,7 @@ def whole(asked: Asked) -> list[str]:
     return [*around, "timeout", "--kill-after=5", f"{asked.limit_s + GRACE_S:g}", "{program}", *asked.arguments]
 
 
-def mpirun(asked: Asked) -> list[str]:
+def mpirun(asked: MpirunRequest) -> list[str]:
     """The mpirun of Open MPI 4 and 5 up to the program, as an argument list; ranks fill one node after the other.
 
     Values of the environment stand in mpirun's own (`-x NAME`), not on its command line. What it sets of

@@ -26,7 +26,7 @@ def main(asked: dict[str, Any]) -> None:
     passed, mpirun gives every rank also the variables that are there already and whose names begin so. Where held is
     true, our input stays open as long as somebody listens, and anything that comes there tells us to end.
     """
-    missing, argv = found(asked)
+    missing, argv = resolve(asked)
     if missing:
         say(asked["mark"], {"missing": missing})
         return
@@ -41,7 +41,7 @@ def passed(asked: dict[str, Any]) -> list[str]:
     return [word for name in names for word in ("-x", name)] if begins else []
 
 
-def found(asked: dict[str, Any]) -> tuple[str, list[str]]:
+def resolve(asked: dict[str, Any]) -> tuple[str, list[str]]:
     """The first folder or program that is not there, or "", and the arguments with the paths of those that are."""
     program, first = (find(name, asked) for name in (asked["program"], asked["argv"][0]))
     missing = [folder for folder in asked["folders"] if not Path(folder).expanduser().is_dir()]
@@ -92,7 +92,7 @@ def run(argv: list[str], environment: dict[str, str], held: bool = False) -> dic
 
 def kept(asked: dict[str, Any], limit_s: float) -> dict[str, object]:
     """Run it with its output kept: {text} with {code}, {signal}, or {late} where it has not ended and is left so."""
-    missing, argv = found(asked)
+    missing, argv = resolve(asked)
     if missing:
         return {"missing": missing}
     with tempfile.TemporaryFile() as text:

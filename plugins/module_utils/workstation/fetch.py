@@ -25,10 +25,10 @@ _MOST_BYTES = 512 << 20
 
 def address(release: Mapping[str, Any], system: str, arch: str, mirror: str) -> str:
     """Where the archive lies. A mirror keeps it under its own address: MIRROR/github.com/derailed/…"""
-    words = {"version": release["version"]}
+    values = {"version": release["version"]}
     for kind, value in (("os", system), ("arch", arch)):
-        words[kind] = release.get(kind, {}).get(value, value)
-    url = str(release["url"]).format(**words)
+        values[kind] = release.get(kind, {}).get(value, value)
+    url = str(release["url"]).format(**values)
     return url if not mirror else mirror.rstrip("/") + "/" + url.split("://", 1)[1]
 
 
@@ -56,10 +56,10 @@ def program(archive: str, member: str) -> bytes:
             with zipfile.ZipFile(archive) as packed:
                 return packed.read(member)
         with tarfile.open(archive) as tar:
-            found = _member(tar, member)
-            if found is None:
+            stream_of_member = _member(tar, member)
+            if stream_of_member is None:
                 raise KeyError(member)
-            data: bytes = found.read()
+            data: bytes = stream_of_member.read()
             return data
     except (KeyError, OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise Wrong(f"there is no {member or 'program'} in the archive: {error}") from error
@@ -84,15 +84,15 @@ def _opened(url: str) -> Any:
 
 
 def _copy(source: Any, target: BinaryIO | io.BufferedWriter, digest: Any, url: str) -> None:
-    ends, got, said = time.monotonic() + _WHOLE_SECONDS, 0, source.headers.get("Content-Length") or ""
+    deadline, received, announced = time.monotonic() + _WHOLE_SECONDS, 0, source.headers.get("Content-Length") or ""
     try:
         while block := source.read(1 << 16):
-            got += len(block)
-            if time.monotonic() > ends or got > _MOST_BYTES:
+            received += len(block)
+            if time.monotonic() > deadline or received > _MOST_BYTES:
                 raise Wrong(f"{url} takes too long or is too big")
             digest.update(block)
             target.write(block)
     except (HTTPException, OSError, ValueError) as error:
-        raise Wrong(f"{url} broke off after {got} bytes: {error}") from error
-    if said.isdigit() and got != int(said):
-        raise Wrong(f"{url} broke off after {got} of {said} bytes")
+        raise Wrong(f"{url} broke off after {received} bytes: {error}") from error
+    if announced.isdigit() and received != int(announced):
+        raise Wrong(f"{url} broke off after {received} of {announced} bytes")

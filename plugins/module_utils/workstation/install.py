@@ -17,7 +17,7 @@ from .sources import by_npm, by_pip, by_release, npm_program
 _WHOLE = ".whole"  # stands in the folder of a version that was installed to its end
 
 
-class Own:
+class Installer:
     """What we install ourselves: a release archive, a virtual environment, an npm prefix, or a link to gpuctl."""
 
     def __init__(self, machine: Machine, place: Place, record: Record, mirror: str) -> None:

@@ -44,13 +44,13 @@ class Machine:
     def run(self, *argv: str, stdin: str = "", limit: float = 60) -> Result:
         """Run a program with the user's home, proxies and indexes, and give it up after `limit` seconds."""
         kept = {name: value for name, value in os.environ.items() if _OUTSIDE.fullmatch(name)}
-        if asks := os.environ.get(_ASKPASS):
-            kept["SUDO_ASKPASS"] = asks
+        if askpass := os.environ.get(_ASKPASS):
+            kept["SUDO_ASKPASS"] = askpass
         folders = self._folders() if argv[0] in _SYSTEM else self._users_folders()
-        given = {**kept, "HOME": self.home, "PATH": ":".join(folders), "PYTHONNOUSERSITE": "1"}
+        environment = {**kept, "HOME": self.home, "PATH": ":".join(folders), "PYTHONNOUSERSITE": "1"}
         program = _first(argv[0], folders) or argv[0]
         # Proxies and indexes may hold passwords: they stand in the environment, which nobody else can read.
-        return self.host.run(program, *argv[1:], stdin=stdin, limit=limit, environment=given)
+        return self.host.run(program, *argv[1:], stdin=stdin, limit=limit, environment=environment)
 
     def which(self, program: str) -> str:
         """Where the user has a program; the folder we link into comes first. Empty where nowhere."""
@@ -64,9 +64,9 @@ class Machine:
         """What a program says its version is; empty where that cannot be read."""
         if tool.get("version_arguments") == []:
             return ""
-        said = self.run(path, *tool.get("version_arguments", ["--version"]), limit=10)
-        found = re.search(str(tool.get("version_pattern") or r"\d+\.\d+[\w.]*"), said.out + said.err)
-        return found.group(found.lastindex or 0) if said.ok and found else ""
+        result = self.run(path, *tool.get("version_arguments", ["--version"]), limit=10)
+        match = re.search(str(tool.get("version_pattern") or r"\d+\.\d+[\w.]*"), result.out + result.err)
+        return match.group(match.lastindex or 0) if result.ok and match else ""
 
     def may_install(self) -> str:
         """Empty where we may install packages, else why not."""
@@ -89,9 +89,9 @@ class Machine:
         """The folder of a shell's files. Where zsh has them only zsh knows: its .zshenv may name another one."""
         if shell != "zsh":
             return self.home
-        said = self.run("zsh", "-c", 'printf "\\n%s" "${ZDOTDIR-}"', limit=10)
-        named = said.out.splitlines()[-1:] if said.ok and not said.out.endswith("\n") else []
-        return named[0] if named else os.environ.get("ZDOTDIR") or self.home
+        result = self.run("zsh", "-c", 'printf "\\n%s" "${ZDOTDIR-}"', limit=10)
+        reported = result.out.splitlines()[-1:] if result.ok and not result.out.endswith("\n") else []
+        return reported[0] if reported else os.environ.get("ZDOTDIR") or self.home
 
     def _why_not(self) -> str:
         if self.without_packages:
@@ -120,8 +120,8 @@ class Machine:
 
     def _users_folders(self) -> list[str]:
         """In the user's order, without what only this shell has: the folders of virtual environments."""
-        own = [f for f in os.environ.get("PATH", "").split(":") if os.path.isabs(f)]
-        lasting = [f for f in own if not os.path.exists(os.path.join(os.path.dirname(f), "pyvenv.cfg"))]
+        absolute = [f for f in os.environ.get("PATH", "").split(":") if os.path.isabs(f)]
+        lasting = [f for f in absolute if not os.path.exists(os.path.join(os.path.dirname(f), "pyvenv.cfg"))]
         return list(dict.fromkeys([self.bin, *lasting, *self._folders()]))
 
 

@@ -49,8 +49,8 @@ class Outcome:
 
 def numbers(version: str) -> tuple[int, ...]:
     """1.35.2 as (1, 35, 2), to compare; the first of them in the text."""
-    found = re.search(r"\d+(?:\.\d+)*", version)
-    return tuple(int(part) for part in found.group().split(".")) if found else ()
+    match = re.search(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
 def new_enough(version: str, minimal: str) -> bool:

@@ -103,9 +103,9 @@ class Packages:
     def _candidate(self, name: str) -> str:
         """The version that would be installed, without epoch; empty where there is none."""
         if self.machine.family == "debian":
-            said = self.machine.run("apt-cache", *self._lists, "policy", name, limit=20)
-            found = re.search(r"Candidate: (?:\d+:)?(\d\S*)", said.out)
+            result = self.machine.run("apt-cache", *self._lists, "policy", name, limit=20)
+            match = re.search(r"Candidate: (?:\d+:)?(\d\S*)", result.out)
         else:
-            said = self.machine.run(*_DNF, "list", name, limit=_REFRESH_SECONDS)
-            found = re.search(rf"^{re.escape(name)}\.\S+\s+(?:\d+:)?(\d\S*)", said.out, re.MULTILINE)
-        return found.group(1) if found else ""
+            result = self.machine.run(*_DNF, "list", name, limit=_REFRESH_SECONDS)
+            match = re.search(rf"^{re.escape(name)}\.\S+\s+(?:\d+:)?(\d\S*)", result.out, re.MULTILINE)
+        return match.group(1) if match else ""

@@ -39,8 +39,15 @@ class Record:
         entry = self.entries.get(path)
         return entry is not None and same(look(path), entry["ours"])
 
-    def write(self, path: str, text: bytes, mode: int, users: bytes | None = None) -> None:
-        """Put a file in place whole, remembering what was there; `users`: what of it is the user's, if not all."""
+    def blocks(self, path: str) -> list[str]:
+        """Every marked block that gpuctl has written into this file, the latest last."""
+        return list(self.entries.get(path, {}).get("blocks", []))
+
+    def write(self, path: str, text: bytes, mode: int, users: bytes | None = None, block: str = "") -> None:
+        """Write a file atomically and record what it replaces.
+
+        `users` is the user's part of the old content, if not all of it; `block` is our marked block in the new content.
+        """
         before = look(path)
         owner = (before["uid"], before["gid"]) if before["kind"] == "file" else (os.geteuid(), os.getegid())
         ours = {
@@ -50,13 +57,13 @@ class Record:
             "uid": owner[0],
             "gid": owner[1],
         }
-        self._remember(path, before, ours, users=users)
+        self._remember(path, before, ours, users=users, block=block)
         put_file(path, text, mode, owner)
 
     def link(self, path: str, target: str, was: str = "") -> None:
         """Put a link in place by one rename, remembering what was there, and its version."""
         with self._lock:
-            self._remember(path, look(path), {"kind": "link", "target": target}, was)
+            self._remember(path, look(path), {"kind": "link", "target": target}, was=was)
             put_link(path, target)
 
     def make_folders(self, folder: str) -> None:
@@ -85,6 +92,12 @@ class Record:
             self.tools.remove(folder)
             self.save()
 
+    def forget(self, path: str) -> None:
+        """Drop the entry of a file or link that is back as it was."""
+        with self._lock:
+            self.entries.pop(path, None)
+            self.save()
+
     def keep_copy(self, path: str) -> str:
         """Keep what the user has there now, beside the record, before --force takes it back; returns where."""
         now = look(path, content=True)
@@ -109,15 +122,17 @@ class Record:
                 "or move it away, and what was there before gpuctl is forgotten"
             ) from error
 
-    def _remember(self, path: str, before: Side, ours: Side, was: str = "", users: bytes | None = None) -> None:
+    def _remember(self, path: str, before: Side, ours: Side, **notes: Any) -> None:
+        """Add or update the entry of a path; `notes`: `was`, `users` and `block`, as `link` and `write` take them."""
         entry = self.entries.get(path)
+        blocks = list(dict.fromkeys(filter(None, [*self.blocks(path), notes.get("block")])))
         if entry is None or not same(before, entry["ours"]):
-            # What the user put there since the last run is what undo has to bring back.
+            # If the user changed the file since the last run, undo has to restore that later content.
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             earlier = [*entry.get("earlier", []), entry["before"]] if entry else []
-            back = _without_ours(look(path, content=True), users, earlier)
-            entry = {"before": back, "at": at, "earlier": earlier, "was": was}
-        self.entries[path] = {**entry, "ours": ours}
+            back = _without_ours(look(path, content=True), notes.get("users"), earlier)
+            entry = {"before": back, "at": at, "earlier": earlier, "was": notes.get("was", "")}
+        self.entries[path] = {**entry, "ours": ours, **({"blocks": blocks} if blocks else {})}
         self.save()
 
 
@@ -125,7 +140,7 @@ def _without_ours(side: Side, users: bytes | None, earlier: list[Side]) -> Side:
     """What was there without our lines, which an earlier run, or another machine's, put there."""
     if side["kind"] != "file" or users is None:
         return side
-    if not users and any(one["kind"] == "absent" for one in earlier):
+    if not users and any(side_before["kind"] == "absent" for side_before in earlier):
         return {"kind": "absent"}
     content = base64.b64encode(users).decode()
     return {**side, "sha256": hashlib.sha256(users).hexdigest(), "content": content}

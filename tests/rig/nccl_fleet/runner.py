@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from math import log10
 from random import Random
 
-from gpuctl.nccl.model import Ended, Launch, Outcome, Rank, Row, Run, Sweep, Timing, Transport
-from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Rank, Row, Run, Sweep, Timing, Transport
+from gpuctl.nccl.runners.base import ProgressListener
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import Network
 from tests.rig.nccl_fleet.scatter import Scatter
@@ -40,7 +40,9 @@ class SimulatedFleet:
     rounds: list[list[Launch]] = field(default_factory=list)
     times_shown: Counter[Fault] = field(default_factory=Counter)
 
-    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+    def run(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> list[LaunchResult]:
         """All at the same time; what shares a node is an error of who asks."""
         busy = Counter(node for launch in launches for node in launch.nodes)
         if clash := [node for node, count in busy.items() if count > 1]:
@@ -59,7 +61,7 @@ class SimulatedFleet:
         racks = self.network.racks(launch.nodes)
         return racks if len(racks) > 1 else set()
 
-    def _run(self, launch: Launch, leaving: Mapping[str, int]) -> Ended:
+    def _run(self, launch: Launch, leaving: Mapping[str, int]) -> LaunchResult:
         racks = self.network.racks(launch.nodes)
         if missing := [node for node in launch.nodes if node in self.gone]:
             return _ended(launch, Outcome.FAILED, f"cannot reach {missing[0]}", lost=tuple(missing))
@@ -74,9 +76,9 @@ class SimulatedFleet:
         speed = self._speed(launch, leaving) * self.scatter.factor(self.random)
         speed *= self.drift[min(len(self.rounds), len(self.drift)) - 1]
         speed *= 1 - max((fault.share for fault in met), default=0.0)  # the narrowest place alone counts
-        return self._spoken(Ended(launch, _complete(launch, speed, self.rows), 20.0))
+        return self._spoken(LaunchResult(launch, _complete(launch, speed, self.rows), 20.0))
 
-    def _spoken(self, ended: Ended) -> Ended:
+    def _spoken(self, ended: LaunchResult) -> LaunchResult:
         """With the ranks, one of each node, and what they say of their network."""
         nodes = ended.launch.nodes
         ranks = tuple(Rank(number, node, None, None, None) for number, node in enumerate(nodes))
@@ -100,13 +102,13 @@ class SimulatedFleet:
             speed /= len(self.network.rails)
         return speed * (1 - 0.02 * log10(len(launch.nodes) / 2))
 
-    def _spoilt(self, launch: Launch, fault: Fault, leaving: Mapping[str, int]) -> Ended:
+    def _spoilt(self, launch: Launch, fault: Fault, leaving: Mapping[str, int]) -> LaunchResult:
         node = fault.what[0]
         if fault.kind == "vanish":
             self.gone.add(node)
             return _ended(launch, Outcome.HUNG, "no output", lost=(node,))
         if fault.kind == "corrupt":
-            return Ended(launch, _complete(launch, self._speed(launch, leaving), self.rows, wrong=17.0), 20.0)
+            return LaunchResult(launch, _complete(launch, self._speed(launch, leaving), self.rows, wrong=17.0), 20.0)
         if fault.kind == "crash":
             return _ended(launch, Outcome.FAILED, f"rank 0 on {node}: unhandled system error")
         waiting = {other: "gone" if other == node else "waiting" for other in launch.nodes}
@@ -115,9 +117,9 @@ class SimulatedFleet:
 
 def _ended(
     launch: Launch, outcome: Outcome, cause: str, lost: tuple[str, ...] = (), waiting: Mapping[str, str] | None = None
-) -> Ended:
+) -> LaunchResult:
     run = Run(outcome, cause, launch.sweep.collective, (), None, None)
-    return Ended(launch, run, launch.sweep.limit_s, lost, waiting or {})
+    return LaunchResult(launch, run, launch.sweep.limit_s, lost, waiting or {})
 
 
 def _complete(launch: Launch, gbs: float, rows: int, wrong: float = 0.0) -> Run:

@@ -11,12 +11,12 @@ import click
 from gpuctl.cli.nccl import log_files
 from gpuctl.cli.shared import output
 from gpuctl.cli.shared.option_sections import section
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.hosts.model import Target
     from gpuctl.nccl.runners.base import Runner
-    from gpuctl.nccl.runners.mpirun import Way
+    from gpuctl.nccl.runners.mpirun import MpirunOptions
 
 on_hosts = section("On hosts, over ssh")
 folders = click.option(
@@ -42,7 +42,7 @@ class Hosts(NamedTuple):
 
 
 def hosts_of(inventory: str | None, limit: str, nodes: str, rack_var: str) -> Hosts:
-    """Those that the options name; `Unusable` where they name one that is not there."""
+    """Those that the options name; `InvalidInput` where they name one that is not there."""
     from gpuctl.edges import inventory_cache
     from gpuctl.hosts.inventory import DEFAULT, find, target
 
@@ -59,9 +59,9 @@ def named(nodes: str, known: Iterable[str]) -> list[str]:
     names = [word.strip() for word in nodes.split(",") if word.strip()]
     if unknown := [name for name in names if name not in known]:
         wrong = f"{', '.join(unknown)}: no such host there"
-        raise Unusable("choose the nodes that --nodes names", wrong, f"the hosts are {output.names(known, 32)}")
+        raise InvalidInput("choose the nodes that --nodes names", wrong, f"the hosts are {output.names(known, 32)}")
     if len(set(names)) < len(names):
-        raise Unusable("choose the nodes that --nodes names", "a host is named twice", "name each once")
+        raise InvalidInput("choose the nodes that --nodes names", "a host is named twice", "name each once")
     return names or known
 
 
@@ -80,7 +80,7 @@ def _over_ssh(hosts: Sequence[Target], texts: Path | None, **given: Any) -> Runn
     for host in hosts:
         if host.needs_ansible:
             wrong = f"{host.name} is reached through Ansible only: {host.needs_ansible}"
-            raise Unusable("run NCCL tests over ssh", wrong, "leave out --via, or the host with --limit")
+            raise InvalidInput("run NCCL tests over ssh", wrong, "leave out --via, or the host with --limit")
     logins = {
         host.name: Login(
             host.address or host.name,
@@ -103,7 +103,9 @@ def _through_ansible(hosts: Hosts, texts: Path | None, **given: Any) -> Runner:
     return AnsibleRunner(hosts.source, addresses, _way(log_files.made(texts), **given))
 
 
-def _way(texts: Path | None, folders: Sequence[str], by_name: bool, ssh_args: str, as_root: bool, **_: Any) -> Way:
-    from gpuctl.nccl.runners.mpirun import Way
+def _way(
+    texts: Path | None, folders: Sequence[str], by_name: bool, ssh_args: str, as_root: bool, **_: Any
+) -> MpirunOptions:
+    from gpuctl.nccl.runners.mpirun import MpirunOptions
 
-    return Way(tuple(folders), by_name, as_root, ssh_args, texts)
+    return MpirunOptions(tuple(folders), by_name, as_root, ssh_args, texts)

@@ -12,12 +12,12 @@ import click
 from gpuctl.cli.nccl import log_files
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import section
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.edges.kube.cluster import Cluster
     from gpuctl.nccl.runners.kube.model import Settings
-    from gpuctl.nccl.runners.kube.nodes import Found
+    from gpuctl.nccl.runners.kube.nodes import NodeInventory
     from gpuctl.nccl.runners.kube.runner import KubeRunner
 
 FOR_SSH = ("inventory", "limit", "via", "by_name", "ssh_args", "as_root")
@@ -74,20 +74,20 @@ kube_options = options.together(
 )
 
 
-def said(names: Iterable[str], given: Mapping[str, Any]) -> str:
+def given_options(names: Iterable[str], given: Mapping[str, Any]) -> str:
     """Which of these options were given, as they are written; of some 0 and --no-… are a choice, too."""
     chose = [name for name in names if (given.get(name) is not None if name in MAY_BE_NO else given.get(name))]
     return ", ".join(f"--{name.replace('_', '-')}" for name in chose)
 
 
 def chosen(image: str, **given: Any) -> bool:
-    """Whether the run is to be in pods; `Unusable` where options of both worlds are mixed."""
-    others = said(FOR_SSH if image else FOR_PODS, given)
+    """Whether the run is to be in pods; `InvalidInput` where options of both worlds are mixed."""
+    others = given_options(FOR_SSH if image else FOR_PODS, given)
     if others and image:
         hint = "leave one of them out; --nodes names nodes of the cluster"
-        raise Unusable("run NCCL tests in pods", f"{others} is for hosts that ssh reaches", hint)
+        raise InvalidInput("run NCCL tests in pods", f"{others} is for hosts that ssh reaches", hint)
     if others:
-        raise Unusable("run NCCL tests", f"{others} is for pods", "give --image or --cluster, too")
+        raise InvalidInput("run NCCL tests", f"{others} is for pods", "give --image or --cluster, too")
     return bool(image)
 
 
@@ -148,17 +148,17 @@ def _by_operator(cluster: Cluster, wanted: bool | None) -> bool:
     return by_operator
 
 
-def _chosen_nodes(nodes: str, found: Found, server: str) -> list[str]:
+def _chosen_nodes(nodes: str, found: NodeInventory, server: str) -> list[str]:
     """Those that --nodes names, in its order, or all that can be tested; what is left out is told."""
     if found.unsure:
         click.echo(f"gpuctl: {found.unsure}", err=True)
     asked = [word.strip() for word in nodes.split(",") if word.strip()]
     if len(set(asked)) < len(asked):
-        raise Unusable(f"run on nodes of {server}", "--nodes names a node twice", "name each once")
+        raise InvalidInput(f"run on nodes of {server}", "--nodes names a node twice", "name each once")
     refused = {name: found.left_out.get(name, "no GPU node of this name is there") for name in asked}
     if wrong := [f"{name}: {why}" for name, why in refused.items() if name not in found.free]:
         hint = f"those that can be tested: {output.names(list(found.free), 32) or 'none'}"
-        raise Unusable(f"run on nodes of {server}", "; ".join(wrong), hint)
+        raise InvalidInput(f"run on nodes of {server}", "; ".join(wrong), hint)
     if not asked:
         for name, why in found.left_out.items():
             click.echo(f"left out: {name}: {why}", err=True)
@@ -171,7 +171,7 @@ def _chosen_nodes(nodes: str, found: Found, server: str) -> list[str]:
 def _resource(word: str) -> tuple[str, str]:
     name, _, count = word.partition("=")
     if not name or not count:
-        raise Unusable("read --fabric", f"{word!r} is not of the form NAME=N", "such as vpc.amazonaws.com/efa=32")
+        raise InvalidInput("read --fabric", f"{word!r} is not of the form NAME=N", "such as vpc.amazonaws.com/efa=32")
     return name, count
 
 

@@ -17,7 +17,7 @@ from gpuctl.cli.shared import options, output
 from gpuctl.core.errors import GpuctlError
 
 if TYPE_CHECKING:
-    from gpuctl.nccl.model import Finding
+    from gpuctl.domain.findings import Finding
     from gpuctl.nccl.runners.base import Runner
     from gpuctl.workflows.nccl_preflight import Layout
 
@@ -52,7 +52,7 @@ way_options = options.together(
 
 
 @dataclass(frozen=True)
-class Reached:
+class NodeAccess:
     """Nodes in the order of their ranks, what runs tests there, and `where`, which the history calls them.
 
     `racks`: node -> rack, of the nodes whose rack is known. `env`: what every rank gets of the way itself. Where nodes
@@ -77,19 +77,19 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "gpus": environment.gpus(given["cluster"]) if given["cluster"] else GPUS}
 
 
-def reached(**given: Any) -> Reached:
-    """What the options of `way_options` choose; `Unusable` where they contradict each other or name nothing."""
+def node_access(**given: Any) -> NodeAccess:
+    """What the options of `way_options` choose; `InvalidInput` where they contradict each other or name nothing."""
     if slurm.chosen(**given):
-        return Reached(*slurm.runner(**given))
+        return NodeAccess(*slurm.runner(**given))
     if environment.chosen(**given):
         return _on_cluster(**given)
     if pods.chosen(**given):
-        return Reached(*pods.runner(**given))
+        return NodeAccess(*pods.runner(**given))
     return _on_hosts(**given)
 
 
 def preflight(
-    way: Reached, no_preflight: bool, alone: bool = False, together: bool = False, cluster: str = "", **_: Any
+    way: NodeAccess, no_preflight: bool, alone: bool = False, together: bool = False, cluster: str = "", **_: Any
 ) -> None:
     """Refuse to begin where a node is in use or not ready, in one trip to each; one that gives no answer is told.
 
@@ -102,7 +102,7 @@ def preflight(
 
     found = way.before(alone)
     findings.show(found, err=True)
-    if together and (silent := [one.subject for one in found if one.rule == "asked" and one.subject in way.asked]):
+    if together and (silent := [one.subject for one in found if one.check == "asked" and one.subject in way.asked]):
         raise GpuctlError(
             f"run a test over {output.plural(len(way.nodes), 'node')}",
             f"{output.names(silent)} gave no answer; nothing was run",
@@ -113,13 +113,13 @@ def preflight(
         raise click.exceptions.Exit(1)
 
 
-def _on_hosts(inventory: str | None, limit: str, nodes: str, rack_var: str, **given: Any) -> Reached:
+def _on_hosts(inventory: str | None, limit: str, nodes: str, rack_var: str, **given: Any) -> NodeAccess:
     from gpuctl.workflows import nccl_preflight
 
     hosts = nccl_hosts.hosts_of(inventory, limit, nodes, rack_var)
     reachable = [host for host in hosts.targets if not host.needs_ansible]
     folders, by_name, ssh_args = given["folders"], given["by_name"], given["ssh_args"]
-    return Reached(
+    return NodeAccess(
         nccl_hosts.runner(hosts, **given),
         hosts.names,
         inventory or "localhost",
@@ -132,7 +132,7 @@ def _on_hosts(inventory: str | None, limit: str, nodes: str, rack_var: str, **gi
     )
 
 
-def _on_cluster(**given: Any) -> Reached:
+def _on_cluster(**given: Any) -> NodeAccess:
     from gpuctl.workflows import nccl_in_pods
     from gpuctl.workflows import nccl_on_cluster as joined
 
@@ -140,10 +140,10 @@ def _on_cluster(**given: Any) -> Reached:
     if at.count is None and given["environment"]:
         raise environment.not_there(at)
     if at.count is None:
-        return Reached(*environment.in_own_pods(at, **given), env=joined.variables_of(at))
+        return NodeAccess(*environment.in_own_pods(at, **given), env=joined.variables_of(at))
     runner, carrier, racks = environment.in_its_pods(at, **given)
     nodes = list(carrier.pods)
-    return Reached(
+    return NodeAccess(
         runner,
         nodes,
         at.where,

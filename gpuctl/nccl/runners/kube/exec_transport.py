@@ -10,7 +10,7 @@ from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.edges.kube import python
 from gpuctl.edges.kube.cluster import Cluster, Object
 from gpuctl.edges.ssh import Failure
-from gpuctl.nccl.runners.mpirun import Way
+from gpuctl.nccl.runners.mpirun import MpirunOptions
 from gpuctl.remote.transport import LOOK_LIMIT_S, Started
 
 # What the container's own environment says of the network holds for the test, too: sshd gives ranks none of it.
@@ -38,7 +38,7 @@ class Pod:
         return f"{self.name} on {self.node}"
 
 
-class InPods:
+class PodTransport:
     """Pods, by their labels, whose containers have Python, nccl-tests, Open MPI and an ssh of their own.
 
     `selector`: what finds them in the cluster, among others.
@@ -97,6 +97,6 @@ def _other(pod: Pod, now: Object | None) -> str:
     return ""
 
 
-def way(way: Way) -> Way:
+def pod_options(way: MpirunOptions) -> MpirunOptions:
     """The same for pods; mpirun may run as root there, as the whole pod may."""
-    return Way(way.folders, False, True, way.ssh_args, way.texts, ENV)
+    return MpirunOptions(way.folders, False, True, way.ssh_args, way.texts, ENV)

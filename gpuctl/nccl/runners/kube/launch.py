@@ -16,14 +16,14 @@ from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Object
 from gpuctl.edges.kube.errors import NotThere
 from gpuctl.nccl.launch import outcome as settle
-from gpuctl.nccl.launch.output import Printed
-from gpuctl.nccl.model import Ended, Run
+from gpuctl.nccl.launch.output import LaunchOutput
+from gpuctl.nccl.model import LaunchResult, Run
 from gpuctl.nccl.parsing import parse
-from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.runners.base import ProgressListener
 from gpuctl.nccl.runners.kube import cleanup, hang_probe, mpijob, objects, outcome, pod_placement, pod_state
 from gpuctl.nccl.runners.kube.model import BROKEN_OFF, GRACE_S, LIMIT, Task
 from gpuctl.nccl.runners.kube.pods import Pods
-from gpuctl.nccl.runners.kube.worker_report import OwnLines
+from gpuctl.nccl.runners.kube.worker_report import WorkerReport
 
 # After the limit the launcher has so long to ask each worker what its ranks do.
 LOOK_S = hang_probe.APART_S + hang_probe.ANSWER_S + 3
@@ -48,21 +48,23 @@ def made_first(task: Task) -> list[Object]:
 class Running:
     """`look` is called again and again by another thread while `to_its_end` works."""
 
-    def __init__(self, cluster: Cluster, pods: Pods, task: Task, told: Told, texts: Path | None) -> None:
+    def __init__(
+        self, cluster: Cluster, pods: Pods, task: Task, listener: ProgressListener, texts: Path | None
+    ) -> None:
         self.cluster, self.pods, self.task = cluster, pods, task
-        self._told = told
+        self._listener = listener
         self.reading = Stop()
         self.stop = ""
         self.made = self.begun = time.monotonic()
         # Its removal takes its time, too, and is not part of the test.
         self.has_begun = self.is_over = False
-        self.printed = Printed(task.launch, task.run, texts, self.told)
-        self.own = OwnLines()
+        self.printed = LaunchOutput(task.launch, task.run, texts, self.report)
+        self.own = WorkerReport()
         self.checked = self.made
         self.over_since: float | None = None
 
-    def told(self, words: str) -> None:
-        self._told(self.task.launch, words)
+    def report(self, message: str) -> None:
+        self._listener(self.task.launch, message)
 
     def look(self, broken_off: bool) -> None:
         """End it where its time is over, or the user wants no more."""
@@ -74,7 +76,7 @@ class Running:
         late = time.monotonic() - self.begun - self.task.launch.sweep.limit_s
         if self.has_begun and late > 0:
             if not self.stop:
-                self.told("no end within its limit: looking who waits for whom, then ending it")
+                self.report("no end within its limit: looking who waits for whom, then ending it")
             self.stop = self.stop or LIMIT
             if self.own.looked or late > LOOK_S:
                 self.end(LIMIT)
@@ -102,7 +104,7 @@ class Running:
         self.stop = self.stop or why
         self.reading.set()
 
-    def to_its_end(self) -> Ended:
+    def to_its_end(self) -> LaunchResult:
         """Make, wait, read, remove; what went wrong in between is raised only when all is removed."""
         runs: list[Run] = []
         never = unknown = ""
@@ -120,12 +122,12 @@ class Running:
             seen = self.pods.known(self.task)
             removed = cleanup.remove(self.cluster, self.task)
             if removed.left:
-                self.told(removed.left)
-        found = outcome.Seen(
+                self.report(removed.left)
+        found = outcome.LaunchObservations(
             self.stop, never, unknown, seen, self.printed.last, self.printed.done_size, removed.lost, seconds, self.own
         )
         ended = replace(outcome.settled(self.task, runs, found), left=removed.left)
-        self.told(settle.in_words(ended))
+        self.report(settle.summary_line(ended))
         return ended
 
     def _begin(self) -> None:
@@ -135,7 +137,7 @@ class Running:
             self.cluster.apply(wanted)
         workers = pod_placement.workers(self.task)
         if workers:
-            self.told("its MPIJob is made" if self.task.by_operator else "its pods are made")
+            self.report("its MPIJob is made" if self.task.by_operator else "its pods are made")
             self._wait(workers, is_ready)
         if self.stop:
             return
@@ -145,7 +147,7 @@ class Running:
         self._wait([pod_placement.launcher(self.task)], pod_state.has_begun)
         if not self.stop:
             self.begun, self.has_begun = time.monotonic(), True
-            self.told("started")
+            self.report("started")
 
     def _wait(self, names: list[str], done: Callable[[Object], bool]) -> None:
         """Until the pods of all these places are as wanted, or we were told to end."""
@@ -164,7 +166,7 @@ class Running:
                 raise _NeverBegan(words or f"{missing[0]}: {late}")
             if words and words != said:
                 said = words
-                self.told(f"waiting: {words}")
+                self.report(f"waiting: {words}")
             count = self.pods.wait(count, 0.5)
 
     def _refuse_ended(self, names: list[str], found: Mapping[str, Object]) -> None:
@@ -227,7 +229,7 @@ class Running:
             return
         nodes = pod_placement.in_order_of_workers(self.task, self.pods.known(self.task))
         if little := self.own.too_little(dict(zip(self.task.hosts, nodes, strict=True))):
-            self.told(f"warning: {outcome.LOCKED.format(little)}")
+            self.report(f"warning: {outcome.LOCKED.format(little)}")
 
     def _over(self) -> bool:
         return self._has_ended(self.pods.of(self.task))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.nccl.runners.kube import objects
 from gpuctl.nccl.runners.kube.model import COMPONENT, LAUNCHER, WORKER, Task
@@ -23,15 +23,17 @@ VERBS = ("create", "patch", "get", "list", "delete")
 def chosen(cluster: Cluster, wanted: bool | None) -> tuple[bool, str]:
     """Whether launches become MPIJobs, and why, in words; by default where the cluster serves them and we may.
 
-    `Unusable` where they are wanted and cannot be had.
+    `InvalidInput` where they are wanted and cannot be had.
     """
     if wanted is False or not (served := cluster.serves(API, KIND)):
         if wanted:
-            raise Unusable("run as MPIJobs", f"{cluster.server} does not serve {KIND} of {API}", "leave out --mpijob")
+            raise InvalidInput(
+                "run as MPIJobs", f"{cluster.server} does not serve {KIND} of {API}", "leave out --mpijob"
+            )
         return False, ""
     lacking = [verb for verb in VERBS if served and not cluster.may(verb, cluster.kind(API, KIND))]
     if lacking and wanted:
-        raise Unusable("run as MPIJobs", f"you may not {lacking[0]} them in {cluster.namespace}", "ask for a role")
+        raise InvalidInput("run as MPIJobs", f"you may not {lacking[0]} them in {cluster.namespace}", "ask for a role")
     if lacking:
         return False, f"in pods of its own, for you may not {lacking[0]} MPIJobs in {cluster.namespace}"
     return True, "as MPIJobs of the MPI operator" + ("" if wanted else "; --no-mpijob runs without it")

@@ -25,7 +25,7 @@ RACKS = (
 
 
 @dataclass(frozen=True)
-class Found:
+class NodeInventory:
     """`free`: node -> GPUs that no pod has, of the nodes that can be tested. `left_out`: the other GPU nodes -> why.
     `racks`: node -> rack, where a label tells. `unsure`: why "free" may be wrong; empty where it is known."""
 
@@ -35,7 +35,9 @@ class Found:
     unsure: str = ""
 
 
-def find(cluster: Cluster, gpu: str, needed: int, rack_label: str = "", tolerated: Collection[str] = ()) -> Found:
+def find(
+    cluster: Cluster, gpu: str, needed: int, rack_label: str = "", tolerated: Collection[str] = ()
+) -> NodeInventory:
     """The nodes where a pod with so many GPUs would be placed at once; `GpuctlError` where no node has any.
 
     `tolerated`: keys of taints besides the GPU's that our pods do not mind.
@@ -48,7 +50,7 @@ def find(cluster: Cluster, gpu: str, needed: int, rack_label: str = "", tolerate
     used = in_use(pods, gpu)
     whys = {node["metadata"]["name"]: why_not(node, gpu, needed, used, tolerated) for node in all_}
     free = {name_of(node): _count(node, gpu) - sum(used.get(name_of(node), {}).values()) for node in all_}
-    return Found(
+    return NodeInventory(
         {name: free[name] for name in sorted(whys) if not whys[name]},
         {name: why for name, why in sorted(whys.items()) if why},
         racks(all_, rack_label),
@@ -56,12 +58,12 @@ def find(cluster: Cluster, gpu: str, needed: int, rack_label: str = "", tolerate
     )
 
 
-def only(found: Found, names: Collection[str]) -> Found:
+def only(found: NodeInventory, names: Collection[str]) -> NodeInventory:
     """The same of these nodes alone; one of them that is no GPU node is left out with that reason."""
     free = {name: count for name, count in found.free.items() if name in names}
     gone = {name: "it is no GPU node of the cluster" for name in names if name not in {**found.free, **found.left_out}}
     left_out = {name: why for name, why in found.left_out.items() if name in names}
-    return Found(free, {**left_out, **gone}, found.racks, found.unsure)
+    return NodeInventory(free, {**left_out, **gone}, found.racks, found.unsure)
 
 
 def _pods(cluster: Cluster) -> tuple[Sequence[Object], str]:

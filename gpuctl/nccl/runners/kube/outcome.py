@@ -9,11 +9,11 @@ from typing import Any
 from gpuctl.domain import ranks
 from gpuctl.nccl import plan
 from gpuctl.nccl.launch import outcome
-from gpuctl.nccl.model import Ended, Outcome, Run
+from gpuctl.nccl.model import LaunchResult, Outcome, Run
 from gpuctl.nccl.runners.kube import pod_placement, pod_state
 from gpuctl.nccl.runners.kube.model import BROKEN_OFF, LIMIT, Task
 from gpuctl.nccl.runners.kube.scripts import MISSING, SILENT
-from gpuctl.nccl.runners.kube.worker_report import OwnLines
+from gpuctl.nccl.runners.kube.worker_report import WorkerReport
 
 Object = dict[str, Any]
 LOCKED = (
@@ -23,7 +23,7 @@ LOCKED = (
 
 
 @dataclass(frozen=True)
-class Seen:
+class LaunchObservations:
     """What is known at the end. `stop`: why we ended it, "" where it ended itself. `never`: why it never began.
     `unknown`: why nobody knows how it ended. `pods`: the last that was seen of them, before we removed any, by place.
     `last`: the last lines that are no rows. `own`: what our own scripts said."""
@@ -36,20 +36,20 @@ class Seen:
     done_size: str
     lost: tuple[str, ...]
     seconds: float
-    own: OwnLines = field(default_factory=OwnLines)
+    own: WorkerReport = field(default_factory=WorkerReport)
 
 
-def settled(task: Task, runs: Sequence[Run], seen: Seen) -> Ended:
+def settled(task: Task, runs: Sequence[Run], seen: LaunchObservations) -> LaunchResult:
     """One result; what was done to its pods from outside goes before what the test said of it."""
     if cause := _not_tested(task, seen):
-        return Ended(task.launch, Run(Outcome.EMPTY, cause, None, (), None, None), seen.seconds, seen.lost)
+        return LaunchResult(task.launch, Run(Outcome.EMPTY, cause, None, (), None, None), seen.seconds, seen.lost)
     first = seen.pods.get(pod_placement.launcher(task))
     code = pod_state.exit_code(first) if first else None
     # A test that ended while it was looked who waits for whom did end.
     stop = "" if seen.stop == LIMIT and code is not None else seen.stop
     order = replace(task.launch, nodes=pod_placement.in_order_of_workers(task, dict(seen.pods)))
     answer = None if code is None else {"code": code}
-    end = outcome.End(stop, answer, None, seen.last, _looks(task, seen), seen.lost, seen.done_size, task.hosts)
+    end = outcome.ProgramEnd(stop, answer, None, seen.last, _looks(task, seen), seen.lost, seen.done_size, task.hosts)
     ended = replace(outcome.settle(order, runs, end, seen.seconds), launch=task.launch)
     if stop == LIMIT:
         return _hung(task, ended, runs, seen)
@@ -61,7 +61,7 @@ def settled(task: Task, runs: Sequence[Run], seen: Seen) -> Ended:
     return replace(ended, run=replace(ended.run, cause=_with_limit(task, ended.run, seen)))
 
 
-def _not_tested(task: Task, seen: Seen) -> str:
+def _not_tested(task: Task, seen: LaunchObservations) -> str:
     """Why nothing is known of the nodes; empty where the test began and was seen to its end."""
     if seen.stop == BROKEN_OFF:
         return ""
@@ -72,7 +72,7 @@ def _not_tested(task: Task, seen: Seen) -> str:
     return _only_launcher(task, seen) or _refused(task, seen)
 
 
-def _only_launcher(task: Task, seen: Seen) -> str:
+def _only_launcher(task: Task, seen: LaunchObservations) -> str:
     """What was done to the launcher where it may be on any node, and the workers are well."""
     if gone(seen.pods, pod_placement.workers(task) or [pod_placement.launcher(task)]):
         return ""
@@ -83,7 +83,7 @@ def _only_launcher(task: Task, seen: Seen) -> str:
     return f"not known: {why}" if why else ""
 
 
-def _refused(task: Task, seen: Seen) -> str:
+def _refused(task: Task, seen: LaunchObservations) -> str:
     """What our script in the launcher missed."""
     for line in seen.last:
         if line.startswith(MISSING):
@@ -99,7 +99,7 @@ def _refused(task: Task, seen: Seen) -> str:
     return ""
 
 
-def _looks(task: Task, seen: Seen) -> ranks.Looks:
+def _looks(task: Task, seen: LaunchObservations) -> ranks.Looks:
     """Every node's ranks as they stood at the limit; nothing where the launcher did not tell."""
     if not seen.own.looked:
         return {}
@@ -108,11 +108,11 @@ def _looks(task: Task, seen: Seen) -> ranks.Looks:
     return {node: seen.own.ranks(host, name) for host, node in zip(hosts, _nodes(task, seen), strict=True)}
 
 
-def _nodes(task: Task, seen: Seen) -> tuple[str, ...]:
+def _nodes(task: Task, seen: LaunchObservations) -> tuple[str, ...]:
     return pod_placement.in_order_of_workers(task, dict(seen.pods))
 
 
-def _hung(task: Task, ended: Ended, runs: Sequence[Run], seen: Seen) -> Ended:
+def _hung(task: Task, ended: LaunchResult, runs: Sequence[Run], seen: LaunchObservations) -> LaunchResult:
     """Pods that were ended from outside are the cause; else who waited for whom, where the launcher could tell."""
     lost = gone(seen.pods, [*pod_placement.workers(task), pod_placement.launcher(task)])
     if seen.own.looked and not lost:
@@ -127,7 +127,7 @@ def _hung(task: Task, ended: Ended, runs: Sequence[Run], seen: Seen) -> Ended:
     return replace(ended, run=replace(ended.run, outcome=Outcome.HUNG, cause=cause), waiting=waiting)
 
 
-def _with_limit(task: Task, run: Run, seen: Seen) -> str | None:
+def _with_limit(task: Task, run: Run, seen: LaunchObservations) -> str | None:
     """The cause, and what may be behind it where RDMA was asked for and may lock too little memory."""
     names = dict(zip(task.hosts, _nodes(task, seen), strict=True))
     little = seen.own.too_little(names) if task.settings.fabric else ""

@@ -15,7 +15,7 @@ _Look = tuple[str, str, str]  # the letter of a state, what changes when the pro
 
 
 @dataclass
-class OwnLines:
+class WorkerReport:
     """All that they said; hosts are named as the launcher names them ("w0")."""
 
     looks: dict[str, list[dict[int, _Look]]] = field(default_factory=dict)

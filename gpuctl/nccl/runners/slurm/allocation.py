@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges import slurm
 from gpuctl.nccl.runners.slurm import command
 from gpuctl.nccl.runners.slurm.command import Settings
@@ -106,7 +106,9 @@ class Waiting:
 
     def _refused(self) -> GpuctlError:
         wrong = slurm.gist(self.held.said)
-        theirs = Unusable if "nvalid" in wrong else GpuctlError  # an account, a QOS, a reservation that is not there
+        theirs = (
+            InvalidInput if "nvalid" in wrong else GpuctlError
+        )  # an account, a QOS, a reservation that is not there
         return theirs(DOING, wrong, "see --partition, --account, --qos and --reservation")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.slurm import Node
 
 DOING = "choose Slurm nodes"
@@ -28,7 +28,7 @@ BOOTS = "~#"  # Slurm starts these itself when a job is to run there
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NodeRequest:
     """`names`: these and no others, in this order; `number`: so many of those that can be used, None for all.
     `reserved`: the nodes of the reservation that is used, None without one."""
 
@@ -48,17 +48,19 @@ class Choice:
     left_out: Mapping[str, str]
 
 
-def choose(found: Sequence[Node], wanted: Wanted) -> Choice:
+def choose(found: Sequence[Node], wanted: NodeRequest) -> Choice:
     """The nodes to use. Without names only idle ones; named ones may be busy, but not drained or down.
 
-    `Unusable` where a partition or node is not there; `GpuctlError` where no node is left.
+    `InvalidInput` where a partition or node is not there; `GpuctlError` where no node is left.
     """
     partition = _partition(found, wanted.partition)
     known = {node.name: node for node in found if node.partition == partition}
     if unknown := [name for name in wanted.names if name not in known]:
-        raise Unusable(DOING, f"{', '.join(unknown)}: not in the partition {partition}", f"`sinfo -p {partition} -N`")
+        raise InvalidInput(
+            DOING, f"{', '.join(unknown)}: not in the partition {partition}", f"`sinfo -p {partition} -N`"
+        )
     if len(set(wanted.names)) < len(wanted.names):
-        raise Unusable(DOING, "a node is named twice", "name each once")
+        raise InvalidInput(DOING, "a node is named twice", "name each once")
     within = wanted.names or [name for name in known if wanted.reserved is None or name in wanted.reserved]
     left_out = {name: why for name in within if (why := why_not(known[name], wanted))}
     names = tuple(name for name in within if name not in left_out)
@@ -67,7 +69,7 @@ def choose(found: Sequence[Node], wanted: Wanted) -> Choice:
     return Choice(partition, names[: wanted.number], left_out)
 
 
-def why_not(node: Node, wanted: Wanted) -> str:
+def why_not(node: Node, wanted: NodeRequest) -> str:
     """Why a node cannot be used; "" where it can."""
     base, suffix = node.state.rstrip("".join(SUFFIXES)), node.state[len(node.state.rstrip("".join(SUFFIXES))) :]
     reason = f" ({node.reason})" if node.reason else ""
@@ -86,14 +88,14 @@ def why_not(node: Node, wanted: Wanted) -> str:
 def _partition(found: Sequence[Node], asked: str) -> str:
     names = list(dict.fromkeys(node.partition for node in found))
     if asked and asked not in names:
-        raise Unusable(DOING, f"there is no partition {asked}", f"there are {', '.join(names) or 'none'}")
+        raise InvalidInput(DOING, f"there is no partition {asked}", f"there are {', '.join(names) or 'none'}")
     default = next((node.partition for node in found if node.is_default), "")
     if not (asked or default):
-        raise Unusable(DOING, "no partition is the default one", f"name one with --partition: {', '.join(names)}")
+        raise InvalidInput(DOING, "no partition is the default one", f"name one with --partition: {', '.join(names)}")
     return asked or default
 
 
-def _too_few(partition: str, names: Sequence[str], left_out: Mapping[str, str], wanted: Wanted) -> GpuctlError:
+def _too_few(partition: str, names: Sequence[str], left_out: Mapping[str, str], wanted: NodeRequest) -> GpuctlError:
     some = [f"{name}: {why}" for name, why in list(left_out.items())[:4]]
     number = f"only {len(names)} of {wanted.number} nodes" if names else "no node"
     rest = "; ".join(some) or ("there are no others" if names else "it has none")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gpuctl.domain import ranks
 from gpuctl.nccl import plan
 from gpuctl.nccl.launch import outcome as settle
-from gpuctl.nccl.model import Ended, Launch, Outcome, Run
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 
 _CANCELLED = re.compile(r"\*\*\* (JOB|STEP) (\S+) ON (\S+) CANCELLED AT \S+(?: DUE TO (.+?))?\s*\*\*\*")
 _NO_PROGRAM = re.compile(r"failed to run command \W?(\S+?)\W?: No such file")
@@ -35,7 +35,7 @@ _LAST = (
 
 
 @dataclass(frozen=True)
-class Seen:
+class StepObservations:
     """`stop`: why we ended it ("limit", "broken off"), "" where it ended itself. `job_over`: how Slurm ended the whole
     job, "" where it did not. `last`: the last lines that are no rows, srun's own after them."""
 
@@ -50,9 +50,9 @@ class Seen:
     mpi: str = ""
 
 
-def settled(launch: Launch, runs: Sequence[Run], seen: Seen) -> Ended:
+def settled(launch: Launch, runs: Sequence[Run], seen: StepObservations) -> LaunchResult:
     """One result; what Slurm did to the step goes before what the test said of it."""
-    end = settle.End(
+    end = settle.ProgramEnd(
         stop=seen.stop,
         answer={"code": seen.code},
         ssh=None,
@@ -69,7 +69,7 @@ def settled(launch: Launch, runs: Sequence[Run], seen: Seen) -> Ended:
     return replace(ended, run=replace(ended.run, outcome=found[0], cause=found[1])) if found else ended
 
 
-def outside(launch: Launch, seen: Seen) -> tuple[Outcome, str] | None:
+def outside(launch: Launch, seen: StepObservations) -> tuple[Outcome, str] | None:
     """What was done to it, or why it never began."""
     if ended := _failed_node(seen.last) or seen.job_over or _ended_by_slurm(seen.last):
         return Outcome.KILLED, ended
@@ -97,13 +97,13 @@ def _ended_by_slurm(last: Sequence[str]) -> str:
     return ""
 
 
-def _missing(launch: Launch, seen: Seen) -> str:
+def _missing(launch: Launch, seen: StepObservations) -> str:
     where = sorted(found[1] for line in seen.last if (found := _EXITED.search(line))) or [launch.nodes[0]]
     build = "build it in a folder that all nodes share (make MPI=1 in github.com/NVIDIA/nccl-tests)"
     return f"{', '.join(where)}: {plan.program(launch.sweep)} is not there: {build}, or name its folder with --folder"
 
 
-def _unsaid(run: Run | None, seen: Seen) -> tuple[Outcome, str] | None:
+def _unsaid(run: Run | None, seen: StepObservations) -> tuple[Outcome, str] | None:
     """Where the test gave no reason, srun's words for how its tasks ended."""
     if run and run.outcome in (Outcome.FAILED, Outcome.KILLED, Outcome.HUNG):
         return None

@@ -109,7 +109,7 @@ def test_the_findings_carry_numbers_and_what_else_it_could_be() -> None:
     assert (finding.subject, finding.verdict) == ("node-13", Verdict.FAIL)
     assert finding.numbers["bad_runs"] == finding.numbers["runs"] == 2
     assert 18 < float(finding.numbers["slower_percent"] or 0) < 22
-    assert "what else it could be" in finding.advice
+    assert "what else it could be" in finding.hint
 
 
 def test_looking_into_uplinks_never_loads_one_with_more_than_two_pairs() -> None:

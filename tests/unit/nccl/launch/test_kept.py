@@ -18,8 +18,8 @@ from gpuctl.cli.nccl.targets import select
 from gpuctl.core.errors import GpuctlError
 from gpuctl.nccl import history
 from gpuctl.nccl.isolate import record
-from gpuctl.nccl.model import Ended, Launch
-from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.model import Launch, LaunchResult
+from gpuctl.nccl.runners.base import ProgressListener
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.unit.nccl.isolate.played import CALM, net, seeded, slow
 
@@ -32,10 +32,12 @@ class GoesAway(SimulatedFleet):
 
     rounds_left: int = 0
 
-    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+    def run(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> list[LaunchResult]:
         if len(self.rounds) == self.rounds_left:
             raise GpuctlError("remove what was left over", "the API server gives no answer")
-        return super().run(launches, told, broken_off)
+        return super().run(launches, listener, broken_off)
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
 
     def asked(rounds: int, command: click.Command, *words: str) -> Result:
         fleet = GoesAway(net(16), CALM, seeded(1), [slow(3, 0.3)], rows=2, rounds_left=rounds)
-        monkeypatch.setattr(select, "reached", lambda **_: select.Reached(fleet, list(NODES), "prod", {}))
+        monkeypatch.setattr(select, "node_access", lambda **_: select.NodeAccess(fleet, list(NODES), "prod", {}))
         result = CliRunner().invoke(command, words)
         assert isinstance(result.exception, GpuctlError)
         assert "the API server gives no answer" in str(result.exception)

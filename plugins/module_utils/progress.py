@@ -8,7 +8,7 @@ import os
 PIPE = "GPUCTL_PROGRESS"  # where gpuctl reads; set only by it
 
 
-def tell(line: str) -> None:
+def report_progress(line: str) -> None:
     """Send one line; nothing where nobody listens."""
     path = os.environ.get(PIPE)
     if not path:
