@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain, combinations, product
 from random import Random
 from statistics import median
+from typing import Any
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.isolate.flow import isolate
@@ -112,7 +113,7 @@ FOUND: dict[str, Judge] = {
 }
 
 
-def slow(count: int, bad: int, share: float, **options: object) -> Callable[[Random], Scenario]:
+def slow(count: int, bad: int, share: float, **options: Any) -> Callable[[Random], Scenario]:
     """So many nodes slower by a share; a tuple of two shares is a range to draw from."""
 
     def make(random: Random) -> Scenario:
@@ -121,40 +122,40 @@ def slow(count: int, bad: int, share: float, **options: object) -> Callable[[Ran
             count,
             tuple(Fault("slow", "node", (name,), share) for name in names),
             bad=frozenset(names),
-            **options,  # type: ignore[arg-type]
+            **options,
         )
 
     return make
 
 
-def faulty(count: int, kind: str, bad: int = 1, **options: object) -> Callable[[Random], Scenario]:
+def faulty(count: int, kind: str, bad: int = 1, **options: Any) -> Callable[[Random], Scenario]:
     """So many nodes with a fault of a kind; `share`, `chance` and `times` are the fault's."""
     of_fault = {key: options.pop(key) for key in ("share", "chance", "times") if key in options}
 
     def make(random: Random) -> Scenario:
         names = [f"node-{number}" for number in random.sample(range(count), bad)]
-        faults = tuple(Fault(kind, "node", (name,), **of_fault) for name in names)  # type: ignore[arg-type]
-        return Scenario(count, faults, bad=frozenset(names), **options)  # type: ignore[arg-type]
+        faults = tuple(Fault(kind, "node", (name,), **of_fault) for name in names)
+        return Scenario(count, faults, bad=frozenset(names), **options)
 
     return make
 
 
-def gust(count: int, share: float, **options: object) -> Callable[[Random], Scenario]:
+def gust(count: int, share: float, **options: Any) -> Callable[[Random], Scenario]:
     """A healthy fleet of which one run of the first round is slow once, so that two nodes are tested again."""
 
     def make(random: Random) -> Scenario:
         node = f"node-{random.randrange(count)}"
         fault = Fault("slow", "node", (node,), share, times=1)
-        return Scenario(count, (fault,), **options)  # type: ignore[arg-type]
+        return Scenario(count, (fault,), **options)
 
     return make
 
 
-def healthy(sizes: Sequence[int], **options: object) -> Callable[[Random], Scenario]:
+def healthy(sizes: Sequence[int], **options: Any) -> Callable[[Random], Scenario]:
     """A fleet without a fault."""
 
     def make(random: Random) -> Scenario:
-        return Scenario(random.choice(sizes), **options)  # type: ignore[arg-type]
+        return Scenario(random.choice(sizes), **options)
 
     return make
 
@@ -168,7 +169,7 @@ def cases() -> Iterable[Case]:
     return chain(once(), small(), half(), hang(), drift(), many(), flapping(), no_fault(), single())
 
 
-def where(size: int, known: bool) -> tuple[str, dict[str, object]]:
+def where(size: int, known: bool) -> tuple[str, dict[str, Any]]:
     """A fleet in words, and its options: racks of eight where they are known."""
     told = f"{size} nodes, racks {'known' if known else 'not known'}"
     return told, {"racks": 8 if known else 0, "known": known}
@@ -214,7 +215,7 @@ def drift() -> Iterable[Case]:
     ways = (0.94, "6 % slower"), (0.92, "8 % slower"), (1.07, "7 % faster")
     for (size, known), (factor, way), first in product(((16, False), (64, True), (64, False)), ways, (2, 3)):
         told, rack = where(size, known)
-        later: dict[str, object] = {"drift": (*[1.0] * (first - 1), factor), **rack}
+        later: dict[str, Any] = {"drift": (*[1.0] * (first - 1), factor), **rack}
         name = f"fabric {way} from round {first}"
         yield Case(f"{name}, one slow run: {told}", gust(size, 0.2, **later), "none accused", "drift")
         yield Case(f"{name}, one node 10 % slow: {told}", slow(size, 1, 0.1, **later), group="drift")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate.model import Fleet
-from gpuctl.nccl.model import Finding
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.unit.nccl.isolate.played import CALM, Played, known, net, play, play_fleet, seeded
@@ -32,9 +31,9 @@ def test_wrong_values_that_do_not_come_back_fail_the_pair_and_are_not_chance(
 ) -> None:
     played = once(count, rack, "corrupt", racks_known=racks_known)
     (finding,) = about(played, Verdict.FAIL)
-    assert "printed wrong values" in finding.says
+    assert "printed wrong values" in finding.message
     assert (played.named, played.end.chance) == ([], ())
-    assert not any("no node stands out" in finding.says for finding in played.end.findings)
+    assert not any("no node stands out" in finding.message for finding in played.end.findings)
 
 
 def test_wrong_values_are_followed_by_runs_of_the_pair_and_of_each_node_with_good_ones() -> None:
@@ -70,5 +69,5 @@ def test_wrong_values_of_all_together_fail_though_the_next_run_is_right() -> Non
     fault = Fault("corrupt", "node", ("node-3",), times=1)
     played = play_fleet(known(network), Together(network, CALM, seeded(1), [fault]))
     (finding,) = [f for f in played.end.findings if f.verdict is Verdict.FAIL]
-    assert "1 of their 2 runs printed wrong values" in finding.says
+    assert "1 of their 2 runs printed wrong values" in finding.message
     assert played.named == []
