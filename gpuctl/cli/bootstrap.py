@@ -1,4 +1,4 @@
-"""bootstrap: make a machine ready for those who work with it."""
+"""bootstrap: set up a machine for the people who work on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuctl.cli.shared.output import Output
 
 @click.group("bootstrap", cls=Group)
 def group() -> None:
-    """Make a machine ready for those who work with it."""
+    """Set up a machine for the people who work on it."""
 
 
 @group.command()
@@ -47,11 +47,11 @@ def laptop(
     yes: bool,
     form: Output,
 ) -> None:
-    """Make this machine your workstation: tools, PATH, completion. Running it again changes nothing.
+    """Install the tools, PATH entry and shell completion of a workstation. Safe to run again.
 
-    Packages come from the distribution where they are new enough, else archives with a pinned sha256 are fetched, from
-    $GPUCTL_MIRROR where that is set. What was there before is kept, and --undo puts it back. sudo asks for your
-    password on a terminal, if it has to.
+    A tool comes from the distribution's package if that is new enough, else from a release archive with a pinned sha256
+    (downloaded from $GPUCTL_MIRROR if set). Files that are replaced are kept, and --undo restores them. If sudo needs a
+    password, it asks for it on the terminal.
     """
     from gpuctl.workstation.flow import bootstrap
     from gpuctl.workstation.model import BootstrapRequest
@@ -110,9 +110,9 @@ def _show_file(file: Mapping[str, Any], diff: bool, check: bool) -> None:
 @click.argument("checksums", type=click.File(errors="replace"))
 @click.option("--for", "system", metavar="OS/ARCH", default="", help="What a file with one bare hash is for.")
 def pin(tool: str, version: str, checksums: TextIO, system: str) -> None:
-    """Print the pins of TOOL at VERSION out of CHECKSUMS, the file its maker publishes.
+    """Print the pins of TOOL at VERSION, read from CHECKSUMS, its publisher's checksum file.
 
-    Take that file from another place than the archives: one from the same mirror proves nothing.
+    Download that file from a different place than the archives: a checksum from the same mirror proves nothing.
     """
     from gpuctl.core.errors import InvalidInput
     from gpuctl.workstation.pins import know, pins, shows_version

@@ -1,4 +1,4 @@
-"""Choosing with fzf: a context, a namespace, a pod, a container."""
+"""Choose a context, namespace, pod or container with fzf."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ LOOK = ("--ansi", "--reverse", "--cycle", "--no-multi")
 
 
 def pick(lines: Sequence[str], prompt: str, *more: str, preview: str = "", look: Sequence[str] = LOOK) -> str | None:
-    """The line that was chosen; None where the user left. fzf searches and returns the text without its colours."""
+    """Return the chosen line, or None if the user cancelled; fzf matches and returns text without colours."""
     shown = ("--preview", preview, "--preview-window", "right:60%:wrap") if preview else ()
     selection = fzf(lines, *look, f"--prompt={prompt}> ", *shown, *more)
     return selection[0] if selection else None
 
 
 def context(settings: Settings) -> str | None:
-    """Choose one of the kubeconfig's contexts, in the colours of their stages."""
+    """Choose one of the kubeconfig's contexts, coloured by stage."""
     paths = config.files()
     known = config.contexts(*paths)
     if not known:
@@ -68,13 +68,13 @@ def pod(kubectl: Kubectl, everywhere: bool = False) -> Pod | None:
 
 
 def listed(kubectl: Kubectl, everywhere: bool = False, selector: str = "") -> list[Pod]:
-    """The pods of the namespace, or of all of them; with a label selector those that it names."""
+    """List the pods of the namespace, or of all namespaces, that match a label selector."""
     options = (*(("--all-namespaces",) if everywhere else ()), *((f"--selector={selector}",) if selector else ()))
     return pods(kubectl.json("list the pods", "get", "pods", *options, "--request-timeout=15s"))
 
 
 def pod_lines(candidates: Sequence[Pod]) -> list[str]:
-    """Namespace, name, status and restarts, in columns."""
+    """Format pods in columns: namespace, name, status, restarts, node."""
     rows = [(p.namespace, p.name, p.status, f"{p.restarts} restarts" if p.restarts else "", p.node) for p in candidates]
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -87,14 +87,14 @@ def _pod_preview(kubectl: Kubectl) -> str:
 
 
 def container(chosen_pod: Pod) -> str | None:
-    """Choose a container where there are several; None where the user left."""
+    """Choose a container of the pod if it has several; None if the user cancelled."""
     if len(chosen_pod.containers) == 1:
         return chosen_pod.containers[0].name
     return pick([c.name for c in chosen_pod.containers], "container")
 
 
 def folder_of_pane() -> str | None:
-    """The folder of the pane we were asked in; None outside of tmux, or where that folder has gone."""
+    """Return the current directory of the tmux pane that started us; None outside tmux or if it is gone."""
     from gpuctl.edges.kube.kubectl import tmux
 
     pane = os.environ.get("GPUCTL_PANE")
@@ -104,5 +104,5 @@ def folder_of_pane() -> str | None:
 
 
 def entry(entries: Mapping[str, object], prompt: str) -> str | None:
-    """Choose by name."""
+    """Choose an entry by its name."""
     return pick(list(entries), prompt)

@@ -1,4 +1,4 @@
-"""What to ask before a kubectl command runs; nothing where it may run as it is."""
+"""The confirmation that a kubectl command needs, if any, given the context it acts in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuctl.kube import guard
 
 
 def question(arguments: Sequence[str], settings: Settings) -> str:
-    """The question for these words of kubectl, by the context they would act in."""
+    """Return the confirmation question for these kubectl arguments; empty if none is needed."""
     command = guard.read(arguments)
     does = guard.destroys(command)
     if not does:

@@ -1,4 +1,4 @@
-"""Gather what the cluster says of a pod, without secrets, for a person or a program that is asked once."""
+"""Collect what the cluster knows about a pod, with secrets removed, for a person or a program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUESTION = (
 
 @dataclass(frozen=True)
 class Explained:
-    """The text, and how many secrets were taken out of it; `note` says what could not be made sure of."""
+    """The collected text and the number of secrets removed from it; `note` names what could not be checked."""
 
     text: str
     secrets: int
@@ -30,7 +30,7 @@ class Explained:
 
 
 def gather(kube: Kubectl, pod: str, lines: int = 100) -> Explained:
-    """Describe, events, last logs and those of the time before."""
+    """Collect describe, events, the last logs, and the logs before the last restart."""
     doing = f"explain the pod {pod}"
     pod_object = kube.json(doing, "get", "pod", pod, "--request-timeout=15s")
     parts = [_part(f"describe pod {pod}", kube.ask(doing, "describe", "pod", pod))]
@@ -52,7 +52,7 @@ def gather(kube: Kubectl, pod: str, lines: int = 100) -> Explained:
 
 
 def ask(command: Sequence[str], text: str) -> int:
-    """Hand the text once to a program, on its standard input."""
+    """Pass the text to a program, once, on standard input."""
     if not kubectl.installed(command[0]):
         hint = "name another command in the settings: ask"
         raise InvalidInput(f"ask {command[0]}", "it is not installed", hint)
@@ -64,7 +64,7 @@ def _part(title: str, text: str) -> str:
 
 
 def _output(kube: Kubectl, *arguments: str) -> str:
-    """What kubectl prints, or why it prints nothing: a pod that never started has no logs."""
+    """Return kubectl's output, or its error: a pod that never started has no logs."""
     code, out, err = kube.try_to(*arguments, "--request-timeout=15s")
     return f"(unknown: {err.strip()})" if code else out
 
@@ -81,7 +81,7 @@ def _ran_before(pod: Mapping[str, Any], container: str) -> bool:
 
 
 def secrets_of(pod: Mapping[str, Any]) -> list[str]:
-    """The names of the Secrets that a pod reads: as variables, as files, to pull its images."""
+    """List the Secrets that a pod uses: in environment variables, as files, to pull images."""
     spec = pod.get("spec") or {}
     volumes = spec.get("volumes") or ()
     projected = [source for volume in volumes for source in (volume.get("projected") or {}).get("sources") or ()]
@@ -96,27 +96,27 @@ def secrets_of(pod: Mapping[str, Any]) -> list[str]:
 
 
 def literals(pod: Mapping[str, Any]) -> list[str]:
-    """Values of variables whose name says that they are secret, though they stand in the pod as plain text."""
+    """List plain-text values of environment variables whose names mark them as secret."""
     secret = re.compile(NAMED, re.IGNORECASE)
     variables = _container_items(pod.get("spec") or {}, "env")
     return [v["value"] for v in variables if v.get("value") and secret.fullmatch(v.get("name", ""))]
 
 
 def _container_items(spec: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
-    """The items of a list that every container has."""
+    """Collect the items of one list field from all containers."""
     kinds = ("initContainers", "containers", "ephemeralContainers")
     return [item for kind in kinds for container in spec.get(kind) or () for item in container.get(field) or ()]
 
 
 def _nested(value: Any, *names: str) -> Any:
-    """A value inside mappings inside mappings; None where one is not there."""
+    """Return a value from nested mappings; None if any level is missing."""
     for name in names:
         value = (value or {}).get(name)
     return value
 
 
 def _values(kube: Kubectl, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The values of these Secrets, only to look for them in the text; and the names of those we may not read."""
+    """Read the values of these Secrets, to remove them from the text; also returns the unreadable ones."""
     values: list[str] = []
     unread: list[str] = []
     for name in names:
@@ -130,7 +130,7 @@ def _values(kube: Kubectl, names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def decoded(data: Mapping[str, str]) -> list[str]:
-    """The values of a Secret as text; what is no text cannot stand in a log, but its base64 can."""
+    """Return a Secret's values as base64 and, if they are text, decoded."""
     texts = []
     for value in data.values():
         texts.append(value)

@@ -1,4 +1,4 @@
-"""Which kubectl commands destroy something, and whether to ask before one runs."""
+"""Recognise destructive kubectl commands."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # as Go reads it
 
 @dataclass(frozen=True)
 class Command:
-    """What a kubectl command line says: its verbs and names in `words`, its options by name (the last one counts)."""
+    """A parsed kubectl command line: positional arguments, and options by name (the last one wins)."""
 
     positional: Sequence[str] = ()
     options: dict[str, str] = field(default_factory=dict)
 
     @property
     def context(self) -> str:
-        """The context it names; empty where it takes the current one."""
+        """Return the context given on the command line; empty for the current one."""
         return self.options.get("--context", "")
 
     @property
     def on(self) -> set[str]:
-        """The options that are not switched off, as --prune=false is."""
+        """Return the options that are not switched off (as --prune=false is)."""
         return {name for name, value in self.options.items() if value not in FALSE}
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it goes to a server that no context names."""
+        """True if the server is given directly and not by a context."""
         return any(name in self.options for name in ("-s", "--server", "--cluster"))
 
     @property
@@ -52,7 +52,7 @@ class Command:
 
 
 def read(argv: Sequence[str]) -> Command:
-    """Sort the words of a kubectl command; what follows `--` is for another program."""
+    """Parse kubectl arguments; everything after `--` belongs to another program."""
     positional, options = [], {}
     rest = iter(argv[: list(argv).index("--")] if "--" in argv else argv)
     for word in rest:
@@ -69,7 +69,7 @@ def read(argv: Sequence[str]) -> Command:
 
 
 def destroys(command: Command) -> str:
-    """What a command does that cannot be taken back, in its own words; empty where it does no such thing."""
+    """Describe the irreversible action of a command; empty if there is none."""
     if not command.positional or command.on & {"-h", "--help"}:
         return ""
     if command.options.get("--dry-run", "none") not in FALSE | {"none"}:
@@ -97,7 +97,7 @@ def _by_verb(positional: Sequence[str], command: Command) -> str:
 
 
 def _is_zero(number: str) -> bool:
-    """Whether kubectl takes it for 0, which may also be written as 0x0."""
+    """True if kubectl reads it as 0, which can also be written as 0x0."""
     try:
         return int(number, 0) == 0
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is new between two states of a cluster's objects: crashes, finished roll-outs, passed thresholds."""
+"""Notices from the difference of two object states: crashes, finished rollouts, exceeded thresholds."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Thresholds:
 
 
 def of(before: Mapping[str, Any] | None, after: Mapping[str, Any], at: Thresholds) -> list[str]:
-    """The notices for a pod; `before` is None for one that was not known."""
+    """Return the notices for a pod; `before` is None for a pod that was unknown."""
     return _of_pod(pod(before) if before else None, pod(after), at)
 
 
 def of_rollout(after: Mapping[str, Any]) -> str:
-    """The notice for a Deployment, StatefulSet or DaemonSet whose roll-out is complete."""
+    """Return the notice for a Deployment, StatefulSet or DaemonSet whose rollout is complete."""
     return f"{after['kind'].lower()} {_where(after)}: rolled out, {_desired_replicas(after)} ready"
 
 
@@ -63,7 +63,7 @@ def _of_container(name: str, was: Container | None, now: Container, at: Threshol
 
 
 def rolled_out(item: Mapping[str, Any]) -> bool:
-    """Whether a roll-out is complete, as `kubectl rollout status` judges it."""
+    """True if a rollout is complete by the rules of `kubectl rollout status`."""
     status, desired = item.get("status") or {}, _desired_replicas(item)
     if status.get("observedGeneration", 0) < item["metadata"].get("generation", 0):
         return False
@@ -80,7 +80,7 @@ def _desired_replicas(item: Mapping[str, Any]) -> int:
 
 
 def overdue(item: Mapping[str, Any], at: Thresholds, now: float) -> str:
-    """A notice for a pod that is pending, or running and not ready, for longer than the threshold; else empty."""
+    """Return a notice for a pod that is pending, or not ready, for longer than the threshold; else empty."""
     if item.get("kind") != "Pod":
         return ""
     overdue_pod = pod(item)
@@ -108,7 +108,7 @@ def _unready_since(item: Mapping[str, Any]) -> str:
 
 
 def of_node(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
-    """The notice for a node that is ready no more, or again."""
+    """Return the notice for a node that became ready or not ready."""
     was, now = _ready(before or {}).get("status"), _ready(after)
     name = f"node {after['metadata']['name']}"
     if before is None or was == now.get("status"):

@@ -1,4 +1,4 @@
-"""Tell of crashes and finished roll-outs as they happen: in tmux's status line, as plain lines elsewhere."""
+"""Report crashes and finished rollouts as they happen: as tmux messages and as plain lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN = 8000  # milliseconds that tmux shows a notice
 
 
 class Teller:
-    """Takes in what the watches tell, and says what of it is news."""
+    """Turns watch events into notices."""
 
     def __init__(self, at: Thresholds) -> None:
         self.at = at
@@ -31,7 +31,7 @@ class Teller:
         self.late: set[str] = set()
 
     def take_in(self, what: str, kind: str, event: Mapping[str, Any]) -> list[str]:
-        """An event of the watch over `what`; a list tells what changed while the watch was broken."""
+        """Process a watch event; a LIST event yields the changes since the watch broke."""
         objects, messages = self.known[what], []
         for item in (event.get("items") or ()) if kind == "LIST" else (event,):
             if kind in ("LIST", "ADDED", "MODIFIED"):
@@ -52,7 +52,7 @@ class Teller:
         return [notices.of_rollout(after)] if done and before is not None else []
 
     def overdue(self, now: float) -> list[str]:
-        """Pods that are pending or not ready for too long, each told of once until it is well again."""
+        """Return notices for pods that are pending or not ready for too long, once until they recover."""
         if not (self.at.pending or self.at.not_ready):
             return []
         messages = {uid: notices.overdue(item, self.at, now) for uid, item in self.known["pods"].by_uid.items()}
@@ -62,7 +62,7 @@ class Teller:
 
 
 def run(kube: Kubectl, everywhere: bool, nodes: bool, at: Thresholds, tell: Callable[[str], None]) -> None:
-    """Watch until the user ends it; `nodes`, too, which takes the right to list them."""
+    """Watch until the user interrupts; watching `nodes` requires permission to list them."""
     events: queue.Queue[tuple[str, str, Any]] = queue.Queue()
     where = ["--all-namespaces"] if everywhere else []
     watched = [[kind, *where] for kind in KINDS] + ([[NODES]] if nodes else [])
@@ -93,7 +93,7 @@ def _put(events: queue.Queue[tuple[str, str, Any]], what: str, kind: str, payloa
 
 
 def to_tmux(text: str) -> bool:
-    """Show a notice on every terminal that is attached to this tmux; False where there is none."""
+    """Show a notice on every client attached to this tmux server; False if there is none."""
     clients = tmux("list-clients", "-F", "#{client_name}")
     # What others have named must not be read as tmux's formats, times or commands.
     plain = "".join(letter if letter.isprintable() else "?" for letter in text).replace("#", "##").replace("%", "%%")

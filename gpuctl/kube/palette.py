@@ -1,4 +1,4 @@
-"""A menu of common commands, from palette.yml."""
+"""The menu of common commands, from palette.yml."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuctl.kube.pod import Where, kubectl_for
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the menu; the fields are explained in palette.yml."""
+    """A menu entry; palette.yml explains the fields."""
 
     does: str
     run: Sequence[str]
@@ -30,13 +30,13 @@ class Entry:
 
 
 def entries(installed: Callable[[str], bool]) -> list[Entry]:
-    """The lines whose programs are installed."""
+    """Return the entries whose programs are installed."""
     rows: list[dict[str, Any]] = yaml.safe_load((Path(gpuctl.__file__).parent / "data/palette.yml").read_text())
     return [entry for entry in (Entry(**row) for row in rows) if not entry.needs or installed(entry.needs)]
 
 
 def filled(template: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """The words with the names put in; an option whose name is empty goes with it."""
+    """Substitute names in a command template; an option with an empty value is dropped."""
     argv: list[str] = []
     for word in template:
         if word.startswith("$") and not names[word[1:]]:
@@ -47,7 +47,7 @@ def filled(template: Sequence[str], names: Mapping[str, str]) -> list[str]:
 
 
 def run() -> int:
-    """Let the user choose a line and run it; 0 where they leave."""
+    """Let the user choose an entry and run it; returns 0 if they cancel."""
     known = {entry.does: entry for entry in entries(kubectl.installed)}
     does = choose.pick(list(known), "command")
     if does is None:

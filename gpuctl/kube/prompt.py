@@ -1,4 +1,4 @@
-"""What the prompt says of the context, written down so that no prompt has to ask for it."""
+"""The prompt's context line, cached in a file so that the prompt starts no process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuctl.edges.kube import config
 
 
 def lines(paths: Sequence[Path], settings: Settings) -> tuple[str, str, str]:
-    """Stage, context and namespace; the stage is `none` without a context and `other` where no pattern fits."""
+    """Return stage, context and namespace; the stage is `none` without a context, `other` if no pattern matches."""
     try:
         active = config.current(*paths)
     except InvalidInput:
@@ -24,10 +24,10 @@ def lines(paths: Sequence[Path], settings: Settings) -> tuple[str, str, str]:
 
 
 def plain(name: str) -> str:
-    """A name that no shell takes for anything but text, whatever a kubeconfig from elsewhere calls its contexts."""
+    """Replace characters in a name that a shell could interpret; kubeconfigs may come from elsewhere."""
     return re.sub(r"[^\w@:/.+=,~ -]", "?", name)
 
 
 def write(path: Path, paths: Sequence[Path], settings: Settings) -> None:
-    """Keep it for the shell to read."""
+    """Write the cached prompt for the shell."""
     write_atomically(path, "\n".join(lines(paths, settings)) + "\n")

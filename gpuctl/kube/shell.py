@@ -1,4 +1,4 @@
-"""Start the user's shell with a kubeconfig of its own, a prompt that shows the context, and the kubectl tools."""
+"""Start the user's shell with a private kubeconfig, a prompt that shows the context, and kubectl tools."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SHELLS = ("bash", "zsh")
 
 @dataclass(frozen=True)
 class Shell:
-    """A shell to start: its name and the program."""
+    """A shell's name and program."""
 
     name: str
     program: str
 
 
 def which(requested: str, login: str) -> Shell:
-    """The shell that is asked for, else the login shell where it is bash or zsh, else the first that is installed."""
+    """Return the requested shell, else the login shell if it is bash or zsh, else the first installed one."""
     for candidate in (requested, login if Path(login).name in SHELLS else "", *SHELLS):
         name = Path(candidate).name
         if candidate and name not in SHELLS:
@@ -41,9 +41,9 @@ def which(requested: str, login: str) -> Shell:
 
 
 def start(requested: str, tell: Callable[[str], None]) -> NoReturn:
-    """Become the shell. It keeps this process number, by which its copy is known to be in use.
+    """Replace this process with the shell; its process id marks the private kubeconfig as in use.
 
-    `tell` hears what was kept of shells that could not do so themselves.
+    `tell` receives notices about additions kept from shells that ended without cleaning up.
     """
     shell = which(requested, os.environ.get("SHELL", ""))
     if not sys.stdin.isatty():
@@ -63,7 +63,7 @@ def start(requested: str, tell: Callable[[str], None]) -> NoReturn:
 
 
 def remake(copy: Path) -> None:
-    """Make the copy of a running shell again, from the files that its start-up files named in KUBECONFIG."""
+    """Rebuild a running shell's private kubeconfig from the files that its start-up files put in KUBECONFIG."""
     named = private_kubeconfig.NAMED.fullmatch(copy.name)
     if named is None or not private_kubeconfig.is_own([copy]):
         raise InvalidInput(f"make {copy} again", "it is not the copy of a smart shell")
@@ -72,14 +72,14 @@ def remake(copy: Path) -> None:
 
 
 def leave(copy: Path) -> private_kubeconfig.Kept | None:
-    """What was added to the copy of a shell that ends, kept for the user; None where nothing was."""
+    """Keep the additions to an ending shell's private kubeconfig; None if there are none."""
     if not private_kubeconfig.is_own([copy]):
         raise InvalidInput(f"look at {copy}", "it is not the copy of a smart shell")
     return private_kubeconfig.keep_added(copy)
 
 
 def _before() -> tuple[str, str]:
-    """The context and namespace that a restored pane had; the shell's start-up file takes the variables away."""
+    """Return the context and namespace of a restored pane; the shell's start-up file unsets the variables."""
     return os.environ.get("GPUCTL_KUBE_CONTEXT", ""), os.environ.get("GPUCTL_KUBE_NAMESPACE", "")
 
 
@@ -104,7 +104,7 @@ def _argv(shell: Shell) -> list[str]:
 
 
 def completion(shell: str) -> Path:
-    """kubectl's own completion for this shell; made again when kubectl is newer. The file is absent without kubectl."""
+    """Return the file with kubectl's completion, updated when kubectl is newer; absent without kubectl."""
     path = cache_dir() / "kube" / f"completion.{shell}"
     if not kubectl.installed("kubectl"):
         return path

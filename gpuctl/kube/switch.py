@@ -1,4 +1,4 @@
-"""Switch the context or namespace of this shell: only in its own copy of the kubeconfig."""
+"""Switch the context or namespace of this shell, in its private kubeconfig only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuctl.kube import private_kubeconfig
 
 
 def private_copy() -> Path:
-    """This shell's copy; `InvalidInput` where there is none, since switching would then move every other shell."""
+    """Return this shell's private kubeconfig; `InvalidInput` if it has none, as a switch would affect every shell."""
     paths = config.files()
     if not private_kubeconfig.is_own(paths):
         wrong = "this shell has no kubeconfig of its own, so every other shell would be moved too"
@@ -23,7 +23,7 @@ def private_copy() -> Path:
 
 
 def to_context(name: str) -> str:
-    """Switch to a context; "-" is the one before. Returns its name."""
+    """Switch to a context ("-" for the previous one) and return its name."""
     path = private_copy()
     now = config.current(path)
     name = _before(path, now.name if now else "") if name == "-" else name
@@ -37,7 +37,7 @@ def to_context(name: str) -> str:
 
 
 def to_namespace(name: str, force: bool = False) -> str:
-    """Switch the namespace of the current context; it must be there, where the cluster lets us look."""
+    """Switch the namespace of the current context; it must exist, if the cluster permits the check."""
     path = private_copy()
     now = config.current(path)
     if now is None:

@@ -1,4 +1,4 @@
-"""Which program runs in front in each terminal, from what `ps` prints."""
+"""Find the foreground program of each terminal in the output of `ps`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ INTERPRETERS = ("node", "python3", "python", "bun")
 
 
 def programs(table: str, allowed: Collection[str], proc: Path = Path("/proc")) -> dict[str, tuple[str, ...]]:
-    """Terminal -> words of its program in front, for the allowed ones (by name).
+    """Map each terminal to its foreground command, for allowed program names.
 
     `table` is from `ps -A` with pid, pgid, tpgid, tty and args, without headings.
     """
@@ -25,7 +25,7 @@ def programs(table: str, allowed: Collection[str], proc: Path = Path("/proc")) -
 
 
 def _exact(process: Path, argv: list[str]) -> list[str]:
-    """The words as the program got them, where the system tells; `ps` loses blanks inside a word."""
+    """Return the exact arguments from /proc if available; `ps` loses spaces inside an argument."""
     try:
         exact = (process / "cmdline").read_bytes().decode().rstrip("\0").split("\0")
     except (OSError, UnicodeDecodeError):
@@ -34,7 +34,7 @@ def _exact(process: Path, argv: list[str]) -> list[str]:
 
 
 def _named(argv: list[str]) -> tuple[str, ...]:
-    """The program by name, without the interpreter that runs it."""
+    """Return the command with its program's base name, without an interpreter."""
     if PurePath(argv[0]).name in INTERPRETERS and len(argv) > 1 and not argv[1].startswith("-"):
         argv = argv[1:]
     return (PurePath(argv[0]).name, *argv[1:])

@@ -1,6 +1,6 @@
-"""tmux's layouts as values, so that a window of another size keeps the shares of its panes.
+"""tmux layouts as values, to keep the panes' proportions when a window is resized.
 
-tmux itself takes the same number of columns from every pane, which leaves the small ones with nothing.
+tmux itself takes the same number of columns from every pane, which leaves small panes with nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ENDS = {"{": "}", "[": "]"}
 
 @dataclass(frozen=True)
 class Cell:
-    """A pane, or a row ("{") or column ("[") of cells; sizes in letters, one between neighbours for the border."""
+    """A pane, or a row ("{") or column ("[") of cells; sizes in characters, with a border of one between neighbours."""
 
     width: int
     height: int
@@ -35,7 +35,7 @@ class Cell:
 
 
 def parse(layout: str) -> Cell | None:
-    """What tmux calls `window_layout`; None where it is something else, such as the name of a layout."""
+    """Parse tmux's `window_layout`; None for anything else, such as a layout's name."""
     text = layout.partition(",")[2]
     try:
         cell, rest = _cell(text)
@@ -67,7 +67,7 @@ def _cell(text: str) -> tuple[Cell, str]:
 
 
 def scaled(cell: Cell, width: int, height: int, left: int = 0, top: int = 0) -> Cell:
-    """The same with every pane's share of another size."""
+    """Return the layout scaled to another size, with the panes' proportions kept."""
     resized = replace(cell, width=width, height=height, left=left, top=top)
     if cell.kind == "{":
         widths = _shares([child.width for child in cell.cells], width)
@@ -83,7 +83,7 @@ def scaled(cell: Cell, width: int, height: int, left: int = 0, top: int = 0) -> 
 
 
 def _shares(sizes: Sequence[int], total: int) -> list[int]:
-    """Sizes that together, with a border between each two, make up the total; none is nothing."""
+    """Divide `total` (with one border between each two) in proportion to `sizes`; each part is at least 1."""
     room = max(total - (len(sizes) - 1), len(sizes))
     ends = [round(room * sum(sizes[: n + 1]) / sum(sizes)) for n in range(len(sizes))]
     shares = [max(1, end - start) for start, end in zip([0, *ends], ends, strict=False)]
@@ -93,7 +93,7 @@ def _shares(sizes: Sequence[int], total: int) -> list[int]:
 
 
 def written(cell: Cell) -> str:
-    """As tmux wants it: with its checksum."""
+    """Format the layout for tmux, with its checksum."""
     check = 0
     for letter in str(cell):
         check = ((check >> 1) + ((check & 1) << 15) + ord(letter)) & 0xFFFF

@@ -1,4 +1,4 @@
-"""Give the panes of a window their shares again after its size changed."""
+"""Restore the proportions of a window's panes after its size changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIELDS = (
 
 
 def current_server(doing: str, hint: str) -> Server:
-    """The server that this runs in; `InvalidInput` with these words where it runs in none."""
+    """Return the server that this process runs in; `InvalidInput` with this text outside tmux."""
     inside = os.environ.get("TMUX", "").partition(",")[0]
     if not inside:
         raise InvalidInput(doing, "this runs in no tmux", hint)
@@ -29,7 +29,7 @@ def current_server(doing: str, hint: str) -> Server:
 
 
 def fit(server: Server) -> None:
-    """Every window whose size is another than that of the layout it is known to have."""
+    """Resize the panes of every window whose size differs from that of its known layout."""
     form = "\t".join(f"#{{{name}}}" for name in FIELDS)
     for line in server.do("list-windows", "-a", "-F", form).splitlines():
         window, zoomed, width, height, now, size, known = line.split("\t")
@@ -44,7 +44,7 @@ def fit(server: Server) -> None:
 
 
 def fitting(known: str, now: str, width: int, height: int) -> str:
-    """The layout known of a window, at its size now; "" where it has other panes now, or none is known."""
+    """Return the known layout scaled to the window's size; "" if the panes changed or no layout is known."""
     before, after = layout.parse(known), layout.parse(now)
     if before is None or after is None or before.panes != after.panes:
         return ""
@@ -52,6 +52,6 @@ def fitting(known: str, now: str, width: int, height: int) -> str:
 
 
 def remember(server: Server, window: str) -> None:
-    """Note the layout of a window; tmux.conf notes it whenever panes change and the window's size does not."""
+    """Store a window's layout; tmux.conf stores it again whenever panes change at the same window size."""
     for name, value in (("layout", "#{window_layout}"), ("size", "#{window_width}x#{window_height}")):
         server.do("set-option", "-wF", "-t", window, f"@gpuctl_{name}", value)

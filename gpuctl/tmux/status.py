@@ -1,4 +1,4 @@
-"""What the status bar says of a pane's Kubernetes context, in the colour of its stage."""
+"""The status bar's text for a pane's Kubernetes context, coloured by stage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST = 32
 
 
 def text(paths: str, settings: Settings) -> str:
-    """The context of these files (joined as $KUBECONFIG is), with tmux's styles around it."""
+    """Return the context of these files (separated as in $KUBECONFIG) with tmux styles."""
     files = [Path(path) for path in paths.split(os.pathsep) if path]
     try:
         active = config.current(*(path for path in files if _is_there(path)))
@@ -40,7 +40,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _short(name: str) -> str:
-    """The end of a long name tells clusters apart: arn:aws:eks:…:cluster/NAME, gke_PROJECT_ZONE_NAME."""
+    """Shorten to the end of a long name, which identifies the cluster: arn:aws:eks:…:cluster/NAME."""
     return name if len(name) <= LONGEST else f"..{name[2 - LONGEST :]}"
 
 

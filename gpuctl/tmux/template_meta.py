@@ -1,4 +1,4 @@
-"""What a session of a template has besides its windows; it is kept with the session, for the saves."""
+"""A template session's settings besides its windows, stored on the session for its saves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPTION = "@gpuctl_frame"
 
 
 def keep(server: Server, target: str, session: Session) -> None:
-    """Note it on the session; one of no template has that of the current version, also when that is another one."""
+    """Store them on the session; a session without a template uses those of the current version."""
     if session.template:
         meta = {
             "template": session.template,
@@ -26,7 +26,7 @@ def keep(server: Server, target: str, session: Session) -> None:
 
 
 def kept(server: Server, target: str) -> Session:
-    """The session without its windows, or as the current version has it; `GpuctlError` where the note is no such."""
+    """Return the session without its windows; `GpuctlError` if the stored text is invalid."""
     text = server.do("show-options", "-qv", "-t", target, OPTION).strip()
     if not text:
         return session_file.read(current() / "session.yml")

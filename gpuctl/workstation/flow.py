@@ -1,4 +1,4 @@
-"""Run playbooks/laptop.yml on this machine and keep a record of it."""
+"""Run playbooks/laptop.yml on this machine and record the run."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ LIMIT_SECONDS = 3600  # for all of it; each download and program has a limit of 
 
 
 def bootstrap(request: BootstrapRequest, say: Callable[[str], None] = lambda _: None) -> BootstrapResult:
-    """Bring the tools, take some away, or put everything back; `say` hears what goes on, while it does.
+    """Install the tools, remove some, or undo everything; `say` receives progress lines.
 
-    `GpuctlError` where it could not be tried at all.
+    `GpuctlError` if the run could not start or finish.
     """
     doing = "undo the workstation" if request.undo else "set up the workstation"
     _require_known_tools(request, doing)
@@ -60,7 +60,7 @@ KEPT = ("changed", "tools", "files", "undone", "failed_tools", "conflicts")
 
 
 def _require_known_tools(request: BootstrapRequest, doing: str) -> None:
-    """Refuse a tool of a name that is not in the list, before anything is touched."""
+    """Reject unknown tool names before anything is changed."""
     known = names()
     for tool in (*request.tools, *request.remove):
         if tool not in known:
@@ -88,7 +88,7 @@ def _play(request: BootstrapRequest) -> ansible.Play:
 
 
 def _folders() -> dict[str, str]:
-    """Where the user wants links and versions; `InvalidInput` for what cannot be such a folder."""
+    """Return the link and version folders from the environment; `InvalidInput` if one is unusable."""
     variables = {}
     for name in ("bin", "folder"):
         variable = f"GPUCTL_TOOLS_{name.upper()}"
@@ -106,12 +106,12 @@ def _folders() -> dict[str, str]:
 
 
 def _command() -> str:
-    """The gpuctl that runs now, where it was installed as a command."""
+    """Return the running gpuctl command, if it is installed as one."""
     path = Path(sysconfig.get_path("scripts"), "gpuctl")
     return str(path) if path.is_file() else ""
 
 
 def _without_text(result: BootstrapResult) -> dict[str, object]:
-    """The answer without the text of the user's files, which is theirs."""
+    """Return the answer without the contents of the user's files, which stay private."""
     files = [{k: v for k, v in f.items() if k not in ("before", "after")} for f in result.answer.get("files", [])]
     return {**result.answer, "files": files}

@@ -1,4 +1,4 @@
-"""What a bootstrap of this machine came to."""
+"""The request and the result of a bootstrap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class BootstrapRequest:
-    """What the user asked for; `tools` empty means all of them, `remove` names those to take away instead."""
+    """The user's request: `tools` empty means all tools; `remove` names the tools to remove instead."""
 
     check: bool = False
     undo: bool = False
@@ -23,7 +23,7 @@ class BootstrapRequest:
 
 @dataclass(frozen=True)
 class BootstrapResult:
-    """The module's answer, and the exit code it makes."""
+    """The module's answer and the exit code."""
 
     answer: Mapping[str, Any]
     exit_code: int

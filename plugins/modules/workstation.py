@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Bring an operator's tools and shell lines to a machine, or put back what was there before them."""
+"""Install an operator's tools and shell configuration, or restore the previous state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kube pod: act on the pod chosen last, which is what the tmux keys do."""
+"""kube pod: act on the selected pod, as the tmux keys do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ which = together(
 
 @click.group(cls=Group)
 def pod() -> None:
-    """Act on the pod chosen last, or choose one."""
+    """Act on the selected pod, or select one."""
 
 
 def _act(
@@ -43,7 +43,7 @@ def _act(
     context: str,
     namespace: str,
 ) -> None:
-    """Do something to the pod that is named, was chosen last, or is chosen now; nothing where the user leaves."""
+    """Run an action on the named, the selected or a newly chosen pod; do nothing if the user cancels."""
     from gpuctl.kube import pod as pods
 
     place = pods.Where(context, namespace, everywhere)
@@ -56,7 +56,7 @@ def _act(
 
 
 def _command(name: str, does: str) -> None:
-    """A command for what gpuctl.kube.pod does under this name."""
+    """Define the command for the function of this name in gpuctl.kube.pod."""
 
     @pod.command(name, help=does)
     @which
@@ -75,7 +75,7 @@ _command("describe", "All that the cluster says of it.")
 @which
 @click.argument("ports", metavar="[[LOCAL:]REMOTE]...", nargs=-1)
 def forward(ports: tuple[str, ...], **options: Any) -> None:
-    """Forward its ports: those that it declares, where none are given."""
+    """Forward the pod's ports; without PORTS, the ones it declares."""
     from gpuctl.cli.shared.forward_display import go
     from gpuctl.kube import pod as pods
     from gpuctl.kube.forward.request import of_pod
@@ -91,7 +91,7 @@ def forward(ports: tuple[str, ...], **options: Any) -> None:
 @everywhere
 @where
 def choose(everywhere: bool, context: str, namespace: str) -> None:
-    """Choose a pod, then what to do with it. The tmux keys act on it from then on."""
+    """Select a pod, then what to do with it. The tmux keys act on the selected pod."""
     from gpuctl.kube import choose as choosing
     from gpuctl.kube import pod as pods
 
@@ -106,7 +106,7 @@ def choose(everywhere: bool, context: str, namespace: str) -> None:
 @container
 @where
 def select(name: str, container: str, context: str, namespace: str) -> None:
-    """Remember a pod as the chosen one: for a k9s plugin, or a script."""
+    """Select a pod by name, for a k9s plugin or a script."""
     from gpuctl.kube import pod as pods
 
     target = pods.select(pods.named(name, pods.Where(context, namespace), container))

@@ -1,4 +1,4 @@
-"""Keep forwards going: watch the pods, start and probe kubectl, show how things stand, end everything at the end."""
+"""Maintain port forwards: watch the pods, start and probe kubectl, report status, stop everything at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LISTENS, SERVES = "Forwarding from", "Handling connection for"
 
 
 def run(request: Request, show: Show, probe_every: float = 5.0) -> None:
-    """Forward until the user ends it. `show` gets the lines and a word on the watch whenever something changed."""
+    """Forward until the user interrupts; `show` gets the lines and any watch error after every change."""
     # Ctrl-C before that, while kubectl is asked for the pods, breaks off as ever.
     forwards, lines = _planned(request, probe_every)
     with forwards, until_ended() as stopped:
@@ -36,14 +36,14 @@ def run(request: Request, show: Show, probe_every: float = 5.0) -> None:
 
 
 def keep(request: Request, show: Show, stopped: threading.Event, probe_every: float = 5.0) -> None:
-    """The same until `ended`, in any thread."""
+    """Forward until `stopped` is set; usable from any thread."""
     forwards, lines = _planned(request, probe_every)
     with forwards:
         forwards.keep(lines, show, stopped)
 
 
 def _planned(request: Request, probe_every: float) -> tuple[_Forwards, list[Line]]:
-    """What is to be forwarded, not begun yet; `GpuctlError` where there is nothing."""
+    """Plan the forwards without starting them; `GpuctlError` if there is nothing to forward."""
     kubectl = Kubectl(request.context, request.namespace)
     pods, selector = _first_look(kubectl, request)
     lines = [Line(slot) for slot in plan.slots(request, pods, free)]
@@ -54,7 +54,7 @@ def _planned(request: Request, probe_every: float) -> tuple[_Forwards, list[Line
 
 
 def _first_look(kubectl: Kubectl, request: Request) -> tuple[list[Pod], str]:
-    """The pods, and the labels of the pods to watch; empty where only a pod of that name will do."""
+    """Return the pods and the label selector to watch; the selector is empty for a pod watched by name."""
     if not request.pod:
         arguments = ("get", "pods", f"--selector={request.selector}")
         return model.pods(kubectl.json("list the pods", *arguments)), request.selector
@@ -63,7 +63,7 @@ def _first_look(kubectl: Kubectl, request: Request) -> tuple[list[Pod], str]:
 
 
 class _Forwards:
-    """The kubectl of each slot, by its first local port, and the watch over the pods."""
+    """The kubectl process of each slot, keyed by its first local port, and the watch on the pods."""
 
     def __init__(self, kubectl: Kubectl, request: Request, selector: str, probe_every: float) -> None:
         self.kubectl, self.request, self.probe_every = kubectl, request, probe_every
@@ -102,7 +102,7 @@ class _Forwards:
         self.news.put(lambda: setattr(self, "trouble", f"the pods cannot be watched: {why}"))
 
     def keep(self, lines: list[Line], show: Show, stopped: threading.Event) -> None:
-        """Round after round until the end."""
+        """Run rounds until `stopped` is set."""
         shown = None
         while True:
             lines = self._round(lines)
@@ -148,7 +148,7 @@ class _Forwards:
         return Observation(uid, listens=True, message=child.said, answers=self._answer(key, slot))
 
     def _answer(self, key: int, slot: Slot) -> bool | None:
-        """What a probe found that has just ended; the next is begun when it is due."""
+        """Return the result of a finished probe, if there is one, and start the next probe when it is due."""
         probe = self.probes.get(key)
         if probe is not None and probe.done():
             del self.probes[key]

@@ -1,4 +1,4 @@
-"""Which pod gets which local ports, at the start and when pods come and go. Nothing here looks at the machine."""
+"""Assign local ports to pods, at the start and as pods come and go. Pure: the machine is not consulted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAST = 65535
 
 
 def local_ports(first: int, count: int, free: Free, taken: Sequence[int] = ()) -> list[int]:
-    """The next ports from `first` on that are free and not taken by another slot."""
+    """Return the next `count` ports from `first` on that are free and not taken by another slot."""
     ports: list[int] = []
     for port in range(first, LAST + 1):
         if len(ports) == count:
@@ -29,14 +29,14 @@ def local_ports(first: int, count: int, free: Free, taken: Sequence[int] = ()) -
 
 
 def slots(request: Request, pods: Sequence[Pod], free: Free) -> list[Slot]:
-    """A slot for each pod that can be forwarded now."""
+    """Return a slot for each pod that can be forwarded now."""
     if request.pod:
         return _of_one(request, pods, free)
     return follow(request, [], pods, free)
 
 
 def _of_one(request: Request, pods: Sequence[Pod], free: Free) -> list[Slot]:
-    """One slot; or one for each port, so that a silent one, which is begun anew again and again, ends no other."""
+    """Return one slot, or one per port, so that restarting an unresponsive port interrupts no other."""
     requested = request.local or [0] * len(request.remote)
     for port in requested:
         if port and not free(port):
@@ -53,7 +53,7 @@ def _of_one(request: Request, pods: Sequence[Pod], free: Free) -> list[Slot]:
 
 
 def follow(request: Request, now: Sequence[Slot], pods: Sequence[Pod], free: Free) -> list[Slot]:
-    """The slots after pods came and went: a replaced pod's slot goes to its successor, a further pod gets new ports."""
+    """Update the slots: a replaced pod's slot goes to its successor, an additional pod gets new ports."""
     serving = [pod for pod in pods if pod.serves]
     by_uid = {pod.uid: pod for pod in serving}
     served = {slot.uid for slot in now if slot.uid in by_uid}
@@ -71,9 +71,9 @@ def follow(request: Request, now: Sequence[Slot], pods: Sequence[Pod], free: Fre
 
 
 def heirs(pod: Pod) -> str:
-    """The labels of those that can take the place of a pod that was named; empty where only its name tells them.
+    """Return the label selector of possible replacements for a named pod; empty if only the name identifies it.
 
-    A StatefulSet's pod comes back under its own name, and its siblings are other members of it.
+    A StatefulSet pod returns under its own name; its siblings are different members.
     """
     if not pod.owner or pod.owner == "StatefulSet" or "statefulset.kubernetes.io/pod-name" in pod.labels:
         return ""
@@ -81,7 +81,7 @@ def heirs(pod: Pod) -> str:
 
 
 def _heir(slot: Slot, waiting: Sequence[Pod], names: set[str]) -> Pod | None:
-    """The pod of the same name where it came back (a StatefulSet's), else one that no other slot had by name."""
+    """Return the pod with the same name (StatefulSet), else a pod that no other slot names."""
     same = next((pod for pod in waiting if pod.name == slot.pod), None)
     ready_first = sorted(waiting, key=lambda pod: (not pod.ready, pod.name))
     return same or next((pod for pod in ready_first if pod.name not in names), None)

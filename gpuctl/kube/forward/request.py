@@ -1,4 +1,4 @@
-"""From what was typed to what to forward."""
+"""Turn the arguments of `gpuctl kube forward` into a request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOING = "forward"
 
 @dataclass(frozen=True)
 class Typed:
-    """What was typed: the arguments and options of `gpuctl kube forward`."""
+    """The arguments and options of `gpuctl kube forward`."""
 
     pod: str = ""
     ports: Sequence[str] = ()
@@ -30,7 +30,7 @@ class Typed:
 
 
 def request(typed: Typed) -> Request | None:
-    """The request; None where the user left the wizard."""
+    """Build the request; None if the user cancelled the wizard."""
     if sum(map(bool, (typed.pod, typed.selector, typed.kept, typed.wizard))) != 1:
         hint = "`gpuctl kube forward --help` says more"
         raise InvalidInput(DOING, "give one of POD, -l, --set and --wizard", hint)
@@ -58,7 +58,7 @@ def _many(typed: Typed) -> Request:
 
 
 def of_pod(pod: str, ports: Sequence[str], context: str, namespace: str) -> Request:
-    """One pod; each port is written as [LOCAL:]REMOTE."""
+    """Build the request for one pod; each port is written as [LOCAL:]REMOTE."""
     if not ports:
         hint = f"`gpuctl kube forward {pod} 8081:8080`"
         raise InvalidInput(f"forward the pod {pod}", "no port is given, and it declares none", hint)
@@ -79,6 +79,6 @@ def _pair(text: str) -> tuple[int, int]:
 
 
 def _on_current(known: Request, where: Where) -> Request:
-    """A kept request where it was made, or where the options say."""
+    """Return a saved request for its own context and namespace, or for the ones given as options."""
     kube = kubectl_for(Where(where.context or known.context, where.namespace or known.namespace))
     return replace(known, context=kube.context, namespace=kube.namespace)

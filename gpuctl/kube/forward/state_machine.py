@@ -1,4 +1,4 @@
-"""One forward over time: what it is in, and what to do next. Plain values in, plain values out."""
+"""State machine of one forward: pure functions from state and observation to state and action."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HANGS = (
 
 
 class State(StrEnum):
-    """How a forward stands."""
+    """The status of a forward."""
 
     WAITING = "waiting for a pod"
     STARTING = "starting"
@@ -35,7 +35,7 @@ class State(StrEnum):
 
 
 class Action(StrEnum):
-    """What to do with its kubectl."""
+    """The next action on the kubectl process."""
 
     NOTHING = "nothing"
     START = "start"
@@ -44,9 +44,9 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Observation:
-    """What was seen of its kubectl: for which pod it runs ("" for none), whether it ended or listens, what it said.
+    """The state of the kubectl process: its pod's uid ("" if not running), whether it exited or listens, its message.
 
-    `answers`: what the last probe found; None where there is no new one. `unprobed`: there never is one.
+    `answers`: the result of the last probe, None if there is no new one. `unprobed`: the port is never probed.
     """
 
     uid: str = ""
@@ -59,7 +59,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Line:
-    """A slot and how its forward stands; `until` is when to try again, or when to give a start up."""
+    """A slot and its forward's state; `until` is the time of the next retry, or of giving up on a start."""
 
     slot: Slot
     state: State = State.STARTING
@@ -71,19 +71,19 @@ class Line:
 
 
 def pause(failures: int) -> float:
-    """Seconds before the next try: one, two, four, up to half a minute."""
+    """Return the seconds before the next retry: 1, 2, 4, up to 30."""
     return float(min(MOST, 2 ** max(0, failures - 1)))
 
 
 def moved(line: Line, slot: Slot) -> Line:
-    """The line after its slot may have gone to another pod, which is not made to wait for the old one's failures."""
+    """Return the line for its current slot; a new pod does not wait for the old one's failures."""
     if slot.uid and slot.uid != line.slot.uid:
         return replace(line, slot=slot, state=State.STARTING, failures=0, unanswered=0, why="the pod was replaced")
     return replace(line, slot=slot)
 
 
 def step(line: Line, observation: Observation, now: float) -> tuple[Line, Action]:
-    """How the line stands after this, and what to do."""
+    """Return the line's next state and the action to take."""
     if observation.uid and observation.uid != line.slot.uid:  # its pod has gone, or another has taken the slot
         why = "the pod was replaced" if line.slot.uid else "the pod has gone"
         return replace(line, state=State.STARTING, failures=0, unanswered=0, until=now, why=why), Action.STOP

@@ -1,4 +1,4 @@
-"""Say whether a version can be used: its files fed to a private server, then windows, panes and keys compared."""
+"""Check a version: run its files on a private server, then compare windows, panes and keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAME, SIZE, PATIENCE = "gpuctl-check", (240, 60), 10.0
 
 @dataclass(frozen=True)
 class Report:
-    """What is wrong with a version, and what it changes of a server; `defaults` is what a server has without it."""
+    """The errors of a version, and what it changes on a server; `defaults` is the server's state without it."""
 
     wrong: tuple[Wrong, ...]
     changes: state.Changed
@@ -57,14 +57,14 @@ def folder(path: Path) -> Report:
 
 
 def measure(path: Path) -> Report:
-    """What a folder's files change of a server, whatever is wrong with them; windows and keys are not looked at."""
+    """Return what a folder's files change on a server, errors or not; windows and keys are not checked."""
     with _private() as (server, place):
         report = _fed(server, path, copied(path, place), "tmux.conf")
     return Report(_sorted(report.wrong), report.changes, report.defaults, len(report.fed))
 
 
 def file(path: Path) -> Report:
-    """Check one configuration file, and those it reads."""
+    """Check one configuration file and the files it reads."""
     version()
     with _private() as (server, place):
         copy = place / "version"
@@ -89,7 +89,7 @@ class _Fed:
 
 @contextmanager
 def _private() -> Iterator[tuple[Server, Path]]:
-    """A server that nobody else finds, and a folder; both are gone afterwards."""
+    """Provide a private server and a temporary folder; both are removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="gpuctl-tmux-") as place:
         server = Server("check", environment={"TMUX_TMPDIR": place, "GPUCTL_PROGRAM": ":"}, limit=PATIENCE)
         server.do("new-session", "-d", "-s", f"{NAME}-empty", "-x", str(SIZE[0]), "-y", str(SIZE[1]), "sleep 3600")
@@ -109,7 +109,7 @@ def _fed(server: Server, origin: Path, copy: Path, start: str) -> _Fed:
 
 
 def _scripts(path: Path) -> Iterator[Wrong]:
-    """Scripts that the files name and that are not there, or that no shell can read."""
+    """Yield errors for scripts that are referenced but missing, or that have syntax errors."""
     for conf in sorted(path.glob("*.conf")):
         for number, line in enumerate(conf.read_text(errors="replace").splitlines(), 1):
             named = [] if line.lstrip().startswith("#") else re.findall(r"/(scripts/[\w.-]+)", line)
@@ -122,7 +122,7 @@ def _scripts(path: Path) -> Iterator[Wrong]:
 
 
 def _keys(server: Server, report: _Fed) -> Iterator[Wrong]:
-    """Keys that a file binds and that the server does not have in the end."""
+    """Yield errors for keys that a file binds but the server does not have at the end."""
     reported = {(wrong.file, wrong.line) for wrong in report.wrong}
     for (table, key), (name, unit) in bound(report.fed).items():
         lines = range(unit.line, unit.line + unit.text.count("\n") + 1)
@@ -134,7 +134,7 @@ def _keys(server: Server, report: _Fed) -> Iterator[Wrong]:
 
 
 def _cheatsheet(server: Server, path: Path, report: _Fed) -> list[Wrong]:
-    """Where the cheatsheet and the keys that the server has are not the same."""
+    """List differences between the cheatsheet and the server's keys."""
     if not (path / "cheatsheet.txt").is_file():
         return []
     text = (path / "cheatsheet.txt").read_text(errors="replace")
@@ -151,7 +151,7 @@ def _session(path: Path) -> tuple[Session | None, list[Wrong]]:
 
 
 def _windows(server: Server, copy: Path, desired: Session) -> list[Wrong]:
-    """Build the session without its programs, and compare."""
+    """Build the session without its programs and compare."""
     try:
         build.build(server, copy, name=NAME, session=_quiet(desired, copy), size=SIZE)
     except GpuctlError as error:
@@ -168,7 +168,7 @@ def _windows(server: Server, copy: Path, desired: Session) -> list[Wrong]:
 
 
 def _quiet(desired: Session, place: Path) -> Session:
-    """The same windows and panes, in a folder that is there, with nothing of the user's running in them."""
+    """Return the same windows and panes in an existing folder, with nothing of the user's running."""
     windows = tuple(
         replace(
             window,

@@ -1,6 +1,6 @@
-"""Feed a configuration to a private tmux server command by command, so that every mistake is told with its line.
+"""Run a configuration command by command on a private tmux server, to report every error with its line.
 
-tmux stops at the first mistake in its grammar, gives a wrong option no line, and starts all the same.
+tmux itself stops at the first syntax error, reports invalid options without a line, and starts anyway.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOTED = "@gpuctl_fed"
 
 @dataclass
 class Branch:
-    """An %if that is open: whether the lines here count, and whether a branch of it did."""
+    """An open %if: whether its lines apply, and whether one of its branches did."""
 
     line: int
     counts: bool
@@ -29,7 +29,7 @@ class Branch:
 
 @dataclass
 class Feeding:
-    """`origin` is the user's folder, `copy` a copy of it that the server reads: there a file holds one command only."""
+    """Runs the files of `copy`, a copy of the user's folder `origin`, one command per file."""
 
     server: Server
     origin: Path
@@ -40,7 +40,7 @@ class Feeding:
     _ended: bool = False
 
     def file(self, path: Path, depth: int = 0) -> None:
-        """Feed a file of the copy (or one from elsewhere) and those that it reads."""
+        """Run a file of the copy, or one from elsewhere, and the files it reads."""
         name, text = self._read(path)
         units, unclosed = split(text)
         self.wrong += [Wrong(name, line, what) for line, what in unclosed]
@@ -55,7 +55,7 @@ class Feeding:
         _write(inside, text)
 
     def _read(self, path: Path) -> tuple[str, str]:
-        """What the user calls a file, and its text; what is no UTF-8 in it stays as it is."""
+        """Return the user's name for a file, and its text; invalid UTF-8 is preserved."""
         name = path.relative_to(self.copy) if path.is_relative_to(self.copy) else path
         origin = self.origin / name
         return str(name), origin.read_bytes().decode(errors="surrogateescape")
@@ -122,7 +122,7 @@ class Feeding:
         return path.replace(f"{self.copy}/", "")
 
     def _feed(self, path: Path, line: int, text: str, before: str = "", after: str = "") -> list[str]:
-        """What tmux says against a command, which stands in the file at its line and with its name."""
+        """Return tmux's messages about a command, which is placed at its line in a file with its name."""
         _write(path, "\n" * (line - 1 - before.count("\n")) + before + text + "\n" + after)
         done = self.server.try_to("source-file", str(path))
         if done.returncode == 0 and ("kill-s" not in text or self.server.runs()):
@@ -138,7 +138,7 @@ class Feeding:
 
 
 def _placed(name: str, unit: Unit, message: str) -> Wrong:
-    """Within a block tmux knows the line; else it is that of the command."""
+    """Use the line from tmux inside a block, else the line of the command."""
     match = re.match(r"(?:\S*/)?[^/\s:]+:(\d+): (.*)", message)
     if match is None:
         return Wrong(name, unit.line, message)
@@ -157,7 +157,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def copied(origin: Path, folder: Path) -> Path:
-    """A copy of a version folder that may be written to; links in it become what they point to."""
+    """Copy a version folder to a writable place; links become the files they point to."""
     made = folder / "version"
     shutil.copytree(origin, made, ignore_dangling_symlinks=True)
     for path in [made, *made.rglob("*")]:

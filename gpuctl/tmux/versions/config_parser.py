@@ -1,4 +1,4 @@
-"""Take a tmux configuration file apart into its commands, each with its line, the way tmux itself reads it."""
+"""Split a tmux configuration file into commands with their lines, by tmux's own rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CONDITIONS = ("%if", "%elif", "%else", "%endif")
 
 @dataclass(frozen=True)
 class Unit:
-    """One command as it is written, which may go over several lines; `words` are its words, quotes and all."""
+    """One command as written, possibly over several lines; `tokens` keep their quotes."""
 
     line: int
     text: str
@@ -18,14 +18,14 @@ class Unit:
 
     @property
     def condition(self) -> str:
-        """%if, %elif, %else or %endif; "" for a command."""
+        """Return %if, %elif, %else or %endif; "" for a command."""
         inline = self.tokens[0] == "%if" and "%endif" in self.tokens
         return self.tokens[0] if self.tokens[0] in CONDITIONS and not inline else ""
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A mistake in a file, found at a line (0 where it belongs to none)."""
+    """An error in a file, at a line (0 if it belongs to none)."""
 
     file: str
     line: int
@@ -36,7 +36,7 @@ class Wrong:
 
 
 def split(text: str) -> tuple[list[Unit], list[tuple[int, str]]]:
-    """The commands of a file, and what was opened and never closed: tmux ends the file there and says nothing."""
+    """Return a file's commands, and quotes or braces never closed: tmux stops there silently."""
     reader = _Reader(text)
     return list(reader.units()), reader.unclosed
 
@@ -67,7 +67,7 @@ class _Reader:
                 yield self._unit()
 
     def _comment(self) -> None:
-        """To the end of the line; a backslash before it makes the next line part of the comment."""
+        """Skip to the end of the line; a backslash before it continues the comment."""
         while self.at < len(self.text) and self.current != "\n":
             self.at += 2 if self.current == "\\" else 1
 
@@ -95,7 +95,7 @@ class _Reader:
         return Unit(line, self.text[start : self.at], tuple(tokens))
 
     def _blank(self) -> bool:
-        """Whether a space is here, or a line that goes on: then its backslash is passed over."""
+        """True at a space or a continued line, whose backslash is skipped."""
         if self.text.startswith("\\\n", self.at):
             self.at += 1
             return True
@@ -126,7 +126,7 @@ class _Reader:
         return self.current in " \t\r\n" or (self.current in ";}" and not conditional)
 
     def _format(self) -> None:
-        """Over an unquoted #{...}, as a condition has it."""
+        """Skip an unquoted #{...} in a condition."""
         depth = 0
         while self.at < len(self.text) and self.current != "\n":
             depth += {"{": 1, "}": -1}.get(self.current, 0)
@@ -135,7 +135,7 @@ class _Reader:
                 return
 
     def _after_newline(self) -> None:
-        """Within quotes a line that begins with # is a comment, unless a format begins there."""
+        """Inside quotes, skip a line that starts with #, unless a format starts there."""
         self.at += 1
         while self.at < len(self.text) and self.current in " \t":
             self.at += 1

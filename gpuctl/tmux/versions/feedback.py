@@ -1,4 +1,4 @@
-"""feedback.log: what was said of which version, written by several at once."""
+"""feedback.log: feedback per version, with concurrent writers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREVIEW, USE = "New Preview Session", "In use"
 
 @dataclass(frozen=True)
 class Feedback:
-    """What was said; `version` and `date` are empty where the line stands under no heading."""
+    """One line of feedback; `version` and `date` are empty if no heading precedes it."""
 
     version: str
     date: str
@@ -28,7 +28,7 @@ class Feedback:
 
 
 def entries(lines: Iterable[str]) -> list[Feedback]:
-    """The feedback in whole lines; a line in no known form is kept as it is."""
+    """Parse complete lines; a line in an unknown format is kept as it is."""
     version = date = ""
     parsed = []
     for line in lines:
@@ -42,7 +42,7 @@ def entries(lines: Iterable[str]) -> list[Feedback]:
 
 
 def add(log: Path, version: str, text: str) -> None:
-    """Append feedback under a heading of its version and day."""
+    """Append feedback under a heading with its version and day."""
     message = one_line(text)
     now = time.localtime()
     entry = f"[{time.strftime('%H:%M:%S', now)}] {message}\n"
@@ -61,7 +61,7 @@ def begin(log: Path, version: str) -> None:
 
 
 def one_line(text: str) -> str:
-    """Text without line ends and without what a terminal would obey."""
+    """Return the text on one line, without control characters."""
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
 
 
@@ -70,7 +70,7 @@ def _head(what: str, version: str, now: time.struct_time) -> str:
 
 
 def _append(log: Path, lines: Callable[[str], str]) -> None:
-    """Append in one write, after what others wrote; the log may be moved away at any time."""
+    """Append in one write under a lock; the log may be rotated at any time."""
     private(log.parent)
     while True:
         descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)

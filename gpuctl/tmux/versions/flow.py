@@ -1,4 +1,4 @@
-"""Make, check, promote and roll back versions."""
+"""Create, promote and roll back versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuctl.tmux.versions.state import Changed, State, read
 
 @dataclass(frozen=True)
 class Promotion:
-    """What became current; `before`: what was, "" for nothing; `session`: session.yml is another."""
+    """The version that became current; `before`: the previous one, or ""; `session`: session.yml differs."""
 
     version: Version
     before: str
@@ -25,7 +25,7 @@ class Promotion:
 
 
 def describe(done: Promotion, verb: str) -> str:
-    """What a promotion did, in a sentence."""
+    """Describe a promotion in a sentence."""
     if done.before == done.version.name and not done.reloaded:
         return f"{done.version.name} is current already"
     before = f" (before: {done.before})" if done.before else ""
@@ -36,7 +36,7 @@ def describe(done: Promotion, verb: str) -> str:
 
 
 def ensure_first() -> Path:
-    """The folder of the current version; the first version is made, checked and linked where there is none."""
+    """Return the current version's folder; creates, checks and links the first version if there is none."""
     with store.locked():
         if store.current():
             return link()
@@ -61,7 +61,7 @@ def _first() -> Version:
 
 
 def new(note: str = "", source: str = "", fresh: bool = False) -> tuple[Version, str]:
-    """The next version, and where it came from: a copy of one (the current), or (fresh) as gpuctl has it today."""
+    """Create the next version from an existing one, or (`fresh`) from gpuctl's files; returns it and its origin."""
     with store.locked():
         if fresh:
             from gpuctl.tmux import render
@@ -75,7 +75,7 @@ def new(note: str = "", source: str = "", fresh: bool = False) -> tuple[Version,
 
 
 def _copied(source: str) -> Version:
-    """What the next version is a copy of; the first version is made where there is none."""
+    """Return the version to copy; creates the first version if there is none."""
     if source:
         return store.named(source, "make a version")
     known = store.every()
@@ -83,7 +83,7 @@ def _copied(source: str) -> Version:
 
 
 def promote(name: str = "") -> Promotion:
-    """Check a version (the newest) and make it current, here and on the running server."""
+    """Check a version (default: newest) and make it current, also on the running server."""
     with store.locked():
         version = store.named(name or "newest", "promote")
         doing = f"promote {version.name}"
@@ -104,7 +104,7 @@ def promote(name: str = "") -> Promotion:
 
 
 def rollback(to: str = "") -> Promotion:
-    """Make an earlier version current; works when the current one is broken or gone."""
+    """Make an earlier version current, even if the current one is broken or gone."""
     with store.locked():
         doing = "roll back"
         now = _last()
@@ -123,7 +123,7 @@ def rollback(to: str = "") -> Promotion:
 
 
 def _last() -> str:
-    """The name of the version that is current, or was when its files were there."""
+    """Return the name of the current version, or of the last one if its files are gone."""
     now, order = store.current(), store.order()
     return now.name if now else (order[-1] if order else "")
 
@@ -147,7 +147,7 @@ def _untouched(version: Version, doing: str) -> None:
 
 
 def _switch(version: Version, changes: Changed, defaults: State, order: list[str]) -> Promotion:
-    """Link a version and have the running session read it; everything as before where it reports an error."""
+    """Link a version and load it in the running session; restore everything if that reports an error."""
     before, old = store.pointed_to(), _last()
     gone = _set_by(old) - changes
     other = _session(old) != (version.folder / "session.yml").read_bytes()
@@ -167,7 +167,7 @@ def _switch(version: Version, changes: Changed, defaults: State, order: list[str
 
 
 def _set_by(name: str) -> Changed:
-    """What a version set when it was promoted, and what it sets as it lies there now."""
+    """Return what a version set when it was promoted, and what its files set now."""
     release = store.released().get(name)
     version_on_disk = next((version for version in store.every() if version.name == name), None)
     changes = release.changes if release else Changed()

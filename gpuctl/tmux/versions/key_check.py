@@ -1,4 +1,4 @@
-"""Which keys the commands of a configuration bind, and whether the cheatsheet tells of the same ones."""
+"""The keys that a configuration binds, compared with the cheatsheet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ARROWS = ("Left", "Down", "Up", "Right")
 
 
 def bound(fed: Sequence[Where]) -> dict[Key, Where]:
-    """Table and key -> where it is bound, for what the commands bind and do not unbind again."""
+    """Map table and key to the command that binds it, without keys that are unbound again."""
     bindings: dict[Key, Where] = {}
     for name, unit in fed:
         if unit.tokens[0] not in ("bind", "bind-key", "unbind", "unbind-key"):
@@ -30,7 +30,7 @@ def bound(fed: Sequence[Where]) -> dict[Key, Where]:
 
 
 def _flags(arguments: Sequence[str]) -> tuple[str, bool, list[str]]:
-    """The table, whether all its keys are meant, and the words from the key on."""
+    """Return the table, whether all its keys are addressed, and the arguments from the key on."""
     table, every, rest = "prefix", False, [_plain(word) for word in arguments]
     while rest and re.fullmatch(r"-[a-zA-Z]+", rest[0]):
         flag = rest.pop(0)
@@ -43,14 +43,14 @@ def _flags(arguments: Sequence[str]) -> tuple[str, bool, list[str]]:
 
 
 def _plain(word: str) -> str:
-    """A word without its quotes."""
+    """Remove a word's quotes."""
     if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"":
         word = word[1:-1]
     return re.sub(r"\\(.)", r"\1", word)
 
 
 def undocumented(sheet: str, mine: Mapping[Key, Where], listed: Collection[Key]) -> list[Wrong]:
-    """Keys that the cheatsheet tells and the server (`listed`) has not, and keys of keybindings.conf left untold."""
+    """List cheatsheet keys that the server (`listed`) lacks, and bound keys that the cheatsheet lacks."""
     documented = {key: line for line, key in _documented(sheet)}
     has = {(table, _unquoted(key)) for table, key in listed}
     wrong = [
@@ -65,7 +65,7 @@ def undocumented(sheet: str, mine: Mapping[Key, Where], listed: Collection[Key])
 
 
 def _documented(sheet: str) -> Iterator[tuple[int, Key]]:
-    """Line and key of what a cheatsheet tells: headings stand at the margin, keys two columns from it."""
+    """Yield line and key of a cheatsheet: headings start at the margin, keys are indented."""
     table = "prefix"
     for number, line in enumerate(sheet.splitlines(), 1):
         if line[:1].strip():
@@ -76,7 +76,7 @@ def _documented(sheet: str) -> Iterator[tuple[int, Key]]:
 
 
 def _keys(word: str) -> Sequence[str]:
-    """0-9 and M-0-9 are ten keys, `arrows` are four."""
+    """Expand 0-9 and M-0-9 to ten keys, `arrows` to four."""
     numbers = re.fullmatch(r"(.*?)(\d)-(\d)", word)
     if numbers:
         return [f"{numbers[1]}{number}" for number in range(int(numbers[2]), int(numbers[3]) + 1)]
@@ -84,5 +84,5 @@ def _keys(word: str) -> Sequence[str]:
 
 
 def _unquoted(key: str) -> str:
-    """A key as list-keys writes it, without its backslash or quotes."""
+    """Return a key of list-keys without backslash or quotes."""
     return _plain(key)

@@ -1,4 +1,4 @@
-"""Versions side by side: a list of them, and what one has otherwise than another."""
+"""List and compare versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuctl.tmux.versions.model import Version
 
 
 def rows() -> list[dict[str, str]]:
-    """What is known of every version, and of those that were promoted and are gone."""
+    """Return a row per version, including promoted versions whose files are gone."""
     now, releases = store.current(), store.released()
     log = preview.log()
     feedback_count = Counter(
@@ -49,7 +49,7 @@ def _changed(version: Version) -> str:
 
 
 def differences(first: Version, second: Version) -> Iterator[str]:
-    """A unified diff of all their files."""
+    """Yield a unified diff of all files."""
     names = {
         str(path.relative_to(version.folder))
         for version in (first, second)

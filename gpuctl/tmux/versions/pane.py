@@ -1,4 +1,4 @@
-"""The feedback pane of a preview: a few words do something, every other line is feedback."""
+"""The feedback pane of a preview: a few commands; every other line is feedback."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ HELP = "Type what you think of it, a line at a time. approve (lgtm) | rollback |
 
 
 def meaning(line: str) -> str:
-    """What a line of the pane asks for: one of the values of `WORDS`, "" for nothing, else feedback."""
+    """Return the command of a line (a value of `WORDS`), "" for an empty line, else "feedback"."""
     command = " ".join(line.split())
     return WORDS.get(command.lower(), "feedback") if command else ""
 
 
 def inside() -> Pane:
-    """The pane that this runs in; `InvalidInput` outside a preview."""
+    """Return the pane that this process runs in; `InvalidInput` outside a preview."""
     name = os.environ.get(preview.VERSION, "")
     pane = os.environ.get("TMUX_PANE", "")
     if not (name and pane and preview.running() == name):
@@ -41,14 +41,14 @@ def inside() -> Pane:
 
 @dataclass
 class Pane:
-    """The loop of the pane; `session` is what session.yml said when its windows were made."""
+    """The pane's loop; `session` is the content of session.yml when the windows were built."""
 
     version: Version
     pane: str
     session: bytes = b""
 
     def run(self, ask: Callable[[], str], say: Callable[[str], None]) -> None:
-        """Read lines until `quit`, or until there are no more."""
+        """Read lines until `quit` or the end of input."""
         say(f"Preview of {self.version.name}. {HELP}")
         self.session = self._session()
         while True:

@@ -1,4 +1,4 @@
-"""Where a preview is shown, and which version is in use where this runs."""
+"""Where to show a preview, and which version is in use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuctl.tmux.versions.terminals import Show, choose
 
 
 def choose_target(detached: bool, on_this_terminal: bool) -> Show:
-    """How to show the preview here; `here` wants this terminal, also inside tmux."""
+    """Return how to show the preview; `on_this_terminal` uses this terminal, also inside tmux."""
     if detached:
         return Show("detached", why="as you asked")
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -24,7 +24,7 @@ def choose_target(detached: bool, on_this_terminal: bool) -> Show:
 
 
 def command() -> list[str]:
-    """What attaches a new window; a terminal program may not pass its environment on."""
+    """Return the command that attaches a new window; a terminal program may drop the environment."""
     places = {name: os.environ[name] for name in ("TMUX_TMPDIR",) if name in os.environ}
     prefix = ["env", "-u", "TMUX", *(f"{name}={value}" for name, value in places.items())]
     return [*prefix, *preview.attaching()]
@@ -35,6 +35,6 @@ def typed(argv: Sequence[str]) -> str:
 
 
 def version_in_use() -> str:
-    """The name of the version in use where this runs: the previewed one in a preview, else the current; "" for none."""
+    """Return the version in use here: the previewed one inside a preview, else the current; "" if none."""
     now = store.current()
     return os.environ.get(preview.VERSION) or (now.name if now else "")

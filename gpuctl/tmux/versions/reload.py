@@ -1,4 +1,4 @@
-"""Make a running tmux server read another version: all of it, or everything is as it was."""
+"""Load another version into a running tmux server: completely, or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTES = frozenset({("set-option -s", "@gpuctl_fit"), ("set-option -s", "@gpuctl_
 
 
 def load(server: Server, config: Path, gone: state.Changed, defaults: state.State) -> None:
-    """Read a configuration; first, what only the one before it set becomes as tmux has it by itself."""
+    """Reset what only the previous version set, then read the configuration."""
     lines = state.commands(defaults, gone)
     if lines:
         state.have(server, lines)
@@ -25,7 +25,7 @@ def load(server: Server, config: Path, gone: state.Changed, defaults: state.Stat
 
 
 def put_back(server: Server, before: state.State) -> None:
-    """Give the server the keys and options it had, and see that it has them."""
+    """Restore the server's keys and options, and verify them."""
     state.have(server, state.commands(before, _differences(server, before)))
     left = _differences(server, before)
     if left.keys or left.options:

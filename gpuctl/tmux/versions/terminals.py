@@ -1,4 +1,4 @@
-"""Which terminal a preview is shown on: decided from the environment alone."""
+"""Choose the terminal for a preview, from the environment alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TERMINAL = ('tell application "Terminal"', "activate", "do script {command}", "e
 
 @dataclass(frozen=True)
 class Show:
-    """How to show something: a window opened by `argv`, the terminal this runs in, or none; `why` for the last."""
+    """How to show it: in a window opened by `argv`, on this terminal, or not at all (`why`)."""
 
     mode: Mode
     argv: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ def choose(
     has: Callable[[str], bool],
     on_terminal: bool,
 ) -> Show:
-    """How to show the program `command`. `system`: as platform.system() says; `has`: whether a program is there."""
+    """Choose how to show `command`; `system` is platform.system(), `has` tells if a program is installed."""
     # What is typed in an editor's terminal or over ssh belongs there: a window would open elsewhere, or nowhere.
     editor = environment.get("TERM_PROGRAM") == "vscode" or "CURSOR_TRACE_ID" in environment
     remote = "SSH_CONNECTION" in environment or "SSH_TTY" in environment

@@ -1,4 +1,4 @@
-"""Each tool: leave it, take the package, or install it ourselves; else say why it is missing."""
+"""Decide for each tool: keep it, install its package, install a release, or report why it is missing."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _AT_ONCE = 6  # tools that are asked for their version, or fetched, at the same 
 
 
 class Tools:
-    """Brings the tools of a machine to what the rows say: all are looked at first, then packages, then the rest."""
+    """Brings a machine's tools to the state of the rows: checks all of them, then packages, then other sources."""
 
     def __init__(self, machine: Machine, packages: Packages, installer: Installer, check: bool) -> None:
         self.machine, self.packages, self.installer, self.check = machine, packages, installer, check
 
     def bring(self, tools: Sequence[Tool]) -> list[Outcome]:
-        """One outcome a tool, in their order."""
+        """Return one outcome per tool, in the order of the tools."""
         report_progress(f"looking at what is there of {_names(tools)}")
         outcomes = self._in_parallel(self._present, tools)
         reasons: dict[str, str] = {}
@@ -38,7 +38,7 @@ class Tools:
         return [outcomes[tool["name"]] for tool in tools]
 
     def _in_parallel(self, job: Callable[[Tool], Outcome | None], tools: Sequence[Tool]) -> dict[str, Outcome]:
-        """Several at the same time: a program that starts slowly, or a slow server, holds up no other."""
+        """Run a job for several tools at once, so that a slow program or server delays no other."""
 
         def safely(tool: Tool) -> Outcome | None:
             try:
@@ -50,7 +50,7 @@ class Tools:
             return {tool["name"]: done for tool, done in zip(tools, pool.map(safely, tools)) if done}
 
     def _present(self, tool: Tool) -> Outcome | None:
-        """The tool as it is, where it will do."""
+        """Return the outcome for an installed tool that is new enough; else None."""
         path = self.machine.which(program_of(tool))
         if not path:
             return None
@@ -64,7 +64,7 @@ class Tools:
         return None
 
     def _by_packages(self, tools: Sequence[Tool]) -> Iterable[tuple[Tool, Outcome | str]]:
-        """What a package brought, or why none did."""
+        """Yield the outcome of each tool's package, or the reason why there is none."""
         if tools and not self.machine.without_packages:
             report_progress(f"asking for the packages of {_names(tools)}")
         why_not = {tool["name"]: self.packages.why_not(tool, self.check) for tool in tools}
@@ -108,7 +108,7 @@ class Tools:
         return _outcome(tool, MISSING, why=f"{old}{reason}; {wrong}", version=older)
 
     def _before(self, tool: Tool) -> tuple[str, str]:
-        """The version of what lies at the link now, and where the new one comes to stand, in words."""
+        """Return the version that the link points to now, and a description of where the new one goes."""
         path = self.machine.which(program_of(tool))
         if not path:
             return "", ""

@@ -1,4 +1,4 @@
-"""Fetch a release archive and take the program out of it, once its sha256 is the one we pinned."""
+"""Download a release archive, verify its pinned sha256, and extract the program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_BYTES = 512 << 20
 
 
 def address(release: Mapping[str, Any], system: str, arch: str, mirror: str) -> str:
-    """Where the archive lies. A mirror keeps it under its own address: MIRROR/github.com/derailed/…"""
+    """Return the archive's address; a mirror serves it by original host and path: MIRROR/github.com/derailed/…"""
     values = {"version": release["version"]}
     for kind, value in (("os", system), ("arch", arch)):
         values[kind] = release.get(kind, {}).get(value, value)
@@ -33,7 +33,7 @@ def address(release: Mapping[str, Any], system: str, arch: str, mirror: str) -> 
 
 
 def fetch(url: str, pin: str, into: str) -> None:
-    """Put the file at `into`; a half or wrong one never stays."""
+    """Download to `into`; a partial or wrong file is removed."""
     digest = hashlib.sha256()
     try:
         with _opened(url) as source, open(into, "xb") as target:
@@ -47,7 +47,7 @@ def fetch(url: str, pin: str, into: str) -> None:
 
 
 def program(archive: str, member: str) -> bytes:
-    """The one member of an archive that is the program; an archive without members is the program itself."""
+    """Return the program's bytes: one member of the archive, or the whole file if `member` is empty."""
     try:
         if not member:
             with open(archive, "rb") as stream:

@@ -1,4 +1,4 @@
-"""What kind of machine this is, who we are on it, and which versions of a program it has."""
+"""The machine and the user: system, permissions, installed programs and their versions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_SUDO = "installing packages needs root, or sudo (with a password only on a te
 
 
 class Machine:
-    """This machine as the user who runs us sees it."""
+    """This machine, as the current user sees it."""
 
     def __init__(self, home: str, bin_folder: str, without_packages: bool = False, check: bool = False) -> None:
         self.home = home
@@ -42,7 +42,7 @@ class Machine:
         self._sudo = ["sudo", "-n"]
 
     def run(self, *argv: str, stdin: str = "", limit: float = 60) -> Result:
-        """Run a program with the user's home, proxies and indexes, and give it up after `limit` seconds."""
+        """Run a program with the user's home, proxies and package indexes, for at most `limit` seconds."""
         kept = {name: value for name, value in os.environ.items() if _OUTSIDE.fullmatch(name)}
         if askpass := os.environ.get(_ASKPASS):
             kept["SUDO_ASKPASS"] = askpass
@@ -53,15 +53,15 @@ class Machine:
         return self.host.run(program, *argv[1:], stdin=stdin, limit=limit, environment=environment)
 
     def which(self, program: str) -> str:
-        """Where the user has a program; the folder we link into comes first. Empty where nowhere."""
+        """Return the user's path of a program, our link folder first; empty if it is not installed."""
         return _first(program, self._users_folders())
 
     def system(self, program: str) -> str:
-        """Where everybody has a program; empty where nowhere."""
+        """Return the system-wide path of a program; empty if it is not installed."""
         return _first(program, self._folders())
 
     def version(self, tool: Mapping[str, Any], path: str) -> str:
-        """What a program says its version is; empty where that cannot be read."""
+        """Return the version that a program prints; empty if it cannot be read."""
         if tool.get("version_arguments") == []:
             return ""
         result = self.run(path, *tool.get("version_arguments", ["--version"]), limit=10)
@@ -69,7 +69,7 @@ class Machine:
         return match.group(match.lastindex or 0) if result.ok and match else ""
 
     def may_install(self) -> str:
-        """Empty where we may install packages, else why not."""
+        """Return the reason why packages cannot be installed; empty if they can."""
         if self._may is None:
             self._may = self._why_not()
         return self._may
@@ -86,7 +86,7 @@ class Machine:
             return ""
 
     def dots(self, shell: str) -> str:
-        """The folder of a shell's files. Where zsh has them only zsh knows: its .zshenv may name another one."""
+        """Return the folder of a shell's start-up files; only zsh itself knows its own, as .zshenv may change it."""
         if shell != "zsh":
             return self.home
         result = self.run("zsh", "-c", 'printf "\\n%s" "${ZDOTDIR-}"', limit=10)
@@ -105,7 +105,7 @@ class Machine:
         return self._asked() if os.environ.get(_ASKPASS) and self.system("sudo") else NO_SUDO
 
     def _asked(self) -> str:
-        """Let sudo ask for the password on the user's terminal; a check asks nobody, and takes it that they know it."""
+        """Let sudo ask for the password on the user's terminal; a check assumes that the user knows it."""
         if self.check:
             return ""
         self._sudo = ["sudo", "-A"]
@@ -119,7 +119,7 @@ class Machine:
         return [self.bin, *PATH.split(":"), *(_BREW.split(":") if self.os == "darwin" else [])]
 
     def _users_folders(self) -> list[str]:
-        """In the user's order, without what only this shell has: the folders of virtual environments."""
+        """Return the PATH in the user's order, without the folders of virtual environments."""
         absolute = [f for f in os.environ.get("PATH", "").split(":") if os.path.isabs(f)]
         lasting = [f for f in absolute if not os.path.exists(os.path.join(os.path.dirname(f), "pyvenv.cfg"))]
         return list(dict.fromkeys([self.bin, *lasting, *self._folders()]))

@@ -1,4 +1,4 @@
-"""Put back what was there before us; what the user edited since stays, unless forced."""
+"""Restore what gpuctl replaced; what the user changed since then stays, unless forced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESTORED, CONFLICT, GONE, NOT_OURS = "RESTORED", "CONFLICT", "REMOVED", "NOT OUR
 
 
 def undo(record: Record, check: bool, force: bool) -> list[dict[str, Any]]:
-    """Go through the record; what is done is struck from it, so that a broken-off undo can go on."""
+    """Restore every entry of the record; finished entries are removed, so an interrupted undo can continue."""
     rows = [_one(record, path, check, force) for path in sorted(record.entries)]
     rows += _versions(record, list(record.tools), rows, check)
     if not check:
@@ -24,7 +24,7 @@ def undo(record: Record, check: bool, force: bool) -> list[dict[str, Any]]:
 
 
 def remove(record: Record, programs: Mapping[str, str], check: bool, force: bool) -> list[dict[str, Any]]:
-    """Take away some tools (name -> its program) that we installed; packages, and what was there before us, stay."""
+    """Remove tools (name -> program) that gpuctl installed; packages and earlier files stay."""
     rows: list[dict[str, Any]] = []
     for name, program in programs.items():
         ours = [path for path, entry in record.entries.items() if _links(path, entry, program)]
@@ -43,7 +43,7 @@ def _links(path: str, entry: Mapping[str, Any], program: str) -> bool:
 
 
 def _versions(record: Record, folders: list[str], rows: list[dict[str, Any]], check: bool) -> list[dict[str, Any]]:
-    """Remove the folders of tools, but none that a link of the user's own leads into."""
+    """Remove the tools' folders, except those that one of the user's own links points into."""
     conflicts = [row["path"] for row in rows if row["state"] == CONFLICT]
     due = [f for f in folders if not any(os.path.realpath(path).startswith(f + os.sep) for path in conflicts)]
     return [_row(folder, GONE, "its versions", changed=True) if check else _gone(record, folder) for folder in due]
@@ -88,7 +88,7 @@ def _back(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]
 
 
 def _block_out(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
-    """Take our marked block out of a shell file that changed around it; every other line stays as it is now."""
+    """Remove our marked block from a shell file that changed around it; all other lines stay."""
     entry, target = record.entries[path], os.path.realpath(path)  # moved into a repository of dotfiles: follow the link
     side = look(target, content=True)
     if side["kind"] == "other":
@@ -112,7 +112,7 @@ def _block_out(record: Record, path: str, check: bool, force: bool) -> dict[str,
 
 
 class _Removal(NamedTuple):
-    """A shell file without our block, or the reason why it stays."""
+    """A shell file without our block, or the conflict that keeps it unchanged."""
 
     text: str = ""
     edited: bool = False

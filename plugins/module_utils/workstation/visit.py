@@ -1,4 +1,4 @@
-"""One visit: read what is there, bring each tool, write the shell lines, say how all of it ended."""
+"""One run on a workstation: install or undo, update the shell files, return the outcome."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from .undo import CONFLICT, remove, undo
 
 
 def visit(request: Mapping[str, Any], check: bool) -> dict[str, Any]:
-    """Carry out what a task asks; the answer is plain values.
+    """Carry out a request and return plain values.
 
-    `Wrong` for an unknown tool or a record that cannot be read, with nothing touched, and where the state folder or
-    the record cannot be written.
+    `Wrong` for an unknown tool or an unreadable record, with nothing changed, and if the record cannot be written.
     """
     place = where(request)
     try:
@@ -48,7 +47,7 @@ def _visit(request: Mapping[str, Any], place: Place, check: bool) -> dict[str, A
 
 
 def where(request: Mapping[str, Any]) -> Place:
-    """Root's tools are for everybody, a user's are in the home folder; each place can be named."""
+    """Return the folders: root installs for everybody, a user below the home folder; each can be set."""
     home = os.path.expanduser("~")
     root = os.geteuid() == 0
     state = os.environ.get("XDG_STATE_HOME") or os.path.join(home, ".local/state")
@@ -95,7 +94,7 @@ def _shell_files(
 
 
 def _from_home(place: Place) -> str:
-    """The bin folder as a shell file says it: one home may serve several machines."""
+    """Return the bin folder relative to $HOME, as one home may serve several machines."""
     below = os.path.relpath(place.bin, place.home)
     return place.bin if below.startswith("..") else f"$HOME/{below}"
 
@@ -128,7 +127,7 @@ def _undone(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 @contextmanager
 def _alone(state: str, check: bool) -> Iterator[None]:
-    """Two visits at once would write over each other's record: the second waits."""
+    """Hold the lock of the record: a second run at the same time waits."""
     if check and not os.path.isdir(state):
         yield
         return
