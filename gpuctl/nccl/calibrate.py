@@ -42,14 +42,14 @@ class Calibration:
     below_own: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
 
-def calibrate(runs: Sequence[Run], given: RunContext, book: Book, day: str = "") -> Calibration:
+def calibrate(runs: Sequence[Run], stated: RunContext, book: Book, day: str = "") -> Calibration:
     """Rows out of runs of one kind, one a message size; `day` (2026-11-21) is today where it is not given.
 
     Refused: fewer than three runs, unlike runs, runs that did not end well, wrong or unchecked values, a network that
     is not the expected one or not told, a drop, and repeats that are further apart than 5 %.
     """
-    every = [known.infer(run, given) for run in runs]
-    refused = [*_too_little(runs, every), *_unlike(runs, every), *_unsound(runs, given, book), *_scattered(runs)]
+    every = [known.infer(run, stated) for run in runs]
+    refused = [*_too_little(runs, every), *_unlike(runs, every), *_unsound(runs, stated, book), *_scattered(runs)]
     if not refused and not _grown(runs):
         refused = ["no size has a bandwidth above 0"]
     if refused:
@@ -85,8 +85,8 @@ def measure(
 def _below(rows: Sequence[Baseline], about: RunContext, book: Book, site: bool) -> dict[int, tuple[float, float]]:
     """Of rows that the book's rows, the site's own or the others, would fail: size -> (found, limit)."""
     limits = replace(book, rows=[row for row in book.rows if row.site == site])
-    found = {row.from_bytes: (row.expect or 0.0, limits.of(about, row.from_bytes)) for row in rows}
-    return {at: (now, base.fail) for at, (now, base) in found.items() if base is not None and now < base.fail}
+    limited = {row.from_bytes: (row.expect or 0.0, limits.of(about, row.from_bytes)) for row in rows}
+    return {at: (now, base.fail) for at, (now, base) in limited.items() if base is not None and now < base.fail}
 
 
 def _marked(
@@ -134,16 +134,16 @@ def _unlike(runs: Sequence[Run], every: Sequence[RunContext]) -> Iterator[str]:
             yield f"the runs have different {what}: they are no repeats of each other"
 
 
-def _unsound(runs: Sequence[Run], given: RunContext, book: Book) -> Iterator[str]:
+def _unsound(runs: Sequence[Run], stated: RunContext, book: Book) -> Iterator[str]:
     for number, run in enumerate(runs, 1):
-        yield from (f"run {number}: {why}" for why in unsound(run, given, book))
+        yield from (f"run {number}: {why}" for why in unsound(run, stated, book))
 
 
-def unsound(run: Run, given: RunContext, book: Book) -> Iterator[str]:
+def unsound(run: Run, stated: RunContext, book: Book) -> Iterator[str]:
     """What is wrong with one run, so that no row is made of it. What it reaches is no reason: that is what is asked."""
     if run.outcome is Outcome.COMPLETE and not [row for row in by_size(run) if row.out_of_place]:
         yield "it printed no bandwidth"
-    for finding in judge.judge(run, given, book):
+    for finding in judge.judge(run, stated, book):
         if finding.check not in ("baseline", "two-nodes") and not _harmless(finding):
             yield finding.message
 
@@ -170,9 +170,9 @@ def _grown(runs: Sequence[Run]) -> dict[int, list[float]]:
     for run in runs:
         for row in by_size(run):
             speeds.setdefault(row.size_bytes, []).append(_speed(row))
-    peak = max((median(found) for found in speeds.values()), default=0.0)
-    whole = {size_bytes: found for size_bytes, found in speeds.items() if len(found) == len(runs)}
-    return {size_bytes: found for size_bytes, found in whole.items() if peak and median(found) >= GROWN * peak}
+    peak = max((median(values) for values in speeds.values()), default=0.0)
+    whole = {size_bytes: values for size_bytes, values in speeds.items() if len(values) == len(runs)}
+    return {size_bytes: values for size_bytes, values in whole.items() if peak and median(values) >= GROWN * peak}
 
 
 def _speed(row: Row) -> float:
@@ -206,23 +206,23 @@ def _rows(runs: Sequence[Run], about: RunContext, day: str) -> Iterator[Baseline
         )
 
 
-def accept(found: Calibration, force: bool) -> tuple[Baseline, ...]:
+def accept(calibration: Calibration, force: bool) -> tuple[Baseline, ...]:
     """The rows to keep; `InvalidInput` if they were refused, or are below a limit in force and nobody forces them."""
     doing = "calibrate from these runs"
-    if found.refused:
+    if calibration.refused:
         raise InvalidInput(
-            doing, "\n  ".join(found.refused), "calibrate on a fabric that `gpuctl nccl judge` finds no fault in"
+            doing, "\n  ".join(calibration.refused), "calibrate on a fabric that `gpuctl nccl judge` finds no fault in"
         )
-    slow = too_slow(found)
+    slow = too_slow(calibration)
     if slow and not force:
         raise InvalidInput(doing, "\n  ".join(slow), FORCE)
-    return found.rows
+    return calibration.rows
 
 
-def too_slow(found: Calibration) -> list[str]:
+def too_slow(calibration: Calibration) -> list[str]:
     """What has to be forced, because a limit for such machines is higher: somebody else's, or the site's own."""
     return [
         f"{now:g} GB/s at {size(at)} is below {whose} limit {limit:g}"
-        for whose, below in (("the published", found.below), ("your own", found.below_own))
+        for whose, below in (("the published", calibration.below), ("your own", calibration.below_own))
         for at, (now, limit) in below.items()
     ]

@@ -45,20 +45,23 @@ def rounds(kind: Kind, nodes: Sequence[str], sweep: Sweep, split: bool = False) 
     if kind == "full":
         return [(Launch(tuple(nodes), replace(sweep, collective=name)),) for name in COLLECTIVES]
     groups = [[(node,) for node in nodes]] if kind == "single" else pairings(nodes)
-    own = with_env(sweep, RING) if kind == "pairs" else sweep
-    return [_one_launch(round_, own) if split else tuple(Launch(group, own) for group in round_) for round_ in groups]
+    pair_sweep = with_env(sweep, RING) if kind == "pairs" else sweep
+    return [
+        _one_launch(round_, pair_sweep) if split else tuple(Launch(group, pair_sweep) for group in round_)
+        for round_ in groups
+    ]
 
 
 def pairings(nodes: Sequence[str]) -> list[list[tuple[str, ...]]]:
     """Every pair once, in as few rounds as can be: one node stays, the others move round it (the circle method)."""
     ring: list[str | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
-    found: list[list[tuple[str, ...]]] = []
+    rounds_: list[list[tuple[str, ...]]] = []
     for _ in range(len(ring) - 1):
         half = len(ring) // 2
         facing = zip(ring[:half], reversed(ring[half:]), strict=True)
-        found.append([(a, b) for a, b in facing if a is not None and b is not None])
+        rounds_.append([(a, b) for a, b in facing if a is not None and b is not None])
         ring = [ring[0], ring[-1], *ring[1:-1]]
-    return found
+    return rounds_
 
 
 def _one_launch(groups: Sequence[tuple[str, ...]], sweep: Sweep) -> Round:

@@ -49,7 +49,13 @@ IN_HISTORY = "kept: {} shows every run and the map of pairs"
     metavar="GB/S",
     help="What a pair should reach.  [by machine type, where its baseline knows]",
 )
-@click.option("--screens", type=click.IntRange(1, 16), default=1, show_default=True, help="Pairs each node is seen in.")
+@click.option(
+    "--pairs-per-node",
+    type=click.IntRange(1, 16),
+    default=1,
+    show_default=True,
+    help="Pairs in which every node is tested at first; more find faults that come and go.",
+)
 @click.option(
     "--false-alarm",
     type=options.Finite(1e-6, 0.2),
@@ -138,7 +144,7 @@ def run(
     return history, end
 
 
-def _policy(screens: int, false_alarm: float, **given: Any) -> Policy:
+def _policy(pairs_per_node: int, false_alarm: float, **given: Any) -> Policy:
     from dataclasses import replace
 
     from gpuctl.nccl.flow import check_sizes
@@ -146,7 +152,8 @@ def _policy(screens: int, false_alarm: float, **given: Any) -> Policy:
 
     asked = sweep_options.sweep_of(**given)
     check_sizes("isolate", asked)
-    return Policy(sweep=replace(asked, env={**RING.env, **asked.env}), screens=screens, false_alarm=false_alarm)
+    sweep = replace(asked, env={**RING.env, **asked.env})
+    return Policy(sweep=sweep, pairs_per_node=pairs_per_node, false_alarm=false_alarm)
 
 
 def _fleet(way: NodeAccess, kept: Path | None, rails: str) -> Fleet:

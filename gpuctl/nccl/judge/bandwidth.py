@@ -28,9 +28,9 @@ def bandwidth(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     rows = [row for row in by_size(run) if row.out_of_place is not None]
     if not rows:
         if run.rows:
-            says = "not judged: no out-of-place bandwidth is there, and baselines are for that alone"
+            message = "not judged: no out-of-place bandwidth is there, and baselines are for that alone"
             yield Finding(
-                RULE, "", Verdict.UNKNOWN, says, {"rows": len(run.rows)}, "run it again without in-place alone"
+                RULE, "", Verdict.UNKNOWN, message, {"rows": len(run.rows)}, "run it again without in-place alone"
             )
         return
     judged = [(row, base) for row in rows if (base := book.of(about, row.size_bytes)) is not None]
@@ -59,8 +59,8 @@ def _slow(row: Row, base: Baseline, about: RunContext, book: Book) -> Finding:
     verdict = _verdict(row, base)
     advice = SLOW_ALONE if about.nodes == 1 else SLOW
     name, least = ("fail", base.fail) if verdict is Verdict.FAIL else ("warn", base.warn)
-    says = f"{_speed(row):g} GB/s at {size(row.size_bytes)} is below the {name} limit {least:g} ({base.origin})"
-    return Finding(RULE, size(row.size_bytes), verdict, says, _numbers(row, base, about, book), advice)
+    message = f"{_speed(row):g} GB/s at {size(row.size_bytes)} is below the {name} limit {least:g} ({base.origin})"
+    return Finding(RULE, size(row.size_bytes), verdict, message, _numbers(row, base, about, book), advice)
 
 
 def _good(pairs: Sequence[tuple[Row, Baseline]], counts: Numbers, about: RunContext, book: Book) -> Finding:
@@ -69,11 +69,11 @@ def _good(pairs: Sequence[tuple[Row, Baseline]], counts: Numbers, about: RunCont
     where = sizes(row.size_bytes for row, _ in pairs)
     least, name = (base.warn, "warn") if base.warn is not None else (base.fail, "fail")
     nearest = f"{where} hold, the nearest with " if len(pairs) > 1 else ""
-    says = f"{nearest}{_speed(row):g} GB/s at {size(row.size_bytes)}, {name} below {least:g} ({base.origin})"
+    message = f"{nearest}{_speed(row):g} GB/s at {size(row.size_bytes)}, {name} below {least:g} ({base.origin})"
     marked = base.below_published is not None
     advice = "find out why this fabric is slower than others of its kind, then calibrate again" if marked else ""
     verdict = Verdict.WARN if marked else Verdict.OK
-    return Finding(RULE, where, verdict, says, {**_numbers(row, base, about, book), **counts}, advice)
+    return Finding(RULE, where, verdict, message, {**_numbers(row, base, about, book), **counts}, advice)
 
 
 def _numbers(row: Row, base: Baseline, about: RunContext, book: Book) -> Numbers:
@@ -121,8 +121,8 @@ def _not_judged(about: RunContext, book: Book, rows: Sequence[Row]) -> Finding:
         verdict, why, advice = _other_sizes(fitting, rows)
         low, high = _span(fitting)
         numbers = {**numbers, "baseline_from_bytes": low, "baseline_to_bytes": high}
-    says = f"not judged, no baseline{why}"  # the same for all that are alike: what each reached is in its numbers
-    return Finding(RULE, "", verdict, says, numbers, advice)
+    message = f"not judged, no baseline{why}"  # the same for all that are alike: what each reached is in its numbers
+    return Finding(RULE, "", verdict, message, numbers, advice)
 
 
 def _why_not(about: RunContext, book: Book) -> tuple[Verdict, str, str]:
@@ -146,12 +146,12 @@ def _other_sizes(fitting: Sequence[Baseline], rows: Sequence[Row]) -> tuple[Verd
     whose = "your own" if fitting[0].site else f"the {fitting[0].kind}"
     are = "row is" if len(fitting) == 1 else "rows are"
     why = f" at the sizes that were run ({sizes((least, most))}); {whose} {are} for {sizes((low, high))}"
-    wanted = f"-b {flag(low)} -e {flag(high)}"
+    options = f"-b {flag(low)} -e {flag(high)}"
     if most < low:
-        wanted = f"-e {flag(high)}"
+        options = f"-e {flag(high)}"
     elif least > high:
-        wanted = f"-b {flag(low)}"
-    return Verdict.UNKNOWN, why, f"run it again with {wanted}"
+        options = f"-b {flag(low)}"
+    return Verdict.UNKNOWN, why, f"run it again with {options}"
 
 
 def _span(fitting: Sequence[Baseline]) -> tuple[int, int]:

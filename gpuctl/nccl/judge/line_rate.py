@@ -28,9 +28,9 @@ def line_rate(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     best, at = max(speeds, default=(0.0, 0))
     line = system.line_rate_gbs
     if best > ROUNDED * line:
-        says = (
+        message = (
             f"{best:g} GB/s at {size(at)} is above the {line:g} GB/s that the adapters of a {system.name} carry: "
             f"it was no ring, or these are other machines"
         )
         numbers: Numbers = {"busbw_gbs": best, "line_rate_gbs": line, "size_bytes": at}
-        yield Finding(RULE, "", Verdict.UNKNOWN, says, numbers, ADVICE)
+        yield Finding(RULE, "", Verdict.UNKNOWN, message, numbers, ADVICE)

@@ -38,11 +38,11 @@ def judge(run: Run, about: RunContext | None = None, book: Book | None = None) -
     """
     book = book or load.book()
     all_known = known.infer(run, about)
-    found = [finding for rule in RULES for finding in rule(run, all_known, book)]
+    findings = [finding for rule in RULES for finding in rule(run, all_known, book)]
     if broken_off(run):
-        found = [finding for finding in found if finding.check == OUTCOME or finding.verdict is Verdict.FAIL]
+        findings = [finding for finding in findings if finding.check == OUTCOME or finding.verdict is Verdict.FAIL]
     order = list(Verdict)
-    return sorted(found, key=lambda finding: -order.index(finding.verdict))
+    return sorted(findings, key=lambda finding: -order.index(finding.verdict))
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:

@@ -98,8 +98,8 @@ def _cause(run: Run, last: Sequence[str], names: Names) -> str | None:
     theirs = names.text(error_messages.cause(last))
     if run.rows or run.ranks:
         return run.cause or theirs
-    own = None if run.outcome is Outcome.EMPTY else run.cause
-    return theirs or own or names.text(error_messages.first_error(last)) or run.cause
+    from_test = None if run.outcome is Outcome.EMPTY else run.cause
+    return theirs or from_test or names.text(error_messages.first_error(last)) or run.cause
 
 
 def _with_our_names(run: Run, names: Names) -> Run:
@@ -110,17 +110,17 @@ def _with_our_names(run: Run, names: Names) -> Run:
 
 def size_of_row(line: str) -> str | None:
     """The message size of a row of results, as people write it ("64M"); None for any other line."""
-    found = _ROW.match(line)
-    return flag(int(found[1])) if found else None
+    match = _ROW.match(line)
+    return flag(int(match[1])) if match else None
 
 
-def summary_line(ended: LaunchResult) -> str:
+def summary_line(result: LaunchResult) -> str:
     """How a launch ended, in one line."""
-    run = ended.run
+    run = result.run
     halves = (
         (half.busbw_gbs, -row.size_bytes) for row in run.rows for half in (row.out_of_place, row.in_place) if half
     )
     peak = max(halves, default=None)
     best = f", best {peak[0]:.1f} GB/s at {size(-peak[1])}" if peak is not None else ""
     why = f": {run.cause}" if run.cause else ""
-    return f"{run.outcome} after {ended.seconds:.1f} s{best}{why}"
+    return f"{run.outcome} after {result.seconds:.1f} s{best}{why}"

@@ -26,9 +26,9 @@ class LaunchOutput:
     `name` tells the text from those of other launches in the folder; without a folder nothing is written.
     """
 
-    def __init__(self, launch: Launch, name: str, folder: Path | None, told: Callable[[str], None]) -> None:
+    def __init__(self, launch: Launch, name: str, folder: Path | None, on_size: Callable[[str], None]) -> None:
         self.done_size = ""
-        self._told, self._folder = told, folder
+        self._told, self._folder = on_size, folder
         self._file = file_name(launch, name)
         self._text: IO[str] | None = None
         # Of the lines that are no rows the first, where the first error stands, and the last.

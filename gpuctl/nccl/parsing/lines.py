@@ -56,8 +56,8 @@ def untag(line: str) -> tuple[str, int | None]:
     """Without the tags and labels of launchers; the rank a tag at its beginning names."""
     rank: int | None = None
     if "]<std" in line:
-        found = TAG.match(line)
-        rank = int(found[1]) if found else None
+        match = TAG.match(line)
+        rank = int(match[1]) if match else None
         line = TAG.sub("", line)
     if line[:5] == "[pod/" or ": " in line[:8]:
         label = _LABEL.match(line)
@@ -72,14 +72,14 @@ def parse_message(line: str, hosts: set[str], rank: int | None = None) -> NcclMe
     if " NCCL " not in line:
         other = _UCX.search(line) if " UCX " in line else None
         return NcclMessage(Speaker(rank=rank), "", (line[: other.start()],)) if other else None
-    found = _SPEAKER.search(line)
-    if found is None:
+    match = _SPEAKER.search(line)
+    if match is None:
         return None
-    before, host = _begin(line[: found.start()], found["host"], hosts)
+    before, host = _begin(line[: match.start()], match["host"], hosts)
     if not before[0]:
         hosts.add(host)
-    speaker = Speaker(host, int(found["pid"]), int(found["device"]), rank)
-    return NcclMessage(speaker, line[found.end() :], before)
+    speaker = Speaker(host, int(match["pid"]), int(match["device"]), rank)
+    return NcclMessage(speaker, line[match.end() :], before)
 
 
 def _begin(before: str, host: str, hosts: set[str]) -> tuple[tuple[str, ...], str]:
@@ -92,5 +92,5 @@ def _begin(before: str, host: str, hosts: set[str]) -> tuple[tuple[str, ...], st
     # Nobody named this host before. What looks like a cell in front of its name rather is the end of the row.
     likely = _CELL.match(host)
     first = likely.end() if likely else 0
-    ways = dict.fromkeys([first if first < len(host) else 0, *range(len(host))])
-    return tuple(before + host[:i] for i in ways), host
+    splits = dict.fromkeys([first if first < len(host) else 0, *range(len(host))])
+    return tuple(before + host[:i] for i in splits), host

@@ -87,9 +87,9 @@ class _Reader:
         if session.begins_another(text):
             yield from self._finish()
         self.session.line(text, rank)
-        found = header.rank(text) if "Pid" in text else None
-        if found and found.host:
-            self.hosts.add(found.host)
+        listed = header.rank(text) if "Pid" in text else None
+        if listed and listed.host:
+            self.hosts.add(listed.host)
 
     def _finish(self, stopped: Stopped | None = None, whole: bool = True) -> Iterator[Run]:
         session, self.session = self.session, Session(self.session.next_program)
@@ -120,15 +120,15 @@ class _Reader:
         yield from self._document(text)
 
     def _document(self, text: str, stopped: Stopped | None = None) -> Iterator[Run]:
-        found = report.read(text, stopped)
-        if found is None:
+        runs = report.read(text, stopped)
+        if runs is None:
             return
-        if found.outcome is Outcome.EMPTY and not found.rows and found.collective is None:
-            self.foreign = self.foreign or found  # once, however many lines of it there are
+        if runs.outcome is Outcome.EMPTY and not runs.rows and runs.collective is None:
+            self.foreign = self.foreign or runs  # once, however many lines of it there are
             return
         yield from self._finish()
         self.yielded = True
-        yield found
+        yield runs
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -112,7 +112,7 @@ def test_a_finished_record_measures_nothing_and_is_refused(kept: Path) -> None:
 def test_a_finished_record_is_gone_on_with_where_more_is_asked_for(tmp_path: Path) -> None:
     played = play(net(64, rack=8))
     record.write(tmp_path / "runs.json", played.fleet, played.history)
-    assert record.go_on(tmp_path / "runs.json", played.fleet, Policy(screens=2)) == tuple(played.history)
+    assert record.go_on(tmp_path / "runs.json", played.fleet, Policy(pairs_per_node=2)) == tuple(played.history)
 
 
 def test_asked_for_a_network_a_replay_holds_the_runs_against_it(tmp_path: Path) -> None:
