@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import failures, needs_reboot
-
 from gpuctl.domain.findings import Finding, Verdict, worst_code
+from gpuctl.engine import failures, needs_reboot
 from gpuctl.hosts.model import Visit
 
 # Not as the profile wants it, and nothing is wrong: a run, a reboot or a restart of a service will do it.

@@ -162,9 +162,8 @@ def _hosts(inventory: str | None, limit: str, group: str = "") -> tuple[Path, li
 
 def _profiles(hosts: list[Target], asked: str) -> dict[str, dict[str, Any]]:
     """Each host's compiled profile: the one asked for, else what its inventory says, else training."""
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
-
     from gpuctl.cli.hosts.profile import load
+    from gpuctl.engine import profiles
 
     for host in hosts:
         if not asked and "{" in host.profile:  # a template, or a whole profile: the role alone knows what to do with it
