@@ -84,7 +84,7 @@ def leave(path: Path) -> None:
 
 
 @click.command(hidden=True, context_settings=AS_THEY_ARE)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def guard(arguments: tuple[str, ...]) -> None:
     """Ask for confirmation before a destructive kubectl command in a production context."""
     from gpuctl.core import settings

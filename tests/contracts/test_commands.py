@@ -1,0 +1,67 @@
+"""Commands and their functions agree: click passes options by name, which no type checker sees."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from gpuctl.cli.app import app
+from tests.contracts.sources import ROOT, python_files
+
+
+def commands(group: click.Group, path: str = "gpuctl") -> Iterator[tuple[str, click.Command]]:
+    for name, command in sorted(group.commands.items()):
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path} {name}")
+
+
+COMMANDS = dict(commands(app))
+
+
+def passed(command: click.Command) -> set[str]:
+    return {parameter.name for parameter in command.params if parameter.expose_value and parameter.name}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_takes_exactly_the_options_it_declares(name: str) -> None:
+    command = COMMANDS[name]
+    if command.callback is None:
+        assert isinstance(command, click.Group)
+        return
+    parameters = inspect.signature(inspect.unwrap(command.callback)).parameters.values()
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    named = {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    required = {p.name for p in parameters if p.name in named and p.default is p.empty}
+    assert takes_any or passed(command) <= named, passed(command) - named
+    context = {"ctx", "context"} - passed(command)
+    assert required - context <= passed(command), required - passed(command)
+
+
+def test_options_that_are_read_by_their_name_exist() -> None:
+    """`params["x"]` of a function's own **params, anywhere in cli: some command has the option x."""
+    known = {name for command in COMMANDS.values() for name in passed(command)}
+    wrong = []
+    for path in python_files(ROOT / "gpuctl/cli"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(function, ast.FunctionDef) or function.args.kwarg is None:
+                continue
+            rest = function.args.kwarg.arg
+            wrong += [f"{path.relative_to(ROOT)}: {name}" for name in read_by_name(function, rest) if name not in known]
+    assert wrong == []
+
+
+def read_by_name(function: ast.FunctionDef, rest: str) -> set[str]:
+    return {
+        node.slice.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == rest
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, str)
+    }
