@@ -74,12 +74,12 @@ class Environment:
         self, name: str, component: str, annotations: Mapping[str, str] | None = None, *, everywhere: bool = False
     ) -> Object:
         """An object's metadata; `everywhere`: it belongs to no namespace."""
-        told = {**({BY: self.by} if self.by else {}), **(annotations or {})}
+        all_annotations = {**({BY: self.by} if self.by else {}), **(annotations or {})}
         return {
             "name": name,
             **({} if everywhere else {"namespace": self.namespace}),
             "labels": {**self.labels, PART: component},
-            **({"annotations": told} if told else {}),
+            **({"annotations": all_annotations} if all_annotations else {}),
         }
 
     def pod_name(self, rank: int) -> str:
@@ -103,7 +103,7 @@ class Asked:
     single: bool = False
 
 
-def environment(cluster: Cluster, asked: Asked = Asked()) -> Environment:
+def environment(cluster: Cluster, request: Asked = Asked()) -> Environment:
     """What is asked for, filled up from the cluster file: RDMA where it has it, and its usual number of nodes.
 
     One pod that stands alone is an environment of its own: NAME-single, with volumes of its own. `InvalidInput` where the
@@ -112,19 +112,21 @@ def environment(cluster: Cluster, asked: Asked = Asked()) -> Environment:
     about = cluster.cluster
     doing = f"make an environment on {about.name}"
     has_rdma = cluster.network.rdma.enabled
-    if asked.mode == "rdma" and not has_rdma:
+    if request.mode == "rdma" and not has_rdma:
         raise InvalidInput(doing, "RDMA was asked for, and the cluster file does not enable it", "use --mode tcp")
-    count = _nodes(cluster, asked, doing)
-    name = (asked.name or about.environment or about.name) + (f"-{SINGLE}" if asked.single else "")
+    count = _nodes(cluster, request, doing)
+    name = (request.name or about.environment or about.name) + (f"-{SINGLE}" if request.single else "")
     _check_name(cluster, name, doing)
-    return Environment(cluster, name, asked.mode or ("rdma" if has_rdma else "tcp"), count, asked.by, asked.single)
+    return Environment(
+        cluster, name, request.mode or ("rdma" if has_rdma else "tcp"), count, request.by, request.single
+    )
 
 
-def _nodes(cluster: Cluster, asked: Asked, doing: str) -> int:
-    usual = 1 if asked.single else cluster.gpus.default_nodes
-    count = usual if asked.nodes is None else asked.nodes
+def _nodes(cluster: Cluster, request: Asked, doing: str) -> int:
+    usual = 1 if request.single else cluster.gpus.default_nodes
+    count = usual if request.nodes is None else request.nodes
     named = len(cluster.nodes.gpu_nodes)
-    if asked.single and count != 1:
+    if request.single and count != 1:
         raise InvalidInput(
             doing, f"a pod that stands alone is on one node, and {count} were asked for", "leave one out"
         )

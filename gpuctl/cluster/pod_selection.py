@@ -16,20 +16,20 @@ def name_of(pod: Object) -> str:
 
 def all_of(cluster: Cluster, env: Environment, doing: str) -> list[Object]:
     """All that are there, in the order of their numbers; `GpuctlError` where there are none."""
-    found = cluster.find(cluster.kind("v1", "Pod"), env.selector)
-    if not found:
+    pods = cluster.find(cluster.kind("v1", "Pod"), env.selector)
+    if not pods:
         wrong = f"{env.name} has no pods in the namespace {env.namespace}"
         raise GpuctlError(doing, wrong, "`gpuctl cluster deploy` makes them")
-    return sorted(found, key=lambda each: natural(name_of(each)))
+    return sorted(pods, key=lambda pod: natural(name_of(pod)))
 
 
 def one(cluster: Cluster, env: Environment, doing: str, rank: int = 0, name: str = "") -> Object:
     """The one of this rank, or of this name, whether it runs or not; `InvalidInput` where the environment has none such."""
-    wanted = name or (f"{env.name}-{rank}" if rank else env.pod_name(0))
-    found = {name_of(each): each for each in all_of(cluster, env, doing)}
-    if wanted not in found:
-        raise InvalidInput(doing, f"{env.name} has no pod {wanted}", f"it has {', '.join(found)}")
-    return found[wanted]
+    wanted_name = name or (f"{env.name}-{rank}" if rank else env.pod_name(0))
+    pods = {name_of(pod): pod for pod in all_of(cluster, env, doing)}
+    if wanted_name not in pods:
+        raise InvalidInput(doing, f"{env.name} has no pod {wanted_name}", f"it has {', '.join(pods)}")
+    return pods[wanted_name]
 
 
 def why_not(pod: Object) -> str:

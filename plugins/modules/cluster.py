@@ -130,9 +130,9 @@ def main() -> None:
     if importlib.util.find_spec("gpuctl") is None:
         module.fail_json(msg=missing_required_lib("gpuctl", reason="to deploy clusters"))
     # In a Python of its own: what Ansible packs around a module hides the collection that the package came with.
-    asked = json.dumps({**module.params, "check": module.check_mode})
+    request = json.dumps({**module.params, "check": module.check_mode})
     argv = [sys.executable, "-m", "gpuctl.cluster.deploy.module_main"]
-    code, out, err = module.run_command(argv, data=asked)
+    code, out, err = module.run_command(argv, data=request)
     answer = _answer(out)
     if answer is None:
         module.fail_json(msg=f"gpuctl ended with exit code {code}: {_last(err)}")
@@ -143,10 +143,10 @@ def main() -> None:
 
 def _answer(out: str) -> Any:
     try:
-        found = json.loads(out)
+        answer = json.loads(out)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return answer if isinstance(answer, dict) else None
 
 
 def _last(err: str) -> str:

@@ -52,8 +52,8 @@ def build(name: str, folder: Path | None, follow: bool, timeout: float, form: Ou
     click.echo(f"{made.build}: {made.image or 'the image'} is built, digest {digest}")
 
 
-def _tell(subject: str, words: str) -> None:
-    _say(f"{subject}: {words}", err=True)
+def _tell(subject: str, message: str) -> None:
+    _say(f"{subject}: {message}", err=True)
 
 
 def _say(line: str, err: bool) -> None:

@@ -107,12 +107,12 @@ def status(name: str, form: Output, **given: Any) -> None:
     from gpuctl.cluster.deploy import status as standing
 
     cluster, file, _ = _cluster(name, given)
-    found = standing.look(cluster, file, given["environment"], given["single"])
+    current = standing.look(cluster, file, given["environment"], given["single"])
     if form == "table":
-        show.status(found)
+        show.status(current)
     else:
-        output.data({"verdict": str(found.verdict), **asdict(found)}, form)
-    raise click.exceptions.Exit(0 if found.verdict == "OK" else PROBLEMS)
+        output.data({"verdict": str(current.verdict), **asdict(current)}, form)
+    raise click.exceptions.Exit(0 if current.verdict == "OK" else PROBLEMS)
 
 
 @click.command()
@@ -128,18 +128,18 @@ def destroy(name: str, volumes: bool, timeout: float, yes: bool, check: bool, **
     from gpuctl.cluster.deploy import destroy as destroying
 
     cluster, env = on_cluster(name, given)
-    found = destroying.find(cluster, env)
-    stay = () if volumes else found.volumes
+    objects = destroying.find(cluster, env)
+    stay = () if volumes else objects.volumes
     if not volumes:
-        found = destroying.Found(found.objects, (), found.unread)
-    show.removing(found, env, stay)
-    if found.objects:
+        objects = destroying.Found(objects.objects, (), objects.unread)
+    show.removing(objects, env, stay)
+    if objects.objects:
         _say_what_trains(cluster, env)
-    if (found.objects or found.volumes) and not check:
-        _ask(f"Remove {'the environment and all data in its volumes' if found.volumes else 'it'}?", yes)
-        destroying.remove(cluster, env, found, _tell, timeout)
+    if (objects.objects or objects.volumes) and not check:
+        _ask(f"Remove {'the environment and all data in its volumes' if objects.volumes else 'it'}?", yes)
+        destroying.remove(cluster, env, objects, _tell, timeout)
         click.echo(f"{env.name} is removed")
-    raise click.exceptions.Exit(PROBLEMS if found.unread else 0)
+    raise click.exceptions.Exit(PROBLEMS if objects.unread else 0)
 
 
 COMMANDS = (diff, deploy, status, scale, destroy)
@@ -181,19 +181,19 @@ def _planned(name: str, given: dict[str, Any], mode: Any, nodes: int | None) -> 
     return Going(cluster, flow.plan(cluster, file, _wish(given, mode, nodes)), path, given["context"])
 
 
-def _go(going: Going, timeout: float, yes: bool, check: bool, form: Output) -> None:
+def _go(planned: Going, timeout: float, yes: bool, check: bool, form: Output) -> None:
     from gpuctl.cluster.deploy import flow, via_ansible
 
-    plan = going.plan
+    plan = planned.plan
     if form == "table" or check:
         show.plan(plan, form)
     if check:
         raise click.exceptions.Exit(_code(plan))
     flow.refuse(plan)
-    if question := _question(going):
+    if question := _question(planned):
         _ask(question, yes)
     heard: list[str] = []
-    order = via_ansible.Order(going.file, plan, going.context, int(timeout))
+    order = via_ansible.Order(planned.file, plan, planned.context, int(timeout))
     try:
         done = via_ansible.deploy(order, lambda line: _hear(line, heard))
     except KeyboardInterrupt:
@@ -203,20 +203,26 @@ def _go(going: Going, timeout: float, yes: bool, check: bool, form: Output) -> N
         output.data(done, form)
     elif timeout:
         click.echo(f"{plan.env.name}: {output.plural(plan.env.nodes, 'pod')} ready")
-        show.findings([each for each in via_ansible.findings(done) if each.check == "memlock" and each.verdict != "OK"])
+        show.findings(
+            [
+                finding
+                for finding in via_ansible.findings(done)
+                if finding.check == "memlock" and finding.verdict != "OK"
+            ]
+        )
 
 
 def _code(plan: Plan) -> int:
     return PROBLEMS if plan.failed or plan.changes_of("refused") else 0
 
 
-def _question(going: Going) -> str:
+def _question(planned: Going) -> str:
     """What has to be confirmed before it is begun; empty where nothing has to."""
     from gpuctl.cluster.train import active_training
 
-    trains = _say_what_trains(going.cluster, going.plan.env) if active_training.ends_pods(going.plan) else ""
-    if anew := going.plan.changes_of("recreate"):
-        return f"Make {', '.join(each.subject for each in anew)} anew, which ends its pods?"
+    trains = _say_what_trains(planned.cluster, planned.plan.env) if active_training.ends_pods(planned.plan) else ""
+    if anew := planned.plan.changes_of("recreate"):
+        return f"Make {', '.join(change.subject for change in anew)} anew, which ends its pods?"
     return f"This ends pods in which {trains}. Go on?" if trains else ""
 
 
@@ -224,11 +230,11 @@ def _say_what_trains(cluster: Cluster, env: Environment) -> str:
     """Tell what trains in the pods, and say it in a few words; empty where nothing does."""
     from gpuctl.cluster.train import active_training
 
-    found = active_training.look(cluster, env)
-    show.findings(found, err=True)
-    if any(each.verdict == "FAIL" for each in found):
+    findings = active_training.look(cluster, env)
+    show.findings(findings, err=True)
+    if any(finding.verdict == "FAIL" for finding in findings):
         return "something trains"
-    return "something may train" if found else ""
+    return "something may train" if findings else ""
 
 
 def _hear(line: str, heard: list[str]) -> None:
@@ -258,5 +264,5 @@ def _ask(question: str, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def _tell(subject: str, words: str) -> None:
-    click.echo(f"{subject}: {words}", err=True)
+def _tell(subject: str, message: str) -> None:
+    click.echo(f"{subject}: {message}", err=True)

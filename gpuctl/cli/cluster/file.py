@@ -26,9 +26,9 @@ def listing(form: Output) -> None:
 
     listed = found.all_of_them()
     if form != "table":
-        output.data([_told(each) for each in listed], form)
+        output.data([_told(entry) for entry in listed], form)
         return
-    rows = [_row(each) for each in listed]
+    rows = [_row(entry) for entry in listed]
     output.table(("NAME", "FLAVOUR", "NAMESPACE", "RDMA", "GPUS", "STORAGE", "FILE"), rows)
 
 
@@ -39,8 +39,8 @@ def _row(listed: Listed) -> tuple[str, ...]:
         return listed.name, "?", "?", "?", "?", "?", f"{path}: {wrong}"
     about, rdma = cluster.cluster, cluster.network.rdma
     gpus = f"{cluster.gpus.default_nodes} x {cluster.gpus.per_node}"
-    way = rdma.fabric if rdma.enabled else "-"
-    return listed.name, about.flavour, about.namespace, way, gpus, cluster.storage.mode, path
+    fabric = rdma.fabric if rdma.enabled else "-"
+    return listed.name, about.flavour, about.namespace, fabric, gpus, cluster.storage.mode, path
 
 
 def _told(listed: Listed) -> dict[str, Any]:
@@ -69,23 +69,25 @@ def show(name: str, form: Output) -> None:
         output.data(cluster, form)
         return
     click.echo(f"{path}\n")
-    rows = [(way, *_value(cluster, way, fields.default(each)), spec.about) for way, each, spec in fields.walk(Cluster)]
+    rows = [
+        (path, *_value(cluster, path, fields.default(field)), spec.about) for path, field, spec in fields.walk(Cluster)
+    ]
     output.table(("FIELD", "VALUE", "FROM", "WHAT IT IS"), [row for row in rows if row[1]])
     if cluster["notes"]:
         click.echo(f"\n{cluster['notes'].strip()}")
 
 
-def _value(cluster: Mapping[str, Any], way: str, default: object) -> tuple[str, str]:
-    found: Any = cluster
-    for part in way.split("."):
-        found = (found or {}).get(part)
-    if isinstance(found, Mapping):
-        text = ", ".join(f"{key}={value}" for key, value in found.items())
-    elif isinstance(found, (list, tuple)):
-        text = ", ".join(map(str, found))
+def _value(cluster: Mapping[str, Any], path: str, default: object) -> tuple[str, str]:
+    value: Any = cluster
+    for part in path.split("."):
+        value = (value or {}).get(part)
+    if isinstance(value, Mapping):
+        text = ", ".join(f"{key}={entry}" for key, entry in value.items())
+    elif isinstance(value, (list, tuple)):
+        text = ", ".join(map(str, value))
     else:
-        text = "" if found is None else str(found).lower() if isinstance(found, bool) else str(found)
-    return next(iter(text.splitlines()), ""), "default" if found == default else "file"
+        text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return next(iter(text.splitlines()), ""), "default" if value == default else "file"
 
 
 @click.command()
@@ -99,8 +101,8 @@ def validate(name: str, form: Output) -> None:
     path = found.find(name)
     mistakes = read.look(path).mistakes
     if form != "table":
-        told = {"file": str(path), "ok": not mistakes, "mistakes": [mistake._asdict() for mistake in mistakes]}
-        output.data(told, form)
+        result = {"file": str(path), "ok": not mistakes, "mistakes": [mistake._asdict() for mistake in mistakes]}
+        output.data(result, form)
         raise click.exceptions.Exit(InvalidInput.exit_code if mistakes else 0)
     if mistakes:
         read.load(path)  # tells them as an error, with what to try

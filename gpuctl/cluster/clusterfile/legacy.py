@@ -42,8 +42,8 @@ def becomes(old: Old) -> New | None:
 def _api(old: Old) -> New:
     host = re.sub(r"^https?://", "", old.value).rstrip("/")
     whole = host if ":" in host else f"{host}:{HTTPS_PORT}"
-    said = "" if ":" in host else f"the port {HTTPS_PORT} is a guess: `oc whoami --show-server` tells"
-    return New(f"https://{whole}", said)
+    note = "" if ":" in host else f"the port {HTTPS_PORT} is a guess: `oc whoami --show-server` tells"
+    return New(f"https://{whole}", note)
 
 
 def _listed(old: Old) -> New:
@@ -59,15 +59,15 @@ def _excluded(old: Old) -> New:
 
 def _level(old: Old) -> New:
     named = LEVELS.get(old.value, old.value)
-    said = f"{old.value} is the older number for {named}" if named != old.value else ""
-    return New(named, said)
+    note = f"{old.value} is the older number for {named}" if named != old.value else ""
+    return New(named, note)
 
 
 def _only_with_rdma(old: Old) -> New:
     if old.value.lower() == "true" and not old.rdma:
         return New(None, "it is for RDMA pods, and RDMA is not enabled")
-    said = "today there are smaller rights than that: ipc_lock, sys_resource" if "privileged" in old.path else ""
-    return New(old.value.lower(), said if old.value.lower() == "true" else "")
+    note = "today there are smaller rights than that: ipc_lock, sys_resource" if "privileged" in old.path else ""
+    return New(old.value.lower(), note if old.value.lower() == "true" else "")
 
 
 def _account(old: Old) -> New:

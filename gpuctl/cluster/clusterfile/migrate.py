@@ -22,7 +22,7 @@ from gpuctl.core.paths import write_atomically
 
 # What today's layout knows: a file may be half way there already.
 KNOWN = frozenset(
-    ".".join(way.split(".")[:count]) for way, _, _ in walk(Cluster) for count in range(1, way.count(".") + 2)
+    ".".join(path.split(".")[:count]) for path, _, _ in walk(Cluster) for count in range(1, path.count(".") + 2)
 )
 SECTIONS = ("cluster", "nodes", "storage", "network", "network.rdma", "network.tcp", "security", "gpus", "nccl")
 HAVE_MORE = ("cluster.api", "network.rdma.enabled")
@@ -100,9 +100,9 @@ class _Move:
         self.rdma = isinstance(found, yaml.ScalarNode) and found.value.lower() == "true"
         self.variables: list[str] = []
 
-    def _value(self, *way: str) -> yaml.Node | None:
+    def _value(self, *path: str) -> yaml.Node | None:
         node: yaml.Node | None = self.lines.top
-        for name in way:
+        for name in path:
             node = next((value for key, value in children(node) if key.value == name), None) if node else None
         return node
 

@@ -46,10 +46,10 @@ def needs(*fields: str) -> Callable[[Rule], Rule]:
 @needs("storage.mode", "storage.class_rwx", "storage.class_rwo")
 def storage_class(cluster: Cluster) -> Iterator[Broken]:
     storage = cluster.storage
-    wanted = "class_rwx" if storage.mode == "rwx" else "class_rwo"
-    if not getattr(storage, wanted):
+    field = "class_rwx" if storage.mode == "rwx" else "class_rwo"
+    if not getattr(storage, field):
         hint = "`kubectl get storageclass` lists those there are"
-        yield "storage.mode", f"is {storage.mode}, which needs storage.{wanted}", hint
+        yield "storage.mode", f"is {storage.mode}, which needs storage.{field}", hint
 
 
 @needs("storage.folders")
@@ -68,12 +68,12 @@ def namespace(cluster: Cluster) -> Iterator[Broken]:
 
 @needs(RDMA + ".enabled", RDMA + ".fabric", RDMA + ".resources")
 def rdma(cluster: Cluster) -> Iterator[Broken]:
-    way = cluster.network.rdma
-    if not way.enabled:
+    network = cluster.network.rdma
+    if not network.enabled:
         return
-    if not way.fabric:
+    if not network.fabric:
         yield "network.rdma", "is enabled, but does not say its fabric", "fabric: roce, infiniband or efa"
-    if not way.resources:
+    if not network.resources:
         yield (
             "network.rdma",
             "is enabled without the resource that brings the adapters into a pod",
@@ -83,16 +83,16 @@ def rdma(cluster: Cluster) -> Iterator[Broken]:
 
 @needs(RDMA + ".host_network", RDMA + ".attachments")
 def host_network(cluster: Cluster) -> Iterator[Broken]:
-    way = cluster.network.rdma
-    if way.host_network and way.attachments:
+    network = cluster.network.rdma
+    if network.host_network and network.attachments:
         yield "network.rdma.host_network", "leaves no room for attachments: Multus adds none there", "choose one"
 
 
 @needs(RDMA + ".enabled", RDMA + ".fabric")
 def efa(cluster: Cluster) -> Iterator[Broken]:
-    way = cluster.network.rdma
-    for name in ("devices", "gid_index") if way.enabled and way.fabric == "efa" else ():
-        if getattr(way, name) not in ((), None):
+    network = cluster.network.rdma
+    for name in ("devices", "gid_index") if network.enabled and network.fabric == "efa" else ():
+        if getattr(network, name) not in ((), None):
             yield (
                 f"network.rdma.{name}",
                 "means nothing to EFA: its NCCL plugin takes all devices itself",
@@ -102,12 +102,12 @@ def efa(cluster: Cluster) -> Iterator[Broken]:
 
 @needs(RDMA + ".enabled", RDMA + ".devices", RDMA + ".interfaces", RDMA + ".attachments")
 def lengths(cluster: Cluster) -> Iterator[Broken]:
-    way = cluster.network.rdma
-    counted = {name: len(getattr(way, name)) for name in ("devices", "interfaces", "attachments")}
-    given = {name: count for name, count in counted.items() if count}
-    if way.enabled and len(set(given.values())) > 1:
-        told = ", ".join(f"{count} {name}" for name, count in given.items())
-        yield "network.rdma", f"has {told}: each adapter is one of each", "name as many of each"
+    network = cluster.network.rdma
+    counted = {name: len(getattr(network, name)) for name in ("devices", "interfaces", "attachments")}
+    named = {name: count for name, count in counted.items() if count}
+    if network.enabled and len(set(named.values())) > 1:
+        counts = ", ".join(f"{count} {name}" for name, count in named.items())
+        yield "network.rdma", f"has {counts}: each adapter is one of each", "name as many of each"
 
 
 @needs(RDMA + ".resources", "gpus.resource")
@@ -118,9 +118,9 @@ def resources(cluster: Cluster) -> Iterator[Broken]:
 
 @needs("network", "nccl")
 def own_variables(cluster: Cluster) -> Iterator[Broken]:
-    for mode, way in (("rdma", cluster.network.rdma), ("tcp", cluster.network.tcp)):
-        ours = {each.name: each.field for each in variables.derived(cluster, mode)}
-        for name in way.environment:
+    for mode, network in (("rdma", cluster.network.rdma), ("tcp", cluster.network.tcp)):
+        ours = {variable.name: variable.field for variable in variables.derived(cluster, mode)}
+        for name in network.environment:
             if name in ours:
                 yield (
                     f"network.{mode}.environment.{name}",
@@ -160,12 +160,12 @@ def enough_nodes(cluster: Cluster) -> Iterator[Broken]:
 
 @needs(*(f"ports.{name}" for name in PORTS))
 def ports_differ(cluster: Cluster) -> Iterator[Broken]:
-    seen: dict[int, str] = {}
+    taken: dict[int, str] = {}
     for name in PORTS:
         port = getattr(cluster.ports, name)
-        if port in seen:
-            yield f"ports.{name}", f"is {port}, as ports.{seen[port]} is", "choose another"
-        seen.setdefault(port, name)
+        if port in taken:
+            yield f"ports.{name}", f"is {port}, as ports.{taken[port]} is", "choose another"
+        taken.setdefault(port, name)
 
 
 @needs("ports.expose", "ports.ingress", "cluster.flavour")
@@ -195,8 +195,8 @@ def route_names(cluster: Cluster) -> Iterator[Broken]:
 
 @needs("image.name", "image.build", "cluster.flavour")
 def image(cluster: Cluster) -> Iterator[Broken]:
-    given, build = cluster.image, cluster.image.build
-    if bool(given.name) == bool(build):
+    image, build = cluster.image, cluster.image.build
+    if bool(image.name) == bool(build):
         yield "image", "needs one of name and build", "name the image, or say how it is built"
     if build and cluster.cluster.flavour != "openshift":
         yield "image.build", "is OpenShift's; this flavour builds no images", "build it elsewhere, and give its name"

@@ -29,11 +29,11 @@ def rows() -> list[dict[str, str]]:
             "field": path,
             "takes": _takes(spec.kind.schema()),
             "unit": spec.unit,
-            "default": _default(fields.default(each)),
+            "default": _default(fields.default(field)),
             "about": spec.about,
             "source": spec.source,
         }
-        for path, each, spec in fields.walk(Cluster)
+        for path, field, spec in fields.walk(Cluster)
     ]
 
 

@@ -47,8 +47,8 @@ class Lines:
 def last_line(value: yaml.Node) -> int:
     """The last line of a value. A block says that it ends where the next thing begins, so its last part is asked."""
     if isinstance(value, yaml.CollectionNode) and not value.flow_style:
-        parts = [each for item in value.value for each in (item if isinstance(item, tuple) else (item,))]
-        return max((last_line(each) for each in parts), default=value.start_mark.line)
+        parts = [part for item in value.value for part in (item if isinstance(item, tuple) else (item,))]
+        return max((last_line(part) for part in parts), default=value.start_mark.line)
     end = value.end_mark
     return end.line - 1 if end.column == 0 and end.line > value.start_mark.line else end.line
 

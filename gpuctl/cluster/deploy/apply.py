@@ -28,19 +28,19 @@ class Applied:
 
     @property
     def words(self) -> str:
-        told = f": {', '.join(self.done)}" if self.done else ""
-        return f"{len(self.done)} of {self.of} changes were made{told}"
+        listed = f": {', '.join(self.done)}" if self.done else ""
+        return f"{len(self.done)} of {self.of} changes were made{listed}"
 
 
 class NotApplied(GpuctlError):
     """It stopped half way; the same command goes on from there."""
 
 
-def filled(env: Environment, wanted: Sequence[Object], live: Sequence[Object | None]) -> list[Object]:
+def filled(env: Environment, desired: Sequence[Object], live: Sequence[Object | None]) -> list[Object]:
     """The objects with the Secret's values: those that are there, new ones where there are none."""
     return [
-        secret.filled(env, (there or {}).get("data") or {}, ssh_keys.pair) if each["kind"] == "Secret" else each
-        for each, there in zip(wanted, live, strict=True)
+        secret.filled(env, (live_object or {}).get("data") or {}, ssh_keys.pair) if obj["kind"] == "Secret" else obj
+        for obj, live_object in zip(desired, live, strict=True)
     ]
 
 
@@ -49,43 +49,43 @@ def apply(cluster: Cluster, plan: Plan, tell: Tell, applied: Applied) -> None:
 
     `NotApplied` where one fails: those before it stay, for they are of use to the next try.
     """
-    wanted = {each.subject: each.wanted for each in plan.standing}
-    leftovers = {name_of(each): each for each in plan.leftovers}
-    todo = [each for each in plan.changes if each.action in WORDS]
+    desired = {state.subject: state.wanted for state in plan.standing}
+    leftovers = {name_of(obj): obj for obj in plan.leftovers}
+    todo = [change for change in plan.changes if change.action in WORDS]
     applied.of = len(todo)
-    for each in todo:
+    for change in todo:
         try:
-            if each.action == "remove":
-                _remove(cluster, leftovers[each.subject])
+            if change.action == "remove":
+                _remove(cluster, leftovers[change.subject])
             else:
-                _one(cluster, plan.env, each, wanted[each.subject], tell)
+                _one(cluster, plan.env, change, desired[change.subject], tell)
         except GpuctlError as error:
             hint = error.hint or "the same command goes on from here"
-            raise NotApplied(f"{DOING} {plan.env.name}", f"{_told(each, error)}; {applied.words}", hint) from error
-        applied.done.append(each.subject)
-        tell(each.subject, WORDS[each.action])
+            raise NotApplied(f"{DOING} {plan.env.name}", f"{_told(change, error)}; {applied.words}", hint) from error
+        applied.done.append(change.subject)
+        tell(change.subject, WORDS[change.action])
 
 
-def _told(each: Change, error: GpuctlError) -> str:
-    return f"{each.subject}: {error.wrong}"
+def _told(change: Change, error: GpuctlError) -> str:
+    return f"{change.subject}: {error.wrong}"
 
 
-def _one(cluster: Cluster, env: Environment, each: Change, wanted: Object, tell: Tell) -> None:
+def _one(cluster: Cluster, env: Environment, change: Change, desired: Object, tell: Tell) -> None:
     """Looked at once more: somebody may have made one of that name since."""
-    kind = cluster.kind_of(wanted)
-    live = cluster.get(kind, wanted["metadata"]["name"])
+    kind = cluster.kind_of(desired)
+    live = cluster.get(kind, desired["metadata"]["name"])
     if live is not None and not is_ours(env, live):
-        raise Conflict(f"apply {each.subject}", "it is there by now, and is not ours; it was left alone")
-    if wanted["kind"] == "Secret":  # as it is now, for a password that changes locks people out
-        wanted = filled(env, [wanted], [live])[0]
-    if each.action == "recreate" and live is not None:
-        tell(each.subject, "is removed, to be made anew")
+        raise Conflict(f"apply {change.subject}", "it is there by now, and is not ours; it was left alone")
+    if desired["kind"] == "Secret":  # as it is now, for a password that changes locks people out
+        desired = filled(env, [desired], [live])[0]
+    if change.action == "recreate" and live is not None:
+        tell(change.subject, "is removed, to be made anew")
         _remove(cluster, live)
-    cluster.apply(wanted)
+    cluster.apply(desired)
 
 
-def _remove(cluster: Cluster, found: Object) -> None:
+def _remove(cluster: Cluster, obj: Object) -> None:
     """With what belongs to it, and until it is gone."""
-    left = removal.remove(cluster, [found], GOING_S)
+    left = removal.remove(cluster, [obj], GOING_S)
     if left:
-        raise GpuctlError(f"remove {name_of(found)}", f"it is still there after {GOING_S:g} s")
+        raise GpuctlError(f"remove {name_of(obj)}", f"it is still there after {GOING_S:g} s")

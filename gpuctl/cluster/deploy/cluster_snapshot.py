@@ -56,27 +56,27 @@ class There:
     may_use: Read[bool]  # the constraints: who may not, may not give them to others either
 
 
-def look(cluster: Cluster, env: Environment, standing: Sequence[Standing]) -> There:
+def look(cluster: Cluster, env: Environment, states: Sequence[Standing]) -> There:
     """Everything of it; `Unreachable` where the cluster does not answer."""
     with Askers(AT_ONCE) as pool:
-        asking = Asking(cluster, pool)
+        reader = Asking(cluster, pool)
         security, image = env.cluster.security, env.cluster.image
-        wanted_constraints = rights.constraints_name(env)
-        one, several = asking.one, asking.several
-        namespace = one("v1", "Namespace", env.namespace)
-        quotas, claims = several("v1", "ResourceQuota"), several("v1", "PersistentVolumeClaim")
-        shared_quotas, limits = several(*SHARED_QUOTA), several("v1", "LimitRange")
-        classes, nodes = several("storage.k8s.io/v1", "StorageClass"), several("v1", "Node")
+        constraints_name = rights.constraints_name(env)
+        get, find = reader.one, reader.several
+        namespace = get("v1", "Namespace", env.namespace)
+        quotas, claims = find("v1", "ResourceQuota"), find("v1", "PersistentVolumeClaim")
+        shared_quotas, limits = find(*SHARED_QUOTA), find("v1", "LimitRange")
+        classes, nodes = find("storage.k8s.io/v1", "StorageClass"), find("v1", "Node")
         pods = pool.submit(read, lambda: cluster.find_everywhere(cluster.kind("v1", "Pod"), LIVE_PODS), [])
-        own = pool.submit(read, lambda: cluster.find(cluster.kind("v1", "Pod"), env.selector), [])
-        account = one("v1", "ServiceAccount", security.service_account)
-        secret = one("v1", "Secret", image.pull_secret)
-        stream = one("image.openshift.io/v1", "ImageStream", env.name if image.build else "")
-        constraints = one(*SCC, wanted_constraints)
+        env_pods = pool.submit(read, lambda: cluster.find(cluster.kind("v1", "Pod"), env.selector), [])
+        account = get("v1", "ServiceAccount", security.service_account)
+        secret = get("v1", "Secret", image.pull_secret)
+        stream = get("image.openshift.io/v1", "ImageStream", env.name if image.build else "")
+        constraints = get(*SCC, constraints_name)
         attached = env.cluster.network.rdma.attachments if env.rdma else ()
-        attachments = {each: asking.attachment(each) for each in attached}
-        may = asking.rights({(each.wanted["apiVersion"], each.wanted["kind"]) for each in standing if each.served})
-        may_use = pool.submit(read, lambda: _may_use(cluster, wanted_constraints), False)
+        attachments = {name: reader.attachment(name) for name in attached}
+        may = reader.rights({(state.wanted["apiVersion"], state.wanted["kind"]) for state in states if state.served})
+        may_use = pool.submit(read, lambda: _may_use(cluster, constraints_name), False)
         return There(
             server=cluster.server,
             namespace=namespace.result(),
@@ -87,35 +87,35 @@ def look(cluster: Cluster, env: Environment, standing: Sequence[Standing]) -> Th
             classes=classes.result(),
             nodes=nodes.result(),
             pods=pods.result(),
-            own=own.result(),
+            own=env_pods.result(),
             account=account.result(),
             pull_secret=secret.result(),
             stream=stream.result(),
             constraints=constraints.result(),
-            attachments={name: each.result() for name, each in attachments.items()},
-            may={asked: each.result() for asked, each in may.items()},
+            attachments={name: pending.result() for name, pending in attachments.items()},
+            may={right: pending.result() for right, pending in may.items()},
             may_use=may_use.result(),
         )
 
 
-def standing(cluster: Cluster, wanted: Sequence[Object]) -> list[Standing]:
+def standing(cluster: Cluster, objects: Sequence[Object]) -> list[Standing]:
     """Each of the objects as it is on the cluster."""
     # One of each group first: asked all at once, every one of them would ask what the group has.
-    groups = {each["apiVersion"]: (each["apiVersion"], each["kind"]) for each in wanted}
+    groups = {obj["apiVersion"]: (obj["apiVersion"], obj["kind"]) for obj in objects}
     with Askers(AT_ONCE) as pool:
-        list(pool.map(lambda each: cluster.serves(*each), groups.values()))
-        return list(pool.map(lambda each: _standing(cluster, each), wanted))
+        list(pool.map(lambda obj: cluster.serves(*obj), groups.values()))
+        return list(pool.map(lambda obj: _standing(cluster, obj), objects))
 
 
-def _standing(cluster: Cluster, wanted: Object) -> Standing:
+def _standing(cluster: Cluster, desired: Object) -> Standing:
     try:
-        kind = cluster.kind_of(wanted)
+        kind = cluster.kind_of(desired)
     except NotThere:
-        return Standing(wanted, served=False)
+        return Standing(desired, served=False)
     try:
-        return Standing(wanted, cluster.get(kind, wanted["metadata"]["name"]))
+        return Standing(desired, cluster.get(kind, desired["metadata"]["name"]))
     except Forbidden as error:
-        return Standing(wanted, unread=error.wrong)
+        return Standing(desired, unread=error.wrong)
 
 
 class Asking:
@@ -138,18 +138,18 @@ class Asking:
 
     def attachment(self, name: str) -> Future[Read[Object | None]]:
         """A NetworkAttachmentDefinition, NAME or NAMESPACE/NAME."""
-        namespace, _, own = name.rpartition("/")
-        there = Cluster(self.cluster.client, namespace or self.cluster.namespace, self.cluster.patience_s)
-        return Asking(there, self.pool).one(*ATTACHMENT, own)
+        namespace, _, own_name = name.rpartition("/")
+        elsewhere = Cluster(self.cluster.client, namespace or self.cluster.namespace, self.cluster.patience_s)
+        return Asking(elsewhere, self.pool).one(*ATTACHMENT, own_name)
 
     def rights(self, kinds: set[tuple[str, str]]) -> dict[tuple[str, str], Future[Read[bool]]]:
         """Whether we may do all that deploy, status and destroy do."""
-        asked = [(*kind, VERBS) for kind in sorted(kinds)] + list(WATCHED)
-        found = {}
-        for api_version, kind, verbs in asked:
+        needed = [(*kind, VERBS) for kind in sorted(kinds)] + list(WATCHED)
+        answers = {}
+        for api_version, kind, verbs in needed:
             for verb in verbs:
-                found[verb, kind] = self.pool.submit(_may, self.cluster, verb, (api_version, kind))
-        return found
+                answers[verb, kind] = self.pool.submit(_may, self.cluster, verb, (api_version, kind))
+        return answers
 
 
 def _may(cluster: Cluster, verb: str, kind: tuple[str, str]) -> Read[bool]:

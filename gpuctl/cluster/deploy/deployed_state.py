@@ -13,8 +13,8 @@ from gpuctl.edges.kube.errors import Forbidden, NotThere
 
 def nodes(cluster: Cluster, env: Environment) -> int | None:
     """How many pods it is to have; None where it is not deployed."""
-    found = cluster.get(cluster.kind("apps/v1", "StatefulSet"), env.name)
-    return int(found["spec"]["replicas"]) if found and is_ours(env, found) else None
+    live = cluster.get(cluster.kind("apps/v1", "StatefulSet"), env.name)
+    return int(live["spec"]["replicas"]) if live and is_ours(env, live) else None
 
 
 def built(cluster: Cluster, env: Environment) -> str:
@@ -37,17 +37,17 @@ def digest_of(stream: Object) -> str:
 
 def mode(cluster: Cluster, env: Environment) -> Mode | None:
     """What its pods were made for, as their own settings say; None where it is not deployed, or does not say."""
-    found = cluster.get(cluster.kind("v1", "ConfigMap"), f"{env.name}-start")
-    return mode_of(found) if found and is_ours(env, found) else None
+    live = cluster.get(cluster.kind("v1", "ConfigMap"), f"{env.name}-start")
+    return mode_of(live) if live and is_ours(env, live) else None
 
 
 def mode_of(start: Object) -> Mode | None:
     """The mode in a ConfigMap with the files of a pod's start."""
     for line in str((start.get("data") or {}).get("settings.sh") or "").splitlines():
         name, _, value = line.partition("=")
-        words = shlex.split(value) if name == "mode" else []
-        if words == ["rdma"]:
+        parts = shlex.split(value) if name == "mode" else []
+        if parts == ["rdma"]:
             return "rdma"
-        if words == ["tcp"]:
+        if parts == ["tcp"]:
             return "tcp"
     return None

@@ -24,20 +24,20 @@ class Found:
 
 def find(cluster: Cluster, env: Environment) -> Found:
     """All of it; of kinds that the cluster serves."""
-    looked = [prune.found(cluster, env, kind) for kind in reversed(prune.kinds(cluster))]
-    mine = [each for objects, _ in looked for each in objects]
-    volumes = [each for each in mine if (each["apiVersion"], each["kind"]) == VOLUMES]
-    return Found([each for each in mine if each not in volumes], volumes, [why for _, why in looked if why])
+    listings = [prune.found(cluster, env, kind) for kind in reversed(prune.kinds(cluster))]
+    mine = [obj for objects, _ in listings for obj in objects]
+    volumes = [obj for obj in mine if (obj["apiVersion"], obj["kind"]) == VOLUMES]
+    return Found([obj for obj in mine if obj not in volumes], volumes, [why for _, why in listings if why])
 
 
-def remove(cluster: Cluster, env: Environment, found: Found, tell: Tell, limit_s: float) -> None:
+def remove(cluster: Cluster, env: Environment, objects: Found, tell: Tell, limit_s: float) -> None:
     """One kind after the other, what uses the others first; `GpuctlError` where something stays."""
-    todo = [*found.objects, *found.volumes]
-    kinds = dict.fromkeys((each["apiVersion"], each["kind"]) for each in todo)
+    todo = [*objects.objects, *objects.volumes]
+    kinds = dict.fromkeys((obj["apiVersion"], obj["kind"]) for obj in todo)
     done = 0
     for kind in kinds:
-        mine = [each for each in todo if (each["apiVersion"], each["kind"]) == kind]
-        left = removal.remove(cluster, mine, limit_s, lambda each: tell(name_of(each), "removed"))
+        mine = [obj for obj in todo if (obj["apiVersion"], obj["kind"]) == kind]
+        left = removal.remove(cluster, mine, limit_s, lambda obj: tell(name_of(obj), "removed"))
         done += len(mine) - len(left)
         if left:
             wrong = (

@@ -31,21 +31,21 @@ HOLDS_DATA = "it holds data: `destroy --volumes` removes it first, or the enviro
 STAY = "volumes that are there already stay as they are"
 
 
-def changes(cluster: Cluster, env: Environment, standing: Sequence[Standing]) -> list[Change]:
+def changes(cluster: Cluster, env: Environment, states: Sequence[Standing]) -> list[Change]:
     """One for each object, by a dry run on the server, which makes nothing."""
-    new = {each.subject for each in standing if each.live is None}
+    new = {state.subject for state in states if state.live is None}
 
-    def one(each: Standing) -> Change:
-        return change(env, each, lambda: cluster.apply(each.wanted, dry_run=True), new)
+    def one(state: Standing) -> Change:
+        return change(env, state, lambda: cluster.apply(state.wanted, dry_run=True), new)
 
     with Askers(AT_ONCE) as pool:
-        return list(pool.map(one, standing))
+        return list(pool.map(one, states))
 
 
-def change(env: Environment, each: Standing, dry_run: Callable[[], Object], new: Collection[str] = ()) -> Change:
+def change(env: Environment, state: Standing, dry_run: Callable[[], Object], new: Collection[str] = ()) -> Change:
     """What becomes of one; `new`: the subjects of all that are to be created."""
-    kind, name = each.wanted["kind"], each.wanted["metadata"]["name"]
-    if each.live is not None and (fields := fixed(each.wanted, each.live)):
+    kind, name = state.wanted["kind"], state.wanted["metadata"]["name"]
+    if state.live is not None and (fields := fixed(state.wanted, state.live)):
         if kind == VOLUMES[1]:
             return Change(kind, name, "refused", fields, HOLDS_DATA)
         return Change(kind, name, "recreate", fields, STAY if kind == "StatefulSet" else "")
@@ -54,10 +54,10 @@ def change(env: Environment, each: Standing, dry_run: Callable[[], Object], new:
     except Unreachable:
         raise
     except GpuctlError as error:
-        return Change(kind, name, *_of_refusal(env, each, error, new))
-    if each.live is None:
+        return Change(kind, name, *_of_refusal(env, state, error, new))
+    if state.live is None:
         return Change(kind, name, "create")
-    fields = tuple(between(plain(each.live), plain(tried)))
+    fields = tuple(between(plain(state.live), plain(tried)))
     if kind == "Pod" and any(map(_of_its_start, fields)):
         return Change(kind, name, "recreate", fields, "")
     return Change(kind, name, "change" if fields else "same", hidden(kind, fields), _of_changing(kind, fields))
@@ -68,12 +68,12 @@ def _of_its_start(field: Field) -> bool:
     return field.path.startswith("spec.") or field.path == f"metadata.annotations[{STARTED_WITH}]"
 
 
-def _of_refusal(env: Environment, each: Standing, error: GpuctlError, new: Collection[str]) -> tuple[Any, ...]:
+def _of_refusal(env: Environment, state: Standing, error: GpuctlError, new: Collection[str]) -> tuple[Any, ...]:
     """What a dry run that failed means: action, fields and note."""
-    kind = each.wanted["kind"]
-    if isinstance(error, Invalid) and each.live is not None and kind != VOLUMES[1]:
+    kind = state.wanted["kind"]
+    if isinstance(error, Invalid) and state.live is not None and kind != VOLUMES[1]:
         return "recreate", (), error.wrong.partition("\n")[0]  # what follows is the server's own listing
-    if each.live is None and _only_waits(env, kind, error, new):
+    if state.live is None and _only_waits(env, kind, error, new):
         return "create", (), "checked by the server once its account is there"
     return "refused", (), error.wrong
 
@@ -90,30 +90,30 @@ def _of_changing(kind: str, fields: Sequence[Field]) -> str:
     return ""
 
 
-def fixed(wanted: Object, live: Object) -> tuple[Field, ...]:
+def fixed(desired: Object, live: Object) -> tuple[Field, ...]:
     """The fields that the server never changes, and that would have to."""
-    before, after = live.get("spec") or {}, wanted.get("spec") or {}
+    before, after = live.get("spec") or {}, desired.get("spec") or {}
     return tuple(
         Field(f"spec.{name}", before.get(name), after.get(name))
-        for name in FIXED.get(wanted["kind"], ())
+        for name in FIXED.get(desired["kind"], ())
         if not covers(before.get(name), after.get(name))
     )
 
 
-def covers(live: Any, wanted: Any) -> bool:
+def covers(live: Any, desired: Any) -> bool:
     """Whether what is wanted is there; the server adds fields, and writes a quantity in its own way."""
-    if isinstance(wanted, Mapping) and isinstance(live, Mapping):
-        return all(name in live and covers(live[name], value) for name, value in wanted.items())
-    if isinstance(wanted, list) and isinstance(live, list):
-        return len(wanted) == len(live) and all(map(covers, live, wanted))
-    number = amount(wanted) if isinstance(wanted, str) else None
-    return bool(live == wanted or (number is not None and number == amount(live)))
+    if isinstance(desired, Mapping) and isinstance(live, Mapping):
+        return all(name in live and covers(live[name], value) for name, value in desired.items())
+    if isinstance(desired, list) and isinstance(live, list):
+        return len(desired) == len(live) and all(map(covers, live, desired))
+    number = amount(desired) if isinstance(desired, str) else None
+    return bool(live == desired or (number is not None and number == amount(live)))
 
 
-def plain(found: Object) -> Object:
+def plain(obj: Object) -> Object:
     """An object without what the server keeps for itself."""
-    meta = {name: value for name, value in found["metadata"].items() if name not in ITS_OWN}
-    return {**{name: value for name, value in found.items() if name != "status"}, "metadata": meta}
+    meta = {name: value for name, value in obj["metadata"].items() if name not in ITS_OWN}
+    return {**{name: value for name, value in obj.items() if name != "status"}, "metadata": meta}
 
 
 def between(before: Any, after: Any, path: str = "") -> Iterator[Field]:
@@ -122,7 +122,7 @@ def between(before: Any, after: Any, path: str = "") -> Iterator[Field]:
         for name in [*before, *(name for name in after if name not in before)]:
             yield from between(before.get(name), after.get(name), _inside(path, name))
     elif _named(before) and _named(after):
-        old, new = ({each["name"]: each for each in listed} for listed in (before, after))
+        old, new = ({item["name"]: item for item in listed} for listed in (before, after))
         for name in [*old, *(name for name in new if name not in old)]:
             yield from between(old.get(name), new.get(name), f"{path}[{name}]")
     elif before != after:
@@ -131,7 +131,7 @@ def between(before: Any, after: Any, path: str = "") -> Iterator[Field]:
 
 def _named(value: Any) -> bool:
     return (
-        isinstance(value, list) and bool(value) and all(isinstance(each, Mapping) and "name" in each for each in value)
+        isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) and "name" in item for item in value)
     )
 
 
@@ -145,10 +145,10 @@ def hidden(kind: str, fields: Sequence[Field]) -> tuple[Field, ...]:
     if kind != "Secret":
         return tuple(fields)
     return tuple(
-        Field(each.path, *(_keys(value) for value in (each.before, each.after)))
-        if each.path.startswith(("data", "stringData"))
-        else each
-        for each in fields
+        Field(field.path, *(_keys(value) for value in (field.before, field.after)))
+        if field.path.startswith(("data", "stringData"))
+        else field
+        for field in fields
     )
 
 

@@ -39,16 +39,16 @@ class Wish:
 
 def connect(file: File, context: str = "", patience_s: float = 60) -> Cluster:
     """The cluster that the file is for; `InvalidInput` where the kubeconfig leads elsewhere."""
-    found = kube.connect(context, file.cluster.namespace, patience_s=patience_s)
-    if not same_server(found.server, file.cluster.api):
-        wrong = f"the kubeconfig's context leads to {found.server}, and the cluster file is for {file.cluster.api}"
+    cluster = kube.connect(context, file.cluster.namespace, patience_s=patience_s)
+    if not same_server(cluster.server, file.cluster.api):
+        wrong = f"the kubeconfig's context leads to {cluster.server}, and the cluster file is for {file.cluster.api}"
         raise InvalidInput(f"use the cluster {file.cluster.name}", wrong, "give the right --context")
-    return found
+    return cluster
 
 
-def same_server(one: str, other: str) -> bool:
+def same_server(first: str, second: str) -> bool:
     """Whether two URLs lead to the same port of the same host."""
-    return _address(one) == _address(other)
+    return _address(first) == _address(second)
 
 
 def _address(url: str) -> tuple[str | None, int]:
@@ -59,79 +59,81 @@ def _address(url: str) -> tuple[str | None, int]:
 # ---- what would be done ---------------------------------------------------------------------------------------------
 
 
-def plan(cluster: Cluster, file: File, wish: Wish) -> Plan:
+def plan(cluster: Cluster, file: File, request: Wish) -> Plan:
     """What a deployment would do; nothing is changed. Its changes are looked at only where the preflight passes."""
-    if wish.mode != "auto":
-        return _with_changes(cluster, _checked(cluster, _environment(cluster, file, wish)))
+    if request.mode != "auto":
+        return _with_changes(cluster, _checked(cluster, _environment(cluster, file, request)))
     if not file.network.rdma.enabled:
-        found = _checked(cluster, _environment(cluster, file, replace(wish, mode="tcp")))
-        return _with_changes(cluster, replace(found, fell_back="the cluster file does not enable RDMA"))
-    found = _checked(cluster, _environment(cluster, file, replace(wish, mode="rdma")))
-    if found.failed:
-        without = _checked(cluster, _environment(cluster, file, replace(wish, mode="tcp")))
+        checked = _checked(cluster, _environment(cluster, file, replace(request, mode="tcp")))
+        return _with_changes(cluster, replace(checked, fell_back="the cluster file does not enable RDMA"))
+    checked = _checked(cluster, _environment(cluster, file, replace(request, mode="rdma")))
+    if checked.failed:
+        without = _checked(cluster, _environment(cluster, file, replace(request, mode="tcp")))
         if not without.failed:
-            why = "; ".join(f"{each.subject}: {each.words}" for each in found.failed)
-            found = replace(without, fell_back=why)
-    return _with_changes(cluster, found)
+            why = "; ".join(f"{finding.subject}: {finding.words}" for finding in checked.failed)
+            checked = replace(without, fell_back=why)
+    return _with_changes(cluster, checked)
 
 
-def _environment(cluster: Cluster, file: File, wish: Wish) -> Environment:
-    mode = None if wish.mode == "auto" else wish.mode
-    asked = Asked(mode, wish.nodes, wish.name, wish.by, wish.single)
-    made = environment(file, asked)
-    if wish.nodes is None and not wish.single:
+def _environment(cluster: Cluster, file: File, request: Wish) -> Environment:
+    mode = None if request.mode == "auto" else request.mode
+    wanted_env = Asked(mode, request.nodes, request.name, request.by, request.single)
+    env = environment(file, wanted_env)
+    if request.nodes is None and not request.single:
         with contextlib.suppress(Forbidden):  # which the preflight tells, with all else that we may not do
-            made = environment(file, replace(asked, nodes=deployed_state.nodes(cluster, made)))
-    return replace(made, built=deployed_state.built(cluster, made))
+            env = environment(file, replace(wanted_env, nodes=deployed_state.nodes(cluster, env)))
+    return replace(env, built=deployed_state.built(cluster, env))
 
 
 def _checked(cluster: Cluster, env: Environment) -> Plan:
     """The preflight alone."""
     try:
-        standing = cluster_snapshot.standing(cluster, manifests.everything(env))
-        found = checks.all_of(env, cluster_snapshot.look(cluster, env, standing), standing)
-        found += memlock.look(cluster, env, pods_of(cluster, env))
+        states = cluster_snapshot.standing(cluster, manifests.everything(env))
+        findings = checks.all_of(env, cluster_snapshot.look(cluster, env, states), states)
+        findings += memlock.look(cluster, env, pods_of(cluster, env))
     except GpuctlError as error:
         error.hint = error.hint or f"is {env.cluster.cluster.api} up, and are you logged in?"
         raise
-    return Plan(env, found, (), [each for each in standing if not each.spared])
+    return Plan(env, findings, (), [state for state in states if not state.spared])
 
 
-def _with_changes(cluster: Cluster, found: Plan) -> Plan:
-    if found.failed:
-        return found
-    live = [each.live for each in found.standing]
-    wanted = apply.filled(found.env, [each.wanted for each in found.standing], live)
-    standing = [replace(each, wanted=whole) for each, whole in zip(found.standing, wanted, strict=True)]
-    left, unread = prune.unwanted(cluster, found.env, wanted)
-    changes = [*diff.changes(cluster, found.env, standing), *prune.removals(left)]
-    unknown = [Finding("leftovers", found.env.name, Verdict.UNKNOWN, why) for why in unread]
-    return replace(found, changes=changes, standing=standing, leftovers=left, findings=[*found.findings, *unknown])
+def _with_changes(cluster: Cluster, checked: Plan) -> Plan:
+    if checked.failed:
+        return checked
+    live = [state.live for state in checked.standing]
+    desired = apply.filled(checked.env, [state.wanted for state in checked.standing], live)
+    states = [replace(state, wanted=whole) for state, whole in zip(checked.standing, desired, strict=True)]
+    leftovers, unread = prune.unwanted(cluster, checked.env, desired)
+    changes = [*diff.changes(cluster, checked.env, states), *prune.removals(leftovers)]
+    unknown = [Finding("leftovers", checked.env.name, Verdict.UNKNOWN, why) for why in unread]
+    return replace(
+        checked, changes=changes, standing=states, leftovers=leftovers, findings=[*checked.findings, *unknown]
+    )
 
 
 # ---- doing it -------------------------------------------------------------------------------------------------------
 
 
-def refuse(found: Plan) -> None:
+def refuse(plan: Plan) -> None:
     """`GpuctlError` with all that stands against the plan; nothing was touched."""
-    doing = f"deploy {found.env.name}"
-    if found.failed:
-        first = found.failed[0]
-        more = f"; and {len(found.failed) - 1} more of the preflight" if len(found.failed) > 1 else ""
+    doing = f"deploy {plan.env.name}"
+    if plan.failed:
+        first = plan.failed[0]
+        more = f"; and {len(plan.failed) - 1} more of the preflight" if len(plan.failed) > 1 else ""
         raise GpuctlError(doing, f"{first.check}: {first.subject}: {first.words}{more}", first.hint)
-    for change in found.changes:
+    for change in plan.changes:
         if change.action == "refused":
             raise GpuctlError(doing, f"{change.subject}: {change.note}", "nothing was changed")
 
 
-def deploy(cluster: Cluster, found: Plan, tell: Tell, limit_s: float, applied: Applied) -> list[Finding]:
+def deploy(cluster: Cluster, plan: Plan, tell: Tell, limit_s: float, applied: Applied) -> list[Finding]:
     """Make the changes of a plan and wait for the pods; `limit_s` 0 does not wait. What only shows in pods."""
-    refuse(found)
-    apply.apply(cluster, found, tell, applied)
+    refuse(plan)
+    apply.apply(cluster, plan, tell, applied)
     if not limit_s:
         return []
-    wait.wait(cluster, found.env, tell, limit_s)
-    return memlock.look(cluster, found.env, pods_of(cluster, found.env))
+    wait.wait(cluster, plan.env, tell, limit_s)
+    return memlock.look(cluster, plan.env, pods_of(cluster, plan.env))
 
 
 def pods_of(cluster: Cluster, env: Environment) -> list[Object]:
@@ -141,20 +143,20 @@ def pods_of(cluster: Cluster, env: Environment) -> list[Object]:
     return []
 
 
-def scaling(found: Plan) -> Plan:
+def scaling(plan: Plan) -> Plan:
     """The plan of a scale: `GpuctlError` where more than the number of pods would change, or nothing is there."""
-    doing = f"scale {found.env.name}"
-    if not found.failed and not any(s.live and s.wanted["kind"] == "StatefulSet" for s in found.standing):
+    doing = f"scale {plan.env.name}"
+    if not plan.failed and not any(s.live and s.wanted["kind"] == "StatefulSet" for s in plan.standing):
         raise InvalidInput(doing, "it is not deployed", "`gpuctl cluster deploy` does it, with --nodes")
-    other = [each for each in found.changes if each.action != "same" and not _only_counts(each)]
+    other = [change for change in plan.changes if change.action != "same" and not _only_counts(change)]
     if other:
-        wrong = f"more would change than the number of pods: {', '.join(each.subject for each in other)}"
+        wrong = f"more would change than the number of pods: {', '.join(change.subject for change in other)}"
         raise InvalidInput(doing, wrong, "`gpuctl cluster diff` shows it, `deploy --nodes` brings it")
-    return found
+    return plan
 
 
 def _only_counts(change: Change) -> bool:
-    of_pods = change.kind == "StatefulSet" and {each.path for each in change.fields} <= {"spec.replicas", DEPLOYED_BY}
-    of_hosts = change.kind == "ConfigMap" and {each.path for each in change.fields} <= {"data.hostfile", DEPLOYED_BY}
-    of_others = {each.path for each in change.fields} == {DEPLOYED_BY}
+    of_pods = change.kind == "StatefulSet" and {field.path for field in change.fields} <= {"spec.replicas", DEPLOYED_BY}
+    of_hosts = change.kind == "ConfigMap" and {field.path for field in change.fields} <= {"data.hostfile", DEPLOYED_BY}
+    of_others = {field.path for field in change.fields} == {DEPLOYED_BY}
     return change.action == "change" and (of_pods or of_hosts or of_others)

@@ -25,26 +25,26 @@ def look(cluster: Cluster, env: Environment, pods: Iterable[Object]) -> list[Fin
         return []
     ready = sorted(pod["metadata"]["name"] for pod in pods if is_ready(pod))
     if not ready:
-        words = "no pod runs yet in which to ask; deploy asks when one does"
-        return [Finding("memlock", env.name, Verdict.UNKNOWN, words)]
-    said: list[bytes] = []
+        message = "no pod runs yet in which to ask; deploy asks when one does"
+        return [Finding("memlock", env.name, Verdict.UNKNOWN, message)]
+    output: list[bytes] = []
     try:
         command = pod_exec.Command(["sh", "-c", ASK], CONTAINER, silent_s=ANSWER_S)
-        pod_exec.run(cluster, ready[0], command, out=said.append)
+        pod_exec.run(cluster, ready[0], command, out=output.append)
     except GpuctlError as error:
         return [Finding("memlock", f"Pod {ready[0]}", Verdict.UNKNOWN, f"it cannot be asked: {error.wrong}")]
-    return [judge(f"Pod {ready[0]}", b"".join(said).decode(errors="replace"))]
+    return [judge(f"Pod {ready[0]}", b"".join(output).decode(errors="replace"))]
 
 
-def judge(subject: str, said: str) -> Finding:
+def judge(subject: str, output: str) -> Finding:
     """`said`: the limit in KiB or "unlimited", and the process's capabilities in hexadecimal."""
-    limit = re.search(r"^(unlimited|\d+)$", said, re.MULTILINE)
-    held = re.search(r"^CapEff:\s*([0-9a-fA-F]+)$", said, re.MULTILINE)
-    if held and int(held[1], 16) & IPC_LOCK:
+    limit = re.search(r"^(unlimited|\d+)$", output, re.MULTILINE)
+    capabilities = re.search(r"^CapEff:\s*([0-9a-fA-F]+)$", output, re.MULTILINE)
+    if capabilities and int(capabilities[1], 16) & IPC_LOCK:
         return Finding("memlock", subject, Verdict.OK, "IPC_LOCK is in effect: no limit holds")
     if limit is None:
-        return Finding("memlock", subject, Verdict.UNKNOWN, f"it said nothing of its limit: {said.strip()[:100]!r}")
+        return Finding("memlock", subject, Verdict.UNKNOWN, f"it said nothing of its limit: {output.strip()[:100]!r}")
     if limit[1] == "unlimited":
         return Finding("memlock", subject, Verdict.OK, "unlimited")
-    words = f"its user may lock {int(limit[1]) / 1024:g} MiB: RDMA fails beyond that"
-    return Finding("memlock", subject, Verdict.WARN, words, HINT)
+    message = f"its user may lock {int(limit[1]) / 1024:g} MiB: RDMA fails beyond that"
+    return Finding("memlock", subject, Verdict.WARN, message, HINT)

@@ -97,10 +97,10 @@ class Plan:
 
     @property
     def failed(self) -> list[Finding]:
-        return [each for each in self.findings if each.verdict is Verdict.FAIL]
+        return [finding for finding in self.findings if finding.verdict is Verdict.FAIL]
 
     def changes_of(self, *actions: Action) -> list[Change]:
-        return [each for each in self.changes if each.action in actions]
+        return [change for change in self.changes if change.action in actions]
 
 
 def told(plan: Plan) -> dict[str, Any]:
@@ -112,21 +112,21 @@ def told(plan: Plan) -> dict[str, Any]:
         "nodes": plan.env.nodes,
         "fell_back": plan.fell_back,
         "findings": told_of(plan.findings),
-        "changes": [asdict(each) for each in plan.changes],
+        "changes": [asdict(change) for change in plan.changes],
     }
 
 
 def told_of(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings as plain data."""
-    return [{**asdict(each), "verdict": str(each.verdict)} for each in findings]
+    return [{**asdict(finding), "verdict": str(finding.verdict)} for finding in findings]
 
 
-def is_going(found: Object) -> bool:
+def is_going(obj: Object) -> bool:
     """Whether an object on the cluster is being deleted: nobody can take that back."""
-    return "deletionTimestamp" in (found.get("metadata") or {})
+    return "deletionTimestamp" in (obj.get("metadata") or {})
 
 
-def is_ours(env: Environment, found: Object) -> bool:
+def is_ours(env: Environment, obj: Object) -> bool:
     """Whether an object on the cluster is of this environment: it has all of its labels."""
-    labels: Mapping[str, str] = found["metadata"].get("labels") or {}
+    labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
     return env.labels.items() <= labels.items()

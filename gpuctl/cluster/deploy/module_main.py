@@ -33,70 +33,70 @@ LOOK_S = 0.5
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
+    params = json.load(sys.stdin)
     _end_with_parent()
     applied = Applied()
     try:
-        _go_to(asked["folder"])
-        answer = absent(asked, applied) if asked["state"] == "absent" else present(asked, applied)
+        _go_to(params["folder"])
+        answer = absent(params, applied) if params["state"] == "absent" else present(params, applied)
     except GpuctlError as error:
         answer = {**_failed(error), "changed": bool(applied.done), "applied": applied.done}
     json.dump(answer, sys.stdout)
 
 
-def present(asked: Mapping[str, Any], applied: Applied) -> Answer:
+def present(params: Mapping[str, Any], applied: Applied) -> Answer:
     """Deploy it; the whole answer of the module."""
-    file = files.cluster(asked["cluster"])
-    cluster = flow.connect(file, asked["context"])
-    wish = Wish(asked["mode"], asked["nodes"], asked["environment"], asked["by"] or who(), asked["single"])
-    plan = flow.plan(cluster, file, wish)
+    file = files.cluster(params["cluster"])
+    cluster = flow.connect(file, params["context"])
+    request = Wish(params["mode"], params["nodes"], params["environment"], params["by"] or who(), params["single"])
+    plan = flow.plan(cluster, file, request)
     try:
         flow.refuse(plan)
-        if not asked["recreate"] and (anew := plan.changes_of("recreate")):
-            names = ", ".join(each.subject for each in anew)
+        if not params["recreate"] and (anew := plan.changes_of("recreate")):
+            names = ", ".join(change.subject for change in anew)
             hint = "recreate: true does it; volumes stay"
             raise GpuctlError(f"deploy {plan.env.name}", f"{names} would have to be made anew: {anew[0].note}", hint)
-        found = [] if asked["check"] else flow.deploy(cluster, plan, _tell, asked["timeout"], applied)
+        findings = [] if params["check"] else flow.deploy(cluster, plan, _tell, params["timeout"], applied)
     except GpuctlError as error:
         return {**_failed(error), "changed": bool(applied.done), "cluster": _told(plan, applied)}
-    shown = _told(plan, applied)
-    asked_again = {each.check for each in found}  # what only a pod could tell, and by now has
-    shown["findings"] = [each for each in shown["findings"] if each["check"] not in asked_again]
-    shown["findings"] += told_of(found)
-    diff = [difference(each) for each in plan.changes if each.action != "same"]
-    return {"changed": bool(diff), "cluster": shown, "diff": diff}
+    result = _told(plan, applied)
+    rechecked = {finding.check for finding in findings}  # what only a pod could tell, and by now has
+    result["findings"] = [finding for finding in result["findings"] if finding["check"] not in rechecked]
+    result["findings"] += told_of(findings)
+    diff = [difference(change) for change in plan.changes if change.action != "same"]
+    return {"changed": bool(diff), "cluster": result, "diff": diff}
 
 
-def absent(asked: Mapping[str, Any], applied: Applied) -> Answer:
+def absent(params: Mapping[str, Any], applied: Applied) -> Answer:
     """Remove it; the whole answer of the module."""
-    file = files.cluster(asked["cluster"])
-    cluster = flow.connect(file, asked["context"])
-    env = environment(file, Asked(name=asked["environment"], single=asked["single"]))
-    there = destroy.find(cluster, env)
-    todo = Found(there.objects, there.volumes if asked["volumes"] else (), there.unread)
+    file = files.cluster(params["cluster"])
+    cluster = flow.connect(file, params["context"])
+    env = environment(file, Asked(name=params["environment"], single=params["single"]))
+    existing = destroy.find(cluster, env)
+    selected = Found(existing.objects, existing.volumes if params["volumes"] else (), existing.unread)
 
-    def gone(subject: str, words: str) -> None:
+    def gone(subject: str, message: str) -> None:
         applied.done.append(subject)
-        _tell(subject, words)
+        _tell(subject, message)
 
-    if not asked["check"]:
-        destroy.remove(cluster, env, todo, gone, asked["timeout"] or 1)
-    return removed(env, todo, applied)
+    if not params["check"]:
+        destroy.remove(cluster, env, selected, gone, params["timeout"] or 1)
+    return removed(env, selected, applied)
 
 
-def removed(env: Environment, todo: Found, applied: Applied) -> Answer:
+def removed(env: Environment, selected: Found, applied: Applied) -> Answer:
     """What was removed, or would be; failed where nobody knows whether more of it is there."""
-    listed = [*todo.objects, *todo.volumes]
-    changes = [Change(each["kind"], each["metadata"]["name"], "remove") for each in listed]
-    shown = {"environment": env.name, "namespace": env.namespace, "unread": list(todo.unread)}
+    listed = [*selected.objects, *selected.volumes]
+    changes = [Change(obj["kind"], obj["metadata"]["name"], "remove") for obj in listed]
+    shown = {"environment": env.name, "namespace": env.namespace, "unread": list(selected.unread)}
     answer: Answer = {
         "changed": bool(listed),
-        "cluster": {**shown, "changes": [asdict(each) for each in changes], "applied": applied.done},
-        "diff": [{"before": f"{name_of(each)}\n", "after": "", "before_header": name_of(each)} for each in listed],
+        "cluster": {**shown, "changes": [asdict(change) for change in changes], "applied": applied.done},
+        "diff": [{"before": f"{name_of(obj)}\n", "after": "", "before_header": name_of(obj)} for obj in listed],
     }
-    if not todo.unread:
+    if not selected.unread:
         return answer
-    unknown = f"UNKNOWN whether more of it is there: {'; '.join(todo.unread)}"
+    unknown = f"UNKNOWN whether more of it is there: {'; '.join(selected.unread)}"
     return {**answer, **_failed(GpuctlError(f"destroy {env.name}", unknown, "ask for the right to list these kinds"))}
 
 
@@ -122,7 +122,8 @@ def difference(change: Change) -> dict[str, str]:
     """A change as Ansible shows differences."""
     header = f"{change.subject} ({change.action})"
     lines = [
-        (f"{each.path}: {json.dumps(each.before)}", f"{each.path}: {json.dumps(each.after)}") for each in change.fields
+        (f"{field.path}: {json.dumps(field.before)}", f"{field.path}: {json.dumps(field.after)}")
+        for field in change.fields
     ]
     before, after = ("".join(f"{line}\n" for line in side) for side in zip(*lines, strict=True)) if lines else ("", "")
     if change.action == "create":
@@ -132,8 +133,8 @@ def difference(change: Change) -> dict[str, str]:
     return {"before": before, "after": after, "before_header": header, "after_header": header}
 
 
-def _tell(subject: str, words: str) -> None:
-    tell(f"{subject}: {words}")
+def _tell(subject: str, message: str) -> None:
+    tell(f"{subject}: {message}")
 
 
 def _end_with_parent() -> None:

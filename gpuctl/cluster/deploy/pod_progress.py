@@ -56,72 +56,72 @@ def state(pod: Object, events: Sequence[Object] = (), claims: Sequence[Object] =
 
 def warning(events: Sequence[Object]) -> str:
     """The last thing that went wrong, as its event says."""
-    for each in reversed(events):
-        if each.get("type") == "Warning":
-            return f"{each.get('reason')}: {' '.join(str(each.get('message')).split())}"
+    for event in reversed(events):
+        if event.get("type") == "Warning":
+            return f"{event.get('reason')}: {' '.join(str(event.get('message')).split())}"
     return ""
 
 
 def _not_placed(pod: Object, claims: Sequence[Object]) -> str:
-    said = why_not_placed(pod)
-    waiting = _volumes(pod, claims) if "PersistentVolumeClaim" in said else ""
-    return f"no node takes it: {placing(said)}" + (f" ({waiting})" if waiting else "") if said else ""
+    message = why_not_placed(pod)
+    waiting = _volumes(pod, claims) if "PersistentVolumeClaim" in message else ""
+    return f"no node takes it: {placing(message)}" + (f" ({waiting})" if waiting else "") if message else ""
 
 
-def placing(said: str) -> str:
+def placing(message: str) -> str:
     """The scheduler's message in words; what is not known of it stays as it is."""
-    total, _, parts = said.partition(": ")
+    total, _, parts = message.partition(": ")
     count = re.match(r"0/(\d+) nodes are available", total)
     if not count:
-        return said
+        return message
     # Newer schedulers add what preempting others would bring.
     listed = parts.partition(" preemption:")[0].strip().rstrip(".")
-    told = [_in_words(each.strip()) for each in re.split(r", (?=\d+ |pod has )", listed)]
-    return f"of {count[1]} nodes, {'; '.join(told)}"
+    reasons = [_in_words(part.strip()) for part in re.split(r", (?=\d+ |pod has )", listed)]
+    return f"of {count[1]} nodes, {'; '.join(reasons)}"
 
 
 def _in_words(part: str) -> str:
     number, _, rest = part.partition(" ")
     counted, what = (f"{number}: ", rest) if number.isdigit() else ("", part)
-    for pattern, words in PLACING:
-        if found := re.fullmatch(pattern, what):
-            return counted + found.expand(words)
+    for pattern, template in PLACING:
+        if match := re.fullmatch(pattern, what):
+            return counted + match.expand(template)
     return counted + what
 
 
 def _volumes(pod: Object, claims: Sequence[Object]) -> str:
     """Which of its volumes are not there yet."""
-    wanted = {
-        each["persistentVolumeClaim"]["claimName"]
-        for each in pod["spec"].get("volumes") or []
-        if "persistentVolumeClaim" in each
+    claimed = {
+        volume["persistentVolumeClaim"]["claimName"]
+        for volume in pod["spec"].get("volumes") or []
+        if "persistentVolumeClaim" in volume
     }
     waiting = [
-        each["metadata"]["name"]
-        for each in claims
-        if each["metadata"]["name"] in wanted and (each.get("status") or {}).get("phase") != "Bound"
+        claim["metadata"]["name"]
+        for claim in claims
+        if claim["metadata"]["name"] in claimed and (claim.get("status") or {}).get("phase") != "Bound"
     ]
-    lost = sorted(wanted - {each["metadata"]["name"] for each in claims})
-    told = [f"{name} waits for a volume" for name in sorted(waiting)] + [f"{name} is not there" for name in lost]
-    return ", ".join(told)
+    lost = sorted(claimed - {claim["metadata"]["name"] for claim in claims})
+    reasons = [f"{name} waits for a volume" for name in sorted(waiting)] + [f"{name} is not there" for name in lost]
+    return ", ".join(reasons)
 
 
 def _of_container(status: Object) -> str:
     name, now = status.get("name"), status.get("state") or {}
-    waiting, ended = now.get("waiting") or {}, now.get("terminated") or {}
+    waiting, terminated = now.get("waiting") or {}, now.get("terminated") or {}
     reason, message = str(waiting.get("reason") or ""), " ".join(str(waiting.get("message") or "").split())
-    before = ended or (status.get("lastState") or {}).get("terminated") or {}
+    last_end = terminated or (status.get("lastState") or {}).get("terminated") or {}
     if reason in IMAGE:
         return f"the image {status.get('image')} cannot be pulled ({reason}): {message or 'no reason given'}"
-    if reason == "CrashLoopBackOff" or (ended and ended.get("exitCode") != 0):
-        return f"{name} ended {_how(before)}; {status.get('restartCount', 0)} restarts"
+    if reason == "CrashLoopBackOff" or (terminated and terminated.get("exitCode") != 0):
+        return f"{name} ended {_how(last_end)}; {status.get('restartCount', 0)} restarts"
     return f"{name} does not start ({reason}): {message}" if message else ""
 
 
-def _how(ended: Object) -> str:
-    last = " ".join(str(ended.get("message") or "").split())[-300:]
-    reason = f" ({ended['reason']})" if ended.get("reason") not in (None, "Error", "Completed") else ""
-    return f"with exit code {ended.get('exitCode', '?')}{reason}" + (f": {last}" if last else "")
+def _how(terminated: Object) -> str:
+    last = " ".join(str(terminated.get("message") or "").split())[-300:]
+    reason = f" ({terminated['reason']})" if terminated.get("reason") not in (None, "Error", "Completed") else ""
+    return f"with exit code {terminated.get('exitCode', '?')}{reason}" + (f": {last}" if last else "")
 
 
 def _all_statuses(pod: Object) -> Iterable[Object]:

@@ -62,50 +62,52 @@ def look(cluster: Cluster, file: File, name: str = "", single: bool = False) -> 
     """The environment as it is deployed, in whatever mode and size that is."""
     env, mode = deployed(cluster, file, name, single)
     count = None if single else deployed_state.nodes(cluster, env)
-    standing = cluster_snapshot.standing(cluster, manifests.everything(env))
-    served = [each for each in standing if each.served]
+    states = cluster_snapshot.standing(cluster, manifests.everything(env))
+    served = [state for state in states if state.served]
     claims = _claims(cluster, env)
     return Status(
         env.name,
         env.namespace,
         mode,
         env.nodes if count is None else count,  # also where the file allows no more so many
-        [each.subject for each in served if each.live and is_ours(env, each.live)],
-        [each.subject for each in standing if each.missing],
-        [each.subject for each in served if each.live and not is_ours(env, each.live)],
-        sorted({*(each.subject for each in served if each.going), *(name_of(c) for c in claims.value if is_going(c))}),
-        [f"{each.subject}: {each.unread}" for each in standing if each.unread],
+        [state.subject for state in served if state.live and is_ours(env, state.live)],
+        [state.subject for state in states if state.missing],
+        [state.subject for state in served if state.live and not is_ours(env, state.live)],
+        sorted(
+            {*(state.subject for state in served if state.going), *(name_of(c) for c in claims.value if is_going(c))}
+        ),
+        [f"{state.subject}: {state.unread}" for state in states if state.unread],
         _pods(cluster, env),
-        [f"not known: {claims.why}"] if claims.why else [_volume(each) for each in claims.value],
+        [f"not known: {claims.why}"] if claims.why else [_volume(state) for state in claims.value],
         _ways_in(served),
     )
 
 
 def deployed(cluster: Cluster, file: File, name: str = "", single: bool = False) -> tuple[Environment, Mode | None]:
     """The environment in the mode and size that are there, as far as the file allows; no mode: it is not deployed."""
-    asked = Asked(name=name, single=single)
-    env = environment(file, asked)
+    request = Asked(name=name, single=single)
+    env = environment(file, request)
     mode = deployed_state.mode(cluster, env)
     count = None if single else deployed_state.nodes(cluster, env)
-    return _as_deployed(file, asked, mode, count), mode
+    return _as_deployed(file, request, mode, count), mode
 
 
-def _as_deployed(file: File, asked: Asked, mode: Mode | None, count: int | None) -> Environment:
+def _as_deployed(file: File, request: Asked, mode: Mode | None, count: int | None) -> Environment:
     """Where the file does not allow any more what is there (fewer nodes, no RDMA), what the file allows."""
     usable = mode if mode != "rdma" or file.network.rdma.enabled else None
     most = len(file.nodes.gpu_nodes) or count
     fits = count if count and most and count <= most else None
-    return environment(file, Asked(usable, fits, asked.name, single=asked.single))
+    return environment(file, Asked(usable, fits, request.name, single=request.single))
 
 
 def _pods(cluster: Cluster, env: Environment) -> list[Pod]:
     kind = cluster.kind("v1", "Pod")
-    found = {each["metadata"]["name"]: each for each in cluster.find(kind, env.selector)}
-    view = Looking(cluster, env).view(found)
+    pods = {progress["metadata"]["name"]: progress for progress in cluster.find(kind, env.selector)}
+    view = Looking(cluster, env).view(pods)
     states = wait.states_of(env, view)
     return [
-        Pod(name, _node(found.get(name)), each.ready, _restarts(found.get(name)), each.words, each.trouble)
-        for name, each in states.items()
+        Pod(name, _node(pods.get(name)), progress.ready, _restarts(pods.get(name)), progress.words, progress.trouble)
+        for name, progress in states.items()
     ]
 
 
@@ -114,15 +116,15 @@ def _node(pod: Object | None) -> str:
 
 
 def _restarts(pod: Object | None) -> int:
-    return sum(each.get("restartCount", 0) for each in statuses(pod or {}))
+    return sum(container.get("restartCount", 0) for container in statuses(pod or {}))
 
 
 def _claims(cluster: Cluster, env: Environment) -> cluster_snapshot.Read[list[Object]]:
     try:
-        found = cluster.find(cluster.kind("v1", "PersistentVolumeClaim"), env.labels)
+        claims = cluster.find(cluster.kind("v1", "PersistentVolumeClaim"), env.labels)
     except Forbidden as error:
         return cluster_snapshot.Read([], error.wrong)
-    return cluster_snapshot.Read(sorted(found, key=lambda each: str(each["metadata"]["name"])))
+    return cluster_snapshot.Read(sorted(claims, key=lambda claim: str(claim["metadata"]["name"])))
 
 
 def _volume(claim: Object) -> str:
@@ -132,13 +134,13 @@ def _volume(claim: Object) -> str:
     return f"{claim['metadata']['name']}: {size}, {f'{phase}, is being deleted' if is_going(claim) else phase}"
 
 
-def _ways_in(standing: Sequence[Standing]) -> list[str]:
+def _ways_in(states: Sequence[Standing]) -> list[str]:
     """The addresses of what is exposed."""
-    found = []
-    for each in standing:
-        spec = (each.live or {}).get("spec") or {}
-        if each.wanted["kind"] == "Route":
-            found.append(f"https://{spec['host']}" if spec.get("host") else f"{each.subject} has no host yet")
-        elif each.wanted["kind"] == "Ingress":
-            found += [f"https://{rule['host']}" for rule in spec.get("rules") or [] if rule.get("host")]
-    return found
+    addresses = []
+    for state in states:
+        spec = (state.live or {}).get("spec") or {}
+        if state.wanted["kind"] == "Route":
+            addresses.append(f"https://{spec['host']}" if spec.get("host") else f"{state.subject} has no host yet")
+        elif state.wanted["kind"] == "Ingress":
+            addresses += [f"https://{rule['host']}" for rule in spec.get("rules") or [] if rule.get("host")]
+    return addresses

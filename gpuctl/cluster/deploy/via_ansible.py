@@ -31,16 +31,16 @@ class Order:
 
 def deploy(order: Order, say: Callable[[str], None]) -> Mapping[str, Any]:
     """What the module answered; `GpuctlError` in its words where it failed. Ctrl-C ends all of it."""
-    plan, told = order.plan, list[ansible.Told]()
+    plan, results = order.plan, list[ansible.Told]()
     with ansible.no_new_folder(), hearing(say), ctrl_c() as broken_off:
-        wrong = ansible.run(play(order), told.append, broken_off)
+        wrong = ansible.run(play(order), results.append, broken_off)
     if broken_off():
         raise KeyboardInterrupt
-    end = told[-1] if told else None
+    end = results[-1] if results else None
     result = end.result if end else None
     if result is None:
-        said = (end.wrong if end else "") or wrong or "Ansible gave no answer"
-        raise GpuctlError(f"deploy {plan.env.name}", said, end.hint if end else "")
+        message = (end.wrong if end else "") or wrong or "Ansible gave no answer"
+        raise GpuctlError(f"deploy {plan.env.name}", message, end.hint if end else "")
     return answered(plan, result)
 
 
@@ -53,7 +53,7 @@ def answered(plan: Plan, result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def findings(done: Mapping[str, Any]) -> list[Finding]:
     """Those of the module's answer."""
-    return [Finding(**{**each, "verdict": Verdict(each["verdict"])}) for each in done["findings"]]
+    return [Finding(**{**finding, "verdict": Verdict(finding["verdict"])}) for finding in done["findings"]]
 
 
 def play(order: Order) -> ansible.Play:
@@ -64,7 +64,7 @@ def play(order: Order) -> ansible.Play:
     """
     env = order.plan.env
     name = env.name.removesuffix(f"-{SINGLE}") if env.single else env.name
-    given = {
+    variables = {
         "cluster_file": str(order.file),
         "cluster_mode": env.mode,
         "cluster_nodes": env.nodes,
@@ -79,7 +79,7 @@ def play(order: Order) -> ansible.Play:
         playbook=PLAYBOOK,
         inventory=collection_dir() / "inventories" / "localhost",
         hosts=["localhost"],
-        variables=given,
+        variables=variables,
         files={},
         file_of={},
         forks=1,

@@ -38,21 +38,21 @@ class View:
 
 def wait(cluster: Cluster, env: Environment, tell: Tell, limit_s: float) -> None:
     """Until all are ready; `NotReady` with the reason of each that is not, after the time or when it is hopeless."""
-    end, told = time.monotonic() + limit_s, Told(tell)
+    end, reporter = time.monotonic() + limit_s, Told(tell)
     with Pods(cluster, env.selector) as pods:
-        looking, seen = Looking(cluster, env), 0
+        reader, version = Looking(cluster, env), 0
         while True:
             pods.check()
-            seen = pods.wait(seen, min(LOOK_S, max(0.05, end - time.monotonic())))
+            version = pods.wait(version, min(LOOK_S, max(0.05, end - time.monotonic())))
             if pods.latest is None and time.monotonic() < end:
                 continue
-            view = looking.view(pods.latest or {})
+            view = reader.view(pods.latest or {})
             states = states_of(env, view)
-            told.tell(states)
+            reporter.tell(states)
             if is_done(env, view):
                 return
             late = time.monotonic() > end
-            if late or any(each.hopeless for each in states.values()):
+            if late or any(state.hopeless for state in states.values()):
                 raise NotReady(f"deploy {env.name}", _words(env, states, limit_s if late else 0), HINT)
 
 
@@ -62,14 +62,14 @@ HINT = "what was applied stays: `gpuctl cluster status` shows how it goes on, `d
 def states_of(env: Environment, view: View) -> dict[str, State]:
     """Each pod that is wanted, by name; and what is still there of others."""
     names = [env.pod_name(rank) for rank in range(env.nodes)]
-    found = {name: _state(name, view) for name in names}
-    return {**found, **{name: _state(name, view) for name in view.pods if name not in found}}
+    states = {name: _state(name, view) for name in names}
+    return {**states, **{name: _state(name, view) for name in view.pods if name not in states}}
 
 
 def _state(name: str, view: View) -> State:
     pod = view.pods.get(name)
     if pod is None:
-        about = [each for each in _of(view.events, view.owner) if f"Pod {name} " in str(each.get("message"))]
+        about = [event for event in _of(view.events, view.owner) if f"Pod {name} " in str(event.get("message"))]
         return State("is not there yet", trouble=pod_progress.warning(about[-1:]))
     return pod_progress.state(pod, _of(view.events, pod), view.claims)
 
@@ -77,8 +77,8 @@ def _state(name: str, view: View) -> State:
 def _of(events: Sequence[Object], about: Object | None) -> list[Object]:
     """Those of exactly this object, not of an earlier one of its name; the oldest first."""
     uid = about["metadata"]["uid"] if about else ""
-    mine = [each for each in events if (each.get("involvedObject") or {}).get("uid") == uid]
-    return sorted(mine, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+    mine = [event for event in events if (event.get("involvedObject") or {}).get("uid") == uid]
+    return sorted(mine, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
 
 
 def is_done(env: Environment, view: View) -> bool:
@@ -99,14 +99,16 @@ def _is_current(owner: Object, pods: Mapping[str, Object]) -> bool:
 
 
 def _words(env: Environment, states: Mapping[str, State], limit_s: float) -> str:
-    ready = sum(each.ready for each in states.values())
+    ready = sum(state.ready for state in states.values())
     after = f" after {limit_s:g} s" if limit_s else ""
-    open_ = {name: each for name, each in states.items() if not each.ready}
-    told = [f"{name} {each.words}" + (f": {each.trouble}" if each.trouble else "") for name, each in open_.items()]
+    open_ = {name: state for name, state in states.items() if not state.ready}
+    reasons = [
+        f"{name} {state.words}" + (f": {state.trouble}" if state.trouble else "") for name, state in open_.items()
+    ]
     if not open_:
-        told = ["not all are of the new form"]
-    more = f"; and {len(told) - 4} more" if len(told) > 4 else ""
-    return f"{ready} of {env.nodes} pods are ready{after}; {'; '.join(told[:4])}{more}"
+        reasons = ["not all are of the new form"]
+    more = f"; and {len(reasons) - 4} more" if len(reasons) > 4 else ""
+    return f"{ready} of {env.nodes} pods are ready{after}; {'; '.join(reasons[:4])}{more}"
 
 
 @dataclass
@@ -146,10 +148,10 @@ class Looking:
         """Events and claims; without the right to read them pods are told of all the same."""
         try:
             events = self._kind("v1", "Event")
-            found = [each for fields in (POD_EVENTS, SET_EVENTS) for each in self.cluster.find_by(events, fields)]
+            listed = [event for fields in (POD_EVENTS, SET_EVENTS) for event in self.cluster.find_by(events, fields)]
             mine = {self.env.name, *(self.env.pod_name(rank) for rank in range(self.env.nodes))}
-            found = [each for each in found if (each.get("involvedObject") or {}).get("name") in mine]
-            return found, self.cluster.find(self._kind("v1", "PersistentVolumeClaim"), self.env.labels)
+            listed = [event for event in listed if (event.get("involvedObject") or {}).get("name") in mine]
+            return listed, self.cluster.find(self._kind("v1", "PersistentVolumeClaim"), self.env.labels)
         except Forbidden:
             return [], []
 

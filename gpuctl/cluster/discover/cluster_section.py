@@ -24,9 +24,9 @@ def about(facts: Facts) -> Iterator[Line]:
 
 def name_of(facts: Facts) -> str:
     """A name from what the kubeconfig calls the cluster: of an ARN and a URL the telling part; empty where none is."""
-    found = facts.named.rpartition("/")[2].partition(":")[0].lower()
-    found = re.sub(r"[^a-z0-9]+", "-", found.removeprefix("api-").removeprefix("api."))
-    return re.sub(r"^[^a-z]+", "", found)[:MOST].strip("-")
+    name = facts.named.rpartition("/")[2].partition(":")[0].lower()
+    name = re.sub(r"[^a-z0-9]+", "-", name.removeprefix("api-").removeprefix("api."))
+    return re.sub(r"^[^a-z]+", "", name)[:MOST].strip("-")
 
 
 def _name(facts: Facts) -> Iterator[Line]:
@@ -72,7 +72,7 @@ def _flavour(facts: Facts) -> Line:
         return known(path, "openshift", "It serves security.openshift.io and route.openshift.io.")
     if (urlsplit(facts.server).hostname or "").endswith(EKS_HOST):
         return known(path, "eks", f"Its API is at {EKS_HOST[1:]}, and it serves no kinds of OpenShift.")
-    marked = [each for each in facts.nodes.value if any(key.startswith(EKS_LABEL) for key in labels(each))]
+    marked = [node for node in facts.nodes.value if any(key.startswith(EKS_LABEL) for key in labels(node))]
     if marked:
         return known(
             path, "eks", f"{len(marked)} nodes have labels of {EKS_LABEL}, and there are no kinds of OpenShift."

@@ -28,22 +28,22 @@ class Draft:
 def draft(facts: Facts, image: str = "") -> Draft:
     """`image`: what the pods are to run, which no cluster tells."""
     lines = tuple(_lines(facts, image))
-    left = tuple((each.path, each.fill) for each in lines if each.needed)
+    left = tuple((line.path, line.fill) for line in lines if line.needed)
     return Draft(draft_yaml.text(HEAD, lines), left)
 
 
 def _lines(facts: Facts, image: str) -> Iterator[Line]:
-    found = fleet(facts.nodes.value)
-    rdma = adapters.rdma(facts, found)
+    gpu_fleet = fleet(facts.nodes.value)
+    rdma = adapters.rdma(facts, gpu_fleet)
     first = list(cluster_section.about(facts))
-    flavour = next(each.value for each in first if each.path == "cluster.flavour")
+    flavour = next(line.value for line in first if line.path == "cluster.flavour")
     yield from first
-    yield from gpus.nodes(facts, found, flavour, rdma.names)
+    yield from gpus.nodes(facts, gpu_fleet, flavour, rdma.names)
     yield from volumes.storage(facts)
-    yield from adapters.network(facts, found, rdma)
+    yield from adapters.network(facts, gpu_fleet, rdma)
     yield from rights.security(facts, rdma)
-    yield from gpus.gpus(facts, found)
-    yield from gpus.resources(facts, found, rdma.fabric)
+    yield from gpus.gpus(facts, gpu_fleet)
+    yield from gpus.resources(facts, gpu_fleet, rdma.fabric)
     yield _image(image, flavour)
 
 

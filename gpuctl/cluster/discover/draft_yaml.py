@@ -41,7 +41,7 @@ def unknown(path: str, why: str, fill: str, *, needed: bool = False) -> Line:
 
 def text(head: Sequence[str], lines: Sequence[Line]) -> str:
     """The file; fields of one section have to stand together."""
-    written = [*(f"# {each}".rstrip() for each in head), *_section(lines, 0)]
+    written = [*(f"# {line}".rstrip() for line in head), *_section(lines, 0)]
     return "\n".join([*written, ""])
 
 
@@ -53,20 +53,20 @@ def _section(lines: Sequence[Line], depth: int) -> Iterator[str]:
         if len(inside) == 1 and inside[0].path.count(".") == depth:
             yield from _field(inside[0], name, depth)
             continue
-        own = [each for each in inside if each.path.count(".") == depth]  # comments on the section itself
-        for each in own:
-            yield from _comments(each.said, depth)
-        below = [each for each in inside if each not in own]
-        empty = all(each.value is None for each in below)
+        section_lines = [line for line in inside if line.path.count(".") == depth]  # comments on the section itself
+        for line in section_lines:
+            yield from _comments(line.said, depth)
+        below = [line for line in inside if line not in section_lines]
+        empty = all(line.value is None for line in below)
         yield f"{_indent(depth)}{'# ' if empty else ''}{name}:"
         yield from _section(below, depth + 1)
 
 
 def _by_name(lines: Sequence[Line], depth: int) -> dict[str, list[Line]]:
-    found: dict[str, list[Line]] = {}
-    for each in lines:
-        found.setdefault(each.path.split(".")[depth], []).append(each)
-    return found
+    by_name: dict[str, list[Line]] = {}
+    for line in lines:
+        by_name.setdefault(line.path.split(".")[depth], []).append(line)
+    return by_name
 
 
 def _field(line: Line, name: str, depth: int) -> Iterator[str]:
@@ -78,15 +78,15 @@ def _field(line: Line, name: str, depth: int) -> Iterator[str]:
         yield from (f"{_indent(depth + 1)}{_plain(key)}: {_plain(value)}" for key, value in line.value.items())
     elif isinstance(line.value, (list, tuple)):
         yield f"{_indent(depth)}{name}:"
-        yield from (f"{_indent(depth + 1)}- {_plain(each)}" for each in line.value)
+        yield from (f"{_indent(depth + 1)}- {_plain(item)}" for item in line.value)
     else:
         yield f"{_indent(depth)}{name}: {_plain(line.value)}"
 
 
-def _comments(said: Sequence[str], depth: int) -> Iterator[str]:
+def _comments(comments: Sequence[str], depth: int) -> Iterator[str]:
     """What is told stands on lines of its own, whatever names the cluster gave to things."""
-    for each in said:
-        shown = "".join(letter if letter.isprintable() else " " for letter in each)  # YAML takes no others
+    for comment in comments:
+        shown = "".join(letter if letter.isprintable() else " " for letter in comment)  # YAML takes no others
         for part in textwrap.wrap(" ".join(shown.split()), WIDTH - 2 * depth, break_on_hyphens=False):
             yield f"{_indent(depth)}# {part}"
 

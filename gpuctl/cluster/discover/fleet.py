@@ -28,7 +28,7 @@ class Group:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(name_of(each) for each in self.nodes)
+        return tuple(name_of(node) for node in self.nodes)
 
     @property
     def words(self) -> str:
@@ -66,9 +66,9 @@ def fleet(nodes: Iterable[Object]) -> Fleet:
             out[name_of(node)] = why
         elif count := _count(node):
             groups.setdefault((count, labels(node).get(PRODUCT, "")), []).append(node)
-    found = [Group(count, product, tuple(each)) for (count, product), each in groups.items()]
-    found.sort(key=lambda each: (-len(each.nodes), -each.gpus, each.product))
-    return Fleet(tuple(found), out)
+    found_groups = [Group(count, product, tuple(members)) for (count, product), members in groups.items()]
+    found_groups.sort(key=lambda group: (-len(group.nodes), -group.gpus, group.product))
+    return Fleet(tuple(found_groups), out)
 
 
 def labels(node: Object) -> Mapping[str, str]:
@@ -91,15 +91,15 @@ def _count(node: Object) -> int:
 
 def _unfit(node: Object) -> str:
     """Why a GPU node has no whole GPUs for us; empty where it has, or is no GPU node."""
-    offered, told = _offered(node), _count(node)
+    offered, counted = _offered(node), _count(node)
     cut = [name for name, count in allocatable(node).items() if name.startswith(MIG) and amount(count)]
     if cut or "-MIG-" in labels(node).get(PRODUCT, ""):
         return f"its GPUs are cut up by MIG ({', '.join(sorted(cut)) or labels(node)[PRODUCT]})"
-    if told and offered > told:
-        return f"its {told} GPUs are shared: it offers {offered} ({REPLICAS})"
-    if offered < told:
-        return f"it offers {offered} of its {told} GPUs ({GPU})"
-    return away(node) if told else ""
+    if counted and offered > counted:
+        return f"its {counted} GPUs are shared: it offers {offered} ({REPLICAS})"
+    if offered < counted:
+        return f"it offers {offered} of its {counted} GPUs ({GPU})"
+    return away(node) if counted else ""
 
 
 # ---- what fits ------------------------------------------------------------------------------------------------------
@@ -107,22 +107,22 @@ def _unfit(node: Object) -> str:
 
 def room(nodes: Sequence[Object], pods: Iterable[Object]) -> Room:
     """Nine tenths of what the smallest node has for pods, without what its daemons ask for."""
-    daemons = [each for each in pods if _is_daemon(each)]
+    daemons = [pod for pod in pods if _is_daemon(pod)]
     cores = min(_left(node, daemons, "cpu") for node in nodes)
     memory = min(_left(node, daemons, "memory") for node in nodes)
     return Room(max(0, int(cores * 9 / 10)) // 2 * 2, max(0, int(memory * 9 / 10)) // GIB * GIB)
 
 
 def _left(node: Object, daemons: Iterable[Object], name: str) -> Decimal:
-    here = (each for each in daemons if each["spec"].get("nodeName") == name_of(node))
-    return (amount(allocatable(node).get(name, "0")) or Decimal(0)) - sum(requested(each, name) for each in here)
+    on_node = (pod for pod in daemons if pod["spec"].get("nodeName") == name_of(node))
+    return (amount(allocatable(node).get(name, "0")) or Decimal(0)) - sum(requested(pod, name) for pod in on_node)
 
 
 def _is_daemon(pod: Object) -> bool:
     """Of a DaemonSet, or of the node itself: it stays where it is."""
-    return any(each.get("kind") in ("DaemonSet", "Node") for each in pod["metadata"].get("ownerReferences") or [])
+    return any(owner.get("kind") in ("DaemonSet", "Node") for owner in pod["metadata"].get("ownerReferences") or [])
 
 
 def least(nodes: Sequence[Object], name: str) -> Decimal:
     """What each of the nodes has of a resource, at least."""
-    return min(amount(allocatable(each).get(name, "0")) or Decimal(0) for each in nodes)
+    return min(amount(allocatable(node).get(name, "0")) or Decimal(0) for node in nodes)

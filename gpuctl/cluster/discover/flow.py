@@ -36,8 +36,8 @@ def mistakes(drafted: Draft) -> tuple[Mistake, ...]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "draft.yaml"
         path.write_text(drafted.text, encoding="utf-8")
-        found = look(path).mistakes
-    return tuple(each._replace(where=each.where.replace(f"{path}:", "line ")) for each in found)
+        mistakes = look(path).mistakes
+    return tuple(mistake._replace(where=mistake.where.replace(f"{path}:", "line ")) for mistake in mistakes)
 
 
 def check_free(path: Path, force: bool) -> None:

@@ -23,33 +23,33 @@ def nodes(facts: Facts, fleet: Fleet, flavour: str, adapters: tuple[str, ...]) -
     if group is None:
         yield unknown(path, _none(facts, fleet), "the nodes by name, or leave it out to take every GPU node")
         return
-    said = [
+    comments = [
         f"{len(group.nodes)} nodes with {group.words} each (by {_where(group)}). Left out, every GPU node is taken."
     ]
-    said += [f"Not among them: {words}." for words in _left_out(fleet)]
+    comments += [f"Not among them: {left_out}." for left_out in _left_out(fleet)]
     if flavour == "eks" and (kind := _instance(group)):
-        said += [
+        comments += [
             f"Node groups bring nodes with new names: `selector: {{{INSTANCE}: {kind}}}` in place of this takes all."
         ]
-    yield known(path, group.names, *said)
+    yield known(path, group.names, *comments)
     yield from _tolerations(group, (GPU, *adapters))
-    if all(TOPOLOGY in labels(each) for each in group.nodes):
-        words = "All these nodes have this label, of the nearest network layer: pods gather where it is the same."
-        yield known("nodes.topology_key", TOPOLOGY, words)
+    if all(TOPOLOGY in labels(node) for node in group.nodes):
+        message = "All these nodes have this label, of the nearest network layer: pods gather where it is the same."
+        yield known("nodes.topology_key", TOPOLOGY, message)
 
 
 def _tolerations(group: Group, tolerated: tuple[str, ...]) -> Iterator[Line]:
     """Those of all nodes belong to the group; one that some have may keep others' work apart, or a repair."""
-    path, of = "nodes.tolerations", {name_of(each): _taints(each) - set(tolerated) for each in group.nodes}
+    path, of = "nodes.tolerations", {name_of(node): _taints(node) - set(tolerated) for node in group.nodes}
     common = set.intersection(*of.values())
     some = {key: tuple(name for name in of if key in of[name]) for key in sorted(set.union(*of.values()) - common)}
-    words = "; ".join(f"{key} ({_names(names)})" for key, names in some.items())
-    said = ["Taints of all these nodes, besides those named after GPUs and adapters."]
-    said += [f"Left out, for only some have them: {words}."] if some else []
+    tainted = "; ".join(f"{key} ({_names(names)})" for key, names in some.items())
+    comments = ["Taints of all these nodes, besides those named after GPUs and adapters."]
+    comments += [f"Left out, for only some have them: {tainted}."] if some else []
     if common:
-        yield known(path, tuple(sorted(common)), *said)
+        yield known(path, tuple(sorted(common)), *comments)
     elif some:
-        yield unknown(path, f"only some of these nodes have taints: {words}", "those that your pods are to tolerate")
+        yield unknown(path, f"only some of these nodes have taints: {tainted}", "those that your pods are to tolerate")
 
 
 def gpus(facts: Facts, fleet: Fleet) -> Iterator[Line]:
@@ -77,20 +77,24 @@ def resources(facts: Facts, fleet: Fleet, fabric: str) -> Iterator[Line]:
             fill = f"{what}: most of what a GPU node has"
             yield unknown(f"resources.{name}", _none(facts, fleet), fill, needed=True)
         return
-    found = room(group.nodes, facts.pods.value)
+    pod_room = room(group.nodes, facts.pods.value)
     daemons = "without what daemons ask for there"
     if facts.pods.why:
         daemons = f"daemons are not counted, for pods may not be read ({facts.pods.why})"
-    said = f"Nine tenths of the cores that the smallest of these nodes has for pods; {daemons}."
-    yield _or_unknown("resources.cpu", found.cores, found.cores, f"{said} An even number: cores have two threads.")
-    yield _or_unknown("resources.memory", found.memory // GIB, f"{found.memory // GIB}Gi", "The same of its memory.")
-    yield from _shared(found.memory)
+    comment = f"Nine tenths of the cores that the smallest of these nodes has for pods; {daemons}."
+    yield _or_unknown(
+        "resources.cpu", pod_room.cores, pod_room.cores, f"{comment} An even number: cores have two threads."
+    )
+    yield _or_unknown(
+        "resources.memory", pod_room.memory // GIB, f"{pod_room.memory // GIB}Gi", "The same of its memory."
+    )
+    yield from _shared(pod_room.memory)
     yield from _pages(group, fabric)
 
 
-def _or_unknown(path: str, much: int, value: object, said: str) -> Line:
+def _or_unknown(path: str, much: int, value: object, comment: str) -> Line:
     if much:
-        return known(path, value, said)
+        return known(path, value, comment)
     return unknown(path, "the smallest of these nodes has too little left", "what a pod is to have", needed=True)
 
 
@@ -105,8 +109,8 @@ def _pages(group: Group, fabric: str) -> Iterator[Line]:
     if fabric != "efa":
         return
     if has >= bytes_of(EFA_PAGES):
-        words = f"libfabric's EFA provider takes its buffers from them; each node has {int(has) // 2**20}Mi or more."
-        yield known(path, EFA_PAGES, words)
+        message = f"libfabric's EFA provider takes its buffers from them; each node has {int(has) // 2**20}Mi or more."
+        yield known(path, EFA_PAGES, message)
     else:
         why = f"nodes have {int(has) // 2**20}Mi of them, and EFA asks for {EFA_PAGES}"
         yield unknown(path, why, "set it once the nodes have them, or leave it out: EFA goes without, more slowly")
@@ -125,12 +129,12 @@ def _none(facts: Facts, fleet: Fleet) -> str:
 
 
 def _where(group: Group) -> str:
-    return f"the label {COUNT}" if all(COUNT in labels(each) for each in group.nodes) else f"allocatable {GPU}"
+    return f"the label {COUNT}" if all(COUNT in labels(node) for node in group.nodes) else f"allocatable {GPU}"
 
 
 def _instance(group: Group) -> str:
     """The type of the instances where all are of one."""
-    kinds = {labels(each).get(INSTANCE, "") for each in group.nodes}
+    kinds = {labels(node).get(INSTANCE, "") for node in group.nodes}
     return kinds.pop() if len(kinds) == 1 else ""
 
 

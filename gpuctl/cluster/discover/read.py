@@ -31,12 +31,12 @@ class Usable:
 
 def connect(context: str, namespace: str) -> tuple[Cluster, str]:
     """The cluster of a context, and what the kubeconfig calls it."""
-    found = kube.connect(context, namespace)
-    known = {each.name: each for each in config.contexts(*config.files())}
+    cluster = kube.connect(context, namespace)
+    known = {entry.name: entry for entry in config.contexts(*config.files())}
     meant = known.get(context) if context else config.current(*config.files())
     if meant is None:  # the file has just changed
         raise InvalidInput("find out what the cluster is called", "no kubeconfig has its context any more")
-    return found, meant.cluster
+    return cluster, meant.cluster
 
 
 def look(cluster: Cluster, named: str) -> Facts:
@@ -71,10 +71,10 @@ def look(cluster: Cluster, named: str) -> Facts:
 def _usable(cluster: Cluster, pool: Executor) -> Usable:
     kind = cluster.kind(*SCC)
     listed: Read[list[kube.Object]] = reading(lambda: cluster.find(kind, {}), [])
-    there = sorted(str(each["metadata"]["name"]) for each in listed.value)
-    names = OF_OPENSHIFT if listed.why else there
+    existing = sorted(str(entry["metadata"]["name"]) for entry in listed.value)
+    names = OF_OPENSHIFT if listed.why else existing
     # They belong to the whole cluster, and are used in a namespace.
-    asked = Kind(kind.api_version, kind.kind, kind.plural, namespaced=True)
-    may = list(pool.map(lambda name: reading(lambda: cluster.may("use", asked, name), False), names))
+    namespaced = Kind(kind.api_version, kind.kind, kind.plural, namespaced=True)
+    may = list(pool.map(lambda name: reading(lambda: cluster.may("use", namespaced, name), False), names))
     make: Read[bool] = reading(lambda: cluster.may("create", kind), False)
-    return Usable(tuple(n for n, each in zip(names, may, strict=True) if each.value), listed.why, make.value)
+    return Usable(tuple(n for n, entry in zip(names, may, strict=True) if entry.value), listed.why, make.value)

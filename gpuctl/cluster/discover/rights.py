@@ -15,14 +15,14 @@ MEMLOCK = (
 )
 
 
-def security(facts: Facts, found: Rdma) -> Iterator[Line]:
+def security(facts: Facts, rdma_setup: Rdma) -> Iterator[Line]:
     if facts.openshift:
         yield Line("security", None, tuple(_constraints(facts)))
         yield Line("security.service_account", None, ("Left out, deploy makes one of its own.",), shown="NAME")
-    if found.resources:
+    if rdma_setup.resources:
         yield Line("security.ipc_lock", None, (MEMLOCK,), shown="true")
         yield Line("security.rdma_as_root", None, (), shown="true")
-    if found.resources and facts.openshift:
+    if rdma_setup.resources and facts.openshift:
         may = f"You may {'' if PRIVILEGED in facts.usable else 'not '}use {PRIVILEGED}, which is more than RDMA needs."
         yield Line("security.requires_privileged_scc", None, (may,), shown="true")
 

@@ -43,33 +43,33 @@ def classes(facts: Facts) -> list[Class]:
     proofs = _proofs(facts)
     if facts.classes.why:
         return [Class(name, "provisioner not known", False, MANY, claim) for name, claim in sorted(proofs.items())]
-    return sorted((_class(each, proofs) for each in facts.classes.value), key=lambda each: each.name)
+    return sorted((_class(item, proofs) for item in facts.classes.value), key=lambda item: item.name)
 
 
 def storage(facts: Facts) -> Iterator[Line]:
-    found = classes(facts)
-    said = [f"Class {each.words}." for each in found]
+    listed = classes(facts)
+    comments = [f"Class {item.words}." for item in listed]
     if facts.classes.why:
-        said.insert(0, f"Storage classes may not be read: {facts.classes.why}.")
-    said.append("What provisioners can do: Kubernetes, Persistent Volumes; OpenShift, supported access modes.")
-    yield Line("storage", None, tuple(said))
-    many = [each for each in found if each.can == MANY]
-    own = _chosen([each for each in found if each.can in (ONE, "")])
+        comments.insert(0, f"Storage classes may not be read: {facts.classes.why}.")
+    comments.append("What provisioners can do: Kubernetes, Persistent Volumes; OpenShift, supported access modes.")
+    yield Line("storage", None, tuple(comments))
+    many = [item for item in listed if item.can == MANY]
+    single_node = _chosen([item for item in listed if item.can in (ONE, "")])
     if many:
         yield from _shared(many)
-        if own:
-            yield known("storage.class_rwo", own.name, f"Not used in this mode. {own.words}.")
-    elif own:
-        yield from _own(own)
+        if single_node:
+            yield known("storage.class_rwo", single_node.name, f"Not used in this mode. {single_node.words}.")
+    elif single_node:
+        yield from _own(single_node)
     else:
-        yield from _none(facts, found)
+        yield from _none(facts, listed)
 
 
 def _shared(many: list[Class]) -> Iterator[Line]:
     yield known("storage.mode", "rwx", "One volume for all pods: there is a class that many nodes can write.")
     chosen = _chosen(many)
     if chosen is None:
-        names = ", ".join(each.name for each in many)
+        names = ", ".join(item.name for item in many)
         fill = f"one of {names}"
         yield unknown("storage.class_rwx", "several can do it, and none of them is the default", fill, needed=True)
         return
@@ -79,20 +79,20 @@ def _shared(many: list[Class]) -> Iterator[Line]:
         yield known("storage.datasets_size", "2400Gi")
 
 
-def _own(own: Class) -> Iterator[Line]:
+def _own(chosen: Class) -> Iterator[Line]:
     why = "A volume for each pod: no class is known to be written by many nodes."
     yield known("storage.mode", "volumeClaimTemplates", why)
-    yield known("storage.class_rwo", own.name, f"{own.words}.")
-    if not own.can:
-        words = "whether many nodes can write its volumes is not known"
-        yield unknown("storage.class_rwx", words, f"{own.name}, and mode: rwx, if they can")
+    yield known("storage.class_rwo", chosen.name, f"{chosen.words}.")
+    if not chosen.can:
+        message = "whether many nodes can write its volumes is not known"
+        yield unknown("storage.class_rwx", message, f"{chosen.name}, and mode: rwx, if they can")
 
 
-def _none(facts: Facts, found: list[Class]) -> Iterator[Line]:
+def _none(facts: Facts, listed: list[Class]) -> Iterator[Line]:
     why = facts.classes.why or (
-        "several classes, none of which is the default" if found else "the cluster has no storage class"
+        "several classes, none of which is the default" if listed else "the cluster has no storage class"
     )
-    names = ", ".join(each.name for each in found) or "a class's name (`kubectl get storageclass`)"
+    names = ", ".join(item.name for item in listed) or "a class's name (`kubectl get storageclass`)"
     yield unknown(
         "storage.mode", why, "rwx where many nodes can write a volume, else volumeClaimTemplates", needed=True
     )
@@ -102,16 +102,16 @@ def _none(facts: Facts, found: list[Class]) -> Iterator[Line]:
 
 def _chosen(among: list[Class]) -> Class | None:
     """The default, or the only one."""
-    defaults = [each for each in among if each.default]
+    defaults = [item for item in among if item.default]
     if len(defaults) == 1:
         return defaults[0]
     return among[0] if len(among) == 1 else None
 
 
-def _class(found: Object, proofs: Mapping[str, str]) -> Class:
-    meta, provisioner = found["metadata"], str(found.get("provisioner"))
+def _class(definition: Object, proofs: Mapping[str, str]) -> Class:
+    meta, provisioner = definition["metadata"], str(definition.get("provisioner"))
     name, annotations = str(meta["name"]), meta.get("annotations") or {}
-    default = any(annotations.get(each) == "true" for each in DEFAULTS)
+    default = any(annotations.get(key) == "true" for key in DEFAULTS)
     if provisioner.endswith(BY_MANY_NODES):
         return Class(name, provisioner, default, MANY)
     if name in proofs:
@@ -124,9 +124,9 @@ def _class(found: Object, proofs: Mapping[str, str]) -> Class:
 def _proofs(facts: Facts) -> dict[str, str]:
     """Classes of which somebody of the namespace has a volume that many nodes write."""
     return {
-        str(each["spec"]["storageClassName"]): f"as the claim {each['metadata']['name']} shows"
-        for each in facts.claims.value
-        if each["spec"].get("storageClassName")
-        and "ReadWriteMany" in (each["spec"].get("accessModes") or [])
-        and (each.get("status") or {}).get("phase") == "Bound"
+        str(claim["spec"]["storageClassName"]): f"as the claim {claim['metadata']['name']} shows"
+        for claim in facts.claims.value
+        if claim["spec"].get("storageClassName")
+        and "ReadWriteMany" in (claim["spec"].get("accessModes") or [])
+        and (claim.get("status") or {}).get("phase") == "Bound"
     }

@@ -24,8 +24,8 @@ def builds(cluster: Cluster, env: Environment) -> list[Object]:
 
 def since(cluster: Cluster, env: Environment, before: Iterable[Object]) -> list[Object]:
     """Those that came since."""
-    old = {each["metadata"]["uid"] for each in before}
-    return [each for each in builds(cluster, env) if each["metadata"]["uid"] not in old]
+    old = {build["metadata"]["uid"] for build in before}
+    return [build for build in builds(cluster, env) if build["metadata"]["uid"] not in old]
 
 
 def labels(env: Environment) -> dict[str, str]:
@@ -38,9 +38,9 @@ def check_rights(cluster: Cluster, env: Environment, sends: bool) -> None:
     begin = Kind(API, CONFIG, f"{config.plural}/{BINARY if sends else PLAIN}", namespaced=True)
     build = cluster.kind(API, BUILD)
     log = Kind(API, BUILD, f"{build.plural}/log", namespaced=True)
-    asked = [("create", begin), *((verb, build) for verb in ("get", "list", "watch", "patch")), ("get", log)]
-    asked += [(verb, kind) for kind in (config, stream) for verb in ("get", "create", "patch")]
-    lacking = [f"{verb} {kind.plural}" for verb, kind in asked if not cluster.may(verb, kind)]
+    needed = [("create", begin), *((verb, build) for verb in ("get", "list", "watch", "patch")), ("get", log)]
+    needed += [(verb, kind) for kind in (config, stream) for verb in ("get", "create", "patch")]
+    lacking = [f"{verb} {kind.plural}" for verb, kind in needed if not cluster.may(verb, kind)]
     if lacking:
         wrong = f"you may not {', '.join(lacking)} in the namespace {env.namespace}"
         raise Forbidden(f"build the image of {env.name}", wrong, "ask for the role `edit` there")

@@ -34,7 +34,7 @@ def _new(cluster: Cluster, env: Environment, before: Sequence[Object], tell: Tel
     Of several, ours may be one that is over: the one that goes on is then somebody else's.
     """
     new = builds.since(cluster, env, before)
-    names = [str(each["metadata"]["name"]) for each in new if not judge.is_over(each)]
+    names = [str(build["metadata"]["name"]) for build in new if not judge.is_over(build)]
     if not names:
         tell("build", "none has begun, or it is over already")
     elif len(new) > 1:

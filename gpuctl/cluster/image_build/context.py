@@ -39,12 +39,12 @@ class Context:
 
     @property
     def files(self) -> int:
-        return sum(each.item.kind == FILE for each in self.members)
+        return sum(member.item.kind == FILE for member in self.members)
 
     @property
     def size(self) -> int:
         """Bytes of all files, before they are packed."""
-        return sum(each.item.source[0] for each in self.members if each.item.kind == FILE)
+        return sum(member.item.source[0] for member in self.members if member.item.kind == FILE)
 
 
 def read(folder: Path, inside: str = "", own_dockerfile: bool = False) -> Context:
@@ -56,12 +56,14 @@ def read(folder: Path, inside: str = "", own_dockerfile: bool = False) -> Contex
     doing = f"build from {folder}"
     if not folder.is_dir():
         raise InvalidInput(doing, "there is no such folder", "give another --folder")
-    found = scan.scan(folder, excludes.of(folder, ()))
+    scanned = scan.scan(folder, excludes.of(folder, ()))
     left_out = dockerignore.of(folder)
-    if unread := {path or ".": why for path, why in found.unread.items() if not path or not left_out(path)}:
-        told = "; ".join(f"{path}: {why}" for path, why in list(unread.items())[:3])
-        raise InvalidInput(doing, f"not all of it can be read: {told}", "name it in .dockerignore, or mend its rights")
-    taken = {path: Member(path, item, folder / path) for path, item in found.items.items() if not left_out(path)}
+    if unread := {path or ".": why for path, why in scanned.unread.items() if not path or not left_out(path)}:
+        reasons = "; ".join(f"{path}: {why}" for path, why in list(unread.items())[:3])
+        raise InvalidInput(
+            doing, f"not all of it can be read: {reasons}", "name it in .dockerignore, or mend its rights"
+        )
+    taken = {path: Member(path, item, folder / path) for path, item in scanned.items.items() if not left_out(path)}
     if own_dockerfile:
         taken |= _with_dockerfile(folder, f"{inside}/" if inside else "", doing)
     return Context(tuple(taken[path] for path in sorted(taken)))
@@ -69,11 +71,11 @@ def read(folder: Path, inside: str = "", own_dockerfile: bool = False) -> Contex
 
 def _with_dockerfile(folder: Path, inside: str, doing: str) -> dict[str, Member]:
     """It is sent although a pattern leaves it out; a Containerfile goes by the name that the builder looks for."""
-    wanted = f"{inside}{DOCKERFILE}"
+    target = f"{inside}{DOCKERFILE}"
     for name in (DOCKERFILE, CONTAINERFILE):
         source = folder / f"{inside}{name}"
         if source.is_file():
-            return {wanted: Member(wanted, scan.item(FILE, source.stat()), source)}
+            return {target: Member(target, scan.item(FILE, source.stat()), source)}
     where = f"its folder {inside.rstrip('/')}" if inside else "it"
     hint = "write one, give another --folder, or put it into the cluster file as image.build.dockerfile"
     raise InvalidInput(doing, f"{where} has neither a {DOCKERFILE} nor a {CONTAINERFILE}", hint)
@@ -96,41 +98,43 @@ def stream(context: Context, sent: Callable[[int], None] = lambda _: None) -> It
 
 def _archive(members: Iterable[Member], sent: Callable[[int], None]) -> Iterator[bytes]:
     done = 0
-    for each in members:
-        yield _header(each).tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-        if each.item.kind != FILE:
+    for member in members:
+        yield _header(member).tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+        if member.item.kind != FILE:
             continue
-        for piece in _content(each):
+        for piece in _content(member):
             yield piece
             done += len(piece)
             sent(done)
-        yield b"\0" * (-each.item.source[0] % tarfile.BLOCKSIZE)
+        yield b"\0" * (-member.item.source[0] % tarfile.BLOCKSIZE)
     yield b"\0" * (2 * tarfile.BLOCKSIZE)
 
 
-def _header(each: Member) -> tarfile.TarInfo:
+def _header(member: Member) -> tarfile.TarInfo:
     """Nobody's in particular: what owns it in the image is for the Dockerfile to say."""
-    found = tarfile.TarInfo(each.path)
-    size, changed, _ = each.item.source
-    found.mode = each.item.mode
-    if each.item.kind == FOLDER:
-        found.type = tarfile.DIRTYPE
-    elif each.item.kind == LINK:
-        found.type, found.linkname = tarfile.SYMTYPE, each.item.to
+    header = tarfile.TarInfo(member.path)
+    size, changed, _ = member.item.source
+    header.mode = member.item.mode
+    if member.item.kind == FOLDER:
+        header.type = tarfile.DIRTYPE
+    elif member.item.kind == LINK:
+        header.type, header.linkname = tarfile.SYMTYPE, member.item.to
     else:
-        found.size, found.mtime = size, changed // NANO
-    return found
+        header.size, header.mtime = size, changed // NANO
+    return header
 
 
-def _content(each: Member) -> Iterator[bytes]:
+def _content(member: Member) -> Iterator[bytes]:
     """As many bytes as the header says."""
-    left = each.item.source[0]
+    left = member.item.source[0]
     try:
-        with each.at.open("rb") as content:
+        with member.at.open("rb") as content:
             while left and (piece := content.read(min(PIECE, left))):
                 left -= len(piece)
                 yield piece
     except OSError as error:
-        raise GpuctlError(f"send {each.path}", error.strerror or str(error), "the same command tries again") from error
+        raise GpuctlError(
+            f"send {member.path}", error.strerror or str(error), "the same command tries again"
+        ) from error
     if left:
-        raise GpuctlError(f"send {each.path}", "it became shorter while it was read", "the same command tries again")
+        raise GpuctlError(f"send {member.path}", "it became shorter while it was read", "the same command tries again")

@@ -24,10 +24,10 @@ class Ignored:
 
     def __call__(self, path: str) -> bool:
         parts = path.split("/")
-        ways = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+        prefixes = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
         out = False
         for takes_back, pattern in self._rules:
-            if takes_back == out and any(pattern.fullmatch(each) for each in ways):
+            if takes_back == out and any(pattern.fullmatch(prefix) for prefix in prefixes):
                 out = not takes_back
         return out
 
@@ -48,10 +48,10 @@ def of(folder: Path) -> Ignored:
 
 def _rule(line: str) -> tuple[bool, re.Pattern[str]] | None:
     """Whether it takes back what others left out, and what it takes; None of a comment."""
-    words = line.strip()
-    if not words or line.startswith("#"):
+    text = line.strip()
+    if not text or line.startswith("#"):
         return None
-    takes_back, path = words.startswith("!"), words.removeprefix("!").strip()
+    takes_back, path = text.startswith("!"), text.removeprefix("!").strip()
     parts: list[str] = []
     for part in path.split("/"):  # as a path: a/../b is b
         if part == ".." and not parts and not path.startswith("/"):
@@ -65,18 +65,18 @@ def _rule(line: str) -> tuple[bool, re.Pattern[str]] | None:
 
 def _expression(pattern: str) -> str:
     """** takes any number of folders, * and ? nothing with a /, [a-z] one letter, \\x the letter x."""
-    found, at = "", 0
-    while at < len(pattern):
-        rest = pattern[at:]
+    expression, position = "", 0
+    while position < len(pattern):
+        rest = pattern[position:]
         if rest.startswith("**"):
-            at += 3 if rest[2:3] == "/" else 2
-            found += ".*" if at >= len(pattern) and rest[2:3] != "/" else "(?:.*/)?"
+            position += 3 if rest[2:3] == "/" else 2
+            expression += ".*" if position >= len(pattern) and rest[2:3] != "/" else "(?:.*/)?"
         elif rest[0] in "*?":
-            found, at = found + ("[^/]*" if rest[0] == "*" else "[^/]"), at + 1
+            expression, position = expression + ("[^/]*" if rest[0] == "*" else "[^/]"), position + 1
         elif letters := re.match(r"\[\^?[^\]]+\]", rest):
-            found, at = found + letters[0].replace("\\", "\\\\"), at + letters.end()
+            expression, position = expression + letters[0].replace("\\", "\\\\"), position + letters.end()
         elif rest[0] == "\\" and len(rest) > 1:
-            found, at = found + re.escape(rest[1]), at + 2
+            expression, position = expression + re.escape(rest[1]), position + 2
         else:
-            found, at = found + re.escape(rest[0]), at + 1
-    return found
+            expression, position = expression + re.escape(rest[0]), position + 1
+    return expression

@@ -40,13 +40,13 @@ def check(env: Environment) -> None:
 
 def read(env: Environment, folder: Path | None) -> Context | None:
     """What is sent; None where nothing is: git and a Dockerfile in the cluster file need no folder."""
-    wanted = env.cluster.image.build
-    if wanted is None or (folder is None and (wanted.git or wanted.dockerfile)):
+    settings = env.cluster.image.build
+    if settings is None or (folder is None and (settings.git or settings.dockerfile)):
         return None
-    return context.read(folder or Path(), wanted.folder, own_dockerfile=not wanted.dockerfile)
+    return context.read(folder or Path(), settings.folder, own_dockerfile=not settings.dockerfile)
 
 
-def build(cluster: Cluster, env: Environment, sends: Context | None, wish: Wish, tell: Tell) -> Built:
+def build(cluster: Cluster, env: Environment, sends: Context | None, options: Wish, tell: Tell) -> Built:
     """The image; `sends`: the folder, as `read` gave it.
 
     `InvalidInput` where the cluster builds nothing, `NotBuilt` with the reason where the build fails. Where it is broken
@@ -58,13 +58,13 @@ def build(cluster: Cluster, env: Environment, sends: Context | None, wish: Wish,
         raise InvalidInput(f"build the image of {env.name}", wrong, ELSEWHERE)
     builds.check_rights(cluster, env, sends is not None)
     _apply(cluster, env, tell)
-    before = builds.builds(cluster, env) if sends is None else turn(cluster, env, wish.limit_s, tell)
-    for each in before:
-        _tell_of(each, tell)
+    before = builds.builds(cluster, env) if sends is None else turn(cluster, env, options.limit_s, tell)
+    for earlier in before:
+        _tell_of(earlier, tell)
     name = ""
     try:
         name = _begin(cluster, env, sends, before, tell)
-        return judge.result(Waiting(cluster, env, name, tell).wait(wish))
+        return judge.result(Waiting(cluster, env, name, tell).wait(options))
     except KeyboardInterrupt:
         cancel(cluster, env, name, before, tell)
         raise
@@ -120,15 +120,15 @@ class _NotSent(GpuctlError):
 
 def _apply(cluster: Cluster, env: Environment, tell: Tell) -> None:
     """The ImageStream and the BuildConfig, as `deploy` makes them, too; others' are left alone."""
-    for wanted in objects.image(env):
-        live = cluster.get(cluster.kind_of(wanted), wanted["metadata"]["name"])
+    for desired in objects.image(env):
+        live = cluster.get(cluster.kind_of(desired), desired["metadata"]["name"])
         if live is not None and not is_ours(env, live):
             hint = "give the environment another name (--environment), or remove it"
-            raise Conflict(f"apply {name_of(wanted)}", "it is there, and is not ours; it was left alone", hint)
-        made = cluster.apply(wanted)
+            raise Conflict(f"apply {name_of(desired)}", "it is there, and is not ours; it was left alone", hint)
+        made = cluster.apply(desired)
         if live is None:
-            tell(name_of(wanted), "created")
-        if wanted["kind"] == "ImageStream":
+            tell(name_of(desired), "created")
+        if desired["kind"] == "ImageStream":
             _check_registry(cluster, env, made)
 
 

@@ -52,9 +52,9 @@ def words(build: Object) -> str:
     """As in "is running", with the reason where it waits for something."""
     status = build.get("status") or {}
     about = str(status.get("message") or status.get("reason") or "")
-    told = {NEW: "waits to be begun", PENDING: "waits for its pod", RUNNING: "is running", COMPLETE: "is complete"}
-    told |= {FAILED: "has failed", ERROR: "has failed"}
-    now = told.get(phase(build), f"is {phase(build).lower()}")
+    phrases = {NEW: "waits to be begun", PENDING: "waits for its pod", RUNNING: "is running", COMPLETE: "is complete"}
+    phrases |= {FAILED: "has failed", ERROR: "has failed"}
+    now = phrases.get(phase(build), f"is {phase(build).lower()}")
     return f"{now}: {about}" if about else now
 
 

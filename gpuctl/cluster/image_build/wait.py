@@ -32,16 +32,16 @@ def turn(cluster: Cluster, env: Environment, limit_s: float, tell: Tell) -> list
 
     For a folder: the server lets a build wait for 5 minutes only, and one that runs may take longer.
     """
-    stop, told = Stop(), set[str]()
+    stop, reported = Stop(), set[str]()
     with _limited(stop, limit_s):
         for known in watch.watch(cluster, cluster.kind(builds.API, builds.BUILD), builds.labels(env), stop):
-            running = {name for name, each in known.items() if judge.phase(each) == judge.RUNNING}
+            running = {name for name, build in known.items() if judge.phase(build) == judge.RUNNING}
             if not running:
                 return list(known.values())
-            for name in sorted(running - told):
+            for name in sorted(running - reported):
                 tell(f"Build {name}", "is running; ours begins when it is over")
-            told |= running
-    wrong = f"{', '.join(sorted(told)) or 'another build'} is not over after {limit_s:g} s"
+            reported |= running
+    wrong = f"{', '.join(sorted(reported)) or 'another build'} is not over after {limit_s:g} s"
     raise GpuctlError(f"begin a build of {env.name}", wrong, "--timeout waits longer; `oc cancel-build NAME` ends it")
 
 
@@ -65,15 +65,15 @@ class Waiting:
         self.cluster, self.env, self.name, self.tell = cluster, env, name, tell
         self.over, self.stop, self.log_stop = threading.Event(), Stop(), Stop()
 
-    def wait(self, wish: Wish) -> Object:
+    def wait(self, options: Wish) -> Object:
         """The build as it is when it is over."""
         log: Future[None] | None = None
         pool = ThreadPoolExecutor(1)
-        with _limited(self.stop, wish.limit_s):
+        with _limited(self.stop, options.limit_s):
             try:
                 for now in self._phases():
-                    if wish.show and log is None and judge.phase(now) in judge.BEGUN:
-                        log = pool.submit(self._log, wish.show)
+                    if options.show and log is None and judge.phase(now) in judge.BEGUN:
+                        log = pool.submit(self._log, options.show)
                     if judge.is_over(now):
                         self._end_of(log, now)
                         return now
@@ -83,21 +83,21 @@ class Waiting:
                 pool.shutdown(wait=False)
         raise GpuctlError(
             f"wait for build {self.name}",
-            f"it is not over after {wish.limit_s:g} s, and goes on",
+            f"it is not over after {options.limit_s:g} s, and goes on",
             f"`oc logs -f build/{self.name} -n {self.env.namespace}` follows it; --timeout waits longer",
         )
 
     def _phases(self) -> Iterator[Object]:
         """The build, each time that it changed; what changed is told."""
-        told = ""
+        reported = ""
         kind = self.cluster.kind(builds.API, builds.BUILD)
         for known in watch.watch(self.cluster, kind, builds.labels(self.env), self.stop):
             if self.name not in known:
                 raise judge.NotBuilt(f"build {self.name}", "somebody deleted it", "the same command begins another")
             now = known[self.name]
-            if judge.words(now) != told and not judge.is_over(now):
-                told = judge.words(now)
-                self.tell(f"Build {self.name}", told)
+            if judge.words(now) != reported and not judge.is_over(now):
+                reported = judge.words(now)
+                self.tell(f"Build {self.name}", reported)
                 if hint := judge.hint(now):
                     self.tell("hint", hint)
             yield now
@@ -119,5 +119,5 @@ class Waiting:
             try:
                 log.result(LOG_S)
             except TimeoutError:
-                words = f"the rest of its log did not come within {LOG_S:g} s; `oc logs build/{self.name}` shows it"
-                self.tell(f"Build {self.name}", words)
+                message = f"the rest of its log did not come within {LOG_S:g} s; `oc logs build/{self.name}` shows it"
+                self.tell(f"Build {self.name}", message)

@@ -44,14 +44,14 @@ def _route(env: Environment, word: str) -> Object:
     return {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": meta, "spec": spec}
 
 
-def _ingress(env: Environment, way: Ingress) -> Object:
-    hosts = [f"{word}-{env.name}.{way.domain}" for word in env.cluster.ports.expose]
+def _ingress(env: Environment, ingress: Ingress) -> Object:
+    hosts = [f"{word}-{env.name}.{ingress.domain}" for word in env.cluster.ports.expose]
     spec: Object = {
-        **({"ingressClassName": way.ingress_class} if way.ingress_class else {}),
+        **({"ingressClassName": ingress.ingress_class} if ingress.ingress_class else {}),
         "rules": [_rule(env, host, word) for host, word in zip(hosts, env.cluster.ports.expose, strict=True)],
-        **({"tls": [{"hosts": hosts, "secretName": way.tls_secret}]} if way.tls_secret else {}),
+        **({"tls": [{"hosts": hosts, "secretName": ingress.tls_secret}]} if ingress.tls_secret else {}),
     }
-    meta = env.meta(env.name, ACCESS, way.annotations)
+    meta = env.meta(env.name, ACCESS, ingress.annotations)
     return {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": meta, "spec": spec}
 
 

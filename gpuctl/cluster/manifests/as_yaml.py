@@ -31,7 +31,7 @@ _Dumper.add_representer(str, _text)
 def as_yaml(objects: Sequence[Object]) -> str:
     """One document an object."""
     return "".join(
-        "---\n" + yaml.dump(each, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000) for each in objects
+        "---\n" + yaml.dump(obj, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000) for obj in objects
     )
 
 

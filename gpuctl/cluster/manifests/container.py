@@ -87,11 +87,11 @@ def _room(env: Environment) -> dict[str, str]:
 def _devices(env: Environment) -> dict[str, str]:
     """GPUs in both modes, adapters and huge pages for RDMA."""
     gpus, pages = env.cluster.gpus, env.cluster.resources.hugepages_2mi
-    found = {gpus.resource: str(gpus.per_node)}
+    devices = {gpus.resource: str(gpus.per_node)}
     if env.rdma:
-        found |= {name: str(count) for name, count in env.cluster.network.rdma.resources.items()}
-        found |= {"hugepages-2Mi": pages} if pages else {}
-    return found
+        devices |= {name: str(count) for name, count in env.cluster.network.rdma.resources.items()}
+        devices |= {"hugepages-2Mi": pages} if pages else {}
+    return devices
 
 
 def _same(resources: dict[str, str]) -> Object:
@@ -100,15 +100,15 @@ def _same(resources: dict[str, str]) -> Object:
 
 
 def _env(env: Environment) -> list[Object]:
-    own = {
+    fixed = {
         "GPUS_PER_NODE": str(env.cluster.gpus.per_node),
         "HOME": HOME,
         "MASTER_ADDR": env.host(0),
         "MASTER_PORT": str(env.cluster.ports.master),
     }
-    chosen = {each.name: each.value for each in variables.all_of(env.cluster, env.mode)}
+    chosen = {variable.name: variable.value for variable in variables.all_of(env.cluster, env.mode)}
     pod = [_of_pod("POD_NAME", "metadata.name"), _of_pod("POD_NAMESPACE", "metadata.namespace")]
-    return [*pod, *({"name": name, "value": value} for name, value in {**own, **chosen}.items())]
+    return [*pod, *({"name": name, "value": value} for name, value in {**fixed, **chosen}.items())]
 
 
 def _of_pod(name: str, field: str) -> Object:

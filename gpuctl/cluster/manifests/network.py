@@ -32,20 +32,20 @@ def port(env: Environment, word: str) -> Object:
 def policy(env: Environment) -> Object:
     """Everything from pod to pod of the environment, since ranks choose their ports as they go; from outside only what
     is exposed. TensorBoard and the debugger stay closed: a forward comes in through the node, which no policy stops."""
-    own = {KIND: "ml-environment", OWNER: env.name}
-    rules: list[Object] = [{"from": [{"podSelector": {"matchLabels": own}}]}]
+    members = {KIND: "ml-environment", OWNER: env.name}
+    rules: list[Object] = [{"from": [{"podSelector": {"matchLabels": members}}]}]
     if env.cluster.ports.expose:
         ports = [{"port": word, "protocol": "TCP"} for word in env.cluster.ports.expose]
         rules.append({"from": _outside(env), "ports": ports})
-    spec = {"podSelector": {"matchLabels": own}, "policyTypes": ["Ingress"], "ingress": rules}
+    spec = {"podSelector": {"matchLabels": members}, "policyTypes": ["Ingress"], "ingress": rules}
     meta = env.meta(env.name, NETWORK)
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": spec}
 
 
 def _outside(env: Environment) -> list[Object]:
-    way = env.cluster.ports.ingress
-    if way is None:
+    ingress = env.cluster.ports.ingress
+    if ingress is None:
         return [{"namespaceSelector": {"matchLabels": dict(OF_ROUTERS)}}]
-    if way.from_namespace:
-        return [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": way.from_namespace}}}]
-    return [{"ipBlock": {"cidr": addresses}} for addresses in way.from_addresses]
+    if ingress.from_namespace:
+        return [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ingress.from_namespace}}}]
+    return [{"ipBlock": {"cidr": addresses}} for addresses in ingress.from_addresses]

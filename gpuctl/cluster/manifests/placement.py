@@ -29,12 +29,12 @@ def _beside_others(env: Environment) -> Object:
     """Never two on a node; as many as can be where the topology's label is the same."""
     others = {"labelSelector": {"matchLabels": env.selector}}
     apart = [{**others, "topologyKey": HOSTNAME}]
-    found: Object = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}}
+    affinity: Object = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}}
     key = env.cluster.nodes.topology_key
     if key:
         near = [{"weight": 100, "podAffinityTerm": {**others, "topologyKey": key}}]
-        found["podAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": near}
-    return found
+        affinity["podAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": near}
+    return affinity
 
 
 def _tolerated(env: Environment) -> list[str]:

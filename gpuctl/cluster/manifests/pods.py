@@ -48,7 +48,7 @@ def budget(env: Environment) -> Object:
 
 def reasons(env: Environment) -> dict[str, str]:
     """Why each variable is set; not in the pod's own metadata, where other words would start it anew."""
-    return {f"{WHY}{each.name}": each.why for each in variables.all_of(env.cluster, env.mode)}
+    return {f"{WHY}{variable.name}": variable.why for variable in variables.all_of(env.cluster, env.mode)}
 
 
 def _meta(env: Environment) -> Object:

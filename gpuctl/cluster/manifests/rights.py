@@ -29,9 +29,9 @@ def capabilities(env: Environment) -> list[str]:
     may = env.cluster.security
     if not env.rdma:
         return []
-    asked = {"IPC_LOCK": may.ipc_lock, "SYS_RESOURCE": may.sys_resource}
-    own = [name for name, wanted in asked.items() if wanted]
-    return sorted([*own, *(OF_ROOTS_SSHD if may.rdma_as_root else ())])
+    configured = {"IPC_LOCK": may.ipc_lock, "SYS_RESOURCE": may.sys_resource}
+    names = [name for name, is_set in configured.items() if is_set]
+    return sorted([*names, *(OF_ROOTS_SSHD if may.rdma_as_root else ())])
 
 
 def constraints_name(env: Environment) -> str:
@@ -97,9 +97,9 @@ def binding(env: Environment) -> list[Object]:
         "verbs": ["use"],
     }
     subject = {"kind": "ServiceAccount", "name": account_name(env), "namespace": env.namespace}
-    own = f"{env.name}-scc"
-    role = {"apiGroup": RBAC, "kind": "Role", "name": own}
-    meta = env.meta(own, RIGHTS)
+    role_name = f"{env.name}-scc"
+    role = {"apiGroup": RBAC, "kind": "Role", "name": role_name}
+    meta = env.meta(role_name, RIGHTS)
     return [
         {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": meta, "rules": [rule]},
         {"apiVersion": f"{RBAC}/v1", "kind": "RoleBinding", "metadata": meta, "roleRef": role, "subjects": [subject]},

@@ -38,13 +38,13 @@ def values(env: Environment, pair: Pair) -> dict[str, str]:
     }
 
 
-def filled(env: Environment, there: Mapping[str, str], pair: Pair) -> Object:
+def filled(env: Environment, existing: Mapping[str, str], pair: Pair) -> Object:
     """The Secret as the cluster gets it; never to be printed.
 
     `there` is the `data` of the one on the cluster, empty where there is none: what it has is kept, so that a second
     deploy changes no password. The four of ssh belong together, and are kept or made together.
     """
     made = {key: base64.b64encode(value.encode()).decode() for key, value in values(env, pair).items()}
-    whole = all(there.get(key) for key in OF_SSH)
-    kept = {key: there[key] for key in KEYS if there.get(key) and (whole or key not in OF_SSH)}
+    whole = all(existing.get(key) for key in OF_SSH)
+    kept = {key: existing[key] for key in KEYS if existing.get(key) and (whole or key not in OF_SSH)}
     return {**empty(env), "data": {**made, **kept}}

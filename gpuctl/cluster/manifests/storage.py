@@ -27,7 +27,9 @@ def templates(env: Environment) -> list[Object]:
 def of_templates(env: Environment) -> dict[str, Object]:
     """The template of each claim that a StatefulSet makes, by the name that it gives the claim."""
     return {
-        f"{each['metadata']['name']}-{env.pod_name(rank)}": each for each in templates(env) for rank in range(env.nodes)
+        f"{template['metadata']['name']}-{env.pod_name(rank)}": template
+        for template in templates(env)
+        for rank in range(env.nodes)
     }
 
 

@@ -28,8 +28,13 @@ CHECKS = (
 )
 
 
-def all_of(env: Environment, there: There, standing: Sequence[Standing]) -> list[Finding]:
+def all_of(env: Environment, snapshot: There, states: Sequence[Standing]) -> list[Finding]:
     """Every finding, in the order in which a person would look."""
-    found = [*access.kinds(standing), *access.verbs(there), *access.names(env, standing), *access.volumes(env, there)]
-    found += access.going(env, there, standing)
-    return [*found, *(each for check in CHECKS for each in check(env, there))]
+    findings = [
+        *access.kinds(states),
+        *access.verbs(snapshot),
+        *access.names(env, states),
+        *access.volumes(env, snapshot),
+    ]
+    findings += access.going(env, snapshot, states)
+    return [*findings, *(finding for check in CHECKS for finding in check(env, snapshot))]

@@ -24,39 +24,42 @@ BY_ONE_NODE = (
 BY_MANY_NODES = ("cephfs.csi.ceph.com", "efs.csi.aws.com", "fsx.csi.aws.com", "nfs.csi.k8s.io", "file.csi.azure.com")
 
 
-def storage_class(env: Environment, there: There) -> list[Finding]:
+def storage_class(env: Environment, snapshot: There) -> list[Finding]:
     """The class of all volumes."""
     name = storage.storage_class(env)
     subject = f"StorageClass {name}"
-    if there.classes.why:
-        return [Finding("storage", subject, Verdict.UNKNOWN, there.classes.why)]
-    known = {each["metadata"]["name"]: each for each in there.classes.value}
+    if snapshot.classes.why:
+        return [Finding("storage", subject, Verdict.UNKNOWN, snapshot.classes.why)]
+    known = {
+        storage_class_object["metadata"]["name"]: storage_class_object
+        for storage_class_object in snapshot.classes.value
+    }
     if name not in known:
         field = "storage.class_rwx" if env.cluster.storage.mode == "rwx" else "storage.class_rwo"
         hint = f"{field}: there are {', '.join(sorted(known)) or 'none at all'}"
         return [Finding("storage", subject, Verdict.FAIL, "there is no such class", hint)]
     if env.cluster.storage.mode != "rwx":
         return [Finding("storage", subject, Verdict.OK)]
-    return [_by_many(env, there, subject, str(known[name].get("provisioner")))]
+    return [_by_many(env, snapshot, subject, str(known[name].get("provisioner")))]
 
 
-def _by_many(env: Environment, there: There, subject: str, provisioner: str) -> Finding:
+def _by_many(env: Environment, snapshot: There, subject: str, provisioner: str) -> Finding:
     """Proved by a volume that is there, or known by the provisioner."""
-    if provisioner.endswith(BY_MANY_NODES) or _proof(env, there):
+    if provisioner.endswith(BY_MANY_NODES) or _proof(env, snapshot):
         return Finding("storage", subject, Verdict.OK)
     if provisioner.endswith(BY_ONE_NODE):
-        words = f"its volumes ({provisioner}) are written by one node at a time, and storage.mode is rwx"
+        message = f"its volumes ({provisioner}) are written by one node at a time, and storage.mode is rwx"
         hint = "take a class of a shared file system, or storage.mode: volumeClaimTemplates"
-        return Finding("storage", subject, Verdict.FAIL, words, hint)
-    words = f"whether many nodes can write a volume of {provisioner} is not known; it shows when the first is made"
-    return Finding("storage", subject, Verdict.UNKNOWN, words)
+        return Finding("storage", subject, Verdict.FAIL, message, hint)
+    message = f"whether many nodes can write a volume of {provisioner} is not known; it shows when the first is made"
+    return Finding("storage", subject, Verdict.UNKNOWN, message)
 
 
-def _proof(env: Environment, there: There) -> bool:
+def _proof(env: Environment, snapshot: There) -> bool:
     """Whether somebody of the namespace has such a volume."""
     return any(
-        each["spec"].get("storageClassName") == storage.storage_class(env)
-        and "ReadWriteMany" in each["spec"].get("accessModes", [])
-        and (each.get("status") or {}).get("phase") == "Bound"
-        for each in there.claims.value
+        claim["spec"].get("storageClassName") == storage.storage_class(env)
+        and "ReadWriteMany" in claim["spec"].get("accessModes", [])
+        and (claim.get("status") or {}).get("phase") == "Bound"
+        for claim in snapshot.claims.value
     )
