@@ -47,7 +47,7 @@ class Standing:
 
 def look(cluster: Cluster, env: Environment) -> Standing:
     """How it stands now; `GpuctlError` where there is no first pod."""
-    pod = pod_selection.one(cluster, env, f"look for VS Code of {env.name}")
+    pod = pod_selection.pod_of_rank(cluster, env, f"look for VS Code of {env.name}")
     verdict, why = _runs(cluster, env, pod)
     if NAME not in env.cluster.ports.expose:
         return Standing(pod_selection.name_of(pod), verdict, why, "forward")

@@ -71,7 +71,7 @@ def _is_port(text: str) -> bool:
 def request(door: Door, asked: Sequence[Wish], rank: int = 0) -> Request:
     """The same as a request for one pod, which has to be there; it may not run yet, or be replaced meanwhile."""
     doing = f"{DOING} ports of {door.env.name}"
-    pod = pod_selection.one(door.cluster, door.env, doing, rank)
+    pod = pod_selection.pod_of_rank(door.cluster, door.env, doing, rank)
     ports = replace(door.cluster.kind("v1", "Pod"), plural="pods/portforward")
     # kubectl asks by POST, or newer ones by GET over a WebSocket.
     if not any(door.cluster.may(verb, ports) for verb in ("create", "get")):

@@ -1,4 +1,4 @@
-"""How cluster diff, deploy, status and destroy show what they found."""
+"""Output of cluster diff, deploy, status and destroy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuctl.cli.shared import output
 from gpuctl.cli.shared.output import Output
 
 if TYPE_CHECKING:
-    from gpuctl.cluster.deploy.destroy import Found
+    from gpuctl.cluster.deploy.destroy import EnvironmentObjects
     from gpuctl.cluster.deploy.model import Change, Finding, Plan
     from gpuctl.cluster.deploy.status import Pod, Status
     from gpuctl.cluster.environment import Environment, Object
@@ -22,9 +22,9 @@ MOST_FIELDS = 12
 
 def plan(deployment: Plan, form: Output) -> None:
     if form != "table":
-        from gpuctl.cluster.deploy.model import told
+        from gpuctl.cluster.deploy.model import plan_as_dict
 
-        output.data(told(deployment), form)
+        output.data(plan_as_dict(deployment), form)
         return
     env = deployment.env
     click.echo(f"{env.name}: {output.plural(env.nodes, 'pod')} on {env.cluster.cluster.name}, by {env.mode.upper()}")
@@ -58,7 +58,7 @@ def _changes(changes: Sequence[Change]) -> None:
 
 
 def _differs(path: str, before: Any, after: Any) -> list[str]:
-    """A value before and after; of a text only the lines that differ."""
+    """Format a value before and after; of multi-line text, only the lines that differ."""
     if isinstance(before, str) and isinstance(after, str) and "\n" in before + after:
         from difflib import ndiff
 
@@ -68,7 +68,7 @@ def _differs(path: str, before: Any, after: Any) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    """In one line, as JSON."""
+    """Format a value as JSON in one line."""
     text = "nothing" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 100 else f"{text[:97]}..."
 
@@ -82,21 +82,21 @@ def status(current: Status) -> None:
     output.table(("POD", "NODE", "READY", "RESTARTS", ""), rows)
     lists = {
         "volume": current.volumes,
-        "open": current.ways_in,
+        "open": current.addresses,
         "MISSING": current.missing,
-        "NOT OURS": current.not_ours,
+        "NOT OURS": current.foreign,
     }
-    for label, entries in {**lists, "BEING DELETED": current.going, "UNKNOWN": current.unread}.items():
+    for label, entries in {**lists, "BEING DELETED": current.terminating, "UNKNOWN": current.unread}.items():
         for line in entries:
             click.echo(f"{label} {line}")
 
 
 def _words(pod: Pod) -> str:
-    return f"{pod.words}: {pod.trouble}" if pod.trouble else str(pod.words)
+    return f"{pod.summary}: {pod.trouble}" if pod.trouble else str(pod.summary)
 
 
-def removing(existing: Found, env: Environment, stay: Sequence[Object]) -> None:
-    """What is removed of an environment, what stays, and what nobody knows of."""
+def removing(existing: EnvironmentObjects, env: Environment, stay: Sequence[Object]) -> None:
+    """Print what is removed of an environment, what stays, and what could not be listed."""
     from gpuctl.edges.kube.cluster import name_of
 
     for word, objects in (("remove", existing.objects), ("remove, with its data,", existing.volumes)):
@@ -106,6 +106,6 @@ def removing(existing: Found, env: Environment, stay: Sequence[Object]) -> None:
         size = obj["spec"]["resources"]["requests"]["storage"]
         click.echo(f"stays: {name_of(obj)}, {size}: --volumes removes it, with its data")
     for why in existing.unread:
-        click.echo(f"UNKNOWN whether more is there: {why}")
+        click.echo(f"UNKNOWN whether more exists: {why}")
     if not (existing.objects or existing.volumes or stay):
-        click.echo(f"nothing of {env.name} is in {env.namespace}")
+        click.echo(f"{env.name} has no objects in {env.namespace}")

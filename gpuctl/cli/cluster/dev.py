@@ -78,7 +78,7 @@ def _session(name: str, rank: int, debug: bool, wait: bool, restarts: bool, give
     port = door.env.cluster.ports.debug if debug else 0
     wanted = program.Wanted(script, given["words"], target, given["python"], port, wait)
     doing = f"run {script} on {door.env.name}"
-    pod = pod_selection.one(door.cluster, door.env, doing, rank)
+    pod = pod_selection.pod_of_rank(door.cluster, door.env, doing, rank)
     pod_selection.check(pod, doing)
     found = targets.labelled(door.cluster, door.env.selector, target)
     screen = Screen()

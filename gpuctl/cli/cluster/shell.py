@@ -40,7 +40,7 @@ def shell(name: str, rank: int | None, pod: str, everywhere: bool, words: tuple[
     door = open_door(name, given)
     if everywhere:
         _all(door, words)
-    found = pod_selection.one(door.cluster, door.env, f"open a shell on {door.env.name}", rank or 0, pod)
+    found = pod_selection.pod_of_rank(door.cluster, door.env, f"open a shell on {door.env.name}", rank or 0, pod)
     raise click.exceptions.Exit(flow.enter(door, found, words, partial(click.echo, err=True)))
 
 

@@ -41,13 +41,13 @@ def test(name: str, form: Output, **given: Any) -> None:
 
 
 def _show(found: Tested, form: Output) -> None:
-    from gpuctl.cluster.deploy.model import told_of
+    from gpuctl.cluster.deploy.model import findings_as_dicts
     from gpuctl.cluster.probe import judge
 
     if form != "table":
         rows = [{**asdict(each), "verdict": str(each.verdict)} for each in found.rows]
         told = {"environment": found.env.name, "mode": found.env.mode, "pods": rows}
-        output.data({**told, "findings": told_of(found.findings)}, form)
+        output.data({**told, "findings": findings_as_dicts(found.findings)}, form)
         return
     cells = [(e.pod, e.node, e.verdict, e.gpus, e.driver, e.shm, e.rdma, e.memlock) for e in found.rows]
     output.table(HEAD, cells)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def ready(found: Ready, form: Output, check: bool) -> None:
     """What was found; with `check` what each pod would run, too."""
-    from gpuctl.cluster.deploy.model import told_of
+    from gpuctl.cluster.deploy.model import findings_as_dicts
     from gpuctl.cluster.probe import judge
     from gpuctl.cluster.train import launch
 
@@ -28,7 +28,9 @@ def ready(found: Ready, form: Output, check: bool) -> None:
     commands = {found.pods[rank].pod: launch.command(asked, rank) for rank in asked.starts}
     if form != "table":
         more = {"folder": asked.folder, "variables": list(launch.variables(asked)), "commands": commands}
-        output.data({"launcher": asked.launcher, "why": found.why, **more, "findings": told_of(found.findings)}, form)
+        output.data(
+            {"launcher": asked.launcher, "why": found.why, **more, "findings": findings_as_dicts(found.findings)}, form
+        )
         return
     show.findings(judge.grouped(found.findings))
     if found.why:

@@ -1,4 +1,4 @@
-"""The variables of NCCL and its kin in a pod, each with the reason: what follows from the file, then what it adds."""
+"""The NCCL and related variables of a pod, each with its reason: derived from fields, or added by the file."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from gpuctl.cluster.clusterfile.model import Cluster
 
-Given = tuple[str, str, str, str]  # variable, value, the field that sets it, why
+Row = tuple[str, str, str, str]  # variable, value, the field that sets it, the reason
 
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable; `field` is the one of the cluster file that sets it."""
+    """One variable; `field` is the cluster file's field that sets it."""
 
     name: str
     value: str
@@ -21,7 +21,7 @@ class Variable:
 
 
 def all_of(cluster: Cluster, mode: str) -> tuple[Variable, ...]:
-    """Every variable of a pod in this mode, by name."""
+    """Return every variable of a pod in this mode, sorted by name."""
     network = cluster.network.rdma if mode == "rdma" else cluster.network.tcp
     field = f"network.{mode}.environment"
     added = [
@@ -32,16 +32,16 @@ def all_of(cluster: Cluster, mode: str) -> tuple[Variable, ...]:
 
 
 def derived(cluster: Cluster, mode: str) -> list[Variable]:
-    """What follows from the other fields."""
+    """Return the variables derived from other fields."""
     chosen = _rdma(cluster) if mode == "rdma" else _tcp(cluster)
     return [Variable(*row) for row in (*_both(cluster), *chosen)]
 
 
-def _both(cluster: Cluster) -> Iterator[Given]:
+def _both(cluster: Cluster) -> Iterator[Row]:
     yield "NCCL_DEBUG", cluster.nccl.debug, "nccl.debug", "How much NCCL logs; INFO tells which adapters it uses."
 
 
-def _tcp(cluster: Cluster) -> Iterator[Given]:
+def _tcp(cluster: Cluster) -> Iterator[Row]:
     network = cluster.network.tcp
     yield "NCCL_IB_DISABLE", "1", "the mode", "TCP was asked for: no adapter is looked for."
     yield "NCCL_NET", "Socket", "the mode", "TCP was asked for: no plugin of the image takes over."
@@ -51,7 +51,7 @@ def _tcp(cluster: Cluster) -> Iterator[Given]:
         yield "NCCL_P2P_LEVEL", network.p2p_level, "network.tcp.p2p_level", why
 
 
-def _rdma(cluster: Cluster) -> Iterator[Given]:
+def _rdma(cluster: Cluster) -> Iterator[Row]:
     network = cluster.network.rdma
     names = network.interfaces or tuple(f"net{number}" for number, _ in enumerate(network.attachments, 1))
     if names:
@@ -65,8 +65,8 @@ def _rdma(cluster: Cluster) -> Iterator[Given]:
     yield from _tuned(cluster)
 
 
-def _tuned(cluster: Cluster) -> Iterator[Given]:
-    """What the file leaves to NCCL is not set at all."""
+def _tuned(cluster: Cluster) -> Iterator[Row]:
+    """Yield tuning variables; those that the file omits are not set at all."""
     network = cluster.network.rdma
     if network.gid_index is not None and network.fabric != "efa":
         why = "The RoCE address to use; NCCL before 2.21 does not find it by itself."
@@ -82,7 +82,7 @@ def _tuned(cluster: Cluster) -> Iterator[Given]:
         yield "NCCL_DMABUF_ENABLE", str(int(network.dmabuf)), "network.rdma.dmabuf", why
 
 
-def _excluded(cluster: Cluster) -> Given:
+def _excluded(cluster: Cluster) -> Row:
     names = ",".join(cluster.network.tcp.interface_exclude)
     why = "Ranks find each other on any interface but these; bridges of containers reach nobody."
     return "NCCL_SOCKET_IFNAME", f"^{names}", "network.tcp.interface_exclude", why

@@ -1,4 +1,4 @@
-"""What would become of each object: what the server would make of it, against what is there."""
+"""Compute the change of each object: the result of a server-side dry run against the live object."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE
-from gpuctl.cluster.deploy.model import Change, Field, Standing
+from gpuctl.cluster.deploy.model import Change, Field, ObjectState
 from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import FIXED, VOLUMES
@@ -17,8 +17,8 @@ from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.errors import Forbidden, Invalid
 
 HIDDEN = "(hidden)"
-# What the server keeps for itself.
-ITS_OWN = (
+# Metadata that the server maintains.
+SERVER_FIELDS = (
     "managedFields",
     "resourceVersion",
     "generation",
@@ -27,25 +27,25 @@ ITS_OWN = (
     "selfLink",
     "deletionTimestamp",
 )
-HOLDS_DATA = "it holds data: `destroy --volumes` removes it first, or the environment takes another name"
-STAY = "volumes that are there already stay as they are"
+HOLDS_DATA = "it holds data: remove it first by `destroy --volumes`, or give the environment another name"
+STAY = "existing volumes stay as they are"
 
 
-def changes(cluster: Cluster, env: Environment, states: Sequence[Standing]) -> list[Change]:
-    """One for each object, by a dry run on the server, which makes nothing."""
+def changes(cluster: Cluster, env: Environment, states: Sequence[ObjectState]) -> list[Change]:
+    """Return one change per object, determined by a dry run on the server."""
     new = {state.subject for state in states if state.live is None}
 
-    def one(state: Standing) -> Change:
-        return change(env, state, lambda: cluster.apply(state.wanted, dry_run=True), new)
+    def one(state: ObjectState) -> Change:
+        return change(env, state, lambda: cluster.apply(state.desired, dry_run=True), new)
 
     with Askers(AT_ONCE) as pool:
         return list(pool.map(one, states))
 
 
-def change(env: Environment, state: Standing, dry_run: Callable[[], Object], new: Collection[str] = ()) -> Change:
-    """What becomes of one; `new`: the subjects of all that are to be created."""
-    kind, name = state.wanted["kind"], state.wanted["metadata"]["name"]
-    if state.live is not None and (fields := fixed(state.wanted, state.live)):
+def change(env: Environment, state: ObjectState, dry_run: Callable[[], Object], new: Collection[str] = ()) -> Change:
+    """Return the change of one object; `new`: the subjects of all objects that will be created."""
+    kind, name = state.desired["kind"], state.desired["metadata"]["name"]
+    if state.live is not None and (fields := fixed(state.desired, state.live)):
         if kind == VOLUMES[1]:
             return Change(kind, name, "refused", fields, HOLDS_DATA)
         return Change(kind, name, "recreate", fields, STAY if kind == "StatefulSet" else "")
@@ -64,34 +64,34 @@ def change(env: Environment, state: Standing, dry_run: Callable[[], Object], new
 
 
 def _of_its_start(field: Field) -> bool:
-    """Whether a pod that stands alone has to start anew to have it, for nothing else starts it."""
+    """Return True if a standalone pod has to be recreated for this field: no controller restarts it."""
     return field.path.startswith("spec.") or field.path == f"metadata.annotations[{STARTED_WITH}]"
 
 
-def _of_refusal(env: Environment, state: Standing, error: GpuctlError, new: Collection[str]) -> tuple[Any, ...]:
-    """What a dry run that failed means: action, fields and note."""
-    kind = state.wanted["kind"]
+def _of_refusal(env: Environment, state: ObjectState, error: GpuctlError, new: Collection[str]) -> tuple[Any, ...]:
+    """Interpret a failed dry run: action, fields and note."""
+    kind = state.desired["kind"]
     if isinstance(error, Invalid) and state.live is not None and kind != VOLUMES[1]:
-        return "recreate", (), error.wrong.partition("\n")[0]  # what follows is the server's own listing
+        return "recreate", (), error.wrong.partition("\n")[0]  # the rest is the server's listing
     if state.live is None and _only_waits(env, kind, error, new):
-        return "create", (), "checked by the server once its account is there"
+        return "create", (), "checked by the server once its account exists"
     return "refused", (), error.wrong
 
 
 def _only_waits(env: Environment, kind: str, error: GpuctlError, new: Collection[str]) -> bool:
-    """A single pod is refused as long as its account is not there, which is made before it."""
+    """Return True if a standalone pod is refused only because its account, created before it, is missing."""
     return kind == "Pod" and isinstance(error, Forbidden) and f"ServiceAccount {env.name}" in new
 
 
 def _of_changing(kind: str, fields: Sequence[Field]) -> str:
-    """What it means for what runs."""
+    """Describe the effect on running pods."""
     if kind == "StatefulSet" and any(field.path.startswith("spec.template.") for field in fields):
-        return "its pods start anew, one after the other"
+        return "its pods restart, one after the other"
     return ""
 
 
 def fixed(desired: Object, live: Object) -> tuple[Field, ...]:
-    """The fields that the server never changes, and that would have to."""
+    """Return the immutable fields that would have to change."""
     before, after = live.get("spec") or {}, desired.get("spec") or {}
     return tuple(
         Field(f"spec.{name}", before.get(name), after.get(name))
@@ -101,7 +101,7 @@ def fixed(desired: Object, live: Object) -> tuple[Field, ...]:
 
 
 def covers(live: Any, desired: Any) -> bool:
-    """Whether what is wanted is there; the server adds fields, and writes a quantity in its own way."""
+    """Return True if the live value contains the desired one; the server adds fields and normalizes quantities."""
     if isinstance(desired, Mapping) and isinstance(live, Mapping):
         return all(name in live and covers(live[name], value) for name, value in desired.items())
     if isinstance(desired, list) and isinstance(live, list):
@@ -111,13 +111,13 @@ def covers(live: Any, desired: Any) -> bool:
 
 
 def plain(obj: Object) -> Object:
-    """An object without what the server keeps for itself."""
-    meta = {name: value for name, value in obj["metadata"].items() if name not in ITS_OWN}
+    """Return an object without its status and the metadata that the server maintains."""
+    meta = {name: value for name, value in obj["metadata"].items() if name not in SERVER_FIELDS}
     return {**{name: value for name, value in obj.items() if name != "status"}, "metadata": meta}
 
 
 def between(before: Any, after: Any, path: str = "") -> Iterator[Field]:
-    """Every value that differs, by its way from the top."""
+    """Yield every value that differs, by its path."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in [*before, *(name for name in after if name not in before)]:
             yield from between(before.get(name), after.get(name), _inside(path, name))
@@ -141,7 +141,7 @@ def _inside(path: str, name: str) -> str:
 
 
 def hidden(kind: str, fields: Sequence[Field]) -> tuple[Field, ...]:
-    """The same, without the values of a Secret, of which only the names are told."""
+    """Hide the values of a Secret; only its keys are shown."""
     if kind != "Secret":
         return tuple(fields)
     return tuple(

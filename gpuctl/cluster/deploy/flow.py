@@ -1,4 +1,4 @@
-"""Deploys an environment: preflight, diff, apply, wait; and what the other commands begin with."""
+"""Deploy an environment: preflight, diff, apply, wait. The other cluster commands share its connection and plan."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from gpuctl.cluster import manifests
 from gpuctl.cluster.clusterfile.model import Cluster as File
 from gpuctl.cluster.deploy import apply, checks, cluster_snapshot, deployed_state, diff, memlock, prune, wait
 from gpuctl.cluster.deploy.apply import Applied
-from gpuctl.cluster.deploy.model import Change, Finding, Plan, Tell
-from gpuctl.cluster.environment import BY, Asked, Environment, Object, environment
+from gpuctl.cluster.deploy.model import Change, Finding, Plan, ProgressListener
+from gpuctl.cluster.environment import BY, Environment, EnvironmentRequest, Object, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Verdict
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.errors import Forbidden, NotThere
 
-AskedMode = Literal["rdma", "tcp", "auto"]
+RequestedMode = Literal["rdma", "tcp", "auto"]
 DEPLOYED_BY = f"metadata.annotations[{BY}]"
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What somebody wants deployed. Where `nodes` is None as many as are there, else what the file says.
+class PlanRequest:
+    """A request to deploy. `nodes` None keeps the current number of pods, else the file's default.
 
-    `auto`: RDMA, and TCP where the cluster cannot give what only RDMA needs.
+    `auto` is RDMA, or TCP if the cluster lacks only what RDMA needs.
     """
 
-    mode: AskedMode | None = None
+    mode: RequestedMode | None = None
     nodes: int | None = None
     name: str = ""
     by: str = ""
@@ -38,7 +38,7 @@ class Wish:
 
 
 def connect(file: File, context: str = "", patience_s: float = 60) -> Cluster:
-    """The cluster that the file is for; `InvalidInput` where the kubeconfig leads elsewhere."""
+    """Connect to the file's cluster; raises `InvalidInput` if the kubeconfig leads to another one."""
     cluster = kube.connect(context, file.cluster.namespace, patience_s=patience_s)
     if not same_server(cluster.server, file.cluster.api):
         wrong = f"the kubeconfig's context leads to {cluster.server}, and the cluster file is for {file.cluster.api}"
@@ -47,7 +47,7 @@ def connect(file: File, context: str = "", patience_s: float = 60) -> Cluster:
 
 
 def same_server(first: str, second: str) -> bool:
-    """Whether two URLs lead to the same port of the same host."""
+    """Return True if two URLs name the same port of the same host."""
     return _address(first) == _address(second)
 
 
@@ -56,11 +56,11 @@ def _address(url: str) -> tuple[str | None, int]:
     return at.hostname, at.port or (443 if at.scheme == "https" else 80)
 
 
-# ---- what would be done ---------------------------------------------------------------------------------------------
+# ---- planning -------------------------------------------------------------------------------------------------------
 
 
-def plan(cluster: Cluster, file: File, request: Wish) -> Plan:
-    """What a deployment would do; nothing is changed. Its changes are looked at only where the preflight passes."""
+def plan(cluster: Cluster, file: File, request: PlanRequest) -> Plan:
+    """Plan a deployment without changing anything; changes are computed only if the preflight passes."""
     if request.mode != "auto":
         return _with_changes(cluster, _checked(cluster, _environment(cluster, file, request)))
     if not file.network.rdma.enabled:
@@ -75,12 +75,12 @@ def plan(cluster: Cluster, file: File, request: Wish) -> Plan:
     return _with_changes(cluster, checked)
 
 
-def _environment(cluster: Cluster, file: File, request: Wish) -> Environment:
+def _environment(cluster: Cluster, file: File, request: PlanRequest) -> Environment:
     mode = None if request.mode == "auto" else request.mode
-    wanted_env = Asked(mode, request.nodes, request.name, request.by, request.single)
+    wanted_env = EnvironmentRequest(mode, request.nodes, request.name, request.by, request.single)
     env = environment(file, wanted_env)
     if request.nodes is None and not request.single:
-        with contextlib.suppress(Forbidden):  # which the preflight tells, with all else that we may not do
+        with contextlib.suppress(Forbidden):  # the preflight reports it, with all other missing rights
             env = environment(file, replace(wanted_env, nodes=deployed_state.nodes(cluster, env)))
     return replace(env, built=deployed_state.built(cluster, env))
 
@@ -88,34 +88,32 @@ def _environment(cluster: Cluster, file: File, request: Wish) -> Environment:
 def _checked(cluster: Cluster, env: Environment) -> Plan:
     """The preflight alone."""
     try:
-        states = cluster_snapshot.standing(cluster, manifests.everything(env))
-        findings = checks.all_of(env, cluster_snapshot.look(cluster, env, states), states)
+        states = cluster_snapshot.object_states(cluster, manifests.everything(env))
+        findings = checks.all_of(env, cluster_snapshot.take_snapshot(cluster, env, states), states)
         findings += memlock.look(cluster, env, pods_of(cluster, env))
     except GpuctlError as error:
         error.hint = error.hint or f"is {env.cluster.cluster.api} up, and are you logged in?"
         raise
-    return Plan(env, findings, (), [state for state in states if not state.spared])
+    return Plan(env, findings, (), [state for state in states if not state.optional_kind_missing])
 
 
 def _with_changes(cluster: Cluster, checked: Plan) -> Plan:
     if checked.failed:
         return checked
-    live = [state.live for state in checked.standing]
-    desired = apply.filled(checked.env, [state.wanted for state in checked.standing], live)
-    states = [replace(state, wanted=whole) for state, whole in zip(checked.standing, desired, strict=True)]
+    live = [state.live for state in checked.states]
+    desired = apply.filled(checked.env, [state.desired for state in checked.states], live)
+    states = [replace(state, desired=whole) for state, whole in zip(checked.states, desired, strict=True)]
     leftovers, unread = prune.unwanted(cluster, checked.env, desired)
     changes = [*diff.changes(cluster, checked.env, states), *prune.removals(leftovers)]
     unknown = [Finding("leftovers", checked.env.name, Verdict.UNKNOWN, why) for why in unread]
-    return replace(
-        checked, changes=changes, standing=states, leftovers=leftovers, findings=[*checked.findings, *unknown]
-    )
+    return replace(checked, changes=changes, states=states, leftovers=leftovers, findings=[*checked.findings, *unknown])
 
 
-# ---- doing it -------------------------------------------------------------------------------------------------------
+# ---- applying -------------------------------------------------------------------------------------------------------
 
 
 def refuse(plan: Plan) -> None:
-    """`GpuctlError` with all that stands against the plan; nothing was touched."""
+    """Raise `GpuctlError` if something stands against the plan; nothing was changed."""
     doing = f"deploy {plan.env.name}"
     if plan.failed:
         first = plan.failed[0]
@@ -126,8 +124,8 @@ def refuse(plan: Plan) -> None:
             raise GpuctlError(doing, f"{change.subject}: {change.note}", "nothing was changed")
 
 
-def deploy(cluster: Cluster, plan: Plan, tell: Tell, limit_s: float, applied: Applied) -> list[Finding]:
-    """Make the changes of a plan and wait for the pods; `limit_s` 0 does not wait. What only shows in pods."""
+def deploy(cluster: Cluster, plan: Plan, tell: ProgressListener, limit_s: float, applied: Applied) -> list[Finding]:
+    """Apply a plan and wait for the pods (`limit_s` 0 does not wait); returns what can only be checked in pods."""
     refuse(plan)
     apply.apply(cluster, plan, tell, applied)
     if not limit_s:
@@ -137,17 +135,17 @@ def deploy(cluster: Cluster, plan: Plan, tell: Tell, limit_s: float, applied: Ap
 
 
 def pods_of(cluster: Cluster, env: Environment) -> list[Object]:
-    """The environment's pods, as far as the cluster tells."""
+    """List the environment's pods; empty if they may not be read."""
     with contextlib.suppress(Forbidden, NotThere):
         return cluster.find(cluster.kind("v1", "Pod"), env.selector)
     return []
 
 
 def scaling(plan: Plan) -> Plan:
-    """The plan of a scale: `GpuctlError` where more than the number of pods would change, or nothing is there."""
+    """Check that a plan only scales; raises `GpuctlError` if more would change, or nothing is deployed."""
     doing = f"scale {plan.env.name}"
-    if not plan.failed and not any(s.live and s.wanted["kind"] == "StatefulSet" for s in plan.standing):
-        raise InvalidInput(doing, "it is not deployed", "`gpuctl cluster deploy` does it, with --nodes")
+    if not plan.failed and not any(s.live and s.desired["kind"] == "StatefulSet" for s in plan.states):
+        raise InvalidInput(doing, "it is not deployed", "`gpuctl cluster deploy --nodes N` deploys it")
     other = [change for change in plan.changes if change.action != "same" and not _only_counts(change)]
     if other:
         wrong = f"more would change than the number of pods: {', '.join(change.subject for change in other)}"

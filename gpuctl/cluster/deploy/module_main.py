@@ -1,4 +1,4 @@
-"""The module's side: deploy or remove as it is asked for, as JSON on standard input, and answer as JSON.
+"""Entry point of the Ansible module: read a request as JSON on standard input, deploy or remove, answer as JSON.
 
 `python -m gpuctl.cluster.deploy.module_main` is what plugins/modules/cluster.py runs.
 """
@@ -20,10 +20,10 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.progress 
 from gpuctl.cluster.clusterfile import locate as files
 from gpuctl.cluster.deploy import destroy, flow
 from gpuctl.cluster.deploy.apply import Applied
-from gpuctl.cluster.deploy.destroy import Found
-from gpuctl.cluster.deploy.flow import Wish
-from gpuctl.cluster.deploy.model import Change, Plan, told, told_of
-from gpuctl.cluster.environment import Asked, Environment, environment
+from gpuctl.cluster.deploy.destroy import EnvironmentObjects
+from gpuctl.cluster.deploy.flow import PlanRequest
+from gpuctl.cluster.deploy.model import Change, Plan, findings_as_dicts, plan_as_dict
+from gpuctl.cluster.environment import Environment, EnvironmentRequest, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.run_history import who
 from gpuctl.edges.kube.cluster import name_of
@@ -45,35 +45,37 @@ def main() -> None:
 
 
 def present(params: Mapping[str, Any], applied: Applied) -> Answer:
-    """Deploy it; the whole answer of the module."""
+    """Deploy the environment; returns the module's whole result."""
     file = files.cluster(params["cluster"])
     cluster = flow.connect(file, params["context"])
-    request = Wish(params["mode"], params["nodes"], params["environment"], params["by"] or who(), params["single"])
+    request = PlanRequest(
+        params["mode"], params["nodes"], params["environment"], params["by"] or who(), params["single"]
+    )
     plan = flow.plan(cluster, file, request)
     try:
         flow.refuse(plan)
         if not params["recreate"] and (anew := plan.changes_of("recreate")):
             names = ", ".join(change.subject for change in anew)
-            hint = "recreate: true does it; volumes stay"
-            raise GpuctlError(f"deploy {plan.env.name}", f"{names} would have to be made anew: {anew[0].note}", hint)
+            hint = "recreate: true allows it; volumes stay"
+            raise GpuctlError(f"deploy {plan.env.name}", f"{names} would have to be recreated: {anew[0].note}", hint)
         findings = [] if params["check"] else flow.deploy(cluster, plan, _tell, params["timeout"], applied)
     except GpuctlError as error:
-        return {**_failed(error), "changed": bool(applied.done), "cluster": _told(plan, applied)}
-    result = _told(plan, applied)
-    rechecked = {finding.check for finding in findings}  # what only a pod could tell, and by now has
+        return {**_failed(error), "changed": bool(applied.done), "cluster": _result(plan, applied)}
+    result = _result(plan, applied)
+    rechecked = {finding.check for finding in findings}  # checks that need a running pod
     result["findings"] = [finding for finding in result["findings"] if finding["check"] not in rechecked]
-    result["findings"] += told_of(findings)
+    result["findings"] += findings_as_dicts(findings)
     diff = [difference(change) for change in plan.changes if change.action != "same"]
     return {"changed": bool(diff), "cluster": result, "diff": diff}
 
 
 def absent(params: Mapping[str, Any], applied: Applied) -> Answer:
-    """Remove it; the whole answer of the module."""
+    """Remove the environment; returns the module's whole result."""
     file = files.cluster(params["cluster"])
     cluster = flow.connect(file, params["context"])
-    env = environment(file, Asked(name=params["environment"], single=params["single"]))
+    env = environment(file, EnvironmentRequest(name=params["environment"], single=params["single"]))
     existing = destroy.find(cluster, env)
-    selected = Found(existing.objects, existing.volumes if params["volumes"] else (), existing.unread)
+    selected = EnvironmentObjects(existing.objects, existing.volumes if params["volumes"] else (), existing.unread)
 
     def gone(subject: str, message: str) -> None:
         applied.done.append(subject)
@@ -84,8 +86,8 @@ def absent(params: Mapping[str, Any], applied: Applied) -> Answer:
     return removed(env, selected, applied)
 
 
-def removed(env: Environment, selected: Found, applied: Applied) -> Answer:
-    """What was removed, or would be; failed where nobody knows whether more of it is there."""
+def removed(env: Environment, selected: EnvironmentObjects, applied: Applied) -> Answer:
+    """Build the result of a removal; it is a failure if some kinds could not be listed."""
     listed = [*selected.objects, *selected.volumes]
     changes = [Change(obj["kind"], obj["metadata"]["name"], "remove") for obj in listed]
     shown = {"environment": env.name, "namespace": env.namespace, "unread": list(selected.unread)}
@@ -96,12 +98,12 @@ def removed(env: Environment, selected: Found, applied: Applied) -> Answer:
     }
     if not selected.unread:
         return answer
-    unknown = f"UNKNOWN whether more of it is there: {'; '.join(selected.unread)}"
+    unknown = f"UNKNOWN whether more of it exists: {'; '.join(selected.unread)}"
     return {**answer, **_failed(GpuctlError(f"destroy {env.name}", unknown, "ask for the right to list these kinds"))}
 
 
 def _go_to(folder: str | None) -> None:
-    """Let relative paths begin there. Python is not started there: `-m` would import what lies in that folder."""
+    """Resolve relative paths against a folder. Python is not started there: `-m` would import modules from it."""
     if not folder:
         return
     try:
@@ -114,12 +116,12 @@ def _failed(error: GpuctlError) -> Answer:
     return {"msg": str(error), "error": {"wrong": error.wrong, "hint": error.hint}}
 
 
-def _told(plan: Plan, applied: Applied) -> Answer:
-    return {**told(plan), "applied": applied.done}
+def _result(plan: Plan, applied: Applied) -> Answer:
+    return {**plan_as_dict(plan), "applied": applied.done}
 
 
 def difference(change: Change) -> dict[str, str]:
-    """A change as Ansible shows differences."""
+    """Format a change for Ansible's --diff."""
     header = f"{change.subject} ({change.action})"
     lines = [
         (f"{field.path}: {json.dumps(field.before)}", f"{field.path}: {json.dumps(field.after)}")
@@ -138,7 +140,7 @@ def _tell(subject: str, message: str) -> None:
 
 
 def _end_with_parent() -> None:
-    """Nothing is to go on when the play was broken off: this process has no terminal that would tell it."""
+    """Exit with the parent process: without a terminal, an aborted play would not signal this process."""
     parent = os.getppid()
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""Quantities as Kubernetes writes them: 500m, 128Gi, 1e3."""
+"""Parse Kubernetes quantities: 500m, 128Gi, 1e3."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNITS |= {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
 
 
 def amount(text: object) -> Decimal | None:
-    """How much it is, in cores, bytes or pieces; None where it is no quantity."""
+    """Parse a quantity in cores, bytes or pieces; None if it is not one."""
     written = str(text)
     for unit, factor in _UNITS.items():
         if written.endswith(unit):
@@ -28,6 +28,6 @@ def _number(text: str) -> Decimal | None:
 
 
 def at_least(has: object, needed: object) -> bool:
-    """Whether it is as much; what cannot be read is not."""
+    """Return True if the first quantity is at least the second; False if one cannot be parsed."""
     available, needed = amount(has), amount(needed)
     return available is not None and needed is not None and available >= needed

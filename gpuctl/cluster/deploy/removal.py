@@ -1,4 +1,4 @@
-"""Takes objects away, each exactly as it was found, and waits until they are gone."""
+"""Delete exactly the given objects, by UID, and wait until they are gone."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 
 from gpuctl.edges.kube.cluster import Cluster, Object
 
-FIRST_PAUSE_S, PAUSE_S = 0.05, 0.3  # most objects are gone at once, pods are not
+FIRST_PAUSE_S, PAUSE_S = 0.05, 0.3  # most objects disappear at once, pods do not
 
 
 def remove(
     cluster: Cluster, objects: Sequence[Object], limit_s: float, on_gone: Callable[[Object], None] = lambda _: None
 ) -> list[Object]:
-    """Ask that they go, with what belongs to them first, and wait; those that still are there after the time."""
+    """Delete objects with their dependents and wait; returns those that still exist after the time limit."""
     end = time.monotonic() + limit_s
     for obj in objects:
         cluster.delete(obj, "Foreground")
     left, pause = list(objects), FIRST_PAUSE_S
     while True:
         late = time.monotonic() > end
-        present = [obj for obj in left if _is_there(cluster, obj)]
+        present = [obj for obj in left if _exists(cluster, obj)]
         for obj in left:
             if obj not in present:
                 on_gone(obj)
@@ -31,7 +31,7 @@ def remove(
         pause = min(2 * pause, PAUSE_S)
 
 
-def _is_there(cluster: Cluster, obj: Object) -> bool:
-    """The same one, not another of its name."""
+def _exists(cluster: Cluster, obj: Object) -> bool:
+    """Return True if the same object still exists, not another of its name."""
     now = cluster.get(cluster.kind_of(obj), obj["metadata"]["name"])
     return now is not None and now["metadata"]["uid"] == obj["metadata"]["uid"]

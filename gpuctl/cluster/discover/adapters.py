@@ -1,4 +1,4 @@
-"""The draft's section on networks: RDMA, as far as nodes and network attachments tell it."""
+"""The draft's section on networks: RDMA, derived from nodes and network attachments."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ EFA = "vpc.amazonaws.com/efa"  # aws/eks-charts, aws-efa-k8s-device-plugin
 # Prefixes of k8snetworkplumbingwg's device plugins: shared RDMA devices, and SR-IOV as OpenShift and NVIDIA set it up.
 PREFIXES = ("rdma/", "openshift.io/", "nvidia.com/")
 ANNOTATION = "k8s.v1.cni.cncf.io/resourceName"
-# What a CNI plugin is for: sriov-cni and macvlan are for Ethernet, ib-sriov-cni and ipoib-cni for InfiniBand.
+# Fabrics by CNI plugin: sriov-cni and macvlan are for Ethernet, ib-sriov-cni and ipoib-cni for InfiniBand.
 FABRICS = {"sriov": "roce", "macvlan": "roce", "ib-sriov": "infiniband", "ipoib": "infiniband"}
 
 
 @dataclass(frozen=True)
 class Network:
-    """A NetworkAttachmentDefinition; `resource` and `plugin` are empty where it does not say them."""
+    """A NetworkAttachmentDefinition; `resource` and `plugin` are empty if it does not name them."""
 
     name: str
     resource: str
     plugin: str
 
     @property
-    def words(self) -> str:
-        return f"{self.name} (plugin {self.plugin or UNKNOWN}, {self.resource or 'of no resource'})"
+    def description(self) -> str:
+        return f"{self.name} (plugin {self.plugin or UNKNOWN}, {self.resource or 'without a resource'})"
 
 
 @dataclass(frozen=True)
 class Rdma:
-    """What of RDMA is there: resources and how many of each a pod is to ask for, and the networks of these."""
+    """RDMA of a cluster: resources with the number a pod requests, and their networks."""
 
     resources: Mapping[str, int] = field(default_factory=dict)
     networks: tuple[Network, ...] = ()
     fabric: str = ""
-    said: tuple[str, ...] = ()
+    comments: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,10 +48,10 @@ class Rdma:
 
 
 def rdma(facts: Facts, fleet: Fleet) -> Rdma:
-    """What the nodes of the draft have, each of them."""
+    """Return the RDMA setup that every node of the draft has."""
     has = _adapters(fleet)
     comments = tuple(f"Each of the nodes has {count} {name} (allocatable)." for name, count in has.items())
-    comments += tuple(f"Network attachment {attachment.words}." for attachment in networks(facts))
+    comments += tuple(f"Network attachment {attachment.description}." for attachment in networks(facts))
     if count := has.get(EFA):
         return Rdma({EFA: count}, (), "efa", comments)
     chosen = tuple(attachment for attachment in networks(facts) if attachment.resource in has)
@@ -63,25 +63,25 @@ def rdma(facts: Facts, fleet: Fleet) -> Rdma:
 
 
 def network(facts: Facts, fleet: Fleet, rdma_setup: Rdma) -> Iterator[Line]:
-    yield Line(RDMA, None, (*rdma_setup.said, *_unread(facts)))
+    yield Line(RDMA, None, (*rdma_setup.comments, *_unread(facts)))
     yield from _rdma(facts, fleet, rdma_setup)
-    why = "the API does not tell the interfaces of nodes"
-    yield unknown("network.tcp.interface_exclude", why, "those that reach no other node; left out: lo, docker0")
+    why = "the API does not report the interfaces of nodes"
+    yield unknown(
+        "network.tcp.interface_exclude", why, "interfaces that do not reach other nodes; default: lo, docker0"
+    )
 
 
 def _rdma(facts: Facts, fleet: Fleet, rdma_setup: Rdma) -> Iterator[Line]:
     if facts.nodes.why or fleet.chosen is None:
-        why = f"nodes may not be read ({facts.nodes.why})" if facts.nodes.why else "there is no GPU node to look at"
-        fill = "true, with fabric and resources, where GPU nodes have adapters for pods; left out: TCP"
+        why = f"nodes may not be read ({facts.nodes.why})" if facts.nodes.why else "there is no GPU node"
+        fill = "true, with fabric and resources, if GPU nodes have adapters for pods; default: TCP"
         yield unknown(f"{RDMA}.enabled", why, fill)
         return
     if not rdma_setup.resources:
         kinds = ", ".join((EFA, *(f"{prefix}*" for prefix in PREFIXES)))
-        yield known(
-            f"{RDMA}.enabled", False, f"None of the resources that bring adapters into pods is on all nodes: {kinds}."
-        )
+        yield known(f"{RDMA}.enabled", False, f"No resource for adapters is on all nodes: {kinds}.")
         return
-    yield known(f"{RDMA}.enabled", True, "The nodes have resources that bring adapters into pods.")
+    yield known(f"{RDMA}.enabled", True, "The nodes have resources for RDMA adapters.")
     yield _fabric_line(rdma_setup)
     yield known(f"{RDMA}.resources", dict(rdma_setup.resources), _how_many(rdma_setup))
     yield from _attachments(facts, rdma_setup)
@@ -94,16 +94,16 @@ def _fabric_line(rdma_setup: Rdma) -> Line:
         return known(path, "efa", f"The resource {EFA}.")
     if rdma_setup.fabric:
         plugins = ", ".join(sorted({attachment.plugin for attachment in rdma_setup.networks}))
-        return known(path, rdma_setup.fabric, f"The plugin of the attachments ({plugins}) is for it.")
-    why = "neither resources nor attachments tell what the adapters speak"
-    return unknown(path, why, "roce or infiniband: `rdma link` or `ibv_devinfo` on a node tells it", needed=True)
+        return known(path, rdma_setup.fabric, f"From the plugin of the attachments ({plugins}).")
+    why = "neither resources nor attachments tell the adapters' fabric"
+    return unknown(path, why, "roce or infiniband: `rdma link` or `ibv_devinfo` on a node shows it", needed=True)
 
 
 def _how_many(rdma_setup: Rdma) -> str:
     if rdma_setup.fabric == "efa":
-        return "All that each of the nodes has."
-    whether = "Whether they do RDMA (isRdma of a SriovNetworkNodePolicy) nodes do not tell."
-    return f"One of each a pod; how many a pod can have beside others' is for their admin to say. {whether}"
+        return "All adapters of a node."
+    whether = "Nodes do not report whether they support RDMA (isRdma of a SriovNetworkNodePolicy)."
+    return f"One of each per pod; ask the cluster's admin how many a pod may take. {whether}"
 
 
 def _attachments(facts: Facts, rdma_setup: Rdma) -> Iterator[Line]:
@@ -111,11 +111,13 @@ def _attachments(facts: Facts, rdma_setup: Rdma) -> Iterator[Line]:
     if rdma_setup.fabric == "efa":
         return
     if len(set(rdma_setup.networks)) > len({attachment.resource for attachment in rdma_setup.networks}):
-        names = ", ".join(attachment.words for attachment in rdma_setup.networks)
-        yield unknown(path, f"several networks are of one resource: {names}", "one for each adapter, in their order")
+        names = ", ".join(attachment.description for attachment in rdma_setup.networks)
+        yield unknown(path, f"several networks use one resource: {names}", "one per adapter, in their order")
     elif rdma_setup.networks:
         yield known(
-            path, tuple(attachment.name for attachment in rdma_setup.networks), "Those whose resource the nodes have."
+            path,
+            tuple(attachment.name for attachment in rdma_setup.networks),
+            "Networks whose resource the nodes have.",
         )
     else:
         why = _unread(facts) or (f"no attachment in {facts.namespace} names one of these resources ({ANNOTATION})",)
@@ -123,15 +125,15 @@ def _attachments(facts: Facts, rdma_setup: Rdma) -> Iterator[Line]:
 
 
 def _inside(rdma_setup: Rdma) -> Iterator[Line]:
-    """What only a look into a node or pod tells."""
-    why = "it takes a look into a node or a pod, which the API does not give"
+    """Yield the fields that can only be read on a node or in a pod."""
+    why = "it can only be read on a node or in a pod"
     if rdma_setup.fabric != "efa":
-        yield unknown(f"{RDMA}.devices", why, "names as `rdma link` in a pod shows them; left out, NCCL looks for them")
+        yield unknown(f"{RDMA}.devices", why, "names as shown by `rdma link` in a pod; default: NCCL detects them")
         if not rdma_setup.networks:
-            yield unknown(f"{RDMA}.interfaces", why, "those of the adapters, as `ip -br link` shows them")
+            yield unknown(f"{RDMA}.interfaces", why, "interfaces of the adapters, as shown by `ip -br link`")
     if rdma_setup.fabric not in ("efa", "infiniband"):
-        yield unknown(f"{RDMA}.gid_index", why, "that of RoCE v2 (`show_gids`); NCCL from 2.21 on finds it")
-    yield unknown(f"{RDMA}.gdr_level", why, "by `nvidia-smi topo -m`; left out, NCCL chooses")
+        yield unknown(f"{RDMA}.gid_index", why, "the index of RoCE v2 (`show_gids`); NCCL 2.21 and newer detect it")
+    yield unknown(f"{RDMA}.gdr_level", why, "from `nvidia-smi topo -m`; default: NCCL chooses")
 
 
 def networks(facts: Facts) -> list[Network]:
@@ -141,7 +143,7 @@ def networks(facts: Facts) -> list[Network]:
 
 
 def _unread(facts: Facts) -> tuple[str, ...]:
-    """Why attachments are not known."""
+    """Return why attachments are unknown."""
     if not facts.multus:
         return ("The cluster has no network attachments (k8s.cni.cncf.io is not served).",)
     why = facts.attachments.why
@@ -149,7 +151,7 @@ def _unread(facts: Facts) -> tuple[str, ...]:
 
 
 def _adapters(fleet: Fleet) -> dict[str, int]:
-    """Resources that may be adapters, and how many of each every node of the draft has."""
+    """Return the resources that may be adapters, with the number that every node of the draft has."""
     if fleet.chosen is None:
         return {}
     nodes = fleet.chosen.nodes
@@ -158,7 +160,7 @@ def _adapters(fleet: Fleet) -> dict[str, int]:
 
 
 def _may_be_adapter(name: str) -> bool:
-    """GPUs go by such names, too: whole ones, parts of them, and those that KubeVirt passes on (in capitals)."""
+    """Exclude GPUs with similar names: whole ones, MIG slices, and KubeVirt's passthrough devices (in capitals)."""
     if name.startswith((GPU, MIG, "nvidia.com/pgpu")) or name.rpartition("/")[2][:1].isupper():
         return False
     return name == EFA or name.startswith(PREFIXES)
@@ -171,7 +173,7 @@ def _network(definition: Object) -> Network:
 
 
 def _plugin(config: object) -> str:
-    """The type of a CNI configuration, or of the first plugin of a list."""
+    """Return the type of a CNI configuration, or of the first plugin in a list."""
     try:
         parsed = json.loads(str(config))
         first = parsed["plugins"][0] if parsed.get("plugins") else parsed

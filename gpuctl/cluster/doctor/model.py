@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpuctl.cluster.deploy.cluster_snapshot import There
-from gpuctl.cluster.deploy.model import Finding, told_of
+from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
+from gpuctl.cluster.deploy.model import Finding, findings_as_dicts
 from gpuctl.cluster.environment import Environment, Mode, Object
 from gpuctl.domain.findings import Verdict
 
@@ -65,7 +65,7 @@ class Facts:
     owner: Object | None
     pods: Mapping[str, Object]
     missing: Sequence[str]  # objects that are not there any more
-    there: There
+    there: ClusterSnapshot
     preflight: Sequence[Finding]
     events: Sequence[Object]
     events_why: str = ""
@@ -157,7 +157,8 @@ class Diagnosis:
 def told(found: Diagnosis) -> dict[str, Any]:
     """As plain data."""
     listed = {
-        name: told_of(getattr(found, name)) for name in ("cause", "evidence", "also", "warnings", "unknown", "aside")
+        name: findings_as_dicts(getattr(found, name))
+        for name in ("cause", "evidence", "also", "warnings", "unknown", "aside")
     }
     words = {"trouble": found.trouble, "verdict": str(found.verdict)}
     return {**words, **listed, "looked_at": list(found.looked), "passed_over": list(found.passed_over)}

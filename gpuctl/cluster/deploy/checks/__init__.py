@@ -1,15 +1,15 @@
-"""The preflight: each check a function from an environment and what was read of the cluster to findings."""
+"""The preflight: each check is a function from an environment and a cluster snapshot to findings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from gpuctl.cluster.deploy.checks import access, image, nodes, quota, rdma, storage
-from gpuctl.cluster.deploy.cluster_snapshot import There
-from gpuctl.cluster.deploy.model import Finding, Standing
+from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
+from gpuctl.cluster.deploy.model import Finding, ObjectState
 from gpuctl.cluster.environment import Environment
 
-# Each of the environment in its mode: where one fails for RDMA and none for TCP, `--mode auto` goes on without RDMA.
+# Checks that depend on the mode: if one fails for RDMA and none for TCP, `--mode auto` falls back to TCP.
 CHECKS = (
     access.namespace,
     access.level,
@@ -28,13 +28,13 @@ CHECKS = (
 )
 
 
-def all_of(env: Environment, snapshot: There, states: Sequence[Standing]) -> list[Finding]:
-    """Every finding, in the order in which a person would look."""
+def all_of(env: Environment, snapshot: ClusterSnapshot, states: Sequence[ObjectState]) -> list[Finding]:
+    """Return every finding, in the order in which a person would look."""
     findings = [
         *access.kinds(states),
         *access.verbs(snapshot),
         *access.names(env, states),
         *access.volumes(env, snapshot),
     ]
-    findings += access.going(env, snapshot, states)
+    findings += access.terminating(env, snapshot, states)
     return [*findings, *(finding for check in CHECKS for finding in check(env, snapshot))]

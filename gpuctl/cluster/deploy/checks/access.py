@@ -1,11 +1,11 @@
-"""Whether we may do what has to be done, and whether the names are free."""
+"""Preflight of access: served kinds, rights, free names, the namespace and its security level."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuctl.cluster.deploy.cluster_snapshot import There
-from gpuctl.cluster.deploy.model import SPARED, Finding, Standing, is_going, is_ours
+from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
+from gpuctl.cluster.deploy.model import OPTIONAL_KINDS, Finding, ObjectState, is_ours, is_terminating
 from gpuctl.cluster.environment import MANAGED, Environment, Object
 from gpuctl.cluster.manifests import rights, storage
 from gpuctl.domain.findings import Verdict
@@ -13,23 +13,25 @@ from gpuctl.domain.findings import Verdict
 ENFORCED = "pod-security.kubernetes.io/enforce"
 OTHER_NAME = "give the environment another name (--environment), or remove it"
 
-STILL_THERE = "wait until it is gone; a volume goes once no pod has it, and data in it has to be saved before that"
+STILL_THERE = "wait until it is gone; a volume is deleted once no pod mounts it, so save its data before that"
 
 
-def kinds(states: Sequence[Standing]) -> list[Finding]:
-    """The kinds that the cluster does not know."""
-    lacking = dict.fromkeys((state.wanted["kind"], state.wanted["apiVersion"]) for state in states if not state.served)
+def kinds(states: Sequence[ObjectState]) -> list[Finding]:
+    """Report kinds that the cluster does not serve."""
+    lacking = dict.fromkeys(
+        (state.desired["kind"], state.desired["apiVersion"]) for state in states if not state.served
+    )
     return [_not_served(kind, f"the cluster does not serve {kind} of {version}") for kind, version in lacking]
 
 
 def _not_served(kind: str, message: str) -> Finding:
-    if kind in SPARED:
-        return Finding("kinds", kind, Verdict.WARN, f"{message}: {SPARED[kind]}")
-    return Finding("kinds", kind, Verdict.FAIL, message, "is it of the flavour that the cluster file says?")
+    if kind in OPTIONAL_KINDS:
+        return Finding("kinds", kind, Verdict.WARN, f"{message}: {OPTIONAL_KINDS[kind]}")
+    return Finding("kinds", kind, Verdict.FAIL, message, "check cluster.flavour in the cluster file")
 
 
-def verbs(snapshot: There) -> list[Finding]:
-    """What we may not do, one finding a kind."""
+def verbs(snapshot: ClusterSnapshot) -> list[Finding]:
+    """Report missing rights, one finding per kind."""
     lacking: dict[str, list[str]] = {}
     unknown: dict[str, str] = {}
     for (verb, kind), may in snapshot.may.items():
@@ -43,11 +45,11 @@ def verbs(snapshot: There) -> list[Finding]:
         for kind, verbs in lacking.items()
     ]
     findings += [Finding("rights", kind, Verdict.UNKNOWN, why) for kind, why in unknown.items()]
-    return findings or [Finding("rights", snapshot.server, Verdict.OK, "you may do all that is needed")]
+    return findings or [Finding("rights", snapshot.server, Verdict.OK, "you have all rights that are needed")]
 
 
-def names(env: Environment, states: Sequence[Standing]) -> list[Finding]:
-    """Objects of the same name that are not ours: they are left alone."""
+def names(env: Environment, states: Sequence[ObjectState]) -> list[Finding]:
+    """Report objects of the same name that belong to somebody else; they are left alone."""
     findings = [_not_ours(state.subject, state.live) for state in states if state.live and not is_ours(env, state.live)]
     findings += [Finding("names", state.subject, Verdict.UNKNOWN, state.unread) for state in states if state.unread]
     return findings
@@ -62,41 +64,41 @@ def _not_ours(subject: str, live: Object) -> Finding:
         if manager
         else ""
     )
-    return Finding("names", subject, Verdict.FAIL, f"it is there, is not ours{owner}; it is left alone", OTHER_NAME)
+    return Finding("names", subject, Verdict.FAIL, f"it exists and is not ours{owner}; it is left alone", OTHER_NAME)
 
 
-def volumes(env: Environment, snapshot: There) -> list[Finding]:
-    """Claims of others that the StatefulSet would take for its own, for it goes by their names."""
+def volumes(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
+    """Report foreign claims that the StatefulSet would adopt, because it selects claims by name."""
     mine = storage.of_templates(env)
     taken = [claim for claim in snapshot.claims.value if claim["metadata"]["name"] in mine and not is_ours(env, claim)]
     return [_not_ours(f"PersistentVolumeClaim {claim['metadata']['name']}", claim) for claim in taken]
 
 
-def going(env: Environment, snapshot: There, states: Sequence[Standing]) -> list[Finding]:
-    """What is being deleted is as good as gone, though it still answers: a volume goes with the pods that hold it."""
+def terminating(env: Environment, snapshot: ClusterSnapshot, states: Sequence[ObjectState]) -> list[Finding]:
+    """Report objects that are being deleted: nothing can stop that, though they still exist."""
     mine = storage.of_templates(env)
-    claims = [claim for claim in snapshot.claims.value if claim["metadata"]["name"] in mine and is_going(claim)]
-    subjects = [state.subject for state in states if state.going]
+    claims = [claim for claim in snapshot.claims.value if claim["metadata"]["name"] in mine and is_terminating(claim)]
+    subjects = [state.subject for state in states if state.terminating]
     subjects += [f"PersistentVolumeClaim {claim['metadata']['name']}" for claim in claims]
     return [Finding("being deleted", subject, Verdict.FAIL, "it is being deleted", STILL_THERE) for subject in subjects]
 
 
-def namespace(env: Environment, snapshot: There) -> list[Finding]:
-    """It is made by others; a new one would have neither quota nor rights."""
+def namespace(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
+    """Check that the namespace exists; gpuctl creates none, since a new one would have neither quota nor rights."""
     live, why = snapshot.namespace.value, snapshot.namespace.why
     if why:
         return [Finding("namespace", env.namespace, Verdict.UNKNOWN, why)]
     if live is None:
         make = "oc new-project" if env.openshift else "kubectl create namespace"
-        hint = f"`{make} {env.namespace}`, or mend cluster.namespace"
-        return [Finding("namespace", env.namespace, Verdict.FAIL, "there is no such namespace", hint)]
+        hint = f"`{make} {env.namespace}`, or correct cluster.namespace"
+        return [Finding("namespace", env.namespace, Verdict.FAIL, "the namespace does not exist", hint)]
     if (live.get("status") or {}).get("phase") == "Terminating":
-        return [Finding("namespace", env.namespace, Verdict.FAIL, "it is being deleted", "wait, or take another")]
+        return [Finding("namespace", env.namespace, Verdict.FAIL, "it is being deleted", "wait, or use another")]
     return [Finding("namespace", env.namespace, Verdict.OK)]
 
 
-def level(env: Environment, snapshot: There) -> list[Finding]:
-    """The namespace's pod security level against what the pods ask for."""
+def level(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
+    """Compare the namespace's pod security level with what the pods request."""
     labels = ((snapshot.namespace.value or {}).get("metadata") or {}).get("labels") or {}
     enforced = labels.get(ENFORCED, "privileged")
     more = rights.capabilities(env)
@@ -109,6 +111,6 @@ def level(env: Environment, snapshot: There) -> list[Finding]:
         wants.append("to run as root")
     if not wants or enforced == "privileged":
         return []
-    message = f"its security level is {enforced}, and the pods want {' and '.join(wants)}"
-    hint = f"ask its admin for the label {ENFORCED}=privileged, or take --mode tcp"
+    message = f"its security level is {enforced}, and the pods need {' and '.join(wants)}"
+    hint = f"ask its admin for the label {ENFORCED}=privileged, or use --mode tcp"
     return [Finding("security level", env.namespace, Verdict.FAIL, message, hint)]

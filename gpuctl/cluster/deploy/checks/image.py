@@ -1,8 +1,8 @@
-"""Whether the pods find their account and their image."""
+"""Preflight of the service account, the pull secret and the image."""
 
 from __future__ import annotations
 
-from gpuctl.cluster.deploy.cluster_snapshot import Read, There
+from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot, Maybe
 from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import build
@@ -10,30 +10,30 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.domain.pod_status import is_ready
 
 
-def account(env: Environment, snapshot: There) -> list[Finding]:
-    """One that the file names; ours is made."""
+def account(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
+    """Check that the service account exists that the file names; without one, deploy creates its own."""
     name = env.cluster.security.service_account
     hint = "leave out security.service_account"
     return [_is_there("account", f"ServiceAccount {name}", snapshot.account, hint)] if name else []
 
 
-def pull_secret(env: Environment, snapshot: There) -> list[Finding]:
-    """What the image is pulled with."""
+def pull_secret(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
+    """Check that the image's pull secret exists."""
     name = env.cluster.image.pull_secret
-    hint = f"`kubectl create secret docker-registry {name}` in {env.namespace}, or mend image.pull_secret"
+    hint = f"`kubectl create secret docker-registry {name}` in {env.namespace}, or correct image.pull_secret"
     return [_is_there("pull secret", f"Secret {name}", snapshot.pull_secret, hint)] if name else []
 
 
-def _is_there(check: str, subject: str, read: Read[Object | None], hint: str) -> Finding:
+def _is_there(check: str, subject: str, read: Maybe[Object | None], hint: str) -> Finding:
     if read.why:
         return Finding(check, subject, Verdict.UNKNOWN, read.why)
     if read.value is None:
-        return Finding(check, subject, Verdict.FAIL, "it is not there", hint)
+        return Finding(check, subject, Verdict.FAIL, "it does not exist", hint)
     return Finding(check, subject, Verdict.OK)
 
 
-def image(env: Environment, snapshot: There) -> list[Finding]:
-    """Whether it can be pulled is known where a node has it already, or where the cluster builds it."""
+def image(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
+    """Check the image: it is known to be available if a node has it, or if the cluster has built it."""
     name = build.reference(env)
     if env.cluster.image.build:
         return [_built(snapshot, name)]
@@ -49,7 +49,7 @@ def image(env: Environment, snapshot: There) -> list[Finding]:
     ]
     if having:
         return [Finding("image", name, Verdict.OK, f"{having[0]} has it already")]
-    message = "no node has it yet: whether it can be pulled shows when the pods start"
+    message = "no node has it yet: whether it can be pulled is known once the pods start"
     return [Finding("image", name, Verdict.UNKNOWN, message)]
 
 
@@ -63,11 +63,11 @@ def _same(name: str, known: list[str]) -> bool:
     return tagged in known or f"docker.io/{tagged}" in known or f"docker.io/library/{tagged}" in known
 
 
-def _built(snapshot: There, name: str) -> Finding:
+def _built(snapshot: ClusterSnapshot, name: str) -> Finding:
     if snapshot.stream.why:
         return Finding("image", name, Verdict.UNKNOWN, snapshot.stream.why)
     tags = ((snapshot.stream.value or {}).get("status") or {}).get("tags") or []
     if any(tag.get("tag") == "latest" and tag.get("items") for tag in tags):
         return Finding("image", name, Verdict.OK)
-    message = "it was not built yet; the pods wait until it is there"
-    return Finding("image", name, Verdict.WARN, message, "`gpuctl cluster build` makes it")
+    message = "it has not been built yet; the pods wait for it"
+    return Finding("image", name, Verdict.WARN, message, "`gpuctl cluster build` builds it")

@@ -1,11 +1,11 @@
-"""Whether enough nodes have what a pod asks for, and who has it now."""
+"""Preflight of the nodes: GPUs, adapters, cores and memory, and who uses the GPUs now."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from gpuctl.cluster.deploy.cluster_snapshot import There
+from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
 from gpuctl.cluster.deploy.model import Finding, is_ours
 from gpuctl.cluster.deploy.quantity import amount, at_least
 from gpuctl.cluster.environment import Environment, Object
@@ -15,42 +15,42 @@ from gpuctl.domain.findings import Verdict
 MOST_NAMED = 4
 
 
-def gpus(env: Environment, snapshot: There) -> list[Finding]:
-    """Nodes that take our pods and have the GPUs."""
+def gpus(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
+    """Count the nodes that accept the pods and have the GPUs."""
     if snapshot.nodes.why:
         return [Finding("gpus", env.cluster.gpus.resource, Verdict.UNKNOWN, snapshot.nodes.why)]
-    whys = {name_of(node): _closed(env, node) or _lacks(node, of_gpus(env)) for node in _meant(env, snapshot)}
-    missing = {name: "there is no such node" for name in env.cluster.nodes.gpu_nodes if name not in whys}
-    hint = "mend gpus.per_node, gpus.resource or nodes, or take fewer --nodes"
+    whys = {name_of(node): _excluded(env, node) or _lacks(node, of_gpus(env)) for node in _candidates(env, snapshot)}
+    missing = {name: "the node does not exist" for name in env.cluster.nodes.gpu_nodes if name not in whys}
+    hint = "correct gpus.per_node, gpus.resource or nodes, or use fewer --nodes"
     return [_enough(env, "gpus", env.cluster.gpus.resource, {**whys, **missing}, hint)]
 
 
-def adapters(env: Environment, snapshot: There) -> list[Finding]:
-    """Of these, where they are enough, nodes that have the RDMA adapters, too."""
+def adapters(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
+    """Count the nodes that have the RDMA adapters too, if enough have the GPUs."""
     needed, having = of_adapters(env), _usable(env, snapshot, of_gpus(env))
     if not needed or snapshot.nodes.why or len(having) < env.nodes:
         return []
     whys = {name_of(node): _lacks(node, needed) for node in having}
-    hint = "network.rdma.resources: is their device plugin running? `kubectl describe node` shows what nodes have"
+    hint = "network.rdma.resources: is their device plugin running? `kubectl describe node` shows what the nodes offer"
     return [_enough(env, "adapters", ", ".join(needed), whys, hint)]
 
 
-def room(env: Environment, snapshot: There) -> list[Finding]:
-    """Of these, where they are enough, nodes with the cores and memory."""
+def room(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
+    """Count the nodes with enough cores and memory, if enough have GPUs and adapters."""
     having = _usable(env, snapshot, {**of_gpus(env), **of_adapters(env)})
     if snapshot.nodes.why or len(having) < env.nodes:
         return []
     whys = {name_of(node): _lacks(node, of_room(env)) for node in having}
-    return [_enough(env, "room", "cores and memory", whys, "mend resources")]
+    return [_enough(env, "room", "cores and memory", whys, "correct resources")]
 
 
-def busy(env: Environment, snapshot: There) -> list[Finding]:
-    """Nodes whose GPUs others have now: our pods wait for them."""
+def busy(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
+    """Warn about nodes whose GPUs are in use by others: pods wait for them."""
     if snapshot.nodes.why:
         return []
     subject = env.cluster.gpus.resource
     if snapshot.pods.why:
-        return [Finding("in use", subject, Verdict.UNKNOWN, f"who has GPUs now is not known: {snapshot.pods.why}")]
+        return [Finding("in use", subject, Verdict.UNKNOWN, f"it is not known who uses GPUs now: {snapshot.pods.why}")]
     usable = _usable(env, snapshot, {**of_gpus(env), **of_adapters(env), **of_room(env)})
     others = [
         pod for pod in snapshot.pods.value if not (is_ours(env, pod) and pod["metadata"]["namespace"] == env.namespace)
@@ -83,7 +83,7 @@ def name_of(node: Object) -> str:
 
 
 def _enough(env: Environment, check: str, subject: str, whys: Mapping[str, str], hint: str) -> Finding:
-    """Counts the nodes without a reason against them."""
+    """Judge whether enough nodes have no reason against them."""
     fit = [name for name, why in whys.items() if not why]
     if len(fit) >= env.nodes:
         return Finding(check, subject, Verdict.OK, f"{len(fit)} nodes can take a pod; {env.nodes} are needed")
@@ -95,7 +95,7 @@ def _enough(env: Environment, check: str, subject: str, whys: Mapping[str, str],
 
 
 def _grouped(whys: Mapping[str, str]) -> list[str]:
-    """Each reason once, with the nodes that it holds for."""
+    """List each reason once, with the nodes it applies to."""
     groups: dict[str, list[str]] = {}
     for name, why in sorted(whys.items()):
         groups.setdefault(why, []).append(name)
@@ -106,8 +106,8 @@ def _grouped(whys: Mapping[str, str]) -> list[str]:
     ][:MOST_NAMED]
 
 
-def _meant(env: Environment, snapshot: There) -> list[Object]:
-    """GPU nodes, or those that are named; with the labels that are asked for."""
+def _candidates(env: Environment, snapshot: ClusterSnapshot) -> list[Object]:
+    """Return the candidate nodes: GPU nodes or the named ones, with the labels of nodes.selector."""
     nodes, gpu = env.cluster.nodes, env.cluster.gpus.resource
     return [
         node
@@ -117,12 +117,12 @@ def _meant(env: Environment, snapshot: There) -> list[Object]:
     ]
 
 
-def _usable(env: Environment, snapshot: There, needed: Mapping[str, str]) -> list[Object]:
-    return [node for node in _meant(env, snapshot) if not (_closed(env, node) or _lacks(node, needed))]
+def _usable(env: Environment, snapshot: ClusterSnapshot, needed: Mapping[str, str]) -> list[Object]:
+    return [node for node in _candidates(env, snapshot) if not (_excluded(env, node) or _lacks(node, needed))]
 
 
-def _closed(env: Environment, node: Object) -> str:
-    """Why it takes no pods of ours; empty where it does."""
+def _excluded(env: Environment, node: Object) -> str:
+    """Return why the node accepts no pods of ours, or "" if it does."""
     if why := away(node):
         return why
     tolerated = [toleration["key"] for toleration in placement.where(env)["tolerations"]]
@@ -133,7 +133,7 @@ def _closed(env: Environment, node: Object) -> str:
 
 
 def away(node: Object) -> str:
-    """Why it takes no new pods at all; empty where it does."""
+    """Return why the node accepts no new pods at all, or "" if it does."""
     if node["spec"].get("unschedulable"):
         return "it is cordoned"
     ready = [condition for condition in node["status"].get("conditions") or [] if condition["type"] == "Ready"]
@@ -145,14 +145,14 @@ def away(node: Object) -> str:
 def _lacks(node: Object, needed: Mapping[str, str]) -> str:
     has = node["status"].get("allocatable") or {}
     return ", ".join(
-        f"it has {has.get(name, '0')} of the {count} {name} that a pod asks for"
+        f"it has {has.get(name, '0')} of the {count} {name} that a pod requests"
         for name, count in needed.items()
         if not at_least(has.get(name, "0"), count)
     )
 
 
 def _taken(node: Object, pods: Iterable[Object], needed: Mapping[str, str]) -> list[str]:
-    """Who of others has so much of it that not enough is left; nobody where enough is."""
+    """Return the pods that leave too little of a resource on the node; empty if enough is left."""
     on_node = [pod for pod in pods if pod["spec"].get("nodeName") == name_of(node)]
     for name, count in needed.items():
         has = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": requested(pod, name) for pod in on_node}
@@ -163,7 +163,7 @@ def _taken(node: Object, pods: Iterable[Object], needed: Mapping[str, str]) -> l
 
 
 def requested(pod: Object, name: str) -> Decimal:
-    """How much of a resource a pod holds: its containers together, or an init container that wants more."""
+    """Return a pod's effective request of a resource: the sum of its containers, or its largest init container."""
     main = [_wants(container, name) for container in pod["spec"].get("containers") or []]
     init = [_wants(container, name) for container in pod["spec"].get("initContainers") or []]
     return max([sum(main, Decimal(0)), *init])
