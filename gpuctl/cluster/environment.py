@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Node
-
-from gpuctl.cluster.clusterfile.field_types import At, Notes
 from gpuctl.cluster.clusterfile.model import Cluster
 from gpuctl.cluster.clusterfile.patterns import NAME
 from gpuctl.core.errors import InvalidInput
+from gpuctl.core.strict_yaml import At, Mistakes, Node
 
 Mode = Literal["rdma", "tcp"]
 Object = dict[str, Any]
@@ -137,9 +135,9 @@ def _nodes(cluster: Cluster, request: EnvironmentRequest, doing: str) -> int:
 
 
 def _check_name(cluster: Cluster, name: str, doing: str) -> None:
-    notes = Notes()
-    NAME.read(Node(name, ""), At("the environment's name", notes))
-    wrong = notes.mistakes[0].wrong if notes.mistakes else too_long(cluster, name)
+    mistakes = Mistakes()
+    NAME.read(Node(name, ""), At("the environment's name", mistakes))
+    wrong = mistakes.items[0].wrong if mistakes.items else too_long(cluster, name)
     if wrong:
         raise InvalidInput(doing, wrong, "give another --environment")
 

@@ -29,7 +29,7 @@ def cache_dir() -> Path:
 
 def collection_dir() -> Path:
     """The collection gpuctl.fleet that this gpuctl came with: the folder that holds playbooks/ and roles/."""
-    from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost
+    from gpuctl.engine import gpuhost
 
     return Path(gpuhost.__path__[0]).parents[2]
 
@@ -41,11 +41,12 @@ def private(folder: Path) -> Path:
     return folder
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Put a private file in place whole or not at all."""
+def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
+    """Replace a file whole or not at all; private unless `mode` says otherwise."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w") as stream:
+        os.fchmod(descriptor, mode)
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())

@@ -1,4 +1,4 @@
-"""What to ask before a kubectl command runs; nothing where it may run as it is."""
+"""The confirmation that a kubectl command needs, if any, given the context it acts in."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gpuctl.edges.kube import config
 from gpuctl.kube import guard
 
 
-def question(words: Sequence[str], settings: Settings) -> str:
-    """The question for these words of kubectl, by the context they would act in."""
-    command = guard.read(words)
+def question(arguments: Sequence[str], settings: Settings) -> str:
+    """Return the confirmation question for these kubectl arguments; empty if none is needed."""
+    command = guard.read(arguments)
     does = guard.destroys(command)
     if not does:
         return ""

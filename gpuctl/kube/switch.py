@@ -1,21 +1,20 @@
-"""Switch the context or namespace of this shell: only in its own copy of the kubeconfig."""
+"""Switch the context or namespace of this shell, in its private kubeconfig only."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import did_you_mean
-
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import write_atomically
+from gpuctl.core.strict_yaml import did_you_mean
 from gpuctl.edges.kube import config
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.kube import private_kubeconfig
 
 
-def own() -> Path:
-    """This shell's copy; `InvalidInput` where there is none, since switching would then move every other shell."""
+def private_copy() -> Path:
+    """Return this shell's private kubeconfig; `InvalidInput` if it has none, as a switch would affect every shell."""
     paths = config.files()
     if not private_kubeconfig.is_own(paths):
         wrong = "this shell has no kubeconfig of its own, so every other shell would be moved too"
@@ -24,8 +23,8 @@ def own() -> Path:
 
 
 def to_context(name: str) -> str:
-    """Switch to a context; "-" is the one before. Returns its name."""
-    path = own()
+    """Switch to a context ("-" for the previous one) and return its name."""
+    path = private_copy()
     now = config.current(path)
     name = _before(path, now.name if now else "") if name == "-" else name
     known = [c.name for c in config.contexts(path)]
@@ -38,8 +37,8 @@ def to_context(name: str) -> str:
 
 
 def to_namespace(name: str, force: bool = False) -> str:
-    """Switch the namespace of the current context; it must be there, where the cluster lets us look."""
-    path = own()
+    """Switch the namespace of the current context; it must exist, if the cluster permits the check."""
+    path = private_copy()
     now = config.current(path)
     if now is None:
         raise InvalidInput("switch the namespace", "no context is chosen", "`kctx` chooses one")

@@ -23,7 +23,7 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.kube.forward import flow as forward
 from gpuctl.kube.forward.state_machine import Line
 from gpuctl.kube.forward.state_machine import State as Standing
-from gpuctl.kube.forward.table import told
+from gpuctl.kube.forward.table import as_line
 from gpuctl.remote.model import Ended, There
 from gpuctl.workflows.forward import Wish, addresses, request
 
@@ -204,7 +204,7 @@ class Shown:
         if line.state is Standing.OPEN and self.before is not Standing.OPEN:
             self.screen.say(f"debugger: {addresses(lines, [self.wish])[0]}")
         elif line.state is not self.before and line.state is not Standing.STARTING:
-            self.screen.say(f"debugger: {told(line)}")
+            self.screen.say(f"debugger: {as_line(line)}")
         self.before = line.state if line.state is not Standing.STARTING else self.before
         if trouble and trouble != self.trouble:
             self.screen.say(trouble)

@@ -17,7 +17,7 @@ from gpuctl.domain.pod_status import is_ready
 from gpuctl.edges.kube.cluster import Cluster, Object
 from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.nccl.runners.kube import nodes as there
-from gpuctl.nccl.runners.kube.exec_transport import InPods, Pod
+from gpuctl.nccl.runners.kube.exec_transport import Pod, PodTransport
 from gpuctl.nccl.runners.kube.model import Settings
 
 ROOT = 0
@@ -100,9 +100,9 @@ def chosen(at: Place, named: str) -> dict[str, Pod]:
     return {label: ready[label] for label in labels}
 
 
-def carrier(at: Place, pods: Mapping[str, Pod]) -> InPods:
+def carrier(at: Place, pods: Mapping[str, Pod]) -> PodTransport:
     """How programs get into them."""
-    return InPods(at.cluster, pods, CONTAINER, at.env.selector)
+    return PodTransport(at.cluster, pods, CONTAINER, at.env.selector)
 
 
 def racks(at: Place, pods: Mapping[str, Pod], label: str) -> dict[str, str] | None:

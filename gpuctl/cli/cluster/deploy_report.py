@@ -13,9 +13,10 @@ from gpuctl.cli.shared.output import Output
 
 if TYPE_CHECKING:
     from gpuctl.cluster.deploy.destroy import EnvironmentObjects
-    from gpuctl.cluster.deploy.model import Change, Finding, Plan
+    from gpuctl.cluster.deploy.model import Change, Plan
     from gpuctl.cluster.deploy.status import Pod, Status
     from gpuctl.cluster.environment import Environment, Object
+    from gpuctl.domain.findings import Finding
 
 MOST_FIELDS = 12
 
@@ -37,7 +38,7 @@ def plan(deployment: Plan, form: Output) -> None:
 
 def findings(listed: Sequence[Finding], *, err: bool = False) -> None:
     for finding in listed:
-        click.echo(f"{finding.verdict} {finding.check}: {finding.subject}: {finding.words}", err=err)
+        click.echo(f"{finding.verdict} {finding.check}: {finding.subject}: {finding.message}", err=err)
         if finding.hint:
             click.echo(f"  hint: {finding.hint}", err=err)
 

@@ -20,19 +20,25 @@ if TYPE_CHECKING:
 
 def ready(found: Ready, form: Output, check: bool) -> None:
     """What was found; with `check` what each pod would run, too."""
-    from gpuctl.cluster.deploy.model import findings_as_dicts
-    from gpuctl.cluster.probe import judge
+
     from gpuctl.cluster.train import launch
+    from gpuctl.domain.findings import group_by_subject
 
     asked = found.launch
     commands = {found.pods[rank].pod: launch.command(asked, rank) for rank in asked.starts}
     if form != "table":
         more = {"folder": asked.folder, "variables": list(launch.variables(asked)), "commands": commands}
         output.data(
-            {"launcher": asked.launcher, "why": found.why, **more, "findings": findings_as_dicts(found.findings)}, form
+            {
+                "launcher": asked.launcher,
+                "why": found.why,
+                **more,
+                "findings": [finding.as_dict() for finding in found.findings],
+            },
+            form,
         )
         return
-    show.findings(judge.grouped(found.findings))
+    show.findings(group_by_subject(found.findings))
     if found.why:
         click.echo(f"launcher: {asked.launcher}: {found.why}", err=True)
     if check and not found.failed:

@@ -35,9 +35,9 @@ def by_file(files: Sequence[Path]) -> Iterator[tuple[str, list[Run]]]:
 
 def runs(files: Sequence[Path]) -> Iterator[tuple[str, Run]]:
     """Every run with the file it is from, and its number there where the file has several."""
-    for name, found in by_file(files):
-        for number, run in enumerate(found, 1):
-            yield (f"{name} run {number}" if len(found) > 1 else name), run
+    for name, file_runs in by_file(files):
+        for number, run in enumerate(file_runs, 1):
+            yield (f"{name} run {number}" if len(file_runs) > 1 else name), run
 
 
 def _usable(path: Path) -> None:
@@ -61,7 +61,7 @@ def _read(path: Path) -> Iterator[Run]:
 
 @contextmanager
 def _read_of(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked where gzip packed it, whatever its name; `InvalidInput` where they cannot be read."""
+    """The bytes of a file, unpacked where gzip packed it, whatever its name; `InvalidInput` if they cannot be read."""
     import gzip
     import zlib
 

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import read as read_yaml
 
 from gpuctl.cluster.clusterfile import legacy
 from gpuctl.cluster.clusterfile.fields import walk
 from gpuctl.cluster.clusterfile.model import Cluster
-from gpuctl.cluster.clusterfile.read import look
+from gpuctl.cluster.clusterfile.read import EMPTY, look
 from gpuctl.cluster.clusterfile.yaml_edit import Lines, children, last_line
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import write_atomically
+from gpuctl.core.strict_yaml import Mistake, read
 
 # Paths of today's layout: a file may be migrated in part already.
 KNOWN = frozenset(
@@ -51,7 +50,7 @@ def migrate(path: Path, added: Added = Added()) -> Migrated:
     """Return the migrated text of a file, which is not changed; raises `InvalidInput` if it is invalid or current."""
     doing = f"migrate {path}"
     mistakes: list[Mistake] = []
-    read_yaml(path, mistakes)  # duplicate keys, aliases: the meaning is ambiguous
+    read(path, mistakes, EMPTY)  # duplicate keys, aliases: the meaning is ambiguous
     if mistakes:
         raise InvalidInput(doing, "\n  ".join(map(str, mistakes)), "correct it first")
     if not look(path).mistakes:

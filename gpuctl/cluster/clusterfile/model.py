@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuctl.cluster.clusterfile.field_types import Choice, Cores, Flag, Many, Named, Size, Whole
+from gpuctl.cluster.clusterfile.field_types import Cores, Size
 from gpuctl.cluster.clusterfile.fields import holds, part
 from gpuctl.cluster.clusterfile.network import Network
 from gpuctl.cluster.clusterfile.patterns import (
@@ -32,6 +32,7 @@ from gpuctl.cluster.clusterfile.patterns import (
     RESOURCE,
     URL,
 )
+from gpuctl.core.strict_yaml import Choice, Flag, ListOf, MappingOf, Whole
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,16 @@ class Nodes:
     """The nodes that pods may run on."""
 
     gpu_nodes: tuple[str, ...] = holds(
-        Many(OBJECT, "node names"),
+        ListOf(OBJECT, "node names", unique=True),
         "The only nodes to use, by name. [every node with the GPUs]",
         default=(),
         source=FIELD,
     )
     selector: Mapping[str, str] = holds(
-        Named(KEY, LABEL_VALUE), "Labels that a node must also have.", default={}, source="Kubernetes: nodeSelector"
+        MappingOf(KEY, LABEL_VALUE), "Labels that a node must also have.", default={}, source="Kubernetes: nodeSelector"
     )
     tolerations: tuple[str, ...] = holds(
-        Many(KEY, "taint names"),
+        ListOf(KEY, "taint names", unique=True),
         "Taints to tolerate, besides those named after the GPUs and adapters.",
         default=(),
         source="Kubernetes: taints and tolerations",
@@ -96,7 +97,7 @@ class Storage:
         Size(), "The size of the volume at /datasets.", default="500Gi", source=FIELD, unit="bytes"
     )
     folders: Mapping[str, str] = holds(
-        Named(PLACE, INSIDE),
+        MappingOf(PLACE, INSIDE),
         "More mount paths, each for a folder of a volume: /checkpoints: workspace/checkpoints.",
         default={},
         source="Kubernetes: subPath",
@@ -216,10 +217,10 @@ class Ingress:
     domain: str = holds(DOMAIN, "The domain whose names resolve to the cluster: vscode-ENVIRONMENT.DOMAIN.")
     ingress_class: str = holds(OBJECT, "The IngressClass. [the cluster's default]", default="")
     tls_secret: str = holds(OBJECT, "The Secret with the certificate for these names.", default="")
-    annotations: Mapping[str, str] = holds(Named(KEY, LINE), "Annotations for the ingress controller.", default={})
+    annotations: Mapping[str, str] = holds(MappingOf(KEY, LINE), "Annotations for the ingress controller.", default={})
     from_namespace: str = holds(LABEL, "The namespace of the controller's pods.", default="")
     from_addresses: tuple[str, ...] = holds(
-        Many(CIDR, "address ranges"), "The source addresses of an external load balancer.", default=()
+        ListOf(CIDR, "address ranges", unique=True), "The source addresses of an external load balancer.", default=()
     )
 
 
@@ -234,7 +235,7 @@ class Ports:
     master: int = holds(PORT, "The rendezvous port of the ranks; between pods only.", default=29500, source=FIELD)
     ssh: int = holds(PORT, "sshd, for launchers that use ssh; between pods only.", default=2222)
     expose: tuple[str, ...] = holds(
-        Many(Choice(("vscode", "jupyter")), "vscode and jupyter"),
+        ListOf(Choice(("vscode", "jupyter")), "vscode and jupyter", unique=True),
         "Editors exposed by Route or Ingress, with a password. [none]",
         default=(),
     )

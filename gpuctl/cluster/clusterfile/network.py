@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuctl.cluster.clusterfile.field_types import Choice, Flag, Many, Named, Whole
 from gpuctl.cluster.clusterfile.fields import holds, part
 from gpuctl.cluster.clusterfile.patterns import (
     ATTACHMENT,
@@ -18,6 +17,7 @@ from gpuctl.cluster.clusterfile.patterns import (
     LEVELS,
     RESOURCE,
 )
+from gpuctl.core.strict_yaml import Choice, Flag, ListOf, MappingOf, Whole
 
 CONFIG = "EldritchJS/ml-dev-env, claude_guidance/nccl-configuration-h100-cluster.md"
 
@@ -29,26 +29,26 @@ class Rdma:
     enabled: bool = holds(Flag(), "True if the cluster supports RDMA in pods.", default=False, source=FIELD)
     fabric: str = holds(Choice(("roce", "infiniband", "efa")), "The fabric of the adapters.", default="")
     resources: Mapping[str, int] = holds(
-        Named(RESOURCE, Whole(1, 64)),
+        MappingOf(RESOURCE, Whole(1, 64)),
         "The adapters that a pod requests, by the resource names of their device plugin, with the number of each.",
         default={},
         source="aws efa-k8s-device-plugin; sriov-network-device-plugin",
         unit="per pod",
     )
     attachments: tuple[str, ...] = holds(
-        Many(ATTACHMENT, "network attachments"),
+        ListOf(ATTACHMENT, "network attachments", unique=True),
         "Networks that Multus attaches to the pods, as net1 and so on.",
         default=(),
         source="EldritchJS/ml-dev-env, k8s/network-attachments",
     )
     devices: tuple[str, ...] = holds(
-        Many(DEVICE, "RDMA devices"),
+        ListOf(DEVICE, "RDMA devices", unique=True),
         "The adapters by exact name (NCCL_IB_HCA). [NCCL detects them]",
         default=(),
         source=f"{FIELD}; {GUIDE}",
     )
     interfaces: tuple[str, ...] = holds(
-        Many(INTERFACE, "interfaces"),
+        ListOf(INTERFACE, "interfaces", unique=True),
         "The interfaces for NCCL's bootstrap (NCCL_SOCKET_IFNAME). [net1, … of the attachments]",
         default=(),
         source=f"{FIELD}; {GUIDE}",
@@ -89,7 +89,7 @@ class Tcp:
     """TCP between pods, without RDMA."""
 
     interface_exclude: tuple[str, ...] = holds(
-        Many(INTERFACE, "interfaces"),
+        ListOf(INTERFACE, "interfaces", unique=True),
         "Prefixes of interfaces that are not used (NCCL_SOCKET_IFNAME=^…), in both modes.",
         default=("lo", "docker0"),
         source=f"{FIELD}; {GUIDE}",

@@ -11,10 +11,10 @@ from gpuctl.cluster import manifests
 from gpuctl.cluster.clusterfile.model import Cluster as File
 from gpuctl.cluster.deploy import apply, checks, cluster_snapshot, deployed_state, diff, memlock, prune, wait
 from gpuctl.cluster.deploy.apply import Applied
-from gpuctl.cluster.deploy.model import Change, Finding, Plan, ProgressListener
+from gpuctl.cluster.deploy.model import Change, Plan, ProgressListener
 from gpuctl.cluster.environment import BY, Environment, EnvironmentRequest, Object, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.errors import Forbidden, NotThere
@@ -70,7 +70,7 @@ def plan(cluster: Cluster, file: File, request: PlanRequest) -> Plan:
     if checked.failed:
         without = _checked(cluster, _environment(cluster, file, replace(request, mode="tcp")))
         if not without.failed:
-            why = "; ".join(f"{finding.subject}: {finding.words}" for finding in checked.failed)
+            why = "; ".join(f"{finding.subject}: {finding.message}" for finding in checked.failed)
             checked = replace(without, fell_back=why)
     return _with_changes(cluster, checked)
 
@@ -118,7 +118,7 @@ def refuse(plan: Plan) -> None:
     if plan.failed:
         first = plan.failed[0]
         more = f"; and {len(plan.failed) - 1} more of the preflight" if len(plan.failed) > 1 else ""
-        raise GpuctlError(doing, f"{first.check}: {first.subject}: {first.words}{more}", first.hint)
+        raise GpuctlError(doing, f"{first.check}: {first.subject}: {first.message}{more}", first.hint)
     for change in plan.changes:
         if change.action == "refused":
             raise GpuctlError(doing, f"{change.subject}: {change.note}", "nothing was changed")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from gpuctl.cluster.environment import Environment, Object
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 
 # refused: the server rejects it. recreate: the server accepts it only if the object is deleted and created again.
 Action = Literal["create", "change", "recreate", "remove", "same", "refused"]
@@ -17,17 +17,6 @@ OPTIONAL_KINDS = {
 }
 # Receives progress: the subject ("Pod lab-0") and a short message.
 ProgressListener = Callable[[str, str], None]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The result of one check; `subject` is the object it applies to."""
-
-    check: str
-    subject: str
-    verdict: Verdict
-    words: str = ""
-    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,14 +102,9 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
         "mode": plan.env.mode,
         "nodes": plan.env.nodes,
         "fell_back": plan.fell_back,
-        "findings": findings_as_dicts(plan.findings),
+        "findings": [finding.as_dict() for finding in plan.findings],
         "changes": [asdict(change) for change in plan.changes],
     }
-
-
-def findings_as_dicts(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Serialize findings."""
-    return [{**asdict(finding), "verdict": str(finding.verdict)} for finding in findings]
 
 
 def is_terminating(obj: Object) -> bool:

@@ -15,18 +15,17 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.progress import tell
-
 from gpuctl.cluster.clusterfile import locate as files
 from gpuctl.cluster.deploy import destroy, flow
 from gpuctl.cluster.deploy.apply import Applied
 from gpuctl.cluster.deploy.destroy import EnvironmentObjects
 from gpuctl.cluster.deploy.flow import PlanRequest
-from gpuctl.cluster.deploy.model import Change, Plan, findings_as_dicts, plan_as_dict
+from gpuctl.cluster.deploy.model import Change, Plan, plan_as_dict
 from gpuctl.cluster.environment import Environment, EnvironmentRequest, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.run_history import who
 from gpuctl.edges.kube.cluster import name_of
+from gpuctl.engine import report_progress
 
 Answer = dict[str, Any]
 LOOK_S = 0.5
@@ -64,7 +63,7 @@ def present(params: Mapping[str, Any], applied: Applied) -> Answer:
     result = _result(plan, applied)
     rechecked = {finding.check for finding in findings}  # checks that need a running pod
     result["findings"] = [finding for finding in result["findings"] if finding["check"] not in rechecked]
-    result["findings"] += findings_as_dicts(findings)
+    result["findings"] += [finding.as_dict() for finding in findings]
     diff = [difference(change) for change in plan.changes if change.action != "same"]
     return {"changed": bool(diff), "cluster": result, "diff": diff}
 
@@ -136,7 +135,7 @@ def difference(change: Change) -> dict[str, str]:
 
 
 def _tell(subject: str, message: str) -> None:
-    tell(f"{subject}: {message}")
+    report_progress(f"{subject}: {message}")
 
 
 def _end_with_parent() -> None:

@@ -9,14 +9,13 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake
-
 from gpuctl.cluster.clusterfile.patterns import IMAGE, LABEL
 from gpuctl.cluster.clusterfile.read import look
 from gpuctl.cluster.discover import read
 from gpuctl.cluster.discover.draft import Draft, draft
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import write_atomically
+from gpuctl.core.strict_yaml import Mistake
 
 
 def discover(context: str = "", namespace: str = "", image: str = "", file: str = "") -> Draft:

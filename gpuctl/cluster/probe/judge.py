@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.probe.flow import Held
 from gpuctl.cluster.probe.model import HOSTFILE, Facts
 from gpuctl.core.redact import removed
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.domain.pod_status import is_ready
 
 MOST_OF_A_COMMAND = 200  # letters
@@ -24,15 +22,7 @@ SLOW_MAP = "the kubelet brings a changed hostfile within about a minute; else `g
 
 def together(check: str, verdict: Verdict, words: Mapping[str, str], hint: str = "") -> list[Finding]:
     """A finding for each pod of which something is said."""
-    return [Finding(check, pod, verdict, said, hint) for pod, said in words.items()]
-
-
-def grouped(findings: Sequence[Finding]) -> list[Finding]:
-    """What is the same of several pods said once, for people."""
-    pods: dict[Finding, list[str]] = {}
-    for each in findings:
-        pods.setdefault(replace(each, subject=""), []).append(each.subject)
-    return [replace(each, subject=named(found)) for each, found in pods.items()]
+    return [Finding(check, pod, verdict, said, hint=hint) for pod, said in words.items()]
 
 
 def read(facts: Iterable[Facts]) -> list[Facts]:
@@ -43,7 +33,7 @@ def read(facts: Iterable[Facts]) -> list[Facts]:
 def unread(facts: Iterable[Facts]) -> list[Finding]:
     """Pods that could not be asked: nothing is known of them."""
     return [
-        Finding("pod", each.pod, Verdict.FAIL, f"it cannot be asked: {each.unread}", each.hint)
+        Finding("pod", each.pod, Verdict.FAIL, f"it cannot be asked: {each.unread}", hint=each.hint)
         for each in facts
         if each.unread
     ]
@@ -105,7 +95,7 @@ def ssh(facts: Sequence[Facts], hosts: Mapping[str, Sequence[str]]) -> list[Find
             if host not in each.names_wrong() and (said := each.ssh(host)):
                 wrong.setdefault(said, []).append(host)
         words = [f"cannot reach {named(theirs)}: {said}" for said, theirs in wrong.items()]
-        found += [Finding("ssh", each.pod, Verdict.FAIL, said, NO_SSH) for said in words]
+        found += [Finding("ssh", each.pod, Verdict.FAIL, said, hint=NO_SSH) for said in words]
     return found
 
 
@@ -165,7 +155,7 @@ def port(env: Environment, facts: Sequence[Facts], held: Held | None) -> list[Fi
         return []
     if held.wrong == "busy":
         hint = "end what listens there, or choose another ports.master in the cluster file"
-        return [Finding("port", first, Verdict.FAIL, f"another program listens on port {number}", hint)]
+        return [Finding("port", first, Verdict.FAIL, f"another program listens on port {number}", hint=hint)]
     if held.wrong:
         return [Finding("port", first, Verdict.UNKNOWN, f"nobody knows whether {number} is free: {held.wrong}")]
     wrong = {}

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.doctor.interface_names import absent
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.probe.judge import read, together
 from gpuctl.cluster.probe.model import Facts
 from gpuctl.core.sizes import size
-from gpuctl.domain.findings import Verdict
-from gpuctl.domain.gpu_health import Ill, memory
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.gpu_health import HealthIssue
+from gpuctl.domain.gpu_health import issues as health_issues
 
 IPC_LOCK = 1 << 14  # linux/capability.h: who has it is held by no limit
 MOST_ILLS = 4  # that are told of a pod
@@ -40,20 +40,22 @@ def health(facts: Sequence[Facts]) -> list[Finding]:
             if each.gpus:
                 unknown[each.pod] = "nvidia-smi -q gives no details"
             continue
-        ills = [(f"GPU {at} ({gpu['uuid']})", ill) for at, gpu in enumerate(told["gpus"]) for ill in memory(gpu)]
-        found += _ill(each.pod, Verdict.FAIL, [(gpu, ill) for gpu, ill in ills if ill.bad])
-        found += _ill(each.pod, Verdict.WARN, [(gpu, ill) for gpu, ill in ills if not ill.bad])
+        issues = [
+            (f"GPU {at} ({gpu['uuid']})", issue) for at, gpu in enumerate(told["gpus"]) for issue in health_issues(gpu)
+        ]
+        for verdict in (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN):
+            found += _ill(each.pod, verdict, [(gpu, issue) for gpu, issue in issues if issue.verdict is verdict])
     return [*found, *together("gpu health", Verdict.UNKNOWN, unknown)]
 
 
-def _ill(pod: str, verdict: Verdict, found: Sequence[tuple[str, Ill]]) -> list[Finding]:
+def _ill(pod: str, verdict: Verdict, found: Sequence[tuple[str, HealthIssue]]) -> list[Finding]:
     """A pod's ills of one kind as one finding, with all that is to be done."""
     if not found:
         return []
-    words = [f"{gpu}: {ill.words}" for gpu, ill in found]
+    words = [f"{gpu}: {issue.message}" for gpu, issue in found]
     more = f"; and {len(words) - MOST_ILLS} more" if len(words) > MOST_ILLS else ""
-    advice = dict.fromkeys(ill.advice for _, ill in found)
-    return [Finding("gpu health", pod, verdict, "; ".join(words[:MOST_ILLS]) + more, "; ".join(advice))]
+    advice = dict.fromkeys(issue.hint for _, issue in found if issue.hint)
+    return [Finding("gpu health", pod, verdict, "; ".join(words[:MOST_ILLS]) + more, hint="; ".join(advice))]
 
 
 def shared_memory(env: Environment, facts: Sequence[Facts]) -> list[Finding]:

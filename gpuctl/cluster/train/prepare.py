@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpuctl.cluster.deploy import deployed_state
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.probe import flow, judge
 from gpuctl.cluster.probe.model import Facts, Wanted
@@ -16,7 +15,7 @@ from gpuctl.cluster.train import checks, launch
 from gpuctl.cluster.train.launch import DS_ENV, Launch, Launcher
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.remote.model import There
 

@@ -1,4 +1,4 @@
-"""From what was typed to what to forward."""
+"""Turn the arguments of `gpuctl kube forward` into a request."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.kube.forward import saved
 from gpuctl.kube.forward.model import Request
 from gpuctl.kube.forward.wizard import ask
-from gpuctl.kube.pod import Where, here
+from gpuctl.kube.pod import Where, kubectl_for
 
 DOING = "forward"
 
 
 @dataclass(frozen=True)
 class Typed:
-    """What was typed: the arguments and options of `gpuctl kube forward`."""
+    """The arguments and options of `gpuctl kube forward`."""
 
     pod: str = ""
     ports: Sequence[str] = ()
@@ -30,21 +30,21 @@ class Typed:
 
 
 def request(typed: Typed) -> Request | None:
-    """The request; None where the user left the wizard."""
+    """Build the request; None if the user cancelled the wizard."""
     if sum(map(bool, (typed.pod, typed.selector, typed.kept, typed.wizard))) != 1:
         hint = "`gpuctl kube forward --help` says more"
         raise InvalidInput(DOING, "give one of POD, -l, --set and --wizard", hint)
     if typed.kept:
-        return _here(saved.load(typed.kept), typed.where)
+        return _on_current(saved.load(typed.kept), typed.where)
     if typed.wizard:
-        return ask(here(typed.where))
+        return ask(kubectl_for(typed.where))
     return _one(typed) if typed.pod else _many(typed)
 
 
 def _one(typed: Typed) -> Request:
     if typed.first or typed.remote:
         raise InvalidInput(DOING, "--from and --to go with -l", f"`gpuctl kube forward {typed.pod} 8081:8080`")
-    kube = here(typed.where)
+    kube = kubectl_for(typed.where)
     return of_pod(typed.pod, typed.ports, kube.context, kube.namespace)
 
 
@@ -52,13 +52,13 @@ def _many(typed: Typed) -> Request:
     if typed.first is None or not typed.remote:
         hint = f"`gpuctl kube forward -l {typed.selector} --from 8081 --to 8080`"
         raise InvalidInput(DOING, "-l needs --from and --to", hint)
-    kube = here(typed.where)
+    kube = kubectl_for(typed.where)
     ports = tuple(typed.remote)
     return Request(ports, typed.selector, first=typed.first, context=kube.context, namespace=kube.namespace)
 
 
 def of_pod(pod: str, ports: Sequence[str], context: str, namespace: str) -> Request:
-    """One pod; each port is written as [LOCAL:]REMOTE."""
+    """Build the request for one pod; each port is written as [LOCAL:]REMOTE."""
     if not ports:
         hint = f"`gpuctl kube forward {pod} 8081:8080`"
         raise InvalidInput(f"forward the pod {pod}", "no port is given, and it declares none", hint)
@@ -71,14 +71,14 @@ def of_pod(pod: str, ports: Sequence[str], context: str, namespace: str) -> Requ
 
 
 def _pair(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(?:(\d{1,5}):)?(\d{1,5})", text)
-    local, remote = (int(found[1] or 0), int(found[2])) if found else (0, 0)
+    match = re.fullmatch(r"(?:(\d{1,5}):)?(\d{1,5})", text)
+    local, remote = (int(match[1] or 0), int(match[2])) if match else (0, 0)
     if not 1 <= remote <= 65535 or local > 65535:
         raise InvalidInput(DOING, f"{text!r} is no port", "write 8080, or 8081:8080")
     return local, remote
 
 
-def _here(known: Request, where: Where) -> Request:
-    """A kept request where it was made, or where the options say."""
-    kube = here(Where(where.context or known.context, where.namespace or known.namespace))
+def _on_current(known: Request, where: Where) -> Request:
+    """Return a saved request for its own context and namespace, or for the ones given as options."""
+    kube = kubectl_for(Where(where.context or known.context, where.namespace or known.namespace))
     return replace(known, context=kube.context, namespace=kube.namespace)

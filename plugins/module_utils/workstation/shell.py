@@ -1,4 +1,4 @@
-"""The marked lines in the user's shell files."""
+"""The marked block in the user's shell files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ fi"""
 
 
 class _Mark(NamedTuple):
-    """A line that is a marker: its number, from 1, and where it starts and ends in the text."""
+    """A marker line: its number (from 1) and its start and end in the text."""
 
     text: str
     number: int
@@ -39,7 +39,7 @@ class _Mark(NamedTuple):
 
 
 def block(shell: str, folder: str, start_tmux: bool) -> str:
-    """What we want in ~/.bashrc or ~/.zshrc; a bash that is not interactive has no use for completion."""
+    """Return the block for ~/.bashrc or ~/.zshrc; a non-interactive bash needs no completion."""
     lines = [BEGIN, _PATH.format(bin=folder)]
     if shell == "bash":
         lines += ["if [[ $- == *i* ]]; then", _BASH, *([_TMUX] if start_tmux else []), "fi"]
@@ -74,7 +74,7 @@ def without_block(text: str, written: Collection[str] = ()) -> str:
 
 
 def lines_between_markers(text: str, written: Collection[str]) -> list[str]:
-    """List the lines that somebody else put between our markers, compared with the most similar block in `written`."""
+    """List lines between our markers that others wrote, compared with the most similar block in `written`."""
     return [line for start, end in _blocks(text) for line in _foreign(text[start:end], written)]
 
 
@@ -91,7 +91,7 @@ def _inserted(ours: list[str], lines: list[str]) -> list[str]:
 
 
 def _blocks(text: str) -> list[tuple[int, int]]:
-    """Where each block of ours starts and ends."""
+    """Return the start and end of each marked block."""
     marks, at = [], 0
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         if line.strip() in (BEGIN, END):

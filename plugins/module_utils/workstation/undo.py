@@ -1,4 +1,4 @@
-"""Put back what was there before us; what the user edited since stays, unless forced."""
+"""Restore what gpuctl replaced; what the user changed since then stays, unless forced."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ RESTORED, CONFLICT, GONE, NOT_OURS = "RESTORED", "CONFLICT", "REMOVED", "NOT OUR
 
 
 def undo(record: Record, check: bool, force: bool) -> list[dict[str, Any]]:
-    """Go through the record; what is done is struck from it, so that a broken-off undo can go on."""
-    told = [_one(record, path, check, force) for path in sorted(record.entries)]
-    told += _versions(record, list(record.tools), told, check)
+    """Restore every entry of the record; finished entries are removed, so an interrupted undo can continue."""
+    rows = [_one(record, path, check, force) for path in sorted(record.entries)]
+    rows += _versions(record, list(record.tools), rows, check)
     if not check:
         _remove_empty(record)
-    return told
+    return rows
 
 
 def remove(record: Record, programs: Mapping[str, str], check: bool, force: bool) -> list[dict[str, Any]]:
-    """Take away some tools (name -> its program) that we installed; packages, and what was there before us, stay."""
-    told: list[dict[str, Any]] = []
+    """Remove tools (name -> program) that gpuctl installed; packages and earlier files stay."""
+    rows: list[dict[str, Any]] = []
     for name, program in programs.items():
         ours = [path for path, entry in record.entries.items() if _links(path, entry, program)]
         folders = [folder for folder in record.tools if os.path.basename(folder) == name]
         if not ours and not folders:
-            told.append(_row(name, NOT_OURS, "gpuctl did not install it, or only as a package: left alone"))
+            rows.append(_row(name, NOT_OURS, "gpuctl did not install it, or only as a package: left alone"))
         links = [_one(record, path, check, force) for path in ours]
-        told += [*links, *_versions(record, folders, links, check)]
+        rows += [*links, *_versions(record, folders, links, check)]
     if not check:
         _remove_empty(record)
-    return told
+    return rows
 
 
 def _links(path: str, entry: Mapping[str, Any], program: str) -> bool:
     return bool(entry["ours"]["kind"] == "link" and os.path.basename(path) == program)
 
 
-def _versions(record: Record, folders: list[str], told: list[dict[str, Any]], check: bool) -> list[dict[str, Any]]:
-    """Remove the folders of tools, but none that a link of the user's own leads into."""
-    conflicts = [row["path"] for row in told if row["state"] == CONFLICT]
+def _versions(record: Record, folders: list[str], rows: list[dict[str, Any]], check: bool) -> list[dict[str, Any]]:
+    """Remove the tools' folders, except those that one of the user's own links points into."""
+    conflicts = [row["path"] for row in rows if row["state"] == CONFLICT]
     due = [f for f in folders if not any(os.path.realpath(path).startswith(f + os.sep) for path in conflicts)]
     return [_row(folder, GONE, "its versions", changed=True) if check else _gone(record, folder) for folder in due]
 
@@ -88,7 +88,7 @@ def _back(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]
 
 
 def _block_out(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
-    """Take our marked block out of a shell file that changed around it; every other line stays as it is now."""
+    """Remove our marked block from a shell file that changed around it; all other lines stay."""
     entry, target = record.entries[path], os.path.realpath(path)  # moved into a repository of dotfiles: follow the link
     side = look(target, content=True)
     if side["kind"] == "other":
@@ -112,7 +112,7 @@ def _block_out(record: Record, path: str, check: bool, force: bool) -> dict[str,
 
 
 class _Removal(NamedTuple):
-    """A shell file without our block, or the reason why it stays."""
+    """A shell file without our block, or the conflict that keeps it unchanged."""
 
     text: str = ""
     edited: bool = False
@@ -124,8 +124,8 @@ def _without_our_lines(text: str, written: list[str], force: bool) -> _Removal:
         users = lines_between_markers(text, written)
         if users and not force:
             return _Removal(
-                conflict=f"{_plural(len(users))} between our markers did not come from gpuctl ({users[0].strip()}): move "
-                "what is yours out of the block, or use --force, which keeps such lines and removes only ours"
+                conflict=f"{_plural(len(users))} between our markers did not come from gpuctl ({users[0].strip()}): "
+                "move your lines out of the block, or use --force, which keeps them and removes only ours"
             )
         return _Removal(without_block(text, written), bool(users))
     except Wrong as damaged:

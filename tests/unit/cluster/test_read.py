@@ -161,10 +161,10 @@ def test_a_rule_is_left_out_where_its_own_fields_are_wrong_and_only_there(tmp_pa
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "is empty"),
+        ("", "is an empty cluster file"),
         ("- a\n- b\n", "is not a mapping of cluster, storage"),
         ("cluster: [\n", "is not YAML"),
-        ("cluster: &a {}\nstorage: *a\n", "is used again by an alias"),
+        ("cluster: &a {}\nstorage: *a\n", "is an alias (*a)"),
         ("cluster: !!python/name:os.system {}\n", "has the tag"),
     ],
 )

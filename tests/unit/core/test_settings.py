@@ -17,9 +17,10 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "settings.yml"
 
 
-def test_without_a_file_or_with_an_empty_one_the_defaults_hold(file: Path) -> None:
-    assert settings.load() == settings.Settings()
-    file.write_text("\n")
+@pytest.mark.parametrize("text", [None, "\n", "# workspace: ~/src\n", "---\n# nothing yet\n"])
+def test_without_a_file_or_with_an_empty_one_the_defaults_hold(file: Path, text: str | None) -> None:
+    if text is not None:
+        file.write_text(text)
     assert settings.load() == settings.Settings()
 
 
@@ -38,10 +39,10 @@ def test_every_mistake_is_told_with_its_line(file: Path) -> None:
     with pytest.raises(InvalidInput) as raised:
         settings.load()
     told = str(raised.value)
-    assert f"{file}:1: workspce is no setting" in told
-    assert f"{file}:2: prodution is no stage" in told
-    assert f"{file}:3: is neither true nor false" in told
-    assert f"{file}:4: is not a list of words" in told
+    assert f"{file}:1: workspce is not known; did you mean workspace?" in told
+    assert f"{file}:2: contexts.prodution is not known; did you mean production?" in told
+    assert f"{file}:3: keys_without_prefix is neither true nor false" in told
+    assert f"{file}:4: ask is not a list of words" in told
 
 
 @pytest.mark.parametrize(

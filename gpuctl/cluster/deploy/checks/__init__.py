@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from gpuctl.cluster.deploy.checks import access, image, nodes, quota, rdma, storage
 from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
-from gpuctl.cluster.deploy.model import Finding, ObjectState
+from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.environment import Environment
+from gpuctl.domain.findings import Finding
 
 # Checks that depend on the mode: if one fails for RDMA and none for TCP, `--mode auto` falls back to TCP.
 CHECKS = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
-from gpuctl.cluster.deploy.model import OPTIONAL_KINDS, Finding, ObjectState, is_ours, is_terminating
+from gpuctl.cluster.deploy.model import OPTIONAL_KINDS, ObjectState, is_ours, is_terminating
 from gpuctl.cluster.environment import MANAGED, Environment, Object
 from gpuctl.cluster.manifests import rights, storage
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 
 ENFORCED = "pod-security.kubernetes.io/enforce"
 OTHER_NAME = "give the environment another name (--environment), or remove it"
@@ -27,7 +27,7 @@ def kinds(states: Sequence[ObjectState]) -> list[Finding]:
 def _not_served(kind: str, message: str) -> Finding:
     if kind in OPTIONAL_KINDS:
         return Finding("kinds", kind, Verdict.WARN, f"{message}: {OPTIONAL_KINDS[kind]}")
-    return Finding("kinds", kind, Verdict.FAIL, message, "check cluster.flavour in the cluster file")
+    return Finding("kinds", kind, Verdict.FAIL, message, hint="check cluster.flavour in the cluster file")
 
 
 def verbs(snapshot: ClusterSnapshot) -> list[Finding]:
@@ -41,7 +41,7 @@ def verbs(snapshot: ClusterSnapshot) -> list[Finding]:
             lacking.setdefault(kind, []).append(verb)
     hint = "ask for a role that allows it; `kubectl auth can-i --list` shows what you may do"
     findings = [
-        Finding("rights", kind, Verdict.FAIL, f"you may not {', '.join(verbs)} objects of this kind", hint)
+        Finding("rights", kind, Verdict.FAIL, f"you may not {', '.join(verbs)} objects of this kind", hint=hint)
         for kind, verbs in lacking.items()
     ]
     findings += [Finding("rights", kind, Verdict.UNKNOWN, why) for kind, why in unknown.items()]
@@ -64,7 +64,9 @@ def _not_ours(subject: str, live: Object) -> Finding:
         if manager
         else ""
     )
-    return Finding("names", subject, Verdict.FAIL, f"it exists and is not ours{owner}; it is left alone", OTHER_NAME)
+    return Finding(
+        "names", subject, Verdict.FAIL, f"it exists and is not ours{owner}; it is left alone", hint=OTHER_NAME
+    )
 
 
 def volumes(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
@@ -80,7 +82,9 @@ def terminating(env: Environment, snapshot: ClusterSnapshot, states: Sequence[Ob
     claims = [claim for claim in snapshot.claims.value if claim["metadata"]["name"] in mine and is_terminating(claim)]
     subjects = [state.subject for state in states if state.terminating]
     subjects += [f"PersistentVolumeClaim {claim['metadata']['name']}" for claim in claims]
-    return [Finding("being deleted", subject, Verdict.FAIL, "it is being deleted", STILL_THERE) for subject in subjects]
+    return [
+        Finding("being deleted", subject, Verdict.FAIL, "it is being deleted", hint=STILL_THERE) for subject in subjects
+    ]
 
 
 def namespace(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
@@ -91,9 +95,9 @@ def namespace(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
     if live is None:
         make = "oc new-project" if env.openshift else "kubectl create namespace"
         hint = f"`{make} {env.namespace}`, or correct cluster.namespace"
-        return [Finding("namespace", env.namespace, Verdict.FAIL, "the namespace does not exist", hint)]
+        return [Finding("namespace", env.namespace, Verdict.FAIL, "the namespace does not exist", hint=hint)]
     if (live.get("status") or {}).get("phase") == "Terminating":
-        return [Finding("namespace", env.namespace, Verdict.FAIL, "it is being deleted", "wait, or use another")]
+        return [Finding("namespace", env.namespace, Verdict.FAIL, "it is being deleted", hint="wait, or use another")]
     return [Finding("namespace", env.namespace, Verdict.OK)]
 
 
@@ -113,4 +117,4 @@ def level(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
         return []
     message = f"its security level is {enforced}, and the pods need {' and '.join(wants)}"
     hint = f"ask its admin for the label {ENFORCED}=privileged, or use --mode tcp"
-    return [Finding("security level", env.namespace, Verdict.FAIL, message, hint)]
+    return [Finding("security level", env.namespace, Verdict.FAIL, message, hint=hint)]

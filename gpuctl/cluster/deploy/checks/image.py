@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot, Maybe
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import build
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.domain.pod_status import is_ready
 
 
@@ -28,7 +27,7 @@ def _is_there(check: str, subject: str, read: Maybe[Object | None], hint: str) -
     if read.why:
         return Finding(check, subject, Verdict.UNKNOWN, read.why)
     if read.value is None:
-        return Finding(check, subject, Verdict.FAIL, "it does not exist", hint)
+        return Finding(check, subject, Verdict.FAIL, "it does not exist", hint=hint)
     return Finding(check, subject, Verdict.OK)
 
 
@@ -70,4 +69,4 @@ def _built(snapshot: ClusterSnapshot, name: str) -> Finding:
     if any(tag.get("tag") == "latest" and tag.get("items") for tag in tags):
         return Finding("image", name, Verdict.OK)
     message = "it has not been built yet; the pods wait for it"
-    return Finding("image", name, Verdict.WARN, message, "`gpuctl cluster build` builds it")
+    return Finding("image", name, Verdict.WARN, message, hint="`gpuctl cluster build` builds it")

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
 from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
-from gpuctl.cluster.deploy.model import Finding, is_ours
+from gpuctl.cluster.deploy.model import is_ours
 from gpuctl.cluster.deploy.quantity import amount, at_least
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import placement
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 
 MOST_NAMED = 4
 
@@ -91,7 +91,7 @@ def _enough(env: Environment, check: str, subject: str, whys: Mapping[str, str],
     message = f"{len(fit)} of the {env.nodes} nodes that are needed can take a pod" + (
         f" ({reasons})" if reasons else ""
     )
-    return Finding(check, subject, Verdict.FAIL, message, hint)
+    return Finding(check, subject, Verdict.FAIL, message, hint=hint)
 
 
 def _grouped(whys: Mapping[str, str]) -> list[str]:

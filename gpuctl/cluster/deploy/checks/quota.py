@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.deploy.quantity import amount, at_least
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.manifests import pods, storage
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 
 # Our pods have no deadline, and their requests equal their limits: the first scopes include them, the others do not.
 ENDED = ("Succeeded", "Failed")
@@ -48,7 +47,7 @@ def limits(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
             f"LimitRange {limit_range['metadata']['name']}",
             Verdict.FAIL,
             message,
-            "correct resources, or ask for more",
+            hint="correct resources, or ask for more",
         )
         for limit_range in snapshot.limits.value
         for message in _above(limit_range, request)
@@ -87,7 +86,9 @@ def _passed(name: str, key: str, most: str, used: str, growth_amounts: Mapping[s
     if not more or limit is None or now is None or now + more <= limit:
         return None
     message = f"{key}: {_shown(more)} more are needed, and {used} of {most} is in use"
-    return Finding("quota", name, Verdict.FAIL, message, "wait until others end, ask for more, or use fewer --nodes")
+    return Finding(
+        "quota", name, Verdict.FAIL, message, hint="wait until others end, ask for more, or use fewer --nodes"
+    )
 
 
 def _shown(number: Decimal) -> str:

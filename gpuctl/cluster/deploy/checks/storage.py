@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.manifests import storage
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 
 # No API reports a provisioner's access modes. Block storage is written by one node at a time, file systems by many:
 # Kubernetes, Persistent Volumes, access modes; OpenShift, "Understanding persistent storage", supported access modes.
@@ -37,7 +36,7 @@ def storage_class(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
     if name not in known:
         field = "storage.class_rwx" if env.cluster.storage.mode == "rwx" else "storage.class_rwo"
         hint = f"{field}: the classes are {', '.join(sorted(known)) or 'none'}"
-        return [Finding("storage", subject, Verdict.FAIL, "the class does not exist", hint)]
+        return [Finding("storage", subject, Verdict.FAIL, "the class does not exist", hint=hint)]
     if env.cluster.storage.mode != "rwx":
         return [Finding("storage", subject, Verdict.OK)]
     return [_by_many(env, snapshot, subject, str(known[name].get("provisioner")))]
@@ -50,7 +49,7 @@ def _by_many(env: Environment, snapshot: ClusterSnapshot, subject: str, provisio
     if provisioner.endswith(BY_ONE_NODE):
         message = f"its volumes ({provisioner}) are written by one node at a time, and storage.mode is rwx"
         hint = "use a class of a shared file system, or storage.mode: volumeClaimTemplates"
-        return Finding("storage", subject, Verdict.FAIL, message, hint)
+        return Finding("storage", subject, Verdict.FAIL, message, hint=hint)
     message = (
         f"it is not known whether many nodes can write a volume of {provisioner}; that is seen once the first is made"
     )

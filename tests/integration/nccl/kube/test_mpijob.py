@@ -13,7 +13,7 @@ import yaml
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import cluster as kube
-from gpuctl.nccl.model import Ended, Launch, Outcome, Sweep
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.runners.kube import mpijob
 from gpuctl.nccl.runners.kube.model import Settings
 from gpuctl.nccl.runners.kube.runner import KubeRunner
@@ -42,7 +42,7 @@ def nothing_left(cluster: Plane) -> Iterator[None]:
     assert [name for name in left if "/nccl-" in name] == []
 
 
-def run(cluster: Plane, broken_off: Any = lambda: False, **more: Any) -> tuple[Ended, list[str]]:
+def run(cluster: Plane, broken_off: Any = lambda: False, **more: Any) -> tuple[LaunchResult, list[str]]:
     said: list[str] = []
     limit_s = more.pop("limit_s", 30)
     settings = Settings(**{"image": "example/nccl-tests:1", "start_s": 20.0, "mpijob": True, **more})

@@ -17,10 +17,10 @@ import pytest
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.nccl import plan
-from gpuctl.nccl.model import Ended, Launch, Outcome, Sweep
+from gpuctl.nccl.bandwidth import speed
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.runners.slurm import step
 from gpuctl.nccl.runners.slurm.runner import SlurmRunner
-from gpuctl.nccl.speed import speed
 from tests.integration.nccl.slurm.conftest import Start
 from tests.integration.nccl.slurm.site import NODES, Site
 from tests.rig.host import wait_until
@@ -40,7 +40,7 @@ def run(
     *launches: Launch,
     told: Callable[[Launch, str], None] = quiet,
     broken_off: Callable[[], bool] = lambda: False,
-) -> list[Ended]:
+) -> list[LaunchResult]:
     return runner.run(launches, told, broken_off)
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from gpuctl.cluster.deploy import deployed_state, flow, prune, via_ansible
-from gpuctl.cluster.deploy.model import Change, Field, Finding, ObjectState, Plan
+from gpuctl.cluster.deploy.model import Change, Field, ObjectState, Plan
 from gpuctl.cluster.deploy.module_main import difference
 from gpuctl.cluster.deploy.quantity import amount, at_least
 from gpuctl.cluster.manifests import everything
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube.cluster import Kind
 from tests.unit.cluster.clusters import ROCE
 from tests.unit.cluster.deploy.there import env_of
@@ -43,7 +43,7 @@ def test_a_server_is_the_same_by_host_and_port(one: str, other: str, same: bool)
 
 
 def test_a_plan_that_failed_is_refused_with_the_first_reason_and_the_count(tmp_path: Path) -> None:
-    bad = tuple(Finding("gpus", "nvidia.com/gpu", Verdict.FAIL, f"wrong {n}", "try this") for n in range(3))
+    bad = tuple(Finding("gpus", "nvidia.com/gpu", Verdict.FAIL, f"wrong {n}", hint="try this") for n in range(3))
     unknown = Finding("image", "x", Verdict.UNKNOWN, "who knows")
     with pytest.raises(GpuctlError, match=r"gpus: nvidia\.com/gpu: wrong 0; and 2 more of the preflight") as error:
         flow.refuse(plan(tmp_path, findings=(unknown, *bad)))

@@ -9,9 +9,10 @@ from typing import Any
 
 from gpuctl.cluster.deploy import checks
 from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot, Maybe
-from gpuctl.cluster.deploy.model import Finding, ObjectState
+from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.environment import Environment, EnvironmentRequest, Object, environment
 from gpuctl.cluster.manifests import everything
+from gpuctl.domain.findings import Finding
 from tests.unit.cluster.clusters import cluster
 
 ROOM = {"nvidia.com/gpu": "8", "nvidia.com/roce": "1", "cpu": "192", "memory": "2Ti"}

@@ -96,9 +96,9 @@ def test_a_script_that_is_missing_or_another_in_one_pod_is_told(asked: Launch) -
     env = asked.env
     missing = facts(env, 1, script={"why": "No such file or directory"})
     [found] = checks.script([facts(env, 0), missing])
-    assert (found.subject, found.words) == ("lab-1", "it cannot be read: No such file or directory")
+    assert (found.subject, found.message) == ("lab-1", "it cannot be read: No such file or directory")
     [found] = checks.script([facts(env, 0), facts(env, 1, script={"sha256": "b" * 64})])
-    assert (found.subject, found.words) == ("lab-1", "it is not the same as in lab-0")
+    assert (found.subject, found.message) == ("lab-1", "it is not the same as in lab-0")
     assert found.hint.startswith("sync first")
 
 
@@ -108,10 +108,10 @@ def test_the_launcher_is_needed_where_it_is_started(asked: Launch) -> None:
     only = {**none, "deepspeed": "/d"}
     both = [facts(env, 0, programs=only), facts(env, 1, programs=only)]
     [found] = checks.launchers(replace(asked, launcher="deepspeed"), both)
-    assert (found.subject, found.words) == ("lab-0", "the image has no pdsh, ssh")
+    assert (found.subject, found.message) == ("lab-0", "the image has no pdsh, ssh")
     assert checks.launchers(replace(asked, launcher="deepspeed-nossh"), both) == []
     found = checks.launchers(asked, [facts(env, 0), facts(env, 1, programs=none)])[0]
-    assert (found.subject, found.words) == ("lab-1", "the image has no torchrun")
+    assert (found.subject, found.message) == ("lab-1", "the image has no torchrun")
 
 
 def test_a_deepspeed_of_which_nobody_knows_the_options_is_unknown_and_an_old_one_fails(asked: Launch) -> None:

@@ -13,12 +13,12 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import calibrate
 from gpuctl.nccl.baselines import load, site
 from gpuctl.nccl.baselines.model import Baseline, Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Outcome, Run, Versions
 from tests.unit.nccl.judge.made import GIB, P5EN, SHIPPED, run, said
 
-OWN = About("our-h200", network="efa")
+OWN = RunContext("our-h200", network="efa")
 SIZES = {1024: 0.02, 1 * GIB: 331.0, 4 * GIB: 364.9, 8 * GIB: 367.2}
 
 
@@ -30,7 +30,7 @@ def repeats(*factors: float) -> list[Run]:
 SOUND = repeats(1.0, 1.01, 0.99)
 
 
-def refused(runs: list[Run], about: About = OWN) -> str:
+def refused(runs: list[Run], about: RunContext = OWN) -> str:
     found = calibrate.calibrate(runs, about, SHIPPED)
     assert not found.rows
     with pytest.raises(InvalidInput) as error:
@@ -60,7 +60,7 @@ def test_kept_rows_judge_the_next_run_and_are_replaced_by_the_next_calibration(t
     site.keep(calibrate.calibrate(repeats(1.1, 1.11, 1.09), OWN, SHIPPED).rows, path)
     book = load.load(path)
     assert [row.expect for row in book.rows] == [364.1, 401.39, 403.92]
-    (judged,) = [f for f in judge(repeats(1.1)[0], OWN, book) if f.rule == "baseline"]
+    (judged,) = [f for f in judge(repeats(1.1)[0], OWN, book) if f.check == "baseline"]
     assert judged.verdict is Verdict.OK
     assert path.stat().st_mode & 0o777 == 0o600
     assert sorted(file.name for file in path.parent.iterdir()) == [
@@ -159,7 +159,7 @@ def test_runs_without_bandwidth_are_refused() -> None:
 
 
 def test_a_machine_type_is_needed() -> None:
-    assert "--instance" in refused(SOUND, About(network="efa"))
+    assert "--instance" in refused(SOUND, RunContext(network="efa"))
 
 
 def test_a_row_below_the_published_limit_needs_force_and_stays_marked(tmp_path: Path) -> None:
