@@ -1,4 +1,4 @@
-"""cluster test: what the pods of an environment have, and whether they reach each other."""
+"""cluster test: the pods' equipment, and whether they reach each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
 
 if TYPE_CHECKING:
-    from gpuctl.cluster.selftest.flow import Tested
+    from gpuctl.cluster.selftest.flow import TestReport
 
 PROBLEMS = 1
 HEAD = ("POD", "NODE", "", "GPUS", "DRIVER", "SHM", "RDMA", "MEMLOCK")
@@ -24,31 +24,31 @@ HEAD = ("POD", "NODE", "", "GPUS", "DRIVER", "SHM", "RDMA", "MEMLOCK")
 @which
 @python
 @options.output
-def test(name: str, form: Output, **given: Any) -> None:
-    """Test the pods of an environment, all at the same time: GPUs and their health, shared memory, RDMA, DNS and ssh.
+def test(name: str, form: Output, **params: Any) -> None:
+    """Test the pods of an environment concurrently: GPUs and their health, shared memory, RDMA, DNS and ssh.
 
-    Nothing is left in the pods. How fast NCCL is between them: `gpuctl nccl run --cluster NAME`.
+    Nothing is left in the pods. For NCCL bandwidth between them: `gpuctl nccl run --cluster NAME`.
     """
     from gpuctl.cluster.selftest import flow
 
-    cluster, env = on_cluster(name, given)
-    found = flow.look(cluster, env, given["python"])
-    _show(found, form)
-    bad = [each for each in found.findings if each.verdict in ("FAIL", "UNKNOWN")]
+    cluster, env = on_cluster(name, params)
+    report = flow.look(cluster, env, params["python"])
+    _show(report, form)
+    bad = [finding for finding in report.findings if finding.verdict in ("FAIL", "UNKNOWN")]
     if form == "table" and not bad:
         click.echo(f"next: gpuctl nccl run --cluster {name}", err=True)
     raise click.exceptions.Exit(PROBLEMS if bad else 0)
 
 
-def _show(found: Tested, form: Output) -> None:
+def _show(report: TestReport, form: Output) -> None:
     from gpuctl.cluster.deploy.model import told_of
     from gpuctl.cluster.probe import judge
 
     if form != "table":
-        rows = [{**asdict(each), "verdict": str(each.verdict)} for each in found.rows]
-        told = {"environment": found.env.name, "mode": found.env.mode, "pods": rows}
-        output.data({**told, "findings": told_of(found.findings)}, form)
+        rows = [{**asdict(row), "verdict": str(row.verdict)} for row in report.rows]
+        summary = {"environment": report.env.name, "mode": report.env.mode, "pods": rows}
+        output.data({**summary, "findings": told_of(report.findings)}, form)
         return
-    cells = [(e.pod, e.node, e.verdict, e.gpus, e.driver, e.shm, e.rdma, e.memlock) for e in found.rows]
+    cells = [(e.pod, e.node, e.verdict, e.gpus, e.driver, e.shm, e.rdma, e.memlock) for e in report.rows]
     output.table(HEAD, cells)
-    show.findings(judge.grouped(found.findings))
+    show.findings(judge.grouped(report.findings))

@@ -24,7 +24,7 @@ from gpuctl.nccl.launch.handle import Watched
 from gpuctl.nccl.model import Ended, Launch
 from gpuctl.nccl.runners.base import Told
 from gpuctl.remote import payload
-from gpuctl.remote.transport import LOOK_LIMIT_S, Carrier
+from gpuctl.remote.transport import LOOK_LIMIT_S, Transport
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class Way:
 
 
 class MpiRunner:
-    """A Runner (see runner.py) for nodes with mpirun that reach each other by ssh; `carrier` is how we reach them."""
+    """A Runner (see runner.py) for nodes with mpirun that reach each other by ssh; `transport` is how we reach them."""
 
-    def __init__(self, carrier: Carrier, way: Way | None = None) -> None:
-        self.carrier, self.way = carrier, way or Way()
+    def __init__(self, transport: Transport, way: Way | None = None) -> None:
+        self.transport, self.way = transport, way or Way()
 
     def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
         """See Runner.run."""
         refuse_shared(launches)
-        self.carrier.check([launch.nodes[0] for launch in launches])
+        self.transport.check([launch.nodes[0] for launch in launches])
         told, running, jobs = _one_at_a_time(told), list[_Running](), list[Future[Ended]]()
         with ThreadPoolExecutor(len(launches) or 1) as pool:
             try:
@@ -73,7 +73,7 @@ class MpiRunner:
 
     def hosts(self, launch: Launch) -> list[str]:
         """The nodes of a launch as they know each other."""
-        return [node if self.way.by_name else self.carrier.address(node) for node in launch.nodes]
+        return [node if self.way.by_name else self.transport.address(node) for node in launch.nodes]
 
 
 def refuse_shared(launches: Sequence[Launch]) -> None:
@@ -111,7 +111,7 @@ class _Running(Watched):
         self.runner = runner
         self.mark = f"gpuctl-{secrets.token_hex(8)} "
         self.answer: dict[str, Any] | None = None
-        self.stream = runner.carrier.start(launch.nodes[0], self._start_program())
+        self.stream = runner.transport.start(launch.nodes[0], self._start_program())
 
     def _start_program(self) -> bytes:
         launch, way = self.launch, self.runner.way
@@ -122,7 +122,7 @@ class _Running(Watched):
             "program": plan.program(launch.sweep),
             "folders": list(way.folders),
             "usual": mpirun_command.FOLDERS,
-            **self.runner.carrier.asked,
+            **self.runner.transport.start_options,
         }
         return payload.program("start", asked)
 
@@ -142,7 +142,7 @@ class _Running(Watched):
             return self._read()
         except BaseException:
             self.stream.end()
-            self.stream.ended(LOOK_LIMIT_S)
+            self.stream.wait(LOOK_LIMIT_S)
             self._sweep()
             raise
 
@@ -151,23 +151,23 @@ class _Running(Watched):
 
         runs = list(parse.runs(self._lines()))
         self.is_read()
-        ended = self.stream.ended(LOOK_LIMIT_S)
+        ended = self.stream.wait(LOOK_LIMIT_S)
         self.printed.add(ended[1].splitlines())
         clean = not self.stop and self.answer is not None and self.answer.get("code") == 0
         lost = () if clean else self._sweep()
-        carrier, nodes, none = self.runner.carrier, self.launch.nodes, self.answer is None
+        transport, nodes, none = self.runner.transport, self.launch.nodes, self.answer is None
         looked = any(found is not None for found in self.looks.values())
         end = outcome.End(
             stop=self.stop,
             answer=self.answer,
-            ssh=carrier.why(nodes[0], ended, self.launch.sweep.limit_s) if none else None,
+            ssh=transport.why(nodes[0], ended, self.launch.sweep.limit_s) if none else None,
             last=self.printed.last,
             looks=self.looks,
             lost=lost,
             done_size=self.printed.done_size,
             hosts=tuple(self.runner.hosts(self.launch)),
             # Nobody waits for that who wants no more.
-            unknown="" if self.stop == BROKEN_OFF else carrier.unknown(nodes, self.stream, looked),
+            unknown="" if self.stop == BROKEN_OFF else transport.inconclusive(nodes, self.stream, looked),
         )
         found = outcome.settle(self.launch, runs, end, time.monotonic() - self.begun)
         self.told(outcome.in_words(found))
@@ -210,7 +210,7 @@ class _Running(Watched):
         program = payload.program("process_tree", asked)
 
         def ask(node: str) -> dict[str, Any] | None:
-            said = self.runner.carrier.ask(node, program, node in anew)
+            said = self.runner.transport.query(node, program, node in anew)
             return None if isinstance(said, Failure) else self._answer(said)
 
         with ThreadPoolExecutor(min(64, len(nodes)) or 1) as pool:

@@ -9,7 +9,7 @@ import pytest
 
 from gpuctl.cluster.environment import Asked, Environment, environment
 from gpuctl.cluster.probe import judge
-from gpuctl.cluster.probe.flow import Held
+from gpuctl.cluster.probe.flow import PortCheck
 from gpuctl.cluster.probe.model import Facts
 from gpuctl.cluster.selftest import judge as testing
 from gpuctl.domain import gpu_health
@@ -42,7 +42,7 @@ def test_where_all_is_well_nothing_is_said(env: Environment) -> None:
     assert judge.pods(env, 2, {"lab-0": pod(), "lab-1": pod()}) == []
     assert judge.hostfile(env, 2, both, needed=True) == []
     assert judge.names(both) + judge.ssh(both, {"lab-0": [env.host(1)]}) + judge.trainings(both) == []
-    assert judge.gpus(env, both, 8, exactly=True) + judge.port(env, both, Held("")) == []
+    assert judge.gpus(env, both, 8, exactly=True) + judge.port(env, both, PortCheck("")) == []
     assert testing.shared_memory(env, both) + testing.rdma(env, both) + testing.drivers(both) == []
 
 
@@ -86,11 +86,13 @@ def test_names_without_an_address_are_told_of_each_pod(env: Environment) -> None
 
 def test_a_port_that_is_taken_cannot_be_tried_or_cannot_be_reached_are_three_things(env: Environment) -> None:
     both = [facts(env, 0), facts(env, 1, reached="late")]
-    assert words(judge.port(env, both, Held("busy"))) == ["FAIL lab-0: another program listens on port 29500"]
-    assert judge.port(env, both, Held("Permission denied"))[0].verdict is Verdict.UNKNOWN
-    assert words(judge.port(env, both, Held(""))) == ["FAIL lab-1: cannot reach lab-0.lab.team.svc:29500: no answer"]
+    assert words(judge.port(env, both, PortCheck("busy"))) == ["FAIL lab-0: another program listens on port 29500"]
+    assert judge.port(env, both, PortCheck("Permission denied"))[0].verdict is Verdict.UNKNOWN
+    assert words(judge.port(env, both, PortCheck(""))) == [
+        "FAIL lab-1: cannot reach lab-0.lab.team.svc:29500: no answer"
+    ]
     nameless = facts(env, 1, reached="late", names={env.host(0): "late"})
-    assert judge.port(env, [nameless], Held("")) == []
+    assert judge.port(env, [nameless], PortCheck("")) == []
 
 
 @pytest.mark.parametrize(
@@ -199,7 +201,7 @@ def test_another_driver_on_one_node_is_told(env: Environment) -> None:
     assert version
     other = text.replace(version["driver"], "535.1", 1)
     made = [facts(env, n, answers={"details": {"code": 0, "text": each}}) for n, each in enumerate((text, other))]
-    found = testing.drivers([made[0], Facts("lab-2", made[0].told), made[1]])
+    found = testing.drivers([made[0], Facts("lab-2", made[0].answer), made[1]])
     assert words(found) == [f"WARN lab-1: driver 535.1, where most have {version['driver']}"]
 
 

@@ -76,7 +76,7 @@ def test_a_pod_that_deletes_for_long_says_that_it_is_at_work(tmp_path: Path, mon
     stream.hello(str(tmp_path / "there"), "a", "ann")
     said.clear()
     for number in range(5):
-        stream.tell(frames.pack(frames.DELETE, {"path": str(number)}))
+        stream.send(frames.pack(frames.DELETE, {"path": str(number)}))
     stream.sync()
     stream.close()
     assert len(said) >= 5
@@ -93,7 +93,7 @@ def test_a_stream_of_something_else_is_no_message() -> None:
 def test_a_path_that_leads_out_of_the_folder_is_never_written(tmp_path: Path, path: str) -> None:
     stream = open_stream()
     stream.hello(str(tmp_path / "there"), "a", "ann")
-    stream.tell(frames.pack(frames.FOLDER, {"path": path, "mode": 0o755, "source": [0, 0, 0]}))
+    stream.send(frames.pack(frames.FOLDER, {"path": path, "mode": 0o755, "source": [0, 0, 0]}))
     with pytest.raises(GpuctlError, match="our program failed there: ValueError: no path of ours"):
         stream.sync()
     stream.close()

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from gpuctl.cli.cluster.sync import Lines, _show, sync
 from gpuctl.cluster.sync.model import Kept, Outcome
-from gpuctl.cluster.sync.scan import Found
+from gpuctl.cluster.sync.scan import FolderScan
 from gpuctl.core.errors import Unusable
 from gpuctl.domain.findings import Verdict
 
@@ -59,7 +59,7 @@ def test_a_change_is_told_once_all_pods_have_it(capsys: pytest.CaptureFixture[st
 
 
 def test_of_a_pod_that_was_not_asked_it_is_not_said_what_it_sees(capsys: pytest.CaptureFixture[str]) -> None:
-    _show([Outcome("a-1", Verdict.OK, "sees", shares="a-0")], SimpleNamespace(found=Found()), True, "table")
+    _show([Outcome("a-1", Verdict.OK, "sees", shares="a-0")], SimpleNamespace(found=FolderScan()), True, "table")
     told = capsys.readouterr().out
     assert "shares the folder of a-0" in told
     assert "sees it" not in told
