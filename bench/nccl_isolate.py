@@ -16,8 +16,8 @@ from gpuctl.nccl.isolate.attribution import explain
 from gpuctl.nccl.isolate.flow import isolate
 from gpuctl.nccl.isolate.model import Cause, Conclusion, Fleet, Kind, Policy
 from gpuctl.nccl.isolate.observations import story
-from gpuctl.nccl.model import Ended, Launch
-from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.model import Launch, LaunchResult
+from gpuctl.nccl.runners.base import ProgressListener
 from tests.rig.nccl_fleet.faults import SLOW, Fault, hard
 from tests.rig.nccl_fleet.network import network
 from tests.rig.nccl_fleet.runner import SimulatedFleet
@@ -77,9 +77,11 @@ class Timed:
     def __init__(self, inner: SimulatedFleet) -> None:
         self.inner, self.seconds = inner, 0.0
 
-    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+    def run(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> list[LaunchResult]:
         started = time.process_time()
-        ended = self.inner.run(launches, told, broken_off)
+        ended = self.inner.run(launches, listener, broken_off)
         self.seconds += time.process_time() - started
         return ended
 
@@ -92,7 +94,7 @@ def play(asked: Asked) -> Came:
     if asked.flaky:
         faults = [replace(fault, chance=random.choice(CHANCES)) for fault in faults]
     simulated = SimulatedFleet(net, noise, random, faults)
-    runner, policy = Timed(simulated), Policy(screens=asked.screens)
+    runner, policy = Timed(simulated), Policy(pairs_per_node=asked.screens)
     fleet = Fleet(net.nodes, net.rack_of, net.rails if asked.rails else ())
     started = time.process_time()  # of this process alone: others may use the machine, too
     history, end = isolate(fleet, runner, policy)
@@ -103,7 +105,7 @@ def play(asked: Asked) -> Came:
 
 
 def _compare(
-    simulated: SimulatedFleet, fleet: Fleet, history: Sequence[Ended], end: Conclusion, seconds: float
+    simulated: SimulatedFleet, fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion, seconds: float
 ) -> Came:
     true = [_cause(fault) for fault in simulated.faults]
     named = {guilt.cause: guilt for guilt in end.guilty}
@@ -131,7 +133,7 @@ def _compare(
     )
 
 
-def _sure_after(fleet: Fleet, early: Sequence[Ended], true: Sequence[Cause]) -> bool:
+def _sure_after(fleet: Fleet, early: Sequence[LaunchResult], true: Sequence[Cause]) -> bool:
     """Whether the first two rounds suffice for every fault: all that may follow is the confirmation."""
     return set(true) <= {guilt.cause for guilt in explain(story(fleet, early), Policy()).guilty}
 

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/tmux.md from a real tmux: `python -m docs.tmux_screens`."""
+"""Render the screenshots of docs/tmux.md from a real tmux: `python -m docs.tmux_screens`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAMED = {
 
 
 def main() -> None:
-    """A production context, then the cheatsheet over it."""
+    """Render a production context, then the cheatsheet over it."""
     with tempfile.TemporaryDirectory() as folder, user(Path(folder)) as me:
         prepare(me)
         screen = me.terminal(str(GPUCTL), "tmux", "launch", columns=100, rows=28)
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def prepare(me: User) -> None:
-    """The first version, and a kubeconfig."""
+    """Create the first version and a kubeconfig."""
     version = me.config / "tmux/versions/v1"
     for name, text in render.files(Settings()).items():
         (version / name).parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def prepare(me: User) -> None:
 
 
 def picture(screen: Terminal) -> str:
-    """The screen as SVG, letter for letter and colour for colour."""
+    """Return the screen as SVG, character by character."""
     wide, high = screen.screen.columns * WIDE, screen.screen.lines * HIGH
     rows = "\n".join(_row(screen.screen, number) for number in range(screen.screen.lines))
     style = f'font-family="monospace" font-size="14" fill="#{INK}" xml:space="preserve"'

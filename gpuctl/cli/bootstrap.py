@@ -1,4 +1,4 @@
-"""bootstrap: make a machine ready for those who work with it."""
+"""bootstrap: set up a machine for the people who work on it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from gpuctl.cli.shared.output import Output
 
 @click.group("bootstrap", cls=Group)
 def group() -> None:
-    """Make a machine ready for those who work with it."""
+    """Set up a machine for the people who work on it."""
 
 
 @group.command()
 @options.check
 @click.option("--diff", is_flag=True, help="Show what is written into the shell files.")
 @click.option("--undo", is_flag=True, help="Put back what was there before; packages stay.")
-@click.option("--force", is_flag=True, help="With --undo or --remove: also what you changed since (a copy is kept).")
+@click.option(
+    "--force", is_flag=True, help="With --undo or --remove: also replace what you changed since (a copy is kept)."
+)
 @click.option("--strict", is_flag=True, help="Count any missing tool as a problem.")
 @click.option("--tool", "tools", metavar="NAME", multiple=True, help="Only this tool (may be given several times).")
 @click.option("--remove", metavar="NAME", multiple=True, help="Take this tool away again; may be given several times.")
@@ -45,14 +47,14 @@ def laptop(
     yes: bool,
     form: Output,
 ) -> None:
-    """Make this machine your workstation: tools, PATH, completion. Running it again changes nothing.
+    """Install the tools, PATH entry and shell completion of a workstation. Safe to run again.
 
-    Packages come from the distribution where they are new enough, else archives with a pinned sha256 are fetched, from
-    $GPUCTL_MIRROR where that is set. What was there before is kept, and --undo puts it back. sudo asks for your
-    password on a terminal, if it has to.
+    A tool comes from the distribution's package if that is new enough, else from a release archive with a pinned sha256
+    (downloaded from $GPUCTL_MIRROR if set). Files that are replaced are kept, and --undo restores them. If sudo needs a
+    password, it asks for it on the terminal.
     """
     from gpuctl.workstation.flow import bootstrap
-    from gpuctl.workstation.model import Wish
+    from gpuctl.workstation.model import BootstrapRequest
 
     if remove and (undo or tools):
         raise click.UsageError("--remove goes without --undo and --tool")
@@ -62,13 +64,13 @@ def laptop(
         raise click.UsageError("--undo brings nothing: it goes without --strict, --start-tmux and --no-packages")
     if undo and not check and not yes and output.on_terminal():
         click.confirm("Put everything back to what it was before gpuctl?", abort=True, err=True)
-    wish = Wish(check, undo, force, strict, tools, remove, start_tmux, not no_packages)
-    ended = bootstrap(wish, lambda line: click.echo(line, err=True))
+    request = BootstrapRequest(check, undo, force, strict, tools, remove, start_tmux, not no_packages)
+    result = bootstrap(request, lambda line: click.echo(line, err=True))
     if form == "table":
-        _show(ended.answer, diff, check)
+        _show(result.answer, diff, check)
     else:
-        output.data(dict(ended.answer), form)
-    context.exit(ended.exit_code)
+        output.data(dict(result.answer), form)
+    context.exit(result.exit_code)
 
 
 def _show(answer: Mapping[str, Any], diff: bool, check: bool) -> None:
@@ -108,20 +110,20 @@ def _show_file(file: Mapping[str, Any], diff: bool, check: bool) -> None:
 @click.argument("checksums", type=click.File(errors="replace"))
 @click.option("--for", "system", metavar="OS/ARCH", default="", help="What a file with one bare hash is for.")
 def pin(tool: str, version: str, checksums: TextIO, system: str) -> None:
-    """Print the pins of TOOL at VERSION out of CHECKSUMS, the file its maker publishes.
+    """Print the pins of TOOL at VERSION, read from CHECKSUMS, its publisher's checksum file.
 
-    Take that file from another place than the archives: one from the same mirror proves nothing.
+    Download that file from a different place than the archives: a checksum from the same mirror proves nothing.
     """
-    from gpuctl.core.errors import Unusable
+    from gpuctl.core.errors import InvalidInput
     from gpuctl.workstation.pins import know, pins, shows_version
     from gpuctl.workstation.tools import release_of
 
     release = release_of(tool)
     know(release, version, system)
-    found = pins(release, version, checksums.read(), system)
-    if not found:
+    new_pins = pins(release, version, checksums.read(), system)
+    if not new_pins:
         hint = "say with --for what a bare hash is for" if not system else ""
-        raise Unusable(f"pin {tool} {version}", "its archives are not in that file", hint)
+        raise InvalidInput(f"pin {tool} {version}", "its archives are not in that file", hint)
     if not shows_version(release, system):
         click.echo(f"the file does not say of which version it is: see to it that it is of {version}", err=True)
-    output.data({"version": version, "pins": found}, "yaml")
+    output.data({"version": version, "pins": new_pins}, "yaml")

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Node
-
-from gpuctl.cluster.clusterfile.field_types import At, Notes
 from gpuctl.cluster.clusterfile.model import Cluster
 from gpuctl.cluster.clusterfile.patterns import NAME
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
+from gpuctl.core.strict_yaml import At, Mistakes, Node
 
 Mode = Literal["rdma", "tcp"]
 Object = dict[str, Any]
@@ -106,14 +104,14 @@ class Asked:
 def environment(cluster: Cluster, asked: Asked = Asked()) -> Environment:
     """What is asked for, filled up from the cluster file: RDMA where it has it, and its usual number of nodes.
 
-    One pod that stands alone is an environment of its own: NAME-single, with volumes of its own. `Unusable` where the
+    One pod that stands alone is an environment of its own: NAME-single, with volumes of its own. `InvalidInput` if the
     file does not allow it.
     """
     about = cluster.cluster
     doing = f"make an environment on {about.name}"
     has_rdma = cluster.network.rdma.enabled
     if asked.mode == "rdma" and not has_rdma:
-        raise Unusable(doing, "RDMA was asked for, and the cluster file does not enable it", "use --mode tcp")
+        raise InvalidInput(doing, "RDMA was asked for, and the cluster file does not enable it", "use --mode tcp")
     count = _nodes(cluster, asked, doing)
     name = (asked.name or about.environment or about.name) + (f"-{SINGLE}" if asked.single else "")
     _check_name(cluster, name, doing)
@@ -125,19 +123,21 @@ def _nodes(cluster: Cluster, asked: Asked, doing: str) -> int:
     count = usual if asked.nodes is None else asked.nodes
     named = len(cluster.nodes.gpu_nodes)
     if asked.single and count != 1:
-        raise Unusable(doing, f"a pod that stands alone is on one node, and {count} were asked for", "leave one out")
+        raise InvalidInput(
+            doing, f"a pod that stands alone is on one node, and {count} were asked for", "leave one out"
+        )
     if count < 1 or (named and count > named):
         wrong = f"{count} nodes were asked for" + (f", and nodes.gpu_nodes names {named}" if named else "")
-        raise Unusable(doing, wrong, f"give a number from 1 to {named}" if named else "give 1 or more")
+        raise InvalidInput(doing, wrong, f"give a number from 1 to {named}" if named else "give 1 or more")
     return count
 
 
 def _check_name(cluster: Cluster, name: str, doing: str) -> None:
-    notes = Notes()
-    NAME.read(Node(name, ""), At("the environment's name", notes))
-    wrong = notes.mistakes[0].wrong if notes.mistakes else too_long(cluster, name)
+    mistakes = Mistakes()
+    NAME.read(Node(name, ""), At("the environment's name", mistakes))
+    wrong = mistakes.items[0].wrong if mistakes.items else too_long(cluster, name)
     if wrong:
-        raise Unusable(doing, wrong, "give another --environment")
+        raise InvalidInput(doing, wrong, "give another --environment")
 
 
 def too_long(cluster: Cluster, name: str) -> str:

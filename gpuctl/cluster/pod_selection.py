@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuctl.cluster.deploy import pod_progress
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.sync.targets import natural
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.pod_status import runs
 from gpuctl.edges.kube.cluster import Cluster
 
@@ -24,11 +24,11 @@ def all_of(cluster: Cluster, env: Environment, doing: str) -> list[Object]:
 
 
 def one(cluster: Cluster, env: Environment, doing: str, rank: int = 0, name: str = "") -> Object:
-    """The one of this rank, or of this name, whether it runs or not; `Unusable` where the environment has none such."""
+    """The one of this rank, or of this name, whether it runs or not; `InvalidInput` if there is none."""
     wanted = name or (f"{env.name}-{rank}" if rank else env.pod_name(0))
     found = {name_of(each): each for each in all_of(cluster, env, doing)}
     if wanted not in found:
-        raise Unusable(doing, f"{env.name} has no pod {wanted}", f"it has {', '.join(found)}")
+        raise InvalidInput(doing, f"{env.name} has no pod {wanted}", f"it has {', '.join(found)}")
     return found[wanted]
 
 

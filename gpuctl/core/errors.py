@@ -15,8 +15,8 @@ class GpuctlError(Exception):
         self.hint = hint
 
 
-class Unusable(GpuctlError):
-    """What the user gave cannot be used; nothing was touched."""
+class InvalidInput(GpuctlError):
+    """The input cannot be used; nothing was changed."""
 
     exit_code = 2
 

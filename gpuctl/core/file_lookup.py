@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import collection_dir, config_dir
 
 
@@ -22,13 +22,15 @@ def find(what: str, name: str, folder: str, endings: Sequence[str]) -> Path:
     if "/" in name or name.startswith("."):
         path = Path(os.path.expanduser(name))  # noqa: PTH111 - leaves a user that is not there as it is written
         if not _is_there(path):
-            raise Unusable(doing, "there is no such file or folder", f"give a path, or the name of one in {folder}/")
+            raise InvalidInput(
+                doing, "there is no such file or folder", f"give a path, or the name of one in {folder}/"
+            )
         return path.absolute()
     found = {c.resolve() for p in places(folder) for end in endings if name and _is_there(c := p / f"{name}{end}")}
     if len(found) == 1:
         return found.pop()
     if found:
-        raise Unusable(
+        raise InvalidInput(
             doing,
             f"it is found {len(found)} times: {', '.join(map(str, sorted(found)))}",
             "give the path of the one you mean",
@@ -36,7 +38,7 @@ def find(what: str, name: str, folder: str, endings: Sequence[str]) -> Path:
     if name and _is_there(Path(name)):
         return Path(name).absolute()
     known = sorted({path.stem for path in listed(folder, endings)})
-    raise Unusable(doing, "there is none of that name", f"there are: {', '.join(known) or 'none'}; or give a path")
+    raise InvalidInput(doing, "there is none of that name", f"there are: {', '.join(known) or 'none'}; or give a path")
 
 
 def listed(folder: str, endings: Sequence[str]) -> list[Path]:

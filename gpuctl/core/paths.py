@@ -41,11 +41,12 @@ def private(folder: Path) -> Path:
     return folder
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Put a private file in place whole or not at all."""
+def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
+    """Replace a file whole or not at all; private unless `mode` says otherwise."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w") as stream:
+        os.fchmod(descriptor, mode)
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import private, state_dir, write_atomically
 
 
@@ -59,5 +59,5 @@ def load(name: str) -> Run:
     """One run by its name."""
     path = state_dir() / "runs" / f"{name}.json"
     if "/" in name or not path.is_file():
-        raise Unusable(f"show the run {name!r}", "there is none of that name", "`gpuctl runs` lists them")
+        raise InvalidInput(f"show the run {name!r}", "there is none of that name", "`gpuctl runs` lists them")
     return Run(**json.loads(path.read_text()))

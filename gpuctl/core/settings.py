@@ -6,19 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake, Node, did_you_mean, read
-
-from gpuctl.core.errors import Unusable
 from gpuctl.core.paths import config_dir
+from gpuctl.core.strict_yaml import ANY_TEXT, SWITCHES, Flag, ListOf, MappingOf, Parsed, Section, load_file
 
 STAGES = ("production", "staging", "development")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user can set for the workstation.
+    """Settings of the workstation.
 
     `contexts`: stage -> shell patterns of Kubernetes context names, looked through in the order of `STAGES`.
     `repositories`: window name -> folder of the repository it works in. `workspace`: where new windows start.
@@ -42,83 +39,29 @@ class Settings:
 
     def stage(self, context: str) -> str:
         """The stage of a Kubernetes context by its name; empty where no pattern fits."""
-        named = context.lower()
-        return next((s for s in STAGES if any(fnmatchcase(named, p.lower()) for p in self.contexts.get(s, ()))), "")
+        name = context.lower()
+        return next((s for s in STAGES if any(fnmatchcase(name, p.lower()) for p in self.contexts.get(s, ()))), "")
+
+
+_PATH = Parsed(lambda text: Path(text).expanduser(), "a path")
+_SWITCH = Flag(SWITCHES, any_case=True)
+SCHEMA = Section(
+    {
+        "contexts": Section(dict.fromkeys(STAGES, ListOf(ANY_TEXT, "patterns"))),
+        "repositories": MappingOf(ANY_TEXT, _PATH, may_be_empty=True),
+        "workspace": _PATH,
+        "ask": ListOf(ANY_TEXT, "words"),
+        "keys_without_prefix": _SWITCH,
+        "k9s_readonly": _SWITCH,
+    },
+    make=lambda values, _node, _at: Settings(**values),
+)
 
 
 def load() -> Settings:
-    """The user's settings; `Unusable` with every mistake in the file."""
+    """The user's settings; `InvalidInput` with every mistake in the file."""
     path = config_dir() / "settings.yml"
-    try:
-        if not path.exists() or not path.read_text().strip():
-            return Settings()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Unusable(f"use {path}", str(error), "mend or remove it") from error
-    mistakes: list[Mistake] = []
-    node = read(path, mistakes)
-    given = _checked(node, mistakes) if node else {}
-    if mistakes:
-        raise Unusable(f"use {path}", "\n  ".join(map(str, mistakes)), f"it can hold: {', '.join(_READERS)}")
-    return Settings(**given)
-
-
-def _checked(node: Node, mistakes: list[Mistake]) -> dict[str, Any]:
-    if not isinstance(node.value, dict):
-        mistakes.append(Mistake(node.where, "is not a mapping of settings"))
-        return {}
-    found = {}
-    for name, item in node.value.items():
-        if name in _READERS:
-            found[name] = _READERS[name](item, mistakes)
-        else:
-            mistakes.append(Mistake(item.where, f"{name} is no setting", did_you_mean(name, list(_READERS))))
-    return found
-
-
-def _folder(node: Node, mistakes: list[Mistake]) -> Path:
-    if not isinstance(node.value, str):
-        mistakes.append(Mistake(node.where, "is not a path"))
-        return Path()
-    return Path(node.value).expanduser()
-
-
-def _folders(node: Node, mistakes: list[Mistake]) -> dict[str, Path]:
-    if not isinstance(node.value, dict):
-        mistakes.append(Mistake(node.where, "is not a mapping of names to paths"))
-        return {}
-    return {name: _folder(item, mistakes) for name, item in node.value.items()}
-
-
-def _words(node: Node, mistakes: list[Mistake]) -> tuple[str, ...]:
-    items = node.value if isinstance(node.value, list) else []
-    if not items or not all(isinstance(item.value, str) for item in items):
-        mistakes.append(Mistake(node.where, "is not a list of words"))
-    return tuple(str(item.value) for item in items)
-
-
-def _patterns(node: Node, mistakes: list[Mistake]) -> dict[str, tuple[str, ...]]:
-    if not isinstance(node.value, dict):
-        mistakes.append(Mistake(node.where, f"is not a mapping of {', '.join(STAGES)} to lists of patterns"))
-        return {}
-    for name, item in node.value.items():
-        if name not in STAGES:
-            mistakes.append(Mistake(item.where, f"{name} is no stage", did_you_mean(name, STAGES)))
-    return {name: _words(item, mistakes) for name, item in node.value.items()}
-
-
-def _switch(node: Node, mistakes: list[Mistake]) -> bool:
-    known = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
-    if not isinstance(node.value, str) or node.value.lower() not in known:
-        mistakes.append(Mistake(node.where, "is neither true nor false"))
-        return False
-    return known[node.value.lower()]
-
-
-_READERS = {
-    "contexts": _patterns,
-    "repositories": _folders,
-    "workspace": _folder,
-    "ask": _words,
-    "keys_without_prefix": _switch,
-    "k9s_readonly": _switch,
-}
+    if not path.exists():
+        return Settings()
+    settings = load_file(path, SCHEMA, f"use {path}", None, f"it can hold: {', '.join(SCHEMA.fields)}")
+    return settings or Settings()

@@ -1,38 +1,84 @@
-"""What a GPU's own values say of its health: repairs of its memory that wait or failed, and what slows it down."""
+"""Judge a GPU by what its driver reports: errors, memory repairs that are pending or failed, reasons for low clocks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-# By hardware, or by the driver to save it. "sw_power_cap" is a limit somebody set, "gpu_idle" is rest.
+from gpuctl.domain.findings import Verdict
+
+# By the hardware, or by the driver to protect it. "sw_power_cap" is a configured limit, "gpu_idle" is rest.
 SLOWED = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 CAPPED = "sw_power_cap"
 REMAPPED_MOST = 512  # Azure's number for "replace" (azurehpc-health-checks); NVIDIA does not confirm it: a warning
 RESET = "drain it and reset the GPU (nvidia-smi --gpu-reset), or reboot"
+LOST = "look for Xid messages in dmesg; drain the node and reboot it"
+SHOWN = 3  # values named in one message
+# Values that say if the GPU's memory is sound; the others are judged where they are used.
+MEMORY = ("ecc", "ecc_pending", "uncorrectable", "remap_pending", "remap_failure", "remapped", "retire_pending")
 
 
-class Ill(NamedTuple):
-    """`bad`: it is not to be used so; else it is to be watched."""
+class HealthIssue(NamedTuple):
+    """FAIL: the GPU must not be used. WARN: it needs watching. UNKNOWN: the driver does not report what is asked."""
 
-    bad: bool
-    words: str
-    advice: str
+    verdict: Verdict
+    message: str
+    hint: str
 
 
-def memory(gpu: Mapping[str, Any]) -> list[Ill]:
-    """Of one GPU as gpuhost/facts/gpu_xml.py has it; what it does not say is not told here."""
-    found = []
-    if gpu["remap_failure"]:
-        found.append(Ill(True, "a row could not be remapped", "have the GPU replaced"))
-    if gpu["remap_pending"] or gpu["retire_pending"]:
-        what = "row remap" if gpu["remap_pending"] else "page retirement"
-        found.append(Ill(True, f"a {what} is pending", RESET))
+def issues(gpu: Mapping[str, Any]) -> list[HealthIssue]:
+    """Errors and the state of the memory; `gpu` as facts/gpu_xml.py returns it."""
+    failed = errors(gpu)
+    return [*failed, *(i for i in memory(gpu) if not (failed and i.verdict is Verdict.UNKNOWN))]
+
+
+def memory(gpu: Mapping[str, Any]) -> list[HealthIssue]:
+    """Memory repairs that are pending or failed, and what the driver does not report of them."""
+    issues = _repairs(gpu)
     if None not in (gpu["ecc"], gpu["ecc_pending"]) and gpu["ecc_pending"] != gpu["ecc"]:
-        found.append(Ill(True, f"ECC is {gpu['ecc']}, {gpu['ecc_pending']} after a reset", RESET))
+        issues.append(HealthIssue(Verdict.FAIL, f"ECC is {gpu['ecc']}, {gpu['ecc_pending']} after a reset", RESET))
     if gpu["recovery"] not in (None, "None"):
-        found.append(Ill(True, f"the driver asks for {gpu['recovery']}", "drain the node, then do so"))
+        issues.append(HealthIssue(Verdict.FAIL, f"the driver asks for {gpu['recovery']}", "drain the node, then do so"))
     if gpu["uncorrectable"] or (gpu["remapped"] or 0) > REMAPPED_MOST:
-        words = f"{gpu['uncorrectable'] or 0} uncorrectable errors, {gpu['remapped'] or 0} rows remapped"
-        found.append(Ill(False, words, "watch it; dcgmi diag -r 3"))
-    return found
+        message = f"{gpu['uncorrectable'] or 0} uncorrectable errors, {gpu['remapped'] or 0} rows remapped"
+        issues.append(HealthIssue(Verdict.WARN, message, "watch it; dcgmi diag -r 3"))
+    return [*issues, *_unread(gpu)]
+
+
+def errors(gpu: Mapping[str, Any]) -> list[HealthIssue]:
+    """Error texts in place of values: one issue for each text, with the values that it replaces."""
+    places: dict[str, list[str]] = {}
+    for path, text in gpu["errors"].items():
+        places.setdefault(text.strip("[] "), []).append(path.rpartition("/")[2])
+    issues = []
+    for text, names in places.items():
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        message = f'nvidia-smi reports "{text}" for {", ".join(names[:SHOWN])}{more}'
+        issues.append(HealthIssue(Verdict.FAIL, message, RESET if "reset" in text.lower() else LOST))
+    return issues
+
+
+def _repairs(gpu: Mapping[str, Any]) -> list[HealthIssue]:
+    issues = []
+    if gpu["remap_failure"]:
+        issues.append(HealthIssue(Verdict.FAIL, "a row could not be remapped", "have the GPU replaced"))
+    if gpu["remap_pending"] or gpu["retire_pending"]:
+        repair = "row remap" if gpu["remap_pending"] else "page retirement"
+        issues.append(HealthIssue(Verdict.FAIL, f"a {repair} is pending", RESET))
+    return issues
+
+
+def _unread(gpu: Mapping[str, Any]) -> list[HealthIssue]:
+    """A missing value never counts as a good one."""
+    reason = "; ".join(f"{name}: {gpu['unread'][name]}" for name in MEMORY if name in gpu["unread"])
+    remaps = gpu["remap_pending"] is not None and gpu["remap_failure"] is not None
+    if gpu["ecc"] == "Enabled" and not remaps and gpu["retire_pending"] is None:
+        missing = "pending repairs are"
+    elif gpu["ecc"] == "Enabled" and gpu["uncorrectable"] is None:
+        missing = "its uncorrectable errors are"
+    elif reason:
+        missing = "the state of its memory is"
+    else:
+        return []
+    reason = reason or ("the driver does not report them under MIG" if gpu["mig"] == "Enabled" else "")
+    return [HealthIssue(Verdict.UNKNOWN, f"{missing} unknown: {reason or 'nvidia-smi does not report them'}", "")]

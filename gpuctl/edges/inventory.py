@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 Variables = dict[str, Any]
 
@@ -52,13 +52,13 @@ def read(source: Path, limit: str) -> dict[str, Variables]:
     doing = f"read the inventory {source}"
     wrong = _complaint(complaint, lister.returncode)
     if wrong:
-        raise Unusable(doing, wrong, f"try it alone: ansible-inventory --list -i {source}")
+        raise InvalidInput(doing, wrong, f"try it alone: ansible-inventory --list -i {source}")
     hosts = _hosts(json.loads(listed))
     if not hosts:
         wrong = f"no host in it matches {limit!r}" if limit else "it has no hosts"
-        raise Unusable(doing, wrong, "`ansible-inventory --graph -i INVENTORY` shows hosts and groups")
+        raise InvalidInput(doing, wrong, "`ansible-inventory --graph -i INVENTORY` shows hosts and groups")
     if teller.returncode:
-        raise Unusable("read Ansible's configuration", "ansible-config cannot", "try it alone: ansible-config dump")
+        raise InvalidInput("read Ansible's configuration", "ansible-config cannot", "try it alone: ansible-config dump")
     configured = _configured(json.loads(told))
     return {host: _with_defaults(variables, configured) for host, variables in hosts.items()}
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.background import tied
 from gpuctl.edges.processes import Done, Processes
 from gpuctl.edges.streams import Stream
@@ -71,10 +71,10 @@ class Job:
 
 
 def need() -> None:
-    """`Unusable` where this is no machine to use Slurm from."""
+    """`InvalidInput` where this is no machine to use Slurm from."""
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
         hint = "run gpuctl on a login node of the cluster"
-        raise Unusable("use Slurm", f"{', '.join(missing)}: not installed here", hint)
+        raise InvalidInput("use Slurm", f"{', '.join(missing)}: not installed here", hint)
 
 
 def try_to(*argv: str, stdin: bytes = b"", limit: float = LIMIT_S) -> Done:
@@ -149,11 +149,11 @@ def cluster() -> str:
 
 
 def reserved(name: str) -> list[str]:
-    """The nodes of a reservation; `Unusable` where there is none of that name."""
+    """The nodes of a reservation; `InvalidInput` where there is none of that name."""
     done = try_to("scontrol", "--oneliner", "show", "reservation", name)
     found = re.search(r"\bNodes=(\S+)", done.out.decode(errors="replace"))
     if done.code or not found:
-        raise Unusable(f"use the reservation {name}", gist(done.err), "`scontrol show reservation` lists them")
+        raise InvalidInput(f"use the reservation {name}", gist(done.err), "`scontrol show reservation` lists them")
     return expand(found[1])
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 
 OLDEST = (3, 2)
 THEN = "\0"  # between two commands in one call; no word of a command can hold it
@@ -83,15 +83,15 @@ def _word(word: str) -> str:
 
 
 def version() -> tuple[int, int]:
-    """tmux's version, as (3, 3); `Unusable` where tmux is missing or older than 3.2."""
+    """tmux's version, as (3, 3); `InvalidInput` where tmux is missing or older than 3.2."""
     doing = "use tmux"
     if shutil.which("tmux") is None:
-        raise Unusable(doing, "it is not installed", "`gpuctl bootstrap laptop` installs it")
+        raise InvalidInput(doing, "it is not installed", "`gpuctl bootstrap laptop` installs it")
     said = subprocess.run(["tmux", "-V"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"(\d+)\.(\d+)", said)
     if found is None:  # "tmux master", "tmux openbsd-7.5": built from a development tree, newer than any number
         return (99, 0)
     number = (int(found[1]), int(found[2]))
     if number < OLDEST:
-        raise Unusable(doing, f"this is {said.strip()}, and 3.2 or newer is needed", "install a newer one")
+        raise InvalidInput(doing, f"this is {said.strip()}, and 3.2 or newer is needed", "install a newer one")
     return number

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.core import file_lookup
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import collection_dir
 from gpuctl.hosts.model import Target
 
@@ -73,7 +73,7 @@ def target(name: str, variables: Mapping[str, Any]) -> Target:
     try:
         return _direct(name, mine, profile)
     except ValueError as error:
-        raise Unusable(
+        raise InvalidInput(
             f"reach {name} as the inventory says", str(error), "look at its ansible_port and ssh arguments"
         ) from error
 

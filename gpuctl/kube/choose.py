@@ -1,4 +1,4 @@
-"""Choosing with fzf: a context, a namespace, a pod, a container."""
+"""Choose a context, namespace, pod or container with fzf."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.settings import Settings
 from gpuctl.edges.kube import config
 from gpuctl.edges.kube.kubectl import Kubectl, fzf
@@ -17,29 +17,29 @@ COLOURS = {"production": "\x1b[1;31m", "staging": "\x1b[1;33m", "development": "
 LOOK = ("--ansi", "--reverse", "--cycle", "--no-multi")
 
 
-def one(lines: Sequence[str], prompt: str, *more: str, preview: str = "", look: Sequence[str] = LOOK) -> str | None:
-    """The line that was chosen; None where the user left. fzf searches and returns the text without its colours."""
+def pick(lines: Sequence[str], prompt: str, *more: str, preview: str = "", look: Sequence[str] = LOOK) -> str | None:
+    """Return the chosen line, or None if the user cancelled; fzf matches and returns text without colours."""
     shown = ("--preview", preview, "--preview-window", "right:60%:wrap") if preview else ()
-    found = fzf(lines, *look, f"--prompt={prompt}> ", *shown, *more)
-    return found[0] if found else None
+    selection = fzf(lines, *look, f"--prompt={prompt}> ", *shown, *more)
+    return selection[0] if selection else None
 
 
 def context(settings: Settings) -> str | None:
-    """Choose one of the kubeconfig's contexts, in the colours of their stages."""
+    """Choose one of the kubeconfig's contexts, coloured by stage."""
     paths = config.files()
     known = config.contexts(*paths)
     if not known:
-        raise Unusable("choose a context", "the kubeconfig names none", "`kubectl config get-contexts` shows them")
+        raise InvalidInput("choose a context", "the kubeconfig names none", "`kubectl config get-contexts` shows them")
     now = config.current(*paths)
     lines = [_context_line(c, c == now, settings) for c in known]
-    found = one(lines, "context", "--delimiter=\t", preview=_context_preview())
-    return found.split("\t")[1] if found else None
+    line = pick(lines, "context", "--delimiter=\t", preview=_context_preview())
+    return line.split("\t")[1] if line else None
 
 
-def _context_line(found: config.Context, current: bool, settings: Settings) -> str:
-    stage = settings.stage(found.name)
+def _context_line(entry: config.Context, current: bool, settings: Settings) -> str:
+    stage = settings.stage(entry.name)
     colour, end = (COLOURS[stage], "\x1b[0m") if stage else ("", "")
-    return f"{'*' if current else ' '}\t{colour}{found.name}{end}\t{found.namespace}\t{stage}"
+    return f"{'*' if current else ' '}\t{colour}{entry.name}{end}\t{entry.namespace}\t{stage}"
 
 
 def _context_preview() -> str:
@@ -51,31 +51,31 @@ def _context_preview() -> str:
 
 def namespace() -> str | None:
     """Choose one of the cluster's namespaces."""
-    told = Kubectl().ask("list the namespaces", "get", "namespaces", "-o", "name", "--request-timeout=10s")
-    names = [line.removeprefix("namespace/") for line in told.split()]
-    return one(names, "namespace", preview="kubectl --namespace={1} --request-timeout=5s get pods,services 2>&1")
+    output = Kubectl().ask("list the namespaces", "get", "namespaces", "-o", "name", "--request-timeout=10s")
+    names = [line.removeprefix("namespace/") for line in output.split()]
+    return pick(names, "namespace", preview="kubectl --namespace={1} --request-timeout=5s get pods,services 2>&1")
 
 
 def pod(kubectl: Kubectl, everywhere: bool = False) -> Pod | None:
     """Choose one of the namespace's pods."""
-    found = listed(kubectl, everywhere)
-    if not found:
+    candidates = listed(kubectl, everywhere)
+    if not candidates:
         where = "in the cluster" if everywhere else f"in the namespace {kubectl.namespace}"
         raise GpuctlError("choose a pod", f"there are none {where}", "`kns` switches the namespace")
-    by_line = dict(zip(pod_lines(found), found, strict=True))
-    line = one(list(by_line), "pod", "--delimiter= +", preview=_pod_preview(kubectl))
+    by_line = dict(zip(pod_lines(candidates), candidates, strict=True))
+    line = pick(list(by_line), "pod", "--delimiter= +", preview=_pod_preview(kubectl))
     return by_line[line] if line else None
 
 
 def listed(kubectl: Kubectl, everywhere: bool = False, selector: str = "") -> list[Pod]:
-    """The pods of the namespace, or of all of them; with a label selector those that it names."""
-    words = (*(("--all-namespaces",) if everywhere else ()), *((f"--selector={selector}",) if selector else ()))
-    return pods(kubectl.json("list the pods", "get", "pods", *words, "--request-timeout=15s"))
+    """List the pods of the namespace, or of all namespaces, that match a label selector."""
+    options = (*(("--all-namespaces",) if everywhere else ()), *((f"--selector={selector}",) if selector else ()))
+    return pods(kubectl.json("list the pods", "get", "pods", *options, "--request-timeout=15s"))
 
 
-def pod_lines(found: Sequence[Pod]) -> list[str]:
-    """Namespace, name, status and restarts, in columns."""
-    rows = [(p.namespace, p.name, p.status, f"{p.restarts} restarts" if p.restarts else "", p.node) for p in found]
+def pod_lines(candidates: Sequence[Pod]) -> list[str]:
+    """Format pods in columns: namespace, name, status, restarts, node."""
+    rows = [(p.namespace, p.name, p.status, f"{p.restarts} restarts" if p.restarts else "", p.node) for p in candidates]
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
@@ -86,23 +86,23 @@ def _pod_preview(kubectl: Kubectl) -> str:
     return f"{kube} describe pod {{2}} 2>&1; echo; {kube} logs {{2}} --all-containers --tail=20 2>&1"
 
 
-def container(found: Pod) -> str | None:
-    """Choose a container where there are several; None where the user left."""
-    if len(found.containers) == 1:
-        return found.containers[0].name
-    return one([c.name for c in found.containers], "container")
+def container(chosen_pod: Pod) -> str | None:
+    """Choose a container of the pod if it has several; None if the user cancelled."""
+    if len(chosen_pod.containers) == 1:
+        return chosen_pod.containers[0].name
+    return pick([c.name for c in chosen_pod.containers], "container")
 
 
 def folder_of_pane() -> str | None:
-    """The folder of the pane we were asked in; None outside of tmux, or where that folder has gone."""
+    """Return the current directory of the tmux pane that started us; None outside tmux or if it is gone."""
     from gpuctl.edges.kube.kubectl import tmux
 
     pane = os.environ.get("GPUCTL_PANE")
-    told = tmux("display-message", "-p", "-t", pane, "#{pane_current_path}") if pane else None
-    folder = (told or "").removesuffix("\n")
+    output = tmux("display-message", "-p", "-t", pane, "#{pane_current_path}") if pane else None
+    folder = (output or "").removesuffix("\n")
     return folder if folder and Path(folder).is_dir() else None
 
 
 def entry(entries: Mapping[str, object], prompt: str) -> str | None:
-    """Choose by name."""
-    return one(list(entries), prompt)
+    """Choose an entry by its name."""
+    return pick(list(entries), prompt)

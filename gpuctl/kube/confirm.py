@@ -1,19 +1,19 @@
-"""What to ask before a kubectl command runs; nothing where it may run as it is."""
+"""The confirmation that a kubectl command needs, if any, given the context it acts in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.settings import Settings
 from gpuctl.edges.kube import config
 from gpuctl.kube import guard
 
 
-def question(words: Sequence[str], settings: Settings) -> str:
-    """The question for these words of kubectl, by the context they would act in."""
-    command = guard.read(words)
+def question(arguments: Sequence[str], settings: Settings) -> str:
+    """Return the confirmation question for these kubectl arguments; empty if none is needed."""
+    command = guard.read(arguments)
     does = guard.destroys(command)
     if not does:
         return ""
@@ -21,7 +21,7 @@ def question(words: Sequence[str], settings: Settings) -> str:
         return f"kubectl {does}: the server is named on the command line, and its stage is unknown. Go on?"
     try:
         context = _context(command)
-    except Unusable as error:
+    except InvalidInput as error:
         return f"kubectl {does}: the context is unknown ({error.wrong}). Go on?"
     if context is None or settings.stage(context.name) != "production":
         return ""

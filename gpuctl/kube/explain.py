@@ -1,4 +1,4 @@
-"""Gather what the cluster says of a pod, without secrets, for a person or a program that is asked once."""
+"""Collect what the cluster knows about a pod, with secrets removed, for a person or a program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.redact import NAMED, removed
 from gpuctl.edges.kube import kubectl
 from gpuctl.edges.kube.kubectl import Kubectl
@@ -22,7 +22,7 @@ QUESTION = (
 
 @dataclass(frozen=True)
 class Explained:
-    """The text, and how many secrets were taken out of it; `note` says what could not be made sure of."""
+    """The collected text and the number of secrets removed from it; `note` names what could not be checked."""
 
     text: str
     secrets: int
@@ -30,21 +30,21 @@ class Explained:
 
 
 def gather(kube: Kubectl, pod: str, lines: int = 100) -> Explained:
-    """Describe, events, last logs and those of the time before."""
+    """Collect describe, events, the last logs, and the logs before the last restart."""
     doing = f"explain the pod {pod}"
-    found = kube.json(doing, "get", "pod", pod, "--request-timeout=15s")
+    pod_object = kube.json(doing, "get", "pod", pod, "--request-timeout=15s")
     parts = [_part(f"describe pod {pod}", kube.ask(doing, "describe", "pod", pod))]
-    words = ("get", "events", f"--field-selector=involvedObject.name={pod}", "--sort-by=.lastTimestamp")
-    parts.append(_part("events", _said(kube, *words)))
-    for container in _containers(found):
+    arguments = ("get", "events", f"--field-selector=involvedObject.name={pod}", "--sort-by=.lastTimestamp")
+    parts.append(_part("events", _output(kube, *arguments)))
+    for container in _containers(pod_object):
         tail = ("logs", pod, "-c", container, f"--tail={lines}")
-        parts.append(_part(f"last {lines} lines of {container}", _said(kube, *tail)))
-        if _ran_before(found, container):
+        parts.append(_part(f"last {lines} lines of {container}", _output(kube, *tail)))
+        if _ran_before(pod_object, container):
             parts.append(
-                _part(f"last {lines} lines of {container} before its restart", _said(kube, *tail, "--previous"))
+                _part(f"last {lines} lines of {container} before its restart", _output(kube, *tail, "--previous"))
             )
-    values, unread = _values(kube, secrets_of(found))
-    text, count = removed("\n".join(parts), [*values, *literals(found)])
+    values, unread = _values(kube, secrets_of(pod_object))
+    text, count = removed("\n".join(parts), [*values, *literals(pod_object)])
     note = (
         f"these Secrets could not be read, so their values were not looked for: {', '.join(unread)}" if unread else ""
     )
@@ -52,10 +52,10 @@ def gather(kube: Kubectl, pod: str, lines: int = 100) -> Explained:
 
 
 def ask(command: Sequence[str], text: str) -> int:
-    """Hand the text once to a program, on its standard input."""
+    """Pass the text to a program, once, on standard input."""
     if not kubectl.installed(command[0]):
         hint = "name another command in the settings: ask"
-        raise Unusable(f"ask {command[0]}", "it is not installed", hint)
+        raise InvalidInput(f"ask {command[0]}", "it is not installed", hint)
     return kubectl.show(command, stdin=QUESTION + text)
 
 
@@ -63,9 +63,9 @@ def _part(title: str, text: str) -> str:
     return f"=== {title} ===\n{text.strip() or '(nothing)'}\n"
 
 
-def _said(kube: Kubectl, *words: str) -> str:
-    """What kubectl prints, or why it prints nothing: a pod that never started has no logs."""
-    code, out, err = kube.try_to(*words, "--request-timeout=15s")
+def _output(kube: Kubectl, *arguments: str) -> str:
+    """Return kubectl's output, or its error: a pod that never started has no logs."""
+    code, out, err = kube.try_to(*arguments, "--request-timeout=15s")
     return f"(unknown: {err.strip()})" if code else out
 
 
@@ -76,66 +76,66 @@ def _containers(pod: Mapping[str, Any]) -> list[str]:
 
 def _ran_before(pod: Mapping[str, Any], container: str) -> bool:
     status = pod.get("status") or {}
-    told = [item for kind in ("initContainerStatuses", "containerStatuses") for item in status.get(kind) or ()]
-    return any(item["name"] == container and item.get("restartCount", 0) > 0 for item in told)
+    statuses = [item for kind in ("initContainerStatuses", "containerStatuses") for item in status.get(kind) or ()]
+    return any(item["name"] == container and item.get("restartCount", 0) > 0 for item in statuses)
 
 
 def secrets_of(pod: Mapping[str, Any]) -> list[str]:
-    """The names of the Secrets that a pod reads: as variables, as files, to pull its images."""
+    """List the Secrets that a pod uses: in environment variables, as files, to pull images."""
     spec = pod.get("spec") or {}
     volumes = spec.get("volumes") or ()
     projected = [source for volume in volumes for source in (volume.get("projected") or {}).get("sources") or ()]
     names = [
         *(item.get("name") for item in spec.get("imagePullSecrets") or ()),
-        *(_inner(variable, "valueFrom", "secretKeyRef", "name") for variable in _each(spec, "env")),
-        *(_inner(source, "secretRef", "name") for source in _each(spec, "envFrom")),
-        *(_inner(volume, "secret", "secretName") for volume in volumes),
-        *(_inner(source, "secret", "name") for source in projected),
+        *(_nested(variable, "valueFrom", "secretKeyRef", "name") for variable in _container_items(spec, "env")),
+        *(_nested(source, "secretRef", "name") for source in _container_items(spec, "envFrom")),
+        *(_nested(volume, "secret", "secretName") for volume in volumes),
+        *(_nested(source, "secret", "name") for source in projected),
     ]
     return sorted({str(name) for name in names if name})
 
 
 def literals(pod: Mapping[str, Any]) -> list[str]:
-    """Values of variables whose name says that they are secret, though they stand in the pod as plain text."""
+    """List plain-text values of environment variables whose names mark them as secret."""
     secret = re.compile(NAMED, re.IGNORECASE)
-    variables = _each(pod.get("spec") or {}, "env")
+    variables = _container_items(pod.get("spec") or {}, "env")
     return [v["value"] for v in variables if v.get("value") and secret.fullmatch(v.get("name", ""))]
 
 
-def _each(spec: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
-    """The items of a list that every container has."""
+def _container_items(spec: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
+    """Collect the items of one list field from all containers."""
     kinds = ("initContainers", "containers", "ephemeralContainers")
     return [item for kind in kinds for container in spec.get(kind) or () for item in container.get(field) or ()]
 
 
-def _inner(found: Any, *names: str) -> Any:
-    """A value inside mappings inside mappings; None where one is not there."""
+def _nested(value: Any, *names: str) -> Any:
+    """Return a value from nested mappings; None if any level is missing."""
     for name in names:
-        found = (found or {}).get(name)
-    return found
+        value = (value or {}).get(name)
+    return value
 
 
 def _values(kube: Kubectl, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The values of these Secrets, only to look for them in the text; and the names of those we may not read."""
+    """Read the values of these Secrets, to remove them from the text; also returns the unreadable ones."""
     values: list[str] = []
     unread: list[str] = []
     for name in names:
         try:
-            found = kube.json(f"read the Secret {name}", "get", "secret", name, "--request-timeout=10s")
+            secret = kube.json(f"read the Secret {name}", "get", "secret", name, "--request-timeout=10s")
         except GpuctlError:
             unread.append(name)
             continue
-        values += decoded(found.get("data") or {})
+        values += decoded(secret.get("data") or {})
     return values, unread
 
 
 def decoded(data: Mapping[str, str]) -> list[str]:
-    """The values of a Secret as text; what is no text cannot stand in a log, but its base64 can."""
-    found = []
+    """Return a Secret's values as base64 and, if they are text, decoded."""
+    texts = []
     for value in data.values():
-        found.append(value)
+        texts.append(value)
         try:
-            found.append(base64.b64decode(value, validate=True).decode())
+            texts.append(base64.b64decode(value, validate=True).decode())
         except (binascii.Error, UnicodeDecodeError):
             continue
-    return found
+    return texts

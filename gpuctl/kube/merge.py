@@ -1,4 +1,4 @@
-"""Several kubeconfig files as one, as kubectl reads them: what is named first wins, paths count from their file."""
+"""Merge kubeconfig files by kubectl's rules: the first entry of a name wins, paths are relative to their file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 LISTS = ("clusters", "contexts", "users")
@@ -20,7 +20,7 @@ EMPTY = "apiVersion: v1\nkind: Config\n"
 
 
 def merged(files: Mapping[Path, str]) -> str:
-    """One kubeconfig of these texts, in their order. Nodes are moved, not values: what is quoted stays quoted."""
+    """Merge kubeconfig texts in order; YAML nodes are moved as they are, so quoting is preserved."""
     top = yaml.MappingNode("tag:yaml.org,2002:map", [])
     for path, text in files.items():
         _add(top, _read(path, text))
@@ -28,7 +28,7 @@ def merged(files: Mapping[Path, str]) -> str:
 
 
 def placed(text: str, context: str, namespace: str) -> str | None:
-    """A kubeconfig with this current context and its namespace; None where it has no context of that name."""
+    """Return the kubeconfig with this current context and namespace; None if it has no such context."""
     top = _read(Path(), text)
     entry = next((item for item in _entries(top, "contexts") if _name(item) == context), None)
     inner = _value(entry, "context")
@@ -41,7 +41,7 @@ def placed(text: str, context: str, namespace: str) -> str | None:
 
 
 def added(text: str, theirs: str) -> tuple[list[str], str]:
-    """What a kubeconfig has by name that another lacks, such as "context new-eu", and a kubeconfig of that alone."""
+    """Return the names of entries missing in another kubeconfig ("context new-eu"), and a kubeconfig of only these."""
     top, known = _read(Path(), text), _read(Path(), theirs)
     names, lists = [], []
     for kind in LISTS:
@@ -63,11 +63,11 @@ def _read(path: Path, text: str) -> yaml.MappingNode:
     try:
         node = yaml.compose(text, Loader=LOADER)
     except yaml.YAMLError as error:
-        raise Unusable(doing, f"it is not YAML: {' '.join(str(error).split())}") from error
+        raise InvalidInput(doing, f"it is not YAML: {' '.join(str(error).split())}") from error
     if node is None:
         return yaml.MappingNode("tag:yaml.org,2002:map", [])
     if not isinstance(node, yaml.MappingNode):
-        raise Unusable(doing, "it is not a mapping")
+        raise InvalidInput(doing, "it is not a mapping")
     for kind, (inner, names) in PATHS.items():
         for entry in _entries(node, kind):
             _make_absolute(_value(entry, inner), names, path.parent)
@@ -97,24 +97,24 @@ def _value(node: yaml.Node | None, name: str) -> yaml.Node | None:
 
 
 def _name(entry: yaml.Node) -> str:
-    found = _value(entry, "name")
-    return str(found.value) if found is not None else ""
+    name_node = _value(entry, "name")
+    return str(name_node.value) if name_node is not None else ""
 
 
 def _entries(node: yaml.MappingNode, kind: str) -> Iterable[yaml.Node]:
-    found = _value(node, kind)
-    return found.value if isinstance(found, yaml.SequenceNode) else ()
+    entries = _value(node, kind)
+    return entries.value if isinstance(entries, yaml.SequenceNode) else ()
 
 
 def _make_absolute(node: yaml.Node | None, names: Iterable[str], folder: Path) -> None:
     for name in names:
-        found = _value(node, name)
-        if isinstance(found, yaml.ScalarNode) and found.value and found.value != "null":
-            found.value = str((folder / found.value).absolute())
+        path_node = _value(node, name)
+        if isinstance(path_node, yaml.ScalarNode) and path_node.value and path_node.value != "null":
+            path_node.value = str((folder / path_node.value).absolute())
 
 
 def _make_command_absolute(node: yaml.Node | None, folder: Path) -> None:
-    """A login program counts from its file where its name has a slash; without one it is looked for on the PATH."""
-    found = _value(node, "command")
-    if isinstance(found, yaml.ScalarNode) and "/" in found.value:
-        found.value = str((folder / found.value).absolute())
+    """Resolve a login program relative to its file if its name contains a slash."""
+    command = _value(node, "command")
+    if isinstance(command, yaml.ScalarNode) and "/" in command.value:
+        command.value = str((folder / command.value).absolute())

@@ -1,4 +1,4 @@
-"""Pods, as far as a person at a prompt needs to know them, read from what the API says."""
+"""Pods, reduced to what the workstation commands need, read from API objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OWN_LABELS = frozenset(
 
 @dataclass(frozen=True)
 class Container:
-    """A container; `why` is the reason it waits or ended for, empty while it runs."""
+    """A container; `why` is the reason of its waiting or terminated state, empty while it runs."""
 
     name: str
     ports: Sequence[int] = ()
@@ -34,7 +34,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod. `owner`: the kind of what makes a new one when it goes, else empty; `leaving`: it is being deleted."""
+    """A pod; `owner` is the kind of its controller, if any; `leaving` means that it is being deleted."""
 
     name: str
     namespace: str
@@ -50,12 +50,12 @@ class Pod:
 
     @property
     def serves(self) -> bool:
-        """Whether a port of it can be forwarded."""
+        """True if its ports can be forwarded."""
         return self.phase == "Running" and not self.leaving
 
     @property
     def status(self) -> str:
-        """What `kubectl get pods` would say, in short."""
+        """Return the status as `kubectl get pods` shows it."""
         if self.leaving:
             return "Terminating"
         return next((c.why for c in self.containers if c.why), self.phase)
@@ -66,21 +66,21 @@ class Pod:
 
     @property
     def shared_labels(self) -> Mapping[str, str]:
-        """The labels that its replacement will have as well."""
+        """Return the labels that a replacement pod has as well."""
         return {name: value for name, value in self.labels.items() if name not in OWN_LABELS}
 
 
-def pod(found: Mapping[str, Any]) -> Pod:
-    """A pod from its JSON; `GpuctlError` where it is none."""
+def pod(item: Mapping[str, Any]) -> Pod:
+    """Parse a pod object; `GpuctlError` if it is malformed."""
     try:
-        return _pod(found)
+        return _pod(item)
     except (KeyError, TypeError, AttributeError) as error:
         raise GpuctlError("read a pod", f"what the cluster says of it is no pod: {error!r}") from error
 
 
-def _pod(found: Mapping[str, Any]) -> Pod:
-    meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
-    told = {item["name"]: item for item in status.get("containerStatuses") or ()}
+def _pod(item: Mapping[str, Any]) -> Pod:
+    meta, spec, status = item["metadata"], item["spec"], item.get("status") or {}
+    statuses = {item["name"]: item for item in status.get("containerStatuses") or ()}
     conditions = {item["type"]: item["status"] for item in status.get("conditions") or ()}
     return Pod(
         name=meta["name"],
@@ -93,24 +93,24 @@ def _pod(found: Mapping[str, Any]) -> Pod:
         node=spec.get("nodeName", ""),
         since=status.get("startTime") or meta.get("creationTimestamp", ""),
         labels=meta.get("labels") or {},
-        containers=[_container(item, told.get(item["name"], {})) for item in spec["containers"]],
+        containers=[_container(item, statuses.get(item["name"], {})) for item in spec["containers"]],
     )
 
 
 def _container(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Container:
     state = status.get("state") or {}
-    ended = state.get("terminated") or {}
+    terminated = state.get("terminated") or {}
     before = (status.get("lastState") or {}).get("terminated") or {}
     return Container(
         name=spec["name"],
         ports=[int(port["containerPort"]) for port in spec.get("ports") or () if port.get("protocol", "TCP") == "TCP"],
         restarts=int(status.get("restartCount", 0)),
-        why=(state.get("waiting") or ended).get("reason", ""),
-        exit_code=ended.get("exitCode"),
+        why=(state.get("waiting") or terminated).get("reason", ""),
+        exit_code=terminated.get("exitCode"),
         last_why=before.get("reason", ""),
     )
 
 
 def pods(listed: Mapping[str, Any]) -> list[Pod]:
-    """The pods of a list, by namespace and name."""
+    """Parse a pod list, sorted by namespace and name."""
     return sorted((pod(item) for item in listed.get("items") or ()), key=lambda p: (p.namespace, p.name))

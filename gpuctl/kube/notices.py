@@ -1,4 +1,4 @@
-"""What is new between two states of a cluster's objects: crashes, finished roll-outs, passed thresholds."""
+"""Notices from the difference of two object states: crashes, finished rollouts, exceeded thresholds."""
 
 from __future__ import annotations
 
@@ -25,88 +25,90 @@ class Thresholds:
 
 
 def of(before: Mapping[str, Any] | None, after: Mapping[str, Any], at: Thresholds) -> list[str]:
-    """The notices for a pod; `before` is None for one that was not known."""
+    """Return the notices for a pod; `before` is None for a pod that was unknown."""
     return _of_pod(pod(before) if before else None, pod(after), at)
 
 
 def of_rollout(after: Mapping[str, Any]) -> str:
-    """The notice for a Deployment, StatefulSet or DaemonSet whose roll-out is complete."""
-    return f"{after['kind'].lower()} {_where(after)}: rolled out, {_wanted(after)} ready"
+    """Return the notice for a Deployment, StatefulSet or DaemonSet whose rollout is complete."""
+    return f"{after['kind'].lower()} {_where(after)}: rolled out, {_desired_replicas(after)} ready"
 
 
-def _where(found: Mapping[str, Any]) -> str:
-    return f"{found['metadata']['namespace']}/{found['metadata']['name']}"
+def _where(item: Mapping[str, Any]) -> str:
+    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
 
 
 def _of_pod(before: Pod | None, after: Pod, at: Thresholds) -> list[str]:
     was = {c.name: c for c in before.containers} if before else {}
     name = f"pod {after.namespace}/{after.name}"
-    found = [text for c in after.containers for text in _of_container(name, was.get(c.name), c, at)]
-    if after.phase == "Failed" and before is not None and before.phase != "Failed" and not found:
-        found.append(f"{name}: failed ({after.status})")
-    return found
+    messages = [text for c in after.containers for text in _of_container(name, was.get(c.name), c, at)]
+    if after.phase == "Failed" and before is not None and before.phase != "Failed" and not messages:
+        messages.append(f"{name}: failed ({after.status})")
+    return messages
 
 
 def _of_container(name: str, was: Container | None, now: Container, at: Thresholds) -> list[str]:
     if was is None:
         return []
-    found = []
+    messages = []
     if now.restarts > was.restarts:
-        found.append(f"{name}: {now.name} crashed ({now.last_why or 'no reason told'}), restart {now.restarts}")
+        messages.append(f"{name}: {now.name} crashed ({now.last_why or 'no reason told'}), restart {now.restarts}")
     if now.exit_code and was.exit_code is None and now.restarts == was.restarts:
-        found.append(f"{name}: {now.name} ended with exit status {now.exit_code} ({now.why or 'no reason told'})")
+        messages.append(f"{name}: {now.name} ended with exit status {now.exit_code} ({now.why or 'no reason told'})")
     if now.why in LOUD and was.why != now.why:
-        found.append(f"{name}: {now.name} is in {now.why}")
+        messages.append(f"{name}: {now.name} is in {now.why}")
     if at.restarts and was.restarts < at.restarts <= now.restarts:
-        found.append(f"{name}: {now.name} has restarted {now.restarts} times, the threshold is {at.restarts}")
-    return found
+        messages.append(f"{name}: {now.name} has restarted {now.restarts} times, the threshold is {at.restarts}")
+    return messages
 
 
-def rolled_out(found: Mapping[str, Any]) -> bool:
-    """Whether a roll-out is complete, as `kubectl rollout status` judges it."""
-    status, wanted = found.get("status") or {}, _wanted(found)
-    if status.get("observedGeneration", 0) < found["metadata"].get("generation", 0):
+def rolled_out(item: Mapping[str, Any]) -> bool:
+    """True if a rollout is complete by the rules of `kubectl rollout status`."""
+    status, desired = item.get("status") or {}, _desired_replicas(item)
+    if status.get("observedGeneration", 0) < item["metadata"].get("generation", 0):
         return False
-    if found.get("kind") == "DaemonSet":
-        return bool(status.get("updatedNumberScheduled", 0) == status.get("numberAvailable", 0) == wanted)
+    if item.get("kind") == "DaemonSet":
+        return bool(status.get("updatedNumberScheduled", 0) == status.get("numberAvailable", 0) == desired)
     counts = [status.get(name, 0) for name in ("updatedReplicas", "readyReplicas", "replicas")]
-    return all(count == wanted for count in counts)
+    return all(count == desired for count in counts)
 
 
-def _wanted(found: Mapping[str, Any]) -> int:
-    if found.get("kind") == "DaemonSet":
-        return int((found.get("status") or {}).get("desiredNumberScheduled", 0))
-    return int((found.get("spec") or {}).get("replicas", 1))
+def _desired_replicas(item: Mapping[str, Any]) -> int:
+    if item.get("kind") == "DaemonSet":
+        return int((item.get("status") or {}).get("desiredNumberScheduled", 0))
+    return int((item.get("spec") or {}).get("replicas", 1))
 
 
-def overdue(found: Mapping[str, Any], at: Thresholds, now: float) -> str:
-    """A notice for a pod that is pending, or running and not ready, for longer than the threshold; else empty."""
-    if found.get("kind") != "Pod":
+def overdue(item: Mapping[str, Any], at: Thresholds, now: float) -> str:
+    """Return a notice for a pod that is pending, or not ready, for longer than the threshold; else empty."""
+    if item.get("kind") != "Pod":
         return ""
-    one = pod(found)
-    if one.phase == "Pending":
-        what, since, most = "pending", found["metadata"]["creationTimestamp"], at.pending
+    overdue_pod = pod(item)
+    if overdue_pod.phase == "Pending":
+        what, since, most = "pending", item["metadata"]["creationTimestamp"], at.pending
     else:
-        what, since, most = "not ready", _unready_since(found), at.not_ready
-    if not most or not since or one.leaving or one.phase not in ("Pending", "Running"):
+        what, since, most = "not ready", _unready_since(item), at.not_ready
+    if not most or not since or overdue_pod.leaving or overdue_pod.phase not in ("Pending", "Running"):
         return ""
     seconds = now - datetime.fromisoformat(since).timestamp()
-    told = f"pod {one.namespace}/{one.name}: {what} for {seconds:.0f} s, the threshold is {most:.0f} s"
-    return told if seconds >= most else ""
+    message = (
+        f"pod {overdue_pod.namespace}/{overdue_pod.name}: {what} for {seconds:.0f} s, the threshold is {most:.0f} s"
+    )
+    return message if seconds >= most else ""
 
 
-def _ready(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    conditions = (found.get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each.get("type") == "Ready"), {})
+def _ready(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition.get("type") == "Ready"), {})
 
 
-def _unready_since(found: Mapping[str, Any]) -> str:
-    told = _ready(found)
-    return str(told.get("lastTransitionTime") or "") if told.get("status") == "False" else ""
+def _unready_since(item: Mapping[str, Any]) -> str:
+    condition = _ready(item)
+    return str(condition.get("lastTransitionTime") or "") if condition.get("status") == "False" else ""
 
 
 def of_node(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
-    """The notice for a node that is ready no more, or again."""
+    """Return the notice for a node that became ready or not ready."""
     was, now = _ready(before or {}).get("status"), _ready(after)
     name = f"node {after['metadata']['name']}"
     if before is None or was == now.get("status"):

@@ -1,4 +1,4 @@
-"""Tell of crashes and finished roll-outs as they happen: in tmux's status line, as plain lines elsewhere."""
+"""Report crashes and finished rollouts as they happen: as tmux messages and as plain lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN = 8000  # milliseconds that tmux shows a notice
 
 
 class Teller:
-    """Takes in what the watches tell, and says what of it is news."""
+    """Turns watch events into notices."""
 
     def __init__(self, at: Thresholds) -> None:
         self.at = at
@@ -30,15 +30,15 @@ class Teller:
         self.complete: dict[str, int] = {}  # uid -> the generation whose roll-out was complete
         self.late: set[str] = set()
 
-    def take_in(self, what: str, kind: str, found: Mapping[str, Any]) -> list[str]:
-        """An event of the watch over `what`; a list tells what changed while the watch was broken."""
-        objects, told = self.known[what], []
-        for item in (found.get("items") or ()) if kind == "LIST" else (found,):
+    def take_in(self, what: str, kind: str, event: Mapping[str, Any]) -> list[str]:
+        """Process a watch event; a LIST event yields the changes since the watch broke."""
+        objects, messages = self.known[what], []
+        for item in (event.get("items") or ()) if kind == "LIST" else (event,):
             if kind in ("LIST", "ADDED", "MODIFIED"):
                 before = objects.by_uid.get(item["metadata"]["uid"])
-                told += self._news(before, item) if objects.is_newer(item) else []
-        objects.take_in(kind, found)
-        return told
+                messages += self._news(before, item) if objects.is_newer(item) else []
+        objects.take_in(kind, event)
+        return messages
 
     def _news(self, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
         if after.get("kind") == "Node":
@@ -52,48 +52,48 @@ class Teller:
         return [notices.of_rollout(after)] if done and before is not None else []
 
     def overdue(self, now: float) -> list[str]:
-        """Pods that are pending or not ready for too long, each told of once until it is well again."""
+        """Return notices for pods that are pending or not ready for too long, once until they recover."""
         if not (self.at.pending or self.at.not_ready):
             return []
-        found = {uid: notices.overdue(item, self.at, now) for uid, item in self.known["pods"].by_uid.items()}
-        new = [text for uid, text in found.items() if text and uid not in self.late]
-        self.late = {uid for uid, text in found.items() if text}
+        messages = {uid: notices.overdue(item, self.at, now) for uid, item in self.known["pods"].by_uid.items()}
+        new = [text for uid, text in messages.items() if text and uid not in self.late]
+        self.late = {uid for uid, text in messages.items() if text}
         return new
 
 
 def run(kube: Kubectl, everywhere: bool, nodes: bool, at: Thresholds, tell: Callable[[str], None]) -> None:
-    """Watch until the user ends it; `nodes`, too, which takes the right to list them."""
-    heard: queue.Queue[tuple[str, str, Any]] = queue.Queue()
+    """Watch until the user interrupts; watching `nodes` requires permission to list them."""
+    events: queue.Queue[tuple[str, str, Any]] = queue.Queue()
     where = ["--all-namespaces"] if everywhere else []
     watched = [[kind, *where] for kind in KINDS] + ([[NODES]] if nodes else [])
     streams = [
-        Events(kube, what, partial(_put, heard, what[0]), partial(_put, heard, what[0], "LOST")) for what in watched
+        Events(kube, what, partial(_put, events, what[0]), partial(_put, events, what[0], "LOST")) for what in watched
     ]
     teller = Teller(at)
     lost = ""
-    with until_ended() as ended, contextlib.ExitStack() as running:
+    with until_ended() as stopped, contextlib.ExitStack() as running:
         for stream in streams:
             stream.start()
             running.callback(stream.stop)
-        while not ended.is_set():
+        while not stopped.is_set():
             with contextlib.suppress(queue.Empty):
-                what, kind, found = heard.get(timeout=0.5)
+                what, kind, payload = events.get(timeout=0.5)
                 if kind != "LOST":
-                    for text in teller.take_in(what, kind, found):
+                    for text in teller.take_in(what, kind, payload):
                         tell(text)
-                elif found != lost:
-                    tell(f"cannot watch the {what}: {found}; asking again")
-                lost = found if kind == "LOST" else ""
+                elif payload != lost:
+                    tell(f"cannot watch the {what}: {payload}; asking again")
+                lost = payload if kind == "LOST" else ""
             for text in teller.overdue(time.time()):
                 tell(text)
 
 
-def _put(heard: queue.Queue[tuple[str, str, Any]], what: str, kind: str, found: Any) -> None:
-    heard.put((what, kind, found))
+def _put(events: queue.Queue[tuple[str, str, Any]], what: str, kind: str, payload: Any) -> None:
+    events.put((what, kind, payload))
 
 
 def to_tmux(text: str) -> bool:
-    """Show a notice on every terminal that is attached to this tmux; False where there is none."""
+    """Show a notice on every client attached to this tmux server; False if there is none."""
     clients = tmux("list-clients", "-F", "#{client_name}")
     # What others have named must not be read as tmux's formats, times or commands.
     plain = "".join(letter if letter.isprintable() else "?" for letter in text).replace("#", "##").replace("%", "%%")

@@ -1,4 +1,4 @@
-"""A menu of common commands, from palette.yml."""
+"""The menu of common commands, from palette.yml."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ import gpuctl
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.kube import kubectl
 from gpuctl.kube import choose
-from gpuctl.kube.pod import Where, here
+from gpuctl.kube.pod import Where, kubectl_for
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the menu; the fields are explained in palette.yml."""
+    """A menu entry; palette.yml explains the fields."""
 
     does: str
     run: Sequence[str]
     needs: str = ""
-    each: Sequence[str] = ()
+    choices: Sequence[str] = ()
     stay: bool = True
 
 
 def entries(installed: Callable[[str], bool]) -> list[Entry]:
-    """The lines whose programs are installed."""
+    """Return the entries whose programs are installed."""
     rows: list[dict[str, Any]] = yaml.safe_load((Path(gpuctl.__file__).parent / "data/palette.yml").read_text())
     return [entry for entry in (Entry(**row) for row in rows) if not entry.needs or installed(entry.needs)]
 
 
-def filled(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """The words with the names put in; an option whose name is empty goes with it."""
-    found: list[str] = []
-    for word in words:
+def filled(template: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """Substitute names in a command template; an option with an empty value is dropped."""
+    argv: list[str] = []
+    for word in template:
         if word.startswith("$") and not names[word[1:]]:
-            found.pop()
+            argv.pop()
         else:
-            found.append(names[word[1:]] if word.startswith("$") else word)
-    return found
+            argv.append(names[word[1:]] if word.startswith("$") else word)
+    return argv
 
 
 def run() -> int:
-    """Let the user choose a line and run it; 0 where they leave."""
+    """Let the user choose an entry and run it; returns 0 if they cancel."""
     known = {entry.does: entry for entry in entries(kubectl.installed)}
-    does = choose.one(list(known), "command")
+    does = choose.pick(list(known), "command")
     if does is None:
         return 0
     entry, folder = known[does], choose.folder_of_pane()
-    kube = here(Where())
+    kube = kubectl_for(Where())
     names = {"CONTEXT": kube.context, "NAMESPACE": kube.namespace, "ITEM": ""}
-    if entry.each:
-        item = _item(filled(entry.each, names), folder)
+    if entry.choices:
+        item = _item(filled(entry.choices, names), folder)
         if item is None:
             return 0
         names["ITEM"] = item
@@ -69,12 +69,12 @@ def run() -> int:
 
 
 def _item(argv: Sequence[str], folder: str | None) -> str | None:
-    told = kubectl.output_of(argv, folder)
-    if told is None:
+    output = kubectl.output_of(argv, folder)
+    if output is None:
         raise GpuctlError("offer a choice", f"`{' '.join(argv)}` failed", "run it by hand to see why")
     # Terraform marks the current workspace with a star.
-    lines = [line.lstrip("* ").rstrip() for line in told.splitlines() if line.strip()]
+    lines = [line.lstrip("* ").rstrip() for line in output.splitlines() if line.strip()]
     if not lines:
         raise GpuctlError("offer a choice", f"`{' '.join(argv)}` names nothing")
-    found = choose.one(lines, "which")
-    return found.split()[0] if found else None
+    line = choose.pick(lines, "which")
+    return line.split()[0] if line else None

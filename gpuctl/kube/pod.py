@@ -1,10 +1,10 @@
-"""What can be done with a pod that was chosen: a shell in it, its logs, what the cluster says of it, its ports."""
+"""Actions on a selected pod: shell, logs, describe, ports."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube import config, kubectl
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.kube import choose, model, selected_pod
@@ -16,58 +16,60 @@ SHELL = ("sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash; else e
 
 @dataclass(frozen=True)
 class Where:
-    """Context and namespace to look in; empty takes the kubeconfig's own."""
+    """The context and namespace to use; empty for the kubeconfig's current ones."""
 
     context: str = ""
     namespace: str = ""
     everywhere: bool = False
 
 
-def here(where: Where) -> Kubectl:
-    """kubectl with the context and namespace by name, so that a switch elsewhere cannot move them."""
+def kubectl_for(where: Where) -> Kubectl:
+    """Return a kubectl with explicit context and namespace, unaffected by later switches."""
     paths = config.files()
     now = config.current(*paths)
     name = where.context or (now.name if now else "")
     known = {c.name: c for c in config.contexts(*paths)}
     if where.context and where.context not in known:
-        raise Unusable(f"use the context {where.context}", "the kubeconfig has none of that name", "`kctx` shows them")
+        raise InvalidInput(
+            f"use the context {where.context}", "the kubeconfig has none of that name", "`kctx` shows them"
+        )
     return Kubectl(name, where.namespace or (known[name].namespace if name in known else "default"))
 
 
 def current() -> str:
-    """The name of the current context."""
-    found = config.current(*config.files())
-    return found.name if found else ""
+    """Return the name of the current context."""
+    active = config.current(*config.files())
+    return active.name if active else ""
 
 
 def ask(where: Where) -> Chosen | None:
-    """Let the user choose a pod and container, and remember them; None where they leave."""
-    kube = here(where)
-    found = choose.pod(kube, where.everywhere)
-    container = choose.container(found) if found else None
-    if found is None or container is None:
+    """Let the user choose a pod and container, and remember them; None if they cancel."""
+    kube = kubectl_for(where)
+    chosen = choose.pod(kube, where.everywhere)
+    container = choose.container(chosen) if chosen else None
+    if chosen is None or container is None:
         return None
-    return select(Chosen(kube.context, found.namespace, found.name, container))
+    return select(Chosen(kube.context, chosen.namespace, chosen.name, container))
 
 
 def select(pod: Chosen) -> Chosen:
-    """Remember a pod, as the tmux keys will act on it."""
+    """Remember a pod for the tmux keys."""
     known = replace(pod, current=current())
     selected_pod.remember(config.files(), known)
     return known
 
 
 def last(where: Where) -> Chosen | None:
-    """The pod last chosen, where it is still there; else the user chooses."""
-    found = selected_pod.recall(config.files(), current())
-    if found is not None and _is_there(found):
-        return found
+    """Return the selected pod if it still exists; else let the user choose."""
+    remembered = selected_pod.recall(config.files(), current())
+    if remembered is not None and _is_there(remembered):
+        return remembered
     return ask(where)
 
 
 def named(name: str, where: Where, container: str = "") -> Chosen:
-    """A pod by its name: it need not be chosen."""
-    kube = here(where)
+    """Return the pod with this name, without looking it up."""
+    kube = kubectl_for(where)
     return Chosen(kube.context, kube.namespace, name, container)
 
 
@@ -87,26 +89,26 @@ def _container(pod: Chosen) -> tuple[str, ...]:
 
 
 def shell(pod: Chosen) -> int:
-    """A shell in the container."""
+    """Open a shell in the container."""
     argv = _on(pod).argv("exec", "--stdin", "--tty", pod.pod, *_container(pod), "--", *SHELL)
     return kubectl.show(argv)
 
 
 def logs(pod: Chosen, follow: bool = True, lines: int = 200) -> int:
-    """The last lines of its log, and those to come."""
+    """Show the last lines of the log and follow it."""
     more = ("--follow",) if follow else ()
     return kubectl.show(_on(pod).argv("logs", pod.pod, *_container(pod), f"--tail={lines}", *more))
 
 
 def describe(pod: Chosen) -> int:
-    """All that the cluster says of it."""
+    """Show `kubectl describe` of the pod."""
     return kubectl.show(_on(pod).argv("describe", "pod", pod.pod))
 
 
 def ports(pod: Chosen) -> list[int]:
-    """The ports that it says it listens on."""
-    found = model.pod(_on(pod).json(f"read the pod {pod.pod}", "get", "pod", pod.pod))
-    return [port for container in found.containers for port in container.ports]
+    """List the ports that the pod declares."""
+    target = model.pod(_on(pod).json(f"read the pod {pod.pod}", "get", "pod", pod.pod))
+    return [port for container in target.containers for port in container.ports]
 
 
 ACTIONS = {

@@ -1,4 +1,4 @@
-"""A shell's own kubeconfig: a private copy, so that switching in one pane never moves another."""
+"""A shell's private kubeconfig: a copy, so that switching in one pane affects no other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import private, state_dir, write_atomically
 from gpuctl.kube.merge import added, merged, placed
 
@@ -21,7 +21,7 @@ NAMED = re.compile(r"(?P<host>.+)-(?P<pid>\d+)\.yml(\..+)?")
 
 @dataclass(frozen=True)
 class Kept:
-    """What was added to a copy, such as "context new-eu", kept in a file of its own; `sources`: the user's files."""
+    """Entries added to a private kubeconfig, such as "context new-eu", saved to `path`; `sources`: the user's files."""
 
     path: Path
     names: Sequence[str]
@@ -41,9 +41,9 @@ def folder() -> Path:
 
 
 def make(sources: Sequence[Path], pid: int, host: str, context: str = "", namespace: str = "") -> Path:
-    """Copy what kubectl would read for the shell with this process number; copies of ended shells are removed.
+    """Copy what kubectl would read, for the shell with this process id; copies of ended shells are removed.
 
-    `context`, `namespace`: where it starts; where there is no such context any more, as the files say.
+    `context` and `namespace` become the current ones, if the context still exists.
     """
     text = merged(_texts(sources))
     if context:
@@ -61,7 +61,7 @@ def _texts(paths: Sequence[Path]) -> dict[Path, str]:
         try:
             texts[path] = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise Unusable(f"read the kubeconfig {path}", str(error)) from error
+            raise InvalidInput(f"read the kubeconfig {path}", str(error)) from error
     return texts
 
 
@@ -70,29 +70,26 @@ def _sources(copy: Path) -> Path:
 
 
 def keep_added(copy: Path) -> Kept | None:
-    """Keep the clusters, users and contexts that were added to a copy and that its sources lack; None without any."""
+    """Save entries that were added to a copy and that its sources lack; None if there are none."""
     if not copy.is_file() or not _sources(copy).is_file():
         return None
     sources = [Path(source) for source in json.loads(_sources(copy).read_text())]
     theirs = merged(_texts([source for source in sources if source.is_file()]))
-    found, text = added(_texts([copy])[copy], theirs)
-    if not found:
+    names, text = added(_texts([copy])[copy], theirs)
+    if not names:
         return None
     path = private(folder() / "added") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{os.getpid()}-{copy.name}"
     write_atomically(path, text)
-    return Kept(path, found, sources)
+    return Kept(path, names, sources)
 
 
 def remove_stale(host: str) -> list[Kept]:
-    """Remove the copies of shells of this machine that have ended; what other machines left here is theirs.
-
-    Returns what was kept of them.
-    """
+    """Remove this machine's copies of ended shells, and return what was kept of them."""
     kept: list[Kept] = []
     for path in sorted(folder().iterdir()):
         named = NAMED.fullmatch(path.name)
         if named and named["host"] == host and not _runs(int(named["pid"])):
-            with contextlib.suppress(Unusable, ValueError):  # a copy that cannot be read has nothing to keep
+            with contextlib.suppress(InvalidInput, ValueError):  # a copy that cannot be read has nothing to keep
                 kept += filter(None, [keep_added(path)])
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
@@ -100,7 +97,7 @@ def remove_stale(host: str) -> list[Kept]:
 
 
 def is_own(paths: Sequence[Path]) -> bool:
-    """Whether these files are a shell's own copy, which may be switched without moving anyone else."""
+    """True if these files are a shell's private copy, which may be switched without affecting other shells."""
     return len(paths) == 1 and paths[0].parent == state_dir() / "kube" and NAMED.fullmatch(paths[0].name) is not None
 
 

@@ -1,4 +1,4 @@
-"""What the prompt says of the context, written down so that no prompt has to ask for it."""
+"""The prompt's context line, cached in a file so that the prompt starts no process."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import write_atomically
 from gpuctl.core.settings import Settings
 from gpuctl.edges.kube import config
 
 
 def lines(paths: Sequence[Path], settings: Settings) -> tuple[str, str, str]:
-    """Stage, context and namespace; the stage is `none` without a context and `other` where no pattern fits."""
+    """Return stage, context and namespace; the stage is `none` without a context, `other` if no pattern matches."""
     try:
-        found = config.current(*paths)
-    except Unusable:
+        active = config.current(*paths)
+    except InvalidInput:
         return "unknown", "unknown", ""
-    if found is None:
+    if active is None:
         return "none", "no context", ""
-    return settings.stage(found.name) or "other", plain(found.name), plain(found.namespace)
+    return settings.stage(active.name) or "other", plain(active.name), plain(active.namespace)
 
 
 def plain(name: str) -> str:
-    """A name that no shell takes for anything but text, whatever a kubeconfig from elsewhere calls its contexts."""
+    """Replace characters in a name that a shell could interpret; kubeconfigs may come from elsewhere."""
     return re.sub(r"[^\w@:/.+=,~ -]", "?", name)
 
 
 def write(path: Path, paths: Sequence[Path], settings: Settings) -> None:
-    """Keep it for the shell to read."""
+    """Write the cached prompt for the shell."""
     write_atomically(path, "\n".join(lines(paths, settings)) + "\n")

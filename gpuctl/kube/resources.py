@@ -1,4 +1,4 @@
-"""The resources of a namespace, drawn again and again."""
+"""Redraw the resources of a namespace at an interval."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ KINDS = "pods,deployments,statefulsets,daemonsets,jobs,services,persistentvolume
 
 
 def page(kube: Kubectl) -> str:
-    """What there is now, or why it cannot be told."""
+    """Return the resources as text, or the error."""
     code, out, err = kube.try_to("get", KINDS, "-o", "wide", "--request-timeout=10s")
     return f"unknown: {err.strip()}\n" if code else out or f"nothing in the namespace {kube.namespace}\n"
 
 
 def watch(kube: Kubectl, every: float) -> None:
-    """Draw until Ctrl-C; once, whole, where no terminal shows it."""
+    """Redraw until Ctrl-C; without a terminal, print once."""
     if not sys.stdout.isatty():
         sys.stdout.write(page(kube))
         return
@@ -35,7 +35,7 @@ def watch(kube: Kubectl, every: float) -> None:
 
 
 def fit(lines: list[str], width: int, height: int) -> list[str]:
-    """As much as the screen holds, and how much more there is."""
+    """Cut the lines to the screen size; the last line counts the hidden ones."""
     most = max(2, height - 1)
     shown = lines if len(lines) <= most else [*lines[: most - 1], f"… {len(lines) - most + 1} more lines"]
     return [line[: width - 1] for line in shown]

@@ -1,4 +1,4 @@
-"""The pod last chosen, remembered per kubeconfig: a pane with its own copy has its own."""
+"""The selected pod, remembered per kubeconfig: each pane with a private copy has its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuctl.kube import private_kubeconfig
 
 @dataclass(frozen=True)
 class Chosen:
-    """A pod and container ("" for its first). `current` is the context that was the current one at that time."""
+    """A pod and container ("" for the first one); `current` is the context that was current when it was selected."""
 
     context: str
     namespace: str
@@ -26,7 +26,7 @@ class Chosen:
 
 
 def place(paths: Sequence[Path]) -> Path:
-    """Where the choice made with these kubeconfig files is kept."""
+    """Return the file that stores the selection made with these kubeconfig files."""
     if private_kubeconfig.is_own(paths):
         return Path(f"{paths[0]}.chosen")
     named = hashlib.sha256(os.pathsep.join(map(str, paths)).encode()).hexdigest()[:16]
@@ -34,17 +34,17 @@ def place(paths: Sequence[Path]) -> Path:
 
 
 def remember(paths: Sequence[Path], pod: Chosen) -> None:
-    """Keep the choice."""
+    """Store the selection."""
     write_atomically(place(paths), json.dumps(asdict(pod)) + "\n")
 
 
 def recall(paths: Sequence[Path], current: str) -> Chosen | None:
-    """The pod last chosen; None where there is none, or the context was switched since: it may be another cluster's."""
+    """Return the selected pod; None if there is none or the context was switched since then."""
     path = place(paths)
     if not path.is_file():
         return None
     try:
-        found = Chosen(**json.loads(path.read_text()))
+        selected = Chosen(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError) as error:
         raise GpuctlError(f"read {path}", str(error), "choose a pod again with `kpod`") from error
-    return found if found.current == current else None
+    return selected if selected.current == current else None

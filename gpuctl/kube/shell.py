@@ -1,4 +1,4 @@
-"""Start the user's shell with a kubeconfig of its own, a prompt that shows the context, and the kubectl tools."""
+"""Start the user's shell with a private kubeconfig, a prompt that shows the context, and kubectl tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from gpuctl.core import settings
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import cache_dir, config_dir, private, write_atomically
 from gpuctl.edges.kube import config, kubectl
 from gpuctl.kube import private_kubeconfig, prompt
@@ -21,77 +21,77 @@ SHELLS = ("bash", "zsh")
 
 @dataclass(frozen=True)
 class Shell:
-    """A shell to start: its name and the program."""
+    """A shell's name and program."""
 
     name: str
     program: str
 
 
-def which(asked: str, login: str) -> Shell:
-    """The shell that is asked for, else the login shell where it is bash or zsh, else the first that is installed."""
-    for wish in (asked, login if Path(login).name in SHELLS else "", *SHELLS):
-        name = Path(wish).name
-        if wish and name not in SHELLS:
-            raise Unusable(f"start {wish}", "the smart shell is made for bash and zsh")
-        if wish and kubectl.installed(wish):
-            return Shell(name, wish)
-        if wish and wish == asked:
-            raise Unusable(f"start {wish}", "it is not installed")
-    raise Unusable("start a smart shell", "neither bash nor zsh is installed")
+def which(requested: str, login: str) -> Shell:
+    """Return the requested shell, else the login shell if it is bash or zsh, else the first installed one."""
+    for candidate in (requested, login if Path(login).name in SHELLS else "", *SHELLS):
+        name = Path(candidate).name
+        if candidate and name not in SHELLS:
+            raise InvalidInput(f"start {candidate}", "the smart shell is made for bash and zsh")
+        if candidate and kubectl.installed(candidate):
+            return Shell(name, candidate)
+        if candidate and candidate == requested:
+            raise InvalidInput(f"start {candidate}", "it is not installed")
+    raise InvalidInput("start a smart shell", "neither bash nor zsh is installed")
 
 
-def start(asked: str, tell: Callable[[str], None]) -> NoReturn:
-    """Become the shell. It keeps this process number, by which its copy is known to be in use.
+def start(requested: str, tell: Callable[[str], None]) -> NoReturn:
+    """Replace this process with the shell; its process id marks the private kubeconfig as in use.
 
-    `tell` hears what was kept of shells that could not do so themselves.
+    `tell` receives notices about additions kept from shells that ended without cleaning up.
     """
-    shell = which(asked, os.environ.get("SHELL", ""))
+    shell = which(requested, os.environ.get("SHELL", ""))
     if not sys.stdin.isatty():
-        raise Unusable("start a smart shell", "there is no terminal for it", "in scripts use kubectl itself")
-    found = settings.load()
+        raise InvalidInput("start a smart shell", "there is no terminal for it", "in scripts use kubectl itself")
+    user_settings = settings.load()
     host = os.uname().nodename
     for kept in private_kubeconfig.remove_stale(host):
         tell(str(kept))
-    own = private_kubeconfig.make(config.files(), os.getpid(), host, *_before())
-    prompt.write(Path(f"{own}.prompt"), [own], found)
-    write_atomically(Path(f"{own}.commands"), "")
-    environment = {**os.environ, **_variables(own, shell)}
+    copy = private_kubeconfig.make(config.files(), os.getpid(), host, *_before())
+    prompt.write(Path(f"{copy}.prompt"), [copy], user_settings)
+    write_atomically(Path(f"{copy}.commands"), "")
+    environment = {**os.environ, **_variables(copy, shell)}
     if pane := os.environ.get("TMUX_PANE"):
-        for name, value in (("@gpuctl_kubeconfig", str(own)), ("@gpuctl_history", f"{own}.commands")):
+        for name, value in (("@gpuctl_kubeconfig", str(copy)), ("@gpuctl_history", f"{copy}.commands")):
             kubectl.tmux("set-option", "-p", "-t", pane, name, value)
     kubectl.become(_argv(shell), environment)
 
 
-def remake(own: Path) -> None:
-    """Make the copy of a running shell again, from the files that its start-up files named in KUBECONFIG."""
-    named = private_kubeconfig.NAMED.fullmatch(own.name)
-    if named is None or not private_kubeconfig.is_own([own]):
-        raise Unusable(f"make {own} again", "it is not the copy of a smart shell")
+def remake(copy: Path) -> None:
+    """Rebuild a running shell's private kubeconfig from the files that its start-up files put in KUBECONFIG."""
+    named = private_kubeconfig.NAMED.fullmatch(copy.name)
+    if named is None or not private_kubeconfig.is_own([copy]):
+        raise InvalidInput(f"make {copy} again", "it is not the copy of a smart shell")
     private_kubeconfig.make(config.files(), int(named["pid"]), named["host"], *_before())
-    prompt.write(Path(f"{own}.prompt"), [own], settings.load())
+    prompt.write(Path(f"{copy}.prompt"), [copy], settings.load())
 
 
-def leave(own: Path) -> private_kubeconfig.Kept | None:
-    """What was added to the copy of a shell that ends, kept for the user; None where nothing was."""
-    if not private_kubeconfig.is_own([own]):
-        raise Unusable(f"look at {own}", "it is not the copy of a smart shell")
-    return private_kubeconfig.keep_added(own)
+def leave(copy: Path) -> private_kubeconfig.Kept | None:
+    """Keep the additions to an ending shell's private kubeconfig; None if there are none."""
+    if not private_kubeconfig.is_own([copy]):
+        raise InvalidInput(f"look at {copy}", "it is not the copy of a smart shell")
+    return private_kubeconfig.keep_added(copy)
 
 
 def _before() -> tuple[str, str]:
-    """The context and namespace that a restored pane had; the shell's start-up file takes the variables away."""
+    """Return the context and namespace of a restored pane; the shell's start-up file unsets the variables."""
     return os.environ.get("GPUCTL_KUBE_CONTEXT", ""), os.environ.get("GPUCTL_KUBE_NAMESPACE", "")
 
 
-def _variables(own: Path, shell: Shell) -> dict[str, str]:
+def _variables(copy: Path, shell: Shell) -> dict[str, str]:
     variables = {
-        "GPUCTL_KUBECONFIG": str(own),
+        "GPUCTL_KUBECONFIG": str(copy),
         "GPUCTL_KUBE_FROM": os.environ.get("KUBECONFIG", ""),
         "GPUCTL_KUBE_FOLDER": str(HERE),
         "GPUCTL_KUBE_SETTINGS": str(config_dir() / "settings.yml"),
         "GPUCTL_KUBE_COMPLETION": str(completion(shell.name)),
         "GPUCTL_PROGRAM": os.environ.get("GPUCTL_PROGRAM") or str(Path(sys.argv[0]).absolute()),
-        "KUBECONFIG": str(own),
+        "KUBECONFIG": str(copy),
     }
     if shell.name == "zsh":  # it has no --rcfile: it reads its files from this folder, then ours go back to the user's
         theirs = os.environ.get("ZDOTDIR", "")
@@ -104,7 +104,7 @@ def _argv(shell: Shell) -> list[str]:
 
 
 def completion(shell: str) -> Path:
-    """kubectl's own completion for this shell; made again when kubectl is newer. The file is absent without kubectl."""
+    """Return the file with kubectl's completion, updated when kubectl is newer; absent without kubectl."""
     path = cache_dir() / "kube" / f"completion.{shell}"
     if not kubectl.installed("kubectl"):
         return path

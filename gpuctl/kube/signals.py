@@ -1,4 +1,4 @@
-"""What runs until the user ends it."""
+"""Signal handling for commands that run until interrupted."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def until_ended() -> Iterator[threading.Event]:
-    """Ctrl-C, SIGTERM and a closed terminal set the event, also in a script's background, where Ctrl-C is ignored."""
-    ended = threading.Event()
-    before = {number: signal.signal(number, lambda *_: ended.set()) for number in ENDINGS}
+    """Set the event on Ctrl-C, SIGTERM or hangup; also in a script's background job, where SIGINT is ignored."""
+    stopped = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in ENDINGS}
     try:
-        yield ended
+        yield stopped
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,36 +1,35 @@
-"""Switch the context or namespace of this shell: only in its own copy of the kubeconfig."""
+"""Switch the context or namespace of this shell, in its private kubeconfig only."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import did_you_mean
-
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import write_atomically
+from gpuctl.core.strict_yaml import did_you_mean
 from gpuctl.edges.kube import config
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.kube import private_kubeconfig
 
 
-def own() -> Path:
-    """This shell's copy; `Unusable` where there is none, since switching would then move every other shell."""
+def private_copy() -> Path:
+    """Return this shell's private kubeconfig; `InvalidInput` if it has none, as a switch would affect every shell."""
     paths = config.files()
     if not private_kubeconfig.is_own(paths):
         wrong = "this shell has no kubeconfig of its own, so every other shell would be moved too"
-        raise Unusable("switch", wrong, "start one with `gpuctl kube shell`")
+        raise InvalidInput("switch", wrong, "start one with `gpuctl kube shell`")
     return paths[0]
 
 
 def to_context(name: str) -> str:
-    """Switch to a context; "-" is the one before. Returns its name."""
-    path = own()
+    """Switch to a context ("-" for the previous one) and return its name."""
+    path = private_copy()
     now = config.current(path)
     name = _before(path, now.name if now else "") if name == "-" else name
     known = [c.name for c in config.contexts(path)]
     if name not in known:
-        raise Unusable(f"switch to the context {name!r}", "there is none of that name", did_you_mean(name, known))
+        raise InvalidInput(f"switch to the context {name!r}", "there is none of that name", did_you_mean(name, known))
     Kubectl().ask(f"switch to the context {name}", "config", "use-context", name)
     if now and now.name != name:
         _keep(path, {"context": now.name})
@@ -38,18 +37,20 @@ def to_context(name: str) -> str:
 
 
 def to_namespace(name: str, force: bool = False) -> str:
-    """Switch the namespace of the current context; it must be there, where the cluster lets us look."""
-    path = own()
+    """Switch the namespace of the current context; it must exist, if the cluster permits the check."""
+    path = private_copy()
     now = config.current(path)
     if now is None:
-        raise Unusable("switch the namespace", "no context is chosen", "`kctx` chooses one")
+        raise InvalidInput("switch the namespace", "no context is chosen", "`kctx` chooses one")
     if not force:
         code, _, err = Kubectl().try_to("get", "namespace", name, "-o", "name", "--request-timeout=10s")
         if code and "NotFound" in err:
-            raise Unusable(f"switch to the namespace {name!r}", f"{now.name} has none of that name", "`kns` shows them")
+            raise InvalidInput(
+                f"switch to the namespace {name!r}", f"{now.name} has none of that name", "`kns` shows them"
+            )
         if code and "Forbidden" not in err:
             hint = "`--force` switches without looking"
-            raise Unusable(f"switch to the namespace {name!r}", err.strip() or "the cluster does not answer", hint)
+            raise InvalidInput(f"switch to the namespace {name!r}", err.strip() or "the cluster does not answer", hint)
     doing = f"switch to the namespace {name}"
     Kubectl().ask(doing, "config", "set-context", now.name, f"--namespace={name}")
     return name
@@ -67,4 +68,4 @@ def _before(path: Path, current: str) -> str:
     try:
         return str(json.loads(_beside(path).read_text())["context"])
     except (OSError, ValueError, KeyError):
-        raise Unusable("switch to the context before", f"{current or 'this shell'} is the first one here") from None
+        raise InvalidInput("switch to the context before", f"{current or 'this shell'} is the first one here") from None

@@ -1,4 +1,4 @@
-"""What a stream of watch events comes to: the objects there are now."""
+"""The current objects of a watch, built from its event stream."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from gpuctl.kube.model import Pod, pod
 
 
 class Objects:
-    """Objects by uid, as the last events left them. A list takes the place of everything before it."""
+    """Objects by uid after the last event; a LIST event replaces all of them."""
 
     def __init__(self) -> None:
         self.known = False
         self.by_uid: dict[str, Mapping[str, Any]] = {}
 
-    def take_in(self, kind: str, found: Mapping[str, Any]) -> None:
-        """Take in an event of the stream."""
+    def take_in(self, kind: str, item: Mapping[str, Any]) -> None:
+        """Apply a watch event."""
         if kind == "LIST":
             self.known = True
-            self.by_uid = {item["metadata"]["uid"]: item for item in found.get("items") or ()}
+            self.by_uid = {item["metadata"]["uid"]: item for item in item.get("items") or ()}
             return
-        uid = (found.get("metadata") or {}).get("uid")
+        uid = (item.get("metadata") or {}).get("uid")
         if uid is None:
             return
         if kind == "DELETED":
             self.by_uid.pop(uid, None)
-        elif kind in ("ADDED", "MODIFIED") and self.is_newer(found):
-            self.by_uid[uid] = found
+        elif kind in ("ADDED", "MODIFIED") and self.is_newer(item):
+            self.by_uid[uid] = item
 
-    def is_newer(self, found: Mapping[str, Any]) -> bool:
-        """Whether this is no older than what is known: the watch begins before the list is read."""
-        return _version(found) >= _version(self.by_uid.get(found["metadata"]["uid"], {}))
+    def is_newer(self, item: Mapping[str, Any]) -> bool:
+        """True unless a newer version is known: the watch starts before the list is read."""
+        return _version(item) >= _version(self.by_uid.get(item["metadata"]["uid"], {}))
 
 
-def _version(found: Mapping[str, Any]) -> int:
-    text = str((found.get("metadata") or {}).get("resourceVersion", ""))
+def _version(item: Mapping[str, Any]) -> int:
+    text = str((item.get("metadata") or {}).get("resourceVersion", ""))
     return int(text) if text.isdigit() else 0
 
 
 class Pods(Objects):
-    """The same for pods."""
+    """The pods of a watch."""
 
     @property
     def all(self) -> list[Pod]:

@@ -1,11 +1,12 @@
-"""Line-rate arithmetic: what a bus bandwidth says of the wires below it. GB/s are decimal, one direction."""
+"""Bandwidth arithmetic: the speed of a run, bus factors, and line rates. GB/s are decimal, one direction."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from statistics import median
 
-from gpuctl.nccl.model import Row, Timing
+from gpuctl.nccl.model import Outcome, Row, Run, Timing
 
 # nccl-tests, doc/PERFORMANCE.md: busbw = algbw x factor, so that it does not depend on the number of ranks n.
 _SHARED: Callable[[int], float] = lambda n: (n - 1) / n  # noqa: E731 - three names for one line of a table
@@ -21,6 +22,7 @@ FACTORS: dict[str, Callable[[int], float]] = {
 # gather and scatter have a factor of their own that no source here gives.
 COLLECTIVES = (*FACTORS, "gather", "scatter")
 MOST_RANKS = 1 << 20
+TOP = 8  # rows of at least an eighth of the largest size count: four of them with `-f 2`
 
 
 def bus_factor(collective: str, ranks: int) -> float | None:
@@ -72,3 +74,23 @@ def _factor_between(size_bytes: int, half: Timing) -> tuple[float, float]:
     off = half.time_us * 5e-5 if half.time_us < 1e4 else 0.5
     algbw = [size_bytes / ((half.time_us + side) * 1e3) for side in (off, -off)]
     return (half.busbw_gbs - 0.005) / algbw[1], (half.busbw_gbs + 0.005) / algbw[0]
+
+
+def speed(run: Run) -> float | None:
+    """Return the median bus bandwidth (GB/s) over the largest sizes, in place and out of place.
+
+    A few odd rows cannot move it. None if the run is not complete or printed no bandwidth above zero.
+    """
+    if run.outcome is not Outcome.COMPLETE or not run.rows:
+        return None
+    bandwidths = list(_bandwidths(run.rows))
+    return median(bandwidths) if bandwidths else None
+
+
+def _bandwidths(rows: tuple[Row, ...]) -> Iterator[float]:
+    least = max(row.size_bytes for row in rows) / TOP
+    for row in rows:
+        if row.size_bytes >= least:
+            for half in (row.out_of_place, row.in_place):
+                if half is not None and half.busbw_gbs > 0:
+                    yield half.busbw_gbs

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import median
 
-from gpuctl.core.errors import Unusable
-from gpuctl.domain.findings import Verdict
+from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import context as known
 from gpuctl.nccl.baselines.model import Baseline, Book
-from gpuctl.nccl.context import DEFAULT, About
+from gpuctl.nccl.context import DEFAULT, RunContext
 from gpuctl.nccl.judge import run as judge
 from gpuctl.nccl.judge.messages import by_size, names, size
-from gpuctl.nccl.model import Finding, Outcome, Row, Run
+from gpuctl.nccl.model import LaunchResult, Outcome, Row, Run
 from gpuctl.nccl.parsing.algorithms import ALGORITHMS
 
 LEAST_RUNS = 3
@@ -42,14 +42,14 @@ class Calibration:
     below_own: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
 
-def calibrate(runs: Sequence[Run], given: About, book: Book, day: str = "") -> Calibration:
+def calibrate(runs: Sequence[Run], stated: RunContext, book: Book, day: str = "") -> Calibration:
     """Rows out of runs of one kind, one a message size; `day` (2026-11-21) is today where it is not given.
 
     Refused: fewer than three runs, unlike runs, runs that did not end well, wrong or unchecked values, a network that
     is not the expected one or not told, a drop, and repeats that are further apart than 5 %.
     """
-    every = [known.of(run, given) for run in runs]
-    refused = [*_too_little(runs, every), *_unlike(runs, every), *_unsound(runs, given, book), *_scattered(runs)]
+    every = [known.infer(run, stated) for run in runs]
+    refused = [*_too_little(runs, every), *_unlike(runs, every), *_unsound(runs, stated, book), *_scattered(runs)]
     if not refused and not _grown(runs):
         refused = ["no size has a bandwidth above 0"]
     if refused:
@@ -60,11 +60,33 @@ def calibrate(runs: Sequence[Run], given: About, book: Book, day: str = "") -> C
     return Calibration(marked, (), below, _grown(runs), below_own)
 
 
-def _below(rows: Sequence[Baseline], about: About, book: Book, site: bool) -> dict[int, tuple[float, float]]:
+def measure(
+    times: int,
+    once: Callable[[int], LaunchResult],
+    refusals: Callable[[LaunchResult], list[str]],
+    broken_off: Callable[[], bool],
+    results: list[LaunchResult] | None = None,
+) -> list[LaunchResult]:
+    """Run `once` (given its number, from 1) `times` times; stop early on Ctrl-C or once a run is refused.
+
+    `refusals` lists why no baseline can be made of a run. `results` is filled as runs end, so that they survive an
+    exception.
+    """
+    results = [] if results is None else results
+    for number in range(1, times + 1):
+        if broken_off():
+            break
+        results.append(once(number))
+        if refusals(results[-1]):
+            break
+    return results
+
+
+def _below(rows: Sequence[Baseline], about: RunContext, book: Book, site: bool) -> dict[int, tuple[float, float]]:
     """Of rows that the book's rows, the site's own or the others, would fail: size -> (found, limit)."""
     limits = replace(book, rows=[row for row in book.rows if row.site == site])
-    found = {row.from_bytes: (row.expect or 0.0, limits.of(about, row.from_bytes)) for row in rows}
-    return {at: (now, base.fail) for at, (now, base) in found.items() if base is not None and now < base.fail}
+    limited = {row.from_bytes: (row.expect or 0.0, limits.of(about, row.from_bytes)) for row in rows}
+    return {at: (now, base.fail) for at, (now, base) in limited.items() if base is not None and now < base.fail}
 
 
 def _marked(
@@ -79,7 +101,7 @@ def _marked(
     return row
 
 
-def _too_little(runs: Sequence[Run], every: Sequence[About]) -> Iterator[str]:
+def _too_little(runs: Sequence[Run], every: Sequence[RunContext]) -> Iterator[str]:
     if len(runs) < LEAST_RUNS:
         yield f"{len(runs)} of at least {LEAST_RUNS} runs: one that is off cannot be told from the others"
     if any(one.rows and one.rows == other.rows for one, other in combinations(runs, 2)):
@@ -96,7 +118,7 @@ def _too_little(runs: Sequence[Run], every: Sequence[About]) -> Iterator[str]:
         yield f"NCCL_ALGO was {name}: a row is for one algorithm, or for NCCL's own choice among all"
 
 
-def _unlike(runs: Sequence[Run], every: Sequence[About]) -> Iterator[str]:
+def _unlike(runs: Sequence[Run], every: Sequence[RunContext]) -> Iterator[str]:
     """Runs that are no repeats of each other."""
     parts: dict[str, Sequence[object]] = {
         "collectives": [about.collective for about in every],
@@ -112,23 +134,23 @@ def _unlike(runs: Sequence[Run], every: Sequence[About]) -> Iterator[str]:
             yield f"the runs have different {what}: they are no repeats of each other"
 
 
-def _unsound(runs: Sequence[Run], given: About, book: Book) -> Iterator[str]:
+def _unsound(runs: Sequence[Run], stated: RunContext, book: Book) -> Iterator[str]:
     for number, run in enumerate(runs, 1):
-        yield from (f"run {number}: {why}" for why in unsound(run, given, book))
+        yield from (f"run {number}: {why}" for why in unsound(run, stated, book))
 
 
-def unsound(run: Run, given: About, book: Book) -> Iterator[str]:
+def unsound(run: Run, stated: RunContext, book: Book) -> Iterator[str]:
     """What is wrong with one run, so that no row is made of it. What it reaches is no reason: that is what is asked."""
     if run.outcome is Outcome.COMPLETE and not [row for row in by_size(run) if row.out_of_place]:
         yield "it printed no bandwidth"
-    for finding in judge.judge(run, given, book):
-        if finding.rule not in ("baseline", "two-nodes") and not _harmless(finding):
-            yield finding.says
+    for finding in judge.judge(run, stated, book):
+        if finding.check not in ("baseline", "two-nodes") and not _harmless(finding):
+            yield finding.message
 
 
 def _harmless(finding: Finding) -> bool:
     """A fabric without GDR is slow and sound; a drop, even in half of the rows, is not."""
-    return finding.verdict is Verdict.OK or (finding.rule == "transport" and finding.verdict is Verdict.WARN)
+    return finding.verdict is Verdict.OK or (finding.check == "transport" and finding.verdict is Verdict.WARN)
 
 
 def _scattered(runs: Sequence[Run]) -> Iterator[str]:
@@ -148,16 +170,16 @@ def _grown(runs: Sequence[Run]) -> dict[int, list[float]]:
     for run in runs:
         for row in by_size(run):
             speeds.setdefault(row.size_bytes, []).append(_speed(row))
-    peak = max((median(found) for found in speeds.values()), default=0.0)
-    whole = {size_bytes: found for size_bytes, found in speeds.items() if len(found) == len(runs)}
-    return {size_bytes: found for size_bytes, found in whole.items() if peak and median(found) >= GROWN * peak}
+    peak = max((median(values) for values in speeds.values()), default=0.0)
+    whole = {size_bytes: values for size_bytes, values in speeds.items() if len(values) == len(runs)}
+    return {size_bytes: values for size_bytes, values in whole.items() if peak and median(values) >= GROWN * peak}
 
 
 def _speed(row: Row) -> float:
     return row.out_of_place.busbw_gbs if row.out_of_place else 0.0
 
 
-def _rows(runs: Sequence[Run], about: About, day: str) -> Iterator[Baseline]:
+def _rows(runs: Sequence[Run], about: RunContext, day: str) -> Iterator[Baseline]:
     hosts = names({rank.host for run in runs for rank in run.ranks}, most=1024)
     versions = {name: text for name, text in vars(runs[0].versions).items() if text}
     measured = {"date": day, "runs": str(len(runs)), "nodes": hosts or "not told", **versions}
@@ -184,23 +206,23 @@ def _rows(runs: Sequence[Run], about: About, day: str) -> Iterator[Baseline]:
         )
 
 
-def accept(found: Calibration, force: bool) -> tuple[Baseline, ...]:
-    """The rows to keep; `Unusable` where they were refused, or are below a limit in force and nobody forces them."""
+def accept(calibration: Calibration, force: bool) -> tuple[Baseline, ...]:
+    """The rows to keep; `InvalidInput` if they were refused, or are below a limit in force and nobody forces them."""
     doing = "calibrate from these runs"
-    if found.refused:
-        raise Unusable(
-            doing, "\n  ".join(found.refused), "calibrate on a fabric that `gpuctl nccl judge` finds no fault in"
+    if calibration.refused:
+        raise InvalidInput(
+            doing, "\n  ".join(calibration.refused), "calibrate on a fabric that `gpuctl nccl judge` finds no fault in"
         )
-    slow = too_slow(found)
+    slow = too_slow(calibration)
     if slow and not force:
-        raise Unusable(doing, "\n  ".join(slow), FORCE)
-    return found.rows
+        raise InvalidInput(doing, "\n  ".join(slow), FORCE)
+    return calibration.rows
 
 
-def too_slow(found: Calibration) -> list[str]:
+def too_slow(calibration: Calibration) -> list[str]:
     """What has to be forced, because a limit for such machines is higher: somebody else's, or the site's own."""
     return [
         f"{now:g} GB/s at {size(at)} is below {whose} limit {limit:g}"
-        for whose, below in (("the published", found.below), ("your own", found.below_own))
+        for whose, below in (("the published", calibration.below), ("your own", calibration.below_own))
         for at, (now, limit) in below.items()
     ]

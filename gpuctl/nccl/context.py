@@ -13,7 +13,7 @@ DEFAULT = "default"  # NCCL's own choice of an algorithm
 
 
 @dataclass(frozen=True)
-class About:
+class RunContext:
     """What a run is judged by beside its own numbers.
 
     `system`: an instance type or a site's own name for its machines. `algorithm`: what NCCL_ALGO was set to, or
@@ -33,46 +33,46 @@ class About:
     chosen: tuple[str, ...] = ()
 
 
-def of(run: Run, given: About | None = None) -> About:
+def infer(run: Run, stated: RunContext | None = None) -> RunContext:
     """What a run tells of itself; what is given counts first.
 
     A device list with holes, or one that the bus factor contradicts, is not whole: it then says nothing of how many
     nodes there were.
     """
-    given = given or About()
-    collective = given.collective or run.collective or _collective(run)
-    ranks = given.ranks or _ranks(run, collective or "")
+    stated = stated or RunContext()
+    collective = stated.collective or run.collective or _collective(run)
+    ranks = stated.ranks or _ranks(run, collective or "")
     whole = bool(run.ranks) and ranks == len(run.ranks)
-    nodes = given.nodes or (len({rank.host for rank in run.ranks}) if whole else None)
+    nodes = stated.nodes or (len({rank.host for rank in run.ranks}) if whole else None)
     per_node = _even(Counter(rank.host for rank in run.ranks)) if whole else _share(ranks, nodes)
-    return About(
-        given.system,
+    return RunContext(
+        stated.system,
         nodes,
-        given.gpus_per_node or per_node,
-        given.processes_per_node or (_processes(run) if whole else None),
+        stated.gpus_per_node or per_node,
+        stated.processes_per_node or (_processes(run) if whole else None),
         ranks,
-        given.gpu or _same_gpu(run),
-        algorithm(run, given),
-        given.network,
+        stated.gpu or _same_gpu(run),
+        algorithm(run, stated),
+        stated.network,
         collective,
         tuple(dict.fromkeys(run.algorithms)),
     )
 
 
-def algorithm(run: Run, given: About) -> str | None:
+def algorithm(run: Run, stated: RunContext) -> str | None:
     """What is given, else what the log says was forced; "default" where NCCL used several, so it chose.
 
     Both are what counts for this collective, as NCCL_ALGO may name one for each. Nobody who takes NCCL's own choice for
     granted is right against a log that says otherwise. One algorithm alone that NCCL used may have been forced or not:
     that is not known.
     """
-    collective = given.collective or run.collective or "all_reduce"
-    asked = () if given.algorithm in (None, DEFAULT) else algorithms.asked(given.algorithm)
-    for names in (asked, run.forced_algorithms):
-        if wanted := algorithms.of_collective(names, collective):
-            return ",".join(wanted)
+    collective = stated.collective or run.collective or "all_reduce"
+    requested = () if stated.algorithm in (None, DEFAULT) else algorithms.requested(stated.algorithm)
+    for names in (requested, run.forced_algorithms):
+        if applicable := algorithms.of_collective(names, collective):
+            return ",".join(applicable)
     # Where NCCL_ALGO names other collectives alone, NCCL chose for this one.
-    return DEFAULT if given.algorithm is not None or len(set(run.algorithms)) > 1 else None
+    return DEFAULT if stated.algorithm is not None or len(set(run.algorithms)) > 1 else None
 
 
 def _collective(run: Run) -> str | None:
@@ -85,10 +85,10 @@ def _collective(run: Run) -> str | None:
 def _ranks(run: Run, collective: str) -> int | None:
     """How many took part, where the device list and the bus factor do not contradict each other."""
     listed = sorted(rank.rank for rank in run.ranks)
-    found = {bandwidth.ranks_by_factor(collective, row) for row in run.rows} - {None}
-    if listed and listed == list(range(len(listed))) and (not found or len(listed) in found):
+    counts = {bandwidth.ranks_by_factor(collective, row) for row in run.rows} - {None}
+    if listed and listed == list(range(len(listed))) and (not counts or len(listed) in counts):
         return len(listed)
-    proved = found.pop() if len(found) == 1 else None
+    proved = counts.pop() if len(counts) == 1 else None
     return proved if proved is None or proved > (listed[-1] if listed else 0) else None
 
 

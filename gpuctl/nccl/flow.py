@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from gpuctl.core.errors import Unusable
-from gpuctl.domain.findings import Verdict, worst_code
+from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.findings import Finding, Verdict, worst_code
 from gpuctl.nccl import plan
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
-from gpuctl.nccl.model import Ended, Finding, Launch, Outcome, Sweep
-from gpuctl.nccl.runners.base import Runner, Told
+from gpuctl.nccl.context import RunContext
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
+from gpuctl.nccl.runners.base import ProgressListener, Runner
 
 MOST_NAMES = 4  # of a run over more nodes only how many there were
 # What a launch that did not even begin a test came to: nothing was measured, so nothing was found either.
@@ -21,46 +21,48 @@ _NOT_BEGUN = (Outcome.EMPTY, Outcome.FAILED)
 def planned(kind: plan.Kind, nodes: Sequence[str], sweep: Sweep, split: bool = False) -> list[plan.Round]:
     """The rounds of a test, its nodes in the order they are given.
 
-    `Unusable` where so many nodes or such sizes cannot be tested.
+    `InvalidInput` where so many nodes or such sizes cannot be tested.
     """
     doing = f"plan a test of the kind {kind}"
     if kind == "pairs" and len(nodes) < 2:
-        raise Unusable(doing, "there is only one node", "`--kind single` tests a node alone")
+        raise InvalidInput(doing, "there is only one node", "`--kind single` tests a node alone")
     if split and kind not in ("pairs", "single"):
-        raise Unusable(doing, "--split is for pairs and single nodes", "leave it out: it is one launch already")
+        raise InvalidInput(doing, "--split is for pairs and single nodes", "leave it out: it is one launch already")
     check_sizes(doing, sweep)
     return plan.rounds(kind, nodes, sweep, split)
 
 
 def check_sizes(doing: str, sweep: Sweep) -> None:
-    """`Unusable` where it has none."""
+    """`InvalidInput` where it has none."""
     if sweep.begin_bytes > sweep.end_bytes:
-        raise Unusable(doing, f"it begins at {sweep.begin_bytes} bytes and ends at {sweep.end_bytes}", "swap -b and -e")
+        raise InvalidInput(
+            doing, f"it begins at {sweep.begin_bytes} bytes and ends at {sweep.end_bytes}", "swap -b and -e"
+        )
 
 
 def run(
     runner: Runner,
     rounds: Sequence[plan.Round],
-    told: Told,
+    listener: ProgressListener,
     broken_off: Callable[[], bool],
-    into: list[Ended] | None = None,
-) -> list[Ended]:
+    results: list[LaunchResult] | None = None,
+) -> list[LaunchResult]:
     """Every round in turn; those that were not begun when the user broke off are not in the answer.
 
     `into`: the list to answer with; where a round raises, what ended before is in it.
     """
-    ended = [] if into is None else into
+    results = [] if results is None else results
     for round_ in rounds:
         if broken_off():
             break
-        ended += runner.run(round_, told, broken_off)
-    return ended
+        results += runner.run(round_, listener, broken_off)
+    return results
 
 
 def findings(
     kind: plan.Kind,
-    ended: Sequence[Ended],
-    about: About,
+    results: Sequence[LaunchResult],
+    about: RunContext,
     book: Book | None = None,
     racks: Mapping[str, str] | None = None,
 ) -> list[Finding]:
@@ -71,18 +73,20 @@ def findings(
     from gpuctl.nccl.judge import leftovers, pair_outliers, rack_speed_classes
     from gpuctl.nccl.judge import run as judge
 
-    found: list[Finding] = []
-    several = len({end.launch.nodes for end in ended}) > 1, len({end.launch.sweep.collective for end in ended}) > 1
-    for end in ended:
-        found += [_named(one, end.launch, *several) for one in judge.judge(end.run, _about(end.launch, about), book)]
-    found += leftovers.findings(ended)
-    if kind == "pairs" and not any(plan.SPLIT in end.launch.sweep.env for end in ended):
-        groups = [] if racks else rack_speed_classes.groups(ended)
-        found += [rack_speed_classes.finding(groups)] if groups else pair_outliers.similar(ended, racks)
-    return sorted(found, key=lambda one: -list(Verdict).index(one.verdict))
+    findings_: list[Finding] = []
+    several = len({end.launch.nodes for end in results}) > 1, len({end.launch.sweep.collective for end in results}) > 1
+    for end in results:
+        findings_ += [
+            _named(one, end.launch, *several) for one in judge.judge(end.run, _about(end.launch, about), book)
+        ]
+    findings_ += leftovers.findings(results)
+    if kind == "pairs" and not any(plan.SPLIT in end.launch.sweep.env for end in results):
+        groups = [] if racks else rack_speed_classes.groups(results)
+        findings_ += [rack_speed_classes.finding(groups)] if groups else pair_outliers.similar(results, racks)
+    return sorted(findings_, key=lambda one: -list(Verdict).index(one.verdict))
 
 
-def _about(launch: Launch, about: About) -> About:
+def _about(launch: Launch, about: RunContext) -> RunContext:
     """What we know of a launch, because we made it."""
     return replace(
         about,
@@ -103,9 +107,9 @@ def _named(finding: Finding, launch: Launch, places: bool, collectives: bool) ->
     return replace(finding, subject=f"{launch.sweep.collective}, {subject}" if collectives else subject)
 
 
-def exit_code(ended: Sequence[Ended], found: Sequence[Finding] = ()) -> int:
+def exit_code(results: Sequence[LaunchResult], findings_: Sequence[Finding] = ()) -> int:
     """0 all well · 1 problems found, or what should be known is not · 3 a test could not even begin."""
-    bad = [end for end in ended if end.run.outcome is not Outcome.COMPLETE or end.lost or end.left]
-    nothing = [end for end in ended if end.run.outcome in _NOT_BEGUN and not end.run.rows and not end.run.ranks]
-    open_ = [one for one in found if one.verdict in (Verdict.FAIL, Verdict.UNKNOWN)]
+    bad = [end for end in results if end.run.outcome is not Outcome.COMPLETE or end.lost or end.left]
+    nothing = [end for end in results if end.run.outcome in _NOT_BEGUN and not end.run.rows and not end.run.ranks]
+    open_ = [one for one in findings_ if one.verdict in (Verdict.FAIL, Verdict.UNKNOWN)]
     return worst_code([3 if nothing else 0, 1 if bad or open_ else 0])

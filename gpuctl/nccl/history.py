@@ -10,12 +10,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private, state_dir
 from gpuctl.core.run_history import who
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.launch import records as documents
-from gpuctl.nccl.model import Ended, Finding
+from gpuctl.domain.findings import Finding
+from gpuctl.nccl import serialize
+from gpuctl.nccl.model import LaunchResult
 
 VERSION = 1
 TABLES = """
@@ -43,12 +43,12 @@ class Measured:
     by: str
     kind: str
     inventory: str
-    ended: tuple[Ended, ...]
+    results: tuple[LaunchResult, ...]
     findings: tuple[Finding, ...]
 
     @property
     def nodes(self) -> list[str]:
-        return sorted({node for end in self.ended for node in end.launch.nodes})
+        return sorted({node for end in self.results for node in end.launch.nodes})
 
 
 def file() -> Path:
@@ -56,16 +56,16 @@ def file() -> Path:
     return state_dir() / "nccl.sqlite3"
 
 
-def keep(kind: str, inventory: str, ended: Sequence[Ended], findings: Sequence[Finding]) -> int:
+def keep(kind: str, inventory: str, results: Sequence[LaunchResult], findings: Sequence[Finding]) -> int:
     """Add one, whole or not at all; returns its number."""
-    told = json.dumps([documents.finding(finding) for finding in findings])
+    findings_json = json.dumps([finding.as_dict() for finding in findings])
     with _opened() as store, store:
-        row = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), who(), kind, inventory, told)
+        row = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), who(), kind, inventory, findings_json)
         number = store.execute("INSERT INTO measured (at, by, kind, inventory, findings) VALUES (?, ?, ?, ?, ?)", row)
         key = number.lastrowid or 0
-        texts = [(key, i, json.dumps(documents.of(end))) for i, end in enumerate(ended)]
+        texts = [(key, i, json.dumps(serialize.launch_as_dict(end))) for i, end in enumerate(results)]
         store.executemany("INSERT INTO launches VALUES (?, ?, ?)", texts)
-        names = {node for end in ended for node in end.launch.nodes}
+        names = {node for end in results for node in end.launch.nodes}
         store.executemany("INSERT INTO nodes VALUES (?, ?)", [(key, name) for name in names])
     return key
 
@@ -83,11 +83,11 @@ ORDER BY id DESC LIMIT :count
 def load(number: int) -> Measured:
     """One by its number."""
     with _opened() as store:
-        found = _read(store, BY_NUMBER, {"number": number})
-    if not found:
+        measurements = _read(store, BY_NUMBER, {"number": number})
+    if not measurements:
         doing = f"show the measurement {number}"
-        raise Unusable(doing, "there is none of that number", "`gpuctl nccl history` lists them")
-    return found[0]
+        raise InvalidInput(doing, "there is none of that number", "`gpuctl nccl history` lists them")
+    return measurements[0]
 
 
 def latest(count: int, node: str = "") -> list[Measured]:
@@ -105,18 +105,18 @@ def nodes() -> list[str]:
 def _read(store: sqlite3.Connection, query: str, values: Mapping[str, str | int]) -> list[Measured]:
     rows = store.execute(query, values).fetchall()
     return [
-        Measured(number, at, by, kind, inventory, _launches(store, number), _findings(told))
-        for number, at, by, kind, inventory, told in rows
+        Measured(number, at, by, kind, inventory, _launches(store, number), _findings(findings_json))
+        for number, at, by, kind, inventory, findings_json in rows
     ]
 
 
-def _launches(store: sqlite3.Connection, number: int) -> tuple[Ended, ...]:
+def _launches(store: sqlite3.Connection, number: int) -> tuple[LaunchResult, ...]:
     rows = store.execute("SELECT document FROM launches WHERE measured = ? ORDER BY number", (number,))
-    return tuple(documents.read(json.loads(text)) for (text,) in rows)
+    return tuple(serialize.launch_from_dict(json.loads(text)) for (text,) in rows)
 
 
 def _findings(text: str) -> tuple[Finding, ...]:
-    return tuple(Finding(**{**value, "verdict": Verdict(value["verdict"])}) for value in json.loads(text))
+    return tuple(map(Finding.from_dict, json.loads(text)))
 
 
 @contextmanager
@@ -135,10 +135,10 @@ def _opened() -> Iterator[sqlite3.Connection]:
 
 
 def _upgrade(store: sqlite3.Connection, path: Path) -> None:
-    (found,) = store.execute("PRAGMA user_version").fetchone()
-    if found > VERSION:
-        raise GpuctlError(f"use the history {path}", f"a newer gpuctl wrote it (form {found})", "use that gpuctl")
-    if found < VERSION:
+    (version,) = store.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        raise GpuctlError(f"use the history {path}", f"a newer gpuctl wrote it (form {version})", "use that gpuctl")
+    if version < VERSION:
         # Two that begin it at the same time: the second finds it made.
         store.execute("BEGIN EXCLUSIVE")
         if store.execute("PRAGMA user_version").fetchone() == (0,):

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gpuctl.domain.findings import Verdict
-
 
 class Outcome(StrEnum):
     """How a run ended. `complete`: to its summary, or through all its sizes, and no wrong value was seen.
@@ -169,7 +167,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Ended:
+class LaunchResult:
     """A launch that ended, one way or another.
 
     `lost`: nodes that were gone when it was cleaned up (no answer). `waiting`: for a hang, which nodes still had a
@@ -183,15 +181,3 @@ class Ended:
     lost: tuple[str, ...] = ()
     waiting: Mapping[str, str] = field(default_factory=dict)
     left: str = ""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a rule found. `numbers` are those it decided by, with the unit in each name; `advice` is what to do next."""
-
-    rule: str  # "outcome", "corruption", "transport", "baseline", "drop", "jitter", "line-rate", "pairs", "two-nodes"
-    subject: str  # a node, "node-3 and node-7", a size, "" for the whole run
-    verdict: Verdict
-    says: str
-    numbers: Mapping[str, float | int | str | None] = field(default_factory=dict)
-    advice: str = ""

@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.launch.mpirun_command import Asked, of_a_process, whole
+from ansible_collections.gpuctl.fleet.plugins.module_utils.launch.mpirun_command import (
+    MpirunRequest,
+    full_command,
+    gpus_per_process,
+)
 
 from gpuctl.nccl.model import Launch, Sweep
 
@@ -46,20 +50,23 @@ def rounds(kind: Kind, nodes: Sequence[str], sweep: Sweep, split: bool = False) 
     if kind == "full":
         return [(Launch(tuple(nodes), replace(sweep, collective=name)),) for name in COLLECTIVES]
     groups = [[(node,) for node in nodes]] if kind == "single" else pairings(nodes)
-    own = with_env(sweep, RING) if kind == "pairs" else sweep
-    return [_one_launch(round_, own) if split else tuple(Launch(group, own) for group in round_) for round_ in groups]
+    pair_sweep = with_env(sweep, RING) if kind == "pairs" else sweep
+    return [
+        _one_launch(round_, pair_sweep) if split else tuple(Launch(group, pair_sweep) for group in round_)
+        for round_ in groups
+    ]
 
 
 def pairings(nodes: Sequence[str]) -> list[list[tuple[str, ...]]]:
     """Every pair once, in as few rounds as can be: one node stays, the others move round it (the circle method)."""
     ring: list[str | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
-    found: list[list[tuple[str, ...]]] = []
+    rounds_: list[list[tuple[str, ...]]] = []
     for _ in range(len(ring) - 1):
         half = len(ring) // 2
         facing = zip(ring[:half], reversed(ring[half:]), strict=True)
-        found.append([(a, b) for a, b in facing if a is not None and b is not None])
+        rounds_.append([(a, b) for a, b in facing if a is not None and b is not None])
         ring = [ring[0], ring[-1], *ring[1:-1]]
-    return found
+    return rounds_
 
 
 def _one_launch(groups: Sequence[tuple[str, ...]], sweep: Sweep) -> Round:
@@ -111,7 +118,7 @@ def arguments(launch: Launch) -> list[str]:
     sweep = launch.sweep
     return [
         *("-b", str(sweep.begin_bytes), "-e", str(sweep.end_bytes), "-f", str(sweep.factor)),
-        *of_a_process(list(launch.nodes), sweep.gpus_per_node),
+        *gpus_per_process(list(launch.nodes), sweep.gpus_per_node),
         *("-n", str(sweep.iterations), "-w", str(sweep.warmup), "-c", "1" if sweep.check else "0"),
         *(("-a", "3") if SPLIT in sweep.env else ()),
     ]
@@ -120,4 +127,6 @@ def arguments(launch: Launch) -> list[str]:
 def command(launch: Launch, hosts: Sequence[str], as_root: bool = False, ssh_args: str = "") -> list[str]:
     """What is started on the first node; `hosts` are the launch's nodes as they know each other, in its order."""
     sweep, names = launch.sweep, list(environment(launch))
-    return whole(Asked(list(hosts), sweep.gpus_per_node, arguments(launch), names, sweep.limit_s, as_root, ssh_args))
+    return full_command(
+        MpirunRequest(list(hosts), sweep.gpus_per_node, arguments(launch), names, sweep.limit_s, as_root, ssh_args)
+    )

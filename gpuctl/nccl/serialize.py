@@ -1,4 +1,4 @@
-"""One run as JSON, in the documented form that stays as it is, and read back.
+"""JSON form of runs and launch results, both ways. The documented form of a run is stable:
 
     outcome                complete | corrupt | failed | killed | hung | truncated | empty
     cause                  text or null: the first real reason, with rank and node where known
@@ -29,11 +29,24 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gpuctl.nccl.model import Iterations, NoNumber, Outcome, Rank, Row, Run, Timing, Transport, Versions
+from gpuctl.nccl.model import (
+    Iterations,
+    Launch,
+    LaunchResult,
+    NoNumber,
+    Outcome,
+    Rank,
+    Row,
+    Run,
+    Sweep,
+    Timing,
+    Transport,
+    Versions,
+)
 
 
-def of(run: Run) -> dict[str, Any]:
-    """The run as plain data, of the form above."""
+def run_as_dict(run: Run) -> dict[str, Any]:
+    """Convert a run to the documented form."""
     best = _best(run)
     return {
         "outcome": str(run.outcome),
@@ -59,12 +72,14 @@ def of(run: Run) -> dict[str, Any]:
 
 def _best(run: Run) -> tuple[float, int] | None:
     """The highest bus bandwidth and its size; the smaller size where two are equal."""
-    found = [(half.busbw_gbs, row.size_bytes) for row in run.rows for half in (row.out_of_place, row.in_place) if half]
-    return max(found, key=lambda pair: (pair[0], -pair[1]), default=None)
+    candidates = [
+        (half.busbw_gbs, row.size_bytes) for row in run.rows for half in (row.out_of_place, row.in_place) if half
+    ]
+    return max(candidates, key=lambda pair: (pair[0], -pair[1]), default=None)
 
 
-def read(value: Mapping[str, Any]) -> Run:
-    """The run back from that form; KeyError, TypeError or ValueError where it is not of it."""
+def run_from_dict(value: Mapping[str, Any]) -> Run:
+    """Read a run back; raises KeyError, TypeError or ValueError if `value` does not have the documented form."""
     transport = value["transport"]
     return Run(
         Outcome(value["outcome"]),
@@ -92,5 +107,28 @@ def _row(value: Mapping[str, Any]) -> Row:
 def _timing(value: Mapping[str, Any] | None) -> Timing | None:
     if not value:
         return None
-    each = value.get("per_iteration")
-    return Timing(**{**value, "per_iteration": Iterations(**each) if each else None})
+    iterations = value.get("per_iteration")
+    return Timing(**{**value, "per_iteration": Iterations(**iterations) if iterations else None})
+
+
+def launch_as_dict(result: LaunchResult) -> dict[str, Any]:
+    """Convert a launch result: nodes, sweep, rail, seconds, lost, waiting, left, and the run in its documented form."""
+    return {
+        "nodes": list(result.launch.nodes),
+        "rail": result.launch.rail,
+        "sweep": asdict(result.launch.sweep),
+        "seconds": result.seconds,
+        "lost": list(result.lost),
+        "waiting": dict(result.waiting),
+        "left": result.left,
+        "run": run_as_dict(result.run),
+    }
+
+
+def launch_from_dict(value: Mapping[str, Any]) -> LaunchResult:
+    """Read a launch result back; raises KeyError or TypeError if `value` does not have this form."""
+    launch = Launch(tuple(value["nodes"]), Sweep(**value["sweep"]), value["rail"])
+    run = run_from_dict(value["run"])
+    return LaunchResult(
+        launch, run, value["seconds"], tuple(value["lost"]), dict(value["waiting"]), value.get("left", "")
+    )

@@ -69,7 +69,7 @@ class OverSsh:
         self.logins = {name: replace(login, sudo_to="") for name, login in logins.items()}
 
     def check(self, nodes: Sequence[str]) -> None:
-        """See Transport. `Unusable` where there is no OpenSSH client."""
+        """See Transport. `InvalidInput` where there is no OpenSSH client."""
         if any(not self.logins[node].local for node in nodes):
             need("ssh")
 

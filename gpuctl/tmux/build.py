@@ -1,4 +1,4 @@
-"""Build the session on a server from a version folder, with tmux commands only."""
+"""Build the session on a tmux server from a version folder, with tmux commands only."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def build(
     session: Session | None = None,
     size: tuple[int, int] | None = None,
 ) -> None:
-    """Create the session on a server, from a version folder's session.yml or as given; all of it or nothing.
+    """Create the session, from a version folder's session.yml or as passed in; all of it or nothing.
 
-    `size`: columns and rows, until a terminal attaches; without it this terminal's.
+    `size`: columns and rows until a terminal attaches; the default is this terminal's size.
     """
-    wanted = session or session_file.read(folder / "session.yml")
-    doing = _Build(_ready(server, folder), folder, name, wanted, settings.load())
-    first = doing.start(size or _terminal())  # where this fails the session is somebody else's: it stays
+    desired = session or session_file.read(folder / "session.yml")
+    builder = _Build(_ready(server, folder), folder, name, desired, settings.load())
+    first = builder.start(size or _terminal())  # where this fails the session is somebody else's: it stays
     try:
-        doing.windows(first)
+        builder.windows(first)
     except GpuctlError:
-        doing.server.try_to("kill-session", "-t", f"={name}")
+        builder.server.try_to("kill-session", "-t", f"={name}")
         raise
-    doing.options()
+    builder.options()
 
 
 def _terminal() -> tuple[int, int]:
@@ -52,43 +52,43 @@ def _terminal() -> tuple[int, int]:
 
 
 def _ready(server: Server, folder: Path) -> Server:
-    """The server with the configuration: it reads it when it starts, and is told where it runs already."""
-    config, own = str(folder / "tmux.conf"), {"GPUCTL_PROGRAM": program()}
+    """Return the server with the configuration loaded, or set to load when it starts."""
+    config, variables = str(folder / "tmux.conf"), {"GPUCTL_PROGRAM": program()}
     if "GPUCTL_KUBECONFIG" in os.environ:  # a smart shell's own copy ends with that shell
-        own["KUBECONFIG"] = os.environ.get("GPUCTL_KUBE_FROM", "")
+        variables["KUBECONFIG"] = os.environ.get("GPUCTL_KUBE_FROM", "")
     if not server.runs():
-        return replace(server, config=config, environment={**server.environment, **own})
+        return replace(server, config=config, environment={**server.environment, **variables})
     server.do("set-environment", "-g", "GPUCTL_PROGRAM", program())
     server.do("source-file", config)
     return server
 
 
 def program() -> str:
-    """The path of gpuctl itself, for scripts whose PATH may not have it."""
+    """Return the path of gpuctl, for scripts whose PATH may lack it."""
     beside = Path(sys.argv[0] if Path(sys.argv[0]).name == "gpuctl" else sys.executable).with_name("gpuctl")
     return str(beside.absolute()) if beside.exists() else shutil.which("gpuctl") or "gpuctl"
 
 
-def as_set(run: Sequence[str], found: settings.Settings) -> tuple[str, ...]:
-    """The words of a pane's program: k9s is read-only where the settings say so and its words do not."""
-    own = {"--readonly", "--write"} & set(run)
-    return (*run, "--readonly") if run[0] == "k9s" and found.k9s_readonly and not own else tuple(run)
+def as_set(run: Sequence[str], user_settings: settings.Settings) -> tuple[str, ...]:
+    """Return a pane's command; k9s gets --readonly if the settings ask for it and the command sets neither mode."""
+    mode_options = {"--readonly", "--write"} & set(run)
+    return (*run, "--readonly") if run[0] == "k9s" and user_settings.k9s_readonly and not mode_options else tuple(run)
 
 
 def with_plugins(environment: Mapping[str, str]) -> str:
-    """XDG_DATA_DIRS with the folder of our k9s plugin, after those that the user has (or the standard's own two)."""
+    """Return XDG_DATA_DIRS with our k9s plugin folder appended."""
     usual = environment.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share"
     return usual if str(SHARE) in usual.split(":") else f"{usual}:{SHARE}"
 
 
 def _plain(text: str) -> str:
-    """For what tmux expands: a folder may be named as a format that runs a program."""
+    """Escape text that tmux expands: a folder name could be a format that runs a program."""
     return text.replace("#", "##")
 
 
 @dataclass(frozen=True)
 class _Build:
-    """The tmux commands that make one session."""
+    """The tmux commands that create one session."""
 
     server: Server
     folder: Path
@@ -105,7 +105,7 @@ class _Build:
         return self._made([*command, "-n", _plain(window.name)], window.panes[0])
 
     def windows(self, first: str) -> None:
-        """The panes of the first window, and all the others."""
+        """Create the remaining panes of the first window, and the other windows."""
         window, *others = self.session.windows
         if window.index not in (None, int(self._told(first, "window_index"))):
             self.server.do("move-window", "-s", first, "-t", f"={self.name}:{window.index}")
@@ -136,19 +136,19 @@ class _Build:
             self.server.do("select-window", "-t", first)
 
     def _lay_out(self, window: Window, first: str) -> None:
-        """A layout that does not fit these panes is no reason to lose the session: they stay tiled."""
+        """Apply the layout; panes that it does not fit stay tiled."""
         size = [int(self._told(first, f"window_{side}")) for side in ("width", "height")]
         cell = layout.parse(window.layout)
-        wanted = layout.written(layout.scaled(cell, *size)) if cell else window.layout
-        self.server.try_to("select-layout", "-t", first, wanted)
+        desired = layout.written(layout.scaled(cell, *size)) if cell else window.layout
+        self.server.try_to("select-layout", "-t", first, desired)
 
     def _made(self, command: Sequence[str], pane: Pane) -> str:
-        """Run a command that makes a pane; returns the pane's id."""
+        """Run a command that creates a pane; returns the pane's id."""
         environment = [word for item in self._environment(pane).items() for word in ("-e", "=".join(item))]
         start = ("-c", _plain(str(self._start(pane))), "-P", "-F", "#{pane_id}")
         made = self.server.do(*command, *start, *environment, *self._program(pane)).strip()
-        told = {"title": pane.title, "repository": pane.repository, "install": pane.install}
-        for option, value in told.items():
+        pane_options = {"title": pane.title, "repository": pane.repository, "install": pane.install}
+        for option, value in pane_options.items():
             if value:
                 self.server.do("set-option", "-p", "-t", made, f"@gpuctl_{option}", value)
         if pane.title:
@@ -156,10 +156,10 @@ class _Build:
         return made
 
     def _start(self, pane: Pane) -> Path:
-        """Where a pane starts: its own folder or repository while that is there, else where all do."""
-        asked = Path(pane.directory) if pane.directory else self._repository(pane)
-        found = asked and asked.expanduser()
-        return found if found and found.is_dir() else Path(self.session.directory).expanduser()
+        """Return a pane's start directory: its own or its repository if it exists, else the session's."""
+        requested = Path(pane.directory) if pane.directory else self._repository(pane)
+        start = requested and requested.expanduser()
+        return start if start and start.is_dir() else Path(self.session.directory).expanduser()
 
     def _repository(self, pane: Pane) -> Path | None:
         if not pane.repository:
@@ -178,17 +178,19 @@ class _Build:
         if pane.run:
             plugins = {"XDG_DATA_DIRS": with_plugins(os.environ)} if pane.run[0] == "k9s" else {}
             return {"GPUCTL_RUN": json.dumps(pane.run), **plugins}
-        own = {"GPUCTL_KUBE_CONTEXT": pane.context, "GPUCTL_KUBE_NAMESPACE": pane.namespace} if pane.context else {}
+        variables = (
+            {"GPUCTL_KUBE_CONTEXT": pane.context, "GPUCTL_KUBE_NAMESPACE": pane.namespace} if pane.context else {}
+        )
         if not pane.repository:
-            return own
+            return variables
         git = self.session.git
-        own["GIT_CONFIG_COUNT"] = str(len(git))
+        variables["GIT_CONFIG_COUNT"] = str(len(git))
         for number, (key, value) in enumerate(git.items()):
-            own |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-        return own
+            variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        return variables
 
     def options(self) -> None:
-        """What the session says of itself, once it is whole: the keys of window 0 and the saves look for it."""
+        """Mark the finished session with the options that the window-0 keys and the saves look for."""
         target = f"={self.name}:"
         if not any(window.active for window in self.session.windows):
             self.server.do("select-window", "-t", f"={self.name}:^")

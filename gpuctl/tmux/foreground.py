@@ -1,4 +1,4 @@
-"""Which program runs in front in each terminal, from what `ps` prints."""
+"""Find the foreground program of each terminal in the output of `ps`."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ INTERPRETERS = ("node", "python3", "python", "bun")
 
 
 def programs(table: str, allowed: Collection[str], proc: Path = Path("/proc")) -> dict[str, tuple[str, ...]]:
-    """Terminal -> words of its program in front, for the allowed ones (by name).
+    """Map each terminal to its foreground command, for allowed program names.
 
     `table` is from `ps -A` with pid, pgid, tpgid, tty and args, without headings.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    by_terminal: dict[str, tuple[str, ...]] = {}
     for line in table.splitlines():
-        pid, group, front, tty, *words = line.split()
-        if group != front or not words:
+        pid, group, front, tty, *argv = line.split()
+        if group != front or not argv:
             continue
-        named = _named(_exact(proc / pid, words))
+        named = _named(_exact(proc / pid, argv))
         if named[0] in allowed:
-            found.setdefault(f"/dev/{tty}", named)
-    return found
+            by_terminal.setdefault(f"/dev/{tty}", named)
+    return by_terminal
 
 
-def _exact(process: Path, words: list[str]) -> list[str]:
-    """The words as the program got them, where the system tells; `ps` loses blanks inside a word."""
+def _exact(process: Path, argv: list[str]) -> list[str]:
+    """Return the exact arguments from /proc if available; `ps` loses spaces inside an argument."""
     try:
-        told = (process / "cmdline").read_bytes().decode().rstrip("\0").split("\0")
+        exact = (process / "cmdline").read_bytes().decode().rstrip("\0").split("\0")
     except (OSError, UnicodeDecodeError):
-        return words
-    return told if told[0] else words
+        return argv
+    return exact if exact[0] else argv
 
 
-def _named(words: list[str]) -> tuple[str, ...]:
-    """The program by name, without the interpreter that runs it."""
-    if PurePath(words[0]).name in INTERPRETERS and len(words) > 1 and not words[1].startswith("-"):
-        words = words[1:]
-    return (PurePath(words[0]).name, *words[1:])
+def _named(argv: list[str]) -> tuple[str, ...]:
+    """Return the command with its program's base name, without an interpreter."""
+    if PurePath(argv[0]).name in INTERPRETERS and len(argv) > 1 and not argv[1].startswith("-"):
+        argv = argv[1:]
+    return (PurePath(argv[0]).name, *argv[1:])

@@ -1,4 +1,4 @@
-"""The table of keys, and what is made from it: the bindings and the cheatsheet."""
+"""The table of keys, and the bindings and cheatsheet generated from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IN_WINDOW_0 = "#{&&:#{@gpuctl_session},#{==:#{window_index},0}}"
 
 @dataclass(frozen=True)
 class Row:
-    """Keys that belong together; the fields are told in keys.yml."""
+    """Keys that belong together; tmux_keys.yml explains the fields."""
 
     keys: Mapping[str, str]
     does: str
@@ -36,12 +36,12 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """The table."""
+    """Return the rows of the table."""
     return [Row(**row) for row in yaml.safe_load(TABLE.read_text())]
 
 
 def bindings(table: Sequence[Row]) -> str:
-    """keybindings.conf: one command a line, by category."""
+    """Generate keybindings.conf: one command per line, by category."""
     usual = {(row.table, key): command for row in table if not row.where for key, command in row.keys.items()}
     special = {(row.table, key) for row in table if row.where for key in row.keys}
     lines = ["# Made by gpuctl. What a key does in words: cheatsheet.txt"]
@@ -53,15 +53,15 @@ def bindings(table: Sequence[Row]) -> str:
 def _bound(group: Sequence[Row], usual: Mapping[tuple[str, str], str], special: set[tuple[str, str]]) -> Iterator[str]:
     for row in group:
         for key, command in row.keys.items():
-            found = (row.table, key)
+            table_key = (row.table, key)
             repeat = "-r " if row.repeat else ""
             bind = f"bind-key {repeat}-T {row.table} {_quoted(key)}"
             if row.where:
-                otherwise = f" {{ {usual[found]} }}" if found in usual else ""
+                otherwise = f" {{ {usual[table_key]} }}" if table_key in usual else ""
                 yield f"{bind} if-shell -F '{IN_WINDOW_0}' {{ {command} }}{otherwise}"
             elif row.table == "root":
                 yield f"{bind} if-shell -F '{SWITCHED_OFF}' {{ send-keys {_quoted(key)} }} {{ {command} }}"
-            elif found not in special:
+            elif table_key not in special:
                 yield f"{bind} {command}"
 
 
@@ -70,7 +70,7 @@ def _quoted(key: str) -> str:
 
 
 def cheatsheet(table: Sequence[Row]) -> str:
-    """cheatsheet.txt: a heading a category, then the keys and what they do."""
+    """Generate cheatsheet.txt: a heading per category, then keys and descriptions."""
     width = max(len(row.written) for row in table)
     lines = []
     for category, group in groupby(table, lambda row: row.category):

@@ -1,4 +1,4 @@
-"""Bring the user to the session: attach to it, restore it, or build it anew."""
+"""Start, restore or attach to the session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from gpuctl.core import settings
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.tmux import Server, version
 from gpuctl.tmux import saving, templates
 from gpuctl.tmux.build import build
@@ -16,9 +16,9 @@ __all__ = ["attach", "build", "folder", "launch", "restore"]
 
 
 def launch(fresh: bool = False, template: str = "") -> str:
-    """See that the session is there: as it was saved last, else (or `fresh`) as session.yml says. Says what it did.
+    """Ensure that the session runs: from its last save, or (`fresh`) from session.yml. Returns what was done.
 
-    `template`: the name of one to build it from. `Unusable` where it runs and `fresh` or a template is asked for.
+    `template`: the template to build it from. `InvalidInput` if it runs while `fresh` or a template is requested.
     """
     version()
     server, anew = main_server(), bool(fresh or template)
@@ -38,30 +38,30 @@ def launch(fresh: bool = False, template: str = "") -> str:
 
 
 def _goes_on(server: Server, anew: bool) -> str:
-    """Leave the session as it runs, unless another one is wanted."""
+    """Keep the running session; `InvalidInput` if a new one was requested."""
     if anew:
-        raise Unusable("build the session anew", f"{SESSION} is running", f"`{ending(server)}` ends it")
+        raise InvalidInput("build the session anew", f"{SESSION} is running", f"`{ending(server)}` ends it")
     tell_settings(server)
     return "is running"
 
 
 def tell_settings(server: Server) -> None:
-    """Tell a running server what the settings say of its keys."""
-    wanted = "on" if settings.load().keys_without_prefix else "off"
-    server.do("set-option", "-s", "@gpuctl_keys_without_prefix", wanted)
+    """Apply the user's key settings to a running server."""
+    state = "on" if settings.load().keys_without_prefix else "off"
+    server.do("set-option", "-s", "@gpuctl_keys_without_prefix", state)
 
 
 def restore(saved: saving.Save) -> None:
-    """Build the session as a save has it."""
+    """Build the session from a save."""
     version()
     server = main_server()
     if server.has(SESSION):
-        raise Unusable("restore the session", f"{SESSION} is running", f"`{ending(server)}` ends it")
+        raise InvalidInput("restore the session", f"{SESSION} is running", f"`{ending(server)}` ends it")
     build(server, folder(), session=saved.session)
 
 
 def folder() -> Path:
-    """The folder of the current version; the first version is made where there is none."""
+    """Return the folder of the current version; creates the first version if there is none."""
     if not current().exists():
         from gpuctl.tmux.versions.flow import ensure_first
 
@@ -70,14 +70,14 @@ def folder() -> Path:
 
 
 def attach() -> None:
-    """Put this terminal into the session; returns only inside tmux, where the client switches to it."""
+    """Attach this terminal to the session; inside the same tmux server, switch the client and return."""
     server, doing = main_server(), f"attach to {SESSION}"
     inside = os.environ.get("TMUX", "").partition(",")[0]
     if inside and inside == server.do("display-message", "-p", "#{socket_path}").strip():
         server.do("switch-client", "-c", _client(server), "-t", f"={SESSION}")
         return
     if inside:
-        raise Unusable(doing, "this is inside another tmux", "detach from it first (prefix d)")
+        raise InvalidInput(doing, "this is inside another tmux", "detach from it first (prefix d)")
     os.execvp("tmux", server.argv("attach-session", "-t", f"={SESSION}"))  # noqa: S606 - the terminal becomes tmux
 
 

@@ -1,6 +1,6 @@
-"""tmux's layouts as values, so that a window of another size keeps the shares of its panes.
+"""tmux layouts as values, to keep the panes' proportions when a window is resized.
 
-tmux itself takes the same number of columns from every pane, which leaves the small ones with nothing.
+tmux itself takes the same number of columns from every pane, which leaves small panes with nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ENDS = {"{": "}", "[": "]"}
 
 @dataclass(frozen=True)
 class Cell:
-    """A pane, or a row ("{") or column ("[") of cells; sizes in letters, one between neighbours for the border."""
+    """A pane, or a row ("{") or column ("[") of cells; sizes in characters, with a border of one between neighbours."""
 
     width: int
     height: int
@@ -35,7 +35,7 @@ class Cell:
 
 
 def parse(layout: str) -> Cell | None:
-    """What tmux calls `window_layout`; None where it is something else, such as the name of a layout."""
+    """Parse tmux's `window_layout`; None for anything else, such as a layout's name."""
     text = layout.partition(",")[2]
     try:
         cell, rest = _cell(text)
@@ -45,11 +45,11 @@ def parse(layout: str) -> Cell | None:
 
 
 def _cell(text: str) -> tuple[Cell, str]:
-    found = CELL.match(text)
-    if found is None:
+    match = CELL.match(text)
+    if match is None:
         raise ValueError(text)
-    width, height, left, top = map(int, found.groups())
-    kind, rest = text[found.end() : found.end() + 1], text[found.end() + 1 :]
+    width, height, left, top = map(int, match.groups())
+    kind, rest = text[match.end() : match.end() + 1], text[match.end() + 1 :]
     if kind not in ENDS:
         pane = re.match(r"\d*", rest) if kind == "," else None
         if pane is None:
@@ -67,23 +67,23 @@ def _cell(text: str) -> tuple[Cell, str]:
 
 
 def scaled(cell: Cell, width: int, height: int, left: int = 0, top: int = 0) -> Cell:
-    """The same with every pane's share of another size."""
-    own = replace(cell, width=width, height=height, left=left, top=top)
+    """Return the layout scaled to another size, with the panes' proportions kept."""
+    resized = replace(cell, width=width, height=height, left=left, top=top)
     if cell.kind == "{":
-        widths = _shares([each.width for each in cell.cells], width)
+        widths = _shares([child.width for child in cell.cells], width)
         lefts = [left + sum(widths[:n]) + n for n in range(len(widths))]
         pairs = zip(cell.cells, widths, lefts, strict=True)
-        return replace(own, cells=tuple(scaled(each, w, height, at, top) for each, w, at in pairs))
+        return replace(resized, cells=tuple(scaled(child, w, height, at, top) for child, w, at in pairs))
     if cell.kind == "[":
-        heights = _shares([each.height for each in cell.cells], height)
+        heights = _shares([child.height for child in cell.cells], height)
         tops = [top + sum(heights[:n]) + n for n in range(len(heights))]
         pairs = zip(cell.cells, heights, tops, strict=True)
-        return replace(own, cells=tuple(scaled(each, width, h, left, at) for each, h, at in pairs))
-    return own
+        return replace(resized, cells=tuple(scaled(child, width, h, left, at) for child, h, at in pairs))
+    return resized
 
 
 def _shares(sizes: Sequence[int], total: int) -> list[int]:
-    """Sizes that together, with a border between each two, make up the total; none is nothing."""
+    """Divide `total` (with one border between each two) in proportion to `sizes`; each part is at least 1."""
     room = max(total - (len(sizes) - 1), len(sizes))
     ends = [round(room * sum(sizes[: n + 1]) / sum(sizes)) for n in range(len(sizes))]
     shares = [max(1, end - start) for start, end in zip([0, *ends], ends, strict=False)]
@@ -93,7 +93,7 @@ def _shares(sizes: Sequence[int], total: int) -> list[int]:
 
 
 def written(cell: Cell) -> str:
-    """As tmux wants it: with its checksum."""
+    """Format the layout for tmux, with its checksum."""
     check = 0
     for letter in str(cell):
         check = ((check >> 1) + ((check & 1) << 15) + ord(letter)) & 0xFFFF

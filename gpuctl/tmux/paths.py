@@ -1,4 +1,4 @@
-"""Names and places of the tmux environment: its session, its server, and the folder of the current version."""
+"""Names and paths of the tmux environment: session, server, and the current version's folder."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ TEMPLATE = Path(__file__).with_name("template")
 
 
 def main_server() -> Server:
-    """The server of `tmux-main`: the user's default one, else the one named by $GPUCTL_TMUX_SOCKET."""
+    """Return the server of `tmux-main`: $GPUCTL_TMUX_SOCKET, or the user's default server."""
     return Server(os.environ.get("GPUCTL_TMUX_SOCKET") or "default")
 
 
-def repository(name: str, base: str, found: Settings) -> Path:
-    """The folder of a repository: where the settings say, else in the folder where the session's panes start."""
-    return found.repositories.get(name, Path(base) / name).expanduser()
+def repository(name: str, base: str, user_settings: Settings) -> Path:
+    """Return a repository's folder: from the settings, else below the session's directory."""
+    return user_settings.repositories.get(name, Path(base) / name).expanduser()
 
 
 def ending(server: Server) -> str:
-    """The command that ends the session of a server."""
+    """Return the command that ends the session."""
     named = [] if server.socket == "default" else ["-L", server.socket]
     return shlex.join(["tmux", *named, "kill-session", "-t", SESSION])
 
 
 def current() -> Path:
-    """A link to the folder of the current version; promoting another one swaps it."""
+    """Return the link to the current version's folder; promoting another version replaces it."""
     return config_dir() / "tmux" / "current"

@@ -1,4 +1,4 @@
-"""The files of a configuration version, from the table of keys, the template and the user's settings."""
+"""Generate the files of a configuration version from the key table, the template and the settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuctl.tmux.paths import TEMPLATE
 
 
 def files(settings: Settings) -> dict[str, str]:
-    """Relative path -> text of everything that a version folder holds."""
+    """Return the text of each file in a version folder, by relative path."""
     table = keys.rows()
     read = {str(path.relative_to(TEMPLATE)): path.read_text() for path in sorted(TEMPLATE.rglob("*.*"))}
     made = {

@@ -1,11 +1,11 @@
-"""Give the panes of a window their shares again after its size changed."""
+"""Restore the proportions of a window's panes after its size changed."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.tmux import THEN, Server
 from gpuctl.tmux import layout
 
@@ -20,29 +20,31 @@ FIELDS = (
 )
 
 
-def here(doing: str, hint: str) -> Server:
-    """The server that this runs in; `Unusable` with these words where it runs in none."""
+def current_server(doing: str, hint: str) -> Server:
+    """Return the server that this process runs in; `InvalidInput` with this text outside tmux."""
     inside = os.environ.get("TMUX", "").partition(",")[0]
     if not inside:
-        raise Unusable(doing, "this runs in no tmux", hint)
+        raise InvalidInput(doing, "this runs in no tmux", hint)
     return Server(Path(inside).name)
 
 
 def fit(server: Server) -> None:
-    """Every window whose size is another than that of the layout it is known to have."""
+    """Resize the panes of every window whose size differs from that of its known layout."""
     form = "\t".join(f"#{{{name}}}" for name in FIELDS)
     for line in server.do("list-windows", "-a", "-F", form).splitlines():
         window, zoomed, width, height, now, size, known = line.split("\t")
         if zoomed == "0" and size != f"{width}x{height}":
-            wanted = fitting(known, now, int(width), int(height)) or now
+            desired = fitting(known, now, int(width), int(height)) or now
             # As it was asked about, in one go: the size may be another again by now, and then comes the next call.
-            told = (("@gpuctl_layout", wanted), ("@gpuctl_size", f"{width}x{height}"))
-            noted = [word for name, value in told for word in (THEN, "set-option", "-w", "-t", window, name, value)]
-            server.do("select-layout", "-t", window, wanted, *noted)
+            window_options = (("@gpuctl_layout", desired), ("@gpuctl_size", f"{width}x{height}"))
+            noted = [
+                word for name, value in window_options for word in (THEN, "set-option", "-w", "-t", window, name, value)
+            ]
+            server.do("select-layout", "-t", window, desired, *noted)
 
 
 def fitting(known: str, now: str, width: int, height: int) -> str:
-    """The layout known of a window, at its size now; "" where it has other panes now, or none is known."""
+    """Return the known layout scaled to the window's size; "" if the panes changed or no layout is known."""
     before, after = layout.parse(known), layout.parse(now)
     if before is None or after is None or before.panes != after.panes:
         return ""
@@ -50,6 +52,6 @@ def fitting(known: str, now: str, width: int, height: int) -> str:
 
 
 def remember(server: Server, window: str) -> None:
-    """Note the layout of a window; tmux.conf notes it whenever panes change and the window's size does not."""
+    """Store a window's layout; tmux.conf stores it again whenever panes change at the same window size."""
     for name, value in (("layout", "#{window_layout}"), ("size", "#{window_width}x#{window_height}")):
         server.do("set-option", "-wF", "-t", window, f"@gpuctl_{name}", value)

@@ -1,4 +1,4 @@
-"""Save the session and find the last good save: each is a file of its own, read back before it counts."""
+"""Save the session, one file per save, each read back before it counts; find the last good save."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuctl.core import settings
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private, state_dir, write_atomically
 from gpuctl.edges.kube import config
 from gpuctl.edges.processes import Processes
@@ -38,7 +38,7 @@ PANE = {
 
 @dataclass(frozen=True)
 class Save:
-    """A save that can be used: `when` is also the name of its file."""
+    """A valid save; `when` is also the name of its file."""
 
     when: str
     path: Path
@@ -50,10 +50,10 @@ def place() -> Path:
 
 
 def save(server: Server) -> Save:
-    """Save the session as it is now; where nothing changed since the last save, that one."""
+    """Save the session; returns the last save if nothing changed since."""
     if not server.has(SESSION):
         raise GpuctlError("save the session", f"{SESSION} does not run", "`gpuctl tmux launch` starts it")
-    text = session_file.text(_found(server))
+    text = session_file.text(_running_session(server))
     last = latest()
     if last and last.path.read_text() == text:
         return last
@@ -69,33 +69,33 @@ def save(server: Server) -> Save:
 
 
 def saves() -> list[Save]:
-    """Every good save, the newest first; files that cannot be used are passed over."""
-    found = []
+    """Return all valid saves, newest first; invalid files are skipped."""
+    good_saves = []
     for path in sorted(place().glob("*.yml"), reverse=True):
         try:
-            found.append(Save(path.stem, path, session_file.read(path)))
-        except Unusable:
+            good_saves.append(Save(path.stem, path, session_file.read(path)))
+        except InvalidInput:
             continue
-    return found
+    return good_saves
 
 
 def latest() -> Save | None:
-    """The newest good save."""
+    """Return the newest valid save."""
     return next(iter(saves()), None)
 
 
 def named(when: str) -> Save:
-    """The save of that name, or the newest one where none is given."""
+    """Return the save with this name, or the newest one for ""."""
     known = saves()
-    for one in known:
-        if when in ("", one.when):
-            return one
+    for candidate in known:
+        if when in ("", candidate.when):
+            return candidate
     wrong = f"there is no good save {when}" if known else "nothing was saved yet"
-    raise Unusable("restore the session", wrong, "`gpuctl tmux restore --list` names the saves")
+    raise InvalidInput("restore the session", wrong, "`gpuctl tmux restore --list` names the saves")
 
 
-def _found(server: Server) -> Session:
-    """What runs now, as a session that can be built again."""
+def _running_session(server: Server) -> Session:
+    """Return the running session as a value that can be built again."""
     if server.do("show-options", "-qv", "-t", f"={SESSION}:", "@gpuctl_session").strip() != "on":
         raise GpuctlError("save the session", "it is not whole yet", "save it when it has all its windows")
     around = template_meta.kept(server, f"={SESSION}:")
@@ -115,9 +115,9 @@ def _found(server: Server) -> Session:
 
 
 def _placed(pane: Mapping[str, str], around: Session, known: settings.Settings) -> dict[str, str]:
-    """The folder of a pane, and its repository while it stands in that.
+    """Return a pane's directory, and its repository while the pane is inside it.
 
-    A missing repository is kept: its pane waits for it where all panes start.
+    A pane keeps a missing repository if it waits for it in the session's directory.
     """
     name, directory = pane["repository"], Path(pane["directory"])
     if not name:
@@ -132,14 +132,14 @@ def _placed(pane: Mapping[str, str], around: Session, known: settings.Settings) 
 def _windows(panes: Sequence[dict[str, str]], running: dict[str, tuple[str, ...]]) -> tuple[Window, ...]:
     return tuple(
         Window(
-            name=own[0]["name"],
-            panes=tuple(_pane(pane, running) for pane in own),
-            layout=own[0]["layout"],
+            name=window_panes[0]["name"],
+            panes=tuple(_pane(pane, running) for pane in window_panes),
+            layout=window_panes[0]["layout"],
             index=int(index),
-            active=own[0]["window_active"] == "1",
+            active=window_panes[0]["window_active"] == "1",
         )
         for index in dict.fromkeys(pane["window"] for pane in panes)
-        for own in [[pane for pane in panes if pane["window"] == index]]
+        for window_panes in [[pane for pane in panes if pane["window"] == index]]
     )
 
 
@@ -160,8 +160,8 @@ def _pane(pane: dict[str, str], running: dict[str, tuple[str, ...]]) -> Pane:
 
 
 def _context(path: str) -> config.Context | None:
-    """Where the smart shell of a pane is now; None where it has no context, or its copy has just gone."""
+    """Return the context of a pane's smart shell; None without a context or a private kubeconfig."""
     try:
         return config.current(Path(path)) if path else None
-    except Unusable:
+    except InvalidInput:
         return None

@@ -1,4 +1,4 @@
-"""A session as values: windows, their panes, and what runs in them."""
+"""A session as a value: windows, panes, and their programs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Pane:
-    """A pane: `run` is its program ("" leaves a shell), `size` the percentage of the pane `of` which it gets.
+    """A pane: `run` is its command (empty for a shell), `size` its percentage of the pane `of`.
 
-    `context`, `namespace`: what its smart shell starts with, where the kubeconfig has that context.
+    `context`, `namespace`: what its smart shell starts with.
     """
 
     title: str = ""
@@ -28,7 +28,7 @@ class Pane:
 
 @dataclass(frozen=True)
 class Window:
-    """A window; `layout` is one of tmux's, by name or as tmux writes it, and counts above the panes' sides."""
+    """A window; `layout` is a tmux layout, by name or in tmux's notation, and overrides the panes' sides."""
 
     name: str
     panes: tuple[Pane, ...]
@@ -39,9 +39,9 @@ class Window:
 
 @dataclass(frozen=True)
 class Session:
-    """A session: where its panes start, git's settings in repository panes, programs that a restore starts again.
+    """A session: start directory, windows, git settings for repository panes, programs that a restore restarts.
 
-    `template`: the name of the one that all this came from; "" for the configuration's own session.
+    `template`: the template it was built from; "" for the configuration's own session.
     """
 
     directory: str

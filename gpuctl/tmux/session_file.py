@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake, Node, did_you_mean
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import read as read_yaml
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.strict_yaml import (
+    ANY_TEXT,
+    At,
+    Choice,
+    EmptyFile,
+    Flag,
+    ListOf,
+    MappingOf,
+    Node,
+    Parsed,
+    Schema,
+    Section,
+    Text,
+    Whole,
+    did_you_mean,
+    load_file,
+)
 from gpuctl.tmux.session import Pane, Session, Window
 
-T = TypeVar("T")
+EMPTY = EmptyFile("session file", "give it `directory:` and `windows:`")
 
 
 def read(path: Path) -> Session:
-    """The session that a file describes; `Unusable` with every mistake in it."""
-    mistakes: list[Mistake] = []
-    empty = path.is_file() and not path.read_bytes().strip()
-    node = None if empty else read_yaml(path, mistakes)
-    found = _Reader(mistakes).session(node) if node else None
-    if mistakes or found is None:
-        wrong = "\n  ".join(map(str, mistakes)) or "it is empty"
-        raise Unusable(f"use the session file {path}", wrong, "docs/tmux.md shows what it can hold")
-    return found
+    """The session that a file describes; `InvalidInput` with every mistake in it."""
+    hint = "docs/tmux.md shows what it can hold"
+    session: Session = load_file(path, SCHEMA, f"use the session file {path}", EMPTY, hint)
+    return session
 
 
 def text(session: Session) -> str:
@@ -46,117 +55,65 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-Fields = Mapping[str, Callable[[Node], object]]
+class _Panes:
+    """The panes of a window; a pane that splits another names one before it."""
+
+    def read(self, node: Node, at: At) -> tuple[Pane, ...]:
+        panes: tuple[Pane, ...] = _PANES.read(node, at)
+        titles: list[str] = []
+        for number, item in enumerate(node.value if isinstance(node.value, list) else []):
+            split = _text_of(item, "of")
+            if split and split not in titles:
+                at.item(number).refuse(
+                    item, f"splits {split!r}, and no pane before it has that title", did_you_mean(split, titles)
+                )
+            titles.append(_text_of(item, "title"))
+        return panes
+
+    def schema(self) -> Schema:
+        return _PANES.schema()
 
 
-class _Reader:
-    """Turns nodes into values and notes what is wrong with them."""
+def _text_of(node: Node, name: str) -> str:
+    item = node.value.get(name) if isinstance(node.value, dict) else None
+    return item.value if item is not None and isinstance(item.value, str) else ""
 
-    def __init__(self, mistakes: list[Mistake]) -> None:
-        self.mistakes = mistakes
 
-    def session(self, node: Node) -> Session | None:
-        fields: Fields = {
-            "directory": self.text,
-            "restore": self.words,
-            "git": self.settings,
-            "template": self.text,
-            "windows": lambda item: self.many(item, self.window, "windows"),
-        }
-        found = self.mapping(node, fields, needs=("directory", "windows"))
-        return Session(**found) if found else None  # type: ignore[arg-type]
+def _pane(values: dict[str, Any], node: Node, at: At) -> Pane:
+    if values.get("run") and values.get("repository"):
+        at.refuse(node, "has both `run` and `repository`", "keep one")
+    return Pane(**values)
 
-    def window(self, node: Node) -> Window | None:
-        fields: Fields = {
-            "name": self.text,
-            "layout": self.text,
-            "index": lambda item: self.number(item, 0, 999),
-            "active": self.switch,
-            "panes": self.panes,
-        }
-        found = self.mapping(node, fields, needs=("name", "panes"))
-        return Window(**found) if found else None  # type: ignore[arg-type]
 
-    def panes(self, node: Node) -> tuple[Pane, ...]:
-        found = self.many(node, self.pane, "panes")
-        for number, (pane, item) in enumerate(zip(found, node.value, strict=False)):
-            before = [other.title for other in found[:number]]
-            if pane.of and pane.of not in before:
-                where = item.where if isinstance(item, Node) else node.where
-                self.wrong(where, f"no pane before it has the title {pane.of!r}", did_you_mean(pane.of, before))
-        return found
-
-    def pane(self, node: Node) -> Pane | None:
-        text = dict.fromkeys(("title", "directory", "repository", "install", "of", "context", "namespace"), self.text)
-        fields: Fields = {
-            **text,
-            "run": self.words,
-            "side": lambda item: self.choice(item, ("right", "below")),
-            "size": self.percentage,
-            "active": self.switch,
-        }
-        found = self.mapping(node, fields, needs=())
-        if found and found.get("run") and found.get("repository"):
-            self.wrong(node.where, "a pane has either `run` or `repository`")
-        return Pane(**found) if found is not None else None  # type: ignore[arg-type]
-
-    def mapping(self, node: Node, fields: Fields, needs: Sequence[str]) -> dict[str, object] | None:
-        if not isinstance(node.value, dict):
-            self.wrong(node.where, f"is not a mapping of {', '.join(fields)}")
-            return None
-        for name, item in node.value.items():
-            if name not in fields:
-                self.wrong(item.where, f"{name} is not known here", did_you_mean(name, list(fields)))
-        missing = [name for name in needs if name not in node.value]
-        for name in missing:
-            self.wrong(node.where, f"{name} is missing")
-        found = {name: fields[name](item) for name, item in node.value.items() if name in fields}
-        return None if missing else found
-
-    def many(self, node: Node, one: Callable[[Node], T | None], what: str) -> tuple[T, ...]:
-        items = node.value if isinstance(node.value, list) else []
-        if not items:
-            self.wrong(node.where, f"is not a list of {what}")
-        return tuple(found for item in items if (found := one(item)) is not None)
-
-    def text(self, node: Node) -> str:
-        if not isinstance(node.value, str) or not node.value.strip() or not node.value.isprintable():
-            self.wrong(node.where, "is not a text of one line")
-        return str(node.value)
-
-    def words(self, node: Node) -> tuple[str, ...]:
-        items = node.value if isinstance(node.value, list) else []
-        if not items or not all(isinstance(item.value, str) and item.value for item in items):
-            self.wrong(node.where, "is not a list of words, such as [k9s, --readonly]")
-        return tuple(str(item.value) for item in items)
-
-    def settings(self, node: Node) -> dict[str, str]:
-        if not isinstance(node.value, dict):
-            self.wrong(node.where, "is not a mapping of git's settings")
-            return {}
-        return {name: self.text(item) for name, item in node.value.items()}
-
-    def number(self, node: Node, least: int, most: int) -> int:
-        text = str(node.value)
-        if not text.isdecimal() or not least <= int(text) <= most:
-            self.wrong(node.where, f"{text!r} is not a number from {least} to {most}")
-            return least
-        return int(text)
-
-    def percentage(self, node: Node) -> int:
-        text = str(node.value)
-        if not text.endswith("%"):
-            self.wrong(node.where, f"{text!r} is not a percentage, such as 40%")
-            return 50
-        return self.number(Node(text[:-1], node.where), 5, 95)
-
-    def choice(self, node: Node, known: Sequence[str]) -> str:
-        if node.value not in known:
-            self.wrong(node.where, f"{node.value!r} cannot be", did_you_mean(str(node.value), known))
-        return str(node.value)
-
-    def switch(self, node: Node) -> bool:
-        return self.choice(node, ("true", "false")) == "true"
-
-    def wrong(self, where: str, what: str, hint: str = "") -> None:
-        self.mistakes.append(Mistake(where, what, hint))
+_LINE = Parsed(lambda text: text if text.strip() and text.isprintable() else None, "text of one line")
+_WORDS = ListOf(Text(r"[\s\S]+", "a word", empty=("",)), "words, such as [k9s, --readonly]")
+_SWITCH = Flag({"true": True, "false": False})
+_PANES = ListOf(
+    Section(
+        {
+            **dict.fromkeys(("title", "directory", "repository", "install", "of", "context", "namespace"), _LINE),
+            "run": _WORDS,
+            "side": Choice(("right", "below")),
+            "size": Whole(5, 95, "%"),
+            "active": _SWITCH,
+        },
+        make=_pane,
+    ),
+    "panes",
+)
+_WINDOW = Section(
+    {"name": _LINE, "layout": _LINE, "index": Whole(0, 999), "active": _SWITCH, "panes": _Panes()},
+    ("name", "panes"),
+    lambda values, _node, _at: Window(**values),
+)
+SCHEMA = Section(
+    {
+        "directory": _LINE,
+        "restore": _WORDS,
+        "git": MappingOf(ANY_TEXT, _LINE, may_be_empty=True),
+        "template": _LINE,
+        "windows": ListOf(_WINDOW, "windows"),
+    },
+    ("directory", "windows"),
+    lambda values, _node, _at: Session(**values),
+)

@@ -1,11 +1,11 @@
-"""What the status bar says of a pane's Kubernetes context, in the colour of its stage."""
+"""The status bar's text for a pane's Kubernetes context, coloured by stage."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.settings import Settings
 from gpuctl.edges.kube import config
 
@@ -20,15 +20,15 @@ LONGEST = 32
 
 
 def text(paths: str, settings: Settings) -> str:
-    """The context of these files (joined as $KUBECONFIG is), with tmux's styles around it."""
+    """Return the context of these files (separated as in $KUBECONFIG) with tmux styles."""
     files = [Path(path) for path in paths.split(os.pathsep) if path]
     try:
-        found = config.current(*(path for path in files if _is_there(path)))
-    except (Unusable, OSError):
+        active = config.current(*(path for path in files if _is_there(path)))
+    except (InvalidInput, OSError):
         return _styled(UNREAD, "unknown")
-    if found is None:
+    if active is None:
         return _styled(UNREAD, "no context")
-    return _styled(COLOURS[settings.stage(found.name)], f"{_short(found.name)} {_short(found.namespace)}")
+    return _styled(COLOURS[settings.stage(active.name)], f"{_short(active.name)} {_short(active.namespace)}")
 
 
 def _is_there(path: Path) -> bool:
@@ -40,11 +40,11 @@ def _is_there(path: Path) -> bool:
 
 
 def _short(name: str) -> str:
-    """The end of a long name tells clusters apart: arn:aws:eks:…:cluster/NAME, gke_PROJECT_ZONE_NAME."""
+    """Shorten to the end of a long name, which identifies the cluster: arn:aws:eks:…:cluster/NAME."""
     return name if len(name) <= LONGEST else f"..{name[2 - LONGEST :]}"
 
 
-def _styled(style: str, words: str) -> str:
+def _styled(style: str, label: str) -> str:
     # A context may be named by others: tmux must not take its name for a format or a style.
-    plain = "".join(letter if letter.isprintable() else "?" for letter in words).replace("#", "##")
+    plain = "".join(letter if letter.isprintable() else "?" for letter in label).replace("#", "##")
     return f"#[{style}] {plain} #[default]"

@@ -1,4 +1,4 @@
-"""What a session of a template has besides its windows; it is kept with the session, for the saves."""
+"""A template session's settings besides its windows, stored on the session for its saves."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ OPTION = "@gpuctl_frame"
 
 
 def keep(server: Server, target: str, session: Session) -> None:
-    """Note it on the session; one of no template has that of the current version, also when that is another one."""
+    """Store them on the session; a session without a template uses those of the current version."""
     if session.template:
-        told = {
+        meta = {
             "template": session.template,
             "directory": session.directory,
             "git": dict(session.git),
             "restore": session.restore,
         }
-        server.do("set-option", "-t", target, OPTION, json.dumps(told))
+        server.do("set-option", "-t", target, OPTION, json.dumps(meta))
 
 
 def kept(server: Server, target: str) -> Session:
-    """The session without its windows, or as the current version has it; `GpuctlError` where the note is no such."""
-    told = server.do("show-options", "-qv", "-t", target, OPTION).strip()
-    if not told:
+    """Return the session without its windows; `GpuctlError` if the stored text is invalid."""
+    text = server.do("show-options", "-qv", "-t", target, OPTION).strip()
+    if not text:
         return session_file.read(current() / "session.yml")
     try:
-        found = json.loads(told)
-        return Session(found["directory"], (), found["git"], tuple(found["restore"]), found["template"])
+        meta = json.loads(text)
+        return Session(meta["directory"], (), meta["git"], tuple(meta["restore"]), meta["template"])
     except (ValueError, KeyError, TypeError) as error:
         wrong = f"its option {OPTION} cannot be read ({error})"
         raise GpuctlError("save the session", wrong, f"`tmux set-option -u {OPTION}` in it forgets it") from None

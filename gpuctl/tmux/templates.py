@@ -1,4 +1,4 @@
-"""Sessions of others, kept by name; what they would run is told before they are."""
+"""Imported sessions, by name; what they would run is shown before they are imported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import config_dir, private, write_atomically
 from gpuctl.tmux import session_file
 from gpuctl.tmux.session import Session
@@ -18,34 +18,34 @@ def place() -> Path:
 
 
 def known() -> dict[str, Session]:
-    """Every template by name; `Unusable` where one has become none."""
+    """Return every template by name; `InvalidInput` if one is invalid."""
     return {path.stem: session_file.read(path) for path in sorted(place().glob("*.yml"))}
 
 
 def named(name: str) -> Session:
     path = place() / f"{usable(name)}.yml"
     if not path.is_file():
-        raise Unusable(f"use the template {name}", "there is none of that name", "see `gpuctl tmux template list`")
+        raise InvalidInput(f"use the template {name}", "there is none of that name", "see `gpuctl tmux template list`")
     return replace(session_file.read(path), template=name)
 
 
 def keep(name: str, session: Session) -> None:
-    """Keep it as it was read: what was shown is what will run, also when the file it came from changes."""
+    """Store the session as it was read, so that later changes of the source file have no effect."""
     private(place())
     write_atomically(place() / f"{name}.yml", session_file.text(session))
 
 
 def usable(name: str) -> str:
-    """A name that can be a file's."""
+    """Return the name if it can be a file name, else raise `InvalidInput`."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise Unusable(
+        raise InvalidInput(
             f"name a template {name!r}", "only letters, digits, dots, - and _ can be in it", "give it --name"
         )
     return name
 
 
 def runs(session: Session) -> list[str]:
-    """What building it starts, a line each; git's settings too, for some of them name programs."""
+    """List what the session would run, and its git settings, as some of them name programs."""
     lines = [
         f"window {window.name}, pane {pane.title or number}: {shlex.join(pane.run)}"
         for window in session.windows

@@ -23,7 +23,7 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.kube.forward import flow as forward
 from gpuctl.kube.forward.state_machine import Line
 from gpuctl.kube.forward.state_machine import State as ForwardState
-from gpuctl.kube.forward.table import told
+from gpuctl.kube.forward.table import as_line
 from gpuctl.remote.model import PodTarget, ProcessExit
 from gpuctl.workflows.forward import PortRequest, addresses, request
 
@@ -211,7 +211,7 @@ class DebugAddress:
         if line.state is ForwardState.OPEN and self.before is not ForwardState.OPEN:
             self.screen.say(f"debugger: {addresses(lines, [self.port])[0]}")
         elif line.state is not self.before and line.state is not ForwardState.STARTING:
-            self.screen.say(f"debugger: {told(line)}")
+            self.screen.say(f"debugger: {as_line(line)}")
         self.before = line.state if line.state is not ForwardState.STARTING else self.before
         if trouble and trouble != self.trouble:
             self.screen.say(trouble)

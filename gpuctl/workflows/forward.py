@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gpuctl.cluster import pod_selection
 from gpuctl.cluster.clusterfile.model import Ports
 from gpuctl.cluster.shell.flow import PodAccess
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.kube.forward.model import Request
 from gpuctl.kube.forward.state_machine import Line
@@ -23,7 +23,7 @@ DOING = "forward"
 
 @dataclass(frozen=True)
 class PortRequest:
-    """A port of the pod; `local` 0: the same number here, or the next free one. `name` "" if the cluster file has none."""
+    """A port of the pod; `local` 0: the same number here, or the next free one. `name` "": not in the cluster file."""
 
     remote: int
     local: int = 0
@@ -43,7 +43,7 @@ def parse_ports(args: Sequence[str], ports: Ports) -> list[PortRequest]:
     wrong += [f"the local port {port} is given twice" for port in twice]
     if wrong:
         hint = f"write one of {', '.join(NAMED)}, or a port such as 8080 or 9090:8080"
-        raise Unusable(DOING, "; ".join(wrong), hint)
+        raise InvalidInput(DOING, "; ".join(wrong), hint)
     return list(dict.fromkeys(ports_found))
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import answer, script
 
+from gpuctl.domain.findings import Finding
 from gpuctl.edges.kube import python
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.ssh import Failure
 from gpuctl.nccl import preflight
-from gpuctl.nccl.model import Finding
 from gpuctl.nccl.preflight import pods as rules
 from gpuctl.nccl.preflight.facts_file import Fleet
-from gpuctl.nccl.runners.kube.exec_transport import InPods
+from gpuctl.nccl.runners.kube.exec_transport import PodTransport
 from gpuctl.nccl.topology import adapters, racks
 from gpuctl.remote import payload
 from gpuctl.remote.connection import run_in_all
@@ -33,7 +33,7 @@ class Asked:
     stop: Stop = field(default_factory=Stop)
 
 
-def before(carrier: InPods, nodes: Sequence[str], ssh_args: str, alone: bool) -> list[Finding]:
+def before(carrier: PodTransport, nodes: Sequence[str], ssh_args: str, alone: bool) -> list[Finding]:
     """No job at work in these pods, and ssh and names between them; as nccl_before has it for hosts."""
     words = preflight_facts.words_for_ssh(ssh_args)
     found = rules.at_work(_at_work(carrier, nodes))
@@ -46,7 +46,7 @@ def before(carrier: InPods, nodes: Sequence[str], ssh_args: str, alone: bool) ->
     return [*found, *(_labelled(carrier, nodes, one) for one in judged)]
 
 
-def layout(carrier: InPods, nodes: Sequence[str]) -> Layout:
+def layout(carrier: PodTransport, nodes: Sequence[str]) -> Layout:
     """What the pods know of the fabric by themselves."""
     fleet = _ask(carrier, nodes, preflight_facts.Way(only=LAYOUT_ASKS, apart=True))
     places, racks_are = racks.of_facts(fleet.nodes)
@@ -56,7 +56,7 @@ def layout(carrier: InPods, nodes: Sequence[str]) -> Layout:
     return Layout(rails, {label[host]: "/".join(place) for host, place in places.items()}, racks_are, devices)
 
 
-def _at_work(carrier: InPods, nodes: Sequence[str]) -> rules.Work:
+def _at_work(carrier: PodTransport, nodes: Sequence[str]) -> rules.Work:
     mark = f"gpuctl-{secrets.token_hex(8)} "
     program = payload.program("gpu_processes", {"mark": mark})
 
@@ -67,7 +67,7 @@ def _at_work(carrier: InPods, nodes: Sequence[str]) -> rules.Work:
     return dict(zip(nodes, run_in_all([Asked(node) for node in nodes], ask), strict=True))
 
 
-def _ask(carrier: InPods, nodes: Sequence[str], way: preflight_facts.Way) -> Fleet:
+def _ask(carrier: PodTransport, nodes: Sequence[str], way: preflight_facts.Way) -> Fleet:
     """Facts of pods, which are called here by the names that they have for each other."""
     wanted = preflight_facts.requests({carrier.address(node): carrier.address(node) for node in nodes}, way)
     token = f"gpuctl-{secrets.token_hex(8)} "
@@ -88,9 +88,9 @@ def _ask(carrier: InPods, nodes: Sequence[str], way: preflight_facts.Way) -> Fle
     return Fleet({host: told for host, told in answers.items() if not isinstance(told, str)}, silent)
 
 
-def _labelled(carrier: InPods, nodes: Sequence[str], finding: Finding) -> Finding:
+def _labelled(carrier: PodTransport, nodes: Sequence[str], finding: Finding) -> Finding:
     """With what we call the pods, and what can be done about it there."""
-    subject, says = finding.subject, finding.says
+    subject, says = finding.subject, finding.message
     for node in nodes:
         subject, says = (text.replace(carrier.address(node), node) for text in (subject, says))
-    return replace(finding, subject=subject, says=says, advice=rules.advice(finding))
+    return replace(finding, subject=subject, message=says, hint=rules.advice(finding))

@@ -12,12 +12,12 @@ from gpuctl.cluster.clusterfile.model import Cluster as File
 from gpuctl.cluster.deploy import deployed_state, flow
 from gpuctl.cluster.environment import CONTAINER, Asked, Environment, environment
 from gpuctl.cluster.manifests import build
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.pod_status import is_ready
 from gpuctl.edges.kube.cluster import Cluster, Object
 from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.nccl.runners.kube import nodes as there
-from gpuctl.nccl.runners.kube.exec_transport import InPods, Pod
+from gpuctl.nccl.runners.kube.exec_transport import Pod, PodTransport
 from gpuctl.nccl.runners.kube.model import Settings
 
 ROOT = 0
@@ -67,7 +67,7 @@ class Place:
 
 
 def place(name: str, asked: str, context: str) -> Place:
-    """Where the environment of a cluster file is; `Unusable` where the kubeconfig leads to another cluster."""
+    """Where the environment of a cluster file is; `InvalidInput` where the kubeconfig leads to another cluster."""
     file = file_of(name)
     env = environment(file, Asked(name=asked))
     cluster = flow.connect(file, context)
@@ -93,16 +93,16 @@ def chosen(at: Place, named: str) -> dict[str, Pod]:
     asked = [word.strip() for word in named.split(",") if word.strip()]
     if unknown := [word for word in asked if word not in words]:
         why = "; ".join(f"{word}: {others.get(word, 'no such pod, nor a node of one')}" for word in unknown)
-        raise Unusable(doing, why, f"those that are ready: {', '.join(list(ready)[:32])}")
+        raise InvalidInput(doing, why, f"those that are ready: {', '.join(list(ready)[:32])}")
     labels = [words[word] for word in asked] or list(ready)
     if len(set(labels)) < len(labels):
-        raise Unusable(doing, "--nodes names a pod twice", "name each once")
+        raise InvalidInput(doing, "--nodes names a pod twice", "name each once")
     return {label: ready[label] for label in labels}
 
 
-def carrier(at: Place, pods: Mapping[str, Pod]) -> InPods:
+def carrier(at: Place, pods: Mapping[str, Pod]) -> PodTransport:
     """How programs get into them."""
-    return InPods(at.cluster, pods, CONTAINER, at.env.selector)
+    return PodTransport(at.cluster, pods, CONTAINER, at.env.selector)
 
 
 def racks(at: Place, pods: Mapping[str, Pod], label: str) -> dict[str, str] | None:
@@ -119,12 +119,12 @@ def racks(at: Place, pods: Mapping[str, Pod], label: str) -> dict[str, str] | No
 
 
 def settings(at: Place) -> Settings:
-    """Pods of a run's own, as the file has the environment's; `Unusable` where they cannot be alike."""
+    """Pods of a run's own, as the file has the environment's; `InvalidInput` where they cannot be alike."""
     file, env = at.file, at.env
     rdma, room, security = file.network.rdma, file.resources, file.security
     if env.rdma and rdma.host_network:
         wrong = "network.rdma.host_network: pods of a test's own are not in the node's network"
-        raise Unusable("run NCCL tests in pods of their own", wrong, "`gpuctl cluster deploy` first")
+        raise InvalidInput("run NCCL tests in pods of their own", wrong, "`gpuctl cluster deploy` first")
     pages = {"hugepages-2Mi": room.hugepages_2mi} if room.hugepages_2mi else {}
     fabric = {**{name: str(count) for name, count in rdma.resources.items()}, **pages} if env.rdma else {}
     return Settings(

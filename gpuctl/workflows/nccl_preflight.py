@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.hosts.model import Target
 from gpuctl.nccl import preflight
-from gpuctl.nccl.model import Finding
 from gpuctl.nccl.topology import adapters
 from gpuctl.nccl.topology import racks as placement
 from gpuctl.workflows import preflight_facts

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.hosts.direct import visit_all
 from gpuctl.hosts.model import Target, Visit
 from gpuctl.nccl.preflight.facts_file import Fleet
@@ -35,11 +35,11 @@ class Way:
 
 
 def words_for_ssh(text: str) -> tuple[str, ...]:
-    """What --ssh-args gives to the ssh between nodes; Unusable where a quotation is not closed."""
+    """What --ssh-args gives to the ssh between nodes; InvalidInput where a quotation is not closed."""
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise Unusable(f"use --ssh-args {text!r}", str(error), "close the quotation") from error
+        raise InvalidInput(f"use --ssh-args {text!r}", str(error), "close the quotation") from error
 
 
 def ask(hosts: Sequence[Target], way: Way, seen: Callable[[Visit], None]) -> Fleet:

@@ -1,1 +1,1 @@
-"""The workstation: what is installed on it, from where, and how it is put back."""
+"""The workstation: its tools, their sources, and how to undo their installation."""

@@ -1,4 +1,4 @@
-"""What a bootstrap of this machine came to."""
+"""The request and the result of a bootstrap."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the user asked for; `tools` empty means all of them, `remove` names those to take away instead."""
+class BootstrapRequest:
+    """The user's request: `tools` empty means all tools; `remove` names the tools to remove instead."""
 
     check: bool = False
     undo: bool = False
@@ -22,8 +22,8 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """The module's answer, and the exit code it makes."""
+class BootstrapResult:
+    """The module's answer and the exit code."""
 
     answer: Mapping[str, Any]
     exit_code: int

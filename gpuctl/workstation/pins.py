@@ -1,4 +1,4 @@
-"""Make the pins of a new version out of the checksum file that its maker publishes."""
+"""Derive the pins of a new version from its publisher's checksum file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import did_you_mean
-
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
+from gpuctl.core.strict_yaml import did_you_mean
 from gpuctl.workstation.tools_file import SYSTEMS
 
 _LINE = re.compile(r"([0-9a-fA-F]{64})(?:\s+\*?(\S+))?")
@@ -17,13 +16,13 @@ _VERSION = re.compile(r"v?\d[\w.+~-]*")
 
 
 def hashes(text: str) -> dict[str, str]:
-    """File name -> sha256; a bare hash, as kubectl's, has the name ''."""
-    found = (_LINE.fullmatch(line.strip()) for line in text.splitlines())
-    return {PurePosixPath(m[2] or "").name: m[1].lower() for m in found if m}
+    """Parse file names and their sha256; a bare hash, as kubectl publishes, has the name ''."""
+    matches = (_LINE.fullmatch(line.strip()) for line in text.splitlines())
+    return {PurePosixPath(m[2] or "").name: m[1].lower() for m in matches if m}
 
 
 def pins(release: Mapping[str, Any], version: str, text: str, bare: str = "") -> dict[str, str]:
-    """The pins for a row; `bare` is the system (linux/amd64) that a file with one bare hash is for."""
+    """Return the pins for a row; `bare` is the system (linux/amd64) that a single bare hash belongs to."""
     known = hashes(text)
     if bare and "" in known:
         return {bare: known[""]}
@@ -33,21 +32,21 @@ def pins(release: Mapping[str, Any], version: str, text: str, bare: str = "") ->
 
 
 def know(release: Mapping[str, Any], version: str, system: str) -> None:
-    """`Unusable` where a version or a system (OS/ARCH; empty: not said) cannot be one."""
+    """Raise `InvalidInput` for a malformed version or an unknown system (OS/ARCH, or empty)."""
     if not _VERSION.fullmatch(version):
-        raise Unusable(f"pin {version}", "a version starts with a digit and has no spaces or slashes", "as 1.35.2")
+        raise InvalidInput(f"pin {version}", "a version starts with a digit and has no spaces or slashes", "as 1.35.2")
     if version.startswith("v") and "v{version}" in str(release["url"]):
-        raise Unusable(f"pin {version}", "its address has the v already", f"say {version[1:]}")
+        raise InvalidInput(f"pin {version}", "its address has the v already", f"say {version[1:]}")
     if system and system not in SYSTEMS:
-        raise Unusable(f"pin for {system}", "that is no system we know", did_you_mean(system, SYSTEMS))
+        raise InvalidInput(f"pin for {system}", "that is no system we know", did_you_mean(system, SYSTEMS))
 
 
 def shows_version(release: Mapping[str, Any], system: str) -> bool:
-    """Whether a file's name says which version it is of; that of a bare hash, for `system`, says nothing."""
+    """True if the file name contains the version; a bare hash (for `system`) has no file name."""
     return not system and "{version}" in PurePosixPath(str(release["url"])).name
 
 
 def _file(release: Mapping[str, Any], version: str, system: str, arch: str) -> str:
-    words = {"version": version, "os": release.get("os", {}).get(system, system)}
-    url = str(release["url"]).format(**words, arch=release.get("arch", {}).get(arch, arch))
+    values = {"version": version, "os": release.get("os", {}).get(system, system)}
+    url = str(release["url"]).format(**values, arch=release.get("arch", {}).get(arch, arch))
     return PurePosixPath(url).name

@@ -1,4 +1,4 @@
-"""Let sudo ask for its password on the user's terminal, once, although Ansible runs what needs it on another one."""
+"""Let sudo ask for its password once on the user's terminal, although Ansible runs it on another one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ cat "$folder/answer"
 
 @contextmanager
 def asking_for_sudo() -> Iterator[None]:
-    """Within it, programs that need sudo may have it ask; only for users other than root, and only on a terminal."""
+    """Let programs inside the block ask for the sudo password; only for non-root users on a terminal."""
     if os.geteuid() == 0 or not (sys.stdin.isatty() and sys.stderr.isatty()):
         yield
         return
@@ -43,14 +43,14 @@ def asking_for_sudo() -> Iterator[None]:
 
 
 def _answer(folder: Path) -> None:
-    """Ask once, and remember it in memory only: what sudo itself remembers does not reach our next program."""
-    known = asker = ""
+    """Ask once and keep the answer in memory: sudo's own cache does not reach programs on another terminal."""
+    password = requester = ""
     while True:
         sudo, _, prompt = (folder / "request").read_text().partition(" ")
-        if not known or sudo == asker:  # the same one asks again: the answer was wrong
-            known = _typed(prompt)
-        asker = sudo
-        (folder / "answer").write_text(f"{known}\n")
+        if not password or sudo == requester:  # the same one asks again: the answer was wrong
+            password = _typed(prompt)
+        requester = sudo
+        (folder / "answer").write_text(f"{password}\n")
 
 
 def _typed(prompt: str) -> str:

@@ -1,200 +1,131 @@
-"""Read a file of rows strictly: every mistake is told with its line, and a version stays the text that was written."""
+"""Read a file of tools strictly: all mistakes at once, each with its line; a version stays the text as written."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from pathlib import Path
 from string import Formatter
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake, Node, did_you_mean, read
-
-from gpuctl.core.errors import Unusable
+from gpuctl.core.strict_yaml import (
+    ANY_TEXT,
+    SWITCHES,
+    At,
+    FieldType,
+    Flag,
+    ListOf,
+    MappingOf,
+    Node,
+    Parsed,
+    Schema,
+    Section,
+    Text,
+    did_you_mean,
+    load_file,
+)
 
 SYSTEMS = tuple(f"{system}/{arch}" for system in ("linux", "darwin") for arch in ("amd64", "arm64"))
-_WORDS = ("version", "os", "arch")  # what can stand in braces
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-_FILE = re.compile(r"[A-Za-z0-9][\w.+~-]*")  # what becomes one part of a path: it cannot lead elsewhere
-_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
-
-
-@dataclass(frozen=True)
-class _Notes:
-    """Takes down what is wrong with one row, each with the field that it is about."""
-
-    mistakes: list[Mistake]
-    row: str
-    field: str = ""
-
-    def inside(self, name: str) -> _Notes:
-        return replace(self, field=f"{self.field}.{name}" if self.field else name)
-
-    def tell(self, node: Node, wrong: str, hint: str = "") -> None:
-        self.mistakes.append(Mistake(node.where, " ".join(filter(None, [f"{self.row}:", self.field, wrong])), hint))
-
-
-Reader = Callable[[Node, _Notes], Any]
+PLACEHOLDERS = ("version", "os", "arch")  # the names that can stand in braces
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file, none of an empty one; `Unusable` with every mistake in it."""
-    mistakes: list[Mistake] = []
-    node = read(path, mistakes)
-    if [mistake.wrong for mistake in mistakes] == ["is empty"]:
-        return []
-    found = _rows(node, mistakes) if node else []
-    if mistakes:
-        told = "\n  ".join(map(str, mistakes)).replace('"<unicode string>"', "the file")
-        raise Unusable(f"use {path}", told, "docs/workstation.md has an example")
-    return found
+    """The rows of a file, none of an empty one; `InvalidInput` with every mistake in it."""
+    return load_file(path, _Rows(), f"use {path}", None, "docs/workstation.md has an example") or []
 
 
-def _rows(node: Node, mistakes: list[Mistake]) -> list[dict[str, Any]]:
-    if not isinstance(node.value, list):
-        mistakes.append(Mistake(node.where, "is not a list of rows, each of which starts with `- name:`"))
-        return []
-    return [_row(item, _Notes(mistakes, f"row {number}")) for number, item in enumerate(node.value, 1)]
+class _Rows:
+    """A list of rows. A mistake names its row by the tool, or by its number if that has no name."""
+
+    def read(self, node: Node, at: At) -> list[dict[str, Any]]:
+        if not isinstance(node.value, list):
+            at.refuse(node, "is not a list of rows, each of which starts with `- name:`")
+            return []
+        return [ROW.read(item, At("", at.mistakes, _label(item, number))) for number, item in enumerate(node.value, 1)]
+
+    def schema(self) -> Schema:
+        return {"type": "array", "items": ROW.schema()}
 
 
-def _row(node: Node, notes: _Notes) -> dict[str, Any]:
+def _label(node: Node, number: int) -> str:
     name = node.value["name"].value if isinstance(node.value, dict) and "name" in node.value else ""
-    notes = replace(notes, row=f"row {name}") if name and isinstance(name, str) else notes
-    return _fields(node, notes, _ROW, ("name", "why", "source"))
+    return f"row {name if name and isinstance(name, str) else number}:"
 
 
-def _fields(node: Node, notes: _Notes, known: Mapping[str, Reader], wanted: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(node.value, dict):
-        notes.tell(node, "is not a mapping")
-        return {}
-    for name in wanted:
-        if name not in node.value:
-            notes.tell(node, f"has no {name}")
-    found = {}
-    for name, item in node.value.items():
-        if name in known:
-            found[name] = known[name](item, notes.inside(name))
-        else:
-            notes.inside(name).tell(item, "is not known", did_you_mean(name, list(known)))
-    return found
-
-
-def _part(known: Mapping[str, Reader], *wanted: str) -> Reader:
-    return lambda node, notes: _fields(node, notes, known, wanted)
-
-
-def _text(node: Node, notes: _Notes) -> str:
-    if isinstance(node.value, str):
-        return node.value
-    notes.tell(node, "is not text")
-    return ""
-
-
-def _said(node: Node, notes: _Notes) -> str:
-    if node.value == "":
-        notes.tell(node, "is empty")
-    return _text(node, notes)
-
-
-def _fitting(pattern: re.Pattern[str], wrong: str) -> Reader:
-    def reader(node: Node, notes: _Notes) -> str:
-        if isinstance(node.value, str) and not pattern.fullmatch(node.value):
-            notes.tell(node, f"is {node.value!r}: {wrong}")
-        return _text(node, notes)
-
-    return reader
-
-
-def _expression(node: Node, notes: _Notes) -> str:
-    text = _text(node, notes)
+def _expression(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        notes.tell(node, f"is no regular expression: {error}")
+        raise ValueError(f"is no regular expression: {error}") from error
     return text
 
 
-def _template(node: Node, notes: _Notes) -> str:
-    text = _text(node, notes)
+def _template(text: str) -> str:
     try:
         names = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
     except ValueError as error:
-        notes.tell(node, f"has braces that do not fit: {error}")
-        return text
+        raise ValueError(f"has braces that do not fit: {error}") from error
     for name in names:
-        if name not in _WORDS:
-            notes.tell(node, f"has the unknown placeholder {{{name}}}", did_you_mean(name, _WORDS))
+        if name not in PLACEHOLDERS:
+            raise ValueError(f"has the unknown placeholder {{{name}}}; {did_you_mean(name, PLACEHOLDERS)}")
     return text
 
 
-def _switch(node: Node, notes: _Notes) -> bool:
-    known = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    text = _text(node, notes).lower()
-    if text not in known:
-        notes.tell(node, "is neither true nor false")
-    return known.get(text, False)
+def _sha256(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", text):
+        raise ValueError(f"is {text!r}: a sha256 has 64 hexadecimal digits")
+    return text.lower()
 
 
-def _several(reader: Reader) -> Reader:
-    def several(node: Node, notes: _Notes) -> list[Any]:
-        if isinstance(node.value, list):
-            return [reader(item, notes) for item in node.value]
-        notes.tell(node, "is not a list")
-        return []
-
-    return several
+def _free(value: FieldType) -> MappingOf:
+    return MappingOf(ANY_TEXT, value, may_be_empty=True)
 
 
-def _each(reader: Reader) -> Reader:
-    """A mapping whose names are free."""
-
-    def each(node: Node, notes: _Notes) -> dict[str, Any]:
-        if isinstance(node.value, dict):
-            return {name: reader(item, notes.inside(name)) for name, item in node.value.items()}
-        notes.tell(node, "is not a mapping")
-        return {}
-
-    return each
-
-
-def _pin(node: Node, notes: _Notes) -> str:
-    found: str = _fitting(_SHA256, "a sha256 has 64 hexadecimal digits")(node, notes)
-    return found.lower()
-
-
-_part_of_path = _fitting(_FILE, "it becomes the name of a file or folder: letters, digits, . _ + ~ and - only")
-_RELEASE: Mapping[str, Reader] = {
-    "version": _part_of_path,
-    "url": _template,
-    "os": _part(dict.fromkeys(("linux", "darwin"), _text)),
-    "arch": _part(dict.fromkeys(("amd64", "arm64"), _text)),
-    "member": _template,
-    "checksums": _template,
-    "pins": _part(dict.fromkeys(SYSTEMS, _pin)),
+_FILLED = Text(r"[\s\S]+", empty=("",))
+_SWITCH = Flag(SWITCHES, any_case=True)
+_PIN = Parsed(_sha256, "a sha256")
+_TEMPLATE = Parsed(_template)
+_NAME = Text(r"[a-z0-9][a-z0-9._-]*", "a name of a-z, 0-9, . _ and - that starts with a letter or digit", empty=())
+# One part of a path: it cannot lead elsewhere.
+_FILE = Text(r"[A-Za-z0-9][\w.+~-]*", "the name of a file or folder: letters, digits, . _ + ~ and - only", empty=())
+_RELEASE: Mapping[str, FieldType] = {
+    "version": _FILE,
+    "url": _TEMPLATE,
+    "os": Section(dict.fromkeys(("linux", "darwin"), ANY_TEXT)),
+    "arch": Section(dict.fromkeys(("amd64", "arm64"), ANY_TEXT)),
+    "member": _TEMPLATE,
+    "checksums": _TEMPLATE,
+    "pins": Section(dict.fromkeys(SYSTEMS, _PIN)),
 }
-_PIP: Mapping[str, Reader] = {"package": _said, "version": _part_of_path, "hashes": _each(_several(_pin))}
-_NPM: Mapping[str, Reader] = {
-    "package": _said,
-    "version": _part_of_path,
-    "program": _said,
-    "integrity": _said,
-    "systems": _each(_each(_said)),
+_PIP: Mapping[str, FieldType] = {
+    "package": _FILLED,
+    "version": _FILE,
+    "hashes": _free(ListOf(_PIN, "sha256 sums", may_be_empty=True)),
 }
-_ROW: Mapping[str, Reader] = {
-    "name": _fitting(_NAME, "a name is of a-z, 0-9, . _ and -, and starts with a letter or digit"),
-    "why": _said,
-    "source": _said,
-    "required": _switch,
-    "optional": _switch,
-    "program": _part_of_path,
-    "minimal": _text,
-    "version_arguments": _several(_text),
-    "version_pattern": _expression,
-    "packages": _part(dict.fromkeys(("debian", "redhat", "brew"), _said)),
-    "release": _part(_RELEASE, "version", "url", "pins"),
-    "pip": _part(_PIP),
-    "npm": _part(_NPM),
-    "this": _switch,
-    "by_hand": _text,
+_NPM: Mapping[str, FieldType] = {
+    "package": _FILLED,
+    "version": _FILE,
+    "program": _FILLED,
+    "integrity": _FILLED,
+    "systems": _free(_free(_FILLED)),
 }
+ROW = Section(
+    {
+        "name": _NAME,
+        "why": _FILLED,
+        "source": _FILLED,
+        "required": _SWITCH,
+        "optional": _SWITCH,
+        "program": _FILE,
+        "minimal": ANY_TEXT,
+        "version_arguments": ListOf(ANY_TEXT, "arguments", may_be_empty=True),
+        "version_pattern": Parsed(_expression),
+        "packages": Section(dict.fromkeys(("debian", "redhat", "brew"), _FILLED)),
+        "release": Section(_RELEASE, ("version", "url", "pins")),
+        "pip": Section(_PIP),
+        "npm": Section(_NPM),
+        "this": _SWITCH,
+        "by_hand": ANY_TEXT,
+    },
+    ("name", "why", "source"),
+)

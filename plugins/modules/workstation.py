@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Bring an operator's tools and shell lines to a machine, or put back what was there before them."""
+"""Install an operator's tools and shell configuration, or restore the previous state."""
 
 from __future__ import annotations
 
@@ -132,16 +132,16 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     try:
-        told = visit(module.params, module.check_mode)
+        result = visit(module.params, module.check_mode)
     except Wrong as wrong:
         module.fail_json(msg=str(wrong))
-    files = [f for f in told.get("files", []) if f["changed"]]
-    told["diff"] = [{"before_header": f["path"], "after_header": f["path"], **_sides(f)} for f in files]
-    if told.get("failed_tools"):
-        module.fail_json(msg=f"missing: {', '.join(told['failed_tools'])}", **told)
-    if told.get("conflicts"):
-        module.fail_json(msg=f"left alone: {_reasons(told['undone'], told['conflicts'])}", **told)
-    module.exit_json(**told)
+    files = [f for f in result.get("files", []) if f["changed"]]
+    result["diff"] = [{"before_header": f["path"], "after_header": f["path"], **_sides(f)} for f in files]
+    if result.get("failed_tools"):
+        module.fail_json(msg=f"missing: {', '.join(result['failed_tools'])}", **result)
+    if result.get("conflicts"):
+        module.fail_json(msg=f"left alone: {_reasons(result['undone'], result['conflicts'])}", **result)
+    module.exit_json(**result)
 
 
 def _reasons(rows: list[dict[str, str]], conflicts: list[str]) -> str:

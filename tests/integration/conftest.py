@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Protocol, Unpack
 
 import pytest
 
-from tests.rig import Rig, TestHost, Wish, parts
+from tests.rig import Rig, TestHost, Wish, machine_snapshot, parts
 from tests.rig.command import Gpuctl
 from tests.rig.needs import HOSTS, need
 
@@ -19,6 +20,14 @@ class Hosts(Protocol):
     """Starts this many hosts, all alike; keyword arguments are those of `Rig.up`."""
 
     def __call__(self, number: int, **wish: Unpack[Wish]) -> list[TestHost]: ...
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unchanged_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """All integration tests together change nothing of this machine; the last worker to end compares."""
+    own = tmp_path_factory.getbasetemp()
+    with machine_snapshot.unchanged(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own):
+        yield
 
 
 @pytest.fixture(scope="session")

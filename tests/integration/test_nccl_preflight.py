@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.hosts.model import Target
 from gpuctl.nccl import preflight
-from gpuctl.nccl.model import Finding
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.workflows import nccl_preflight, preflight_facts
 from tests.integration.conftest import Hosts
@@ -75,7 +74,7 @@ def ask(cluster: Sequence[TestHost], become: bool = True) -> Fleet:
 
 def wrong(found: Sequence[Finding]) -> list[tuple[str, str, Verdict]]:
     """What is not OK, without memlock: this machine's own limit is the hosts', too."""
-    return [(f.rule, f.subject, f.verdict) for f in found if f.verdict is not Verdict.OK and f.rule != "memlock"]
+    return [(f.check, f.subject, f.verdict) for f in found if f.verdict is not Verdict.OK and f.check != "memlock"]
 
 
 @pytest.mark.parametrize("become", [True, False])
@@ -108,11 +107,11 @@ def test_each_fault_is_named_with_its_node_in_one_trip(cluster: list[TestHost], 
         ("nccl-tests", c.name),
         ("names", a.name),
     }
-    (refused,) = [f for f in found if f.rule == "ssh"]
-    assert "user admin does not get onto" in refused.says
-    assert "Host key verification failed" in refused.says
+    (refused,) = [f for f in found if f.check == "ssh"]
+    assert "user admin does not get onto" in refused.message
+    assert "Host key verification failed" in refused.message
     assert fleet.nodes[c.name]["limits"]["memlock"] == 64 * 1024  # of a login, not of the root that sudo made
-    assert f"{c.name}" in {f.subject for f in found if f.rule == "memlock"}
+    assert f"{c.name}" in {f.subject for f in found if f.check == "memlock"}
 
 
 def test_a_process_on_a_gpu_and_a_dead_node_are_told(cluster: list[TestHost]) -> None:
@@ -125,7 +124,7 @@ def test_a_process_on_a_gpu_and_a_dead_node_are_told(cluster: list[TestHost]) ->
     c.stop()
     fleet = ask([a, b, c])
     found = preflight.judge(fleet.nodes, fleet.unasked)
-    said = {(f.rule, f.subject): f.says for f in found}
+    said = {(f.check, f.subject): f.message for f in found}
     assert said["idle", a.name] == "processes on its GPUs: train.py (4711)"
     assert "nothing is known of it: it cannot be reached" in said["asked", c.name]
     assert "it does not answer, and" in said["ssh", c.name]
@@ -133,7 +132,7 @@ def test_a_process_on_a_gpu_and_a_dead_node_are_told(cluster: list[TestHost]) ->
 
 def test_before_a_run_only_what_would_stop_or_spoil_it_is_asked(cluster: list[TestHost]) -> None:
     found = nccl_preflight.before(targets(cluster))
-    assert {f.rule for f in found} == {"idle", "nccl-tests", "mpi", "ssh", "names"}
+    assert {f.check for f in found} == {"idle", "nccl-tests", "mpi", "ssh", "names"}
     assert {f.verdict for f in found} == {Verdict.OK}
     assert nccl_preflight.stopping(found) == []
 
@@ -144,11 +143,11 @@ def test_before_a_run_a_job_forbids_it_and_what_is_not_known_does_not(cluster: l
     b.run("rm", TEST)
     c.run("rm", "/usr/bin/nvidia-smi")
     found = nccl_preflight.before(targets(cluster))
-    assert [(f.rule, f.subject) for f in nccl_preflight.stopping(found)] == [("idle", a.name), ("nccl-tests", b.name)]
-    assert [(f.rule, f.subject) for f in found if f.verdict is Verdict.UNKNOWN] == [("idle", c.name)]
+    assert [(f.check, f.subject) for f in nccl_preflight.stopping(found)] == [("idle", a.name), ("nccl-tests", b.name)]
+    assert [(f.check, f.subject) for f in found if f.verdict is Verdict.UNKNOWN] == [("idle", c.name)]
     b.stop()
     found = nccl_preflight.before(targets(cluster))
-    assert ("ssh", b.name) in {(f.rule, f.subject) for f in nccl_preflight.stopping(found)}
+    assert ("ssh", b.name) in {(f.check, f.subject) for f in nccl_preflight.stopping(found)}
 
 
 def test_nodes_that_run_alone_need_neither_mpi_nor_each_other(cluster: list[TestHost]) -> None:
@@ -160,7 +159,7 @@ def test_nodes_that_run_alone_need_neither_mpi_nor_each_other(cluster: list[Test
     assert {f.verdict for f in nccl_preflight.before(targets(cluster), alone=True)} == {Verdict.OK}
     c.run("rm", TEST)
     found = nccl_preflight.before(targets(cluster), alone=True)
-    assert [(f.rule, f.subject) for f in nccl_preflight.stopping(found)] == [("nccl-tests", c.name)]
+    assert [(f.check, f.subject) for f in nccl_preflight.stopping(found)] == [("nccl-tests", c.name)]
 
 
 def test_the_rails_are_those_every_node_has_and_none_on_efa(cluster: list[TestHost], hosts: Hosts) -> None:
@@ -190,8 +189,8 @@ def test_hosts_with_one_name_may_not_run_together(cluster: list[TestHost]) -> No
     for host in cluster[:2]:
         host.run("hostname", "ubuntu")
     found = nccl_preflight.stopping(nccl_preflight.before(targets(cluster)))
-    shared = [f for f in found if f.rule == "names"]
-    assert [(f.subject, f.says) for f in shared] == [
+    shared = [f for f in found if f.check == "names"]
+    assert [(f.subject, f.message) for f in shared] == [
         (f"{cluster[0].name} and {cluster[1].name}", "each is called ubuntu")
     ]
 
@@ -204,8 +203,8 @@ def test_processes_that_are_hidden_from_the_jobs_user_are_not_taken_for_none(
         host.run("mount", "-o", "remount,hidepid=2", "/proc")
     fleet = ask(cluster, become)
     found = preflight.judge(fleet.nodes, fleet.unasked)
-    assert {f.verdict for f in found if f.rule == "idle"} == verdicts
-    assert [f for f in found if f.verdict is Verdict.FAIL and f.rule != "memlock"] == []
+    assert {f.verdict for f in found if f.check == "idle"} == verdicts
+    assert [f for f in found if f.verdict is Verdict.FAIL and f.check != "memlock"] == []
 
 
 def test_nothing_is_left_behind_on_a_node(cluster: list[TestHost]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Hosts
-from tests.rig import Rig, TestHost, Write, ground, machines, numbers
+from tests.rig import Rig, TestHost, Write, ground, machine_snapshot, machines, numbers
 from tests.rig.knobs import Knob
 
 REPOSITORY = Path(__file__).parents[2]
@@ -42,6 +42,18 @@ def test_hosts_are_whole_machines_with_systemd_and_an_address(hosts: Hosts) -> N
     assert first.read("/etc/hostname") == "h1\n"
     assert second.read("/etc/hostname") == "h2\n"
     first.run("python3", "-c", f"import socket; socket.create_connection(('{second.ip}', 22), 2)")
+
+
+def test_a_host_has_device_nodes_of_its_own_whose_mode_is_not_the_machines(host: TestHost) -> None:
+    covered = [path for path in ("/proc/kmsg", "/proc/keys", "/proc/timer_list") if Path(path).exists()]
+    before = machine_snapshot.take()
+    assert host.read("/dev/console") == ""
+    for path in ("/dev/console", "/dev/null", *covered):
+        assert host.run("stat", "--format=%t:%T", path).stdout == "1:3\n"
+        host.run("chmod", "620", path)
+        host.run("chown", "admin:tty", path)
+        assert host.run("stat", "--format=%a %U", path).stdout == "620 admin\n"
+    assert machine_snapshot.wait_for_no_difference(before) == []
 
 
 def test_users_enter_by_ssh_and_only_admin_may_become_root(host: TestHost) -> None:

@@ -172,15 +172,26 @@ def test_a_record_that_cannot_be_read_is_told_with_its_place(laptop: Laptop) -> 
     assert laptop.seen() == before
 
 
-def test_undo_leaves_what_was_edited_since_until_it_is_forced(laptop: Laptop) -> None:
-    before = laptop.seen()
+def test_undo_takes_out_its_own_block_and_leaves_what_was_edited_since(laptop: Laptop) -> None:
     laptop()
     bashrc = laptop.home / ".bashrc"
+    users = bashrc.read_text().partition("# >>> gpuctl >>>")[0]
     bashrc.write_text(bashrc.read_text() + "export EDITED=1\n")
     said = laptop("--undo")
+    assert said.code == 0
+    assert bashrc.read_text() == users + "export EDITED=1\n"
+
+
+def test_undo_leaves_a_program_that_was_replaced_since_until_it_is_forced(laptop: Laptop) -> None:
+    before = laptop.seen()
+    laptop()
+    link = laptop.bin / "goodtool"
+    link.unlink()
+    link.write_text("EDITED")
+    said = laptop("--undo")
     assert said.code == 1
-    assert said.json["conflicts"] == [str(bashrc)]
-    assert "EDITED" in bashrc.read_text()
+    assert said.json["conflicts"] == [str(link)]
+    assert link.read_text() == "EDITED"
     assert laptop("--undo", "--force").code == 0
     assert laptop.seen() == before
 

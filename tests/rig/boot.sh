@@ -25,8 +25,8 @@ enter() {
 init() {
     hostname "$HOST"
     mount --make-rprivate /
-    kernel_files
     device_files
+    kernel_files
     mount -t tmpfs -o nosuid,nodev,mode=755 tmpfs "$ROOT/run"
     # A host whose disk is read-only has no other place to write to.
     [ -n "$READONLY" ] || mount -t tmpfs -o nosuid,nodev,mode=1777 tmpfs "$ROOT/tmp"
@@ -51,7 +51,7 @@ kernel_files() {
     done
     mount --bind "$ROOT/mnt/sys/net" "$ROOT/proc/sys/net"
     for path in sysrq-trigger kmsg kcore timer_list keys; do
-        [ ! -e "$ROOT/proc/$path" ] || mount --bind /dev/null "$ROOT/proc/$path"
+        [ ! -e "$ROOT/proc/$path" ] || null_device "$ROOT/proc/$path"
     done
 }
 
@@ -60,9 +60,18 @@ read_only() {
     mount -o remount,bind,ro "$1"
 }
 
+# Covers a file with a null device that only this host has. The machine's own /dev/null would be the same file to both:
+# its owner and mode follow what systemd or a test sets in the host.
+null_device() {
+    mknod -m 666 "$ROOT/dev/cover" c 1 3
+    mount --bind "$ROOT/dev/cover" "$1"
+    rm "$ROOT/dev/cover"
+}
+
 device_files() {
     mount -t tmpfs -o nosuid,mode=755,size=64k,nr_inodes=512 tmpfs "$ROOT/dev"
-    for device in null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0; do
+    # systemd takes the console's owner and mode for its own: a node for it alone, which swallows what it prints.
+    for device in console:1:3 null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0; do
         IFS=: read -r name major minor <<END
 $device
 END
@@ -77,8 +86,6 @@ END
     for stream in 0:stdin 1:stdout 2:stderr; do
         ln -s "/proc/self/fd/${stream%:*}" "$ROOT/dev/${stream#*:}"
     done
-    : > "$ROOT/dev/console"
-    mount --bind /dev/null "$ROOT/dev/console"
 }
 
 bind_trees() {

@@ -25,6 +25,9 @@ Done = subprocess.CompletedProcess[str]
 # Every systemd takes several inotify instances: the usual 128 end at about twenty hosts.
 LIMITS = {"/proc/sys/fs/inotify/max_user_instances": "8192"}
 FORWARDING = {"/proc/sys/net/ipv4/ip_forward": "1"}
+# The kernel sets these, too, when forwarding is switched.
+FOLLOW_FORWARDING = ("all/accept_redirects", "default/forwarding", "*/forwarding")
+NAMESPACES = Path("/run/netns")
 
 
 @dataclass(frozen=True)
@@ -85,13 +88,13 @@ def claim(state: Path | None, bridge: str | None, net: str | None, lasting: bool
         json.dump(asdict(plot), held)
         held.flush()
         _change(LIMITS)
+        _note_namespaces()
         return plot, held
 
 
 def lasting(state: Path) -> Plot | None:
     """The plot of the lasting rig in a folder, where there is one."""
-    known = (Plot(**json.loads(text)) for entry in REGISTRY.glob("*.json") if (text := entry.read_text()))
-    return next((plot for plot in known if plot.lasting and plot.state == str(state)), None)
+    return next((plot for plot in _plots() if plot.lasting and plot.state == str(state)), None)
 
 
 def _free_net() -> str:
@@ -186,19 +189,82 @@ def make_bridge(plot: Plot, nat: bool) -> None:
 
 
 def _change(limits: dict[str, str]) -> None:
-    """Set limits of the machine, and keep what they were for when the last rig goes."""
-    kept = REGISTRY / "before"
-    before: dict[str, str] = json.loads(kept.read_text()) if kept.exists() else {}
+    """Set limits of the machine, and keep their values for when the last rig goes."""
+    before = held_settings()
     for path, wanted in limits.items():
         now = Path(path).read_text().strip()
         if int(now) < int(wanted):
-            before.setdefault(path, now)
+            followers = _following() if limits is FORWARDING else {}
+            before = {path: now, **followers, **before}
+            _write_whole(REGISTRY / "before", json.dumps(before))
             Path(path).write_text(wanted)
-    kept.write_text(json.dumps(before))
+
+
+def _following() -> dict[str, str]:
+    files = (file for name in FOLLOW_FORWARDING for file in Path("/proc/sys/net/ipv4/conf").glob(name))
+    return {str(file): file.read_text().strip() for file in files}
 
 
 def _restore() -> None:
-    kept = REGISTRY / "before"
-    for path, value in json.loads(kept.read_text()).items() if kept.exists() else ():
-        Path(path).write_text(value)
-    kept.unlink(missing_ok=True)
+    for path, value in held_settings().items():
+        with contextlib.suppress(FileNotFoundError):  # an interface that is gone
+            Path(path).write_text(value)
+    (REGISTRY / "before").unlink(missing_ok=True)
+    _remove_namespaces_folder()
+
+
+def held_settings() -> dict[str, str]:
+    """Settings of the machine that rigs have changed for now, with the values they will restore."""
+    try:
+        held: dict[str, str] = json.loads((REGISTRY / "before").read_text())
+    except FileNotFoundError:
+        return {}
+    return held
+
+
+def rig_states() -> set[str]:
+    """The folders of all rigs that are registered."""
+    return {plot.state for plot in _plots()}
+
+
+def rig_bridges() -> set[str]:
+    """The bridges of all rigs that are registered."""
+    return {entry.stem for entry in REGISTRY.glob("*.json")}
+
+
+def _plots() -> Iterator[Plot]:
+    for entry in REGISTRY.glob("*.json"):
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):  # it ends, or is about to be filled
+            yield Plot(**json.loads(entry.read_text()))
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """So that whoever reads it finds all of it."""
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    part.rename(path)
+
+
+@contextlib.contextmanager
+def network_namespaces() -> Iterator[None]:
+    """For network namespaces outside of a rig: the mount that `ip netns add` leaves goes with the last of them."""
+    with _registry():
+        _note_namespaces()
+    yield
+    with _registry():
+        if not list(REGISTRY.glob("*.json")):
+            _remove_namespaces_folder()
+
+
+def _note_namespaces() -> None:
+    if not NAMESPACES.exists():
+        (REGISTRY / "netns").touch()
+
+
+def _remove_namespaces_folder() -> None:
+    """The first `ip netns add` of a machine mounts /run/netns on itself, for good."""
+    if (REGISTRY / "netns").exists() and not any(NAMESPACES.glob("*")):
+        unmount(NAMESPACES)
+        with contextlib.suppress(OSError):
+            NAMESPACES.rmdir()
+        (REGISTRY / "netns").unlink()

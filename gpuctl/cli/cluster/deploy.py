@@ -13,7 +13,7 @@ from gpuctl.cli.cluster import deploy_report as show
 from gpuctl.cli.cluster.environment_options import on_cluster, which
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.cluster.deploy.flow import Wish
@@ -254,7 +254,7 @@ def _ask(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Unusable("go on", "this has to be confirmed, and there is no terminal", "give --yes")
+        raise InvalidInput("go on", "this has to be confirmed, and there is no terminal", "give --yes")
     click.confirm(question, abort=True, err=True)
 
 

@@ -13,9 +13,10 @@ from gpuctl.cli.shared.output import Output
 
 if TYPE_CHECKING:
     from gpuctl.cluster.deploy.destroy import Found
-    from gpuctl.cluster.deploy.model import Change, Finding, Plan
+    from gpuctl.cluster.deploy.model import Change, Plan
     from gpuctl.cluster.deploy.status import Pod, Status
     from gpuctl.cluster.environment import Environment, Object
+    from gpuctl.domain.findings import Finding
 
 MOST_FIELDS = 12
 
@@ -37,7 +38,7 @@ def plan(found: Plan, form: Output) -> None:
 
 def findings(found: Sequence[Finding], *, err: bool = False) -> None:
     for each in found:
-        click.echo(f"{each.verdict} {each.check}: {each.subject}: {each.words}", err=err)
+        click.echo(f"{each.verdict} {each.check}: {each.subject}: {each.message}", err=err)
         if each.hint:
             click.echo(f"  hint: {each.hint}", err=err)
 

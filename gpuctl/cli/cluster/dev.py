@@ -14,7 +14,7 @@ from gpuctl.cli.cluster import sync
 from gpuctl.cli.cluster.environment_options import which
 from gpuctl.cli.cluster.shell import open_access, rank
 from gpuctl.cli.errors import INTERRUPTED
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.cluster.sync.local import Local
@@ -94,12 +94,14 @@ def _script(text: str, local: Local) -> str:
     path = Path(text)
     inside = Path(os.path.normpath(path if path.is_absolute() else local.source / path))
     if not inside.is_relative_to(local.source):
-        raise Unusable(doing, f"it is not in {local.source}", "give a path inside the synced folder")
+        raise InvalidInput(doing, f"it is not in {local.source}", "give a path inside the synced folder")
     name = str(PurePosixPath(inside.relative_to(local.source)))
     if not inside.is_file():
-        raise Unusable(doing, f"there is no such file in {local.source}", "--source names the folder of the project")
+        raise InvalidInput(
+            doing, f"there is no such file in {local.source}", "--source names the folder of the project"
+        )
     if name not in local.scanned.items:
-        raise Unusable(doing, "it is excluded from the sync", "check .gpuctlignore and --exclude")
+        raise InvalidInput(doing, "it is excluded from the sync", "check .gpuctlignore and --exclude")
     return name
 
 

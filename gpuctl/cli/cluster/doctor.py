@@ -79,7 +79,7 @@ def _show(seen: Seen, found: Diagnosis) -> None:
             click.echo(f"{words}:")
             findings(listed)
     for each in found.aside:
-        click.echo(f"not known from here: {each.subject}: {each.words}\n  {each.hint}".rstrip())
+        click.echo(f"not known from here: {each.subject}: {each.message}\n  {each.hint}".rstrip())
     click.echo(f"looked at: {', '.join(found.looked)}")
     if found.passed_over:
         click.echo(f"not looked at: {', '.join(found.passed_over)}")

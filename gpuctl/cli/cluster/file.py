@@ -12,7 +12,7 @@ import click
 from gpuctl.cli.cluster.environment_options import name
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.cluster.clusterfile.locate import Listed
@@ -101,7 +101,7 @@ def validate(name: str, form: Output) -> None:
     if form != "table":
         told = {"file": str(path), "ok": not mistakes, "mistakes": [mistake._asdict() for mistake in mistakes]}
         output.data(told, form)
-        raise click.exceptions.Exit(Unusable.exit_code if mistakes else 0)
+        raise click.exceptions.Exit(InvalidInput.exit_code if mistakes else 0)
     if mistakes:
         read.load(path)  # tells them as an error, with what to try
     click.echo(f"{path}: OK")
@@ -164,5 +164,7 @@ def migrate(file: Path, image: str, resources: Sequence[str], flavour: str, writ
 def _counted(word: str) -> tuple[str, int]:
     name, _, count = word.partition("=")
     if not name or not count.isdecimal() or int(count) < 1:
-        raise Unusable("read --resource", f"{word!r} is not of the form NAME=N", "such as openshift.io/eno5np0rdma=1")
+        raise InvalidInput(
+            "read --resource", f"{word!r} is not of the form NAME=N", "such as openshift.io/eno5np0rdma=1"
+        )
     return name, int(count)

@@ -45,7 +45,7 @@ def shell(name: str, rank: int | None, pod: str, everywhere: bool, argv: tuple[s
 
 
 def open_access(name: str, params: dict[str, Any]) -> PodAccess:
-    """The named environment on its cluster. The context is resolved once: a later switch elsewhere does not affect it."""
+    """The named environment on its cluster. The context is resolved once: a later switch does not affect it."""
     from gpuctl.cluster.deploy.flow import connect
     from gpuctl.cluster.shell.flow import PodAccess
     from gpuctl.edges.kube import config

@@ -17,7 +17,7 @@ from gpuctl.cli.cluster.environment_options import on_cluster, which_one
 from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.sizes import size
 from gpuctl.domain.findings import worst_code
 
@@ -85,10 +85,10 @@ def source_of(text: str) -> Path:
     path = Path(text).expanduser().absolute()
     doing = f"sync the folder {text}"
     if not path.is_dir():
-        raise Unusable(doing, "there is no such folder", "give an existing folder with --source")
+        raise InvalidInput(doing, "there is no such folder", "give an existing folder with --source")
     path = path.resolve()
     if path in (Path("/"), Path.home().resolve()):
-        raise Unusable(
+        raise InvalidInput(
             doing, f"it is {path} as a whole", "change to the folder of your project, or give it with --source"
         )
     return path
@@ -99,7 +99,7 @@ def target_of(text: str) -> str:
 
     target = text or WHERE["workspace"]
     if not target.startswith("/") or ".." in target.split("/") or not target.strip("/"):
-        raise Unusable(
+        raise InvalidInput(
             f"sync to {target}", "it is not an absolute path of a folder", "give one such as /workspace/code"
         )
     return target

@@ -41,14 +41,13 @@ def test(name: str, form: Output, **params: Any) -> None:
 
 
 def _show(report: TestReport, form: Output) -> None:
-    from gpuctl.cluster.deploy.model import told_of
-    from gpuctl.cluster.probe import judge
+    from gpuctl.domain.findings import group_by_subject
 
     if form != "table":
         rows = [{**asdict(row), "verdict": str(row.verdict)} for row in report.rows]
         summary = {"environment": report.env.name, "mode": report.env.mode, "pods": rows}
-        output.data({**summary, "findings": told_of(report.findings)}, form)
+        output.data({**summary, "findings": [finding.as_dict() for finding in report.findings]}, form)
         return
     cells = [(e.pod, e.node, e.verdict, e.gpus, e.driver, e.shm, e.rdma, e.memlock) for e in report.rows]
     output.table(HEAD, cells)
-    show.findings(judge.grouped(report.findings))
+    show.findings(group_by_subject(report.findings))

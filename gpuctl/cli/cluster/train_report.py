@@ -20,19 +20,24 @@ if TYPE_CHECKING:
 
 def ready(plan: Ready, form: Output, check: bool) -> None:
     """Show the check results; with `check`, each pod's command, too."""
-    from gpuctl.cluster.deploy.model import told_of
-    from gpuctl.cluster.probe import judge
     from gpuctl.cluster.train import launch
+    from gpuctl.domain.findings import group_by_subject
 
     launch_plan = plan.launch
     commands = {plan.pods[rank].pod: launch.command(launch_plan, rank) for rank in launch_plan.starts}
     if form != "table":
         more = {"folder": launch_plan.folder, "variables": list(launch.variables(launch_plan)), "commands": commands}
         output.data(
-            {"launcher": launch_plan.launcher, "why": plan.why, **more, "findings": told_of(plan.findings)}, form
+            {
+                "launcher": launch_plan.launcher,
+                "why": plan.why,
+                **more,
+                "findings": [finding.as_dict() for finding in plan.findings],
+            },
+            form,
         )
         return
-    show.findings(judge.grouped(plan.findings))
+    show.findings(group_by_subject(plan.findings))
     if plan.why:
         click.echo(f"launcher: {launch_plan.launcher}: {plan.why}", err=True)
     if check and not plan.failed:

@@ -10,7 +10,7 @@ import click
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 
 if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles import Found, Profile
@@ -30,7 +30,7 @@ def load(name: str) -> Profile:
     except profiles.ProfileError as error:
         wrong = "\n  ".join(map(str, error.mistakes))
         hint = "`gpuctl profile list` names the profiles" if "no profile is called" in wrong else ""
-        raise Unusable(f"use the profile {name!r}", wrong, hint) from error
+        raise InvalidInput(f"use the profile {name!r}", wrong, hint) from error
 
 
 @group.command("list")
@@ -43,11 +43,11 @@ def listed(form: Output) -> None:
     for each in profiles.names():
         try:
             found.append((each, load(str(each.path))))
-        except Unusable as error:  # the others are listed all the same
+        except InvalidInput as error:  # the others are listed all the same
             wrong.append(str(error))
     _list(found, form)
     if wrong:
-        raise Unusable("list every profile", "\n  ".join(wrong))
+        raise InvalidInput("list every profile", "\n  ".join(wrong))
 
 
 def _list(found: list[tuple[Found, Profile]], form: Output) -> None:
@@ -91,11 +91,13 @@ def explain(knob: str, form: Output) -> None:
     try:
         found = profiles.explain(knob)
     except profiles.ProfileError as error:
-        raise Unusable(f"explain {knob!r}", "\n  ".join(map(str, error.mistakes)), "mend that profile first") from error
+        raise InvalidInput(
+            f"explain {knob!r}", "\n  ".join(map(str, error.mistakes)), "mend that profile first"
+        ) from error
     if not found:
         known = sorted({name for each in profiles.names() for name in load(str(each.path)).rows})
         hint = profiles.did_you_mean(knob, known) or "`gpuctl profile show training` lists the names"
-        raise Unusable(f"explain {knob!r}", "no profile has it", hint)
+        raise InvalidInput(f"explain {knob!r}", "no profile has it", hint)
     if form != "table":
         output.data([{"profile": e.profile, "overlay": e.overlay, **vars(e.row)} for e in found], form)
         return
@@ -134,7 +136,7 @@ def capture(host: str, inventory: str | None) -> None:
 
     hosts = flow.targets(find(DEFAULT if inventory is None else inventory), host)
     if len(hosts) != 1:
-        raise Unusable(f"capture {host!r}", f"it names {len(hosts)} hosts", "name one")
+        raise InvalidInput(f"capture {host!r}", f"it names {len(hosts)} hosts", "name one")
     if hosts[0].needs_ansible:
         wrong = f"only Ansible can reach it: {hosts[0].needs_ansible}"
         raise GpuctlError(f"capture {host}", wrong, "use a direct login")

@@ -13,7 +13,7 @@ import click
 from gpuctl.cli.errors import INTERRUPTED, Unread
 from gpuctl.cli.shared import options
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.hosts.flow import Job, Way
@@ -66,7 +66,7 @@ def tune_nodes(
 
     if reboot and way["via"] == "ssh":
         hint = "leave out --via ssh"
-        raise Unusable("reboot over the direct carrier", "waiting for a host to come back is Ansible's part", hint)
+        raise InvalidInput("reboot over the direct carrier", "waiting for a host to come back is Ansible's part", hint)
     if not check:
         _ask_about_this_machine(inventory, yes)
         _prove_that_records_can_be_kept()
@@ -128,7 +128,7 @@ def rollback(
         _prove_that_records_can_be_kept()
     source, hosts = _hosts(inventory, limit)
     if to and not to.isdigit():
-        raise Unusable(f"go back to the record {to!r}", "a record is a number, such as 000003", "a run names them")
+        raise InvalidInput(f"go back to the record {to!r}", "a record is a number, such as 000003", "a run names them")
     job = flow.rollback(check=check, to=to and f"{int(to):06d}", only=only, force=force, allow_busy=allow_busy)
     _run(source, hosts, job, _way(**way), Shown(form, check, diff))
 
@@ -150,7 +150,7 @@ def _profiles(hosts: list[Target], asked: str) -> dict[str, dict[str, Any]]:
     for host in hosts:
         if not asked and "{" in host.profile:  # a template, or a whole profile: the role alone knows what to do with it
             doing = f"choose the profile of {host.name}"
-            raise Unusable(doing, "host_profile_name is no plain name in the inventory", "give --profile")
+            raise InvalidInput(doing, "host_profile_name is no plain name in the inventory", "give --profile")
     names = {host.name: asked or host.profile or "training" for host in hosts}
     compiled = {name: dict(profiles.compiled(load(name))) for name in dict.fromkeys(names.values())}
     return {host: compiled[name] for host, name in names.items()}
@@ -224,5 +224,5 @@ def _ask_about_this_machine(inventory: str | None, yes: bool) -> None:
     if yes or inventory is not None:
         return
     if not sys.stdin.isatty():
-        raise Unusable("change this machine", "nobody is there to be asked", "add --yes, or name an inventory")
+        raise InvalidInput("change this machine", "nobody is there to be asked", "add --yes, or name an inventory")
     click.confirm("No --inventory: change this machine?", abort=True)

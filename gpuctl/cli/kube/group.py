@@ -1,4 +1,4 @@
-"""kube: what kubectl alone does not do."""
+"""kube: shells, port forwards, watches and explanations on top of kubectl."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuctl.cli.shared.click_groups import Group
 
 @click.group("kube", cls=Group)
 def group() -> None:
-    """Kubernetes from the workstation: shells, forwards, notices, explanations."""
+    """Kubernetes from the workstation: shells, port forwards, notifications, explanations."""
 
 
 group.add_command(pod)
@@ -46,10 +46,10 @@ def forward(
     context: str,
     namespace: str,
 ) -> None:
-    """Forward local ports to pods, and keep doing so until Ctrl-C.
+    """Forward local ports to pods until Ctrl-C.
 
-    Either every pod that -l names, on sequential local ports (--from 8081 --to 8080), or the one POD with its ports.
-    A forward that breaks is begun anew; a pod that is replaced is followed.
+    Select either all pods with the label -l, on consecutive local ports (--from 8081 --to 8080), or one POD with its
+    ports. A broken forward is restarted; if a pod is replaced, the forward moves to its replacement.
     """
     from gpuctl.cli.shared.forward_display import go
     from gpuctl.kube.forward import request as ask
@@ -71,23 +71,23 @@ def forward(
 @click.option("--ask", "asked", is_flag=True, help="Hand it once to the command of the settings (claude -p).")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before it is sent.")
 @where
-def explain(pod_name: str, lines: int, asked: bool, yes: bool, context: str, namespace: str) -> None:
-    """Gather what the cluster says of POD (describe, events, logs, previous logs), without secrets."""
+def explain(pod_name: str, lines: int, send: bool, yes: bool, context: str, namespace: str) -> None:
+    """Collect describe, events, logs and previous logs of POD, with secrets removed."""
     from gpuctl.core import settings
     from gpuctl.kube import explain as explaining
-    from gpuctl.kube.pod import Where, here
+    from gpuctl.kube.pod import Where, kubectl_for
 
-    found = explaining.gather(here(Where(context, namespace)), pod_name, lines)
-    click.echo(found.text)
-    click.echo(f"{output.plural(found.secrets, 'secret')} removed", err=True)
-    if found.note:
-        click.echo(f"note: {found.note}", err=True)
-    if not asked:
+    explanation = explaining.gather(kubectl_for(Where(context, namespace)), pod_name, lines)
+    click.echo(explanation.text)
+    click.echo(f"{output.plural(explanation.secrets, 'secret')} removed", err=True)
+    if explanation.note:
+        click.echo(f"note: {explanation.note}", err=True)
+    if not send:
         return
     command = settings.load().ask
     if not yes:
         click.confirm(f"Send this to `{' '.join(command)}`?", abort=True, err=True)
-    sys.exit(explaining.ask(command, found.text))
+    sys.exit(explaining.ask(command, explanation.text))
 
 
 @group.command()
@@ -106,17 +106,17 @@ def notify(
     context: str,
     namespace: str,
 ) -> None:
-    """Tell of crashed pods, finished roll-outs and passed thresholds, as tmux messages or plain lines."""
+    """Report crashed pods, finished rollouts and exceeded thresholds, as tmux messages or plain lines."""
     from gpuctl.kube import notify as notices
     from gpuctl.kube.notices import Thresholds
-    from gpuctl.kube.pod import Where, here
+    from gpuctl.kube.pod import Where, kubectl_for
 
     def tell(text: str) -> None:
         notices.to_tmux(text)
         click.echo(text)
 
     at = Thresholds(restarts or 0, pending or 0.0, not_ready or 0.0)
-    notices.run(here(Where(context, namespace)), everywhere, nodes, at, tell)
+    notices.run(kubectl_for(Where(context, namespace)), everywhere, nodes, at, tell)
     sys.exit(130)  # it has no other end than being ended
 
 
@@ -126,15 +126,15 @@ def notify(
 @options.context
 def watch(name: str, every: float, context: str) -> None:
     """Watch the resources of a namespace."""
-    from gpuctl.kube.pod import Where, here
+    from gpuctl.kube.pod import Where, kubectl_for
     from gpuctl.kube.resources import watch as draw
 
-    draw(here(Where(context, name)), every)
+    draw(kubectl_for(Where(context, name)), every)
 
 
 @group.command()
 def palette() -> None:
-    """A menu of common commands, with Helm and Terraform among them where they are installed."""
+    """Choose from a menu of common commands, with Helm and Terraform if they are installed."""
     from gpuctl.kube.palette import run
 
     sys.exit(run())

@@ -1,4 +1,4 @@
-"""kube pod: act on the pod chosen last, which is what the tmux keys do."""
+"""kube pod: act on the selected pod, as the tmux keys do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ which = together(
 
 @click.group(cls=Group)
 def pod() -> None:
-    """Act on the pod chosen last, or choose one."""
+    """Act on the selected pod, or select one."""
 
 
 def _act(
@@ -43,27 +43,27 @@ def _act(
     context: str,
     namespace: str,
 ) -> None:
-    """Do something to the pod that is named, was chosen last, or is chosen now; nothing where the user leaves."""
+    """Run an action on the named, the selected or a newly chosen pod; do nothing if the user cancels."""
     from gpuctl.kube import pod as pods
 
     place = pods.Where(context, namespace, everywhere)
     if name:
-        found: Chosen | None = pods.named(name, place, container)
+        target: Chosen | None = pods.named(name, place, container)
     else:
-        found = pods.ask(place) if anew else pods.last(place)
-    if found is not None:
-        sys.exit(action(found))
+        target = pods.ask(place) if anew else pods.last(place)
+    if target is not None:
+        sys.exit(action(target))
 
 
 def _command(name: str, does: str) -> None:
-    """A command for what gpuctl.kube.pod does under this name."""
+    """Define the command for the function of this name in gpuctl.kube.pod."""
 
     @pod.command(name, help=does)
     @which
-    def act(**given: Any) -> None:
+    def act(**options: Any) -> None:
         from gpuctl.kube import pod as pods
 
-        _act(getattr(pods, name), **given)
+        _act(getattr(pods, name), **options)
 
 
 _command("shell", "A shell in its container: bash where it has one, else sh.")
@@ -74,31 +74,31 @@ _command("describe", "All that the cluster says of it.")
 @pod.command()
 @which
 @click.argument("ports", metavar="[[LOCAL:]REMOTE]...", nargs=-1)
-def forward(ports: tuple[str, ...], **given: Any) -> None:
-    """Forward its ports: those that it declares, where none are given."""
+def forward(ports: tuple[str, ...], **options: Any) -> None:
+    """Forward the pod's ports; without PORTS, the ones it declares."""
     from gpuctl.cli.shared.forward_display import go
     from gpuctl.kube import pod as pods
     from gpuctl.kube.forward.request import of_pod
 
-    def action(found: Chosen) -> int:
-        wanted = ports or [str(port) for port in pods.ports(found)]
-        return go(of_pod(found.pod, wanted, found.context, found.namespace))
+    def action(target: Chosen) -> int:
+        remote_ports = ports or [str(port) for port in pods.ports(target)]
+        return go(of_pod(target.pod, remote_ports, target.context, target.namespace))
 
-    _act(action, **given)
+    _act(action, **options)
 
 
 @pod.command()
 @everywhere
 @where
 def choose(everywhere: bool, context: str, namespace: str) -> None:
-    """Choose a pod, then what to do with it. The tmux keys act on it from then on."""
+    """Select a pod, then what to do with it. The tmux keys act on the selected pod."""
     from gpuctl.kube import choose as choosing
     from gpuctl.kube import pod as pods
 
-    found = pods.ask(pods.Where(context, namespace, everywhere))
-    action = choosing.entry(pods.ACTIONS, found.pod) if found else None
-    if found and action:
-        sys.exit(pods.ACTIONS[action](found))
+    target = pods.ask(pods.Where(context, namespace, everywhere))
+    action = choosing.entry(pods.ACTIONS, target.pod) if target else None
+    if target and action:
+        sys.exit(pods.ACTIONS[action](target))
 
 
 @pod.command()
@@ -106,8 +106,8 @@ def choose(everywhere: bool, context: str, namespace: str) -> None:
 @container
 @where
 def select(name: str, container: str, context: str, namespace: str) -> None:
-    """Remember a pod as the chosen one: for a k9s plugin, or a script."""
+    """Select a pod by name, for a k9s plugin or a script."""
     from gpuctl.kube import pod as pods
 
-    found = pods.select(pods.named(name, pods.Where(context, namespace), container))
-    click.echo(f"{found.namespace}/{found.pod} of {found.context or 'no context'} is the chosen pod now")
+    target = pods.select(pods.named(name, pods.Where(context, namespace), container))
+    click.echo(f"{target.namespace}/{target.pod} of {target.context or 'no context'} is the chosen pod now")

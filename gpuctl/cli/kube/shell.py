@@ -1,4 +1,4 @@
-"""kube shell, what is switched in it, and what it asks gpuctl for."""
+"""kube shell, switching inside it, and the hidden commands that its start-up files call."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ AS_THEY_ARE = {"ignore_unknown_options": True, "help_option_names": []}
 @click.command()
 @click.option("--shell", "program", metavar="PROGRAM", default="", help="bash or zsh.  [default: the login shell]")
 def shell(program: str) -> None:
-    """Start a shell with a kubeconfig of its own, so that switching in it moves no other.
+    """Start a shell with its own kubeconfig, so that switching in it affects no other shell.
 
-    Its prompt shows context and namespace in the colour of the stage. It has the aliases k, kgp, kgpa, kd, ke and
-    kdel, and the commands kctx, kns, kpod, kwatch-resources and port-forward-hyperpod. What destroys something in a
-    production context asks first.
+    The prompt shows context and namespace, coloured by stage. The shell has the aliases k, kgp, kgpa, kd, ke and kdel,
+    and the commands kctx, kns, kpod, kwatch-resources and port-forward-hyperpod. In a production context, destructive
+    commands ask for confirmation.
     """
     from gpuctl.kube.shell import start
 
@@ -29,11 +29,11 @@ def shell(program: str) -> None:
 @click.command("context")
 @click.argument("name", default="")
 def switch_context(name: str) -> None:
-    """Switch the context of this shell to NAME ("-": the one before); without a name, choose."""
+    """Switch this shell to the context NAME ("-" for the previous one), or choose one."""
     from gpuctl.core import settings
     from gpuctl.kube import choose, switch
 
-    switch.own()
+    switch.private_copy()
     chosen = name or choose.context(settings.load())
     if chosen:
         click.echo(f"switched to the context {switch.to_context(chosen)}")
@@ -43,10 +43,10 @@ def switch_context(name: str) -> None:
 @click.argument("name", default="")
 @click.option("--force", is_flag=True, help="Do not look whether it is there.")
 def switch_namespace(name: str, force: bool) -> None:
-    """Switch the namespace of this shell to NAME; without a name, choose."""
+    """Switch this shell to the namespace NAME, or choose one."""
     from gpuctl.kube import choose, switch
 
-    switch.own()
+    switch.private_copy()
     chosen = name or choose.namespace()
     if chosen:
         click.echo(f"switched to the namespace {switch.to_namespace(chosen, force)}")
@@ -55,7 +55,7 @@ def switch_namespace(name: str, force: bool) -> None:
 @click.command(hidden=True)
 @click.argument("path", type=click.Path(path_type=Path))
 def prompt(path: Path) -> None:
-    """Write what the prompt shows into a file, for a shell that reads it."""
+    """Write what the prompt shows to a file that the shell reads."""
     from gpuctl.core import settings
     from gpuctl.edges.kube import config
     from gpuctl.kube.prompt import write
@@ -66,7 +66,7 @@ def prompt(path: Path) -> None:
 @click.command(hidden=True)
 @click.argument("path", type=click.Path(path_type=Path))
 def remake(path: Path) -> None:
-    """Make the kubeconfig copy of a running shell again."""
+    """Rebuild the private kubeconfig of a running shell."""
     from gpuctl.kube.shell import remake as again
 
     again(path)
@@ -75,7 +75,7 @@ def remake(path: Path) -> None:
 @click.command(hidden=True)
 @click.argument("path", type=click.Path(path_type=Path))
 def leave(path: Path) -> None:
-    """Keep what was added to the kubeconfig copy of a shell that ends, and say where it is."""
+    """Keep what was added to the private kubeconfig of an ending shell, and print where."""
     from gpuctl.kube.shell import leave as keep
 
     kept = keep(path)
@@ -85,22 +85,22 @@ def leave(path: Path) -> None:
 
 @click.command(hidden=True, context_settings=AS_THEY_ARE)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-def guard(words: tuple[str, ...]) -> None:
-    """Ask before a kubectl command that destroys something in a production context."""
+def guard(arguments: tuple[str, ...]) -> None:
+    """Ask for confirmation before a destructive kubectl command in a production context."""
     from gpuctl.core import settings
     from gpuctl.kube.confirm import question
 
-    asked = question(words, settings.load())
-    if not asked:
+    prompt_text = question(arguments, settings.load())
+    if not prompt_text:
         return
     try:
         terminal = Path("/dev/tty").open("r+b", buffering=0)  # noqa: SIM115 - closed with the process
     except OSError:
-        click.echo(f"gpuctl: not run, as nobody can be asked here: {asked}", err=True)
+        click.echo(f"gpuctl: not run, as nobody can be asked here: {prompt_text}", err=True)
         click.echo("  hint: `command kubectl` goes past this question", err=True)
         sys.exit(2)
     with terminal:
-        terminal.write(f"{asked} [y/N] ".encode())
+        terminal.write(f"{prompt_text} [y/N] ".encode())
         if terminal.readline().strip().lower() not in (b"y", b"yes"):
             click.echo("not done", err=True)
             sys.exit(1)

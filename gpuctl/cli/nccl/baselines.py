@@ -12,12 +12,12 @@ from gpuctl.cli.nccl import sweep_options
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.nccl.baselines.model import Baseline, Book
     from gpuctl.nccl.calibrate import Calibration
-    from gpuctl.nccl.context import About
+    from gpuctl.nccl.context import RunContext
     from gpuctl.nccl.model import Run
 
 count = click.IntRange(min=1)
@@ -67,12 +67,12 @@ def restore() -> None:
     from gpuctl.nccl.baselines import load, site
 
     path = load.site_file()
-    found = site.restore(path)
-    if found.rows:
-        show(replace(row, site=True) for row in found.rows)
-    gone = "what could not be read is" if found.removed is None else output.plural(found.removed, "row")
-    back = output.plural(found.put_back, "row")
-    click.echo(f"{gone} removed, {back} put back: {path} has {output.plural(len(found.rows), 'row')}", err=True)
+    restored = site.restore(path)
+    if restored.rows:
+        show(replace(row, site=True) for row in restored.rows)
+    gone = "what could not be read is" if restored.removed is None else output.plural(restored.removed, "row")
+    back = output.plural(restored.put_back, "row")
+    click.echo(f"{gone} removed, {back} put back: {path} has {output.plural(len(restored.rows), 'row')}", err=True)
 
 
 @baselines.command()
@@ -86,41 +86,45 @@ def explain(name: str, form: Output) -> None:
     rows = [row for row in book.rows if name in row.systems]
     if name not in book.known:
         hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` adds your own"
-        raise Unusable(f"explain {name}", "no baseline and no line rate is known of it", hint)
+        raise InvalidInput(f"explain {name}", "no baseline and no line rate is known of it", hint)
     if form == "table":
         _explain(name, book, rows)
     else:
         system = book.systems.get(name)
-        told = load.plain_system(system) if system else None
-        output.data({"system": told, "baselines": [_whole(row) for row in rows]}, form)
+        system_fields = load.plain_system(system) if system else None
+        output.data({"system": system_fields, "baselines": [_whole(row) for row in rows]}, form)
 
 
-def about_of(algo: str | None = None, collective: str | None = None, instance: str | None = None, **told: Any) -> About:
-    """What the options tell of a run; `Unusable` where they name what does not exist."""
+def about_of(
+    algo: str | None = None, collective: str | None = None, instance: str | None = None, **rest: Any
+) -> RunContext:
+    """What the options tell of a run; `InvalidInput` where they name what does not exist."""
     from gpuctl.nccl.bandwidth import COLLECTIVES
-    from gpuctl.nccl.context import About
+    from gpuctl.nccl.context import RunContext
 
     if collective is not None and collective not in COLLECTIVES:
-        raise Unusable(f"judge {collective!r}", "nccl-tests has no such test", f"it can be {', '.join(COLLECTIVES)}")
-    return About(instance, algorithm=_set_to(algo) if algo else None, collective=collective, **told)
+        raise InvalidInput(
+            f"judge {collective!r}", "nccl-tests has no such test", f"it can be {', '.join(COLLECTIVES)}"
+        )
+    return RunContext(instance, algorithm=_set_to(algo) if algo else None, collective=collective, **rest)
 
 
-def agreed(doing: str, runs: Iterable[tuple[str, Run]], given: About) -> None:
-    """`Unusable` where the options tell something that a log denies, with every such contradiction."""
+def agreed(doing: str, runs: Iterable[tuple[str, Run]], stated: RunContext) -> None:
+    """`InvalidInput` where the options tell something that a log denies, with every such contradiction."""
     from gpuctl.nccl.baselines.consistency import contradicted
 
-    wrong = [f"{name}: {why}" for name, run in runs for why in contradicted(run, given)]
+    wrong = [f"{name}: {why}" for name, run in runs for why in contradicted(run, stated)]
     if wrong:
         hint = "leave out what the logs tell themselves; or give the log that the options are of"
-        raise Unusable(doing, "\n  ".join(wrong), hint)
+        raise InvalidInput(doing, "\n  ".join(wrong), hint)
 
 
 def known_instance(name: str | None, doing: str, book: Book) -> None:
-    """`Unusable` where nothing is known of a machine type, so that a misspelt one is told before anything runs."""
+    """`InvalidInput` where nothing is known of a machine type, so that a misspelt one is told before anything runs."""
     if name is None or name in book.known:
         return
     hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` makes rows of a new name"
-    raise Unusable(doing, f"no machine type is called {name!r}{_meant(name, book)}", hint)
+    raise InvalidInput(doing, f"no machine type is called {name!r}{_meant(name, book)}", hint)
 
 
 def new_instance(name: str, book: Book) -> None:
@@ -139,17 +143,17 @@ def _meant(name: str, book: Book) -> str:
 def _set_to(value: str) -> str:
     """What NCCL_ALGO may be set to: one algorithm or several, for all collectives or for each; or "default"."""
     from gpuctl.nccl.context import DEFAULT
-    from gpuctl.nccl.parsing.algorithms import asked, unknown
+    from gpuctl.nccl.parsing.algorithms import requested, unknown
 
     if value.lower() == DEFAULT:
         return DEFAULT
     if wrong := unknown(value):
         _no_algorithm(wrong[0])
-    return ";".join(asked(value))
+    return ";".join(requested(value))
 
 
 def algorithm_of(name: str) -> str:
-    """NCCL's spelling of it, or "default"; `Unusable` where it has none of that name."""
+    """NCCL's spelling of it, or "default"; `InvalidInput` where it has none of that name."""
     from gpuctl.nccl.context import DEFAULT
     from gpuctl.nccl.parsing.algorithms import algorithm
 
@@ -160,7 +164,7 @@ def _no_algorithm(name: str) -> NoReturn:
     from gpuctl.nccl.parsing.algorithms import ALGORITHMS
 
     hint = f"it can be default, {', '.join(ALGORITHMS)}"
-    raise Unusable(f"take {name!r} for an algorithm", "NCCL has none of that name", hint)
+    raise InvalidInput(f"take {name!r} for an algorithm", "NCCL has none of that name", hint)
 
 
 def show(rows: Iterable[Baseline]) -> None:
@@ -169,24 +173,24 @@ def show(rows: Iterable[Baseline]) -> None:
     output.table(head, [_cells(row) for row in rows])
 
 
-def show_new(found: Calibration, book: Book) -> None:
+def show_new(calibration: Calibration, book: Book) -> None:
     """Rows that a calibration makes, beside what the runs measured and what counted until now."""
     rows = []
-    for row in found.rows:
-        speeds = found.speeds.get(row.from_bytes, ())
+    for row in calibration.rows:
+        speeds = calibration.speeds.get(row.from_bytes, ())
         spread = f"{min(speeds):g} to {max(speeds):g}" if speeds else "-"
-        told = _cells(row)
-        forced = row.from_bytes in {**found.below, **found.below_own}
-        rows.append((*told[:9], spread, _until_now(row, book), "FORCED" if forced else ""))
+        cells = _cells(row)
+        forced = row.from_bytes in {**calibration.below, **calibration.below_own}
+        rows.append((*cells[:9], spread, _until_now(row, book), "FORCED" if forced else ""))
     head = ("MACHINE TYPE", "NODES", "GPUS", "COLLECTIVE", "ALGORITHM", "SIZES", "EXPECT", "WARN", "FAIL")
     output.table((*head, "MEASURED", "UNTIL NOW", ""), rows)
 
 
 def _until_now(row: Baseline, book: Book) -> str:
-    from gpuctl.nccl.context import About
+    from gpuctl.nccl.context import RunContext
 
     shape = (row.systems[0], row.nodes[0], row.gpus_per_node, row.processes_per_node)
-    before = book.of(About(*shape, algorithm=row.algorithms[0], collective=row.collective), row.from_bytes)
+    before = book.of(RunContext(*shape, algorithm=row.algorithms[0], collective=row.collective), row.from_bytes)
     if before is None:
         return "no row"
     return f"{'your own' if before.site else before.kind}, fail below {before.fail:g}"
@@ -200,18 +204,18 @@ def _not_reached(rows: Sequence[Baseline]) -> None:
     end = Sweep().end_bytes
     above = max((row.to_bytes for row in rows if row.from_bytes > end), default=None)
     if above is not None:
-        told = f"rows for sizes above {flag(end)}iB are not reached by default"
-        click.echo(f"{told}: `gpuctl nccl run -e {flag(above)}` reaches them")
+        message = f"rows for sizes above {flag(end)}iB are not reached by default"
+        click.echo(f"{message}: `gpuctl nccl run -e {flag(above)}` reaches them")
 
 
 def _cells(row: Baseline) -> tuple[object, ...]:
     from gpuctl.nccl.baselines import load
 
-    told = load.plain(row)
+    fields = load.plain(row)
     limits = ["-" if limit is None else f"{limit:g}" for limit in (row.expect, row.warn, row.fail)]
-    sizes = told["from"] if told["from"] == told["to"] else f"{told['from']} to {told['to']}"
+    sizes = fields["from"] if fields["from"] == fields["to"] else f"{fields['from']} to {fields['to']}"
     names, algorithms = ", ".join(row.systems), ", ".join(row.algorithms)
-    return (names, told["nodes"], row.gpus_per_node, row.collective, algorithms, sizes, *limits, row.origin)
+    return (names, fields["nodes"], row.gpus_per_node, row.collective, algorithms, sizes, *limits, row.origin)
 
 
 def _whole(row: Baseline) -> dict[str, object]:
@@ -226,9 +230,9 @@ def _explain(name: str, book: Book, rows: list[Baseline]) -> None:
         click.echo(f"{name}: {system.gpus} GPUs, {system.line_rate_gbs:g} GB/s a node, {system.network}")
         click.echo(f"  source: {system.source}")
     for row in rows:
-        told = _cells(row)
-        click.echo(f"{row.collective}, {told[1]} nodes of {row.gpus_per_node} GPUs, {told[4]}, {told[5]}")
-        click.echo(f"  GB/s: expect {told[6]}, warn below {told[7]}, fail below {told[8]}")
+        cells = _cells(row)
+        click.echo(f"{row.collective}, {cells[1]} nodes of {row.gpus_per_node} GPUs, {cells[4]}, {cells[5]}")
+        click.echo(f"  GB/s: expect {cells[6]}, warn below {cells[7]}, fail below {cells[8]}")
         click.echo(f"  {row.origin}\n  why: {row.why}\n  {row.where}")
         for what, value in row.measured.items():
             click.echo(f"  {what}: {value}")

@@ -15,14 +15,14 @@ from gpuctl.cli.nccl.targets import pods, select
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import Sectioned
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.signals import ctrl_c
 
 if TYPE_CHECKING:
-    from gpuctl.cli.nccl.targets.select import Reached
+    from gpuctl.cli.nccl.targets.select import NodeAccess
     from gpuctl.nccl.isolate.flow import Watch
     from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
-    from gpuctl.nccl.model import Ended, Launch, Sweep
+    from gpuctl.nccl.model import Launch, LaunchResult, Sweep
     from gpuctl.workflows.nccl_preflight import Layout
 
 File = click.Path(dir_okay=False, path_type=Path)
@@ -49,7 +49,13 @@ IN_HISTORY = "kept: {} shows every run and the map of pairs"
     metavar="GB/S",
     help="What a pair should reach.  [by machine type, where its baseline knows]",
 )
-@click.option("--screens", type=click.IntRange(1, 16), default=1, show_default=True, help="Pairs each node is seen in.")
+@click.option(
+    "--pairs-per-node",
+    type=click.IntRange(1, 16),
+    default=1,
+    show_default=True,
+    help="Pairs in which every node is tested at first; more find faults that come and go.",
+)
 @click.option(
     "--false-alarm",
     type=options.Finite(1e-6, 0.2),
@@ -91,7 +97,7 @@ def command(replay: Path | None, form: Output, **given: Any) -> None:
         fleet = _with_wanted(found.fleet, policy.sweep, **given)
         proof.show_and_exit(fleet, found.history, decide(fleet, found.history, policy), form)
     _can_keep(given["record"])
-    way = select.reached(**given)
+    way = select.node_access(**given)
     kept, policy = given["record"], replace(policy, sweep=with_env(policy.sweep, way.env))
     fleet = _with_wanted(_fleet(way, kept, given["rails"]), policy.sweep, **given)
     before = record.go_on(kept, fleet, policy) if kept else ()  # refused, if so, before any node is asked
@@ -104,33 +110,33 @@ def command(replay: Path | None, form: Output, **given: Any) -> None:
 def _nothing_else(**given: Any) -> None:
     """A replay asks nobody and keeps nothing."""
     to_run = ("record", "rails", "inventory", "limit", "nodes", "cluster", "image", "slurm")
-    if others := pods.said(to_run, given):
-        raise Unusable("replay runs", f"{others} is for runs that are to be made", "leave one of them out")
+    if others := pods.given_options(to_run, given):
+        raise InvalidInput("replay runs", f"{others} is for runs that are to be made", "leave one of them out")
 
 
 def _can_keep(kept: Path | None) -> None:
     """Told before any node is asked. A new file takes the place of the old one, so it is the folder that is written."""
     if kept is not None and not os.access(kept.absolute().parent, os.W_OK | os.X_OK):
-        raise Unusable(f"keep the runs in {kept}", "it cannot be written there", "name a file in another folder")
+        raise InvalidInput(f"keep the runs in {kept}", "it cannot be written there", "name a file in another folder")
 
 
 def run(
-    fleet: Fleet, way: Reached, policy: Policy, kept: Path | None, before: Sequence[Ended]
-) -> tuple[list[Ended], Conclusion]:
+    fleet: Fleet, way: NodeAccess, policy: Policy, kept: Path | None, before: Sequence[LaunchResult]
+) -> tuple[list[LaunchResult], Conclusion]:
     """Isolate to the end; the runs of an isolation that is broken off stay in the record.
 
     Where a round raises, those before are in the history, too.
     """
     from gpuctl.nccl.isolate.flow import isolate
 
-    so_far: list[Ended] = []
+    so_far: list[LaunchResult] = []
     hint = f"go on with --record {kept}" if kept else "--record FILE lets it go on where it was broken off"
 
     def kept_so_far() -> None:
         record_history.keep("isolate", way.where, so_far, (), IN_HISTORY)
         click.echo(f"it ended after {output.plural(len(so_far), 'run')}; {hint}", err=True)
 
-    with ctrl_c() as broken_off, record_history.even_so(so_far, kept_so_far):
+    with ctrl_c() as broken_off, record_history.save_partial_results(so_far, kept_so_far):
         history, end = isolate(fleet, way.runner, policy, _watch(fleet, kept, broken_off, so_far), before)
     if end is None:
         click.echo(f"broken off after {output.plural(len(history), 'run')}; {hint}", err=True)
@@ -138,7 +144,7 @@ def run(
     return history, end
 
 
-def _policy(screens: int, false_alarm: float, **given: Any) -> Policy:
+def _policy(pairs_per_node: int, false_alarm: float, **given: Any) -> Policy:
     from dataclasses import replace
 
     from gpuctl.nccl.flow import check_sizes
@@ -146,17 +152,18 @@ def _policy(screens: int, false_alarm: float, **given: Any) -> Policy:
 
     asked = sweep_options.sweep_of(**given)
     check_sizes("isolate", asked)
-    return Policy(sweep=replace(asked, env={**RING.env, **asked.env}), screens=screens, false_alarm=false_alarm)
+    sweep = replace(asked, env={**RING.env, **asked.env})
+    return Policy(sweep=sweep, pairs_per_node=pairs_per_node, false_alarm=false_alarm)
 
 
-def _fleet(way: Reached, kept: Path | None, rails: str) -> Fleet:
+def _fleet(way: NodeAccess, kept: Path | None, rails: str) -> Fleet:
     """The nodes, rack by rack where the racks are known: of the inventory or the cluster, else as the record has them,
     else what the hosts know themselves."""
     from gpuctl.nccl.isolate import rail_selection, record
     from gpuctl.nccl.isolate.model import Fleet
 
     if len(way.nodes) < 2:
-        raise Unusable("isolate", "there is only one node, which cannot be compared with any", "name more nodes")
+        raise InvalidInput("isolate", "there is only one node, which cannot be compared with any", "name more nodes")
     wanted = tuple(name.strip() for name in rails.split(",") if name.strip())
     chosen = () if wanted == ("none",) else wanted
     recorded = kept is not None and kept.exists()
@@ -171,7 +178,7 @@ def _fleet(way: Reached, kept: Path | None, rails: str) -> Fleet:
     return Fleet(tuple(nodes), racks, chosen if wanted else None)
 
 
-def _layout(way: Reached) -> Layout:
+def _layout(way: NodeAccess) -> Layout:
     """What the nodes know of the fabric themselves; those that cannot be asked are silent."""
     from gpuctl.workflows import nccl_preflight
 
@@ -186,20 +193,20 @@ def _with_wanted(
     from dataclasses import replace
 
     from gpuctl.nccl.baselines import load
-    from gpuctl.nccl.context import About
+    from gpuctl.nccl.context import RunContext
 
     if instance is not None:
         book = load.book()
         baselines.known_instance(instance, "isolate", book)
         gpus = sweep.gpus_per_node  # a process for each
-        two = About(instance, 2, gpus, gpus, algorithm="Ring", collective=sweep.collective)
+        two = RunContext(instance, 2, gpus, gpus, algorithm="Ring", collective=sweep.collective)
         system, row = book.systems.get(instance), book.of(two, sweep.end_bytes)
         network = network or (system.network if system else None)
         expect = expect or (row.expect if row else None)
     return replace(fleet, expected_gbs=expect or fleet.expected_gbs, network=network or fleet.network)
 
 
-def _watch(fleet: Fleet, kept: Path | None, broken_off: Callable[[], bool], so_far: list[Ended]) -> Watch:
+def _watch(fleet: Fleet, kept: Path | None, broken_off: Callable[[], bool], so_far: list[LaunchResult]) -> Watch:
     from gpuctl.nccl.isolate import record
     from gpuctl.nccl.isolate.flow import Watch
     from gpuctl.nccl.isolate.model import Round
@@ -214,7 +221,7 @@ def _watch(fleet: Fleet, kept: Path | None, broken_off: Callable[[], bool], so_f
             if not line.endswith(" done") and not line.startswith(("started", "complete")):  # hundreds at a time
                 click.echo(f"{output.names(launch.nodes, 2)}: {line}", err=True)
 
-        def keep(self, history: Sequence[Ended]) -> None:
+        def keep(self, history: Sequence[LaunchResult]) -> None:
             so_far[:] = history
             if kept is None:
                 return

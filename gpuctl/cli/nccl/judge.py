@@ -16,10 +16,10 @@ from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
 
 if TYPE_CHECKING:
-    from gpuctl.nccl.context import About
-    from gpuctl.nccl.model import Finding
+    from gpuctl.domain.findings import Finding
+    from gpuctl.nccl.context import RunContext
 
-    Judged = tuple[str, About, list[Finding]]
+    Judged = tuple[str, RunContext, list[Finding]]
 
 
 @click.command()
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def judge(
     files: tuple[Path, ...],
     form: Output,
-    **told: Any,
+    **params: Any,
 ) -> None:
     """Judge logs of nccl-tests, size by size; - is standard input.
 
@@ -41,46 +41,45 @@ def judge(
     from gpuctl.nccl.baselines import load
     from gpuctl.nccl.judge.run import judge as judged
 
-    given = about_of(**told)
+    stated = about_of(**params)
     book = load.book()
-    known_instance(given.system, "judge", book)
+    known_instance(stated.system, "judge", book)
     runs = list(log_files.runs(files))
-    agreed("judge", runs, given)
-    found = [(name, known.of(run, given), judged(run, given, book)) for name, run in runs]
+    agreed("judge", runs, stated)
+    judged_runs = [(name, known.infer(run, stated), judged(run, stated, book)) for name, run in runs]
     if form == "table":
-        _show(found)
+        _show(judged_runs)
     else:
-        output.data([_plain(*one) for one in found], form)
-    sys.exit(_exit_code(found))
+        output.data([_plain(*one) for one in judged_runs], form)
+    sys.exit(_exit_code(judged_runs))
 
 
-def _exit_code(found: Iterable[Judged]) -> int:
+def _exit_code(judged_runs: Iterable[Judged]) -> int:
     from gpuctl.domain.findings import Verdict
     from gpuctl.nccl.judge.run import worst
 
     # Every run by itself: one of which nothing was found is unknown.
-    return int(any(worst(findings) in (Verdict.FAIL, Verdict.UNKNOWN) for _, _, findings in found))
+    return int(any(worst(findings) in (Verdict.FAIL, Verdict.UNKNOWN) for _, _, findings in judged_runs))
 
 
-def _plain(name: str, about: About, findings: list[Finding]) -> dict[str, object]:
+def _plain(name: str, about: RunContext, findings: list[Finding]) -> dict[str, object]:
     from dataclasses import asdict
 
     from gpuctl.nccl.judge.run import worst
-    from gpuctl.nccl.launch import records
 
-    told = [records.finding(one) for one in findings]
-    return {"run": name, "verdict": str(worst(findings)), "known": asdict(about), "findings": told}
+    as_dicts = [one.as_dict() for one in findings]
+    return {"run": name, "verdict": str(worst(findings)), "known": asdict(about), "findings": as_dicts}
 
 
-def _show(found: Iterable[Judged]) -> None:
+def _show(judged_runs: Iterable[Judged]) -> None:
     from gpuctl.nccl.judge.run import worst
 
-    for name, about, findings in found:
+    for name, about, findings in judged_runs:
         click.echo(f"{worst(findings)}  {name}: {_known(about)}")
         for finding, following in zip_longest(findings, findings[1:]):
-            click.echo(f"  {finding.verdict:7}  {finding.rule:10}  {finding.says}{_reached(finding)}")
-            if finding.advice and not (following and following.advice == finding.advice):
-                click.echo(f"  {'':7}  {'':10}  next: {finding.advice}")
+            click.echo(f"  {finding.verdict:7}  {finding.check:10}  {finding.message}{_reached(finding)}")
+            if finding.hint and not (following and following.hint == finding.hint):
+                click.echo(f"  {'':7}  {'':10}  next: {finding.hint}")
 
 
 def _reached(finding: Finding) -> str:
@@ -88,24 +87,24 @@ def _reached(finding: Finding) -> str:
     from gpuctl.nccl.judge.messages import size
 
     best, at = finding.numbers.get("peak_gbs"), finding.numbers.get("peak_bytes")
-    if finding.rule != "baseline" or not isinstance(best, float) or not isinstance(at, int):
+    if finding.check != "baseline" or not isinstance(best, float) or not isinstance(at, int):
         return ""
     return f"; best out-of-place {best:g} GB/s at {size(at)}"
 
 
-def _known(about: About) -> str:
+def _known(about: RunContext) -> str:
     """What the run was taken for: a reader sees at once where the log was read wrong."""
     nodes = output.plural(about.nodes, "node") if about.nodes else None
     gpus = f"{output.plural(about.gpus_per_node, 'GPU')} each" if about.gpus_per_node else None
     ranks = output.plural(about.ranks, "rank") if about.ranks else None
-    told = ", ".join(text for text in (nodes, gpus, ranks) if text)
+    facts = ", ".join(text for text in (nodes, gpus, ranks) if text)
     missing = [what for what, text in (("nodes", nodes), ("GPUs", gpus), ("ranks", ranks)) if text is None]
-    where = (f" on {told}" if told else "") + (f" ({', '.join(missing)} not told)" if missing else "")
+    where = (f" on {facts}" if facts else "") + (f" ({', '.join(missing)} not told)" if missing else "")
     system = about.system or "no machine type given"
     return f"{about.collective or 'collective not named'}{where}; {_algorithm(about)}; {system}"
 
 
-def _algorithm(about: About) -> str:
+def _algorithm(about: RunContext) -> str:
     """What was forced, and what NCCL used: two different things."""
     used = f" (used: {', '.join(about.chosen)})" if about.chosen else ""
     if about.algorithm is None:

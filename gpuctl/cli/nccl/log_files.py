@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 import click
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.nccl.model import Run
@@ -35,9 +35,9 @@ def by_file(files: Sequence[Path]) -> Iterator[tuple[str, list[Run]]]:
 
 def runs(files: Sequence[Path]) -> Iterator[tuple[str, Run]]:
     """Every run with the file it is from, and its number there where the file has several."""
-    for name, found in by_file(files):
-        for number, run in enumerate(found, 1):
-            yield (f"{name} run {number}" if len(found) > 1 else name), run
+    for name, file_runs in by_file(files):
+        for number, run in enumerate(file_runs, 1):
+            yield (f"{name} run {number}" if len(file_runs) > 1 else name), run
 
 
 def _usable(path: Path) -> None:
@@ -46,7 +46,7 @@ def _usable(path: Path) -> None:
     with _read_of(path) as file:
         begin = file.read(LOOK)
     if b"\0" in begin:
-        raise Unusable(f"read {path}", "it is binary, not text", HINT)
+        raise InvalidInput(f"read {path}", "it is binary, not text", HINT)
 
 
 def _read(path: Path) -> Iterator[Run]:
@@ -61,7 +61,7 @@ def _read(path: Path) -> Iterator[Run]:
 
 @contextmanager
 def _read_of(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked where gzip packed it, whatever its name; `Unusable` where they cannot be read."""
+    """The bytes of a file, unpacked where gzip packed it, whatever its name; `InvalidInput` if they cannot be read."""
     import gzip
     import zlib
 
@@ -74,9 +74,9 @@ def _read_of(path: Path) -> Iterator[BinaryIO]:
                 yield cast("BinaryIO", unpacked)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         wrong = "it is packed by gzip, and cut off or damaged"
-        raise Unusable(f"read {path}", wrong, "copy it anew; `gzip -t` tells whether it is whole") from error
+        raise InvalidInput(f"read {path}", wrong, "copy it anew; `gzip -t` tells whether it is whole") from error
     except OSError as error:
-        raise Unusable(f"read {path}", error.strerror or str(error), HINT) from error
+        raise InvalidInput(f"read {path}", error.strerror or str(error), HINT) from error
 
 
 def _text(stream: TextIO) -> Iterable[str]:

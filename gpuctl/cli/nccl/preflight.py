@@ -15,12 +15,12 @@ from gpuctl.cli.nccl import findings
 from gpuctl.cli.nccl.targets import hosts as nccl_hosts
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from gpuctl.domain.findings import Finding
     from gpuctl.hosts.model import Target, Visit
     from gpuctl.nccl.advise.model import Advice
-    from gpuctl.nccl.model import Finding
     from gpuctl.nccl.preflight.facts_file import Fleet
     from gpuctl.nccl.topology.ring_order import Order
 
@@ -31,7 +31,7 @@ def _only_hosts(ctx: click.Context, param: click.Parameter, value: str) -> None:
     """Facts of pods are judged only by what holds for pods, too."""
     if options.not_empty(ctx, param, value):
         hint = f"`gpuctl nccl run --cluster {value}` looks at the pods before it begins"
-        raise Unusable(f"look at the pods of {value}", f"`nccl {ctx.info_name}` is for hosts", hint)
+        raise InvalidInput(f"look at the pods of {value}", f"`nccl {ctx.info_name}` is for hosts", hint)
 
 
 fleet_options = options.together(
@@ -59,31 +59,30 @@ fleet_options = options.together(
 @click.command()
 @fleet_options
 @options.output
-def preflight(form: Output, **given: Any) -> None:
+def preflight(form: Output, **params: Any) -> None:
     """Look at every node before a run, in one trip each: fail in seconds, with the node's name.
 
     Nodes are compared with each other. The first node tries to log in to every other, and each to the next in a ring.
     """
     from gpuctl.nccl import preflight as rules
-    from gpuctl.nccl.launch.records import finding
 
-    fleet = _fleet(**given)
-    with _understood(given["source"]):
-        found = rules.judge(fleet.nodes, fleet.unasked)
+    fleet = _fleet(**params)
+    with _understood(params["source"]):
+        results = rules.judge(fleet.nodes, fleet.unasked)
     if form != "table":
-        told = {"nodes": [*fleet.nodes, *fleet.unasked], "findings": [finding(one) for one in found]}
-        output.data(told, form)
+        as_dict = {"nodes": [*fleet.nodes, *fleet.unasked], "findings": [one.as_dict() for one in results]}
+        output.data(as_dict, form)
     else:
-        findings.show(found)
-        click.echo(f"\n{output.plural(len(fleet.nodes) + len(fleet.unasked), 'node')}: {_counted(found)}")
-    raise click.exceptions.Exit(_exit_code(found, fleet))
+        findings.show(results)
+        click.echo(f"\n{output.plural(len(fleet.nodes) + len(fleet.unasked), 'node')}: {_counted(results)}")
+    raise click.exceptions.Exit(_exit_code(results, fleet))
 
 
 @click.command()
 @fleet_options
 @click.option("--topology", metavar="FILE", type=File, help="Slurm's topology.conf, or EC2's instance topology (JSON).")
 @options.output
-def advise(topology: Path | None, form: Output, **given: Any) -> None:
+def advise(topology: Path | None, form: Output, **params: Any) -> None:
     """Derive NCCL's environment from what the nodes are, and say why; order nodes so that a ring crosses few racks."""
     from gpuctl.nccl import advise as advising
     from gpuctl.nccl.topology import racks as placement
@@ -91,8 +90,8 @@ def advise(topology: Path | None, form: Output, **given: Any) -> None:
 
     if topology is not None:
         placement.read(topology)  # a file that cannot be used is told before anybody is asked
-    fleet = _fleet(**given, racks=True)
-    with _understood(given["source"]):
+    fleet = _fleet(**params, racks=True)
+    with _understood(params["source"]):
         places, racks = _places(fleet, topology)
         advice = advising.advise(fleet.nodes)
     order = ring_order.order([*fleet.nodes, *fleet.unasked], places)
@@ -112,7 +111,7 @@ def _understood(source: Path | None) -> Iterator[None]:
         if source is None:
             raise
         hint = "give a file that `gpuctl nccl preflight --save FILE` wrote, unchanged"
-        raise Unusable(f"use the facts in {source}", f"they are not understood: {error!r}", hint) from error
+        raise InvalidInput(f"use the facts in {source}", f"they are not understood: {error!r}", hint) from error
 
 
 def _fleet(
@@ -123,24 +122,26 @@ def _fleet(
     save: Path | None,
     rack_var: str,
     racks: bool = False,
-    **way: Any,
+    **access: Any,
 ) -> Fleet:
     """Facts of a file, or of hosts that are asked now."""
     from gpuctl.nccl.preflight import facts_file
 
     if source is not None and (inventory is not None or limit):
-        raise Unusable("use facts of a file and of an inventory", "only one of the two can be meant", "leave one out")
+        raise InvalidInput(
+            "use facts of a file and of an inventory", "only one of the two can be meant", "leave one out"
+        )
     if source is not None:
-        found = facts_file.read(source)
+        fleet = facts_file.read(source)
     else:
         hosts = nccl_hosts.hosts_of(inventory, limit, nodes, rack_var)
-        found = _asked(hosts.targets, **way)
+        fleet = _asked(hosts.targets, **access)
         if racks or save:
-            found = _with_racks(found, hosts.racks)
-    found = _only(found, nodes)
+            fleet = _with_racks(fleet, hosts.racks)
+    fleet = _only(fleet, nodes)
     if save is not None:
-        facts_file.save(save, found)
-    return found
+        facts_file.save(save, fleet)
+    return fleet
 
 
 def _only(fleet: Fleet, nodes: str) -> Fleet:
@@ -160,9 +161,9 @@ def _asked(
         if visit.answer is None:
             click.echo(f"{visit.host}: {visit.wrong}" + (f"; {visit.hint}" if visit.hint else ""), err=True)
 
-    way = preflight_facts.Way(tuple(folders), by_name, preflight_facts.words_for_ssh(ssh_args), forks, timeout)
+    access = preflight_facts.Way(tuple(folders), by_name, preflight_facts.words_for_ssh(ssh_args), forks, timeout)
     started = time.monotonic()
-    fleet = preflight_facts.ask(hosts, way, seen)
+    fleet = preflight_facts.ask(hosts, access, seen)
     click.echo(f"asked {output.plural(len(hosts), 'node')} in {time.monotonic() - started:.1f} s", err=True)
     return fleet
 
@@ -185,23 +186,22 @@ def _places(fleet: Fleet, topology: Path | None) -> tuple[Mapping[str, tuple[str
     return (racks, "as the inventory has them") if racks else placement.of_facts(fleet.nodes)
 
 
-def _exit_code(found: Iterable[Finding], fleet: Fleet) -> int:
+def _exit_code(findings: Iterable[Finding], fleet: Fleet) -> int:
     """1 where something is wrong or unknown, 3 where a node was not reached."""
     from gpuctl.domain.findings import Verdict, worst_code
 
-    problems = any(one.verdict in (Verdict.FAIL, Verdict.UNKNOWN) for one in found)
+    problems = any(one.verdict in (Verdict.FAIL, Verdict.UNKNOWN) for one in findings)
     return worst_code([int(problems), 3 if fleet.unasked else 0])
 
 
-def _counted(found: Sequence[Finding]) -> str:
+def _counted(findings: Sequence[Finding]) -> str:
     from gpuctl.domain.findings import Verdict
 
-    counts = {verdict: sum(one.verdict == verdict for one in found) for verdict in reversed(Verdict)}
+    counts = {verdict: sum(one.verdict == verdict for one in findings) for verdict in reversed(Verdict)}
     return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "nothing to look at"
 
 
 def _told(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, Any]:
-    from gpuctl.nccl.launch.records import finding
 
     settings = [
         {"name": s.name, "value": s.value, "nodes": list(s.nodes) or None, "why": s.why, "source": s.source}
@@ -219,7 +219,7 @@ def _told(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, A
         "environment": advice.environment,
         "settings": settings,
         "left_out": {node: list(ports) for node, ports in advice.left_out.items()},
-        "findings": [finding(one) for one in advice.findings],
+        "findings": [one.as_dict() for one in advice.findings],
         "order": ring,
         "unasked": dict(fleet.unasked),
     }
@@ -228,8 +228,8 @@ def _told(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, A
 def _show_advice(advice: Advice, order: Order, racks: str, fleet: Fleet) -> None:
     for s in advice.settings:
         where = f"   # on {output.names(s.nodes)}" if s.nodes else ""
-        given = f"# {s.name}: unset" if s.value is None else f"export {s.name}={_quoted(s.value)}"
-        click.echo(f"{given}{where}")
+        line = f"# {s.name}: unset" if s.value is None else f"export {s.name}={_quoted(s.value)}"
+        click.echo(f"{line}{where}")
         click.echo(f"    {s.why}  [{s.source}]")
     groups: dict[tuple[str, ...], list[str]] = {}
     for node, ports in advice.left_out.items():

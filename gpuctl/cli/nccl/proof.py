@@ -14,10 +14,10 @@ from gpuctl.cli.shared.output import Output
 if TYPE_CHECKING:
     from gpuctl.nccl.isolate.model import Conclusion, Fleet, Round
     from gpuctl.nccl.isolate.observations import Seen
-    from gpuctl.nccl.model import Ended
+    from gpuctl.nccl.model import LaunchResult
 
 
-def show_and_exit(fleet: Fleet, history: Sequence[Ended], end: Conclusion | Round, form: Output) -> None:
+def show_and_exit(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion | Round, form: Output) -> None:
     """`end` is what these runs came to; a round where they do not carry a verdict yet."""
     from gpuctl.nccl.isolate.model import Round
 
@@ -33,7 +33,7 @@ def show_and_exit(fleet: Fleet, history: Sequence[Ended], end: Conclusion | Roun
     raise click.exceptions.Exit(1 if bad else 0)
 
 
-def _unfinished(history: Sequence[Ended], following: Round, form: Output) -> NoReturn:
+def _unfinished(history: Sequence[LaunchResult], following: Round, form: Output) -> NoReturn:
     """Of runs that do not carry a verdict yet."""
     runs = output.plural(len(following.launches), "run")
     if form != "table":
@@ -43,7 +43,7 @@ def _unfinished(history: Sequence[Ended], following: Round, form: Output) -> NoR
     raise click.exceptions.Exit(1)
 
 
-def _show(fleet: Fleet, history: Sequence[Ended], end: Conclusion) -> None:
+def _show(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion) -> None:
     from gpuctl.nccl.isolate.observations import story
     from gpuctl.nccl.isolate.verdict import evidence
 

@@ -11,31 +11,36 @@ import click
 from gpuctl.core.errors import GpuctlError
 
 if TYPE_CHECKING:
-    from gpuctl.nccl.model import Ended, Finding
+    from gpuctl.domain.findings import Finding
+    from gpuctl.nccl.model import LaunchResult
 
 
 def keep(
-    kind: str, where: str, ended: Sequence[Ended], findings: Sequence[Finding], told: str = "kept: {} shows it in full"
+    kind: str,
+    where: str,
+    results: Sequence[LaunchResult],
+    findings: Sequence[Finding],
+    message: str = "kept: {} shows it in full",
 ) -> None:
     """Into the history, where anything was run; what was measured is the more important where that fails."""
     from gpuctl.nccl import history
 
-    if not ended:
+    if not results:
         return
     try:
-        number = history.keep(kind, where, ended, findings)
+        number = history.keep(kind, where, results, findings)
     except GpuctlError as error:
         click.echo(f"gpuctl: {error}", err=True)
     else:
-        click.echo(told.format(f"`gpuctl nccl report {number}`"), err=True)
+        click.echo(message.format(f"`gpuctl nccl report {number}`"), err=True)
 
 
 @contextmanager
-def even_so(ended: Sequence[Ended], kept: Callable[[], object]) -> Iterator[None]:
+def save_partial_results(results: Sequence[LaunchResult], kept: Callable[[], object]) -> Iterator[None]:
     """Where something is raised within it, what had ended by then is kept all the same; then it is raised."""
     try:
         yield
     except Exception:
-        if ended:
+        if results:
             kept()
         raise

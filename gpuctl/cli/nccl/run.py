@@ -18,7 +18,8 @@ from gpuctl.cli.shared.output import Output
 from gpuctl.core.signals import ctrl_c
 
 if TYPE_CHECKING:
-    from gpuctl.nccl.model import Ended, Finding, Launch
+    from gpuctl.domain.findings import Finding
+    from gpuctl.nccl.model import Launch, LaunchResult
 
 KINDS = ("quick", "full", "pairs", "single")
 QUIET_S = 5.0  # of one launch, no more than one size in so long a time is told
@@ -34,7 +35,7 @@ QUIET_S = 5.0  # of one launch, no more than one size in so long a time is told
 @sweep_options.sweep_options
 @select.way_options
 @options.output
-def command(kind: Any, split: bool, instance: str | None, network: str | None, form: Output, **given: Any) -> None:
+def command(kind: Any, split: bool, instance: str | None, network: str | None, form: Output, **params: Any) -> None:
     """Run NCCL tests on the nodes of an inventory, over ssh and Open MPI, as the user that ssh logs in as.
 
     Nodes that only Ansible reaches are reached by its playbook nccl.yml, which tells of no sizes.
@@ -51,42 +52,42 @@ def command(kind: Any, split: bool, instance: str | None, network: str | None, f
     """
     from gpuctl.nccl import flow, plan
     from gpuctl.nccl.baselines import load
-    from gpuctl.nccl.context import About
+    from gpuctl.nccl.context import RunContext
 
-    given = select.complete(given)
-    sweep = sweep_options.sweep_of(**given)
+    params = select.complete(params)
+    sweep = sweep_options.sweep_of(**params)
     book = load.book()  # a file that cannot be read is told before anything runs
     baselines.known_instance(instance, "run the tests", book)
-    way = select.reached(**given)
-    rounds = flow.planned(kind, way.nodes, plan.with_env(sweep, way.env), split)
-    select.preflight(way, alone=kind == "single" and not split, together=kind in ("quick", "full"), **given)
-    ended: list[Ended] = []
+    access = select.node_access(**params)
+    rounds = flow.planned(kind, access.nodes, plan.with_env(sweep, access.env), split)
+    select.preflight(access, alone=kind == "single" and not split, together=kind in ("quick", "full"), **params)
+    results: list[LaunchResult] = []
 
     def kept() -> list[Finding]:
-        found = flow.findings(kind, ended, About(system=instance, network=network), book, way.racks)
-        record_history.keep(kind, way.where, ended, found)
-        _show(ended, found, form)
-        return found
+        findings = flow.findings(kind, results, RunContext(system=instance, network=network), book, access.racks)
+        record_history.keep(kind, access.where, results, findings)
+        _show(results, findings, form)
+        return findings
 
-    with ctrl_c() as broken_off, record_history.even_so(ended, kept):
-        flow.run(way.runner, rounds, progress(), broken_off, ended)
+    with ctrl_c() as broken_off, record_history.save_partial_results(results, kept):
+        flow.run(access.runner, rounds, progress(), broken_off, results)
         interrupted = broken_off()
-    found = kept()
-    raise click.exceptions.Exit(INTERRUPTED if interrupted else flow.exit_code(ended, found))
+    findings = kept()
+    raise click.exceptions.Exit(INTERRUPTED if interrupted else flow.exit_code(results, findings))
 
 
 def progress() -> Callable[[Launch, str], None]:
     """Plain lines on standard error; of a launch's sizes only a few."""
     last: dict[str, float] = {}
 
-    def told(launch: Launch, words: str) -> None:
+    def listener(launch: Launch, message: str) -> None:
         name, now = f"{launch.sweep.collective} on {name_of(launch)}", time.monotonic()
-        if words.endswith(" done") and now - last.get(name, 0.0) < QUIET_S:
+        if message.endswith(" done") and now - last.get(name, 0.0) < QUIET_S:
             return
         last[name] = now
-        click.echo(f"{name}: {words}", err=True)
+        click.echo(f"{name}: {message}", err=True)
 
-    return told
+    return listener
 
 
 def name_of(launch: Launch) -> str:
@@ -94,17 +95,17 @@ def name_of(launch: Launch) -> str:
     return output.names(launch.nodes, 2) + (f" on {launch.rail}" if launch.rail else "")
 
 
-def _show(ended: Sequence[Ended], findings: Sequence[Finding], form: Output) -> None:
-    from gpuctl.nccl.launch import records as documents
-    from gpuctl.nccl.speed import speed
+def _show(results: Sequence[LaunchResult], findings: Sequence[Finding], form: Output) -> None:
+    from gpuctl.nccl import serialize
+    from gpuctl.nccl.bandwidth import speed
 
     if form != "table":
-        told = [documents.finding(finding) for finding in findings]
-        output.data({"findings": told, "launches": [documents.of(end) for end in ended]}, form)
+        as_dicts = [finding.as_dict() for finding in findings]
+        output.data({"findings": as_dicts, "launches": [serialize.launch_as_dict(end) for end in results]}, form)
         return
     rows = [
         (name_of(e.launch), e.launch.sweep.collective, e.run.outcome, _gbs(speed(e.run)), f"{e.seconds:.0f}", _why(e))
-        for e in ended
+        for e in results
     ]
     output.table(("NODES", "TEST", "OUTCOME", "MEDIAN GB/S", "SECONDS", "WHY"), rows)
     nccl_findings.show(findings)
@@ -114,6 +115,6 @@ def _gbs(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def _why(end: Ended) -> str:
+def _why(end: LaunchResult) -> str:
     lost = f"cannot say that nothing is left on {output.names(end.lost)}" if end.lost else ""
     return "; ".join(text for text in (end.run.cause, lost) if text)

@@ -20,10 +20,10 @@ class Size(click.ParamType[int]):
     name = "SIZE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"(\d{1,18})([KMG]?)", str(value).upper())
-        if found is None or not int(found[1]):
+        match = re.fullmatch(r"(\d{1,18})([KMG]?)", str(value).upper())
+        if match is None or not int(match[1]):
             self.fail(f"{value!r} is not a size such as 8, 512K, 64M or 8G", param, ctx)
-        return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
+        return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
 
 
 class Pair(click.ParamType[tuple[str, str]]):
@@ -32,10 +32,10 @@ class Pair(click.ParamType[tuple[str, str]]):
     name = "NAME=VALUE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        found = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", value, re.DOTALL) if isinstance(value, str) else None
-        if found is None:
+        match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", value, re.DOTALL) if isinstance(value, str) else None
+        if match is None:
             self.fail(f"{value!r} is not of the form NAME=VALUE", param, ctx)
-        return found[1], found[2]
+        return match[1], match[2]
 
 
 class Network(click.ParamType[str]):
@@ -48,13 +48,13 @@ class Network(click.ParamType[str]):
 
         from gpuctl.nccl.judge.expected import NETWORKS, network
 
-        found = network(str(value))
-        if found is None:
+        name = network(str(value))
+        if name is None:
             close = get_close_matches(str(value).lower(), NETWORKS, 1)
             meant = f" (did you mean {close[0]}?)" if close else ""
             known = "efa, ib, roce, socket, or what NCCL prints: gIB, FasTrak; NET/NAME is any other plugin's"
             self.fail(f"no network is called {value!r}{meant}: it can be {known}", param, ctx)
-        return found
+        return name
 
 
 def sizes(begin: str, end: str) -> Callable[[options.Command], options.Command]:

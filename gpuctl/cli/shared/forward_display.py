@@ -1,4 +1,4 @@
-"""Show forwards: one live table on a terminal, a line for each change elsewhere."""
+"""Show port forwards: a live table on a terminal, else one line per change."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.kube.forward import flow
 from gpuctl.kube.forward.model import Request
 from gpuctl.kube.forward.state_machine import Line
-from gpuctl.kube.forward.table import drawn, told
+from gpuctl.kube.forward.table import as_line, drawn
 
 
 class Table:
-    """Draws itself over what it drew before."""
+    """A table that redraws itself in place."""
 
     def __init__(self) -> None:
         self.height = 0
@@ -32,7 +32,7 @@ class Table:
 
 
 class Lines:
-    """Says what changed."""
+    """Prints a line for each change."""
 
     def __init__(self) -> None:
         self.before: dict[int, str] = {}
@@ -40,7 +40,7 @@ class Lines:
 
     def show(self, lines: Sequence[Line], trouble: str) -> None:
         for number, line in enumerate(lines):
-            text = told(line)
+            text = as_line(line)
             if self.before.get(number) != text:
                 self.before[number] = text
                 click.echo(text)
@@ -50,7 +50,7 @@ class Lines:
 
 
 def go(request: Request, probe_every: float = 5.0) -> int:
-    """Forward until it is ended; that is its only end, so the exit status is that of an interruption."""
+    """Run the forwards until interrupted; returns the exit code of an interruption, the only way they end."""
     view = Table() if sys.stdout.isatty() else Lines()
     flow.run(request, view.show, probe_every)
     click.echo("all forwards ended", err=True)

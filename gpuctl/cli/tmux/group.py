@@ -13,7 +13,7 @@ from gpuctl.cli.shared.output import Output
 
 @click.group("tmux", cls=Group)
 def group() -> None:
-    """The tmux environment: launch it, try a new version of it, keep or undo it."""
+    """The tmux environment: start it, try a new version, keep or undo it."""
 
 
 @group.command()
@@ -23,12 +23,12 @@ def group() -> None:
 )
 @click.option("--detached", is_flag=True, help="Start it, and stay in this shell.")
 def launch(fresh: bool, template: str, detached: bool) -> None:
-    """Start the session tmux-main, or attach to it where it runs."""
+    """Start the session tmux-main, or attach to it if it is running."""
     from gpuctl.tmux import launch as session
 
-    told = session.launch(fresh=fresh, template=template)
+    message = session.launch(fresh=fresh, template=template)
     if detached or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        click.echo(f"tmux-main {told}; `gpuctl tmux launch` on a terminal attaches to it")
+        click.echo(f"tmux-main {message}; `gpuctl tmux launch` on a terminal attaches to it")
         return
     session.attach()
 
@@ -36,9 +36,9 @@ def launch(fresh: bool, template: str, detached: bool) -> None:
 @group.command()
 @click.argument("kubeconfig", default="")
 def status(kubeconfig: str) -> None:
-    """Print the Kubernetes context of KUBECONFIG as the status bar shows it, with tmux's styles.
+    """Print the Kubernetes context of KUBECONFIG as the status bar shows it, with tmux styles.
 
-    KUBECONFIG is one file, or several as in the variable of that name; without it, those that kubectl would read.
+    KUBECONFIG is one file or several, separated as in the variable; the default is what kubectl would read.
     """
     import os
 
@@ -51,7 +51,7 @@ def status(kubeconfig: str) -> None:
 
 @group.command()
 def cheatsheet() -> None:
-    """Print every key of the current version and what it does."""
+    """Print every key of the current version with its description."""
     from gpuctl.tmux.launch import folder
 
     click.echo((folder() / "cheatsheet.txt").read_text(), nl=False)
@@ -59,7 +59,7 @@ def cheatsheet() -> None:
 
 @group.command()
 def save() -> None:
-    """Save the session: windows, panes, folders, and the programs that may be started again."""
+    """Save the session: windows, panes, directories, and the programs that may be restarted."""
     from gpuctl.tmux import saving
     from gpuctl.tmux.paths import main_server
 
@@ -72,7 +72,7 @@ def save() -> None:
 @click.option("--list", "listed", is_flag=True, help="Only list the saves, the newest first.")
 @options.output
 def restore(when: str, listed: bool, form: Output) -> None:
-    """Build the session again as it was saved last, or as the save WHEN; it must not be running."""
+    """Rebuild the session from its last save, or from the save WHEN; it must not be running."""
     from gpuctl.tmux import launch as session
     from gpuctl.tmux import saving
 
@@ -81,8 +81,8 @@ def restore(when: str, listed: bool, form: Output) -> None:
         session.restore(saved)
         click.echo(f"tmux-main restored as it was saved at {saved.when}")
         return
-    found = saving.saves()
-    rows = [(s.when, len(s.session.windows), sum(len(w.panes) for w in s.session.windows), str(s.path)) for s in found]
+    saves = saving.saves()
+    rows = [(s.when, len(s.session.windows), sum(len(w.panes) for w in s.session.windows), str(s.path)) for s in saves]
     if form != "table":
         output.data([dict(zip(("when", "windows", "panes", "path"), row, strict=True)) for row in rows], form)
         return
@@ -91,24 +91,24 @@ def restore(when: str, listed: bool, form: Output) -> None:
 
 @group.command(hidden=True)
 def fit() -> None:
-    """Give the panes of this server's windows their shares again; tmux calls it after a change of size."""
+    """Restore the pane proportions of this server's windows; tmux calls it after a resize."""
     from gpuctl.tmux import resize as panes
 
-    panes.fit(panes.here("fit the panes", "tmux runs it when a terminal changes its size"))
+    panes.fit(panes.current_server("fit the panes", "tmux runs it when a terminal changes its size"))
 
 
 @group.command(hidden=True)
 def settings() -> None:
-    """Tell this server what the settings say of its keys; tmux calls it whenever it reads the configuration."""
+    """Apply the user's key settings to this server; tmux calls it when it reads the configuration."""
     from gpuctl.tmux import launch
-    from gpuctl.tmux.resize import here
+    from gpuctl.tmux.resize import current_server
 
-    launch.tell_settings(here("tell tmux of the settings", "tmux runs it when it reads its configuration"))
+    launch.tell_settings(current_server("tell tmux of the settings", "tmux runs it when it reads its configuration"))
 
 
 @group.group(cls=Group)
 def template() -> None:
-    """Sessions to share: a file in a team's git repository, imported by each of them."""
+    """Share sessions: session files in a team's git repository, imported by each member."""
 
 
 @template.command("list")
@@ -117,8 +117,8 @@ def listed(form: Output) -> None:
     """List the imported templates."""
     from gpuctl.tmux import templates
 
-    found = templates.known()
-    rows = [(name, ", ".join(window.name for window in session.windows)) for name, session in found.items()]
+    known = templates.known()
+    rows = [(name, ", ".join(window.name for window in session.windows)) for name, session in known.items()]
     if form != "table":
         output.data([{"name": name, "windows": windows.split(", ")} for name, windows in rows], form)
         return
@@ -138,10 +138,10 @@ def export() -> None:
 @click.option("--name", default="", help="What to call it.  [default: the name of the file]")
 @options.yes
 def bring(path: str, name: str, yes: bool) -> None:
-    """Keep a session file of somebody else under a name; it shows what that would run, and asks."""
+    """Import a session file as a template; shows what it would run and asks for confirmation."""
     from pathlib import Path
 
-    from gpuctl.core.errors import Unusable
+    from gpuctl.core.errors import InvalidInput
     from gpuctl.tmux import session_file, templates
 
     file = Path(path)
@@ -152,7 +152,9 @@ def bring(path: str, name: str, yes: bool) -> None:
         click.echo(f"  {line}")
     if not yes:
         if not sys.stdin.isatty():
-            raise Unusable(f"import {path}", "it runs commands, and nobody is here to confirm them", "give it --yes")
+            raise InvalidInput(
+                f"import {path}", "it runs commands, and nobody is here to confirm them", "give it --yes"
+            )
         click.confirm(f"Keep it as the template {name}?", abort=True)
     templates.keep(name, session)
     click.echo(f"`gpuctl tmux launch --template {name}` builds it")

@@ -23,7 +23,7 @@ __all__ = ["group"]  # with the commands of this file
 @click.option("--from", "source", metavar="VERSION", default="", help="Copy this version, not the current one.")
 @click.option("--fresh", is_flag=True, help="From gpuctl's own files and your settings, not from a version.")
 def new(note: str, source: str, fresh: bool) -> None:
-    """Make the next version: a copy of the current one, to be changed and tried."""
+    """Create the next version: a copy of the current one, to edit and try."""
     from gpuctl.tmux.versions import flow
 
     if source and fresh:
@@ -36,7 +36,7 @@ def new(note: str, source: str, fresh: bool) -> None:
 @group.command()
 @options.output
 def versions(form: Output) -> None:
-    """List the versions, the oldest first."""
+    """List the versions, oldest first."""
     from gpuctl.tmux.versions import listing
 
     rows = listing.rows()
@@ -50,10 +50,10 @@ def versions(form: Output) -> None:
 @group.command()
 @click.argument("version", metavar="[VERSION|PATH]", default="")
 def validate(version: str) -> None:
-    """Check a version (the newest), or a version folder or configuration file, on a tmux server of its own.
+    """Check a version (default: newest), a version folder or a configuration file on a private tmux server.
 
-    Its commands are fed one by one, so that every mistake is told with its file and line; tmux runs what they run.
-    Exit status 1 where there are mistakes.
+    Commands are run one at a time, so that every error is reported with its file and line; tmux executes what they
+    start. Exit code 1 if there are errors.
     """
     from gpuctl.tmux.versions import check, store
 
@@ -63,8 +63,8 @@ def validate(version: str) -> None:
             raise click.BadParameter(f"there is no {version}", param_hint="PATH")
         _report(check.folder(path.absolute()) if path.is_dir() else check.file(path.absolute()), version)
         return
-    found = store.named(version or "newest", "validate")
-    _report(check.folder(found.folder), found.name)
+    chosen = store.named(version or "newest", "validate")
+    _report(check.folder(chosen.folder), chosen.name)
 
 
 def _report(report: Report, name: str) -> None:
@@ -74,8 +74,8 @@ def _report(report: Report, name: str) -> None:
         click.echo(f"{name}: {output.plural(len(report.wrong), 'mistake')}", err=True)
         raise click.exceptions.Exit(1)
     counts = [(report.commands, "command"), (len(report.changes.keys), "key"), (report.windows, "window")]
-    said = ", ".join(output.plural(count, word) for count, word in counts if count)
-    click.echo(f"{name} is right ({said})")
+    summary = ", ".join(output.plural(count, word) for count, word in counts if count)
+    click.echo(f"{name} is right ({summary})")
 
 
 @group.command()
@@ -83,48 +83,49 @@ def _report(report: Report, name: str) -> None:
 @click.option("--detached", is_flag=True, help="Start it, and open nothing.")
 @click.option("--here", is_flag=True, help="On this terminal, not in a new window.")
 def preview(version: str, detached: bool, here: bool) -> None:
-    """Try a version (the newest) on a tmux server of its own; tmux-main is not touched.
+    """Try a version (default: newest) on its own tmux server; tmux-main is not touched.
 
-    Its windows are on top, a pane for feedback below: a line there is feedback, and `approve` or `lgtm` promotes,
-    `rollback` goes back, `show config` shows the files, `reload` reads them again, `quit` closes the preview.
+    The version's windows are above, a feedback pane below. Each line typed there is feedback, except the commands:
+    `approve` or `lgtm` promotes, `rollback` goes back, `show config` shows the files, `reload` reads them again, `quit`
+    closes the preview.
     """
     from gpuctl.edges import terminal
     from gpuctl.tmux.versions import preview as shown
     from gpuctl.tmux.versions import preview_target
 
     started = shown.start(version)
-    way = preview_target.way(detached, here)
-    if way.way == "here":
+    target = preview_target.choose_target(detached, here)
+    if target.mode == "here":
         terminal.become(shown.attaching())
-    wrong = terminal.open_window(way.argv) if way.way == "window" else ""
+    wrong = terminal.open_window(target.argv) if target.mode == "window" else ""
     state = "runs already" if started.again else "runs"
-    if way.way == "window" and not wrong:
+    if target.mode == "window" and not wrong:
         click.echo(f"the preview of {started.version.name} {state}, in a new window")
         return
-    click.echo(f"the preview of {started.version.name} {state}, and no terminal shows it: {wrong or way.why}")
+    click.echo(f"the preview of {started.version.name} {state}, and no terminal shows it: {wrong or target.why}")
     click.echo("attach a terminal:  gpuctl tmux preview --here")
     click.echo(f"or without gpuctl:  {preview_target.typed(shown.attaching())}")
 
 
 @group.group()
 def feedback() -> None:
-    """What was said of the versions: say something, or read what is new."""
+    """Give feedback on the versions, or read new feedback."""
 
 
 @feedback.command()
 @click.argument("text", nargs=-1)
 def add(text: tuple[str, ...]) -> None:
-    """Note TEXT for the version in use here (in a preview: the one shown); without TEXT it is asked for."""
+    """Record TEXT as feedback on the version in use (in a preview: the one shown); prompts without TEXT."""
     from gpuctl.tmux.versions import feedback as log
     from gpuctl.tmux.versions import preview as shown
     from gpuctl.tmux.versions import preview_target
 
-    version = preview_target.here()
-    said = " ".join(text) or click.prompt(
+    version = preview_target.version_in_use()
+    message = " ".join(text) or click.prompt(
         f"feedback on {version or 'tmux'} (Enter for none)", default="", prompt_suffix=": ", show_default=False
     )
-    if log.one_line(said):
-        log.add(shown.log(), version, said)
+    if log.one_line(message):
+        log.add(shown.log(), version, message)
         click.echo(f"noted for {version or 'no version'}")
 
 
@@ -132,33 +133,33 @@ def add(text: tuple[str, ...]) -> None:
 @click.option("--follow", is_flag=True, help="Go on, and print what comes as it comes, until broken off.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def check(follow: bool, as_json: bool) -> None:
-    """Print what is new since the last check. Exit status 0 where there was some, 1 where there was none."""
+    """Print the feedback since the last check. Exit code 0 if there is any, 1 if there is none."""
     import time
 
     from gpuctl.tmux.versions import preview as shown
     from gpuctl.tmux.versions.feedback_cursor import taken
 
     while True:
-        with taken(shown.log()) as found:
-            for each in found:
+        with taken(shown.log()) as feedback_entries:
+            for entry in feedback_entries:
                 click.echo(
-                    _as_json(each) if as_json else f"{each.version or '?'} {each.date} [{each.time}] {each.text}"
+                    _as_json(entry) if as_json else f"{entry.version or '?'} {entry.date} [{entry.time}] {entry.text}"
                 )
         if not follow:
-            raise click.exceptions.Exit(0 if found else 1)
+            raise click.exceptions.Exit(0 if feedback_entries else 1)
         time.sleep(0.5)
 
 
-def _as_json(each: Feedback) -> str:
+def _as_json(entry: Feedback) -> str:
     import json
     from dataclasses import asdict
 
-    return json.dumps({name: value or None for name, value in asdict(each).items()}, ensure_ascii=False)
+    return json.dumps({name: value or None for name, value in asdict(entry).items()}, ensure_ascii=False)
 
 
 @feedback.command()
 def pane() -> None:
-    """Read feedback line by line; this is what runs in the lower pane of a preview."""
+    """Read feedback line by line; this runs in the lower pane of a preview."""
     import contextlib
 
     with contextlib.suppress(ImportError):
@@ -172,29 +173,29 @@ def pane() -> None:
 @group.command()
 @click.argument("version", default="")
 def promote(version: str) -> None:
-    """Check a version (the newest) and make it the current one, in the running session too.
+    """Check a version (default: newest) and make it current, in the running session too.
 
-    A version that has mistakes is refused. Where the running tmux reports an error, everything is put back.
+    A version with errors is refused. If the running tmux reports an error, the previous state is restored.
     """
     from gpuctl.tmux.versions import flow
 
-    click.echo(flow.told(flow.promote(version), "promoted"))
+    click.echo(flow.describe(flow.promote(version), "promoted"))
 
 
 @group.command()
 @click.option("--to", metavar="N", default="", help="To this version.  [default: the one that was current before]")
 def rollback(to: str) -> None:
-    """Make an earlier version current again, also when the files of the current one are broken or gone."""
+    """Make an earlier version current again, even if the files of the current one are broken or gone."""
     from gpuctl.tmux.versions import flow
 
-    click.echo(flow.told(flow.rollback(to), "rolled back to"))
+    click.echo(flow.describe(flow.rollback(to), "rolled back to"))
 
 
 @group.command()
 @click.argument("a")
 @click.argument("b")
 def diff(a: str, b: str) -> None:
-    """Show what version B has otherwise than version A; `current` and `newest` are names, too."""
+    """Show the differences between versions A and B; `current` and `newest` are accepted as names."""
     from gpuctl.tmux.versions import listing, store
 
     doing = "compare versions"

@@ -6,22 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Node, did_you_mean
-
-from gpuctl.cluster.clusterfile.field_types import At, Kind, Schema
+from gpuctl.core.strict_yaml import At, FieldType, Node, Schema, refuse_unknown
 
 
 @dataclass(frozen=True)
 class Spec:
     """What is known of a field besides its name and default; `unit` is empty where the kind says enough."""
 
-    kind: Kind
+    kind: FieldType
     about: str
     source: str = ""
     unit: str = ""
 
 
-def holds(kind: Kind, about: str, *, default: Any = MISSING, source: str = "", unit: str = "") -> Any:
+def holds(kind: FieldType, about: str, *, default: Any = MISSING, source: str = "", unit: str = "") -> Any:
     """A field of one value; without a default the file has to give it."""
     spec = {"spec": Spec(kind, about, source, unit)}
     if isinstance(default, dict):
@@ -71,15 +69,13 @@ class Part:
 
     def read(self, node: Node, at: At) -> Any:
         if not isinstance(node.value, dict):
-            at.tell(node, f"is not a mapping of {', '.join(specs(self.section))}")
+            at.refuse(node, f"is not a mapping of {', '.join(specs(self.section))}")
             return neutral(self.section)
         known = specs(self.section)
-        for name, item in node.value.items():
-            if name not in known:
-                at.notes.tell(at.inside(name).path, item.where, "is not known", did_you_mean(name, list(known)))
+        refuse_unknown(node.value, tuple(known), at)
         for name in required(self.section):
             if name not in node.value:
-                at.notes.tell(at.inside(name).path, node.where, "is missing", known[name].about)
+                at.inside(name).refuse(node, "is missing", known[name].about)
         return self.section(**{**_missing(self.section, node.value), **self._values(node.value, at)})
 
     def _values(self, given: Mapping[str, Node], at: At) -> dict[str, Any]:
@@ -87,7 +83,7 @@ class Part:
         for name, spec in specs(self.section).items():
             if name in given:
                 inside = at.inside(name)
-                at.notes.lines[inside.path] = given[name].where
+                at.mistakes.lines[inside.path] = given[name].where
                 found[name] = spec.kind.read(given[name], inside)
         return found
 
@@ -116,7 +112,7 @@ def _missing(section: type[Any], given: Mapping[str, Node]) -> dict[str, Any]:
     return {name: _harmless(specs(section)[name].kind) for name in required(section) if name not in given}
 
 
-def _harmless(kind: Kind) -> Any:
+def _harmless(kind: FieldType) -> Any:
     if isinstance(kind, Part):
         return neutral(kind.section)
     shape = kind.schema().get("type")

@@ -24,12 +24,12 @@ class Listed:
 
 
 def find(name: str) -> Path:
-    """The file of a name or path; `Unusable` where there is none, or more than one."""
+    """The file of a name or path; `InvalidInput` where there is none, or more than one."""
     return file_lookup.find("cluster", name, FOLDER, ENDINGS)
 
 
 def cluster(name: str) -> Cluster:
-    """The cluster of a name or path; `Unusable` with every mistake in its file."""
+    """The cluster of a name or path; `InvalidInput` with every mistake in its file."""
     return load(find(name))
 
 

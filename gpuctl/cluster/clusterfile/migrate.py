@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import read as read_yaml
 
 from gpuctl.cluster.clusterfile import legacy
 from gpuctl.cluster.clusterfile.fields import walk
 from gpuctl.cluster.clusterfile.model import Cluster
-from gpuctl.cluster.clusterfile.read import look
+from gpuctl.cluster.clusterfile.read import EMPTY, look
 from gpuctl.cluster.clusterfile.yaml_edit import Lines, children, last_line
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import write_atomically
+from gpuctl.core.strict_yaml import Mistake, read
 
 # What today's layout knows: a file may be half way there already.
 KNOWN = frozenset(
@@ -48,14 +47,14 @@ class Migrated:
 
 
 def migrate(path: Path, added: Added = Added()) -> Migrated:
-    """Today's text for an older file, which is not touched; `Unusable` where it is no YAML, or new already."""
+    """Today's text for an older file, which is not touched; `InvalidInput` where it is no YAML, or new already."""
     doing = f"migrate {path}"
     mistakes: list[Mistake] = []
-    read_yaml(path, mistakes)  # the same key twice, an alias: nobody can tell what the file meant
+    read(path, mistakes, EMPTY)  # the same key twice, an alias: nobody can tell what the file meant
     if mistakes:
-        raise Unusable(doing, "\n  ".join(map(str, mistakes)), "mend it first")
+        raise InvalidInput(doing, "\n  ".join(map(str, mistakes)), "mend it first")
     if not look(path).mistakes:
-        raise Unusable(doing, "it is in today's layout already", f"`gpuctl cluster show {path}` shows it")
+        raise InvalidInput(doing, "it is in today's layout already", f"`gpuctl cluster show {path}` shows it")
     lines = Lines(path.read_text())
     _Move(lines, added).all()
     text = lines.text()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuctl.cluster.clusterfile.field_types import Choice, Cores, Flag, Many, Named, Size, Whole
+from gpuctl.cluster.clusterfile.field_types import Cores, Size
 from gpuctl.cluster.clusterfile.fields import holds, part
 from gpuctl.cluster.clusterfile.network import Network
 from gpuctl.cluster.clusterfile.patterns import (
@@ -32,6 +32,7 @@ from gpuctl.cluster.clusterfile.patterns import (
     RESOURCE,
     URL,
 )
+from gpuctl.core.strict_yaml import Choice, Flag, ListOf, MappingOf, Whole
 
 
 @dataclass(frozen=True)
@@ -57,16 +58,16 @@ class Nodes:
     """Which nodes the pods may run on."""
 
     gpu_nodes: tuple[str, ...] = holds(
-        Many(OBJECT, "node names"),
+        ListOf(OBJECT, "node names", unique=True),
         "Only these nodes, by name. [every node that has the GPUs]",
         default=(),
         source=FIELD,
     )
     selector: Mapping[str, str] = holds(
-        Named(KEY, LABEL_VALUE), "Labels that a node must have, too.", default={}, source="Kubernetes: nodeSelector"
+        MappingOf(KEY, LABEL_VALUE), "Labels that a node must have, too.", default={}, source="Kubernetes: nodeSelector"
     )
     tolerations: tuple[str, ...] = holds(
-        Many(KEY, "taint names"),
+        ListOf(KEY, "taint names", unique=True),
         "Taints of nodes to put up with, besides those named after the GPUs and adapters.",
         default=(),
         source="Kubernetes: taints and tolerations",
@@ -93,7 +94,7 @@ class Storage:
     workspace_size: str = holds(Size(), "The volume at /workspace.", default="100Gi", source=FIELD, unit="bytes")
     datasets_size: str = holds(Size(), "The volume at /datasets.", default="500Gi", source=FIELD, unit="bytes")
     folders: Mapping[str, str] = holds(
-        Named(PLACE, INSIDE),
+        MappingOf(PLACE, INSIDE),
         "More paths in the pods, each a folder of a volume bound there: /checkpoints: workspace/checkpoints.",
         default={},
         source="Kubernetes: subPath",
@@ -203,11 +204,11 @@ class Ingress:
     ingress_class: str = holds(OBJECT, "The IngressClass. [the cluster's default]", default="")
     tls_secret: str = holds(OBJECT, "The Secret with the certificate for those names.", default="")
     annotations: Mapping[str, str] = holds(
-        Named(KEY, LINE), "What the ingress controller wants to be told.", default={}
+        MappingOf(KEY, LINE), "What the ingress controller wants to be told.", default={}
     )
     from_namespace: str = holds(LABEL, "The namespace that the controller's pods run in.", default="")
     from_addresses: tuple[str, ...] = holds(
-        Many(CIDR, "address ranges"), "Where a load balancer outside the cluster comes from.", default=()
+        ListOf(CIDR, "address ranges", unique=True), "Where a load balancer outside the cluster comes from.", default=()
     )
 
 
@@ -222,7 +223,7 @@ class Ports:
     master: int = holds(PORT, "Where ranks meet; from pod to pod only.", default=29500, source=FIELD)
     ssh: int = holds(PORT, "sshd, for launchers that use ssh; from pod to pod only.", default=2222)
     expose: tuple[str, ...] = holds(
-        Many(Choice(("vscode", "jupyter")), "vscode and jupyter"),
+        ListOf(Choice(("vscode", "jupyter")), "vscode and jupyter", unique=True),
         "Which are also reached from outside, with a password: by Route or Ingress. [none]",
         default=(),
     )

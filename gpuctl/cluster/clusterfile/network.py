@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuctl.cluster.clusterfile.field_types import Choice, Flag, Many, Named, Whole
 from gpuctl.cluster.clusterfile.fields import holds, part
 from gpuctl.cluster.clusterfile.patterns import (
     ATTACHMENT,
@@ -18,6 +17,7 @@ from gpuctl.cluster.clusterfile.patterns import (
     LEVELS,
     RESOURCE,
 )
+from gpuctl.core.strict_yaml import Choice, Flag, ListOf, MappingOf, Whole
 
 CONFIG = "EldritchJS/ml-dev-env, claude_guidance/nccl-configuration-h100-cluster.md"
 
@@ -29,26 +29,26 @@ class Rdma:
     enabled: bool = holds(Flag(), "Whether the cluster has RDMA for pods.", default=False, source=FIELD)
     fabric: str = holds(Choice(("roce", "infiniband", "efa")), "What the adapters speak.", default="")
     resources: Mapping[str, int] = holds(
-        Named(RESOURCE, Whole(1, 64)),
+        MappingOf(RESOURCE, Whole(1, 64)),
         "What a pod asks for to get the adapters, as their device plugin calls it, and how many.",
         default={},
         source="aws efa-k8s-device-plugin; sriov-network-device-plugin",
         unit="a pod",
     )
     attachments: tuple[str, ...] = holds(
-        Many(ATTACHMENT, "network attachments"),
+        ListOf(ATTACHMENT, "network attachments", unique=True),
         "Networks that Multus brings into the pods, as net1 and so on.",
         default=(),
         source="EldritchJS/ml-dev-env, k8s/network-attachments",
     )
     devices: tuple[str, ...] = holds(
-        Many(DEVICE, "RDMA devices"),
+        ListOf(DEVICE, "RDMA devices", unique=True),
         "The adapters by their exact names (NCCL_IB_HCA). [NCCL looks for them]",
         default=(),
         source=f"{FIELD}; {GUIDE}",
     )
     interfaces: tuple[str, ...] = holds(
-        Many(INTERFACE, "interfaces"),
+        ListOf(INTERFACE, "interfaces", unique=True),
         "The interfaces that ranks find each other on (NCCL_SOCKET_IFNAME). [net1, … of the attachments]",
         default=(),
         source=f"{FIELD}; {GUIDE}",
@@ -91,7 +91,7 @@ class Tcp:
     """How pods reach each other without RDMA."""
 
     interface_exclude: tuple[str, ...] = holds(
-        Many(INTERFACE, "interfaces"),
+        ListOf(INTERFACE, "interfaces", unique=True),
         "Interfaces whose names start so are not used (NCCL_SOCKET_IFNAME=^…), in both modes.",
         default=("lo", "docker0"),
         source=f"{FIELD}; {GUIDE}",

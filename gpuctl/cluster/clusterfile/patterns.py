@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpuctl.cluster.clusterfile.field_types import Named, Text, Value, Whole
+from gpuctl.cluster.clusterfile.field_types import Value
+from gpuctl.core.strict_yaml import MappingOf, Text, Whole
 
 FIELD = "EldritchJS/ml-dev-env, clusters/template.yaml"
 GUIDE = "NCCL user guide, environment variables"
@@ -49,4 +50,4 @@ REF = Text(r"[A-Za-z0-9][-_./A-Za-z0-9]*", "a branch, tag or commit")
 ANY, LINE = Text(), Text(r"[^\n]*\S[^\n]*", "text of one line")
 PORT = Whole(1024, 65535)  # below 1024 an ordinary user may not listen
 LEVELS = ("LOC", "PIX", "PXB", "PHB", "SYS")
-ENVIRONMENT = Named(VARIABLE, Value())
+ENVIRONMENT = MappingOf(VARIABLE, Value())

@@ -6,8 +6,8 @@ from dataclasses import MISSING
 from typing import Any
 
 from gpuctl.cluster.clusterfile import fields
-from gpuctl.cluster.clusterfile.field_types import Schema
 from gpuctl.cluster.clusterfile.model import Cluster
+from gpuctl.core.strict_yaml import Schema
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 

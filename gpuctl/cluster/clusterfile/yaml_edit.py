@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 
 class Lines:
@@ -19,7 +19,7 @@ class Lines:
         self.said: list[str] = []
         top = yaml.compose(text, Loader=yaml.BaseLoader)
         if not isinstance(top, yaml.MappingNode):
-            raise Unusable("migrate it", "it is not a mapping of cluster, nodes, storage and so on")
+            raise InvalidInput("migrate it", "it is not a mapping of cluster, nodes, storage and so on")
         self.top = top
 
     def say(self, line: int, path: str, text: str) -> None:

@@ -11,10 +11,10 @@ from gpuctl.cluster import manifests
 from gpuctl.cluster.clusterfile.model import Cluster as File
 from gpuctl.cluster.deploy import apply, checks, cluster_snapshot, deployed_state, diff, memlock, prune, wait
 from gpuctl.cluster.deploy.apply import Applied
-from gpuctl.cluster.deploy.model import Change, Finding, Plan, Tell
+from gpuctl.cluster.deploy.model import Change, Plan, Tell
 from gpuctl.cluster.environment import BY, Asked, Environment, Object, environment
-from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.domain.findings import Verdict
+from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.errors import Forbidden, NotThere
@@ -38,11 +38,11 @@ class Wish:
 
 
 def connect(file: File, context: str = "", patience_s: float = 60) -> Cluster:
-    """The cluster that the file is for; `Unusable` where the kubeconfig leads elsewhere."""
+    """The cluster that the file is for; `InvalidInput` where the kubeconfig leads elsewhere."""
     found = kube.connect(context, file.cluster.namespace, patience_s=patience_s)
     if not same_server(found.server, file.cluster.api):
         wrong = f"the kubeconfig's context leads to {found.server}, and the cluster file is for {file.cluster.api}"
-        raise Unusable(f"use the cluster {file.cluster.name}", wrong, "give the right --context")
+        raise InvalidInput(f"use the cluster {file.cluster.name}", wrong, "give the right --context")
     return found
 
 
@@ -70,7 +70,7 @@ def plan(cluster: Cluster, file: File, wish: Wish) -> Plan:
     if found.failed:
         without = _checked(cluster, _environment(cluster, file, replace(wish, mode="tcp")))
         if not without.failed:
-            why = "; ".join(f"{each.subject}: {each.words}" for each in found.failed)
+            why = "; ".join(f"{each.subject}: {each.message}" for each in found.failed)
             found = replace(without, fell_back=why)
     return _with_changes(cluster, found)
 
@@ -118,7 +118,7 @@ def refuse(found: Plan) -> None:
     if found.failed:
         first = found.failed[0]
         more = f"; and {len(found.failed) - 1} more of the preflight" if len(found.failed) > 1 else ""
-        raise GpuctlError(doing, f"{first.check}: {first.subject}: {first.words}{more}", first.hint)
+        raise GpuctlError(doing, f"{first.check}: {first.subject}: {first.message}{more}", first.hint)
     for change in found.changes:
         if change.action == "refused":
             raise GpuctlError(doing, f"{change.subject}: {change.note}", "nothing was changed")
@@ -145,11 +145,11 @@ def scaling(found: Plan) -> Plan:
     """The plan of a scale: `GpuctlError` where more than the number of pods would change, or nothing is there."""
     doing = f"scale {found.env.name}"
     if not found.failed and not any(s.live and s.wanted["kind"] == "StatefulSet" for s in found.standing):
-        raise Unusable(doing, "it is not deployed", "`gpuctl cluster deploy` does it, with --nodes")
+        raise InvalidInput(doing, "it is not deployed", "`gpuctl cluster deploy` does it, with --nodes")
     other = [each for each in found.changes if each.action != "same" and not _only_counts(each)]
     if other:
         wrong = f"more would change than the number of pods: {', '.join(each.subject for each in other)}"
-        raise Unusable(doing, wrong, "`gpuctl cluster diff` shows it, `deploy --nodes` brings it")
+        raise InvalidInput(doing, wrong, "`gpuctl cluster diff` shows it, `deploy --nodes` brings it")
     return found
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.core.errors import GpuctlError
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.domain.pod_status import is_ready
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cluster import Cluster
@@ -47,4 +46,4 @@ def judge(subject: str, said: str) -> Finding:
     if limit[1] == "unlimited":
         return Finding("memlock", subject, Verdict.OK, "unlimited")
     words = f"its user may lock {int(limit[1]) / 1024:g} MiB: RDMA fails beyond that"
-    return Finding("memlock", subject, Verdict.WARN, words, HINT)
+    return Finding("memlock", subject, Verdict.WARN, words, hint=HINT)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from gpuctl.cluster.environment import Environment, Object
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 
 # refused: the server does not take it. recreate: it does so only where the object is made anew.
 Action = Literal["create", "change", "recreate", "remove", "same", "refused"]
@@ -15,17 +15,6 @@ Action = Literal["create", "change", "recreate", "remove", "same", "refused"]
 SPARED = {"PodDisruptionBudget": "pods may be evicted in the middle of a training (Kubernetes 1.21 and newer have it)"}
 # Hears what goes on: what it is about ("Pod lab-0"), and a few words.
 Tell = Callable[[str, str], None]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One check of the preflight; `subject` is the thing that it is about."""
-
-    check: str
-    subject: str
-    verdict: Verdict
-    words: str = ""
-    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,14 +100,9 @@ def told(plan: Plan) -> dict[str, Any]:
         "mode": plan.env.mode,
         "nodes": plan.env.nodes,
         "fell_back": plan.fell_back,
-        "findings": told_of(plan.findings),
+        "findings": [finding.as_dict() for finding in plan.findings],
         "changes": [asdict(each) for each in plan.changes],
     }
-
-
-def told_of(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Findings as plain data."""
-    return [{**asdict(each), "verdict": str(each.verdict)} for each in findings]
 
 
 def is_going(found: Object) -> bool:

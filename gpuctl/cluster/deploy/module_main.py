@@ -15,16 +15,16 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.progress import tell
+from ansible_collections.gpuctl.fleet.plugins.module_utils.progress import report_progress
 
 from gpuctl.cluster.clusterfile import locate as files
 from gpuctl.cluster.deploy import destroy, flow
 from gpuctl.cluster.deploy.apply import Applied
 from gpuctl.cluster.deploy.destroy import Found
 from gpuctl.cluster.deploy.flow import Wish
-from gpuctl.cluster.deploy.model import Change, Plan, told, told_of
+from gpuctl.cluster.deploy.model import Change, Plan, told
 from gpuctl.cluster.environment import Asked, Environment, environment
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.run_history import who
 from gpuctl.edges.kube.cluster import name_of
 
@@ -62,7 +62,7 @@ def present(asked: Mapping[str, Any], applied: Applied) -> Answer:
     shown = _told(plan, applied)
     asked_again = {each.check for each in found}  # what only a pod could tell, and by now has
     shown["findings"] = [each for each in shown["findings"] if each["check"] not in asked_again]
-    shown["findings"] += told_of(found)
+    shown["findings"] += [finding.as_dict() for finding in found]
     diff = [difference(each) for each in plan.changes if each.action != "same"]
     return {"changed": bool(diff), "cluster": shown, "diff": diff}
 
@@ -107,7 +107,7 @@ def _go_to(folder: str | None) -> None:
     try:
         os.chdir(folder)
     except OSError as error:
-        raise Unusable(f"work in the folder {folder}", error.strerror or str(error)) from error
+        raise InvalidInput(f"work in the folder {folder}", error.strerror or str(error)) from error
 
 
 def _failed(error: GpuctlError) -> Answer:
@@ -133,7 +133,7 @@ def difference(change: Change) -> dict[str, str]:
 
 
 def _tell(subject: str, words: str) -> None:
-    tell(f"{subject}: {words}")
+    report_progress(f"{subject}: {words}")
 
 
 def _end_with_parent() -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuctl.cluster.deploy.model import Finding, Plan
+from gpuctl.cluster.deploy.model import Plan
 from gpuctl.cluster.environment import SINGLE
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.paths import collection_dir
 from gpuctl.core.signals import ctrl_c
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges import ansible
 from gpuctl.edges.ansible_progress import hearing
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpuctl.cluster.dev import decide
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube.cluster import Request
 from gpuctl.edges.kube.errors import NotThere
 from gpuctl.remote import attached, detached
@@ -38,7 +38,7 @@ def argv(script_run: ScriptRun) -> list[str]:
     if not script_run.script.endswith(".py"):
         if script_run.debug:
             hint = "give a script that ends in .py, or leave --debug out"
-            raise Unusable(f"debug {script_run.script}", "it is not a Python file", hint)
+            raise InvalidInput(f"debug {script_run.script}", "it is not a Python file", hint)
         return [f"./{script_run.script}", *script_run.args]
     waits = ["--wait-for-client"] if script_run.wait else []
     # From Python 3.11 on the debugger misses breakpoints without it; older versions ignore it.

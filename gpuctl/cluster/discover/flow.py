@@ -9,24 +9,23 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake
-
 from gpuctl.cluster.clusterfile.patterns import IMAGE, LABEL
 from gpuctl.cluster.clusterfile.read import look
 from gpuctl.cluster.discover import read
 from gpuctl.cluster.discover.draft import Draft, draft
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import write_atomically
+from gpuctl.core.strict_yaml import Mistake
 
 
 def discover(context: str = "", namespace: str = "", image: str = "", file: str = "") -> Draft:
-    """A draft for the cluster of a context; nothing is changed there. `Unusable` where what is given cannot be used.
+    """A draft for the cluster of a context; nothing is changed there. `InvalidInput` if what is given cannot be used.
 
     `file`: what the draft's file is to be called, without its ending: commands find it by that.
     """
     for option, kind, value in (("--namespace", LABEL, namespace), ("--image", IMAGE, image)):
         if value and not re.fullmatch(kind.pattern, value):
-            raise Unusable(f"use {option}", f"{value!r} is not {kind.shape}")
+            raise InvalidInput(f"use {option}", f"{value!r} is not {kind.shape}")
     cluster, named = read.connect(context, namespace)
     return draft(replace(read.look(cluster, named), file=file), image)
 
@@ -41,14 +40,14 @@ def mistakes(drafted: Draft) -> tuple[Mistake, ...]:
 
 
 def check_free(path: Path, force: bool) -> None:
-    """`Unusable` where a file is there already, or no folder for it."""
+    """`InvalidInput` where a file is there already, or no folder for it."""
     doing = f"write {path}"
     if not path.parent.is_dir():
-        raise Unusable(doing, f"there is no folder {path.parent}", "make it first")
+        raise InvalidInput(doing, f"there is no folder {path.parent}", "make it first")
     if path.is_dir():
-        raise Unusable(doing, "it is a folder", "give the name of a file")
+        raise InvalidInput(doing, "it is a folder", "give the name of a file")
     if os.path.lexists(path) and not force:
-        raise Unusable(doing, "it is there already, and was left alone", "give another name, or --force")
+        raise InvalidInput(doing, "it is there already, and was left alone", "give another name, or --force")
 
 
 def write(path: Path, text: str, force: bool) -> None:
@@ -62,7 +61,7 @@ def write(path: Path, text: str, force: bool) -> None:
     try:
         path.hardlink_to(beside)
     except FileExistsError as error:
-        raise Unusable(doing, "it is there by now, and was left alone", "give another name, or --force") from error
+        raise InvalidInput(doing, "it is there by now, and was left alone", "give another name, or --force") from error
     except OSError as error:
         raise GpuctlError(doing, error.strerror or str(error), "without --output-file it is printed") from error
     finally:

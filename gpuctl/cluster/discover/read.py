@@ -9,7 +9,7 @@ from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE, ATTACHMENT, LIVE_POD
 from gpuctl.cluster.deploy.cluster_snapshot import read as reading
 from gpuctl.cluster.discover.facts import Facts
 from gpuctl.core.abandonable_pool import Askers
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import config
 from gpuctl.edges.kube.cluster import Cluster, Kind
@@ -35,7 +35,7 @@ def connect(context: str, namespace: str) -> tuple[Cluster, str]:
     known = {each.name: each for each in config.contexts(*config.files())}
     meant = known.get(context) if context else config.current(*config.files())
     if meant is None:  # the file has just changed
-        raise Unusable("find out what the cluster is called", "no kubeconfig has its context any more")
+        raise InvalidInput("find out what the cluster is called", "no kubeconfig has its context any more")
     return found, meant.cluster
 
 

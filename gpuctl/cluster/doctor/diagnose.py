@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import grouped
 from gpuctl.cluster.doctor.model import Check, Diagnosis, Facts, Trouble
 from gpuctl.core.redact import removed
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict, group_by_subject
 
 
 def walk(trouble: Trouble, facts: Facts) -> Diagnosis:
     """Every check is looked at, also after one has failed: the others are its evidence, or trouble of their own."""
-    found = {check.name: grouped(map(_without_secrets, check.look(facts))) for check in trouble.checks}
+    found = {check.name: group_by_subject(map(_without_secrets, check.look(facts))) for check in trouble.checks}
     return conclude(trouble, found)
 
 
 def _without_secrets(found: Finding) -> Finding:
     """Events, and what containers leave when they end, are others' words."""
-    return replace(found, words=removed(found.words)[0])
+    return replace(found, message=removed(found.message)[0])
 
 
 def conclude(trouble: Trouble, found: Mapping[str, Sequence[Finding]]) -> Diagnosis:

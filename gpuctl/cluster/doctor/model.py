@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gpuctl.cluster.deploy.cluster_snapshot import There
-from gpuctl.cluster.deploy.model import Finding, told_of
 from gpuctl.cluster.environment import Environment, Mode, Object
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 
 Name = Literal["start", "hang", "slow"]
 WORDS: Mapping[Name, str] = {"start": "a pod will not start", "hang": "NCCL hangs", "slow": "training is slow"}
@@ -157,7 +156,8 @@ class Diagnosis:
 def told(found: Diagnosis) -> dict[str, Any]:
     """As plain data."""
     listed = {
-        name: told_of(getattr(found, name)) for name in ("cause", "evidence", "also", "warnings", "unknown", "aside")
+        name: [finding.as_dict() for finding in getattr(found, name)]
+        for name in ("cause", "evidence", "also", "warnings", "unknown", "aside")
     }
     words = {"trouble": found.trouble, "verdict": str(found.verdict)}
     return {**words, **listed, "looked_at": list(found.looked), "passed_over": list(found.passed_over)}

@@ -14,7 +14,7 @@ from pathlib import Path
 from gpuctl.cluster.image_build import dockerignore
 from gpuctl.cluster.sync import excludes, scan
 from gpuctl.cluster.sync.model import FILE, FOLDER, LINK, Item
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 
 DOCKERFILE, CONTAINERFILE = "Dockerfile", "Containerfile"
 PIECE = 1 << 18  # bytes that are read at a time
@@ -50,17 +50,17 @@ class Context:
 def read(folder: Path, inside: str = "", own_dockerfile: bool = False) -> Context:
     """What of a folder is sent; `inside`: the folder in it that is built in; `own_dockerfile`: it has to have one.
 
-    What .dockerignore and the sync leave out is left out. `Unusable` without a Dockerfile or Containerfile, or where a
+    What .dockerignore and the sync leave out is left out. `InvalidInput` without Dockerfile or Containerfile, or if a
     file cannot be read.
     """
     doing = f"build from {folder}"
     if not folder.is_dir():
-        raise Unusable(doing, "there is no such folder", "give another --folder")
+        raise InvalidInput(doing, "there is no such folder", "give another --folder")
     found = scan.scan(folder, excludes.of(folder, ()))
     left_out = dockerignore.of(folder)
     if unread := {path or ".": why for path, why in found.unread.items() if not path or not left_out(path)}:
         told = "; ".join(f"{path}: {why}" for path, why in list(unread.items())[:3])
-        raise Unusable(doing, f"not all of it can be read: {told}", "name it in .dockerignore, or mend its rights")
+        raise InvalidInput(doing, f"not all of it can be read: {told}", "name it in .dockerignore, or mend its rights")
     taken = {path: Member(path, item, folder / path) for path, item in found.items.items() if not left_out(path)}
     if own_dockerfile:
         taken |= _with_dockerfile(folder, f"{inside}/" if inside else "", doing)
@@ -76,7 +76,7 @@ def _with_dockerfile(folder: Path, inside: str, doing: str) -> dict[str, Member]
             return {wanted: Member(wanted, scan.item(FILE, source.stat()), source)}
     where = f"its folder {inside.rstrip('/')}" if inside else "it"
     hint = "write one, give another --folder, or put it into the cluster file as image.build.dockerfile"
-    raise Unusable(doing, f"{where} has neither a {DOCKERFILE} nor a {CONTAINERFILE}", hint)
+    raise InvalidInput(doing, f"{where} has neither a {DOCKERFILE} nor a {CONTAINERFILE}", hint)
 
 
 # ---- the archive ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 # The first of them that is there counts (podman-build(1)).
 FILES = (".containerignore", ".dockerignore")
@@ -40,9 +40,9 @@ def of(folder: Path) -> Ignored:
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as error:
-            raise Unusable(f"read {path}", str(error), "it has one pattern a line, in UTF-8") from error
+            raise InvalidInput(f"read {path}", str(error), "it has one pattern a line, in UTF-8") from error
         except re.error as error:
-            raise Unusable(f"read {path}", f"a pattern of it cannot be used: {error}") from error
+            raise InvalidInput(f"read {path}", f"a pattern of it cannot be used: {error}") from error
     return Ignored(())
 
 

@@ -15,7 +15,7 @@ from gpuctl.cluster.image_build.context import Context
 from gpuctl.cluster.image_build.judge import Built
 from gpuctl.cluster.image_build.wait import Waiting, Wish, turn
 from gpuctl.cluster.manifests import build as objects
-from gpuctl.core.errors import GpuctlError, Unreachable, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.edges.kube.cluster import Cluster, name_of
 from gpuctl.edges.kube.errors import Conflict, Forbidden
 
@@ -26,16 +26,16 @@ MIB = 2**20
 
 
 def check(env: Environment) -> None:
-    """`Unusable` where the file does not have its image built."""
+    """`InvalidInput` where the file does not have its image built."""
     about, image = env.cluster.cluster, env.cluster.image
     if image.build:
         return
     doing = f"build the image of {env.name}"
     if env.openshift:
         wrong = f"the cluster file names an image that is there: {image.name}"
-        raise Unusable(doing, wrong, "`image: {build: {}}` in its place builds a folder of yours")
+        raise InvalidInput(doing, wrong, "`image: {build: {}}` in its place builds a folder of yours")
     wrong = f"{about.name} is not OpenShift: it builds no images (flavour: {about.flavour})"
-    raise Unusable(doing, wrong, ELSEWHERE.replace("IMAGE", image.name))
+    raise InvalidInput(doing, wrong, ELSEWHERE.replace("IMAGE", image.name))
 
 
 def read(env: Environment, folder: Path | None) -> Context | None:
@@ -49,13 +49,13 @@ def read(env: Environment, folder: Path | None) -> Context | None:
 def build(cluster: Cluster, env: Environment, sends: Context | None, wish: Wish, tell: Tell) -> Built:
     """The image; `sends`: the folder, as `read` gave it.
 
-    `Unusable` where the cluster builds nothing, `NotBuilt` with the reason where the build fails. Where it is broken
+    `InvalidInput` if the cluster builds nothing, `NotBuilt` with the reason where the build fails. Where it is broken
     off, or the folder does not get there, the build is cancelled; where the cluster is lost later, it goes on.
     """
     check(env)
     if not cluster.serves(builds.API, builds.CONFIG):
         wrong = f"{cluster.server} does not serve {builds.API}: it is not OpenShift, or builds are switched off"
-        raise Unusable(f"build the image of {env.name}", wrong, ELSEWHERE)
+        raise InvalidInput(f"build the image of {env.name}", wrong, ELSEWHERE)
     builds.check_rights(cluster, env, sends is not None)
     _apply(cluster, env, tell)
     before = builds.builds(cluster, env) if sends is None else turn(cluster, env, wish.limit_s, tell)

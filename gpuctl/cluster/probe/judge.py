@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.probe.flow import PortCheck
 from gpuctl.cluster.probe.model import HOSTFILE, Facts
 from gpuctl.core.redact import removed
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.domain.pod_status import is_ready
 
 MOST_OF_A_COMMAND = 200  # characters
@@ -24,15 +22,7 @@ SLOW_MAP = "the kubelet updates a changed hostfile within about a minute; otherw
 
 def together(check: str, verdict: Verdict, messages: Mapping[str, str], hint: str = "") -> list[Finding]:
     """One finding for each pod with a message."""
-    return [Finding(check, pod, verdict, message, hint) for pod, message in messages.items()]
-
-
-def grouped(findings: Sequence[Finding]) -> list[Finding]:
-    """Merge equal findings of several pods into one, for people."""
-    pods: dict[Finding, list[str]] = {}
-    for finding in findings:
-        pods.setdefault(replace(finding, subject=""), []).append(finding.subject)
-    return [replace(finding, subject=named(subjects)) for finding, subjects in pods.items()]
+    return [Finding(check, pod, verdict, message, hint=hint) for pod, message in messages.items()]
 
 
 def read(facts: Iterable[Facts]) -> list[Facts]:
@@ -43,7 +33,7 @@ def read(facts: Iterable[Facts]) -> list[Facts]:
 def unread(facts: Iterable[Facts]) -> list[Finding]:
     """Pods that did not answer: nothing is known of them."""
     return [
-        Finding("pod", pod.pod, Verdict.FAIL, f"it does not answer: {pod.unread}", pod.hint)
+        Finding("pod", pod.pod, Verdict.FAIL, f"it does not answer: {pod.unread}", hint=pod.hint)
         for pod in facts
         if pod.unread
     ]
@@ -107,7 +97,7 @@ def ssh(facts: Sequence[Facts], hosts: Mapping[str, Sequence[str]]) -> list[Find
             if host not in pod.names_wrong() and (error := pod.ssh(host)):
                 wrong.setdefault(error, []).append(host)
         messages = [f"cannot reach {named(theirs)}: {error}" for error, theirs in wrong.items()]
-        findings += [Finding("ssh", pod.pod, Verdict.FAIL, message, NO_SSH) for message in messages]
+        findings += [Finding("ssh", pod.pod, Verdict.FAIL, message, hint=NO_SSH) for message in messages]
     return findings
 
 
@@ -167,7 +157,7 @@ def port(env: Environment, facts: Sequence[Facts], port_check: PortCheck | None)
         return []
     if port_check.wrong == "busy":
         hint = "end the program that listens there, or choose another ports.master in the cluster file"
-        return [Finding("port", first, Verdict.FAIL, f"another program listens on port {number}", hint)]
+        return [Finding("port", first, Verdict.FAIL, f"another program listens on port {number}", hint=hint)]
     if port_check.wrong:
         return [
             Finding("port", first, Verdict.UNKNOWN, f"cannot tell whether port {number} is free: {port_check.wrong}")

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpuctl.cluster.deploy import deployed_state
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import CONTAINER, Environment
 from gpuctl.cluster.probe import flow, judge
 from gpuctl.cluster.probe.model import Facts, ProbeRequest
 from gpuctl.cluster.selftest import judge as more
 from gpuctl.cluster.train.prepare import pods_of, pods_to_use
 from gpuctl.core.sizes import size
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.remote.model import PodTarget
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.doctor.interface_names import absent
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.probe.judge import read, together
 from gpuctl.cluster.probe.model import Facts
 from gpuctl.core.sizes import size
-from gpuctl.domain.findings import Verdict
-from gpuctl.domain.gpu_health import Ill, memory
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.gpu_health import HealthIssue
+from gpuctl.domain.gpu_health import issues as health_issues
 
 IPC_LOCK = 1 << 14  # linux/capability.h: no limit applies to its holder
-MOST_ILLS = 4  # reported per pod
+MAX_ISSUES = 4  # reported per pod
 NEARLY = 0.99  # a tmpfs is a page or two smaller than requested
 
 
@@ -44,24 +44,30 @@ def health(facts: Sequence[Facts]) -> list[Finding]:
             if pod.gpus:
                 unknown[pod.pod] = "nvidia-smi -q gives no details"
             continue
-        ills = [(f"GPU {at} ({gpu['uuid']})", ill) for at, gpu in enumerate(details["gpus"]) for ill in memory(gpu)]
-        findings += _ill(pod.pod, Verdict.FAIL, [(gpu, ill) for gpu, ill in ills if ill.bad])
-        findings += _ill(pod.pod, Verdict.WARN, [(gpu, ill) for gpu, ill in ills if not ill.bad])
+        issues = [
+            (f"GPU {at} ({gpu['uuid']})", issue)
+            for at, gpu in enumerate(details["gpus"])
+            for issue in health_issues(gpu)
+        ]
+        for verdict in (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN):
+            findings += _gpu_finding(
+                pod.pod, verdict, [(gpu, issue) for gpu, issue in issues if issue.verdict is verdict]
+            )
     return [*findings, *together("gpu health", Verdict.UNKNOWN, unknown)]
 
 
-def _ill(pod: str, verdict: Verdict, issues: Sequence[tuple[str, Ill]]) -> list[Finding]:
+def _gpu_finding(pod: str, verdict: Verdict, issues: Sequence[tuple[str, HealthIssue]]) -> list[Finding]:
     """Merge a pod's issues of one verdict into one finding with all advice."""
     if not issues:
         return []
-    messages = [f"{gpu}: {ill.words}" for gpu, ill in issues]
-    more = f"; and {len(messages) - MOST_ILLS} more" if len(messages) > MOST_ILLS else ""
-    advice = dict.fromkeys(ill.advice for _, ill in issues)
-    return [Finding("gpu health", pod, verdict, "; ".join(messages[:MOST_ILLS]) + more, "; ".join(advice))]
+    messages = [f"{gpu}: {issue.message}" for gpu, issue in issues]
+    more = f"; and {len(messages) - MAX_ISSUES} more" if len(messages) > MAX_ISSUES else ""
+    advice = dict.fromkeys(issue.hint for _, issue in issues if issue.hint)
+    return [Finding("gpu health", pod, verdict, "; ".join(messages[:MAX_ISSUES]) + more, hint="; ".join(advice))]
 
 
 def shared_memory(env: Environment, facts: Sequence[Facts]) -> list[Finding]:
-    """/dev/shm is as large as the cluster file requests."""
+    """Shared memory is as large as the cluster file requests."""
     expected = amount(env.cluster.resources.shm)
     problems, unknown = {}, {}
     for pod in read(facts):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 OWN_FILE = ".gpuctlignore"
 ALWAYS = (".gpuctl-sync*",)  # gpuctl's manifest in the pods
@@ -27,7 +27,7 @@ class Excludes:
         try:
             self._spec = GitIgnoreSpec.from_lines([*DEFAULTS, *patterns, *ALWAYS])
         except ValueError as error:
-            raise Unusable("use the exclude patterns", str(error), "write them as in .gitignore") from error
+            raise InvalidInput("use the exclude patterns", str(error), "write them as in .gitignore") from error
         self._known: dict[tuple[str, bool], bool] = {}
 
     def excludes(self, path: str, folder: bool) -> bool:
@@ -50,5 +50,5 @@ def of(source: Path, more: Sequence[str]) -> Excludes:
     try:
         patterns = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     except (OSError, ValueError) as error:
-        raise Unusable(f"read {path}", str(error), "it contains patterns as in .gitignore, in UTF-8") from error
+        raise InvalidInput(f"read {path}", str(error), "it contains patterns as in .gitignore, in UTF-8") from error
     return Excludes([*patterns, *more])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpuctl.cluster.sync.targets import Target, natural, target
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube.cluster import Cluster
 
 
@@ -26,7 +26,7 @@ def named(cluster: Cluster, names: Sequence[str], folder: str, container: str = 
     for name in dict.fromkeys(names):
         pod = cluster.get(cluster.kind("v1", "Pod"), name)
         if pod is None:
-            raise Unusable(f"sync to the pod {name}", f"the namespace {cluster.namespace} has no such pod")
+            raise InvalidInput(f"sync to the pod {name}", f"the namespace {cluster.namespace} has no such pod")
         targets.append(target(pod, folder, container))
     return targets
 

@@ -73,7 +73,7 @@ class PodSync:
         return replace(planning.plan(local, self.pod_state, hashes, rules), unread=unread)
 
     def carry_out(self, plan: Plan) -> Outcome:
-        """Carry out a plan; return the outcome once the pod confirms it. A full disk accepts no writes, only deletes."""
+        """Carry out a plan; return the outcome once the pod confirms it. A full disk only accepts deletes."""
         begun = time.monotonic()
         sent: list[Step] = []
         failed: list[Kept] = []

@@ -99,7 +99,7 @@ class Follower:
         self.wrong: Exception | None = None
 
     def run(self) -> None:
-        """Run until the stop flag is set; errors of pods are reported and retried, our own faults are kept for `check`."""
+        """Run until the stop flag is set; pods are retried and reported, our own faults are kept for `check`."""
         try:
             self._run()
         except Exception as error:  # noqa: BLE001 - in a thread, where nobody would see it

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gpuctl.cluster import pod_selection
-from gpuctl.cluster.deploy.model import Change, Finding, Plan
+from gpuctl.cluster.deploy.model import Change, Plan
 from gpuctl.cluster.environment import CONTAINER, Environment
 from gpuctl.cluster.probe import flow, judge
 from gpuctl.cluster.probe.model import ProbeRequest
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.remote.model import PodTarget
 

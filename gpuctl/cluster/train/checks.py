@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import Object
 from gpuctl.cluster.probe import judge
 from gpuctl.cluster.probe.flow import PortCheck
 from gpuctl.cluster.probe.model import Facts
 from gpuctl.cluster.train.launch import PROGRAMS, Launch
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 
 
 def ssh_hosts(launch: Launch) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.probe.model import HOSTFILE
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 Launcher = Literal["deepspeed", "deepspeed-nossh", "torchrun"]
 LAUNCHERS: tuple[Launcher, ...] = ("deepspeed", "deepspeed-nossh", "torchrun")
@@ -97,7 +97,7 @@ def check(launch: Launch) -> None:
     for name, word in texts.items():
         if SHELL_CHARACTERS.search(word) or (word in plain and " " in word) or (word in launch.args and not word):
             wrong = f"{name} goes through ssh and pdsh, where it would be read as something else"
-            raise Unusable(f"train {launch.script}", wrong, "--launcher torchrun and deepspeed-nossh take any")
+            raise InvalidInput(f"train {launch.script}", wrong, "--launcher torchrun and deepspeed-nossh take any")
 
 
 def chosen(programs: Sequence[Mapping[str, str | None]], no_ssh: Sequence[bool | None]) -> tuple[Launcher, str]:

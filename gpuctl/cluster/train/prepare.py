@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpuctl.cluster.deploy import deployed_state
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.probe import flow, judge
 from gpuctl.cluster.probe.model import Facts, ProbeRequest
 from gpuctl.cluster.train import checks, launch
 from gpuctl.cluster.train.launch import DS_ENV, Launch, Launcher
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.remote.model import PodTarget
 
@@ -97,7 +96,7 @@ def _launch(env: Environment, request: TrainRequest, name: Launcher, nodes: int)
 def _nodes(request: TrainRequest, env: Environment, deployed: int) -> int:
     if request.nodes is not None and request.nodes > deployed:
         wrong = f"{request.nodes} pods were asked for, and {env.name} has {deployed}"
-        raise Unusable(f"train on {env.name}", wrong, "`gpuctl cluster scale --nodes` makes more")
+        raise InvalidInput(f"train on {env.name}", wrong, "`gpuctl cluster scale --nodes` makes more")
     return request.nodes or deployed
 
 

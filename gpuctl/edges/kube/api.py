@@ -22,7 +22,7 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException, load_kube_config
 
-from gpuctl.core.errors import Unreachable, Unusable
+from gpuctl.core.errors import InvalidInput, Unreachable
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.errors import NotACluster, NotLoggedIn, error_of, unreachable
 
@@ -55,7 +55,7 @@ def client(doing: str, paths: Sequence[Path], context: str) -> Client:
     try:
         load_kube_config(os.pathsep.join(map(str, paths)), context, settings, persist_config=False)  # type: ignore[no-untyped-call]
     except (ConfigException, ValueError, OSError) as error:
-        raise Unusable(doing, str(error)) from error
+        raise InvalidInput(doing, str(error)) from error
     _refuse_no_url(doing, str(settings.host))
     return ApiClient(settings)
 
@@ -64,7 +64,7 @@ def _refuse_no_url(doing: str, server: str) -> None:
     try:
         _ = urlsplit(server).port  # what a URL's port is worth Python says only to who asks for it
     except ValueError as error:
-        raise Unusable(doing, f"its server {server} is no URL: {error}", "mend it in the kubeconfig") from error
+        raise InvalidInput(doing, f"its server {server} is no URL: {error}", "mend it in the kubeconfig") from error
 
 
 class Api:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import api as kube_api
 from gpuctl.edges.kube import config
 from gpuctl.edges.kube.api import Api, Client, Object, Query, Request
@@ -40,11 +40,11 @@ def connect(context: str = "", namespace: str = "", files: Sequence[Path] = (), 
     paths = list(files) or config.files()
     doing = f"use the context {context}" if context else "use the current context"
     if not paths:
-        raise Unusable(doing, "there is no kubeconfig", "set KUBECONFIG, or write ~/.kube/config")
+        raise InvalidInput(doing, "there is no kubeconfig", "set KUBECONFIG, or write ~/.kube/config")
     named = {each.name: each for each in config.contexts(*paths)}
     found = named.get(context) if context else config.current(*paths)
     if found is None:
-        raise Unusable(doing, "no kubeconfig has it", f"known: {', '.join(named) or 'none'}")
+        raise InvalidInput(doing, "no kubeconfig has it", f"known: {', '.join(named) or 'none'}")
     return Cluster(kube_api.client(doing, paths, found.name), namespace or found.namespace, patience_s)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -51,17 +51,17 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         found = yaml.load(path.read_text(), Loader=LOADER) or {}  # noqa: S506 - it is the safe loader, in C
     except OSError as error:
-        raise Unusable(doing, error.strerror or str(error)) from error
+        raise InvalidInput(doing, error.strerror or str(error)) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Unusable(doing, f"it is not YAML: {' '.join(str(error).split())}") from error
+        raise InvalidInput(doing, f"it is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(found, dict):
-        raise Unusable(doing, "it is not a mapping")
+        raise InvalidInput(doing, "it is not a mapping")
     listed = found.get("contexts") or []
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
-        raise Unusable(doing, "its contexts are not a list of mappings")
+        raise InvalidInput(doing, "its contexts are not a list of mappings")
     for item in listed:
         if not isinstance(item.get("context") or {}, dict):
-            raise Unusable(doing, f"what it says of the context {item.get('name')} is not a mapping")
+            raise InvalidInput(doing, f"what it says of the context {item.get('name')} is not a mapping")
     return found
 
 

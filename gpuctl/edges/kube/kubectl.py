@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube import config
 from gpuctl.edges.terminal import as_it_was
 
@@ -21,10 +21,10 @@ CHOSE_NOTHING = (1, 130)  # fzf: no match, Escape or Ctrl-C
 
 
 def need(program: str) -> str:
-    """Where a program is; `Unusable` where it is not installed."""
+    """Where a program is; `InvalidInput` where it is not installed."""
     found = shutil.which(program)
     if found is None:
-        raise Unusable(f"use {program}", "it is not installed", "`gpuctl bootstrap laptop` installs it")
+        raise InvalidInput(f"use {program}", "it is not installed", "`gpuctl bootstrap laptop` installs it")
     return found
 
 
@@ -32,12 +32,12 @@ def installed(program: str) -> bool:
     return shutil.which(program) is not None
 
 
-def _without_kubeconfig(doing: str) -> Unusable | None:
+def _without_kubeconfig(doing: str) -> InvalidInput | None:
     """Why kubectl asked localhost: nothing tells it of a cluster. None where something does."""
     if config.files() or "KUBERNETES_SERVICE_HOST" in os.environ:  # kubectl finds its way inside a pod by itself
         return None
     named = os.environ.get("KUBECONFIG") or "~/.kube/config"
-    return Unusable(doing, f"there is no kubeconfig {named}", "set KUBECONFIG, or write ~/.kube/config")
+    return InvalidInput(doing, f"there is no kubeconfig {named}", "set KUBECONFIG, or write ~/.kube/config")
 
 
 @dataclass(frozen=True)

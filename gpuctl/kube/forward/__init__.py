@@ -1,1 +1,1 @@
-"""Forwards that stay: many pods at once, planned, probed, and taken up again."""
+"""Durable port forwards: many pods at once, planned, probed and restarted."""

@@ -1,4 +1,4 @@
-"""Keep forwards going: watch the pods, start and probe kubectl, show how things stand, end everything at the end."""
+"""Maintain port forwards: watch the pods, start and probe kubectl, report status, stop everything at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuctl.edges.ports import answers, free
 from gpuctl.kube import model
 from gpuctl.kube.forward import plan
 from gpuctl.kube.forward.model import Request, Slot
-from gpuctl.kube.forward.state_machine import Action, Line, Seen, State, moved, step
+from gpuctl.kube.forward.state_machine import Action, Line, Observation, State, moved, step
 from gpuctl.kube.model import Pod
 from gpuctl.kube.signals import until_ended
 from gpuctl.kube.watch import Pods
@@ -28,22 +28,22 @@ LISTENS, SERVES = "Forwarding from", "Handling connection for"
 
 
 def run(request: Request, show: Show, probe_every: float = 5.0) -> None:
-    """Forward until the user ends it. `show` gets the lines and a word on the watch whenever something changed."""
+    """Forward until the user interrupts; `show` gets the lines and any watch error after every change."""
     # Ctrl-C before that, while kubectl is asked for the pods, breaks off as ever.
     forwards, lines = _planned(request, probe_every)
-    with forwards, until_ended() as ended:
-        forwards.keep(lines, show, ended)
+    with forwards, until_ended() as stopped:
+        forwards.keep(lines, show, stopped)
 
 
-def keep(request: Request, show: Show, ended: threading.Event, probe_every: float = 5.0) -> None:
-    """The same until `ended`, in any thread."""
+def keep(request: Request, show: Show, stopped: threading.Event, probe_every: float = 5.0) -> None:
+    """Forward until `stopped` is set; usable from any thread."""
     forwards, lines = _planned(request, probe_every)
     with forwards:
-        forwards.keep(lines, show, ended)
+        forwards.keep(lines, show, stopped)
 
 
 def _planned(request: Request, probe_every: float) -> tuple[_Forwards, list[Line]]:
-    """What is to be forwarded, not begun yet; `GpuctlError` where there is nothing."""
+    """Plan the forwards without starting them; `GpuctlError` if there is nothing to forward."""
     kubectl = Kubectl(request.context, request.namespace)
     pods, selector = _first_look(kubectl, request)
     lines = [Line(slot) for slot in plan.slots(request, pods, free)]
@@ -54,16 +54,16 @@ def _planned(request: Request, probe_every: float) -> tuple[_Forwards, list[Line
 
 
 def _first_look(kubectl: Kubectl, request: Request) -> tuple[list[Pod], str]:
-    """The pods, and the labels of the pods to watch; empty where only a pod of that name will do."""
+    """Return the pods and the label selector to watch; the selector is empty for a pod watched by name."""
     if not request.pod:
-        words = ("get", "pods", f"--selector={request.selector}")
-        return model.pods(kubectl.json("list the pods", *words)), request.selector
+        arguments = ("get", "pods", f"--selector={request.selector}")
+        return model.pods(kubectl.json("list the pods", *arguments)), request.selector
     pod = model.pod(kubectl.json(f"read the pod {request.pod}", "get", "pod", request.pod))
     return [pod], plan.heirs(pod)
 
 
 class _Forwards:
-    """The kubectl of each slot, by its first local port, and the watch over the pods."""
+    """The kubectl process of each slot, keyed by its first local port, and the watch on the pods."""
 
     def __init__(self, kubectl: Kubectl, request: Request, selector: str, probe_every: float) -> None:
         self.kubectl, self.request, self.probe_every = kubectl, request, probe_every
@@ -78,7 +78,7 @@ class _Forwards:
             if selector
             else ["pods", f"--field-selector=metadata.name={request.pod}"]
         )
-        self.events = Events(kubectl, what, self._told, self._lost)
+        self.events = Events(kubectl, what, self._on_event, self._lost)
         self.pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="probe")
 
     def __enter__(self) -> _Forwards:
@@ -91,18 +91,18 @@ class _Forwards:
             list(ending.map(lambda held: held[1].stop(), self.running.values()))
         self.pool.shutdown(wait=False, cancel_futures=True)
 
-    def _told(self, kind: str, found: dict[str, object]) -> None:
-        self.news.put(lambda: self._take_in(kind, found))
+    def _on_event(self, kind: str, item: dict[str, object]) -> None:
+        self.news.put(lambda: self._take_in(kind, item))
 
-    def _take_in(self, kind: str, found: dict[str, object]) -> None:
-        self.pods.take_in(kind, found)
+    def _take_in(self, kind: str, item: dict[str, object]) -> None:
+        self.pods.take_in(kind, item)
         self.trouble = ""
 
     def _lost(self, why: str) -> None:
         self.news.put(lambda: setattr(self, "trouble", f"the pods cannot be watched: {why}"))
 
-    def keep(self, lines: list[Line], show: Show, ended: threading.Event) -> None:
-        """Round after round until the end."""
+    def keep(self, lines: list[Line], show: Show, stopped: threading.Event) -> None:
+        """Run rounds until `stopped` is set."""
         shown = None
         while True:
             lines = self._round(lines)
@@ -110,7 +110,7 @@ class _Forwards:
             if shown != (lines, self.trouble, now):
                 shown = (lines, self.trouble, now)
                 show(lines, self.trouble)
-            if ended.wait(TICK):
+            if stopped.wait(TICK):
                 return
 
     def _round(self, lines: Sequence[Line]) -> list[Line]:
@@ -124,31 +124,31 @@ class _Forwards:
 
     def _step(self, line: Line) -> Line:
         key = line.slot.ports[0][0]
-        after, action = step(line, self._seen(key, line.slot), time.monotonic())
+        after, action = step(line, self._observe(key, line.slot), time.monotonic())
         if action is Action.STOP:
             self.running.pop(key)[1].stop()
             self.probes.pop(key, None)
         elif action is Action.START:
             pairs = [f"{local}:{remote}" for local, remote in line.slot.ports]
-            words = ("port-forward", "--address=127.0.0.1", f"pod/{line.slot.pod}", *pairs)
-            self.running[key] = (line.slot.uid, Running(self.kubectl.argv(*words), LISTENS, (LISTENS, SERVES)))
+            arguments = ("port-forward", "--address=127.0.0.1", f"pod/{line.slot.pod}", *pairs)
+            self.running[key] = (line.slot.uid, Running(self.kubectl.argv(*arguments), LISTENS, (LISTENS, SERVES)))
             self.next_probe[key] = 0.0
         return after
 
-    def _seen(self, key: int, slot: Slot) -> Seen:
+    def _observe(self, key: int, slot: Slot) -> Observation:
         if key not in self.running:
-            return Seen()
+            return Observation()
         uid, child = self.running[key]
         if child.ended:
-            return Seen(uid, ended=True, said=child.last_words)
+            return Observation(uid, exited=True, message=child.last_words)
         if child.ready < len(slot.ports):
-            return Seen(uid, said=child.said)
+            return Observation(uid, message=child.said)
         if any(remote in self.request.unprobed for _, remote in slot.ports):
-            return Seen(uid, listens=True, said=child.complaint, unprobed=True)
-        return Seen(uid, listens=True, said=child.said, answers=self._answer(key, slot))
+            return Observation(uid, listens=True, message=child.complaint, unprobed=True)
+        return Observation(uid, listens=True, message=child.said, answers=self._answer(key, slot))
 
     def _answer(self, key: int, slot: Slot) -> bool | None:
-        """What a probe found that has just ended; the next is begun when it is due."""
+        """Return the result of a finished probe, if there is one, and start the next probe when it is due."""
         probe = self.probes.get(key)
         if probe is not None and probe.done():
             del self.probes[key]

@@ -1,4 +1,4 @@
-"""What to forward, and the slots that pods take: a local port stays with its slot when the pod is replaced."""
+"""Forward requests and slots: a slot keeps its local ports when its pod is replaced."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Ports = tuple[tuple[int, int], ...]  # local, remote
 
 @dataclass(frozen=True)
 class Request:
-    """Every pod that `selector` names, from local port `first` on; or the pod `pod` alone.
+    """All pods that match `selector`, from local port `first` on; or the single pod `pod`.
 
-    `remote`: the ports of each pod. `local`: the local ports for one pod, 0 where any free one will do.
-    `unprobed`: those of `remote` that no probe is to connect to: what listens there takes a connection for a client.
-    `apart`: each port of the one pod is forwarded by itself.
+    `remote`: the ports of each pod. `local`: local ports for a single pod, 0 for any free one. `unprobed`: remote ports
+    that must not be probed, because the server treats every connection as a client. `apart`: forward each port of the
+    single pod with its own kubectl.
     """
 
     remote: Sequence[int]
@@ -30,7 +30,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Slot:
-    """Local ports and the pod they lead to; `uid` is empty while no pod is there to take it."""
+    """Local ports and the pod they lead to; `uid` is empty while no pod fills the slot."""
 
     ports: Ports
     pod: str

@@ -1,11 +1,11 @@
-"""Which pod gets which local ports, at the start and when pods come and go. Nothing here looks at the machine."""
+"""Assign local ports to pods, at the start and as pods come and go. Pure: the machine is not consulted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.kube.forward.model import Ports, Request, Slot
 from gpuctl.kube.model import Pod
 
@@ -14,49 +14,53 @@ LAST = 65535
 
 
 def local_ports(first: int, count: int, free: Free, taken: Sequence[int] = ()) -> list[int]:
-    """The next ports from `first` on that are free and not taken by another slot."""
-    found: list[int] = []
+    """Return the next `count` ports from `first` on that are free and not taken by another slot."""
+    ports: list[int] = []
     for port in range(first, LAST + 1):
-        if len(found) == count:
+        if len(ports) == count:
             break
         if port not in taken and free(port):
-            found.append(port)
-    if len(found) < count:
-        raise Unusable("plan the local ports", f"from {first} on, fewer than {count} are free", "give a lower --from")
-    return found
+            ports.append(port)
+    if len(ports) < count:
+        raise InvalidInput(
+            "plan the local ports", f"from {first} on, fewer than {count} are free", "give a lower --from"
+        )
+    return ports
 
 
 def slots(request: Request, pods: Sequence[Pod], free: Free) -> list[Slot]:
-    """A slot for each pod that can be forwarded now."""
+    """Return a slot for each pod that can be forwarded now."""
     if request.pod:
         return _of_one(request, pods, free)
     return follow(request, [], pods, free)
 
 
 def _of_one(request: Request, pods: Sequence[Pod], free: Free) -> list[Slot]:
-    """One slot; or one for each port, so that a silent one, which is begun anew again and again, ends no other."""
-    wanted = request.local or [0] * len(request.remote)
-    for port in wanted:
+    """Return one slot, or one per port, so that restarting an unresponsive port interrupts no other."""
+    requested = request.local or [0] * len(request.remote)
+    for port in requested:
         if port and not free(port):
-            raise Unusable(f"forward local port {port}", "something listens on it already", "choose another one")
+            raise InvalidInput(f"forward local port {port}", "something listens on it already", "choose another one")
     ports: list[int] = []
-    for local, remote in zip(wanted, request.remote, strict=True):
-        ports.append(local or local_ports(remote if remote >= 1024 else remote + 8000, 1, free, [*wanted, *ports])[0])
+    for local, remote in zip(requested, request.remote, strict=True):
+        ports.append(
+            local or local_ports(remote if remote >= 1024 else remote + 8000, 1, free, [*requested, *ports])[0]
+        )
     pod = next((p for p in pods if p.name == request.pod and p.serves), None)
     pairs = tuple(zip(ports, request.remote, strict=True))
     groups: list[Ports] = [(pair,) for pair in pairs] if request.apart else [pairs]
-    return [Slot(each, request.pod, pod.uid if pod else "") for each in groups]
+    return [Slot(group, request.pod, pod.uid if pod else "") for group in groups]
 
 
 def follow(request: Request, now: Sequence[Slot], pods: Sequence[Pod], free: Free) -> list[Slot]:
-    """The slots after pods came and went: a replaced pod's slot goes to its successor, a further pod gets new ports."""
+    """Update the slots: a replaced pod's slot goes to its successor, an additional pod gets new ports."""
     serving = [pod for pod in pods if pod.serves]
     by_uid = {pod.uid: pod for pod in serving}
-    held = {slot.uid for slot in now if slot.uid in by_uid}
-    waiting = [pod for pod in serving if pod.uid not in held]
+    served = {slot.uid for slot in now if slot.uid in by_uid}
+    waiting = [pod for pod in serving if pod.uid not in served]
     followed: list[Slot] = []
     for slot in now:
-        if slot.uid in held:
+        if slot.uid in served:
             followed.append(slot)
             continue
         heir = _heir(slot, waiting, {other.pod for other in now})
@@ -67,9 +71,9 @@ def follow(request: Request, now: Sequence[Slot], pods: Sequence[Pod], free: Fre
 
 
 def heirs(pod: Pod) -> str:
-    """The labels of those that can take the place of a pod that was named; empty where only its name tells them.
+    """Return the label selector of possible replacements for a named pod; empty if only the name identifies it.
 
-    A StatefulSet's pod comes back under its own name, and its siblings are other members of it.
+    A StatefulSet pod returns under its own name; its siblings are different members.
     """
     if not pod.owner or pod.owner == "StatefulSet" or "statefulset.kubernetes.io/pod-name" in pod.labels:
         return ""
@@ -77,7 +81,7 @@ def heirs(pod: Pod) -> str:
 
 
 def _heir(slot: Slot, waiting: Sequence[Pod], names: set[str]) -> Pod | None:
-    """The pod of the same name where it came back (a StatefulSet's), else one that no other slot had by name."""
+    """Return the pod with the same name (StatefulSet), else a pod that no other slot names."""
     same = next((pod for pod in waiting if pod.name == slot.pod), None)
     ready_first = sorted(waiting, key=lambda pod: (not pod.ready, pod.name))
     return same or next((pod for pod in ready_first if pod.name not in names), None)
@@ -85,10 +89,10 @@ def _heir(slot: Slot, waiting: Sequence[Pod], names: set[str]) -> Pod | None:
 
 def _more(request: Request, known: Sequence[Slot], pods: Sequence[Pod], free: Free) -> list[Slot]:
     taken = [local for slot in known for local, _ in slot.ports]
-    found = []
+    added = []
     for pod in pods:
         local = local_ports(request.first, len(request.remote), free, taken)
         taken += local
         ports: Ports = tuple(zip(local, request.remote, strict=True))
-        found.append(Slot(ports, pod.name, pod.uid))
-    return found
+        added.append(Slot(ports, pod.name, pod.uid))
+    return added

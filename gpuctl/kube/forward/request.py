@@ -1,4 +1,4 @@
-"""From what was typed to what to forward."""
+"""Turn the arguments of `gpuctl kube forward` into a request."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.kube.forward import saved
 from gpuctl.kube.forward.model import Request
 from gpuctl.kube.forward.wizard import ask
-from gpuctl.kube.pod import Where, here
+from gpuctl.kube.pod import Where, kubectl_for
 
 DOING = "forward"
 
 
 @dataclass(frozen=True)
 class Typed:
-    """What was typed: the arguments and options of `gpuctl kube forward`."""
+    """The arguments and options of `gpuctl kube forward`."""
 
     pod: str = ""
     ports: Sequence[str] = ()
@@ -30,55 +30,55 @@ class Typed:
 
 
 def request(typed: Typed) -> Request | None:
-    """The request; None where the user left the wizard."""
+    """Build the request; None if the user cancelled the wizard."""
     if sum(map(bool, (typed.pod, typed.selector, typed.kept, typed.wizard))) != 1:
         hint = "`gpuctl kube forward --help` says more"
-        raise Unusable(DOING, "give one of POD, -l, --set and --wizard", hint)
+        raise InvalidInput(DOING, "give one of POD, -l, --set and --wizard", hint)
     if typed.kept:
-        return _here(saved.load(typed.kept), typed.where)
+        return _on_current(saved.load(typed.kept), typed.where)
     if typed.wizard:
-        return ask(here(typed.where))
+        return ask(kubectl_for(typed.where))
     return _one(typed) if typed.pod else _many(typed)
 
 
 def _one(typed: Typed) -> Request:
     if typed.first or typed.remote:
-        raise Unusable(DOING, "--from and --to go with -l", f"`gpuctl kube forward {typed.pod} 8081:8080`")
-    kube = here(typed.where)
+        raise InvalidInput(DOING, "--from and --to go with -l", f"`gpuctl kube forward {typed.pod} 8081:8080`")
+    kube = kubectl_for(typed.where)
     return of_pod(typed.pod, typed.ports, kube.context, kube.namespace)
 
 
 def _many(typed: Typed) -> Request:
     if typed.first is None or not typed.remote:
         hint = f"`gpuctl kube forward -l {typed.selector} --from 8081 --to 8080`"
-        raise Unusable(DOING, "-l needs --from and --to", hint)
-    kube = here(typed.where)
+        raise InvalidInput(DOING, "-l needs --from and --to", hint)
+    kube = kubectl_for(typed.where)
     ports = tuple(typed.remote)
     return Request(ports, typed.selector, first=typed.first, context=kube.context, namespace=kube.namespace)
 
 
 def of_pod(pod: str, ports: Sequence[str], context: str, namespace: str) -> Request:
-    """One pod; each port is written as [LOCAL:]REMOTE."""
+    """Build the request for one pod; each port is written as [LOCAL:]REMOTE."""
     if not ports:
         hint = f"`gpuctl kube forward {pod} 8081:8080`"
-        raise Unusable(f"forward the pod {pod}", "no port is given, and it declares none", hint)
+        raise InvalidInput(f"forward the pod {pod}", "no port is given, and it declares none", hint)
     pairs = [_pair(text) for text in ports]
     locals_ = [local for local, _ in pairs if local]
     if len(set(locals_)) < len(locals_):
-        raise Unusable(f"forward the pod {pod}", "a local port is given twice")
+        raise InvalidInput(f"forward the pod {pod}", "a local port is given twice")
     remote, local = tuple(r for _, r in pairs), tuple(number for number, _ in pairs)
     return Request(remote, pod=pod, local=local, context=context, namespace=namespace)
 
 
 def _pair(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(?:(\d{1,5}):)?(\d{1,5})", text)
-    local, remote = (int(found[1] or 0), int(found[2])) if found else (0, 0)
+    match = re.fullmatch(r"(?:(\d{1,5}):)?(\d{1,5})", text)
+    local, remote = (int(match[1] or 0), int(match[2])) if match else (0, 0)
     if not 1 <= remote <= 65535 or local > 65535:
-        raise Unusable(DOING, f"{text!r} is no port", "write 8080, or 8081:8080")
+        raise InvalidInput(DOING, f"{text!r} is no port", "write 8080, or 8081:8080")
     return local, remote
 
 
-def _here(known: Request, where: Where) -> Request:
-    """A kept request where it was made, or where the options say."""
-    kube = here(Where(where.context or known.context, where.namespace or known.namespace))
+def _on_current(known: Request, where: Where) -> Request:
+    """Return a saved request for its own context and namespace, or for the ones given as options."""
+    kube = kubectl_for(Where(where.context or known.context, where.namespace or known.namespace))
     return replace(known, context=kube.context, namespace=kube.namespace)

@@ -7,15 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake, Node, did_you_mean, read
-
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import config_dir, private, write_atomically
+from gpuctl.core.strict_yaml import ANY_TEXT, At, EmptyFile, ListOf, Node, Section, Whole, did_you_mean, load_file
 from gpuctl.kube.forward.model import Request
 
-TEXTS = ("selector", "pod", "context", "namespace")
-NUMBERS = ("first",)
 LISTS = ("remote", "local")
+EMPTY = EmptyFile("file of a saved forward", "give it `remote:` ports and a `selector:` or `pod:`, or save it anew")
 
 
 def folder() -> Path:
@@ -23,9 +21,9 @@ def folder() -> Path:
 
 
 def path(name: str) -> Path:
-    """The file of a name; `Unusable` where it cannot be one."""
+    """The file of a name; `InvalidInput` where it cannot be one."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-        raise Unusable(f"use {name!r} as a name", "a name has letters, digits, dots, dashes and underscores")
+        raise InvalidInput(f"use {name!r} as a name", "a name has letters, digits, dots, dashes and underscores")
     return folder() / f"{name}.yml"
 
 
@@ -45,47 +43,34 @@ def save(name: str, request: Request) -> Path:
 
 
 def load(name: str) -> Request:
-    """A kept request; `Unusable` with every mistake in its file."""
+    """A kept request; `InvalidInput` with every mistake in its file."""
     file = path(name)
     if not file.is_file():
         hint = did_you_mean(name, names()) or "`--save NAME` keeps one"
-        raise Unusable(f"use the forwards {name!r}", "none are kept under that name", hint)
-    mistakes: list[Mistake] = []
-    node = read(file, mistakes)
-    given = _request(node, mistakes) if node else {}
-    if node and not mistakes and (bool(given.get("selector")) == bool(given.get("pod")) or not given.get("remote")):
-        mistakes.append(Mistake(node.where, "names not exactly one of selector and pod, or no remote ports"))
-    if node and not mistakes and given.get("selector") and not given.get("first"):
-        mistakes.append(Mistake(node.where, "says no first local port for the pods of its selector"))
-    if node and not mistakes and len(given.get("local", given["remote"])) != len(given["remote"]):
-        mistakes.append(Mistake(node.where, "has not as many local as remote ports"))
-    if mistakes:
-        raise Unusable(f"use {file}", "\n  ".join(map(str, mistakes)))
-    return Request(**given)
+        raise InvalidInput(f"use the forwards {name!r}", "none are kept under that name", hint)
+    request: Request = load_file(file, SCHEMA, f"use {file}", EMPTY)
+    return request
 
 
-def _request(node: Node, mistakes: list[Mistake]) -> dict[str, Any]:
-    if not isinstance(node.value, dict):
-        mistakes.append(Mistake(node.where, "is not a mapping"))
-        return {}
-    found: dict[str, Any] = {}
-    for name, item in node.value.items():
-        if name in TEXTS and isinstance(item.value, str):
-            found[name] = item.value
-        elif name in NUMBERS:
-            found[name] = _port(item, mistakes)
-        elif name in LISTS and isinstance(item.value, list):
-            found[name] = tuple(_port(one, mistakes, least=0 if name == "local" else 1) for one in item.value)
-        else:
-            mistakes.append(
-                Mistake(item.where, f"{name} cannot be read", did_you_mean(name, (*TEXTS, *NUMBERS, *LISTS)))
-            )
-    return found
+def _request(values: dict[str, Any], node: Node, at: At) -> Request | None:
+    if bool(values.get("selector")) == bool(values.get("pod")):
+        at.refuse(node, "needs either selector or pod")
+    if not values.get("remote"):
+        at.refuse(node, "has no remote ports")
+    if values.get("selector") and not values.get("first"):
+        at.refuse(node, "has a selector but no first local port for its pods")
+    if "local" in values and len(values["local"]) != len(values.get("remote", ())):
+        at.refuse(node, "needs as many local as remote ports")
+    return None if at.mistakes.items else Request(**values)
 
 
-def _port(node: Node, mistakes: list[Mistake], least: int = 1) -> int:
-    text = node.value
-    if isinstance(text, str) and text.isdigit() and least <= int(text) <= 65535:
-        return int(text)
-    mistakes.append(Mistake(node.where, f"{text!r} is no port"))
-    return 0
+_PORT = Whole(1, 65535)
+SCHEMA = Section(
+    {
+        **dict.fromkeys(("selector", "pod", "context", "namespace"), ANY_TEXT),
+        "first": _PORT,
+        "remote": ListOf(_PORT, "ports", may_be_empty=True),
+        "local": ListOf(Whole(0, 65535), "ports", may_be_empty=True),  # 0: any free one
+    },
+    make=_request,
+)

@@ -1,4 +1,4 @@
-"""One forward over time: what it is in, and what to do next. Plain values in, plain values out."""
+"""State machine of one forward: pure functions from state and observation to state and action."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HANGS = (
 
 
 class State(StrEnum):
-    """How a forward stands."""
+    """The status of a forward."""
 
     WAITING = "waiting for a pod"
     STARTING = "starting"
@@ -35,7 +35,7 @@ class State(StrEnum):
 
 
 class Action(StrEnum):
-    """What to do with its kubectl."""
+    """The next action on the kubectl process."""
 
     NOTHING = "nothing"
     START = "start"
@@ -43,23 +43,23 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What was seen of its kubectl: for which pod it runs ("" for none), whether it ended or listens, what it said.
+class Observation:
+    """The state of the kubectl process: its pod's uid ("" if not running), whether it exited or listens, its message.
 
-    `answers`: what the last probe found; None where there is no new one. `unprobed`: there never is one.
+    `answers`: the result of the last probe, None if there is no new one. `unprobed`: the port is never probed.
     """
 
     uid: str = ""
-    ended: bool = False
+    exited: bool = False
     listens: bool = False
-    said: str = ""
+    message: str = ""
     answers: bool | None = None
     unprobed: bool = False
 
 
 @dataclass(frozen=True)
 class Line:
-    """A slot and how its forward stands; `until` is when to try again, or when to give a start up."""
+    """A slot and its forward's state; `until` is the time of the next retry, or of giving up on a start."""
 
     slot: Slot
     state: State = State.STARTING
@@ -71,29 +71,29 @@ class Line:
 
 
 def pause(failures: int) -> float:
-    """Seconds before the next try: one, two, four, up to half a minute."""
+    """Return the seconds before the next retry: 1, 2, 4, up to 30."""
     return float(min(MOST, 2 ** max(0, failures - 1)))
 
 
 def moved(line: Line, slot: Slot) -> Line:
-    """The line after its slot may have gone to another pod, which is not made to wait for the old one's failures."""
+    """Return the line for its current slot; a new pod does not wait for the old one's failures."""
     if slot.uid and slot.uid != line.slot.uid:
         return replace(line, slot=slot, state=State.STARTING, failures=0, unanswered=0, why="the pod was replaced")
     return replace(line, slot=slot)
 
 
-def step(line: Line, seen: Seen, now: float) -> tuple[Line, Action]:
-    """How the line stands after this, and what to do."""
-    if seen.uid and seen.uid != line.slot.uid:  # its pod has gone, or another has taken the slot
+def step(line: Line, observation: Observation, now: float) -> tuple[Line, Action]:
+    """Return the line's next state and the action to take."""
+    if observation.uid and observation.uid != line.slot.uid:  # its pod has gone, or another has taken the slot
         why = "the pod was replaced" if line.slot.uid else "the pod has gone"
         return replace(line, state=State.STARTING, failures=0, unanswered=0, until=now, why=why), Action.STOP
     if not line.slot.uid:
         return replace(line, state=State.WAITING, why="no pod is there to take it"), Action.NOTHING
-    if not seen.uid:
+    if not observation.uid:
         return _begin(line, now)
-    if seen.ended:
-        return _failed(line, seen.said, now), Action.STOP
-    return _running(line, seen, now)
+    if observation.exited:
+        return _failed(line, observation.message, now), Action.STOP
+    return _running(line, observation, now)
 
 
 def _begin(line: Line, now: float) -> tuple[Line, Action]:
@@ -103,25 +103,27 @@ def _begin(line: Line, now: float) -> tuple[Line, Action]:
     return replace(line, state=State.STARTING, until=now + STARTING, unanswered=0, reconnects=again), Action.START
 
 
-def _running(line: Line, seen: Seen, now: float) -> tuple[Line, Action]:
-    if not seen.listens:
+def _running(line: Line, observation: Observation, now: float) -> tuple[Line, Action]:
+    if not observation.listens:
         if now < line.until:
             return line, Action.NOTHING
-        return _failed(line, seen.said or "kubectl does not begin to listen", now), Action.STOP
-    if seen.unprobed:
-        return _open(line, seen, now)
-    if seen.answers is None:
+        return _failed(line, observation.message or "kubectl does not begin to listen", now), Action.STOP
+    if observation.unprobed:
+        return _open(line, observation, now)
+    if observation.answers is None:
         return line, Action.NOTHING
-    if seen.answers:
+    if observation.answers:
         return replace(line, state=State.UP, failures=0, unanswered=0, why=""), Action.NOTHING
     missed = line.unanswered + 1
-    silent = replace(line, state=State.SILENT, unanswered=missed, why=seen.said or "the pod closes the connection")
+    silent = replace(
+        line, state=State.SILENT, unanswered=missed, why=observation.message or "the pod closes the connection"
+    )
     return (_failed(silent, silent.why, now), Action.STOP) if missed >= SILENT else (silent, Action.NOTHING)
 
 
-def _open(line: Line, seen: Seen, now: float) -> tuple[Line, Action]:
-    if any(words in seen.said for words in HANGS):
-        return _failed(line, seen.said, now), Action.STOP
+def _open(line: Line, observation: Observation, now: float) -> tuple[Line, Action]:
+    if any(message in observation.message for message in HANGS):
+        return _failed(line, observation.message, now), Action.STOP
     return replace(line, state=State.OPEN, failures=0, why=""), Action.NOTHING
 
 

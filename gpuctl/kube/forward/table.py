@@ -1,4 +1,4 @@
-"""The status table of forwards: drawn over itself on a terminal, a line for each change elsewhere."""
+"""Format the status of forwards: a table for a terminal, a line per change elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEAD = ("LOCAL", "POD", "PORT", "STATE", "")
 
 
 def rows(lines: Sequence[Line], now: float) -> list[tuple[str, ...]]:
-    """A row for each forwarded port."""
+    """Return a row for each forwarded port."""
     return [
         (f"127.0.0.1:{local}", line.slot.pod, str(remote), str(line.state), remark(line, now))
         for line in lines
@@ -21,7 +21,7 @@ def rows(lines: Sequence[Line], now: float) -> list[tuple[str, ...]]:
 
 
 def remark(line: Line, now: float) -> str:
-    """Why it is not up, or how often it had to be begun anew."""
+    """Explain why it is not up, or how often it was restarted."""
     if line.state in (State.UP, State.OPEN):
         return f"begun anew {line.reconnects}x" if line.reconnects else ""
     again = f"again in {max(0, line.until - now):.0f} s: " if line.state is State.RETRYING else ""
@@ -29,12 +29,12 @@ def remark(line: Line, now: float) -> str:
 
 
 def drawn(lines: Sequence[Line], now: float, width: int, height: int) -> list[str]:
-    """The table for a terminal; rows that do not fit are counted."""
-    found = [HEAD, *rows(lines, now)]
-    widths = [max(len(row[i]) for row in found) for i in range(4)]
+    """Format the table for a terminal; rows that do not fit are counted."""
+    lines_of_table = [HEAD, *rows(lines, now)]
+    widths = [max(len(row[i]) for row in lines_of_table) for i in range(4)]
     states = ["", *(line.state for line in lines for _ in line.slot.ports)]
     shown = []
-    for row, state in zip(found, states, strict=True):
+    for row, state in zip(lines_of_table, states, strict=True):
         text = "  ".join(cell.ljust(w) for cell, w in zip(row[:4], widths, strict=True))
         text = f"{text}  {row[4]}".rstrip()[: width - 1]
         colour = COLOURS.get(state, "\x1b[31m") if isinstance(state, State) else "\x1b[1m"
@@ -43,8 +43,8 @@ def drawn(lines: Sequence[Line], now: float, width: int, height: int) -> list[st
     return shown if len(shown) <= most else [*shown[: most - 1], f"… {len(shown) - most + 1} more"]
 
 
-def told(line: Line) -> str:
-    """A change as a plain line."""
+def as_line(line: Line) -> str:
+    """Format a status change as a plain line."""
     ports = ", ".join(f"127.0.0.1:{local} -> {line.slot.pod}:{remote}" for local, remote in line.slot.ports)
     why = f" ({line.why})" if line.why and line.state is not State.UP else ""
     return f"{ports}: {line.state}{why}"

@@ -1,11 +1,11 @@
-"""Build a forward by choosing: which pods, which of their ports, from which local port on."""
+"""Build a forward request interactively: pods, ports, first local port."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube.kubectl import Kubectl, fzf
 from gpuctl.kube import choose
 from gpuctl.kube.forward import saved
@@ -14,13 +14,13 @@ from gpuctl.kube.model import Pod
 
 
 def ask(kubectl: Kubectl) -> Request | None:
-    """The request that the user chose; None where they left."""
+    """Return the request that the user chose; None if they cancelled."""
     pods = [pod for pod in choose.listed(kubectl) if pod.serves]
     if not pods and not saved.names():
         raise GpuctlError(
             "forward", f"no pod runs in the namespace {kubectl.namespace}", "`kns` switches the namespace"
         )
-    picked = choose.one(offers(pods, saved.names()), "forward", "--delimiter=\t")
+    picked = choose.pick(offers(pods, saved.names()), "forward", "--delimiter=\t")
     if picked is None:
         return None
     kind, name = picked.split("\t")[:2]
@@ -38,7 +38,7 @@ def ask(kubectl: Kubectl) -> Request | None:
 
 
 def offers(pods: Sequence[Pod], kept: Sequence[str]) -> list[str]:
-    """What can be chosen: what was kept by name, every label that several pods share, every pod."""
+    """List the choices: saved requests, labels shared by several pods, and single pods."""
     labels = Counter(f"{name}={value}" for pod in pods for name, value in pod.shared_labels.items())
     shared = sorted(labels.items(), key=lambda item: (-item[1], item[0]))
     return [
@@ -49,7 +49,7 @@ def offers(pods: Sequence[Pod], kept: Sequence[str]) -> list[str]:
 
 
 def declared(pods: Sequence[Pod]) -> list[int]:
-    """The ports that these pods say they listen on."""
+    """List the ports that these pods declare."""
     return sorted({port for pod in pods for container in pod.containers for port in container.ports})
 
 
@@ -65,13 +65,13 @@ def _near(remote: int) -> list[int]:
 
 
 def _port(what: str, offered: Sequence[int]) -> int | None:
-    """Choose a port, or type another one."""
+    """Choose a port, or type one."""
     lines = [str(port) for port in offered]
     header = "Enter takes the marked one; type another and press Enter"
     options = ("--print-query", "--exact", "--reverse", f"--prompt={what}> ", f"--header={header}")
-    told = [line for line in fzf(lines, *options) if line.strip()]
-    if not told:
+    output = [line for line in fzf(lines, *options) if line.strip()]
+    if not output:
         return None
-    if not told[-1].isdigit() or not 1 <= int(told[-1]) <= 65535:
-        raise Unusable(f"forward the {what}", f"{told[-1]!r} is no port")
-    return int(told[-1])
+    if not output[-1].isdigit() or not 1 <= int(output[-1]) <= 65535:
+        raise InvalidInput(f"forward the {what}", f"{output[-1]!r} is no port")
+    return int(output[-1])

@@ -20,11 +20,11 @@ def net(facts: Facts) -> list[Setting]:
     NCCL_NET names one network, and NCCL's own is "IB": the one of nccl-rdma-sharp-plugins is "IBext", in newer versions
     with a number behind it.
     """
-    own = adapters(facts)
-    if own is None or not own.kind:
+    ports = adapters(facts)
+    if ports is None or not ports.kind:
         return []
     source = guide("NCCL_NET")
-    if own.kind == "efa":
+    if ports.kind == "efa":
         why = "The plugin's name differs between its versions: `gpuctl nccl parse` tells from the log what was used."
         return [Setting("NCCL_NET", None, why, "aws/aws-ofi-nccl")]
     return [_own_net(facts.get("programs", {}).get("net_plugins"), source)]
@@ -44,28 +44,28 @@ def _own_net(plugins: list[str] | None, source: str) -> Setting:
 
 def hca(facts: Facts) -> list[Setting]:
     """The fabric's ports by their exact names."""
-    own = adapters(facts)
-    if own is None:
+    fabric = adapters(facts)
+    if fabric is None:
         return []
     source = guide("NCCL_IB_HCA")
-    if own.kind == "efa":
+    if fabric.kind == "efa":
         why = "EFA is none of NCCL's own adapters: the plugin aws-ofi-nccl takes all its devices by itself."
         return [Setting("NCCL_IB_HCA", None, why, "aws/aws-ofi-nccl; libfabric fi_efa(7)")]
-    if not own.kind:
+    if not fabric.kind:
         return [Setting("NCCL_IB_HCA", None, "The node has no active RDMA port to name.", source)]
     ports = Counter(port["device"] for port in facts["rdma"]["ports"])
-    words = [port["device"] if ports[port["device"]] == 1 else name(port) for port in own.fabric]
-    why = f"The fabric's {own}. The sign = makes names exact: mlx5_1 alone would also take mlx5_10."
-    return [Setting("NCCL_IB_HCA", "=" + ",".join(sorted(words, key=in_order)), why, source)]
+    devices = [port["device"] if ports[port["device"]] == 1 else name(port) for port in fabric.fabric]
+    why = f"The fabric's {fabric}. The sign = makes names exact: mlx5_1 alone would also take mlx5_10."
+    return [Setting("NCCL_IB_HCA", "=" + ",".join(sorted(devices, key=in_order)), why, source)]
 
 
 def gid_index(facts: Facts) -> list[Setting]:
     """Which of a RoCE port's addresses: only an NCCL before 2.21 has to be told."""
-    own = adapters(facts)
-    if own is None or own.kind != "roce":
+    fabric = adapters(facts)
+    if fabric is None or fabric.kind != "roce":
         return []
     installed = facts.get("programs", {}).get("nccl")
-    index, source = _common_index(own.fabric), guide("NCCL_IB_GID_INDEX") + " (since 2.21: -1)"
+    index, source = _common_index(fabric.fabric), guide("NCCL_IB_GID_INDEX") + " (since 2.21: -1)"
     if installed is None:
         would = f"set it to {index}" if index is not None else "find the index with show_gids"
         why = f"NCCL's version was not found. From 2.21 on it chooses itself; for an older one, {would}."
@@ -90,10 +90,10 @@ def _common_index(ports: tuple[Facts, ...]) -> int | None:
 
 def cross_nic(facts: Facts) -> list[Setting]:
     """Rings keep to their rail where one rail cannot reach another."""
-    own = adapters(facts)
-    if own is None or own.kind not in ("roce", "infiniband") or len(own.fabric) < 2:
+    fabric = adapters(facts)
+    if fabric is None or fabric.kind not in ("roce", "infiniband") or len(fabric.fabric) < 2:
         return []
-    source, isolated = guide("NCCL_CROSS_NIC"), _isolated(own.kind, own.fabric, facts)
+    source, isolated = guide("NCCL_CROSS_NIC"), _isolated(fabric.kind, fabric.fabric, facts)
     if isolated:
         why = "Each port is in a subnet of its own, and none has a gateway: a ring must stay on one rail."
         return [Setting("NCCL_CROSS_NIC", "0", why, source)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuctl.nccl.model import Finding
+from gpuctl.domain.findings import Finding
 
 GUIDE = "NCCL user guide, environment variables, {}"
 CHEATSHEET = "awsome-distributed-training, efa-cheatsheet.md"

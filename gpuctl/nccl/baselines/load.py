@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import Mistake, Node, did_you_mean, read
-
 import gpuctl
-from gpuctl.core.errors import Unusable
 from gpuctl.core.paths import config_dir
+from gpuctl.core.strict_yaml import (
+    ANY_TEXT,
+    At,
+    Choice,
+    EmptyFile,
+    FieldType,
+    ListOf,
+    MappingOf,
+    Node,
+    Parsed,
+    Section,
+    Text,
+    Whole,
+    did_you_mean,
+    load_file,
+)
 from gpuctl.nccl.bandwidth import COLLECTIVES
 from gpuctl.nccl.baselines.model import Baseline, Book, System
 from gpuctl.nccl.context import DEFAULT
@@ -23,6 +36,7 @@ SHIPPED = Path(gpuctl.__file__).parent / "data" / "nccl_baselines.yml"
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 OPTIONAL = ("expect", "warn", "below_published", "measured")
 KINDS = ("measured", "published", "derived")
+EMPTY = EmptyFile("file of baselines", "give it `baselines:`, or remove it")
 
 
 def site_file() -> Path:
@@ -31,7 +45,7 @@ def site_file() -> Path:
 
 
 def book() -> Book:
-    """All rows, the site's first; `Unusable` with every mistake in a file."""
+    """All rows, the site's first; `InvalidInput` with every mistake in a file."""
     shipped, own = load(SHIPPED), site_file()
     site = load(own) if own.is_file() else Book({}, ())
     rows = [replace(row, site=True) for row in site.rows]
@@ -40,13 +54,8 @@ def book() -> Book:
 
 def load(path: Path) -> Book:
     """The rows of one file, strictly: nothing unknown, nothing missing, nothing twice."""
-    mistakes: list[Mistake] = []
-    node = read(path, mistakes)
-    found = _Reader(mistakes).book(node) if node else None
-    if mistakes or found is None:
-        wrong = "\n  ".join(map(str, mistakes)) or "it is empty"
-        raise Unusable(f"use the baselines {path}", wrong, f"{SHIPPED} shows what a row holds")
-    return found
+    book: Book = load_file(path, SCHEMA, f"use the baselines {path}", EMPTY, f"{SHIPPED} shows what a row holds")
+    return book
 
 
 def size(text: str) -> int | None:
@@ -94,142 +103,69 @@ def _written(size_bytes: int) -> str:
     return f"{size_bytes // UNITS[unit]}{unit}"
 
 
-Read = Callable[[Node], object]
+def _rate(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"\d{1,9}(\.\d+)?", text) and float(text) else None
 
 
-class _Reader:
-    """Turns nodes into rows and notes what is wrong with them."""
+def _network(text: str) -> str:
+    name = network(text)
+    if name is None:
+        raise ValueError(f"is {text!r}, which is no network; {did_you_mean(text.lower(), list(NETWORKS))}")
+    return name
 
-    def __init__(self, mistakes: list[Mistake]) -> None:
-        self.mistakes = mistakes
 
-    def book(self, node: Node) -> Book | None:
-        readers: Mapping[str, Read] = {"systems": self.systems, "baselines": self.baselines}
-        found = self.mapping(node, readers, needs=("baselines",))
-        return Book(found.get("systems", {}), found["baselines"]) if found else None
+def _processes(text: str) -> str | int | None:
+    return int(text) if re.fullmatch(r"[1-9]\d{0,4}", text) else "any" if text == "any" else None
 
-    def systems(self, node: Node) -> dict[str, System]:
-        if not isinstance(node.value, dict):
-            self.wrong(node, "is not a mapping of machine types")
-            return {}
-        found = {name: self.system(name, item) for name, item in node.value.items()}
-        return {name: system for name, system in found.items() if system is not None}
 
-    def system(self, name: str, node: Node) -> System | None:
-        readers: Mapping[str, Read] = {
-            "gpus": self.count,
-            "line_rate_gbs": self.rate,
-            "network": self.network,
-            "source": self.text,
-        }
-        found = self.mapping(node, readers, needs=tuple(readers))
-        return System(name=name, **found) if found else None
+def _baseline(values: dict[str, Any], node: Node, at: At) -> Baseline | None:
+    """A row whose numbers stand in the order that their names promise."""
+    limits = [values[name] for name in ("fail", "warn", "expect") if name in values]
+    if limits != sorted(limits):
+        at.refuse(node, "needs fail, warn and expect to rise in this order")
+    if values["from"] > values["to"]:
+        at.refuse(node, "has its from above its to")
+    if values["processes_per_node"] == "any":
+        values = {**values, "processes_per_node": None}
+    optional = {"expect": None, "warn": None, "from_bytes": values["from"], "to_bytes": values["to"]}
+    known = {field.name for field in fields(Baseline)}
+    return Baseline(**{**optional, **{key: item for key, item in values.items() if key in known}, "where": node.where})
 
-    def baselines(self, node: Node) -> tuple[Baseline, ...]:
-        items = node.value if isinstance(node.value, list) else []
-        if not isinstance(node.value, list):
-            self.wrong(node, "is not a list of rows")
-        return tuple(row for item in items if (row := self.row(item)) is not None)
 
-    def row(self, node: Node) -> Baseline | None:
-        readers: Mapping[str, Read] = {
-            "systems": self.words,
-            "gpus_per_node": self.count,
-            "processes_per_node": lambda item: None if item.value == "any" else self.count(item),
-            "nodes": lambda item: self.parsed(item, nodes, "2, 4-16 or 4+"),
-            "collective": lambda item: self.choice(item, COLLECTIVES),
-            "algorithms": lambda item: self.words(item, (DEFAULT, *ALGORITHMS)),
-            "from": self.size,
-            "to": self.size,
-            **dict.fromkeys(("expect", "warn", "fail", "below_published"), self.rate),
-            "kind": lambda item: self.choice(item, KINDS),
-            "source": self.text,
-            "why": self.text,
-            "measured": self.said,
-        }
-        before = len(self.mistakes)
-        found = self.mapping(node, readers, needs=[name for name in readers if name not in OPTIONAL])
-        if found is None or len(self.mistakes) > before:
-            return None
-        return self.checked(node, found)
-
-    def checked(self, node: Node, found: Mapping[str, Any]) -> Baseline | None:
-        """A row whose numbers stand in the order that their names promise."""
-        given = [found[name] for name in ("fail", "warn", "expect") if name in found]
-        if given != sorted(given):
-            self.wrong(node, "fail, warn and expect do not rise in this order")
-        if found["from"] > found["to"]:
-            self.wrong(node, "from is above to")
-        named = {field.name for field in fields(Baseline)}
-        usual = {
-            "expect": None,
-            "warn": None,
-            "from_bytes": found["from"],
-            "to_bytes": found["to"],
-            "where": node.where,
-        }
-        return Baseline(**{**usual, **{name: value for name, value in found.items() if name in named}})
-
-    def mapping(self, node: Node, readers: Mapping[str, Read], needs: Sequence[str]) -> dict[str, Any] | None:
-        if not isinstance(node.value, dict):
-            self.wrong(node, f"is not a mapping of {', '.join(readers)}")
-            return None
-        for name in [name for name in node.value if name not in readers]:
-            self.wrong(node.value[name], f"{name} is not known here", did_you_mean(name, list(readers)))
-        missing = [name for name in needs if name not in node.value]
-        for name in missing:
-            self.wrong(node, f"{name} is missing")
-        found = {name: readers[name](item) for name, item in node.value.items() if name in readers}
-        return None if missing else found
-
-    def text(self, node: Node) -> str:
-        if not isinstance(node.value, str) or not node.value.strip():
-            self.wrong(node, "is not a text")
-        return str(node.value)
-
-    def network(self, node: Node) -> str:
-        found = network(self.text(node))
-        if found is None:
-            self.wrong(node, f"{node.value!r} is no network", did_you_mean(str(node.value).lower(), list(NETWORKS)))
-        return found or ""
-
-    def words(self, node: Node, known: Sequence[str] = ()) -> tuple[str, ...]:
-        items = node.value if isinstance(node.value, list) else []
-        if not items:
-            self.wrong(node, "is not a list of names")
-        return tuple(self.choice(item, known) if known else self.text(item) for item in items)
-
-    def choice(self, node: Node, known: Sequence[str]) -> str:
-        if node.value not in known:
-            self.wrong(node, f"{node.value!r} is not known here", did_you_mean(str(node.value), known))
-        return str(node.value)
-
-    def count(self, node: Node) -> int:
-        if not re.fullmatch(r"[1-9]\d{0,4}", str(node.value)):
-            self.wrong(node, f"{node.value!r} is not a number of 1 or more")
-            return 1
-        return int(str(node.value))
-
-    def rate(self, node: Node) -> float:
-        if not re.fullmatch(r"\d{1,9}(\.\d+)?", str(node.value)) or float(str(node.value)) == 0:
-            self.wrong(node, f"{node.value!r} is not a bandwidth in GB/s")
-            return 1.0
-        return float(str(node.value))
-
-    def size(self, node: Node) -> int:
-        return int(self.parsed(node, size, "a size such as 4GiB") or 0)
-
-    def parsed(self, node: Node, parse: Callable[[str], Any], shape: str) -> Any:
-        found = parse(str(node.value))
-        if found is None:
-            self.wrong(node, f"{node.value!r} is not {shape}")
-        return found
-
-    def said(self, node: Node) -> dict[str, str]:
-        if not isinstance(node.value, dict):
-            self.wrong(node, "is not a mapping of what is known of the measurement")
-            return {}
-        return {name: self.text(item) for name, item in node.value.items()}
-
-    def wrong(self, node: Node, what: str, hint: str = "") -> None:
-        self.mistakes.append(Mistake(node.where, what, hint))
+_TEXT = Text(empty=("",))
+_RATE = Parsed(_rate, "a bandwidth in GB/s")
+_SIZE = Parsed(size, "a size such as 4GiB")
+_COUNT = Whole(1, 99999)
+_ROW: Mapping[str, FieldType] = {
+    "systems": ListOf(_TEXT, "names"),
+    "gpus_per_node": _COUNT,
+    "processes_per_node": Parsed(_processes, "a number of 1 or more, or any"),
+    "nodes": Parsed(nodes, "2, 4-16 or 4+"),
+    "collective": Choice(tuple(COLLECTIVES)),
+    "algorithms": ListOf(Choice((DEFAULT, *ALGORITHMS)), "names"),
+    "from": _SIZE,
+    "to": _SIZE,
+    **dict.fromkeys(("expect", "warn", "fail", "below_published"), _RATE),
+    "kind": Choice(KINDS),
+    "source": _TEXT,
+    "why": _TEXT,
+    "measured": MappingOf(ANY_TEXT, _TEXT, may_be_empty=True),
+}
+_SYSTEM: Mapping[str, FieldType] = {
+    "gpus": _COUNT,
+    "line_rate_gbs": _RATE,
+    "network": Parsed(_network, "the name of a network"),
+    "source": _TEXT,
+}
+SCHEMA = Section(
+    {
+        "systems": MappingOf(ANY_TEXT, Section(_SYSTEM, tuple(_SYSTEM)), may_be_empty=True),
+        "baselines": ListOf(
+            Section(_ROW, tuple(name for name in _ROW if name not in OPTIONAL), _baseline), "rows", may_be_empty=True
+        ),
+    },
+    ("baselines",),
+    lambda values, _node, _at: Book(
+        {name: System(name=name, **system) for name, system in values.get("systems", {}).items()}, values["baselines"]
+    ),
+)

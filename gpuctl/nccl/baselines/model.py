@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuctl.nccl.context import DEFAULT, About
+from gpuctl.nccl.context import DEFAULT, RunContext
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Baseline:
     site: bool = False
     where: str = ""
 
-    def fits(self, about: About) -> bool:
+    def fits(self, about: RunContext) -> bool:
         """Whether it is about such runs, at some size. What is not known fits nothing, but the two that say so:
 
         an algorithm nobody spoke of is taken for NCCL's own choice, and processes count only where a row names them.
@@ -80,10 +80,10 @@ class Book:
     systems: Mapping[str, System]
     rows: Sequence[Baseline]
 
-    def fitting(self, about: About) -> list[Baseline]:
+    def fitting(self, about: RunContext) -> list[Baseline]:
         return [row for row in self.rows if row.fits(about)]
 
-    def of(self, about: About, size_bytes: int) -> Baseline | None:
+    def of(self, about: RunContext, size_bytes: int) -> Baseline | None:
         """The row to judge one message size by."""
         return next((row for row in self.fitting(about) if row.covers(size_bytes)), None)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private, write_atomically
 from gpuctl.nccl.baselines import load
 from gpuctl.nccl.baselines.model import Baseline, Book
@@ -52,13 +52,13 @@ class Restored:
 def restore(path: Path) -> Restored:
     """Put back the file as it was before the last change, and keep the present one in its place.
 
-    Twice is as if it had not been done. `Unusable` where there is nothing to put back, or it cannot be read.
+    Twice is as if it had not been done. `InvalidInput` where there is nothing to put back, or it cannot be read.
     """
     with _locked(path):
         if not before(path).is_file():
-            raise Unusable(f"restore {path}", "nothing was kept from before", "`gpuctl nccl calibrate` keeps it")
+            raise InvalidInput(f"restore {path}", "nothing was kept from before", "`gpuctl nccl calibrate` keeps it")
         rows, old = _rows(before(path)), None
-        with suppress(Unusable):  # a file that was spoiled by hand is taken back as well
+        with suppress(InvalidInput):  # a file that was spoiled by hand is taken back as well
             old = _rows(path) if path.is_file() else {}
         now = path.read_text() if path.is_file() else f"{HEAD}baselines: []\n"
         write_atomically(path, before(path).read_text())

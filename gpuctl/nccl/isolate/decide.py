@@ -12,7 +12,7 @@ from gpuctl.nccl.isolate.follow_up import Again, Good, again, crowded, ran_well
 from gpuctl.nccl.isolate.launch_outcomes import CUT_OFF
 from gpuctl.nccl.isolate.model import Conclusion, Doubt, Fleet, Guilt, Policy, Round
 from gpuctl.nccl.isolate.observations import Seen, Story, story
-from gpuctl.nccl.model import Ended, Launch
+from gpuctl.nccl.model import Launch, LaunchResult
 
 SMALL = 4  # nodes up to which every pair is tried where none is known to be good
 MANY = 8  # runs, at least, before "most of them are bad" says anything
@@ -35,14 +35,14 @@ class State:
         return tuple(Launch(tuple(nodes), self.policy.sweep) for nodes in groups)
 
 
-def decide(fleet: Fleet, history: Sequence[Ended], policy: Policy | None = None) -> Round | Conclusion:
+def decide(fleet: Fleet, history: Sequence[LaunchResult], policy: Policy | None = None) -> Round | Conclusion:
     """What to run next for a fleet of which these runs are known, or the verdict; the same for the same runs."""
     rules = policy or Policy()
     seen = story(fleet, history)
     if seen.cut_off:
         why = Doubt(tuple(sorted(seen.cut_off)), (), _contact(seen, history))
         return verdict.conclusion(seen, explain(seen, rules), (why,), rules)  # what was proved before still is
-    if found := _unseen(seen, rules, rules.screens) or _only_across(seen, rules):
+    if found := _unseen(seen, rules, rules.pairs_per_node) or _only_across(seen, rules):
         return found
     unexplained = bool(confirmation.unexplained(seen, rules))
     state = State(seen, explain(seen, _stricter(rules) if unexplained else rules), rules)
@@ -75,7 +75,7 @@ def _the_rest(state: State, doubts: Sequence[Doubt], unexplained: bool) -> Round
     state, doubts = replace(state, explained=explained), (*doubts, *unsure)
     step = _confirmation(state, doubts)
     if step is None and unexplained:
-        step = _unseen(seen, rules, rules.screens + 1)
+        step = _unseen(seen, rules, rules.pairs_per_node + 1)
     return step or _adapters(state) or verdict.conclusion(seen, explained, doubts, rules)
 
 
@@ -84,11 +84,11 @@ def _stricter(policy: Policy) -> Policy:
     return replace(policy, let_go=1.0)
 
 
-def _unseen(seen: Story, policy: Policy, screens: int) -> Round | None:
+def _unseen(seen: Story, policy: Policy, pairs_per_node: int) -> Round | None:
     """Pairs of the nodes that were in too few runs."""
     if len(seen.alive) < 2:
         return None
-    for turn in range(screens):
+    for turn in range(pairs_per_node):
         due = [node for node in seen.alive if len(seen.tried.get(node, ())) <= turn]
         if len(due) > 1:
             pairs = pairing.pairs(due, seen.fleet.racks, turn)
@@ -228,7 +228,7 @@ def _laid_on_nobody(state: State) -> Conclusion:
     return verdict.conclusion(state.story, replace(state.explained, guilty=lost), (why,), state.policy)
 
 
-def _contact(seen: Story, history: Sequence[Ended]) -> str:
+def _contact(seen: Story, history: Sequence[LaunchResult]) -> str:
     nodes = {node for number in seen.cut_off for node in history[number].launch.nodes}
     lost = {node for number in seen.cut_off for node in history[number].lost}
     return f"{len(lost)} of the {len(nodes)} nodes of one round gave no answer any more: {CUT_OFF}"

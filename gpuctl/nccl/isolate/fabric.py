@@ -6,28 +6,29 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gpuctl.domain.findings import Finding
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.judge.expected import SOCKET, word
 from gpuctl.nccl.judge.transport import transport
-from gpuctl.nccl.model import Ended, Finding, Outcome, Rank, Run, Transport
+from gpuctl.nccl.model import LaunchResult, Outcome, Rank, Run, Transport
 from gpuctl.nccl.topology.adapters import in_order
 
 _WHOLE = (Outcome.COMPLETE, Outcome.CORRUPT)  # of these every rank had the time to say its network
 EFA = re.compile(r"rdmap|efa_")  # the kernel's names for EFA's adapters
 
 
-def findings(fleet: Fleet, history: Sequence[Ended]) -> list[Finding]:
+def findings(fleet: Fleet, history: Sequence[LaunchResult]) -> list[Finding]:
     """What the rule "transport" finds in all runs over all adapters taken together; nothing where none was whole."""
     if not any(ended.run.outcome in _WHOLE or ended.run.transports for ended in history):
         return []
     whole = _together(_ours(fleet, history))
-    about = About(nodes=len(fleet.nodes), ranks=len(whole.ranks), network=fleet.network)
+    about = RunContext(nodes=len(fleet.nodes), ranks=len(whole.ranks), network=fleet.network)
     return list(transport(whole, about, Book({}, ())))
 
 
-def rails(fleet: Fleet, history: Sequence[Ended]) -> tuple[str, ...]:
+def rails(fleet: Fleet, history: Sequence[LaunchResult]) -> tuple[str, ...]:
     """The adapters that NCCL opened on every node, in the order of their numbers; none where a node did not say.
 
     None where they are EFA's, either: NCCL_IB_HCA does not choose among these.
@@ -45,18 +46,18 @@ def rails(fleet: Fleet, history: Sequence[Ended]) -> tuple[str, ...]:
     return () if any(EFA.match(name) for name in common) else tuple(sorted(common, key=in_order))
 
 
-def of_efa(history: Sequence[Ended]) -> bool:
+def of_efa(history: Sequence[LaunchResult]) -> bool:
     """Whether the adapters are EFA's."""
     return any(EFA.match(nic) for ended in history for one in ended.run.transports for nic in one.nics)
 
 
-def _ours(fleet: Fleet, history: Sequence[Ended]) -> Iterator[Ended]:
+def _ours(fleet: Fleet, history: Sequence[LaunchResult]) -> Iterator[LaunchResult]:
     """The runs of the fleet's nodes over all of their adapters."""
     members = set(fleet.nodes)
     return (ended for ended in history if not ended.launch.rail and members.issuperset(ended.launch.nodes))
 
 
-def _together(history: Iterator[Ended]) -> Run:
+def _together(history: Iterator[LaunchResult]) -> Run:
     """All runs as if they were one: their ranks numbered on. Of a run that broke off only ranks that spoke count."""
     ranks: list[Rank] = []
     told: list[Transport] = []
@@ -69,7 +70,7 @@ def _together(history: Iterator[Ended]) -> Run:
     return Run(Outcome.COMPLETE, None, None, (), None, None, tuple(ranks), tuple(told))
 
 
-def _counted(ended: Ended) -> list[Rank]:
+def _counted(ended: LaunchResult) -> list[Rank]:
     """The ranks that are asked about; where none are listed, one for each of its nodes."""
     run, nodes = ended.run, ended.launch.nodes
     listed = run.ranks or tuple(Rank(number, node, None, None, None) for number, node in enumerate(nodes))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuctl.nccl.isolate.decide import decide
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy, Round
-from gpuctl.nccl.model import Ended, Launch, Outcome
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome
 from gpuctl.nccl.runners.base import Runner
 
 
@@ -19,7 +19,7 @@ class Watch:
     def told(self, launch: Launch, line: str) -> None:
         """A launch has something to tell."""
 
-    def keep(self, history: Sequence[Ended]) -> None:
+    def keep(self, history: Sequence[LaunchResult]) -> None:
         """A round has ended; these are all runs so far."""
 
     def broken_off(self) -> bool:
@@ -28,8 +28,8 @@ class Watch:
 
 
 def isolate(
-    fleet: Fleet, runner: Runner, policy: Policy, watch: Watch | None = None, before: Sequence[Ended] = ()
-) -> tuple[list[Ended], Conclusion | None]:
+    fleet: Fleet, runner: Runner, policy: Policy, watch: Watch | None = None, before: Sequence[LaunchResult] = ()
+) -> tuple[list[LaunchResult], Conclusion | None]:
     """Run round after round until there is a verdict; returns all runs with it, or with None where it was broken off.
 
     `before` are runs of an earlier isolation: none of them is made again. Of a round that was broken off only runs

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate import advice
 from gpuctl.nccl.isolate.observations import Seen, Story, last_never
-from gpuctl.nccl.model import Finding
 
 RULE = "isolate"
 MOST_CAUSES = 3

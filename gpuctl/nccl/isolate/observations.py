@@ -10,14 +10,15 @@ from functools import cached_property
 from itertools import takewhile
 from statistics import median
 
+from gpuctl.domain.findings import Finding
+from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.isolate import fabric
 from gpuctl.nccl.isolate.excluded_nodes import shut
 from gpuctl.nccl.isolate.launch_outcomes import CUT_OFF, cut_off, never_began, stalled
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.isolate.noise import FEW, Reference, reference
 from gpuctl.nccl.isolate.speed_clusters import Pair, Parted, parted
-from gpuctl.nccl.model import Ended, Finding, Outcome
-from gpuctl.nccl.speed import speed
+from gpuctl.nccl.model import LaunchResult, Outcome
 
 REACHES = 0.9  # of what a baseline expects: what is below this share is slow
 FASTER = 0.12  # the lead (natural logarithm) over the usual pair from which another one is of another speed
@@ -43,6 +44,11 @@ class Seen:
     failed: str
     shortfall: float | None = None
     never: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it printed wrong values, which no healthy run ever does."""
+        return self.failed == Outcome.CORRUPT
 
     @property
     def pair(self) -> bool:
@@ -73,7 +79,7 @@ class Story:
     lost: frozenset[str]
     waiting: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     cut_off: frozenset[int] = frozenset()
-    history: Sequence[Ended] = ()
+    history: Sequence[LaunchResult] = ()
     parted: Parted = field(default_factory=Parted)
     shut: frozenset[str] = frozenset()
 
@@ -185,7 +191,7 @@ def _by(items: Iterable[tuple[str, Seen]]) -> Mapping[str, list[Seen]]:
     return found
 
 
-def story(fleet: Fleet, history: Sequence[Ended]) -> Story:
+def story(fleet: Fleet, history: Sequence[LaunchResult]) -> Story:
     """Read a history; runs with nodes that are not of the fleet are left out."""
     members = set(fleet.nodes)
     runs = [(n, end, speed(end.run)) for n, end in enumerate(history) if members.issuperset(end.launch.nodes)]
@@ -204,7 +210,7 @@ def story(fleet: Fleet, history: Sequence[Ended]) -> Story:
     return Story(fleet, every, references, lost, waiting, away, history, two_speeds, closed)
 
 
-def _speeds(fleet: Fleet, runs: Iterable[tuple[int, Ended, float | None]]) -> Speeds:
+def _speeds(fleet: Fleet, runs: Iterable[tuple[int, LaunchResult, float | None]]) -> Speeds:
     found: dict[str, dict[frozenset[str], list[float]]] = defaultdict(lambda: defaultdict(list))
     for _, end, gbs in runs:
         if gbs is not None and _compares(end):
@@ -233,7 +239,7 @@ def _references(speeds: Speeds, apart: Set[str]) -> Iterator[tuple[str, Referenc
             yield place, replace(ref, count=sum(map(len, found.values())))
 
 
-def _compares(end: Ended) -> bool:
+def _compares(end: LaunchResult) -> bool:
     return len(end.launch.nodes) == 2 and not end.launch.rail
 
 
@@ -242,7 +248,7 @@ def _place(fleet: Fleet, nodes: Sequence[str]) -> str:
     return "" if None in racks else "across" if len(racks) > 1 else "within"
 
 
-def _seen(fleet: Fleet, number: int, end: Ended, gbs: float | None, references: Mapping[str, Reference]) -> Seen:
+def _seen(fleet: Fleet, number: int, end: LaunchResult, gbs: float | None, references: Mapping[str, Reference]) -> Seen:
     nodes, place = end.launch.nodes, _place(fleet, end.launch.nodes)
     racks = frozenset(fleet.racks[node] for node in nodes if node in fleet.racks)
     never = never_began(end)

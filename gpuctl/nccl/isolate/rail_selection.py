@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.text import named
 
 Devices = Mapping[str, Sequence[str] | None]  # node -> its adapters; None where it could not be asked
@@ -12,7 +12,7 @@ MOST = 3  # nodes that are named
 
 
 def check(rails: Sequence[str], devices: Devices) -> list[str]:
-    """What is to be told before runs over these adapters; `Unusable` where no node has one of them.
+    """What is to be told before runs over these adapters; `InvalidInput` where no node has one of them.
 
     A rail may name the port, too (mlx5_0:1), which is not looked at.
     """
@@ -23,7 +23,7 @@ def check(rails: Sequence[str], devices: Devices) -> list[str]:
     if nowhere and not silent and told:
         there = "; ".join(f"{node} has {_names(own)}" for node, own in list(told.items())[:MOST])
         hint = "name some of these" if any(told.values()) else "leave out --rails"
-        raise Unusable(f"run over {', '.join(nowhere)} alone", f"no node has such an adapter: {there}", hint)
+        raise InvalidInput(f"run over {', '.join(nowhere)} alone", f"no node has such an adapter: {there}", hint)
     words = [f"{rail} is not on {named(nodes, MOST)}" for rail, nodes in lack.items() if nodes and rail not in nowhere]
     if silent:
         unseen = f", and no node that was asked has {', '.join(nowhere)}" if nowhere and told else ""

@@ -10,11 +10,10 @@ from typing import Any
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Guilt
 from gpuctl.nccl.isolate.observations import Seen, Story, story
 from gpuctl.nccl.isolate.verdict import evidence
-from gpuctl.nccl.launch import records as documents
-from gpuctl.nccl.model import Ended
+from gpuctl.nccl.model import LaunchResult
 
 
-def of(fleet: Fleet, history: Sequence[Ended], end: Conclusion) -> dict[str, Any]:
+def of(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion) -> dict[str, Any]:
     """`guilty` (each with its evidence), `doubts`, `chance` (numbers of runs), `never_began`, `findings`, the cost.
 
     Runs are numbered from 1 in the order in which they were made.
@@ -28,7 +27,7 @@ def of(fleet: Fleet, history: Sequence[Ended], end: Conclusion) -> dict[str, Any
         ],
         "chance": [number + 1 for number in end.chance],
         "never_began": [{"run": s.number + 1, "nodes": list(s.nodes), "why": s.never} for s in seen.all if s.never],
-        "findings": [documents.finding(finding) for finding in end.findings],
+        "findings": [finding.as_dict() for finding in end.findings],
         "runs_used": end.used,
         "budget": end.budget,
         "adapter_runs": end.rails,

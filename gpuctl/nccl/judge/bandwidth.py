@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import bandwidth as rates
 from gpuctl.nccl.baselines.model import Baseline, Book
-from gpuctl.nccl.context import DEFAULT, About
+from gpuctl.nccl.context import DEFAULT, RunContext
 from gpuctl.nccl.judge.messages import Numbers, by_size, flag, plural, size, sizes
-from gpuctl.nccl.model import Finding, Row, Run
+from gpuctl.nccl.model import Row, Run
 
 RULE = "baseline"
 MOST_NEAR = 4  # of the rows that come near, where none fits
@@ -24,13 +24,13 @@ SLOW_ALONE = "look on this node at NVLink, the fabric manager and throttled cloc
 CALIBRATE = "`gpuctl nccl calibrate` records what this fabric reaches, once you trust it"
 
 
-def bandwidth(run: Run, about: About, book: Book) -> Iterator[Finding]:
+def bandwidth(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     rows = [row for row in by_size(run) if row.out_of_place is not None]
     if not rows:
         if run.rows:
-            says = "not judged: no out-of-place bandwidth is there, and baselines are for that alone"
+            message = "not judged: no out-of-place bandwidth is there, and baselines are for that alone"
             yield Finding(
-                RULE, "", Verdict.UNKNOWN, says, {"rows": len(run.rows)}, "run it again without in-place alone"
+                RULE, "", Verdict.UNKNOWN, message, {"rows": len(run.rows)}, "run it again without in-place alone"
             )
         return
     judged = [(row, base) for row in rows if (base := book.of(about, row.size_bytes)) is not None]
@@ -55,28 +55,28 @@ def _verdict(row: Row, base: Baseline) -> Verdict:
     return Verdict.WARN if base.warn is not None and _speed(row) < base.warn else Verdict.OK
 
 
-def _slow(row: Row, base: Baseline, about: About, book: Book) -> Finding:
+def _slow(row: Row, base: Baseline, about: RunContext, book: Book) -> Finding:
     verdict = _verdict(row, base)
     advice = SLOW_ALONE if about.nodes == 1 else SLOW
     name, least = ("fail", base.fail) if verdict is Verdict.FAIL else ("warn", base.warn)
-    says = f"{_speed(row):g} GB/s at {size(row.size_bytes)} is below the {name} limit {least:g} ({base.origin})"
-    return Finding(RULE, size(row.size_bytes), verdict, says, _numbers(row, base, about, book), advice)
+    message = f"{_speed(row):g} GB/s at {size(row.size_bytes)} is below the {name} limit {least:g} ({base.origin})"
+    return Finding(RULE, size(row.size_bytes), verdict, message, _numbers(row, base, about, book), advice)
 
 
-def _good(pairs: Sequence[tuple[Row, Baseline]], counts: Numbers, about: About, book: Book) -> Finding:
+def _good(pairs: Sequence[tuple[Row, Baseline]], counts: Numbers, about: RunContext, book: Book) -> Finding:
     """The one that is nearest to its limit speaks for all; one that a forced row let pass says so first."""
     row, base = min(pairs, key=lambda pair: (pair[1].below_published is None, _speed(pair[0]) / pair[1].fail))
     where = sizes(row.size_bytes for row, _ in pairs)
     least, name = (base.warn, "warn") if base.warn is not None else (base.fail, "fail")
     nearest = f"{where} hold, the nearest with " if len(pairs) > 1 else ""
-    says = f"{nearest}{_speed(row):g} GB/s at {size(row.size_bytes)}, {name} below {least:g} ({base.origin})"
+    message = f"{nearest}{_speed(row):g} GB/s at {size(row.size_bytes)}, {name} below {least:g} ({base.origin})"
     marked = base.below_published is not None
     advice = "find out why this fabric is slower than others of its kind, then calibrate again" if marked else ""
     verdict = Verdict.WARN if marked else Verdict.OK
-    return Finding(RULE, where, verdict, says, {**_numbers(row, base, about, book), **counts}, advice)
+    return Finding(RULE, where, verdict, message, {**_numbers(row, base, about, book), **counts}, advice)
 
 
-def _numbers(row: Row, base: Baseline, about: About, book: Book) -> Numbers:
+def _numbers(row: Row, base: Baseline, about: RunContext, book: Book) -> Numbers:
     numbers: Numbers = {
         "busbw_gbs": _speed(row),
         "expect_gbs": base.expect,
@@ -91,7 +91,7 @@ def _numbers(row: Row, base: Baseline, about: About, book: Book) -> Numbers:
     return {**numbers, **marked, **_of_line(row, about, book)}
 
 
-def _of_line(row: Row, about: About, book: Book) -> Numbers:
+def _of_line(row: Row, about: RunContext, book: Book) -> Numbers:
     """What it is of the line rate, where several nodes took part."""
     system = book.systems.get(about.system or "")
     if system is None or about.nodes is None or about.nodes < 2:
@@ -105,7 +105,7 @@ def _of_line(row: Row, about: About, book: Book) -> Numbers:
     return {"line_rate_gbs": line, "accelerator_gbs_if_hierarchical": round(rate, 2)}
 
 
-def _not_judged(about: About, book: Book, rows: Sequence[Row]) -> Finding:
+def _not_judged(about: RunContext, book: Book, rows: Sequence[Row]) -> Finding:
     best = max(rows, key=_speed)
     numbers: Numbers = {
         "peak_gbs": _speed(best),
@@ -121,11 +121,11 @@ def _not_judged(about: About, book: Book, rows: Sequence[Row]) -> Finding:
         verdict, why, advice = _other_sizes(fitting, rows)
         low, high = _span(fitting)
         numbers = {**numbers, "baseline_from_bytes": low, "baseline_to_bytes": high}
-    says = f"not judged, no baseline{why}"  # the same for all that are alike: what each reached is in its numbers
-    return Finding(RULE, "", verdict, says, numbers, advice)
+    message = f"not judged, no baseline{why}"  # the same for all that are alike: what each reached is in its numbers
+    return Finding(RULE, "", verdict, message, numbers, advice)
 
 
-def _why_not(about: About, book: Book) -> tuple[Verdict, str, str]:
+def _why_not(about: RunContext, book: Book) -> tuple[Verdict, str, str]:
     """The verdict, the reason and the advice where no row is about any of the sizes."""
     if about.system is None:
         return Verdict.WARN, ": the machine type is not told", f"give it with --instance; {CALIBRATE}"
@@ -146,12 +146,12 @@ def _other_sizes(fitting: Sequence[Baseline], rows: Sequence[Row]) -> tuple[Verd
     whose = "your own" if fitting[0].site else f"the {fitting[0].kind}"
     are = "row is" if len(fitting) == 1 else "rows are"
     why = f" at the sizes that were run ({sizes((least, most))}); {whose} {are} for {sizes((low, high))}"
-    wanted = f"-b {flag(low)} -e {flag(high)}"
+    options = f"-b {flag(low)} -e {flag(high)}"
     if most < low:
-        wanted = f"-e {flag(high)}"
+        options = f"-e {flag(high)}"
     elif least > high:
-        wanted = f"-b {flag(low)}"
-    return Verdict.UNKNOWN, why, f"run it again with {wanted}"
+        options = f"-b {flag(low)}"
+    return Verdict.UNKNOWN, why, f"run it again with {options}"
 
 
 def _span(fitting: Sequence[Baseline]) -> tuple[int, int]:
@@ -159,7 +159,7 @@ def _span(fitting: Sequence[Baseline]) -> tuple[int, int]:
     return min(row.from_bytes for row in fitting), max(row.to_bytes for row in fitting)
 
 
-def _nobody(about: About, book: Book, near: Sequence[Baseline]) -> str:
+def _nobody(about: RunContext, book: Book, near: Sequence[Baseline]) -> str:
     """What no row is about, a name that may have been meant, and the rows that come near."""
     close = get_close_matches(about.system or "", book.known, 1)
     if about.system not in book.known and close:

@@ -25,9 +25,9 @@ _VERSION = re.compile(r"_v\d+$")
 
 def network(text: str) -> str | None:
     """The word for a network by any of its names: "ib" for InfiniBand or NET/IB; None where nobody calls one so."""
-    own = text.strip().removeprefix(_OWN)
-    known = NETWORKS.get(re.sub(r"[\s_-]", "", _bare(own)))
-    return known or (own or None if text.strip().startswith(_OWN) else None)
+    plugin = text.strip().removeprefix(_OWN)
+    known = NETWORKS.get(re.sub(r"[\s_-]", "", _bare(plugin)))
+    return known or (plugin or None if text.strip().startswith(_OWN) else None)
 
 
 def _bare(name: str) -> str:
@@ -35,7 +35,7 @@ def _bare(name: str) -> str:
     return _VERSION.sub("", name.lower())
 
 
-def said(one: Transport) -> str:
+def describe(one: Transport) -> str:
     """What the rank named: NCCL's word, and libfabric's provider or the link layer of its adapters where it said so."""
     more = one.provider or "+".join(sorted(_links(one)))
     return f"{one.network or 'nothing'}/{more}" if more else one.network or "nothing"
@@ -56,29 +56,29 @@ def word(one: Transport) -> str:
 
 def suits(one: Transport, expected: str) -> bool | None:
     """Whether a rank uses the network that is expected, by any name; None where it said too little."""
-    wanted, named = network(expected) or expected, (one.network or "").lower()
-    if wanted == SOCKET:
+    kind, named = network(expected) or expected, (one.network or "").lower()
+    if kind == SOCKET:
         return _is_socket(one)
-    if wanted == EFA:
+    if kind == EFA:
         # The plugin alone is not EFA: libfabric also has providers that go over TCP.
         return (None if one.provider is None else one.provider.startswith(EFA)) if _is_libfabric(named) else False
-    if wanted == LIBFABRIC:
+    if kind == LIBFABRIC:
         return _is_libfabric(named) and not _is_socket(one)
-    if wanted in (IB, ROCE):
-        return wanted == ROCE if named == GIB.lower() else _verbs(one, named, wanted)
-    return _bare(named) == _bare(wanted)
+    if kind in (IB, ROCE):
+        return kind == ROCE if named == GIB.lower() else _verbs(one, named, kind)
+    return _bare(named) == _bare(kind)
 
 
-def _verbs(one: Transport, named: str, wanted: str) -> bool | None:
+def _verbs(one: Transport, named: str, kind: str) -> bool | None:
     """InfiniBand and RoCE have one word; the adapters' list tells them apart ("mlx5_5:1/RoCE")."""
     # A plugin of the switch's maker stands before NCCL's own: "IBext", "IBext_v8".
     if not named.startswith("ib"):
         return False
     links = {link.lower() for link in _links(one)}
     if not links:
-        return True if wanted == IB else None
+        return True if kind == IB else None
     # A fast Ethernet adapter beside those of InfiniBand is no other network.
-    return wanted in links
+    return kind in links
 
 
 def _links(one: Transport) -> set[str]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import Numbers, by_size, grown, halves, size
-from gpuctl.nccl.model import Finding, Iterations, Run
+from gpuctl.nccl.model import Iterations, Run
 
 RULE = "jitter"
 MOST = 2.0  # times the quickest iteration
@@ -22,7 +22,7 @@ ADVICE = (
 )
 
 
-def jitter(run: Run, about: About, book: Book) -> Iterator[Finding]:
+def jitter(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     counted = grown(by_size(run))
     measured = [
         (one.max_us / one.min_us, row.size_bytes, name, one)
@@ -35,7 +35,7 @@ def jitter(run: Run, about: About, book: Book) -> Iterator[Finding]:
 
 
 def _finding(times: float, size_bytes: int, half: str, one: Iterations, counted: int) -> Finding:
-    says = f"the slowest iteration took {times:.2g} times the quickest, at {size(size_bytes)}, {half}"
+    text = f"the slowest iteration took {times:.2g} times the quickest, at {size(size_bytes)}, {half}"
     numbers: Numbers = {
         "size_bytes": size_bytes,
         "min_us": one.min_us,
@@ -46,7 +46,7 @@ def _finding(times: float, size_bytes: int, half: str, one: Iterations, counted:
         "sizes": counted,
         "most_times": MOST,
     }
-    told = f"{says} ({one.min_us:g} and {one.max_us:g} us)"
+    message = f"{text} ({one.min_us:g} and {one.max_us:g} us)"
     if times >= MOST:
-        return Finding(RULE, size(size_bytes), Verdict.WARN, told, numbers, ADVICE)
-    return Finding(RULE, "", Verdict.OK, told, numbers)
+        return Finding(RULE, size(size_bytes), Verdict.WARN, message, numbers, ADVICE)
+    return Finding(RULE, "", Verdict.OK, message, numbers)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpuctl.core import text
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.model import Ended, Finding
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.nccl.model import LaunchResult
 
 RULE = "left-over"
 ON_NODES = "look there for processes of nccl-tests before the next job, or restart the node"
 IN_CLUSTER = "`gpuctl nccl clean` removes what you may delete, once the time of the run is over"
 
 
-def findings(ended: Sequence[Ended]) -> Iterator[Finding]:
+def findings(ended: Sequence[LaunchResult]) -> Iterator[Finding]:
     """On which nodes something may still run, of each launch; and what stays in the cluster, of all together."""
     for end in ended:
         if end.lost:
@@ -22,7 +22,7 @@ def findings(ended: Sequence[Ended]) -> Iterator[Finding]:
     yield from in_cluster(ended)
 
 
-def in_cluster(ended: Sequence[Ended]) -> Iterator[Finding]:
+def in_cluster(ended: Sequence[LaunchResult]) -> Iterator[Finding]:
     """What could not be removed: one finding, in the words of the first, as the others mostly have the same."""
     left = [end for end in ended if end.left and not end.lost]
     if left:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import Numbers, by_size, size
-from gpuctl.nccl.model import Finding, Run
+from gpuctl.nccl.model import Run
 
 RULE = "line-rate"
 RINGS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
@@ -20,7 +20,7 @@ ROUNDED = 1.01  # what is printed is rounded, and so is a line rate
 ADVICE = "leave out --algo where NCCL_ALGO was not set, and see that --instance names these machines"
 
 
-def line_rate(run: Run, about: About, book: Book) -> Iterator[Finding]:
+def line_rate(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     system = book.systems.get(about.system or "")
     if system is None or (about.nodes or 0) < 2 or about.algorithm != "Ring" or about.collective not in RINGS:
         return
@@ -28,9 +28,9 @@ def line_rate(run: Run, about: About, book: Book) -> Iterator[Finding]:
     best, at = max(speeds, default=(0.0, 0))
     line = system.line_rate_gbs
     if best > ROUNDED * line:
-        says = (
+        message = (
             f"{best:g} GB/s at {size(at)} is above the {line:g} GB/s that the adapters of a {system.name} carry: "
             f"it was no ring, or these are other machines"
         )
         numbers: Numbers = {"busbw_gbs": best, "line_rate_gbs": line, "size_bytes": at}
-        yield Finding(RULE, "", Verdict.UNKNOWN, says, numbers, ADVICE)
+        yield Finding(RULE, "", Verdict.UNKNOWN, message, numbers, ADVICE)

@@ -30,15 +30,15 @@ def flag(size_bytes: int) -> str:
     return str(size_bytes)
 
 
-def sizes(found: Iterable[int]) -> str:
+def sizes(sizes_bytes: Iterable[int]) -> str:
     """The span of several."""
-    every = sorted(set(found))
+    every = sorted(set(sizes_bytes))
     return size(every[0]) if len(every) == 1 else f"{size(every[0])} to {size(every[-1])}"
 
 
-def names(found: Iterable[str], most: int = 8) -> str:
+def names(items: Iterable[str], most: int = 8) -> str:
     """A few names in order, and how many more."""
-    return named(sorted(set(found)), most)
+    return named(sorted(set(items)), most)
 
 
 def plural(count: int, word: str) -> str:

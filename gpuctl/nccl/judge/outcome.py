@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import Numbers, by_size, halves, plural, size, sizes, sizes_seen
-from gpuctl.nccl.model import Finding, NoNumber, Outcome, Run
+from gpuctl.nccl.model import NoNumber, Outcome, Run
 
 RULE = "outcome"
 BROKEN_OFF = "broken off"  # the cause of a run that whoever began it ended again, by Ctrl-C
@@ -52,7 +52,7 @@ OFF = 0.01  # of the average line: rows are rounded; every whole log at hand is 
 MOST_TOLD = 4  # of cells that are no numbers
 
 
-def outcome(run: Run, about: About, book: Book) -> Iterator[Finding]:
+def outcome(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     if broken_off(run):
         after = f", after {plural(len(run.rows), 'row')}" if run.rows else ""
         numbers: Numbers = {"rows": len(run.rows), "outcome": str(run.outcome)}
@@ -60,8 +60,8 @@ def outcome(run: Run, about: About, book: Book) -> Iterator[Finding]:
     elif run.outcome in VERDICTS:
         yield _bad_end(run)
     elif not run.rows:
-        says = "the run ended and printed no row"
-        yield Finding(RULE, "", Verdict.UNKNOWN, says, {"rows": 0}, ADVICE[Outcome.EMPTY])
+        message = "the run ended and printed no row"
+        yield Finding(RULE, "", Verdict.UNKNOWN, message, {"rows": 0}, ADVICE[Outcome.EMPTY])
     elif run.outcome is Outcome.COMPLETE:
         yield from _holes(run)
 
@@ -74,12 +74,12 @@ def broken_off(run: Run) -> bool:
 def _bad_end(run: Run) -> Finding:
     why = run.cause or "nothing in the log says why"
     after = f" after {plural(len(run.rows), 'row')}" if run.rows else " before its first row" if run.ranks else ""
-    says = f"{SAYS[run.outcome]}{after}: {why}"
+    message = f"{SAYS[run.outcome]}{after}: {why}"
     if run.outcome is Outcome.EMPTY:
-        says = run.cause or SAYS[run.outcome]
+        message = run.cause or SAYS[run.outcome]
     numbers: Numbers = {"rows": len(run.rows), "sizes_announced": run.sizes_announced, "outcome": str(run.outcome)}
     advice = UNANSWERED if NO_ANSWER.search(why) else ADVICE[run.outcome]
-    return Finding(RULE, "", VERDICTS[run.outcome], says, numbers, advice)
+    return Finding(RULE, "", VERDICTS[run.outcome], message, numbers, advice)
 
 
 def _gap(every: Sequence[int]) -> tuple[int, int] | None:
@@ -87,8 +87,8 @@ def _gap(every: Sequence[int]) -> tuple[int, int] | None:
 
     Small sizes are rounded to the number of ranks, so only gaps that end at 1 MiB and above count.
     """
-    found = sorted(set(every))
-    pairs = list(pairwise(found))
+    sizes_found = sorted(set(every))
+    pairs = list(pairwise(sizes_found))
     if len({high - low for low, high in pairs}) < 2:
         return None
     least = min(high / low for low, high in pairs)
@@ -100,34 +100,39 @@ def _holes(run: Run) -> Iterator[Finding]:
     if (missing := _missing(run)) is not None:
         yield missing
     if run.avg_busbw_gbs is None and run.out_of_bounds is None:
-        says = "its summary is not in the log: out of bounds values and average, the last that a run prints"
+        message = "its summary is not in the log: out of bounds values and average, the last that a run prints"
         numbers: Numbers = {
             "rows": len(run.rows),
             "sizes_seen": sizes_seen(run),
             "sizes_announced": run.sizes_announced,
         }
-        yield Finding(RULE, "", Verdict.UNKNOWN, says, numbers, NO_SUMMARY)
+        yield Finding(RULE, "", Verdict.UNKNOWN, message, numbers, NO_SUMMARY)
     for one in run.not_numbers[:MOST_TOLD]:
         yield _no_number(one, len(run.not_numbers))
 
 
 def _missing(run: Run) -> Finding | None:
     """What shows first that rows are missing: the heading, a gap, "..." in the text, or the average of the summary."""
-    announced, seen = run.sizes_announced, sizes_seen(run)
-    numbers: Numbers = {"rows": len(run.rows), "sizes_seen": seen, "sizes_announced": announced}
-    if announced is not None and seen < announced:
+    announced, measured = run.sizes_announced, sizes_seen(run)
+    numbers: Numbers = {"rows": len(run.rows), "sizes_seen": measured, "sizes_announced": announced}
+    if announced is not None and measured < announced:
         where = sizes(row.size_bytes for row in run.rows)
-        says = (
-            f"only {seen} of {announced} sizes that the heading announced are there ({where}), and it came to its end"
+        message = (
+            f"only {measured} of {announced} sizes that the heading announced are there ({where}), "
+            "and it came to its end"
         )
-        return Finding(RULE, "", Verdict.UNKNOWN, says, numbers, HOLES)
+        return Finding(RULE, "", Verdict.UNKNOWN, message, numbers, HOLES)
     if announced is None and (gap := _gap([row.size_bytes for row in by_size(run)])):
-        says = f"sizes are missing between {size(gap[0])} and {size(gap[1])}, and the heading that announces them, too"
+        message = (
+            f"sizes are missing between {size(gap[0])} and {size(gap[1])}, and the heading that announces them, too"
+        )
         numbers = {"rows": len(run.rows), "below_bytes": gap[0], "above_bytes": gap[1]}
-        return Finding(RULE, "", Verdict.UNKNOWN, says, numbers, HOLES)
+        return Finding(RULE, "", Verdict.UNKNOWN, message, numbers, HOLES)
     if announced is None and run.left_out:
-        says = f'the text is an excerpt: "..." stands for lines that are not there, {plural(len(run.rows), "row")} are'
-        return Finding(RULE, "", Verdict.UNKNOWN, says, numbers, HOLES)
+        message = (
+            f'the text is an excerpt: "..." stands for lines that are not there, {plural(len(run.rows), "row")} are'
+        )
+        return Finding(RULE, "", Verdict.UNKNOWN, message, numbers, HOLES)
     return _average_of_others(run)
 
 
@@ -136,19 +141,23 @@ def _average_of_others(run: Run) -> Finding | None:
     speeds = [half.busbw_gbs for row in run.rows for _, half in halves(row)]
     if run.avg_busbw_gbs is None or run.not_numbers or not speeds:
         return None
-    here = sum(speeds) / len(speeds)
-    if abs(here - run.avg_busbw_gbs) <= max(OFF * run.avg_busbw_gbs, 0.01):
+    average = sum(speeds) / len(speeds)
+    if abs(average - run.avg_busbw_gbs) <= max(OFF * run.avg_busbw_gbs, 0.01):
         return None
     rows = plural(len(run.rows), "row")
-    says = f"the average line says {run.avg_busbw_gbs:g} GB/s, and the {rows} here come to {here:g}"
-    numbers: Numbers = {"rows": len(run.rows), "average_gbs": run.avg_busbw_gbs, "average_of_rows_gbs": round(here, 3)}
-    return Finding(RULE, "", Verdict.UNKNOWN, f"{says}: rows are missing, or changed", numbers, HOLES)
+    message = f"the average line says {run.avg_busbw_gbs:g} GB/s, and the {rows} here come to {average:g}"
+    numbers: Numbers = {
+        "rows": len(run.rows),
+        "average_gbs": run.avg_busbw_gbs,
+        "average_of_rows_gbs": round(average, 3),
+    }
+    return Finding(RULE, "", Verdict.UNKNOWN, f"{message}: rows are missing, or changed", numbers, HOLES)
 
 
 def _no_number(one: NoNumber, cells: int) -> Finding:
     column, half = one.column.partition("_")[0], one.half.replace("_", "-")
-    says = f"{column} {one.printed} at {size(one.size_bytes)}, {half}: no number, so nothing was measured there"
+    message = f"{column} {one.printed} at {size(one.size_bytes)}, {half}: no number, so nothing was measured there"
     if one.column == "wrong":
-        says = f"the count of wrong values is {one.printed} at {size(one.size_bytes)}, {half}: nobody can read it"
+        message = f"the count of wrong values is {one.printed} at {size(one.size_bytes)}, {half}: nobody can read it"
     numbers: Numbers = {"size_bytes": one.size_bytes, "printed": one.printed, "cells": cells}
-    return Finding(RULE, size(one.size_bytes), Verdict.UNKNOWN, says, numbers, NO_NUMBER)
+    return Finding(RULE, size(one.size_bytes), Verdict.UNKNOWN, message, numbers, NO_NUMBER)

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.isolate.noise import Reference
 from gpuctl.nccl.isolate.observations import Seen, Story, story
 from gpuctl.nccl.isolate.small_fleets import says
-from gpuctl.nccl.model import Ended, Finding
+from gpuctl.nccl.model import LaunchResult
 
 RULE = "pairs"
 FEWEST = 3  # pairs that are needed to say which of them is unlike the others
@@ -24,7 +24,7 @@ TELL = "a baseline tells which speed is right; or test them together with nodes 
 ISOLATE = "`gpuctl nccl isolate` tells by a few more runs whether it is a node, the path between two, or an uplink"
 
 
-def similar(ended: Sequence[Ended], racks: Mapping[str, str] | None = None) -> list[Finding]:
+def similar(ended: Sequence[LaunchResult], racks: Mapping[str, str] | None = None) -> list[Finding]:
     """Outliers among pair runs, and a node instead of its pairs where most of them are slow.
 
     Where every pair was run, nodes are named that are slow with everybody while all others are fast among each other;

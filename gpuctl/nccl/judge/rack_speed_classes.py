@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.isolate.small_fleets import names
 from gpuctl.nccl.isolate.speed_clusters import SMALLEST, Pair, between, cliques
 from gpuctl.nccl.judge.pair_outliers import LEAST_GAP, RULE
-from gpuctl.nccl.model import Ended, Finding
-from gpuctl.nccl.speed import speed
+from gpuctl.nccl.model import LaunchResult
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Group:
     across_gbs: float
 
 
-def groups(ended: Sequence[Ended]) -> list[Group]:
+def groups(ended: Sequence[LaunchResult]) -> list[Group]:
     """The groups that explain every pair; none where there is one speed only, or no such groups.
 
     A bad node is slow with everybody and a bad path is one among many, so neither looks like this. Two groups at least
@@ -52,6 +52,6 @@ def finding(found: Sequence[Group]) -> Finding:
     return Finding(RULE, "", Verdict.UNKNOWN, f"{says} ({told})", numbers, advice)
 
 
-def _pair(end: Ended) -> Pair:
+def _pair(end: LaunchResult) -> Pair:
     a, b = end.launch.nodes
     return a, b

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import context as known
 from gpuctl.nccl.baselines import load
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.bandwidth import bandwidth
 from gpuctl.nccl.judge.corruption import corruption
 from gpuctl.nccl.judge.drop import drop
@@ -23,26 +23,26 @@ from gpuctl.nccl.judge.outcome import RULE as OUTCOME
 from gpuctl.nccl.judge.outcome import broken_off, outcome
 from gpuctl.nccl.judge.transport import transport
 from gpuctl.nccl.judge.two_nodes import two_nodes
-from gpuctl.nccl.model import Finding, Run
+from gpuctl.nccl.model import Run
 
-Rule = Callable[[Run, About, Book], Iterator[Finding]]
+Rule = Callable[[Run, RunContext, Book], Iterator[Finding]]
 RULES: tuple[Rule, ...] = (outcome, corruption, transport, bandwidth, drop, jitter, line_rate, two_nodes)
 
 
-def judge(run: Run, about: About | None = None, book: Book | None = None) -> list[Finding]:
+def judge(run: Run, about: RunContext | None = None, book: Book | None = None) -> list[Finding]:
     """What every rule finds, worst first. What `about` leaves open is taken from the run itself.
 
     Of a run that the user broke off only faults that were seen are told: all else would come with its end.
 
-    Without a book the rows that come with gpuctl and the site's own are read; `Unusable` where a file cannot be.
+    Without a book the rows that come with gpuctl and the site's own are read; `InvalidInput` where a file cannot be.
     """
     book = book or load.book()
-    all_known = known.of(run, about)
-    found = [finding for rule in RULES for finding in rule(run, all_known, book)]
+    all_known = known.infer(run, about)
+    findings = [finding for rule in RULES for finding in rule(run, all_known, book)]
     if broken_off(run):
-        found = [finding for finding in found if finding.rule == OUTCOME or finding.verdict is Verdict.FAIL]
+        findings = [finding for finding in findings if finding.check == OUTCOME or finding.verdict is Verdict.FAIL]
     order = list(Verdict)
-    return sorted(found, key=lambda finding: -order.index(finding.verdict))
+    return sorted(findings, key=lambda finding: -order.index(finding.verdict))
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:

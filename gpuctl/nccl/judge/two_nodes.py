@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import by_size
-from gpuctl.nccl.model import Finding, Run
+from gpuctl.nccl.model import Run
 
 ADVICE = "run it again with NCCL_ALGO=Ring, or on four nodes and more; on EFA `ib_write_bw -c SRD` needs no NCCL"
 
 
-def two_nodes(run: Run, about: About, book: Book) -> Iterator[Finding]:
+def two_nodes(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     if about.nodes != 2 or about.collective != "all_reduce" or about.algorithm == "Ring" or not run.rows:
         return
     peak = max((row.out_of_place.busbw_gbs for row in by_size(run) if row.out_of_place), default=None)
     system = book.systems.get(about.system or "")
     line = system.line_rate_gbs if system else None
-    says = "two nodes cannot qualify the fabric: Ring was not forced"
+    message = "two nodes cannot qualify the fabric: Ring was not forced"
     if about.chosen == ("Ring",):
-        says += " (NCCL chose Ring by itself for what it told, and may choose a tree at another size)"
+        message += " (NCCL chose Ring by itself for what it told, and may choose a tree at another size)"
     if peak is not None and line is not None and peak > line:
-        says += f", and {peak:g} GB/s is above the line rate of {line:g} of the node, as only a tree can be"
+        message += f", and {peak:g} GB/s is above the line rate of {line:g} of the node, as only a tree can be"
     numbers: dict[str, float | int | str | None] = {
         "nodes": 2,
         "peak_gbs": peak,
@@ -35,4 +35,4 @@ def two_nodes(run: Run, about: About, book: Book) -> Iterator[Finding]:
         "algorithm": about.algorithm,
     }
     numbers["chosen"] = ", ".join(about.chosen) or None
-    yield Finding("two-nodes", "", Verdict.UNKNOWN, says, numbers, ADVICE)
+    yield Finding("two-nodes", "", Verdict.UNKNOWN, message, numbers, ADVICE)

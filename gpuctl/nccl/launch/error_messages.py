@@ -39,11 +39,11 @@ LONGEST = 300
 
 def cause(lines: Sequence[str]) -> str | None:
     """The first real reason among the words of the programs around the test; None where none is known."""
-    for pattern, words in _KNOWN:
+    for pattern, template in _KNOWN:
         for line in lines:
-            found = re.search(pattern, line)
-            if found:
-                return words.format(*found.groups())
+            match = re.search(pattern, line)
+            if match:
+                return template.format(*match.groups())
     return None
 
 
@@ -57,18 +57,18 @@ def first_error(lines: Sequence[str]) -> str | None:
         if _FRAME.match(line):
             heading = framed = not framed
         elif line.strip() and (heading or not framed):
-            words = _paragraph(lines[number:]) if framed else line.strip()
-            if not _NO_ERROR.match(words) and (framed or _ERROR.search(words)):
-                return words[:LONGEST].rstrip(": ")
+            text = _paragraph(lines[number:]) if framed else line.strip()
+            if not _NO_ERROR.match(text) and (framed or _ERROR.search(text)):
+                return text[:LONGEST].rstrip(": ")
             heading = False  # the rest of this frame goes with it
     return None
 
 
 def _paragraph(lines: Sequence[str]) -> str:
     """The paragraph that these lines begin with, as one line."""
-    words: list[str] = []
+    parts: list[str] = []
     for line in lines:
-        if _FRAME.match(line) or not (line.strip() or words[-1].endswith(":")):
+        if _FRAME.match(line) or not (line.strip() or parts[-1].endswith(":")):
             break
-        words += [line.strip()] if line.strip() else []
-    return " ".join(words)
+        parts += [line.strip()] if line.strip() else []
+    return " ".join(parts)

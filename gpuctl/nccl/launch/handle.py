@@ -9,22 +9,22 @@ from pathlib import Path
 
 from gpuctl.domain.ranks import Process
 from gpuctl.nccl.judge.outcome import BROKEN_OFF
-from gpuctl.nccl.launch.output import Printed
+from gpuctl.nccl.launch.output import LaunchOutput
 from gpuctl.nccl.model import Launch
-from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.runners.base import ProgressListener
 
 
-class Watched(ABC):
+class WatchedLaunch(ABC):
     """`watch` is called again and again; whoever reads calls `is_read` after the last line.
 
     `token` is the run's own. `stop`: why we ended it, "limit" or "broken off". `looks`: what the ranks did then.
     """
 
-    def __init__(self, launch: Launch, token: str, texts: Path | None, told: Told) -> None:
-        self.launch, self.token, self._told = launch, token, told
+    def __init__(self, launch: Launch, token: str, texts: Path | None, listener: ProgressListener) -> None:
+        self.launch, self.token, self._listener = launch, token, listener
         self.begun = time.monotonic()
         self.stop = ""
-        self.printed = Printed(launch, token, texts, self.told)
+        self.printed = LaunchOutput(launch, token, texts, self.report)
         self.looks: dict[str, list[Process] | None] = {}
         # Taken once: by whoever ends it first, it itself or we.
         self._ending, self._ended_by_us = threading.Lock(), threading.Event()
@@ -38,9 +38,9 @@ class Watched(ABC):
     def end(self) -> None:
         """Make it end, so that whoever reads comes to the last line."""
 
-    def told(self, words: str) -> None:
+    def report(self, message: str) -> None:
         """Tell how it goes."""
-        self._told(self.launch, words)
+        self._listener(self.launch, message)
 
     def watch(self, broken_off: bool) -> None:
         """End it where its time is over, or the user wants no more."""
@@ -54,7 +54,7 @@ class Watched(ABC):
         try:
             try:
                 if self.stop == "limit":
-                    self.told("no end within its limit: looking who waits for whom, then ending it")
+                    self.report("no end within its limit: looking who waits for whom, then ending it")
                     self.looks = self.look()
             finally:
                 self.end()

@@ -32,16 +32,16 @@ class Names:
 
     def of(self, rank: int | None, host: str | None) -> str | None:
         """The node that a rank of NCCL's on this host is on: its number tells more than a name others may have, too."""
-        own = self.of_number(rank) if self.numbered and rank is not None else None
-        return own or (self.word(host) if host else None)
+        by_number = self.of_number(rank) if self.numbered and rank is not None else None
+        return by_number or (self.word(host) if host else None)
 
     def word(self, host: str) -> str:
         """Our name for a host; several nodes that are called so are all named, and an unknown word stays."""
-        found = self.meant.get(host, (host,))
-        if len(found) == 1:
-            return found[0]
-        more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-        return f"one of {', '.join(found[:_MOST])}{more} (each is called {host})"
+        nodes = self.meant.get(host, (host,))
+        if len(nodes) == 1:
+            return nodes[0]
+        more = f" and {len(nodes) - _MOST} more" if len(nodes) > _MOST else ""
+        return f"one of {', '.join(nodes[:_MOST])}{more} (each is called {host})"
 
     def text(self, text: str | None) -> str | None:
         """The same text with our names, all replaced at once: what stands there after that is read by nobody again."""
@@ -67,4 +67,4 @@ def names(run: Run, launch: Launch, hosts: Sequence[str]) -> Names:
     for word, node in [*zip(hosts, launch.nodes, strict=True), *listed]:
         if node is not None:
             meant.setdefault(word, {})[node] = None
-    return Names(plain.nodes, plain.ranks_a_node, plain.numbered, {word: tuple(found) for word, found in meant.items()})
+    return Names(plain.nodes, plain.ranks_a_node, plain.numbered, {word: tuple(nodes) for word, nodes in meant.items()})

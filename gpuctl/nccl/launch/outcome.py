@@ -12,7 +12,7 @@ from gpuctl.edges.ssh import Failure
 from gpuctl.nccl.judge.messages import flag, size
 from gpuctl.nccl.launch import error_messages, host_names
 from gpuctl.nccl.launch.host_names import Names
-from gpuctl.nccl.model import Ended, Launch, Outcome, Run
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 
 # Size, count and type, and both halves: of a row that a hang has cut only the first few words are there.
 _ROW = re.compile(r"^\s*(\d{1,18})\s+\d+\s+(?:u?int|float|double|half|bfloat|fp8|f8)\w*(?:\s+\S+){8,}\s*$")
@@ -27,7 +27,7 @@ MISSING = {
 
 
 @dataclass(frozen=True)
-class End:
+class ProgramEnd:
     """How the programs around a test ended.
 
     `stop`: why we ended it ("limit", "broken off"), "" where it ended itself. `answer`: the starter's last word (code,
@@ -46,24 +46,24 @@ class End:
     unknown: str = ""
 
 
-def settle(launch: Launch, runs: Sequence[Run], end: End, seconds: float) -> Ended:
+def settle(launch: Launch, runs: Sequence[Run], end: ProgramEnd, seconds: float) -> LaunchResult:
     """One result. What the test printed of a failure goes before what mpirun said of it."""
     last = runs[-1] if runs else _EMPTY
     if end.unknown:
         # Without ranks and rows, which would make it a test that began and failed.
-        return Ended(launch, replace(_EMPTY, cause=f"not known: {end.unknown}"), seconds, end.lost)
+        return LaunchResult(launch, replace(_EMPTY, cause=f"not known: {end.unknown}"), seconds, end.lost)
     names = host_names.names(last, launch, end.hosts)
     run = _with_our_names(last, names)
     outcome, cause = _ended(launch, run, end, names)
     ranks = launch.sweep.gpus_per_node if len(launch.nodes) > 1 else 1
     waiting = hang.waiting(end.looks, ranks) if end.stop == "limit" else {}
-    return Ended(launch, replace(run, outcome=outcome, cause=cause), seconds, end.lost, waiting)
+    return LaunchResult(launch, replace(run, outcome=outcome, cause=cause), seconds, end.lost, waiting)
 
 
 _EMPTY = Run(Outcome.EMPTY, None, None, (), None, None)
 
 
-def _ended(launch: Launch, run: Run, end: End, names: Names) -> tuple[Outcome, str | None]:
+def _ended(launch: Launch, run: Run, end: ProgramEnd, names: Names) -> tuple[Outcome, str | None]:
     """By our names: what we say ourselves has them, what others said is told with them."""
     if end.stop == "limit":
         ranks = launch.sweep.gpus_per_node if len(launch.nodes) > 1 else 1
@@ -98,8 +98,8 @@ def _cause(run: Run, last: Sequence[str], names: Names) -> str | None:
     theirs = names.text(error_messages.cause(last))
     if run.rows or run.ranks:
         return run.cause or theirs
-    own = None if run.outcome is Outcome.EMPTY else run.cause
-    return theirs or own or names.text(error_messages.first_error(last)) or run.cause
+    from_test = None if run.outcome is Outcome.EMPTY else run.cause
+    return theirs or from_test or names.text(error_messages.first_error(last)) or run.cause
 
 
 def _with_our_names(run: Run, names: Names) -> Run:
@@ -110,17 +110,17 @@ def _with_our_names(run: Run, names: Names) -> Run:
 
 def size_of_row(line: str) -> str | None:
     """The message size of a row of results, as people write it ("64M"); None for any other line."""
-    found = _ROW.match(line)
-    return flag(int(found[1])) if found else None
+    match = _ROW.match(line)
+    return flag(int(match[1])) if match else None
 
 
-def in_words(ended: Ended) -> str:
+def summary_line(result: LaunchResult) -> str:
     """How a launch ended, in one line."""
-    run = ended.run
+    run = result.run
     halves = (
         (half.busbw_gbs, -row.size_bytes) for row in run.rows for half in (row.out_of_place, row.in_place) if half
     )
     peak = max(halves, default=None)
     best = f", best {peak[0]:.1f} GB/s at {size(-peak[1])}" if peak is not None else ""
     why = f": {run.cause}" if run.cause else ""
-    return f"{run.outcome} after {ended.seconds:.1f} s{best}{why}"
+    return f"{run.outcome} after {result.seconds:.1f} s{best}{why}"

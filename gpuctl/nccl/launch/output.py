@@ -20,21 +20,21 @@ def file_name(launch: Launch, name: str) -> str:
     return f"{time.strftime('%H%M%S')}-{'-'.join(launch.nodes)[:80]}-{name}.log"
 
 
-class Printed:
+class LaunchOutput:
     """`take` gets every line, within `with`, which keeps the text open. `done_size` is the newest row's, as "64M".
 
     `name` tells the text from those of other launches in the folder; without a folder nothing is written.
     """
 
-    def __init__(self, launch: Launch, name: str, folder: Path | None, told: Callable[[str], None]) -> None:
+    def __init__(self, launch: Launch, name: str, folder: Path | None, on_size: Callable[[str], None]) -> None:
         self.done_size = ""
-        self._told, self._folder = told, folder
+        self._told, self._folder = on_size, folder
         self._file = file_name(launch, name)
         self._text: IO[str] | None = None
         # Of the lines that are no rows the first, where the first error stands, and the last.
         self._first, self._last = list[str](), deque[str](maxlen=KEPT_LINES)
 
-    def __enter__(self) -> Printed:
+    def __enter__(self) -> LaunchOutput:
         self._text = (self._folder / self._file).open("w") if self._folder else None
         return self
 

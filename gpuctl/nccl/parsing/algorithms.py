@@ -19,38 +19,38 @@ def forced(text: str) -> Iterator[str]:
     """What a message says that the environment asks for: Ring, ^NVLS (all but it), allreduce:Ring (one collective)."""
     if _NO_TREE.match(text):
         yield "Ring"
-    found = _FORCED.match(text)
-    if found:
-        yield from asked(found[1].rstrip("."))
+    match = _FORCED.match(text)
+    if match:
+        yield from requested(match[1].rstrip("."))
 
 
-def asked(value: str) -> Iterator[str]:
+def requested(value: str) -> Iterator[str]:
     """What a value of NCCL_ALGO asks for, as `forced` gives it; a word that names no algorithm stays as it is."""
     for part in value.split(";"):
-        function, colon, words = part.rpartition(":")
-        ban = "^" if words.startswith("^") else ""
-        for word in words.removeprefix("^").split(","):
+        function, colon, names = part.rpartition(":")
+        ban = "^" if names.startswith("^") else ""
+        for word in names.removeprefix("^").split(","):
             if word:
                 yield f"{function.lower()}{colon}{ban}{algorithm(word) or word}"
 
 
 def of_collective(names: Iterable[str], collective: str) -> list[str]:
     """Of what was asked for, what counts for one collective: it may name one for each ("allreduce:Ring")."""
-    own = collective.replace("_", "")
+    name_in_nccl = collective.replace("_", "")
     split = [name.rpartition(":") for name in names]
-    return [name for function, _, name in split if function in ("", own)]
+    return [name for function, _, name in split if function in ("", name_in_nccl)]
 
 
 def unknown(value: str) -> list[str]:
     """The words in a value of NCCL_ALGO that name no algorithm."""
-    names = [name.rpartition(":")[2].removeprefix("^") for name in asked(value)]
+    names = [name.rpartition(":")[2].removeprefix("^") for name in requested(value)]
     return [name for name in names if name not in ALGORITHMS] if names else [value]
 
 
 def chosen(text: str) -> str | None:
     """The one that NCCL says it uses for some message."""
-    found = _TUNED.match(text)
-    return algorithm(found[1]) if found else None
+    match = _TUNED.match(text)
+    return algorithm(match[1]) if match else None
 
 
 def algorithm(word: str) -> str | None:

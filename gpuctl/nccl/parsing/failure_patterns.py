@@ -27,21 +27,21 @@ class Known:
     """
 
     pattern: re.Pattern[str]
-    says: str
+    message: str
     weight: Weight
     outcome: Outcome
 
 
-def _hard(pattern: str, says: str = "{what}", outcome: Outcome = Outcome.FAILED) -> Known:
-    return Known(re.compile(pattern), says, Weight.HARD, outcome)
+def _hard(pattern: str, message: str = "{what}", outcome: Outcome = Outcome.FAILED) -> Known:
+    return Known(re.compile(pattern), message, Weight.HARD, outcome)
 
 
-def _killed(pattern: str, says: str = "{what}") -> Known:
-    return _hard(pattern, says, Outcome.KILLED)
+def _killed(pattern: str, message: str = "{what}") -> Known:
+    return _hard(pattern, message, Outcome.KILLED)
 
 
-def _soft(weight: Weight, pattern: str, says: str = "{what}", outcome: Outcome = Outcome.FAILED) -> Known:
-    return Known(re.compile(pattern), says, weight, outcome)
+def _soft(weight: Weight, pattern: str, message: str = "{what}", outcome: Outcome = Outcome.FAILED) -> Known:
+    return Known(re.compile(pattern), message, weight, outcome)
 
 
 AFTER, WARNING, SYMPTOM = Weight.AFTER, Weight.WARNING, Weight.SYMPTOM

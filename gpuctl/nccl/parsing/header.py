@@ -33,18 +33,18 @@ EXACT_DIGITS = 6  # nccl-tests prints the average with %g
 
 def rank(line: str) -> Rank | None:
     """A line of the list "Using devices"; None for any other. A host that is not printed is ""."""
-    found = _RANK.match(line)
-    if found is None:
+    match = _RANK.match(line)
+    if match is None:
         return None
-    number, pid, host, device, gpu = found.groups()
+    number, pid, host, device, gpu = match.groups()
     return Rank(int(number), host or "", int(pid), int(device), gpu.strip() or None)
 
 
 def collective(program: str) -> str:
     """all_reduce for "/opt/nccl-tests/build/all_reduce_perf_mpi"."""
     name = program.rpartition("/")[2]
-    found = PROGRAM.match(name)
-    return found[1] if found else name
+    match = PROGRAM.match(name)
+    return match[1] if match else name
 
 
 def version(code: int) -> str:

@@ -36,7 +36,7 @@ class Speaker:
 
 
 @dataclass(frozen=True)
-class Said:
+class NcclMessage:
     """A line of NCCL: who said what. `before`: what may have stood before it on its line, the likeliest first."""
 
     speaker: Speaker
@@ -56,8 +56,8 @@ def untag(line: str) -> tuple[str, int | None]:
     """Without the tags and labels of launchers; the rank a tag at its beginning names."""
     rank: int | None = None
     if "]<std" in line:
-        found = TAG.match(line)
-        rank = int(found[1]) if found else None
+        match = TAG.match(line)
+        rank = int(match[1]) if match else None
         line = TAG.sub("", line)
     if line[:5] == "[pod/" or ": " in line[:8]:
         label = _LABEL.match(line)
@@ -67,19 +67,19 @@ def untag(line: str) -> tuple[str, int | None]:
     return line, rank
 
 
-def said(line: str, hosts: set[str], rank: int | None = None) -> Said | None:
+def parse_message(line: str, hosts: set[str], rank: int | None = None) -> NcclMessage | None:
     """The line of NCCL in this one, wherever it begins; None where there is none."""
     if " NCCL " not in line:
         other = _UCX.search(line) if " UCX " in line else None
-        return Said(Speaker(rank=rank), "", (line[: other.start()],)) if other else None
-    found = _SPEAKER.search(line)
-    if found is None:
+        return NcclMessage(Speaker(rank=rank), "", (line[: other.start()],)) if other else None
+    match = _SPEAKER.search(line)
+    if match is None:
         return None
-    before, host = _begin(line[: found.start()], found["host"], hosts)
+    before, host = _begin(line[: match.start()], match["host"], hosts)
     if not before[0]:
         hosts.add(host)
-    speaker = Speaker(host, int(found["pid"]), int(found["device"]), rank)
-    return Said(speaker, line[found.end() :], before)
+    speaker = Speaker(host, int(match["pid"]), int(match["device"]), rank)
+    return NcclMessage(speaker, line[match.end() :], before)
 
 
 def _begin(before: str, host: str, hosts: set[str]) -> tuple[tuple[str, ...], str]:
@@ -92,5 +92,5 @@ def _begin(before: str, host: str, hosts: set[str]) -> tuple[tuple[str, ...], st
     # Nobody named this host before. What looks like a cell in front of its name rather is the end of the row.
     likely = _CELL.match(host)
     first = likely.end() if likely else 0
-    ways = dict.fromkeys([first if first < len(host) else 0, *range(len(host))])
-    return tuple(before + host[:i] for i in ways), host
+    splits = dict.fromkeys([first if first < len(host) else 0, *range(len(host))])
+    return tuple(before + host[:i] for i in splits), host

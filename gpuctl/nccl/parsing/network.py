@@ -148,10 +148,10 @@ class Network:
 
     def version(self, text: str) -> None:
         """Take note of "NCCL version 2.26.2+cuda12.4"."""
-        found = NCCL_VERSION.search(text)
-        if found:
-            self.nccl = self.nccl or found[1]
-            self.cuda = self.cuda or found[2]
+        match = NCCL_VERSION.search(text)
+        if match:
+            self.nccl = self.nccl or match[1]
+            self.cuda = self.cuda or match[2]
 
     def rank(self, speaker: Speaker, ranks: Iterable[Rank]) -> tuple[int | None, str | None]:
         """Rank and host of a speaker, as far as they are known."""
@@ -168,9 +168,9 @@ class Network:
     def transports(self, ranks: Iterable[Rank]) -> tuple[Transport, ...]:
         """What was heard, for each rank that said anything of its network, in the order of ranks."""
         ranks = tuple(ranks)
-        found = [self._transport(key, heard, ranks) for key, heard in self._devices.items()]
-        told = [one for one in found if one.network or one.provider or one.nics or one.gdr is not None]
-        return tuple(sorted(told, key=lambda one: (one.rank is None, one.rank or 0, one.host or "")))
+        transports = [self._transport(key, heard, ranks) for key, heard in self._devices.items()]
+        reported = [one for one in transports if one.network or one.provider or one.nics or one.gdr is not None]
+        return tuple(sorted(reported, key=lambda one: (one.rank is None, one.rank or 0, one.host or "")))
 
     def _transport(self, key: tuple[_Process, int | None], heard: _Heard, ranks: tuple[Rank, ...]) -> Transport:
         process = self._processes.get(key[0], _Heard())

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gpuctl.nccl.model import Outcome, Run
 from gpuctl.nccl.parsing import header, report
-from gpuctl.nccl.parsing.lines import clean, said, untag
+from gpuctl.nccl.parsing.lines import clean, parse_message, untag
 from gpuctl.nccl.parsing.network import HEADS
 from gpuctl.nccl.parsing.outcome import Stopped
 from gpuctl.nccl.parsing.session import Session
@@ -74,7 +74,7 @@ class _Reader:
             return
         text = clean(line[:_LONGEST])
         text, rank = untag(text)
-        message = said(text, self.hosts, rank)
+        message = parse_message(text, self.hosts, rank)
         if message is not None:
             at = line.find(_INFO)
             # A line that says no more than that may be known again by its beginning.
@@ -87,9 +87,9 @@ class _Reader:
         if session.begins_another(text):
             yield from self._finish()
         self.session.line(text, rank)
-        found = header.rank(text) if "Pid" in text else None
-        if found and found.host:
-            self.hosts.add(found.host)
+        listed = header.rank(text) if "Pid" in text else None
+        if listed and listed.host:
+            self.hosts.add(listed.host)
 
     def _finish(self, stopped: Stopped | None = None, whole: bool = True) -> Iterator[Run]:
         session, self.session = self.session, Session(self.session.next_program)
@@ -120,15 +120,15 @@ class _Reader:
         yield from self._document(text)
 
     def _document(self, text: str, stopped: Stopped | None = None) -> Iterator[Run]:
-        found = report.read(text, stopped)
-        if found is None:
+        runs = report.read(text, stopped)
+        if runs is None:
             return
-        if found.outcome is Outcome.EMPTY and not found.rows and found.collective is None:
-            self.foreign = self.foreign or found  # once, however many lines of it there are
+        if runs.outcome is Outcome.EMPTY and not runs.rows and runs.collective is None:
+            self.foreign = self.foreign or runs  # once, however many lines of it there are
             return
         yield from self._finish()
         self.yielded = True
-        yield found
+        yield runs
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

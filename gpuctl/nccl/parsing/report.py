@@ -55,28 +55,28 @@ def _foreign(value: Mapping[str, Any]) -> str | None:
 
 def _ras(value: Mapping[str, Any]) -> str:
     """What RAS says is wrong, for those who took it for the log."""
-    found = []
+    ranks = []
     for group in _list(value.get("communicators")):
         if isinstance(group, dict) and group.get("missing_ranks_count"):
-            found.append(
+            ranks.append(
                 f"communicator {group.get('hash')} lacks {group['missing_ranks_count']} of {group.get('size')} ranks"
             )
         for one in _list(group.get("ranks") if isinstance(group, dict) else None):
             status = one.get("status") if isinstance(one, dict) else None
             if isinstance(status, dict) and status.get("async_error"):
-                found.append(
+                ranks.append(
                     f"rank {one.get('rank')} on {one.get('host')} has asynchronous error {status['async_error']}"
                 )
-    return clean(f" (it says: {'; '.join(found[:4])})") if found else ""
+    return clean(f" (it says: {'; '.join(ranks[:4])})") if ranks else ""
 
 
 def _salvaged(text: str) -> dict[str, Any]:
     """The parts of a cut report that are whole."""
     value: dict[str, Any] = {}
     for name in _PARTS:
-        found = re.search(rf'"{name}": ?(?=["\[{{\d])', text)
-        if found:
-            part = _part(text, found.end())
+        match = re.search(rf'"{name}": ?(?=["\[{{\d])', text)
+        if match:
+            part = _part(text, match.end())
             # A number at the very end may go on behind the cut.
             if part and not (isinstance(part[0], int | float) and part[1] >= len(text)):
                 value[name] = part[0]
@@ -102,16 +102,16 @@ def _run(value: Mapping[str, Any], whole: bool, stopped: ending.Stopped | None) 
     average = _number(_dict(value.get("average_bus_bandwidth")).get("bandwidth"))
     bounds = int(out) if out is not None else None
     summed_up = bounds is not None or average is not None
-    odd = tuple(found for one in _list(value.get("results")) for found in _no_numbers(_dict(one)))
+    odd = tuple(cell for one in _list(value.get("results")) for cell in _no_numbers(_dict(one)))
     announced = _announced(config, rows, whole and summed_up)
-    seen = ending.Seen(rows, bounds, summed_up, announced, "results" in value, True, whole, not_numbers=odd)
+    evidence = ending.Evidence(rows, bounds, summed_up, announced, "results" in value, True, whole, not_numbers=odd)
     troubles = Troubles()
     for error in _list(value.get("errors")):
         if text := _text(error):
             troubles.message(Speaker(), f"NCCL ERROR {text}")
     first = troubles.first()
     cause = troubles.cause(lambda _: (None, None))
-    outcome, why = ending.judged(seen, first.outcome if first else None, troubles.fatal, cause, stopped)
+    outcome, why = ending.judged(evidence, first.outcome if first else None, troubles.fatal, cause, stopped)
     ranks = tuple(rank for one in _list(config.get("devices")) if (rank := _rank(_dict(one))))
     return Run(
         outcome=outcome,
@@ -137,13 +137,13 @@ def _versions(value: Mapping[str, Any]) -> Versions:
     return Versions(nccl=header.version(code)) if _whole(code) and code > 0 else Versions()
 
 
-def _announced(config: Mapping[str, Any], rows: Sequence[Row], ended: bool) -> int | None:
+def _announced(config: Mapping[str, Any], rows: Sequence[Row], is_complete: bool) -> int | None:
     """How many sizes there were to be: fewer than the settings say where memory was short, which no report tells.
 
     So it was where the run ended and its last row is of the size that it should be of, with none left out before it.
     """
     alike = [row for row in rows if ending.kind(row) == ending.kind(rows[-1])]
-    if ended and alike and _expected(config, alike[-1].size_bytes + ROUNDED) == len(alike):
+    if is_complete and alike and _expected(config, alike[-1].size_bytes + ROUNDED) == len(alike):
         return len(alike)
     return _expected(config, None)
 

@@ -47,10 +47,10 @@ class Shape:
 
 def shape(heading: str) -> Shape | None:
     """The columns of a heading line ("# size count type redop root time algbw busbw #wrong …"); None for any other."""
-    words = heading.replace("#", " ").split()
-    if words[:2] != ["size", "count"] or "busbw" not in words:
+    columns = heading.replace("#", " ").split()
+    if columns[:2] != ["size", "count"] or "busbw" not in columns:
         return None
-    return Shape("redop" in words, "root" in words, "i_p99" in words)
+    return Shape("redop" in columns, "root" in columns, "i_p99" in columns)
 
 
 def read(text: str, like: Shape | None) -> Row | None:
@@ -59,16 +59,16 @@ def read(text: str, like: Shape | None) -> Row | None:
     if not 2 + _PLAIN <= len(cells) <= 32 or not all(map(_COUNT.fullmatch, cells[:2])):
         return None
     cells = _dated(cells)
-    words, numbers = _words(cells[2:])
-    if words is None or not (words and _TYPE.fullmatch(words[0])):
+    texts, numbers = _words(cells[2:])
+    if texts is None or not (texts and _TYPE.fullmatch(texts[0])):
         return None
     halves = _halves(numbers, like, text)
     if halves is None:
         return None
     root, *both = halves
-    out, within = (_timing(half, words[0]) if half else None for half in both)
-    redop = words[1] if len(words) > 1 else None
-    return Row(int(cells[0]), int(cells[1]), words[0], redop, root, out, within)
+    out, within = (_timing(half, texts[0]) if half else None for half in both)
+    redop = texts[1] if len(texts) > 1 else None
+    return Row(int(cells[0]), int(cells[1]), texts[0], redop, root, out, within)
 
 
 def no_numbers(text: str, like: Shape | None) -> tuple[NoNumber, ...]:

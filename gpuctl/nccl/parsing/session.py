@@ -6,7 +6,7 @@ from gpuctl.nccl.model import Outcome, Rank, Run, Versions
 from gpuctl.nccl.parsing import header
 from gpuctl.nccl.parsing import outcome as ending
 from gpuctl.nccl.parsing.first_failure import Troubles
-from gpuctl.nccl.parsing.lines import Said, Speaker
+from gpuctl.nccl.parsing.lines import NcclMessage, Speaker
 from gpuctl.nccl.parsing.network import Network
 from gpuctl.nccl.parsing.table import Table, begins
 
@@ -42,11 +42,11 @@ class Session:
         stage = _stage(line)
         return stage is not None and stage <= self.stage and not (stage == _TABLE and not self.table.begun)
 
-    def message(self, said: Said, prefix: str = "") -> None:
+    def message(self, message: NcclMessage, prefix: str = "") -> None:
         """A message of NCCL; what stood before it on its line is a piece of a row, unless it is its own prefix."""
-        if said.before[0]:
-            self.table.piece(said.before)
-        self.heard(said.speaker, said.text, prefix)
+        if message.before[0]:
+            self.table.piece(message.before)
+        self.heard(message.speaker, message.text, prefix)
 
     def heard(self, speaker: Speaker, text: str, prefix: str = "") -> None:
         """A message of NCCL alone."""
@@ -107,19 +107,19 @@ class Session:
     def _around(self, line: str) -> bool:
         if self.table.heading(line):
             return True
-        if found := header.TESTS_VERSION.match(line):
-            self.tests = found[1]
-            self.library = header.version(int(found[2])) if found[2] else None
-        elif found := header.STARTING.match(line) or header.CONCLUDED.match(line):
-            self.named = header.collective(found[1])
-        elif found := header.SETTINGS.match(line):
-            least, most, step, kind = found.groups()
+        if match := header.TESTS_VERSION.match(line):
+            self.tests = match[1]
+            self.library = header.version(int(match[2])) if match[2] else None
+        elif match := header.STARTING.match(line) or header.CONCLUDED.match(line):
+            self.named = header.collective(match[1])
+        elif match := header.SETTINGS.match(line):
+            least, most, step, kind = match.groups()
             self._announced(int(least), int(most), int(step), kind == "factor")
-        elif found := header.OUT_OF_BOUNDS.match(line):
+        elif match := header.OUT_OF_BOUNDS.match(line):
             # That there are some is what matters, however the number of them was garbled.
-            self.out_of_bounds = int(found[1][:18])
-        elif found := header.AVERAGE.match(line):
-            self.average = float(found[1])
+            self.out_of_bounds = int(match[1][:18])
+        elif match := header.AVERAGE.match(line):
+            self.average = float(match[1])
         return True
 
     def _announced(self, least: int, most: int, step: int, by_factor: bool) -> None:
@@ -130,19 +130,19 @@ class Session:
         rank = header.rank(line) if "Pid" in line else None
         if rank and self.stage < _TABLE and len(self.ranks) < _MOST_RANKS:
             self.ranks.setdefault(rank.rank, rank)
-        elif self.sweep and (found := header.REDUCED.match(line)):
+        elif self.sweep and (match := header.REDUCED.match(line)):
             least, step, by_factor = self.sweep
             # nccl-tests measures its smallest size, however short memory is.
-            self._announced(least, max(least, int(found[1])), step, by_factor)
-        elif found := header.RCCL_TESTS.match(line):
-            self.tests = f"rccl-tests {found[1]}"
+            self._announced(least, max(least, int(match[1])), step, by_factor)
+        elif match := header.RCCL_TESTS.match(line):
+            self.tests = f"rccl-tests {match[1]}"
         elif "NCCL version" in line:
             self.network.version(line)
         elif "time:avg(us)" in line:
             self.foreign = "nccom-test (Neuron)"
         else:
-            if "_perf" in line and (found := header.PROGRAM.search(line)):
-                self._command(found[1])
+            if "_perf" in line and (match := header.PROGRAM.search(line)):
+                self._command(match[1])
             return False
         return True
 
@@ -165,7 +165,7 @@ class Session:
         self.table.settle()
         ranks = tuple(self.ranks[number] for number in sorted(self.ranks))
         rows = tuple(self.table.rows)
-        seen = ending.Seen(
+        evidence = ending.Evidence(
             rows,
             self.out_of_bounds,
             summed_up=self.out_of_bounds is not None or self.average is not None or self.stage >= _CONCLUDED,
@@ -178,7 +178,7 @@ class Session:
         )
         cause = self.troubles.cause(lambda speaker: self.network.rank(speaker, ranks))
         first = self.troubles.first()
-        outcome, why = ending.judged(seen, first.outcome if first else None, self.troubles.fatal, cause, stopped)
+        outcome, why = ending.judged(evidence, first.outcome if first else None, self.troubles.fatal, cause, stopped)
         name = self.named or (self.program if outcome is not Outcome.EMPTY else None)
         heard = self.network
         versions = Versions(heard.nccl or self.library, self.tests, heard.cuda, heard.plugin)
@@ -195,7 +195,7 @@ class Session:
             versions=versions,
             forced_algorithms=tuple(heard.forced),
             sizes_announced=self.expected,
-            not_numbers=seen.not_numbers,
+            not_numbers=evidence.not_numbers,
             left_out=self.left_out,
         )
 
@@ -215,5 +215,5 @@ def _stage(line: str) -> int | None:
     ):
         if pattern.match(line):
             return stage
-    words = line.replace("#", " ", 1).split(maxsplit=2)
-    return _TABLE if words[:2] == ["size", "count"] and "busbw" in line else None
+    columns = line.replace("#", " ", 1).split(maxsplit=2)
+    return _TABLE if columns[:2] == ["size", "count"] and "busbw" in line else None

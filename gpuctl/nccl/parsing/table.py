@@ -26,16 +26,16 @@ class Table:
 
     def heading(self, line: str) -> bool:
         """Whether this line is the heading of the columns; taken note of if so."""
-        found = rows.shape(line)
-        if found:
-            self.shape, self.begun = found, True
-        return found is not None
+        shape = rows.shape(line)
+        if shape:
+            self.shape, self.begun = shape, True
+        return shape is not None
 
-    def piece(self, ways: tuple[str, ...]) -> None:
+    def piece(self, endings: tuple[str, ...]) -> None:
         """A line broke off here, after one of these texts."""
         if self.pieces:
-            ways = tuple(piece + way for piece in self.pieces for way in ways)
-        self.pieces = tuple(way for way in ways if len(way) <= _LONGEST)[:_MOST]
+            endings = tuple(piece + ending for piece in self.pieces for ending in endings)
+        self.pieces = tuple(ending for ending in endings if len(ending) <= _LONGEST)[:_MOST]
 
     def joined(self, line: str) -> str | None:
         """The row that this line completes, if one was broken off; None where it does not."""
@@ -53,12 +53,12 @@ class Table:
 
     def take(self, text: str) -> bool:
         """Whether this is a row; kept if so."""
-        found = rows.read(text, self.shape)
-        if found:
-            self.rows.append(found)
+        row = rows.read(text, self.shape)
+        if row:
+            self.rows.append(row)
             self.not_numbers += rows.no_numbers(text, self.shape)
             self.begun = True
-        return found is not None
+        return row is not None
 
 
 def begins(line: str) -> bool:

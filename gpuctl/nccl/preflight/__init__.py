@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.model import Finding
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.preflight import fabric, gpus, idle, network, software
 from gpuctl.nccl.preflight.checks import Fleet
 
@@ -40,7 +39,7 @@ def judge(fleet: Fleet, unasked: Mapping[str, str] | None = None, rules: Sequenc
     Each rule gives at least one finding: one OK for all nodes, or one for each node it has something to say of.
     """
     lost = [
-        Finding("asked", node, Verdict.UNKNOWN, f"nothing is known of it: {reason}", advice="reach it, or leave it out")
+        Finding("asked", node, Verdict.UNKNOWN, f"nothing is known of it: {reason}", hint="reach it, or leave it out")
         for node, reason in (unasked or {}).items()
     ]
     return [*lost, *(finding for rule in rules for finding in rule(fleet))] if fleet else lost

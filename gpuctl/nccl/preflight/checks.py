@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.model import Finding
+from gpuctl.domain.findings import Finding, Verdict, majority
 
 Facts = Mapping[str, Any]
 Fleet = Mapping[str, Facts]  # node -> what gpuhost/facts/gather.py gives
@@ -27,67 +26,44 @@ def get(facts: Facts, subject: str, name: str) -> Any:
     return facts.get(subject, {}).get(name)
 
 
-def unknown(rule: str, node: str, what: str, reason: str, advice: str = "") -> Finding:
-    return Finding(rule, node, Verdict.UNKNOWN, f"{what} unknown: {reason}", advice=advice)
-
-
-def fail(rule: str, node: str, says: str, advice: str, **numbers: float | int | str | None) -> Finding:
-    return Finding(rule, node, Verdict.FAIL, says, numbers, advice)
-
-
-def warn(rule: str, node: str, says: str, advice: str, **numbers: float | int | str | None) -> Finding:
-    return Finding(rule, node, Verdict.WARN, says, numbers, advice)
-
-
-def ok(rule: str, says: str) -> Finding:
-    return Finding(rule, "", Verdict.OK, says)
-
-
-def or_ok(rule: str, found: list[Finding], says: str) -> list[Finding]:
-    """What was found, or that all is well."""
-    return found or [ok(rule, says)]
+def unread(check: str, node: str, what: str, reason: str, hint: str = "") -> Finding:
+    return Finding(check, node, Verdict.UNKNOWN, f"{what} unknown: {reason}", hint=hint)
 
 
 def equal(
-    rule: str, what: str, values: Mapping[str, Any], advice: str, verdict: Verdict = Verdict.FAIL
+    check: str, what: str, values: Mapping[str, Any], hint: str, verdict: Verdict = Verdict.FAIL
 ) -> list[Finding]:
-    """Nodes whose value is not that of the majority. `what` has a place for the value: "{} GPUs". None is left out.
+    """Nodes whose value differs from the majority's. `what` has a place for the value: "{} GPUs". None is left out.
 
-    Where there is no majority (two nodes of two), nobody is called the odd one: both sides are named.
+    Without a majority (two nodes of two), no node is called the odd one: both sides are named.
     """
-    known = {node: value for node, value in values.items() if value is not None}
-    counts = Counter(known.values())
-    if len(counts) < 2:
-        return []
-    (usual, most), (_, second) = counts.most_common(2)
-    if most == second:
-        sides = [f"{what.format(value)} on {some(_with(known, value))}" for value in counts]
-        says = f"nodes differ, and no side has the majority: {'; '.join(sides)}"
-        return [Finding(rule, " and ".join(_first(known, value) for value in counts), verdict, says, {}, advice)]
+    compared = majority(values)
+    if compared.sides:
+        sides = [f"{what.format(value)} on {some(nodes)}" for value, nodes in compared.sides.items()]
+        message = f"nodes differ, and no side has the majority: {'; '.join(sides)}"
+        return [
+            Finding(check, " and ".join(nodes[0] for nodes in compared.sides.values()), verdict, message, hint=hint)
+        ]
     return [
         Finding(
-            rule,
+            check,
             node,
             verdict,
-            f"{what.format(value)}, {most} of {len(known)} nodes have {what.format(usual)}",
-            {"value": _plain(value), "usual": _plain(usual), "nodes": len(known), "agree": most},
-            advice,
+            f"{what.format(value)}, {compared.agree} of {compared.known} nodes have {what.format(compared.usual)}",
+            {
+                "value": _plain(value),
+                "usual": _plain(compared.usual),
+                "nodes": compared.known,
+                "agree": compared.agree,
+            },
+            hint,
         )
-        for node, value in known.items()
-        if value != usual
+        for node, value in compared.odd.items()
     ]
 
 
 def _plain(value: Any) -> float | int | str | None:
     return value if isinstance(value, (int, float, str)) else str(value)
-
-
-def _first(known: Mapping[str, Any], value: Any) -> str:
-    return next(node for node, own in known.items() if own == value)
-
-
-def _with(known: Mapping[str, Any], value: Any) -> list[str]:
-    return [node for node, own in known.items() if own == value]
 
 
 def some(names: Sequence[str]) -> str:

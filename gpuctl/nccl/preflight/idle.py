@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuctl.nccl.model import Finding
-from gpuctl.nccl.preflight.checks import Facts, Fleet, fail, get, or_ok, unknown, warn, why
+from gpuctl.domain.findings import Finding, fail, or_ok, warn
+from gpuctl.nccl.preflight.checks import Facts, Fleet, get, unread, why
 
 # Drivers before 510 count their own reserve (half a GiB on an H100) as used.
 HELD_MIB = 1024
@@ -41,14 +41,14 @@ DRAIN = "drain it first: a test in someone's job spoils both"
 
 def idle(fleet: Fleet) -> list[Finding]:
     """No node is at work."""
-    found = [f for node, facts in fleet.items() for f in [*_gpus(node, facts), *_given_away(node, facts)]]
-    return or_ok("idle", found, "no process, memory or allocation on any GPU")
+    findings = [f for node, facts in fleet.items() for f in [*_gpus(node, facts), *_given_away(node, facts)]]
+    return or_ok("idle", "", findings, "no process, memory or allocation on any GPU")
 
 
 def _gpus(node: str, facts: Facts) -> list[Finding]:
     gpus = get(facts, "gpu", "gpus")
     if gpus is None:
-        return [unknown("idle", node, "who works on its GPUs is", why(facts, "gpu", "gpus"))]
+        return [unread("idle", node, "who works on its GPUs is", why(facts, "gpu", "gpus"))]
     processes = [f"{p['name'] or '?'} ({p['pid']})" for gpu in gpus for p in gpu["processes"] or ()]
     if processes:
         unique = list(dict.fromkeys(processes))
@@ -59,44 +59,48 @@ def _gpus(node: str, facts: Facts) -> list[Finding]:
 
 def _held(node: str, gpus: list[dict[str, Any]]) -> list[Finding]:
     """Memory in use with no process shown: one in a container, or one that died and left it."""
-    held = {index: gpu["used_mib"] for index, gpu in enumerate(gpus) if (gpu["used_mib"] or 0) > HELD_MIB}
-    if not held:
+    used_mib = {index: gpu["used_mib"] for index, gpu in enumerate(gpus) if (gpu["used_mib"] or 0) > HELD_MIB}
+    if not used_mib:
         return []
-    shown = ", ".join(f"GPU {index} {mib} MiB" for index, mib in held.items())
+    shown = ", ".join(f"GPU {index} {mib} MiB" for index, mib in used_mib.items())
     advice = "look for it with `fuser -v /dev/nvidia*`, also in containers; a reset frees what nobody holds"
-    says = f"memory is in use, and no process is shown: {shown}"
-    return [fail("idle", node, says, advice, used_mib=sum(held.values()))]
+    message = f"memory is in use, and no process is shown: {shown}"
+    return [fail("idle", node, message, advice, used_mib=sum(used_mib.values()))]
 
 
 def _silent(node: str, gpus: list[dict[str, Any]]) -> list[Finding]:
-    silent = [i for i, gpu in enumerate(gpus) if gpu["processes"] is None and gpu["used_mib"] is None]
+    silent = [
+        index
+        for index, gpu in enumerate(gpus)
+        if gpu["processes"] is None and (gpu["used_mib"] is None or "processes" in gpu["unread"])
+    ]
     if not silent:
         return []
-    return [unknown("idle", node, f"who works on GPU {', '.join(map(str, silent))} is", "nvidia-smi does not tell")]
+    return [unread("idle", node, f"who works on GPU {', '.join(map(str, silent))} is", "nvidia-smi does not tell")]
 
 
 def _given_away(node: str, facts: Facts) -> list[Finding]:
-    found = []
-    for name, words in SCHEDULED.items():
+    findings = []
+    for name, state in SCHEDULED.items():
         value = get(facts, "jobs", name)
         if value is None:
-            found.append(unknown("idle", node, f"{name.replace('_', ' ')} are", why(facts, "jobs", name)))
+            findings.append(unread("idle", node, f"{name.replace('_', ' ')} are", why(facts, "jobs", name)))
         elif value:
-            found.append(fail("idle", node, words.format(value), DRAIN, **{name: value}))
-    return found + _slurm(node, facts)
+            findings.append(fail("idle", node, state.format(value), DRAIN, **{name: value}))
+    return findings + _slurm(node, facts)
 
 
 def _slurm(node: str, facts: Facts) -> list[Finding]:
     """What the state of its node means, mark by mark: only what is known to be free is."""
     state: str | None = get(facts, "jobs", "slurm_state")
     if state is None:
-        return [unknown("idle", node, "what Slurm says of it is", why(facts, "jobs", "slurm_state"))]
+        return [unread("idle", node, "what Slurm says of it is", why(facts, "jobs", "slurm_state"))]
     word, marks = state.rstrip(MARKS).lower(), state[len(state.rstrip(MARKS)) :]
     taken = [NOT_FREE[word]] if word in NOT_FREE else [MARKED_NOT_FREE[m] for m in marks if m in MARKED_NOT_FREE]
     if taken:
         return [fail("idle", node, f"Slurm has it {state}: {taken[0]}", DRAIN, state=state)]
     if word not in FREE:
         reason = f"Slurm has it {state}, which does not say that it is free"
-        return [unknown("idle", node, "whether a job has it is", reason, f"scontrol show node {node}")]
-    going = [MARKED_GOING[mark] for mark in marks if mark in MARKED_GOING]
-    return [warn("idle", node, f"Slurm {going[0]} ({state}): a run may be cut off", "wait for it")] if going else []
+        return [unread("idle", node, "whether a job has it is", reason, f"scontrol show node {node}")]
+    leaving = [MARKED_GOING[mark] for mark in marks if mark in MARKED_GOING]
+    return [warn("idle", node, f"Slurm {leaving[0]} ({state}): a run may be cut off", "wait for it")] if leaving else []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuctl.nccl.model import Finding
+from gpuctl.domain.findings import Finding, fail, ok
 from gpuctl.nccl.preflight import network
-from gpuctl.nccl.preflight.checks import fail, ok, unknown
+from gpuctl.nccl.preflight.checks import unread
 from gpuctl.nccl.preflight.idle import DRAIN, idle
 
 # Pod -> what module_utils/nccl/at_work.py tells of it; None: no answer.
@@ -24,23 +24,25 @@ NETWORK = "`gpuctl cluster doctor` looks at names, keys and sshd of the pods"
 
 def at_work(work: Work) -> list[Finding]:
     """No process of the pods holds a GPU or is a rank of a job."""
-    found = []
-    for pod, told in work.items():
-        if told is None:
-            found.append(unknown("idle", pod, "what runs there is", "it gave no answer"))
-        elif told["found"]:
-            says = f"a job runs there: {_named(told['found'])}"
-            found.append(fail("idle", pod, says, ADVICE, processes=len(told["found"])))
-        elif told["hidden"]:
-            found.append(unknown("idle", pod, f"what {_named(told['hidden'])} is at is", "we may not look at it"))
-    return found or [ok("idle", "no process in the pods holds a GPU or is a rank")]
+    findings = []
+    for pod, processes in work.items():
+        if processes is None:
+            findings.append(unread("idle", pod, "what runs there is", "it gave no answer"))
+        elif processes["found"]:
+            message = f"a job runs there: {_named(processes['found'])}"
+            findings.append(fail("idle", pod, message, ADVICE, processes=len(processes["found"])))
+        elif processes["hidden"]:
+            findings.append(
+                unread("idle", pod, f"what {_named(processes['hidden'])} is at is", "we may not look at it")
+            )
+    return findings or [ok("idle", "", "no process in the pods holds a GPU or is a rank")]
 
 
 def advice(finding: Finding) -> str:
     """What can be done in pods about a finding of a rule for hosts."""
-    if finding.advice and finding.rule in ("ssh", "names"):
+    if finding.hint and finding.check in ("ssh", "names"):
         return NETWORK
-    return ADVICE if finding.advice == DRAIN else finding.advice
+    return ADVICE if finding.hint == DRAIN else finding.hint
 
 
 def _named(processes: Sequence[Mapping[str, Any]]) -> str:

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl import context
 from gpuctl.nccl.baselines import load
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.model import Ended
+from gpuctl.nccl.model import LaunchResult
 from gpuctl.nccl.report.plots import Bar
 
 
-def bars(ended: Sequence[Ended], system: str) -> list[Bar]:
+def bars(results: Sequence[LaunchResult], system: str) -> list[Bar]:
     """What the runs' machine type should reach at each size that was measured, where all runs are judged alike.
 
-    Empty where no row fits or the runs are not of one kind; `Unusable` for a machine type that nothing is known of.
+    Empty where no row fits or the runs are not of one kind; `InvalidInput` for a machine type that nothing is known of.
     """
     book = load.book()
     if system not in book.known:
         doing, hint = f"draw the baseline of {system!r}", "`gpuctl nccl baselines list` has all that are known"
-        raise Unusable(doing, "there is none of that name", hint)
-    drawn = {_bars(end, system, book) for end in ended if end.run.rows}
+        raise InvalidInput(doing, "there is none of that name", hint)
+    drawn = {_bars(end, system, book) for end in results if end.run.rows}
     return list(drawn.pop()) if len(drawn) == 1 else []
 
 
-def _bars(end: Ended, system: str, book: Book) -> tuple[Bar, ...]:
-    given = context.About(
+def _bars(end: LaunchResult, system: str, book: Book) -> tuple[Bar, ...]:
+    stated = context.RunContext(
         system,
         nodes=len(end.launch.nodes),
         gpus_per_node=end.launch.sweep.gpus_per_node,
         algorithm=end.launch.sweep.env.get("NCCL_ALGO", "default"),
     )
-    known = context.of(end.run, given)
-    found = [(row.size_bytes, book.of(known, row.size_bytes)) for row in end.run.rows]
-    return tuple(Bar(size, base.expect, base.warn, base.fail) for size, base in found if base is not None)
+    known = context.infer(end.run, stated)
+    rows = [(row.size_bytes, book.of(known, row.size_bytes)) for row in end.run.rows]
+    return tuple(Bar(size, base.expect, base.warn, base.fail) for size, base in rows if base is not None)

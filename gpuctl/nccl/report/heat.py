@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from gpuctl.nccl.report.matrix import Matrix, standings
+from gpuctl.nccl.report.matrix import Matrix, node_summaries
 
 # How a pair is coloured, by its share of the median pair: what a reader's eye should find, not a verdict.
 SLOW, VERY_SLOW = 0.95, 0.80
@@ -19,7 +19,7 @@ def lines(matrix: Matrix, width: int) -> Iterator[str]:
         yield "no pair gave a number"
     label = max((len(node) for node in matrix.nodes), default=0)
     room = max(2, (width - label) // CELL)
-    worst = [standing.node for standing in standings(matrix)][:room]
+    worst = [summary.node for summary in node_summaries(matrix)][:room]
     shown = [node for node in matrix.nodes if node in worst]
     yield " " * label + "".join(f"{_tail(node):>{CELL}}" for node in shown)
     for one in shown:

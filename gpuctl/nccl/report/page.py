@@ -11,9 +11,10 @@ import plotly.graph_objects as go
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
-from gpuctl.nccl.model import Ended, Finding
+from gpuctl.domain.findings import Finding
+from gpuctl.nccl.bandwidth import speed
+from gpuctl.nccl.model import LaunchResult
 from gpuctl.nccl.report import matrix, plots
-from gpuctl.nccl.speed import speed
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,16 @@ class Content:
 
     title: str
     at: str
-    ended: Sequence[Ended]
+    results: Sequence[LaunchResult]
     findings: Sequence[Finding]
     bars: Sequence[plots.Bar] = ()
 
 
 def page(content: Content) -> str:
     """The whole page as HTML."""
-    pairs = matrix.of(content.ended)
+    pairs = matrix.of(content.results)
     drawn = {
-        "Bus bandwidth by message size": plots.bandwidth(content.ended, content.bars),
+        "Bus bandwidth by message size": plots.bandwidth(content.results, content.bars),
         "Pairs of nodes": plots.pairs(pairs),
         "Nodes": plots.nodes(pairs),
     }
@@ -42,8 +43,8 @@ def page(content: Content) -> str:
         content=replace(content, findings=_once(content.findings)),
         plots={title: _embedded(figure) for title, figure in drawn.items() if figure is not None},
         plotly=get_plotlyjs(),
-        standings=matrix.standings(pairs),
-        runs=[(plots.run_name(end), end.run, speed(end.run), end.seconds) for end in content.ended],
+        standings=matrix.node_summaries(pairs),
+        runs=[(plots.run_name(end), end.run, speed(end.run), end.seconds) for end in content.results],
     )
 
 
@@ -51,7 +52,7 @@ def _once(findings: Sequence[Finding]) -> list[Finding]:
     """What is said of several in the same words, once for all of them; the numbers of each are in the plots."""
     alike: dict[tuple[str, ...], list[Finding]] = {}
     for one in findings:
-        alike.setdefault((one.verdict, one.rule, one.says, one.advice), []).append(one)
+        alike.setdefault((one.verdict, one.check, one.message, one.hint), []).append(one)
     return [
         ones[0] if len(ones) == 1 else replace(ones[0], subject="; ".join(one.subject for one in ones), numbers={})
         for ones in alike.values()

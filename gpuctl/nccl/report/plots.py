@@ -8,9 +8,9 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from gpuctl.nccl.model import Ended, Row
-from gpuctl.nccl.report.matrix import Matrix, standings
-from gpuctl.nccl.speed import speed
+from gpuctl.nccl.bandwidth import speed
+from gpuctl.nccl.model import LaunchResult, Row
+from gpuctl.nccl.report.matrix import Matrix, node_summaries
 
 MOST_LINES = 12  # more runs than this are drawn thin and grey, but for the slowest
 SLOWEST = 3
@@ -33,9 +33,9 @@ class Bar:
     fail: float
 
 
-def bandwidth(ended: Sequence[Ended], bars: Sequence[Bar]) -> go.Figure | None:
+def bandwidth(results: Sequence[LaunchResult], bars: Sequence[Bar]) -> go.Figure | None:
     """Bus bandwidth by message size, one line a run; None where no run has a row."""
-    drawn = [end for end in ended if end.run.rows]
+    drawn = [end for end in results if end.run.rows]
     if not drawn:
         return None
     by_speed = sorted(drawn, key=lambda end: speed(end.run) or 0.0)
@@ -55,7 +55,7 @@ def bandwidth(ended: Sequence[Ended], bars: Sequence[Bar]) -> go.Figure | None:
     return figure
 
 
-def _line(end: Ended, thin: bool) -> go.Scatter:
+def _line(end: LaunchResult, thin: bool) -> go.Scatter:
     rows = [row for row in end.run.rows if row.size_bytes > 0]
     style = {"width": 1, "color": "rgba(120,120,120,.4)"} if thin else {"width": 2}
     name = escape(run_name(end))
@@ -69,7 +69,7 @@ def _busbw(row: Row) -> float | None:
     return half.busbw_gbs if half else None
 
 
-def run_name(end: Ended) -> str:
+def run_name(end: LaunchResult) -> str:
     """What a run is called beside its line: few nodes by name, many by their number."""
     nodes = end.launch.nodes
     where = " + ".join(nodes) if 0 < len(nodes) <= 2 else f"{len(nodes)} nodes" if nodes else "unknown nodes"
@@ -98,11 +98,11 @@ def nodes(matrix: Matrix) -> go.Figure | None:
     """Each node's median pair and its slowest one, the worst node first; None where no pair gave a number."""
     if matrix.usual is None:
         return None
-    found = standings(matrix)
-    names = [escape(standing.node) for standing in found]
+    summaries = node_summaries(matrix)
+    names = [escape(summary.node) for summary in summaries]
     figure = go.Figure()
-    figure.add_bar(x=names, y=[standing.median_gbs for standing in found], name="median of its pairs")
-    lowest = [standing.lowest_gbs for standing in found]
+    figure.add_bar(x=names, y=[summary.median_gbs for summary in summaries], name="median of its pairs")
+    lowest = [summary.lowest_gbs for summary in summaries]
     figure.add_scatter(x=names, y=lowest, name="its slowest pair", mode="markers", marker={"color": "black"})
     figure.add_hline(y=matrix.usual, line_dash="dot", annotation_text="median pair")
     figure.update_xaxes(type="category")

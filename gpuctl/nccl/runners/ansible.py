@@ -15,10 +15,10 @@ from gpuctl.edges.ssh import Failure
 from gpuctl.nccl import plan
 from gpuctl.nccl.launch import outcome
 from gpuctl.nccl.launch.output import KEPT_LINES, file_name
-from gpuctl.nccl.model import Ended, Launch
+from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.nccl.parsing import parse
-from gpuctl.nccl.runners.base import Told
-from gpuctl.nccl.runners.mpirun import Way, refuse_shared
+from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runners.mpirun import MpirunOptions, refuse_shared
 
 PLAYBOOK = "gpuctl.fleet.nccl"
 ANSIBLE_S = 120  # for Ansible itself, beside the test: connections, modules, other hosts
@@ -30,32 +30,34 @@ class AnsibleRunner:
     `addresses`: node -> how the others reach it.
     """
 
-    def __init__(self, inventory: Path, addresses: Mapping[str, str], way: Way | None = None) -> None:
-        self.inventory, self.addresses, self.way = inventory, addresses, way or Way()
+    def __init__(self, inventory: Path, addresses: Mapping[str, str], options: MpirunOptions | None = None) -> None:
+        self.inventory, self.addresses, self.way = inventory, addresses, options or MpirunOptions()
 
-    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+    def run(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> list[LaunchResult]:
         """See Runner.run."""
         refuse_shared(launches)
         if not launches:
             return []
-        mark, heard = secrets.token_hex(8), _Heard(launches, told)
+        mark, heard = secrets.token_hex(8), _Heard(launches, listener)
         runs = {launch.nodes[0]: self._asked(launch) for launch in launches}
         nodes = [node for launch in launches for node in launch.nodes]
         longest = max(_whole_s(launch) for launch in launches)
         for launch in launches:
-            told(launch, "started through Ansible")
+            listener(launch, "started through Ansible")
         try:
-            words = ansible.run(self._play(nodes, mark, runs, longest), heard.take, broken_off)
+            error = ansible.run(self._play(nodes, mark, runs, longest), heard.take, broken_off)
             stop = "broken off" if broken_off() else ""
         except BaseException:
-            self._end(nodes, mark, _Heard((), told))
+            self._end(nodes, mark, _Heard((), listener))
             raise
         # What was begun is ended, and seen to be; a node that gave no answer is asked again.
         self._end([node for node in nodes if stop or ("end", node) not in heard.answers], mark, heard)
-        ended = [self._settled(launch, heard, words, stop) for launch in launches]
-        for one in ended:
-            told(one.launch, outcome.in_words(one))
-        return ended
+        results = [self._settled(launch, heard, error, stop) for launch in launches]
+        for one in results:
+            listener(one.launch, outcome.summary_line(one))
+        return results
 
     def hosts(self, launch: Launch) -> list[str]:
         """The nodes of a launch as they know each other."""
@@ -76,23 +78,23 @@ class AnsibleRunner:
 
     def _play(self, nodes: Sequence[str], mark: str, runs: Mapping[str, Any], longest: int = 0) -> ansible.Play:
         """Start these runs, and end all that has the mark; none of them takes longer than `longest` seconds."""
-        given = {"nccl_name": mark, "nccl_runs": runs, "nccl_group": "all"}
-        return ansible.Play(PLAYBOOK, self.inventory, nodes, given, {}, {}, len(nodes), longest + ANSIBLE_S)
+        variables = {"nccl_name": mark, "nccl_runs": runs, "nccl_group": "all"}
+        return ansible.Play(PLAYBOOK, self.inventory, nodes, variables, {}, {}, len(nodes), longest + ANSIBLE_S)
 
     def _end(self, nodes: Sequence[str], mark: str, heard: _Heard) -> None:
         if nodes:
             ansible.run(self._play(nodes, mark, {}), heard.take, lambda: False)
 
-    def _settled(self, launch: Launch, heard: _Heard, words: str, stop: str) -> Ended:
+    def _settled(self, launch: Launch, heard: _Heard, error: str, stop: str) -> LaunchResult:
         answer = heard.answers.get(("run", launch.nodes[0]))
         text = str((answer or {}).get("text", "")).splitlines()
         late = answer is not None and "late" in answer
         words_only = [line for line in text if outcome.size_of_row(line) is None]
         test = plan.name_in_kernel(launch.sweep)
-        end = outcome.End(
+        end = outcome.ProgramEnd(
             stop=stop or ("limit" if late else ""),
             answer=answer,
-            ssh=Failure(heard.wrong.get(launch.nodes[0]) or words or "Ansible gave no answer"),
+            ssh=Failure(heard.wrong.get(launch.nodes[0]) or error or "Ansible gave no answer"),
             last=[*words_only[:KEPT_LINES], *words_only[KEPT_LINES:][-KEPT_LINES:]],
             looks={node: heard.ranks(node, test) for node in launch.nodes} if late else {},
             lost=tuple(node for node in launch.nodes if heard.answers.get(("end", node), {}).get("left") != []),
@@ -112,22 +114,22 @@ def _whole_s(launch: Launch) -> int:
 class _Heard:
     """What the module answered: (what it was asked to do, host) -> its answer; `wrong`: host -> why there is none."""
 
-    def __init__(self, launches: Sequence[Launch], told: Told) -> None:
+    def __init__(self, launches: Sequence[Launch], listener: ProgressListener) -> None:
         self.answers: dict[tuple[str, str], Mapping[str, Any]] = {}
         self.wrong: dict[str, str] = {}
         self._begun, self._ended = time.monotonic(), dict[str, float]()
-        self._of, self._told = {launch.nodes[0]: launch for launch in launches}, told
+        self._of, self._told = {launch.nodes[0]: launch for launch in launches}, listener
 
-    def take(self, told: ansible.Told) -> None:
-        if told.result is None:
-            self.wrong[told.host] = told.wrong
+    def take(self, listener: ansible.Told) -> None:
+        if listener.result is None:
+            self.wrong[listener.host] = listener.wrong
             return
-        answer = told.result["nccl"]
-        self.answers[answer["do"], told.host] = answer
-        if answer["do"] == "run" and told.host in self._of:
-            self._ended[told.host] = time.monotonic()
+        answer = listener.result["nccl"]
+        self.answers[answer["do"], listener.host] = answer
+        if answer["do"] == "run" and listener.host in self._of:
+            self._ended[listener.host] = time.monotonic()
             how = "it has not ended within its limit" if "late" in answer else "its test has ended"
-            self._told(self._of[told.host], f"{how}: looking for what is left")
+            self._told(self._of[listener.host], f"{how}: looking for what is left")
 
     def seconds(self, launch: Launch) -> float:
         """How long it took, as far as was heard."""

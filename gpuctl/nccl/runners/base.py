@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from gpuctl.nccl.model import Ended, Launch
+from gpuctl.nccl.model import Launch, LaunchResult
 
-Told = Callable[[Launch, str], None]  # a line of progress: "started", "64M done"
+ProgressListener = Callable[[Launch, str], None]  # a line of progress: "started", "64M done"
 
 
 class Runner(Protocol):
     """Held to one test of all its promises, whoever keeps them."""
 
-    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+    def run(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> list[LaunchResult]:
         """Run launches at the same time, none sharing a node with another; returns their ends in the same order.
 
         A launch that does not end within its limit is a hang: it is killed on every node and confirmed gone before

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.topology.adapters import Facts, adapters
 from gpuctl.nccl.topology.ring_order import Place
 
@@ -18,18 +18,20 @@ EC2 = "give what `aws ec2 describe-instance-topology --output json` printed"
 def read(path: Path, instances: Mapping[str, str] | None = None) -> dict[str, Place]:
     """Node -> place. JSON is EC2's; `instances` (node -> EC2 instance id) then gives nodes their names.
 
-    Unusable where the file cannot be read or is neither of the two.
+    InvalidInput where the file cannot be read or is neither of the two.
     """
     doing = f"read where nodes stand from {path}"
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise Unusable(doing, getattr(error, "strerror", None) or "it is no text", "give another --topology") from error
-    found = _ec2(doing, text, instances or {}) if text.lstrip().startswith(("{", "[")) else _slurm(text)
-    if not found:
+        raise InvalidInput(
+            doing, getattr(error, "strerror", None) or "it is no text", "give another --topology"
+        ) from error
+    places = _ec2(doing, text, instances or {}) if text.lstrip().startswith(("{", "[")) else _slurm(text)
+    if not places:
         hint = "give Slurm's topology.conf, or what `aws ec2 describe-instance-topology` printed"
-        raise Unusable(doing, "it places no node", hint)
-    return found
+        raise InvalidInput(doing, "it places no node", hint)
+    return places
 
 
 def of_facts(fleet: Mapping[str, Facts]) -> tuple[dict[str, Place], str]:
@@ -42,9 +44,9 @@ def of_facts(fleet: Mapping[str, Facts]) -> tuple[dict[str, Place], str]:
         (_nvlink_domain, "NVLink domains, as nvidia-smi tells"),
         (_leaves, "leaf switches, by LLDP"),
     ):
-        found = {node: place for node, facts in fleet.items() if (place := read_one(facts))}
-        if found:
-            return found, what
+        places = {node: place for node, facts in fleet.items() if (place := read_one(facts))}
+        if places:
+            return places, what
     return {}, ""
 
 
@@ -56,23 +58,23 @@ def _nvlink_domain(facts: Facts) -> Place:
 
 def _leaves(facts: Facts) -> Place:
     """All switches that the fabric's ports end at: with one for each rail, nodes that share them all stand together."""
-    own, switches = adapters(facts), facts.get("names", {}).get("switches") or {}
-    if own is None or own.kind != "roce":
+    ports, switches = adapters(facts), facts.get("names", {}).get("switches") or {}
+    if ports is None or ports.kind != "roce":
         return ()
-    ends = [switches.get(port["net"]) for port in own.fabric]
+    ends = [switches.get(port["net"]) for port in ports.fabric]
     return ("+".join(sorted({str(end) for end in ends})),) if all(ends) else ()
 
 
 def _ec2(doing: str, text: str, instances: Mapping[str, str]) -> dict[str, Place]:
     """`aws ec2 describe-instance-topology`: three layers of network nodes, the last one nearest to the instance."""
     try:
-        told: Any = json.loads(text)
+        document: Any = json.loads(text)
     except ValueError as error:
         where = f" in line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
-        raise Unusable(doing, f"it begins as JSON and is none{where}", EC2) from error
-    rows = told.get("Instances") if isinstance(told, dict) else told
+        raise InvalidInput(doing, f"it begins as JSON and is none{where}", EC2) from error
+    rows = document.get("Instances") if isinstance(document, dict) else document
     if not isinstance(rows, list):
-        raise Unusable(doing, 'it is JSON without a list of "Instances"', EC2)
+        raise InvalidInput(doing, 'it is JSON without a list of "Instances"', EC2)
     places = dict(_ec2_row(doing, number, row) for number, row in enumerate(rows, 1))
     named = {node: places[instance] for node, instance in instances.items() if instance in places}
     return {**places, **named}
@@ -82,7 +84,7 @@ def _ec2_row(doing: str, number: int, row: object) -> tuple[str, Place]:
     match row:
         case {"InstanceId": str(instance), "NetworkNodes": list(nodes)}:
             return instance, tuple(map(str, nodes))
-    raise Unusable(doing, f"its instance {number} has no InstanceId with a list of NetworkNodes", EC2)
+    raise InvalidInput(doing, f"its instance {number} has no InstanceId with a list of NetworkNodes", EC2)
 
 
 def _slurm(text: str) -> dict[str, Place]:
@@ -90,10 +92,10 @@ def _slurm(text: str) -> dict[str, Place]:
     above: dict[str, str] = {}
     leaf: dict[str, str] = {}
     for line in text.splitlines():
-        words = {k.lower(): v for k, _, v in (word.partition("=") for word in line.split("#")[0].split()) if v}
-        switch = words.get("switchname", "")
-        above.update(dict.fromkeys(expand(words.get("switches", "")), switch) if switch else {})
-        leaf.update(dict.fromkeys(expand(words.get("nodes", "")), switch) if switch else {})
+        settings = {k.lower(): v for k, _, v in (word.partition("=") for word in line.split("#")[0].split()) if v}
+        switch = settings.get("switchname", "")
+        above.update(dict.fromkeys(expand(settings.get("switches", "")), switch) if switch else {})
+        leaf.update(dict.fromkeys(expand(settings.get("nodes", "")), switch) if switch else {})
     return {node: _up(switch, above) for node, switch in leaf.items()}
 
 
@@ -120,6 +122,6 @@ def _expand_one(part: str) -> Iterator[str]:
     for piece in match.group(1).split(","):
         first, dash, last = piece.partition("-")
         numbers = range(int(first), int(last) + 1) if dash and first.isdigit() and last.isdigit() else None
-        words = [f"{n:0{len(first)}d}" for n in numbers] if numbers is not None else [piece]
-        for word in words:
+        numbered = [f"{n:0{len(first)}d}" for n in numbers] if numbers is not None else [piece]
+        for word in numbered:
             yield from _expand_one(part[: match.start()] + word + part[match.end() :])

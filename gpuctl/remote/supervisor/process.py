@@ -67,7 +67,7 @@ class Child:
                     os.kill(pid, signal.SIGTERM)
 
     def is_over(self) -> bool:
-        """Return whether nothing is left to wait for: it ended by itself, or all of it did, or the grace time is over."""
+        """Return whether nothing is left to wait for: it ended by itself, all of it did, or its time is over."""
         has_ended = self.has_ended()
         if not self.terminated_at:
             return has_ended

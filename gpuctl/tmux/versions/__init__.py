@@ -1,1 +1,1 @@
-"""Versions of the tmux configuration: made, checked, tried, told about, promoted and rolled back."""
+"""Versions of the tmux configuration: create, check, preview, promote, roll back."""

@@ -1,4 +1,4 @@
-"""CHANGELOG.md of the versions: what was done with each, the newest version first."""
+"""CHANGELOG.md of the versions: the history of each, newest version first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ HEAD = "# Versions of the tmux configuration\n"
 
 
 def noted(text: str, version: str, what: str, when: str) -> str:
-    """The page with one more line under a version; what the user wrote in it stays."""
+    """Return the page with one more line under a version; the user's own text stays."""
     lines = (text or HEAD).rstrip("\n").split("\n")
     heading, entry = f"## {version}", f"- {when} {' '.join(what.split())}"
     if heading not in lines:

@@ -1,4 +1,4 @@
-"""Say whether a version can be used: its files fed to a private server, then windows, panes and keys compared."""
+"""Check a version: run its files on a private server, then compare windows, panes and keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.processes import Processes
 from gpuctl.edges.tmux import Server, version
 from gpuctl.tmux import build, session_file
@@ -19,7 +19,7 @@ from gpuctl.tmux.session import Session
 from gpuctl.tmux.versions import state
 from gpuctl.tmux.versions.config_check import Feeding, copied
 from gpuctl.tmux.versions.config_parser import Unit, Wrong
-from gpuctl.tmux.versions.key_check import bound, untold
+from gpuctl.tmux.versions.key_check import bound, undocumented
 
 NEEDED = ("tmux.conf", "keybindings.conf", "theme.conf", "cheatsheet.txt", "session.yml")
 NAME, SIZE, PATIENCE = "gpuctl-check", (240, 60), 10.0
@@ -27,7 +27,7 @@ NAME, SIZE, PATIENCE = "gpuctl-check", (240, 60), 10.0
 
 @dataclass(frozen=True)
 class Report:
-    """What is wrong with a version, and what it changes of a server; `defaults` is what a server has without it."""
+    """The errors of a version, and what it changes on a server; `defaults` is the server's state without it."""
 
     wrong: tuple[Wrong, ...]
     changes: state.Changed
@@ -47,24 +47,24 @@ def folder(path: Path) -> Report:
         if server.runs():
             wrong += _keys(server, report)
             wrong += _cheatsheet(server, path, report)
-        wanted, mistakes = _session(path) if (path / "session.yml").is_file() else (None, [])
+        desired, mistakes = _session(path) if (path / "session.yml").is_file() else (None, [])
         wrong += mistakes
-        if wanted and not wrong:
-            windows = _expected(wanted)
-            wrong += _windows(server, copied(path, place / "again"), wanted)
+        if desired and not wrong:
+            windows = _expected(desired)
+            wrong += _windows(server, copied(path, place / "again"), desired)
     number = len({pane.partition("\t")[0] for pane in windows})
     return Report(_sorted(wrong), report.changes, report.defaults, len(report.fed), number)
 
 
 def measure(path: Path) -> Report:
-    """What a folder's files change of a server, whatever is wrong with them; windows and keys are not looked at."""
+    """Return what a folder's files change on a server, errors or not; windows and keys are not checked."""
     with _private() as (server, place):
         report = _fed(server, path, copied(path, place), "tmux.conf")
     return Report(_sorted(report.wrong), report.changes, report.defaults, len(report.fed))
 
 
 def file(path: Path) -> Report:
-    """Check one configuration file, and those it reads."""
+    """Check one configuration file and the files it reads."""
     version()
     with _private() as (server, place):
         copy = place / "version"
@@ -76,7 +76,7 @@ def file(path: Path) -> Report:
 
 
 def _sorted(wrong: Sequence[Wrong]) -> tuple[Wrong, ...]:
-    return tuple(sorted(wrong, key=lambda one: (one.file, one.line)))
+    return tuple(sorted(wrong, key=lambda mistake: (mistake.file, mistake.line)))
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class _Fed:
 
 @contextmanager
 def _private() -> Iterator[tuple[Server, Path]]:
-    """A server that nobody else finds, and a folder; both are gone afterwards."""
+    """Provide a private server and a temporary folder; both are removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="gpuctl-tmux-") as place:
         server = Server("check", environment={"TMUX_TMPDIR": place, "GPUCTL_PROGRAM": ":"}, limit=PATIENCE)
         server.do("new-session", "-d", "-s", f"{NAME}-empty", "-x", str(SIZE[0]), "-y", str(SIZE[1]), "sleep 3600")
@@ -109,7 +109,7 @@ def _fed(server: Server, origin: Path, copy: Path, start: str) -> _Fed:
 
 
 def _scripts(path: Path) -> Iterator[Wrong]:
-    """Scripts that the files name and that are not there, or that no shell can read."""
+    """Yield errors for scripts that are referenced but missing, or that have syntax errors."""
     for conf in sorted(path.glob("*.conf")):
         for number, line in enumerate(conf.read_text(errors="replace").splitlines(), 1):
             named = [] if line.lstrip().startswith("#") else re.findall(r"/(scripts/[\w.-]+)", line)
@@ -117,73 +117,76 @@ def _scripts(path: Path) -> Iterator[Wrong]:
     for script in sorted((path / "scripts").glob("*.sh")):
         done = Processes().run(["sh", "-n", str(script)], b"", PATIENCE)
         if done.code != 0:
-            said = done.err.strip().replace(f"{script}: ", "") or "the shell cannot read it"
-            yield Wrong(f"scripts/{script.name}", 0, said)
+            message = done.err.strip().replace(f"{script}: ", "") or "the shell cannot read it"
+            yield Wrong(f"scripts/{script.name}", 0, message)
 
 
 def _keys(server: Server, report: _Fed) -> Iterator[Wrong]:
-    """Keys that a file binds and that the server does not have in the end."""
-    told = {(wrong.file, wrong.line) for wrong in report.wrong}
+    """Yield errors for keys that a file binds but the server does not have at the end."""
+    reported = {(wrong.file, wrong.line) for wrong in report.wrong}
     for (table, key), (name, unit) in bound(report.fed).items():
         lines = range(unit.line, unit.line + unit.text.count("\n") + 1)
-        if not any((name, line) in told for line in lines) and server.try_to("list-keys", "-T", table, key).returncode:
+        if (
+            not any((name, line) in reported for line in lines)
+            and server.try_to("list-keys", "-T", table, key).returncode
+        ):
             yield Wrong(name, unit.line, f"the key {key} (table {table}) is not bound in the end")
 
 
 def _cheatsheet(server: Server, path: Path, report: _Fed) -> list[Wrong]:
-    """Where the cheatsheet and the keys that the server has are not the same."""
+    """List differences between the cheatsheet and the server's keys."""
     if not (path / "cheatsheet.txt").is_file():
         return []
     text = (path / "cheatsheet.txt").read_text(errors="replace")
-    return untold(text, bound(report.fed), state.keys(server.do("list-keys")).keys())
+    return undocumented(text, bound(report.fed), state.keys(server.do("list-keys")).keys())
 
 
 def _session(path: Path) -> tuple[Session | None, list[Wrong]]:
     try:
         return session_file.read(path / "session.yml"), []
-    except Unusable as error:
-        said = error.wrong.replace(f"{path}/", "").splitlines()
-        found = (re.fullmatch(r"\s*(?:session\.yml:(\d+):?\s*)?(.*)", line) for line in said)
-        return None, [Wrong("session.yml", int(f[1] or 0), f[2]) for f in found if f]
+    except InvalidInput as error:
+        lines = error.wrong.replace(f"{path}/", "").splitlines()
+        matches = (re.fullmatch(r"\s*(?:session\.yml:(\d+):?\s*)?(.*)", line) for line in lines)
+        return None, [Wrong("session.yml", int(f[1] or 0), f[2]) for f in matches if f]
 
 
-def _windows(server: Server, copy: Path, wanted: Session) -> list[Wrong]:
-    """Build the session without its programs, and compare."""
+def _windows(server: Server, copy: Path, desired: Session) -> list[Wrong]:
+    """Build the session without its programs and compare."""
     try:
-        build.build(server, copy, name=NAME, session=_quiet(wanted, copy), size=SIZE)
+        build.build(server, copy, name=NAME, session=_quiet(desired, copy), size=SIZE)
     except GpuctlError as error:
         return [Wrong("session.yml", 0, f"the session cannot be built, a pane may have ended at once: {error}")]
     time.sleep(0.3)  # a pane whose script fails at once has gone by then
     form = "#{window_index}\t#{window_name}\t#{@gpuctl_title}"
     listed = server.do("list-panes", "-s", "-t", f"={NAME}", "-F", form).splitlines()
-    missing = [pane for pane in _expected(wanted) if pane not in listed]
-    more = [pane for pane in listed if pane not in _expected(wanted)]
+    missing = [pane for pane in _expected(desired) if pane not in listed]
+    more = [pane for pane in listed if pane not in _expected(desired)]
     return [
         *(Wrong("session.yml", 0, f"{_pane(pane)} is not there when the session is built") for pane in missing),
         *(Wrong("session.yml", 0, f"{_pane(pane)} is in the session and not in this file") for pane in more),
     ]
 
 
-def _quiet(wanted: Session, place: Path) -> Session:
-    """The same windows and panes, in a folder that is there, with nothing of the user's running in them."""
+def _quiet(desired: Session, place: Path) -> Session:
+    """Return the same windows and panes in an existing folder, with nothing of the user's running."""
     windows = tuple(
         replace(
             window,
             panes=tuple(replace(p, run=("sleep", "3600"), repository="", directory="") for p in window.panes),
         )
-        for window in wanted.windows
+        for window in desired.windows
     )
-    return replace(wanted, directory=str(place), windows=windows)
+    return replace(desired, directory=str(place), windows=windows)
 
 
-def _expected(wanted: Session) -> list[str]:
+def _expected(desired: Session) -> list[str]:
     return [
         f"{number if window.index is None else window.index}\t{window.name}\t{pane.title}"
-        for number, window in enumerate(wanted.windows)
+        for number, window in enumerate(desired.windows)
         for pane in window.panes
     ]
 
 
-def _pane(told: str) -> str:
-    index, window, title = told.split("\t")
+def _pane(row: str) -> str:
+    index, window, title = row.split("\t")
     return f"pane {title or '(no title)'} of window {index} {window}"

@@ -1,6 +1,6 @@
-"""Feed a configuration to a private tmux server command by command, so that every mistake is told with its line.
+"""Run a configuration command by command on a private tmux server, to report every error with its line.
 
-tmux stops at the first mistake in its grammar, gives a wrong option no line, and starts all the same.
+tmux itself stops at the first syntax error, reports invalid options without a line, and starts anyway.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOTED = "@gpuctl_fed"
 
 @dataclass
 class Branch:
-    """An %if that is open: whether the lines here count, and whether a branch of it did."""
+    """An open %if: whether its lines apply, and whether one of its branches did."""
 
     line: int
     counts: bool
@@ -29,7 +29,7 @@ class Branch:
 
 @dataclass
 class Feeding:
-    """`origin` is the user's folder, `copy` a copy of it that the server reads: there a file holds one command only."""
+    """Runs the files of `copy`, a copy of the user's folder `origin`, one command per file."""
 
     server: Server
     origin: Path
@@ -40,7 +40,7 @@ class Feeding:
     _ended: bool = False
 
     def file(self, path: Path, depth: int = 0) -> None:
-        """Feed a file of the copy (or one from elsewhere) and those that it reads."""
+        """Run a file of the copy, or one from elsewhere, and the files it reads."""
         name, text = self._read(path)
         units, unclosed = split(text)
         self.wrong += [Wrong(name, line, what) for line, what in unclosed]
@@ -55,7 +55,7 @@ class Feeding:
         _write(inside, text)
 
     def _read(self, path: Path) -> tuple[str, str]:
-        """What the user calls a file, and its text; what is no UTF-8 in it stays as it is."""
+        """Return the user's name for a file, and its text; invalid UTF-8 is preserved."""
         name = path.relative_to(self.copy) if path.is_relative_to(self.copy) else path
         origin = self.origin / name
         return str(name), origin.read_bytes().decode(errors="surrogateescape")
@@ -65,12 +65,12 @@ class Feeding:
             self._condition(name, path, unit)
         elif not all(branch.counts for branch in self._branches):
             # The other branch may be for another tmux: only its grammar has to be right.
-            self._tell(name, unit, self._feed(path, unit.line, unit.text, "%if 0\n", "%endif\n"))
-        elif len("source") <= len(unit.words[0]) and "source-file".startswith(unit.words[0]):
+            self._report(name, unit, self._feed(path, unit.line, unit.text, "%if 0\n", "%endif\n"))
+        elif len("source") <= len(unit.tokens[0]) and "source-file".startswith(unit.tokens[0]):
             self._source(name, path, unit, depth)
         else:
             self.units.append((name, unit))
-            self._tell(name, unit, self._feed(path, unit.line, unit.text))
+            self._report(name, unit, self._feed(path, unit.line, unit.text))
 
     def _condition(self, name: str, path: Path, unit: Unit) -> None:
         if unit.condition == "%if":
@@ -87,9 +87,9 @@ class Feeding:
             branch.done = branch.done or branch.counts
 
     def _is_true(self, name: str, path: Path, unit: Unit) -> bool:
-        asked = "%if" + unit.text.removeprefix(unit.condition)
+        condition = "%if" + unit.text.removeprefix(unit.condition)
         yes, no = (f"set-option -g {NOTED} {word}\n" for word in ("yes", "no"))
-        self._tell(name, unit, self._feed(path, unit.line, asked, after=f"{yes}%else\n{no}%endif\n"))
+        self._report(name, unit, self._feed(path, unit.line, condition, after=f"{yes}%else\n{no}%endif\n"))
         return self._noted() == "yes"
 
     def _noted(self) -> str:
@@ -98,58 +98,58 @@ class Feeding:
         return value
 
     def _source(self, name: str, path: Path, unit: Unit, depth: int) -> None:
-        flags = [word for word in unit.words[1:] if word.startswith("-")]
+        flags = [word for word in unit.tokens[1:] if word.startswith("-")]
         formats = "F" if any("F" in flag for flag in flags) else ""
-        for word in unit.words[1:]:
+        for word in unit.tokens[1:]:
             if word.startswith("-") and word != "-":
                 continue
-            self._tell(name, unit, self._feed(path, unit.line, f"set-option -g{formats} {NOTED} {word}"))
+            self._report(name, unit, self._feed(path, unit.line, f"set-option -g{formats} {NOTED} {word}"))
             pattern = self._noted()
-            found = sorted(_files(pattern))
+            files = sorted(_files(pattern))
             if not pattern.startswith("/"):
-                self._tell(
+                self._report(
                     name, unit, [f"{pattern or word}: tmux looks for it where it was started, not beside this file"]
                 )
             elif depth >= DEEPEST:
-                self._tell(name, unit, [f"{pattern}: files read each other without an end"])
-            elif not found and not any("q" in flag for flag in flags):
-                self._tell(name, unit, [f"{self._called(pattern)}: there is no such file"])
+                self._report(name, unit, [f"{pattern}: files read each other without an end"])
+            elif not files and not any("q" in flag for flag in flags):
+                self._report(name, unit, [f"{self._called(pattern)}: there is no such file"])
             else:
-                for one in found:
-                    self.file(one, depth + 1)
+                for file in files:
+                    self.file(file, depth + 1)
 
     def _called(self, path: str) -> str:
         return path.replace(f"{self.copy}/", "")
 
     def _feed(self, path: Path, line: int, text: str, before: str = "", after: str = "") -> list[str]:
-        """What tmux says against a command, which stands in the file at its line and with its name."""
+        """Return tmux's messages about a command, which is placed at its line in a file with its name."""
         _write(path, "\n" * (line - 1 - before.count("\n")) + before + text + "\n" + after)
         done = self.server.try_to("source-file", str(path))
         if done.returncode == 0 and ("kill-s" not in text or self.server.runs()):
             return []
-        said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        output = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         if not self.server.runs():
             self._ended = True
             return ["it ended the server, so nothing after it could be checked"]
-        return said or [f"it ended with status {done.returncode}"]
+        return output or [f"it ended with status {done.returncode}"]
 
-    def _tell(self, name: str, unit: Unit, said: list[str]) -> None:
-        self.wrong += [_placed(name, unit, self._called(what)) for what in said]
+    def _report(self, name: str, unit: Unit, messages: list[str]) -> None:
+        self.wrong += [_placed(name, unit, self._called(what)) for what in messages]
 
 
-def _placed(name: str, unit: Unit, said: str) -> Wrong:
-    """Within a block tmux knows the line; else it is that of the command."""
-    found = re.match(r"(?:\S*/)?[^/\s:]+:(\d+): (.*)", said)
-    if found is None:
-        return Wrong(name, unit.line, said)
-    inside = "{" in unit.words and unit.line <= int(found[1]) <= unit.line + unit.text.count("\n")
-    return Wrong(name, int(found[1]) if inside else unit.line, found[2])
+def _placed(name: str, unit: Unit, message: str) -> Wrong:
+    """Use the line from tmux inside a block, else the line of the command."""
+    match = re.match(r"(?:\S*/)?[^/\s:]+:(\d+): (.*)", message)
+    if match is None:
+        return Wrong(name, unit.line, message)
+    inside = "{" in unit.tokens and unit.line <= int(match[1]) <= unit.line + unit.text.count("\n")
+    return Wrong(name, int(match[1]) if inside else unit.line, match[2])
 
 
 def _files(pattern: str) -> Iterator[Path]:
     root = Path("/")
     if pattern.startswith("/"):
-        yield from (found for found in root.glob(pattern.lstrip("/")) if found.is_file())
+        yield from (path for path in root.glob(pattern.lstrip("/")) if path.is_file())
 
 
 def _write(path: Path, text: str) -> None:
@@ -157,7 +157,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def copied(origin: Path, folder: Path) -> Path:
-    """A copy of a version folder that may be written to; links in it become what they point to."""
+    """Copy a version folder to a writable place; links become the files they point to."""
     made = folder / "version"
     shutil.copytree(origin, made, ignore_dangling_symlinks=True)
     for path in [made, *made.rglob("*")]:

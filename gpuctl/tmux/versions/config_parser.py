@@ -1,4 +1,4 @@
-"""Take a tmux configuration file apart into its commands, each with its line, the way tmux itself reads it."""
+"""Split a tmux configuration file into commands with their lines, by tmux's own rules."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ CONDITIONS = ("%if", "%elif", "%else", "%endif")
 
 @dataclass(frozen=True)
 class Unit:
-    """One command as it is written, which may go over several lines; `words` are its words, quotes and all."""
+    """One command as written, possibly over several lines; `tokens` keep their quotes."""
 
     line: int
     text: str
-    words: tuple[str, ...]
+    tokens: tuple[str, ...]
 
     @property
     def condition(self) -> str:
-        """%if, %elif, %else or %endif; "" for a command."""
-        inline = self.words[0] == "%if" and "%endif" in self.words
-        return self.words[0] if self.words[0] in CONDITIONS and not inline else ""
+        """Return %if, %elif, %else or %endif; "" for a command."""
+        inline = self.tokens[0] == "%if" and "%endif" in self.tokens
+        return self.tokens[0] if self.tokens[0] in CONDITIONS and not inline else ""
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A mistake in a file, found at a line (0 where it belongs to none)."""
+    """An error in a file, at a line (0 if it belongs to none)."""
 
     file: str
     line: int
@@ -36,7 +36,7 @@ class Wrong:
 
 
 def split(text: str) -> tuple[list[Unit], list[tuple[int, str]]]:
-    """The commands of a file, and what was opened and never closed: tmux ends the file there and says nothing."""
+    """Return a file's commands, and quotes or braces never closed: tmux stops there silently."""
     reader = _Reader(text)
     return list(reader.units()), reader.unclosed
 
@@ -52,14 +52,14 @@ class _Reader:
         return self.text.count("\n", 0, self.at) + 1
 
     @property
-    def here(self) -> str:
+    def current(self) -> str:
         return self.text[self.at : self.at + 1]
 
     def units(self) -> Iterator[Unit]:
         while self.at < len(self.text):
-            if self.here == "#":
+            if self.current == "#":
                 self._comment()
-            elif self.here in " \t\r\n;":
+            elif self.current in " \t\r\n;":
                 self.at += 1
             elif self.text.startswith("\\\n", self.at):
                 self.at += 2
@@ -67,47 +67,47 @@ class _Reader:
                 yield self._unit()
 
     def _comment(self) -> None:
-        """To the end of the line; a backslash before it makes the next line part of the comment."""
-        while self.at < len(self.text) and self.here != "\n":
-            self.at += 2 if self.here == "\\" else 1
+        """Skip to the end of the line; a backslash before it continues the comment."""
+        while self.at < len(self.text) and self.current != "\n":
+            self.at += 2 if self.current == "\\" else 1
 
     def _unit(self) -> Unit:
         start, line = self.at, self.line
         conditional = self.text.startswith(("%if", "%elif"), self.at)
-        words: list[str] = []
+        tokens: list[str] = []
         depth, opened = 0, 0
         while self.at < len(self.text):
-            if self._blank() or (self.here == "\n" and depth):
+            if self._blank() or (self.current == "\n" and depth):
                 self.at += 1
-            elif self.here == "\n" or (self.here == ";" and not depth and not conditional):
+            elif self.current == "\n" or (self.current == ";" and not depth and not conditional):
                 break
-            elif self.here == "#" and not (conditional and self.text.startswith("#{", self.at)):
+            elif self.current == "#" and not (conditional and self.text.startswith("#{", self.at)):
                 self._comment()
-            elif self.here in "{};" and not conditional:
-                opened = self.line if self.here == "{" and not depth else opened
-                depth = max(0, depth + {"{": 1, "}": -1, ";": 0}[self.here])
-                words.append(self.here)
+            elif self.current in "{};" and not conditional:
+                opened = self.line if self.current == "{" and not depth else opened
+                depth = max(0, depth + {"{": 1, "}": -1, ";": 0}[self.current])
+                tokens.append(self.current)
                 self.at += 1
             else:
-                words.append(self._word(conditional))
+                tokens.append(self._word(conditional))
         if depth:
             self.unclosed.append((opened, "a { is never closed"))
-        return Unit(line, self.text[start : self.at], tuple(words))
+        return Unit(line, self.text[start : self.at], tuple(tokens))
 
     def _blank(self) -> bool:
-        """Whether a space is here, or a line that goes on: then its backslash is passed over."""
+        """True at a space or a continued line, whose backslash is skipped."""
         if self.text.startswith("\\\n", self.at):
             self.at += 1
             return True
-        return self.here in " \t\r"
+        return self.current in " \t\r"
 
     def _word(self, conditional: bool) -> str:
         start, quote, opened = self.at, "", 0
         while self.at < len(self.text):
-            if self.here == "\\" and (quote != "'" or self.text.startswith("\\\n", self.at)):
+            if self.current == "\\" and (quote != "'" or self.text.startswith("\\\n", self.at)):
                 self.at += 2
                 continue
-            if quote and self.here == "\n":
+            if quote and self.current == "\n":
                 self._after_newline()
                 continue
             if conditional and not quote and self.text.startswith("#{", self.at):
@@ -115,29 +115,29 @@ class _Reader:
                 continue
             if not quote and self._ends(conditional):
                 break
-            if self.here in "'\"" and quote in ("", self.here):
-                quote, opened = "" if quote else self.here, self.line
+            if self.current in "'\"" and quote in ("", self.current):
+                quote, opened = "" if quote else self.current, self.line
             self.at += 1
         if quote:
             self.unclosed.append((opened, f"a {quote} is never closed"))
         return self.text[start : self.at]
 
     def _ends(self, conditional: bool) -> bool:
-        return self.here in " \t\r\n" or (self.here in ";}" and not conditional)
+        return self.current in " \t\r\n" or (self.current in ";}" and not conditional)
 
     def _format(self) -> None:
-        """Over an unquoted #{...}, as a condition has it."""
+        """Skip an unquoted #{...} in a condition."""
         depth = 0
-        while self.at < len(self.text) and self.here != "\n":
-            depth += {"{": 1, "}": -1}.get(self.here, 0)
+        while self.at < len(self.text) and self.current != "\n":
+            depth += {"{": 1, "}": -1}.get(self.current, 0)
             self.at += 1
             if depth == 0 and self.text[self.at - 1] == "}":
                 return
 
     def _after_newline(self) -> None:
-        """Within quotes a line that begins with # is a comment, unless a format begins there."""
+        """Inside quotes, skip a line that starts with #, unless a format starts there."""
         self.at += 1
-        while self.at < len(self.text) and self.here in " \t":
+        while self.at < len(self.text) and self.current in " \t":
             self.at += 1
-        if self.here == "#" and self.text[self.at + 1 : self.at + 2] not in tuple(",#{}:"):
+        if self.current == "#" and self.text[self.at + 1 : self.at + 2] not in tuple(",#{}:"):
             self._comment()

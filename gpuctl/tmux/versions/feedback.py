@@ -1,4 +1,4 @@
-"""feedback.log: what was said of which version, written by several at once."""
+"""feedback.log: feedback per version, with concurrent writers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREVIEW, USE = "New Preview Session", "In use"
 
 @dataclass(frozen=True)
 class Feedback:
-    """What was said; `version` and `date` are empty where the line stands under no heading."""
+    """One line of feedback; `version` and `date` are empty if no heading precedes it."""
 
     version: str
     date: str
@@ -28,27 +28,27 @@ class Feedback:
 
 
 def entries(lines: Iterable[str]) -> list[Feedback]:
-    """The feedback in whole lines; a line in no known form is kept as it is."""
+    """Parse complete lines; a line in an unknown format is kept as it is."""
     version = date = ""
-    found = []
+    parsed = []
     for line in lines:
         if head := HEAD.fullmatch(line):
             version, date = head[1], head[2]
         elif entry := ENTRY.fullmatch(line):
-            found.append(Feedback(version, date, entry[1], entry[2]))
+            parsed.append(Feedback(version, date, entry[1], entry[2]))
         elif line.strip():
-            found.append(Feedback(version, date, "", line))
-    return found
+            parsed.append(Feedback(version, date, "", line))
+    return parsed
 
 
 def add(log: Path, version: str, text: str) -> None:
-    """Append feedback under a heading of its version and day."""
-    said = one_line(text)
+    """Append feedback under a heading with its version and day."""
+    message = one_line(text)
     now = time.localtime()
-    entry = f"[{time.strftime('%H:%M:%S', now)}] {said}\n"
+    entry = f"[{time.strftime('%H:%M:%S', now)}] {message}\n"
 
     def lines(before: str) -> str:
-        heads = [found for line in before.split("\n") if (found := HEAD.fullmatch(line))]
+        heads = [head for line in before.split("\n") if (head := HEAD.fullmatch(line))]
         under = heads and (heads[-1][1], heads[-1][2]) == (version or "none", time.strftime("%Y-%m-%d", now))
         return entry if under else _head(USE, version, now) + entry
 
@@ -61,7 +61,7 @@ def begin(log: Path, version: str) -> None:
 
 
 def one_line(text: str) -> str:
-    """Text without line ends and without what a terminal would obey."""
+    """Return the text on one line, without control characters."""
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
 
 
@@ -70,7 +70,7 @@ def _head(what: str, version: str, now: time.struct_time) -> str:
 
 
 def _append(log: Path, lines: Callable[[str], str]) -> None:
-    """Append in one write, after what others wrote; the log may be moved away at any time."""
+    """Append in one write under a lock; the log may be rotated at any time."""
     private(log.parent)
     while True:
         descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -80,8 +80,8 @@ def _append(log: Path, lines: Callable[[str], str]) -> None:
                 continue
             before = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
             # Whoever left a line without an end will not come back to it.
-            ended = "" if not before or before.endswith("\n") else "\n"
-            os.write(descriptor, (ended + lines(before)).encode())
+            line_end = "" if not before or before.endswith("\n") else "\n"
+            os.write(descriptor, (line_end + lines(before)).encode())
             return
         finally:
             os.close(descriptor)

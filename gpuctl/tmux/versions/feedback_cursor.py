@@ -1,4 +1,4 @@
-"""What is new in feedback.log since it was last asked, also when the log was rotated, cut or is being written."""
+"""Read what is new in feedback.log, even if it was rotated, truncated or is being written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEPT = ".last-read-line"
 
 @dataclass(frozen=True)
 class Place:
-    """How far the log was read: lines and bytes, and a hash of these bytes, by which that log is known again."""
+    """The position read so far: lines, bytes, and a hash of these bytes to recognise the log."""
 
     line: int = 0
     byte: int = 0
@@ -28,7 +28,7 @@ class Place:
 
 
 def place(text: str) -> Place:
-    """What .last-read-line says; the beginning where it cannot be read: better told twice than never."""
+    """Parse .last-read-line; unreadable text means the beginning, as repeating is better than losing."""
     try:
         line, byte, sha256 = text.split()
         return Place(int(line), int(byte), sha256)
@@ -37,29 +37,29 @@ def place(text: str) -> Place:
 
 
 def unread(log: bytes, older: list[bytes], last: Place) -> tuple[list[Feedback], Place]:
-    """The feedback after a place, and the place after it. `older`: rotated logs, the newest first."""
+    """Return the feedback after a position, and the new position; `older`: rotated logs, newest first."""
     whole = log[: log.rfind(b"\n") + 1]  # a line without an end is still being written
     now = Place(whole.count(b"\n"), len(whole), hashlib.sha256(whole).hexdigest())
     if last.is_in(whole):
         return _after(whole, last.line), now
-    found: list[Feedback] = []
+    rotated: list[Feedback] = []
     for number, data in enumerate(older):
         if last.byte and last.is_in(data):
-            for each in reversed(older[:number]):
-                found += _after(each, 0)
-            return [*_after(data, last.line), *found, *_after(whole, 0)], now
+            for data_of_log in reversed(older[:number]):
+                rotated += _after(data_of_log, 0)
+            return [*_after(data, last.line), *rotated, *_after(whole, 0)], now
     return _after(whole, 0), now
 
 
 def _after(data: bytes, line: int) -> list[Feedback]:
-    """The feedback after a line; the headings before it say for which version it is."""
+    """Return the feedback after a line, with version and date from the headings before it."""
     lines = data.decode(errors="replace").split("\n")
     return entries(lines)[len(entries(lines[:line])) :]
 
 
 @contextmanager
 def taken(log: Path) -> Iterator[list[Feedback]]:
-    """The new feedback; it counts as read when the block ends well, and one at a time may ask."""
+    """Provide the new feedback; it counts as read if the block ends without error. One reader at a time."""
     private(log.parent)
     kept = log.with_name(KEPT)
     with log.with_name(f"{KEPT}.lock").open("w") as lock:
@@ -67,7 +67,7 @@ def taken(log: Path) -> Iterator[list[Feedback]]:
         last = place(kept.read_text(errors="replace") if kept.is_file() else "")
         rotated = [path for path in log.parent.glob(f"{log.name}.*") if path.is_file()]
         older = [p.read_bytes() for p in sorted(rotated, key=lambda path: path.stat().st_mtime, reverse=True)]
-        found, now = unread(log.read_bytes() if log.is_file() else b"", older, last)
-        yield found
+        fresh, now = unread(log.read_bytes() if log.is_file() else b"", older, last)
+        yield fresh
         if now != last:
             write_atomically(kept, f"{now.line} {now.byte} {now.sha256}\n")

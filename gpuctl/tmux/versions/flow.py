@@ -1,4 +1,4 @@
-"""Make, check, promote and roll back versions."""
+"""Create, promote and roll back versions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuctl.core import settings
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.tmux.paths import SESSION, ending, main_server
 from gpuctl.tmux.paths import current as link
 from gpuctl.tmux.versions import check, reload, store
@@ -16,7 +16,7 @@ from gpuctl.tmux.versions.state import Changed, State, read
 
 @dataclass(frozen=True)
 class Promotion:
-    """What became current; `before`: what was, "" for nothing; `session`: session.yml is another."""
+    """The version that became current; `before`: the previous one, or ""; `session`: session.yml differs."""
 
     version: Version
     before: str
@@ -24,8 +24,8 @@ class Promotion:
     session: bool = False
 
 
-def told(done: Promotion, verb: str) -> str:
-    """What a promotion did, in a sentence."""
+def describe(done: Promotion, verb: str) -> str:
+    """Describe a promotion in a sentence."""
     if done.before == done.version.name and not done.reloaded:
         return f"{done.version.name} is current already"
     before = f" (before: {done.before})" if done.before else ""
@@ -36,13 +36,13 @@ def told(done: Promotion, verb: str) -> str:
 
 
 def ensure_first() -> Path:
-    """The folder of the current version; the first version is made, checked and linked where there is none."""
+    """Return the current version's folder; creates, checks and links the first version if there is none."""
     with store.locked():
         if store.current():
             return link()
         if store.every():
             hint = "`gpuctl tmux rollback` goes to the last one that was promoted, `gpuctl tmux promote vN` to another"
-            raise Unusable("use the current version", f"{link()} points to none", hint)
+            raise InvalidInput("use the current version", f"{link()} points to none", hint)
         _first()
         return link()
 
@@ -61,7 +61,7 @@ def _first() -> Version:
 
 
 def new(note: str = "", source: str = "", fresh: bool = False) -> tuple[Version, str]:
-    """The next version, and where it came from: a copy of one (the current), or (fresh) as gpuctl has it today."""
+    """Create the next version from an existing one, or (`fresh`) from gpuctl's files; returns it and its origin."""
     with store.locked():
         if fresh:
             from gpuctl.tmux import render
@@ -75,7 +75,7 @@ def new(note: str = "", source: str = "", fresh: bool = False) -> tuple[Version,
 
 
 def _copied(source: str) -> Version:
-    """What the next version is a copy of; the first version is made where there is none."""
+    """Return the version to copy; creates the first version if there is none."""
     if source:
         return store.named(source, "make a version")
     known = store.every()
@@ -83,7 +83,7 @@ def _copied(source: str) -> Version:
 
 
 def promote(name: str = "") -> Promotion:
-    """Check a version (the newest) and make it current, here and on the running server."""
+    """Check a version (default: newest) and make it current, also on the running server."""
     with store.locked():
         version = store.named(name or "newest", "promote")
         doing = f"promote {version.name}"
@@ -93,21 +93,24 @@ def promote(name: str = "") -> Promotion:
             return Promotion(version, version.name)
         report = check.folder(version.folder)
         if report.wrong:
-            raise Unusable(doing, _listed(report), "correct these; `gpuctl tmux validate` lists them again")
-        order = [*(each for each in store.order() if each != version.name), version.name]
+            raise InvalidInput(doing, _listed(report), "correct these; `gpuctl tmux validate` lists them again")
+        order = [
+            *(name_of_version for name_of_version in store.order() if name_of_version != version.name),
+            version.name,
+        ]
         done = _switch(version, report.changes, report.defaults, order)
         store.note(version, f"promoted{f' (before: {done.before})' if done.before else ''}")
         return done
 
 
 def rollback(to: str = "") -> Promotion:
-    """Make an earlier version current; works when the current one is broken or gone."""
+    """Make an earlier version current, even if the current one is broken or gone."""
     with store.locked():
         doing = "roll back"
         now = _last()
         version = store.named(to, doing) if to else _earlier(now, doing)
         if version.name not in store.released():
-            raise Unusable(doing, f"{version.name} was never promoted", f"`gpuctl tmux promote {version.name}`")
+            raise InvalidInput(doing, f"{version.name} was never promoted", f"`gpuctl tmux promote {version.name}`")
         _untouched(version, doing)
         if store.current() == version:
             return Promotion(version, version.name)
@@ -120,7 +123,7 @@ def rollback(to: str = "") -> Promotion:
 
 
 def _last() -> str:
-    """The name of the version that is current, or was when its files were there."""
+    """Return the name of the current version, or of the last one if its files are gone."""
     now, order = store.current(), store.order()
     return now.name if now else (order[-1] if order else "")
 
@@ -128,23 +131,23 @@ def _last() -> str:
 def _earlier(now: str, doing: str) -> Version:
     order = store.order()
     before = order[: order.index(now)] if now in order else order
-    there = {version.name: version for version in store.every()}
-    found = [there[name] for name in before if name in there and not store.edited(there[name])]
-    if not found:
+    existing = {version.name: version for version in store.every()}
+    candidates = [existing[name] for name in before if name in existing and not store.edited(existing[name])]
+    if not candidates:
         hint = "`gpuctl tmux versions` lists them; `gpuctl tmux new --fresh` makes one of gpuctl's own files"
-        raise Unusable(doing, "no earlier version was promoted and is as it was then", hint)
-    return found[-1]
+        raise InvalidInput(doing, "no earlier version was promoted and is as it was then", hint)
+    return candidates[-1]
 
 
 def _untouched(version: Version, doing: str) -> None:
     if store.edited(version):
         wrong = f"{version.name} was promoted before and its files were changed since; a promoted version never changes"
         hint = f"`gpuctl tmux new --from {version.name}` makes a new version of these files"
-        raise Unusable(doing, wrong, f"{hint}; `gpuctl tmux rollback --to vN` uses another one")
+        raise InvalidInput(doing, wrong, f"{hint}; `gpuctl tmux rollback --to vN` uses another one")
 
 
 def _switch(version: Version, changes: Changed, defaults: State, order: list[str]) -> Promotion:
-    """Link a version and have the running session read it; everything as before where it reports an error."""
+    """Link a version and load it in the running session; restore everything if that reports an error."""
     before, old = store.pointed_to(), _last()
     gone = _set_by(old) - changes
     other = _session(old) != (version.folder / "session.yml").read_bytes()
@@ -164,13 +167,13 @@ def _switch(version: Version, changes: Changed, defaults: State, order: list[str
 
 
 def _set_by(name: str) -> Changed:
-    """What a version set when it was promoted, and what it sets as it lies there now."""
+    """Return what a version set when it was promoted, and what its files set now."""
     release = store.released().get(name)
-    there = next((version for version in store.every() if version.name == name), None)
-    found = release.changes if release else Changed()
-    if there and (release is None or store.edited(there)):
-        found |= check.measure(there.folder).changes
-    return found
+    version_on_disk = next((version for version in store.every() if version.name == name), None)
+    changes = release.changes if release else Changed()
+    if version_on_disk and (release is None or store.edited(version_on_disk)):
+        changes |= check.measure(version_on_disk.folder).changes
+    return changes
 
 
 def _session(name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Which keys the commands of a configuration bind, and whether the cheatsheet tells of the same ones."""
+"""The keys that a configuration binds, compared with the cheatsheet."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ ARROWS = ("Left", "Down", "Up", "Right")
 
 
 def bound(fed: Sequence[Where]) -> dict[Key, Where]:
-    """Table and key -> where it is bound, for what the commands bind and do not unbind again."""
-    found: dict[Key, Where] = {}
+    """Map table and key to the command that binds it, without keys that are unbound again."""
+    bindings: dict[Key, Where] = {}
     for name, unit in fed:
-        if unit.words[0] not in ("bind", "bind-key", "unbind", "unbind-key"):
+        if unit.tokens[0] not in ("bind", "bind-key", "unbind", "unbind-key"):
             continue
-        table, every, rest = _flags(unit.words[1:])
-        if unit.words[0].startswith("bind") and rest:
-            found[(table, rest[0])] = (name, unit)
+        table, every, rest = _flags(unit.tokens[1:])
+        if unit.tokens[0].startswith("bind") and rest:
+            bindings[(table, rest[0])] = (name, unit)
         elif every:
-            found = {key: where for key, where in found.items() if key[0] != table}
+            bindings = {key: where for key, where in bindings.items() if key[0] != table}
         elif rest:
-            found.pop((table, rest[0]), None)
-    return found
+            bindings.pop((table, rest[0]), None)
+    return bindings
 
 
-def _flags(words: Sequence[str]) -> tuple[str, bool, list[str]]:
-    """The table, whether all its keys are meant, and the words from the key on."""
-    table, every, rest = "prefix", False, [_plain(word) for word in words]
+def _flags(arguments: Sequence[str]) -> tuple[str, bool, list[str]]:
+    """Return the table, whether all its keys are addressed, and the arguments from the key on."""
+    table, every, rest = "prefix", False, [_plain(word) for word in arguments]
     while rest and re.fullmatch(r"-[a-zA-Z]+", rest[0]):
         flag = rest.pop(0)
         every = every or "a" in flag
@@ -43,29 +43,29 @@ def _flags(words: Sequence[str]) -> tuple[str, bool, list[str]]:
 
 
 def _plain(word: str) -> str:
-    """A word without its quotes."""
+    """Remove a word's quotes."""
     if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"":
         word = word[1:-1]
     return re.sub(r"\\(.)", r"\1", word)
 
 
-def untold(sheet: str, mine: Mapping[Key, Where], listed: Collection[Key]) -> list[Wrong]:
-    """Keys that the cheatsheet tells and the server (`listed`) has not, and keys of keybindings.conf left untold."""
-    told = {key: line for line, key in _told(sheet)}
+def undocumented(sheet: str, mine: Mapping[Key, Where], listed: Collection[Key]) -> list[Wrong]:
+    """List cheatsheet keys that the server (`listed`) lacks, and bound keys that the cheatsheet lacks."""
+    documented = {key: line for line, key in _documented(sheet)}
     has = {(table, _unquoted(key)) for table, key in listed}
     wrong = [
         Wrong("cheatsheet.txt", line, f"it tells of the key {key} (table {table}), which is not bound")
-        for (table, key), line in told.items()
+        for (table, key), line in documented.items()
         if (table, key) not in has
     ]
     for (table, key), (name, unit) in mine.items():
-        if name == "keybindings.conf" and table in ("prefix", "root") and (table, key) not in told:
+        if name == "keybindings.conf" and table in ("prefix", "root") and (table, key) not in documented:
             wrong.append(Wrong(name, unit.line, f"cheatsheet.txt does not tell of the key {key} (table {table})"))
     return wrong
 
 
-def _told(sheet: str) -> Iterator[tuple[int, Key]]:
-    """Line and key of what a cheatsheet tells: headings stand at the margin, keys two columns from it."""
+def _documented(sheet: str) -> Iterator[tuple[int, Key]]:
+    """Yield line and key of a cheatsheet: headings start at the margin, keys are indented."""
     table = "prefix"
     for number, line in enumerate(sheet.splitlines(), 1):
         if line[:1].strip():
@@ -76,7 +76,7 @@ def _told(sheet: str) -> Iterator[tuple[int, Key]]:
 
 
 def _keys(word: str) -> Sequence[str]:
-    """0-9 and M-0-9 are ten keys, `arrows` are four."""
+    """Expand 0-9 and M-0-9 to ten keys, `arrows` to four."""
     numbers = re.fullmatch(r"(.*?)(\d)-(\d)", word)
     if numbers:
         return [f"{numbers[1]}{number}" for number in range(int(numbers[2]), int(numbers[3]) + 1)]
@@ -84,5 +84,5 @@ def _keys(word: str) -> Sequence[str]:
 
 
 def _unquoted(key: str) -> str:
-    """A key as list-keys writes it, without its backslash or quotes."""
+    """Return a key of list-keys without backslash or quotes."""
     return _plain(key)

@@ -1,4 +1,4 @@
-"""Versions side by side: a list of them, and what one has otherwise than another."""
+"""List and compare versions."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from gpuctl.tmux.versions.model import Version
 
 
 def rows() -> list[dict[str, str]]:
-    """What is known of every version, and of those that were promoted and are gone."""
+    """Return a row per version, including promoted versions whose files are gone."""
     now, releases = store.current(), store.released()
     log = preview.log()
-    said = Counter(
-        each.version for each in entries(log.read_text(errors="replace").split("\n") if log.is_file() else ())
+    feedback_count = Counter(
+        entry.version for entry in entries(log.read_text(errors="replace").split("\n") if log.is_file() else ())
     )
-    there = {version.name: version for version in store.every()}
-    found = []
-    for name in sorted({*there, *releases}, key=lambda each: int(each[1:])):
-        version, release = there.get(name), releases.get(name)
-        found.append(
+    existing = {version.name: version for version in store.every()}
+    table = []
+    for name in sorted({*existing, *releases}, key=lambda entry: int(entry[1:])):
+        version, release = existing.get(name), releases.get(name)
+        table.append(
             {
                 "version": name,
                 "state": _state(version, now, release is not None),
                 "changed": _changed(version) if version else "-",
                 "promoted": release.at if release else "-",
-                "feedback": str(said[name]),
+                "feedback": str(feedback_count[name]),
                 "folder": str(version.folder) if version else "-",
             }
         )
-    return found
+    return table
 
 
 def _state(version: Version | None, now: Version | None, promoted: bool) -> str:
@@ -49,7 +49,7 @@ def _changed(version: Version) -> str:
 
 
 def differences(first: Version, second: Version) -> Iterator[str]:
-    """A unified diff of all their files."""
+    """Yield a unified diff of all files."""
     names = {
         str(path.relative_to(version.folder))
         for version in (first, second)

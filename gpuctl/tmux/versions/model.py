@@ -1,4 +1,4 @@
-"""A version and what is known of it."""
+"""A version of the configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, order=True)
 class Version:
-    """A version of the configuration: a folder with its number."""
+    """A numbered version folder."""
 
     number: int
     folder: Path

@@ -1,4 +1,4 @@
-"""The feedback pane of a preview: a few words do something, every other line is feedback."""
+"""The feedback pane of a preview: a few commands; every other line is feedback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.tmux.versions import check, feedback, flow, preview, reload, store
 from gpuctl.tmux.versions.model import Version
 
@@ -25,30 +25,30 @@ HELP = "Type what you think of it, a line at a time. approve (lgtm) | rollback |
 
 
 def meaning(line: str) -> str:
-    """What a line of the pane asks for: one of the values of `WORDS`, "" for nothing, else feedback."""
-    words = " ".join(line.split())
-    return WORDS.get(words.lower(), "feedback") if words else ""
+    """Return the command of a line (a value of `WORDS`), "" for an empty line, else "feedback"."""
+    command = " ".join(line.split())
+    return WORDS.get(command.lower(), "feedback") if command else ""
 
 
 def inside() -> Pane:
-    """The pane that this runs in; `Unusable` outside a preview."""
+    """Return the pane that this process runs in; `InvalidInput` outside a preview."""
     name = os.environ.get(preview.VERSION, "")
     pane = os.environ.get("TMUX_PANE", "")
     if not (name and pane and preview.running() == name):
-        raise Unusable("open the feedback pane", "this is not inside a preview", "`gpuctl tmux preview` starts one")
+        raise InvalidInput("open the feedback pane", "this is not inside a preview", "`gpuctl tmux preview` starts one")
     return Pane(store.named(name, "open the feedback pane"), pane)
 
 
 @dataclass
 class Pane:
-    """The loop of the pane; `session` is what session.yml said when its windows were made."""
+    """The pane's loop; `session` is the content of session.yml when the windows were built."""
 
     version: Version
     pane: str
     session: bytes = b""
 
     def run(self, ask: Callable[[], str], say: Callable[[str], None]) -> None:
-        """Read lines until `quit`, or until there are no more."""
+        """Read lines until `quit` or the end of input."""
         say(f"Preview of {self.version.name}. {HELP}")
         self.session = self._session()
         while True:
@@ -56,50 +56,50 @@ class Pane:
                 line = ask()
             except EOFError:
                 return
-            asked = meaning(line)
-            if asked == "quit":
+            command = meaning(line)
+            if command == "quit":
                 preview.close()
                 return
             try:
-                say(self._answer(asked, line))
+                say(self._answer(command, line))
             except GpuctlError as error:
                 say(f"{error}\n{error.hint}".rstrip())
 
-    def _answer(self, asked: str, line: str) -> str:
-        if asked == "approve":
+    def _answer(self, command: str, line: str) -> str:
+        if command == "approve":
             return self._approve()
-        if asked == "rollback":
+        if command == "rollback":
             return self._rollback()
-        if asked == "show":
+        if command == "show":
             return self._show()
-        if asked == "reload":
+        if command == "reload":
             return self._reload()
-        if asked == "feedback":
+        if command == "feedback":
             feedback.add(preview.log(), self.version.name, line)
             return "noted"
         return HELP
 
     def _approve(self) -> str:
-        return flow.told(flow.promote(self.version.name), "promoted") + "; quit closes this preview"
+        return flow.describe(flow.promote(self.version.name), "promoted") + "; quit closes this preview"
 
     def _rollback(self) -> str:
-        return flow.told(flow.rollback(), "rolled back to")
+        return flow.describe(flow.rollback(), "rolled back to")
 
     def _show(self) -> str:
-        there = preview.server()
-        clients = there.do("list-clients", "-t", f"={preview.SESSION}", "-F", "#{client_name}").split()
+        preview_server = preview.server()
+        clients = preview_server.do("list-clients", "-t", f"={preview.SESSION}", "-F", "#{client_name}").split()
         if not clients:
             raise GpuctlError("show the configuration", "no terminal is attached to the preview", "attach one first")
         files = [name for name in SHOWN if (self.version.folder / name).is_file()]
         pager = "${PAGER:-less}"
         command = f"cd {shlex.quote(str(self.version.folder))} && head -n 1000 {shlex.join(files)} | {pager}"
-        there.do("display-popup", "-E", "-c", clients[0], "-t", self.pane, "-w", "90%", "-h", "80%", command)
+        preview_server.do("display-popup", "-E", "-c", clients[0], "-t", self.pane, "-w", "90%", "-h", "80%", command)
         return "shown"
 
     def _reload(self) -> str:
         report = check.folder(self.version.folder)
         if report.wrong:
-            return "\n".join(["not reloaded, it has mistakes:", *(f"  {each}" for each in report.wrong)])
+            return "\n".join(["not reloaded, it has mistakes:", *(f"  {mistake}" for mistake in report.wrong)])
         config = self.version.folder / "tmux.conf"
         reload.load(preview.server(), config, preview.loaded() - report.changes, report.defaults)
         preview.remember_changes(report.changes)

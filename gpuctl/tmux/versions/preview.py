@@ -1,4 +1,4 @@
-"""Show a version on a tmux server of its own: its session on top, a pane for feedback below."""
+"""Run a version on its own tmux server: its session above, a feedback pane below."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.tmux import Server
 from gpuctl.tmux import build
 from gpuctl.tmux.paths import main_server
@@ -23,7 +23,7 @@ VERSION = "GPUCTL_TMUX_PREVIEW"  # in the environment of what runs inside: which
 
 
 def server() -> Server:
-    """The preview's server; another one than that of tmux-main, whatever that is called."""
+    """Return the preview's server, always a different one than tmux-main's."""
     main = main_server().socket
     return Server("gpuctl-preview" if main == "default" else f"{main}-preview")
 
@@ -38,25 +38,25 @@ def attaching() -> list[str]:
 
 @dataclass(frozen=True)
 class Preview:
-    """A preview that runs; `again`: it ran before."""
+    """A running preview; `again` means that it was running before."""
 
     version: Version
     again: bool
 
 
 def start(name: str = "") -> Preview:
-    """Start the preview of a version (the newest); one of the same version goes on, another one ends."""
+    """Start the preview of a version (default: newest); one of the same version continues, another one ends."""
     version = store.named(name or "newest", "preview")
     if running() == version.name:
         return Preview(version, True)
     report = check.folder(version.folder)
     if report.wrong:
-        wrong = "\n".join(["it has mistakes", *(f"  {each}" for each in report.wrong)])
-        raise Unusable(f"preview {version.name}", wrong, f"correct these in {version.folder}")
+        wrong = "\n".join(["it has mistakes", *(f"  {mistake}" for mistake in report.wrong)])
+        raise InvalidInput(f"preview {version.name}", wrong, f"correct these in {version.folder}")
     close()
-    own = Server(server().socket, environment={VERSION: version.name})
+    private_server = Server(server().socket, environment={VERSION: version.name})
     try:
-        build.build(own, version.folder, name=SESSION)
+        build.build(private_server, version.folder, name=SESSION)
         remember_changes(report.changes)
         _feedback_pane(version)
     except GpuctlError:
@@ -67,7 +67,7 @@ def start(name: str = "") -> Preview:
 
 
 def running() -> str:
-    """The name of the version that is shown; "" for none."""
+    """Return the name of the previewed version; "" if there is no preview."""
     if not server().has(SESSION):
         return ""
     return server().try_to("show-environment", "-g", VERSION).stdout.strip().partition("=")[2]
@@ -80,13 +80,13 @@ def close() -> None:
 
 
 def remember_changes(changes: Changed) -> None:
-    """Note on the preview's server what it has of the version, for a reload."""
-    told = json.dumps([sorted(changes.keys), sorted(changes.options)])
-    server().do("set-option", "-s", LOADED, told)
+    """Store what the version changed on the preview's server, for a reload."""
+    value = json.dumps([sorted(changes.keys), sorted(changes.options)])
+    server().do("set-option", "-s", LOADED, value)
 
 
 def loaded() -> Changed:
-    """What the preview's server has of the version."""
+    """Return what the version changed on the preview's server."""
     keys, options = json.loads(server().do("show-options", "-sv", LOADED))
     return Changed(frozenset((a, b) for a, b in keys), frozenset((a, b) for a, b in options))
 
@@ -102,7 +102,7 @@ def _feedback_pane(version: Version) -> None:
 
 
 def dress(pane: str, title: str) -> None:
-    """Give the feedback pane its title, and have its size kept."""
+    """Give the feedback pane its title and a fixed size."""
     server().do("select-pane", "-t", pane, "-T", title)
     server().do("set-option", "-p", "-t", pane, "@gpuctl_title", title)
     server().do("select-window", "-t", pane)
@@ -110,15 +110,15 @@ def dress(pane: str, title: str) -> None:
 
 
 def rebuild(version: Version, pane: str) -> None:
-    """Build the session anew around the feedback pane, as session.yml says now."""
-    made, there = f"{SESSION}-next", server()
-    wide, high = there.do("display-message", "-p", "-t", pane, "#{window_width} #{window_height}").split()
-    build.build(there, version.folder, name=made, size=(int(wide), int(high) + build.STATUS_BAR))
+    """Rebuild the session around the feedback pane from the current session.yml."""
+    made, preview_server = f"{SESSION}-next", server()
+    wide, high = preview_server.do("display-message", "-p", "-t", pane, "#{window_width} #{window_height}").split()
+    build.build(preview_server, version.folder, name=made, size=(int(wide), int(high) + build.STATUS_BAR))
     # In rows: a percentage would be one of the pane beside it, not of the window.
     rows = str(max(2, int(high) * int(SHARE.rstrip("%")) // 100))
-    there.do("join-pane", "-f", "-v", "-l", rows, "-s", pane, "-t", f"={made}:^")
-    for client in there.do("list-clients", "-F", "#{client_name}").splitlines():
-        there.try_to("switch-client", "-c", client, "-t", f"={made}")
-    there.do("kill-session", "-t", f"={SESSION}")
-    there.do("rename-session", "-t", f"={made}", SESSION)
+    preview_server.do("join-pane", "-f", "-v", "-l", rows, "-s", pane, "-t", f"={made}:^")
+    for client in preview_server.do("list-clients", "-F", "#{client_name}").splitlines():
+        preview_server.try_to("switch-client", "-c", client, "-t", f"={made}")
+    preview_server.do("kill-session", "-t", f"={SESSION}")
+    preview_server.do("rename-session", "-t", f"={made}", SESSION)
     dress(pane, f"feedback on {version.name}")

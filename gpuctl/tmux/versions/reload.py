@@ -1,4 +1,4 @@
-"""Make a running tmux server read another version: all of it, or everything is as it was."""
+"""Load another version into a running tmux server: completely, or not at all."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ NOTES = frozenset({("set-option -s", "@gpuctl_fit"), ("set-option -s", "@gpuctl_
 
 
 def load(server: Server, config: Path, gone: state.Changed, defaults: state.State) -> None:
-    """Read a configuration; first, what only the one before it set becomes as tmux has it by itself."""
+    """Reset what only the previous version set, then read the configuration."""
     lines = state.commands(defaults, gone)
     if lines:
         state.have(server, lines)
     done = server.try_to("source-file", str(config))
     if done.returncode:
-        said = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}"
-        raise GpuctlError(f"reload the tmux server {server.socket}", said)
+        message = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}"
+        raise GpuctlError(f"reload the tmux server {server.socket}", message)
 
 
 def put_back(server: Server, before: state.State) -> None:
-    """Give the server the keys and options it had, and see that it has them."""
+    """Restore the server's keys and options, and verify them."""
     state.have(server, state.commands(before, _differences(server, before)))
     left = _differences(server, before)
     if left.keys or left.options:
@@ -34,5 +34,5 @@ def put_back(server: Server, before: state.State) -> None:
 
 
 def _differences(server: Server, before: state.State) -> state.Changed:
-    found = state.changed(before, state.read(server))
-    return state.Changed(found.keys, found.options - NOTES)
+    changes = state.changed(before, state.read(server))
+    return state.Changed(changes.keys, changes.options - NOTES)

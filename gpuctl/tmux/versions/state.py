@@ -1,4 +1,4 @@
-"""What a tmux server has of keys and global options: read, compared, and the commands that put it back."""
+"""A tmux server's keys and global options: read, compare, and restore them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOUND = re.compile(r"bind-key\s+(?:-r\s+)?-T (\S+)\s+(\S+)\s")
 
 @dataclass(frozen=True)
 class State:
-    """Key -> its whole bind-key command; option or hook -> its value as tmux writes it."""
+    """Keys with their bind-key commands; options and hooks with their values in tmux's notation."""
 
     keys: Mapping[Key, str]
     options: Mapping[Option, str]
@@ -33,7 +33,7 @@ class State:
 
 @dataclass(frozen=True)
 class Changed:
-    """What a configuration changes of a server that had none."""
+    """What a configuration changes on a bare server."""
 
     keys: frozenset[Key] = frozenset()
     options: frozenset[Option] = frozenset()
@@ -46,7 +46,7 @@ class Changed:
 
 
 def read(server: Server) -> State:
-    """What a server has now."""
+    """Read a server's current state."""
     options = {}
     for command, shown in SHOWN.items():
         for line in server.do(*shown).splitlines():
@@ -57,13 +57,13 @@ def read(server: Server) -> State:
 
 
 def keys(listed: str) -> dict[Key, str]:
-    """What list-keys printed."""
-    found = ((BOUND.match(line), line) for line in listed.splitlines())
-    return {(match[1], match[2]): line for match, line in found if match}
+    """Parse the output of list-keys."""
+    matches = ((BOUND.match(line), line) for line in listed.splitlines())
+    return {(match[1], match[2]): line for match, line in matches if match}
 
 
 def changed(before: State, after: State) -> Changed:
-    """What is another, more or less between two states."""
+    """Return the keys and options that differ between two states."""
     return Changed(_other(before.keys, after.keys), _other(before.options, after.options))
 
 
@@ -71,13 +71,13 @@ def _other(before: Mapping[tuple[str, str], str], after: Mapping[tuple[str, str]
     return frozenset(name for name in {*before, *after} if before.get(name) != after.get(name))
 
 
-def commands(wanted: State, what: Changed) -> list[str]:
-    """The commands after which these keys and options are as wanted, lines of a configuration file."""
+def commands(selected: State, what: Changed) -> list[str]:
+    """Return the configuration lines that restore these keys and options."""
     lines = []
     for table, key in sorted(what.keys):
-        lines.append(wanted.keys.get((table, key)) or f"unbind-key -q -T {table} {key}")
+        lines.append(selected.keys.get((table, key)) or f"unbind-key -q -T {table} {key}")
     for command, name in sorted(what.options):
-        value = wanted.options.get((command, name), "")
+        value = selected.options.get((command, name), "")
         if not value:
             lines.append(f"{command}u '{name}'")
         elif command.startswith("set-hook"):
@@ -88,7 +88,7 @@ def commands(wanted: State, what: Changed) -> list[str]:
 
 
 def have(server: Server, lines: Iterable[str]) -> None:
-    """Run commands as tmux reads them from a file, so that they need no quoting of ours."""
+    """Run commands through a file, so that they need no quoting of ours."""
     with tempfile.TemporaryDirectory(prefix="gpuctl-tmux-") as folder:
         path = Path(folder) / "commands.conf"
         path.write_text("".join(f"{line}\n" for line in lines))

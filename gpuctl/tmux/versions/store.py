@@ -1,4 +1,4 @@
-"""The folders of the versions, the link to the current one, and what is kept of those that were promoted."""
+"""Version folders, the link to the current one, and the records of promoted versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import config_dir, private, write_atomically
 from gpuctl.tmux.paths import current as link
 from gpuctl.tmux.versions.changelog import noted
@@ -29,7 +29,7 @@ def root() -> Path:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """One at a time makes or promotes versions."""
+    """Hold the lock for creating or promoting versions."""
     private(root())
     with (root() / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -40,14 +40,14 @@ def locked() -> Iterator[None]:
 
 
 def every() -> list[Version]:
-    """All versions, the oldest first."""
+    """Return all versions, oldest first."""
     folder = root() / "versions"
-    found = [path for path in folder.glob("v*") if re.fullmatch(r"v[1-9]\d*", path.name) and path.is_dir()]
-    return sorted(Version(int(path.name[1:]), path) for path in found)
+    folders = [path for path in folder.glob("v*") if re.fullmatch(r"v[1-9]\d*", path.name) and path.is_dir()]
+    return sorted(Version(int(path.name[1:]), path) for path in folders)
 
 
 def current() -> Version | None:
-    """The version that the link points to, while it is there."""
+    """Return the version that the link points to, if it exists."""
     if not link().is_symlink():
         return None
     target = link().readlink().name
@@ -55,27 +55,27 @@ def current() -> Version | None:
 
 
 def named(name: str, doing: str) -> Version:
-    """A version by v2, 2, `current` or `newest`."""
+    """Return the version named v2, 2, `current` or `newest`."""
     known = every()
     if name == "newest" and known:
         return known[-1]
-    found = current() if name == "current" else None
-    wanted = name if name.startswith("v") else f"v{name}"
-    found = found or next((version for version in known if version.name == wanted), None)
-    if found is None:
+    version = current() if name == "current" else None
+    full_name = name if name.startswith("v") else f"v{name}"
+    version = version or next((version for version in known if version.name == full_name), None)
+    if version is None:
         names = ", ".join(version.name for version in known) or "none yet; `gpuctl tmux new` makes one"
         wrong = "there is no version" + ("" if name == "newest" else f" {name}")
-        raise Unusable(doing, wrong, f"versions: {names}")
-    return found
+        raise InvalidInput(doing, wrong, f"versions: {names}")
+    return version
 
 
 def copied(source: Path) -> Version:
-    """The next version, with the files of a folder."""
+    """Create the next version from a folder's files."""
     return _made(lambda folder: shutil.copytree(source, folder, symlinks=True))
 
 
 def written(files: Mapping[str, str]) -> Version:
-    """The next version, with these files."""
+    """Create the next version from these files."""
 
     def write(folder: Path) -> None:
         for name, text in files.items():
@@ -88,7 +88,7 @@ def written(files: Mapping[str, str]) -> Version:
 
 
 def _made(fill: Any) -> Version:
-    """A folder that is there whole or not at all; a number is never used twice."""
+    """Create a version folder atomically; a number is never reused."""
     versions = private(root() / "versions")
     used = [version.number for version in every()] + [int(name[1:]) for name in released()]
     number = max(used, default=0) + 1
@@ -104,7 +104,7 @@ def _made(fill: Any) -> Version:
 
 
 def point_to(target: str) -> None:
-    """Swap the link to the current version at once; "" takes it away."""
+    """Replace the link to the current version atomically; "" removes it."""
     if not target:
         link().unlink(missing_ok=True)
         return
@@ -123,7 +123,7 @@ def pointed_to() -> str:
 
 
 def note(version: Version, what: str) -> None:
-    """A line in CHANGELOG.md."""
+    """Add a line to CHANGELOG.md."""
     path = root() / "CHANGELOG.md"
     text = path.read_text() if path.is_file() else ""
     write_atomically(path, noted(text, version.name, what, time.strftime("%Y-%m-%d %H:%M:%S")))
@@ -134,7 +134,7 @@ def note(version: Version, what: str) -> None:
 
 @dataclass(frozen=True)
 class Release:
-    """A version as it was promoted: its hash, and what it changed of tmux's keys and options."""
+    """A promoted version: its hash, and the tmux keys and options it changed."""
 
     sha256: str
     at: str
@@ -142,17 +142,17 @@ class Release:
 
 
 def released() -> dict[str, Release]:
-    """Name -> release of every version that was current once."""
+    """Return the releases by name."""
     return {name: _release(entry) for name, entry in _record()["versions"].items()}
 
 
 def order() -> list[str]:
-    """The versions that were current, one after the other, without those that were rolled back."""
+    """Return the versions that were current, in order, without those rolled back."""
     return list(_record()["order"])
 
 
 def keep(version: Version, changes: Changed, order: list[str]) -> None:
-    """Keep that a version was promoted; the first time counts, as it never changes after it."""
+    """Record a promotion; the first record of a version counts, as versions never change after it."""
     record = _record()
     if version.name not in record["versions"]:
         entry = asdict(Release(digest(version.folder), time.strftime("%Y-%m-%d %H:%M:%S")))
@@ -182,13 +182,13 @@ def _release(entry: Mapping[str, Any]) -> Release:
 
 
 def edited(version: Version) -> bool:
-    """Whether a version that was promoted is another now."""
+    """True if a promoted version's files changed since then."""
     release = released().get(version.name)
     return release is not None and release.sha256 != digest(version.folder)
 
 
 def digest(folder: Path) -> str:
-    """A hash of the names, modes and contents of a version; what editors leave beside a file is no part of it."""
+    """Hash the names, modes and contents of a version, ignoring editor backup files."""
     summed = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         if not path.name.startswith(".") and not path.name.endswith("~"):

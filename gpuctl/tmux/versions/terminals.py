@@ -1,4 +1,4 @@
-"""Which terminal a preview is shown on: decided from the environment alone."""
+"""Choose the terminal for a preview, from the environment alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Way = Literal["window", "here", "detached"]
+Mode = Literal["window", "here", "detached"]
 
 # Program -> the words before the command that it shall run.
 LINUX: Mapping[str, Sequence[str]] = {
@@ -33,9 +33,9 @@ TERMINAL = ('tell application "Terminal"', "activate", "do script {command}", "e
 
 @dataclass(frozen=True)
 class Show:
-    """How to show something: a window opened by `argv`, the terminal this runs in, or none; `why` for the last."""
+    """How to show it: in a window opened by `argv`, on this terminal, or not at all (`why`)."""
 
-    way: Way
+    mode: Mode
     argv: tuple[str, ...] = ()
     why: str = ""
 
@@ -47,7 +47,7 @@ def choose(
     has: Callable[[str], bool],
     on_terminal: bool,
 ) -> Show:
-    """How to show the program `command`. `system`: as platform.system() says; `has`: whether a program is there."""
+    """Choose how to show `command`; `system` is platform.system(), `has` tells if a program is installed."""
     # What is typed in an editor's terminal or over ssh belongs there: a window would open elsewhere, or nowhere.
     editor = environment.get("TERM_PROGRAM") == "vscode" or "CURSOR_TRACE_ID" in environment
     remote = "SSH_CONNECTION" in environment or "SSH_TTY" in environment
@@ -69,11 +69,11 @@ def _window(
         return _script(ITERM if iterm else TERMINAL, command) if has("osascript") else None
     if not (environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")):
         return None
-    found = next((name for name in LINUX if has(name)), None)
-    return (found, *LINUX[found], *command) if found else None
+    terminal = next((name for name in LINUX if has(name)), None)
+    return (terminal, *LINUX[terminal], *command) if terminal else None
 
 
 def _script(lines: Sequence[str], command: Sequence[str]) -> tuple[str, ...]:
     typed = shlex.join(command).replace("\\", "\\\\").replace('"', '\\"')
-    said = [line.replace("{command}", f'"{typed}"') for line in lines]
-    return ("osascript", *(word for line in said for word in ("-e", line)))
+    script = [line.replace("{command}", f'"{typed}"') for line in lines]
+    return ("osascript", *(word for line in script for word in ("-e", line)))

@@ -25,7 +25,7 @@ FORM = 1
 READ_ONLY = "its disk cannot be written"
 
 
-class Unusable(Exception):
+class InvalidRequest(Exception):
     """The request cannot be carried out on this host; `hint` says what to try."""
 
     def __init__(self, wrong: str, hint: str) -> None:
@@ -44,16 +44,16 @@ def visit(request: Mapping[str, Any], host: Host | None = None) -> dict[str, Any
     host = host or Host()
     try:
         if not host.root and os.geteuid() != 0 and request["action"] not in FOR_ANYBODY:
-            raise Unusable("this needs root on the host", "give the host ansible_become: true, or log in as root")
+            raise InvalidRequest("this needs root on the host", "give the host ansible_become: true, or log in as root")
         return {"form": FORM, **ACTIONS[request["action"]](host, request)}
-    except Unusable as error:
+    except InvalidRequest as error:
         return {"form": FORM, "error": {"wrong": str(error), "hint": error.hint}}
     except Locked as error:
         return {
             "form": FORM,
             "error": {"wrong": str(error), "hint": "wait for it to end, then run this again"},
         }
-    except records.Unusable as error:
+    except records.UnreadableRecord as error:
         return {
             "form": FORM,
             "error": {"wrong": str(error), "hint": f"look at the files in {records.FOLDER}"},
@@ -97,12 +97,12 @@ def _check_way_back(host: Host, to: str) -> None:
     found = records.load(host)
     names = [record.name for record in found]
     if to not in names:
-        raise Unusable(f"there is no record {to}", f"this host has {', '.join(names) or 'none'}")
+        raise InvalidRequest(f"there is no record {to}", f"this host has {', '.join(names) or 'none'}")
     then = records.owned([record for record in found if record.name <= to])
     lost = sorted({own.knob for setting, own in then.items() if setting not in records.owned(found)})
     if lost:
         wrong = f"what it left has been put back since: {', '.join(lost[:6])}{' …' if len(lost) > 6 else ''}"
-        raise Unusable(f"cannot go back to record {to}: {wrong}", "tune-nodes sets it again")
+        raise InvalidRequest(f"cannot go back to record {to}: {wrong}", "tune-nodes sets it again")
 
 
 def _mine(view: View, run: Run) -> dict[str, Owned]:
@@ -114,7 +114,9 @@ def _check_known(owned: dict[str, Owned], only: list[str]) -> None:
     if unknown:
         changed = sorted({own.knob for own in owned.values()}, key=lambda knob: _unlike(knob, unknown[0]))
         shown = ", ".join(changed[:6]) + (f" and {len(changed) - 6} more" if len(changed) > 6 else "")
-        raise Unusable(f"gpuctl has not changed {', '.join(unknown)} here", f"it has changed: {shown or 'nothing'}")
+        raise InvalidRequest(
+            f"gpuctl has not changed {', '.join(unknown)} here", f"it has changed: {shown or 'nothing'}"
+        )
 
 
 def _unlike(knob: str, asked: str) -> tuple[float, str]:
@@ -142,7 +144,7 @@ def _visit(view: View, request: Mapping[str, Any], run: Run, read: Callable[[Vie
     if request.get("check") or not due:
         return {**answer, "read_only": read_only, "knobs": [as_dict(r, host) for r in before]}
     if read_only:
-        raise Unusable(READ_ONLY, "gpuctl changes nothing that it cannot record: see to its disk")
+        raise InvalidRequest(READ_ONLY, "gpuctl changes nothing that it cannot record: see to its disk")
     with lock(host, run.by):
         view = _view(host, run.to)
         before, busy = planning.spare_the_busy(view, read(view), allow_busy)

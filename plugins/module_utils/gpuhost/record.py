@@ -46,7 +46,7 @@ class Record(NamedTuple):
     to: str = ""  # of an undo run: the record it goes back to; empty: to what was there before gpuctl
 
 
-class Unusable(ValueError):
+class UnreadableRecord(ValueError):
     """A record that cannot be understood; the text names its file."""
 
 
@@ -78,7 +78,7 @@ def digest(text: str | None) -> str | None:
 
 
 def load(host: Host) -> list[Record]:
-    """All records, oldest first; `Unusable` with the path where one cannot be understood."""
+    """All records, oldest first; `UnreadableRecord` with the path where one cannot be understood."""
     found = []
     for name in host.listdir(FOLDER):
         if not name.endswith(".json") or name.startswith("."):
@@ -91,7 +91,7 @@ def load(host: Host) -> list[Record]:
             entries = tuple(Entry(**entry) for entry in data.pop("entries"))
             found.append(Record(entries=entries, **data))
         except (ValueError, TypeError, KeyError) as error:
-            raise Unusable(f"{path} cannot be used: {error}") from error
+            raise UnreadableRecord(f"{path} cannot be used: {error}") from error
     return found
 
 

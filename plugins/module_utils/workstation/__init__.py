@@ -1,1 +1,1 @@
-"""Puts an operator's tools on a machine and takes them away again; standard library only, Python 3.9."""
+"""Installs and removes an operator's tools; standard library only, Python 3.9."""

@@ -1,4 +1,4 @@
-"""Each tool: leave it, take the package, or install it ourselves; else say why it is missing."""
+"""Decide for each tool: keep it, install its package, install a release, or report why it is missing."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from .install import Own
+from ..progress import report_progress
+from .install import Installer
 from .machine import Machine
 from .model import INSTALLED, MISSING, OK, Outcome, Wrong, new_enough, program_of
 from .packages import Packages
-from .progress import tell
 
 Tool = Mapping[str, Any]
 _AT_ONCE = 6  # tools that are asked for their version, or fetched, at the same time
 
 
 class Tools:
-    """Brings the tools of a machine to what the rows say: all are looked at first, then packages, then the rest."""
+    """Brings a machine's tools to the state of the rows: checks all of them, then packages, then other sources."""
 
-    def __init__(self, machine: Machine, packages: Packages, own: Own, check: bool) -> None:
-        self.machine, self.packages, self.own, self.check = machine, packages, own, check
+    def __init__(self, machine: Machine, packages: Packages, installer: Installer, check: bool) -> None:
+        self.machine, self.packages, self.installer, self.check = machine, packages, installer, check
 
     def bring(self, tools: Sequence[Tool]) -> list[Outcome]:
-        """One outcome a tool, in their order."""
-        tell(f"looking at what is there of {_names(tools)}")
-        found = self._each(self._there, tools)
+        """Return one outcome per tool, in the order of the tools."""
+        report_progress(f"looking at what is there of {_names(tools)}")
+        outcomes = self._in_parallel(self._present, tools)
         reasons: dict[str, str] = {}
-        for tool, outcome in self._by_packages([t for t in tools if t["name"] not in found]):
+        for tool, outcome in self._by_packages([t for t in tools if t["name"] not in outcomes]):
             if isinstance(outcome, str):
                 reasons[tool["name"]] = outcome
             else:
-                found[tool["name"]] = outcome
-        rest = [t for t in tools if t["name"] not in found]
-        found.update(self._each(lambda tool: self._ourselves(tool, reasons[tool["name"]]), rest))
-        return [found[tool["name"]] for tool in tools]
+                outcomes[tool["name"]] = outcome
+        rest = [t for t in tools if t["name"] not in outcomes]
+        outcomes.update(self._in_parallel(lambda tool: self._install(tool, reasons[tool["name"]]), rest))
+        return [outcomes[tool["name"]] for tool in tools]
 
-    def _each(self, job: Callable[[Tool], Outcome | None], tools: Sequence[Tool]) -> dict[str, Outcome]:
-        """Several at the same time: a program that starts slowly, or a slow server, holds up no other."""
+    def _in_parallel(self, job: Callable[[Tool], Outcome | None], tools: Sequence[Tool]) -> dict[str, Outcome]:
+        """Run a job for several tools at once, so that a slow program or server delays no other."""
 
         def safely(tool: Tool) -> Outcome | None:
             try:
@@ -49,28 +49,28 @@ class Tools:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return {tool["name"]: done for tool, done in zip(tools, pool.map(safely, tools)) if done}
 
-    def _there(self, tool: Tool) -> Outcome | None:
-        """The tool as it is, where it will do."""
+    def _present(self, tool: Tool) -> Outcome | None:
+        """Return the outcome for an installed tool that is new enough; else None."""
         path = self.machine.which(program_of(tool))
         if not path:
             return None
-        if path == self._link(tool) and self.own.record.owns(path):
-            if os.path.realpath(path) != os.path.realpath(self.own.target(tool) or "/"):
+        if path == self._link(tool) and self.installer.record.owns(path):
+            if os.path.realpath(path) != os.path.realpath(self.installer.target(tool) or "/"):
                 return None  # another version of ours: bring the wanted one
-            return _outcome(tool, OK, version=self.own.version(tool), came=path)
+            return _outcome(tool, OK, version=self.installer.version(tool), came=path)
         version = self.machine.version(tool, path)
         if new_enough(version, str(tool.get("minimal", "0"))):
             return _outcome(tool, OK, version=version, came=path)
         return None
 
     def _by_packages(self, tools: Sequence[Tool]) -> Iterable[tuple[Tool, Outcome | str]]:
-        """What a package brought, or why none did."""
+        """Yield the outcome of each tool's package, or the reason why there is none."""
         if tools and not self.machine.without_packages:
-            tell(f"asking for the packages of {_names(tools)}")
+            report_progress(f"asking for the packages of {_names(tools)}")
         why_not = {tool["name"]: self.packages.why_not(tool, self.check) for tool in tools}
         due = [tool for tool in tools if not why_not[tool["name"]]]
         if due and not self.check:
-            tell(f"installing the packages of {_names(due)}")
+            report_progress(f"installing the packages of {_names(due)}")
         wrong = {} if self.check else self.packages.install(due)
         for tool in tools:
             yield tool, why_not[tool["name"]] or self._by_package(tool, wrong.get(self.packages.name(tool), ""))
@@ -86,36 +86,36 @@ class Tools:
             return _outcome(tool, INSTALLED, version=version, came=f"package {package}", changed=True)
         return wrong or f"the package {package} was installed, but {program_of(tool)} is {version or 'not there'}"
 
-    def _ourselves(self, tool: Tool, reason: str) -> Outcome:
+    def _install(self, tool: Tool, reason: str) -> Outcome:
         if self.check:
-            tell(f"{tool['name']}: seeing whether it can be had")
-        if not (wrong := self.own.why_not(tool, self.check)):
+            report_progress(f"{tool['name']}: seeing whether it can be had")
+        if not (wrong := self.installer.why_not(tool, self.check)):
             try:
-                version, came = self.own.version(tool), self.own.origin(tool)
+                version, came = self.installer.version(tool), self.installer.origin(tool)
                 was, place = self._before(tool)
                 if not self.check:
-                    tell(f"{tool['name']}: installing {' '.join(filter(None, [version, 'from', came]))}")
+                    report_progress(f"{tool['name']}: installing {' '.join(filter(None, [version, 'from', came]))}")
                 if not self.check:
-                    self.own.install(tool, was)
+                    self.installer.install(tool, was)
                 why = ", ".join([*(["would be installed"] if self.check else []), *([place] if place else [])])
-                tell(f"{tool['name']}: {'could be had' if self.check else 'installed'}")
+                report_progress(f"{tool['name']}: {'could be had' if self.check else 'installed'}")
                 return _outcome(tool, INSTALLED, version=version, came=came, why=why, changed=True)
             except (Wrong, OSError) as error:
                 wrong = str(error)
-        tell(f"{tool['name']}: missing")
+        report_progress(f"{tool['name']}: missing")
         older, minimal = self._older(tool), str(tool.get("minimal", "0"))
         old = f"{older} is older than {minimal}; " if older and not new_enough(older, minimal) else ""
         return _outcome(tool, MISSING, why=f"{old}{reason}; {wrong}", version=older)
 
     def _before(self, tool: Tool) -> tuple[str, str]:
-        """The version of what lies at the link now, and where the new one comes to stand, in words."""
+        """Return the version that the link points to now, and a description of where the new one goes."""
         path = self.machine.which(program_of(tool))
         if not path:
             return "", ""
         version = self.machine.version(tool, path) or "one of unknown version"
         if path != self._link(tool):
             return "", f"comes before {version} at {path}"
-        if self.own.record.owns(path):
+        if self.installer.record.owns(path):
             return version, f"takes over from {version}, which stays beside it"
         return version, f"takes the place of {version}, which is kept"
 
@@ -124,7 +124,7 @@ class Tools:
         return self.machine.version(tool, path) if path else ""
 
     def _link(self, tool: Tool) -> str:
-        return os.path.join(self.own.place.bin, program_of(tool))
+        return os.path.join(self.installer.place.bin, program_of(tool))
 
 
 def _names(tools: Sequence[Tool]) -> str:

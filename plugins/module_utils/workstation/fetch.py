@@ -1,4 +1,4 @@
-"""Fetch a release archive and take the program out of it, once its sha256 is the one we pinned."""
+"""Download a release archive, verify its pinned sha256, and extract the program."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _MOST_BYTES = 512 << 20
 
 
 def address(release: Mapping[str, Any], system: str, arch: str, mirror: str) -> str:
-    """Where the archive lies. A mirror keeps it under its own address: MIRROR/github.com/derailed/…"""
-    words = {"version": release["version"]}
+    """Return the archive's address; a mirror serves it by original host and path: MIRROR/github.com/derailed/…"""
+    values = {"version": release["version"]}
     for kind, value in (("os", system), ("arch", arch)):
-        words[kind] = release.get(kind, {}).get(value, value)
-    url = str(release["url"]).format(**words)
+        values[kind] = release.get(kind, {}).get(value, value)
+    url = str(release["url"]).format(**values)
     return url if not mirror else mirror.rstrip("/") + "/" + url.split("://", 1)[1]
 
 
 def fetch(url: str, pin: str, into: str) -> None:
-    """Put the file at `into`; a half or wrong one never stays."""
+    """Download to `into`; a partial or wrong file is removed."""
     digest = hashlib.sha256()
     try:
         with _opened(url) as source, open(into, "xb") as target:
@@ -47,7 +47,7 @@ def fetch(url: str, pin: str, into: str) -> None:
 
 
 def program(archive: str, member: str) -> bytes:
-    """The one member of an archive that is the program; an archive without members is the program itself."""
+    """Return the program's bytes: one member of the archive, or the whole file if `member` is empty."""
     try:
         if not member:
             with open(archive, "rb") as stream:
@@ -56,10 +56,10 @@ def program(archive: str, member: str) -> bytes:
             with zipfile.ZipFile(archive) as packed:
                 return packed.read(member)
         with tarfile.open(archive) as tar:
-            found = _member(tar, member)
-            if found is None:
+            stream_of_member = _member(tar, member)
+            if stream_of_member is None:
                 raise KeyError(member)
-            data: bytes = found.read()
+            data: bytes = stream_of_member.read()
             return data
     except (KeyError, OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise Wrong(f"there is no {member or 'program'} in the archive: {error}") from error
@@ -84,15 +84,15 @@ def _opened(url: str) -> Any:
 
 
 def _copy(source: Any, target: BinaryIO | io.BufferedWriter, digest: Any, url: str) -> None:
-    ends, got, said = time.monotonic() + _WHOLE_SECONDS, 0, source.headers.get("Content-Length") or ""
+    deadline, received, announced = time.monotonic() + _WHOLE_SECONDS, 0, source.headers.get("Content-Length") or ""
     try:
         while block := source.read(1 << 16):
-            got += len(block)
-            if time.monotonic() > ends or got > _MOST_BYTES:
+            received += len(block)
+            if time.monotonic() > deadline or received > _MOST_BYTES:
                 raise Wrong(f"{url} takes too long or is too big")
             digest.update(block)
             target.write(block)
     except (HTTPException, OSError, ValueError) as error:
-        raise Wrong(f"{url} broke off after {got} bytes: {error}") from error
-    if said.isdigit() and got != int(said):
-        raise Wrong(f"{url} broke off after {got} of {said} bytes")
+        raise Wrong(f"{url} broke off after {received} bytes: {error}") from error
+    if announced.isdigit() and received != int(announced):
+        raise Wrong(f"{url} broke off after {received} of {announced} bytes")

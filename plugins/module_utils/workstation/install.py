@@ -1,4 +1,4 @@
-"""A tool that no package brings: its versions lie side by side, and a link names the one in use."""
+"""Install tools that no package provides: versions side by side, and a link to the one in use."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .sources import by_npm, by_pip, by_release, npm_program
 _WHOLE = ".whole"  # stands in the folder of a version that was installed to its end
 
 
-class Own:
-    """What we install ourselves: a release archive, a virtual environment, an npm prefix, or a link to gpuctl."""
+class Installer:
+    """Installs from a release archive, into a virtual environment or an npm prefix, or links gpuctl itself."""
 
     def __init__(self, machine: Machine, place: Place, record: Record, mirror: str) -> None:
         self.machine, self.place, self.record, self.mirror = machine, place, record, mirror
 
     def target(self, tool: Mapping[str, Any]) -> str:
-        """Where the program of the wanted version lies once it is installed; empty where we install none."""
+        """Return the path of the program in its version's folder; empty if we do not install it."""
         kind = _kind(tool)
         if kind == "this":
             return self.place.gpuctl
@@ -36,7 +36,7 @@ class Own:
         return "" if _kind(tool) == "this" else str(tool[_kind(tool)]["version"])
 
     def origin(self, tool: Mapping[str, Any]) -> str:
-        """Where it would come from, for people."""
+        """Return the source, for people to read."""
         kind = _kind(tool)
         if kind == "this":
             return self.place.gpuctl
@@ -45,7 +45,7 @@ class Own:
         return {"pip": "PyPI", "npm": "npm"}[kind] + f" {tool[kind]['package']}"
 
     def why_not(self, tool: Mapping[str, Any], check: bool) -> str:
-        """Empty where we can install it ourselves, else why not."""
+        """Return the reason why the tool cannot be installed; empty if it can."""
         kind = _kind(tool)
         if not kind or (kind == "this" and not self.place.gpuctl):
             return str(tool.get("by_hand") or "no release of it is pinned")
@@ -58,7 +58,7 @@ class Own:
         return self._proved(tool) if kind != "this" and check else ""
 
     def install(self, tool: Mapping[str, Any], was: str) -> None:
-        """Put the wanted version beside the others and point the link at it; `was`: the version of what it replaces."""
+        """Install the desired version beside the others and point the link at it; `was` is the replaced version."""
         if _kind(tool) != "this" and not os.path.exists(os.path.join(self._folder(tool), _WHOLE)):
             self._bring(tool)
         link = os.path.join(self.place.bin, program_of(tool))
@@ -95,7 +95,7 @@ class Own:
             by_npm(self.machine, tool, folder, may_run=not aside)
 
     def _proved(self, tool: Mapping[str, Any]) -> str:
-        """Bring it aside to see that it can be had, and throw it away: what is only asked for may be refused later."""
+        """Install into a temporary folder and discard it, to prove in a check that the real run would succeed."""
         if os.path.exists(os.path.join(self._folder(tool), _WHOLE)):
             return ""
         try:

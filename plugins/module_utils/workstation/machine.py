@@ -1,4 +1,4 @@
-"""What kind of machine this is, who we are on it, and which versions of a program it has."""
+"""The machine and the user: system, permissions, installed programs and their versions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_SUDO = "installing packages needs root, or sudo (with a password only on a te
 
 
 class Machine:
-    """This machine as the user who runs us sees it."""
+    """This machine, as the current user sees it."""
 
     def __init__(self, home: str, bin_folder: str, without_packages: bool = False, check: bool = False) -> None:
         self.home = home
@@ -42,34 +42,34 @@ class Machine:
         self._sudo = ["sudo", "-n"]
 
     def run(self, *argv: str, stdin: str = "", limit: float = 60) -> Result:
-        """Run a program with the user's home, proxies and indexes, and give it up after `limit` seconds."""
+        """Run a program with the user's home, proxies and package indexes, for at most `limit` seconds."""
         kept = {name: value for name, value in os.environ.items() if _OUTSIDE.fullmatch(name)}
-        if asks := os.environ.get(_ASKPASS):
-            kept["SUDO_ASKPASS"] = asks
+        if askpass := os.environ.get(_ASKPASS):
+            kept["SUDO_ASKPASS"] = askpass
         folders = self._folders() if argv[0] in _SYSTEM else self._users_folders()
-        given = {**kept, "HOME": self.home, "PATH": ":".join(folders), "PYTHONNOUSERSITE": "1"}
+        environment = {**kept, "HOME": self.home, "PATH": ":".join(folders), "PYTHONNOUSERSITE": "1"}
         program = _first(argv[0], folders) or argv[0]
         # Proxies and indexes may hold passwords: they stand in the environment, which nobody else can read.
-        return self.host.run(program, *argv[1:], stdin=stdin, limit=limit, environment=given)
+        return self.host.run(program, *argv[1:], stdin=stdin, limit=limit, environment=environment)
 
     def which(self, program: str) -> str:
-        """Where the user has a program; the folder we link into comes first. Empty where nowhere."""
+        """Return the user's path of a program, our link folder first; empty if it is not installed."""
         return _first(program, self._users_folders())
 
     def system(self, program: str) -> str:
-        """Where everybody has a program; empty where nowhere."""
+        """Return the system-wide path of a program; empty if it is not installed."""
         return _first(program, self._folders())
 
     def version(self, tool: Mapping[str, Any], path: str) -> str:
-        """What a program says its version is; empty where that cannot be read."""
+        """Return the version that a program prints; empty if it cannot be read."""
         if tool.get("version_arguments") == []:
             return ""
-        said = self.run(path, *tool.get("version_arguments", ["--version"]), limit=10)
-        found = re.search(str(tool.get("version_pattern") or r"\d+\.\d+[\w.]*"), said.out + said.err)
-        return found.group(found.lastindex or 0) if said.ok and found else ""
+        result = self.run(path, *tool.get("version_arguments", ["--version"]), limit=10)
+        match = re.search(str(tool.get("version_pattern") or r"\d+\.\d+[\w.]*"), result.out + result.err)
+        return match.group(match.lastindex or 0) if result.ok and match else ""
 
     def may_install(self) -> str:
-        """Empty where we may install packages, else why not."""
+        """Return the reason why packages cannot be installed; empty if they can."""
         if self._may is None:
             self._may = self._why_not()
         return self._may
@@ -86,12 +86,12 @@ class Machine:
             return ""
 
     def dots(self, shell: str) -> str:
-        """The folder of a shell's files. Where zsh has them only zsh knows: its .zshenv may name another one."""
+        """Return the folder of a shell's start-up files; only zsh itself knows its own, as .zshenv may change it."""
         if shell != "zsh":
             return self.home
-        said = self.run("zsh", "-c", 'printf "\\n%s" "${ZDOTDIR-}"', limit=10)
-        named = said.out.splitlines()[-1:] if said.ok and not said.out.endswith("\n") else []
-        return named[0] if named else os.environ.get("ZDOTDIR") or self.home
+        result = self.run("zsh", "-c", 'printf "\\n%s" "${ZDOTDIR-}"', limit=10)
+        reported = result.out.splitlines()[-1:] if result.ok and not result.out.endswith("\n") else []
+        return reported[0] if reported else os.environ.get("ZDOTDIR") or self.home
 
     def _why_not(self) -> str:
         if self.without_packages:
@@ -105,7 +105,7 @@ class Machine:
         return self._asked() if os.environ.get(_ASKPASS) and self.system("sudo") else NO_SUDO
 
     def _asked(self) -> str:
-        """Let sudo ask for the password on the user's terminal; a check asks nobody, and takes it that they know it."""
+        """Let sudo ask for the password on the user's terminal; a check assumes that the user knows it."""
         if self.check:
             return ""
         self._sudo = ["sudo", "-A"]
@@ -119,9 +119,9 @@ class Machine:
         return [self.bin, *PATH.split(":"), *(_BREW.split(":") if self.os == "darwin" else [])]
 
     def _users_folders(self) -> list[str]:
-        """In the user's order, without what only this shell has: the folders of virtual environments."""
-        own = [f for f in os.environ.get("PATH", "").split(":") if os.path.isabs(f)]
-        lasting = [f for f in own if not os.path.exists(os.path.join(os.path.dirname(f), "pyvenv.cfg"))]
+        """Return the PATH in the user's order, without the folders of virtual environments."""
+        absolute = [f for f in os.environ.get("PATH", "").split(":") if os.path.isabs(f)]
+        lasting = [f for f in absolute if not os.path.exists(os.path.join(os.path.dirname(f), "pyvenv.cfg"))]
         return list(dict.fromkeys([self.bin, *lasting, *self._folders()]))
 
 

@@ -1,4 +1,4 @@
-"""The values a visit to a workstation works with."""
+"""The values of a workstation run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MISSING = "MISSING"
 
 
 class Wrong(Exception):
-    """Why something could not be had; its text is the reason shown."""
+    """The reason why something is unavailable; shown to the user as is."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where things go: programs are linked into `bin`, versions lie below `tools`, the record is in `state`.
+    """The folders: `bin` for links, `tools` for versions, `state` for the record.
 
-    `gpuctl` is the command that runs us, where there is one: it is linked, too.
+    `gpuctl` is the running gpuctl command, if any; it is linked as well.
     """
 
     home: str
@@ -32,7 +32,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one tool ended; `came` says where it is from, `why` what is wrong or what would be done."""
+    """The outcome for one tool; `came` is its source, `why` the problem or the planned action."""
 
     tool: str
     state: str
@@ -48,13 +48,13 @@ class Outcome:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """1.35.2 as (1, 35, 2), to compare; the first of them in the text."""
-    found = re.search(r"\d+(?:\.\d+)*", version)
-    return tuple(int(part) for part in found.group().split(".")) if found else ()
+    """Return the first version number in a text as a comparable tuple: 1.35.2 as (1, 35, 2)."""
+    match = re.search(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
 def new_enough(version: str, minimal: str) -> bool:
-    """Whether a version is at least the minimal one; one that could not be read is not, where any is asked for."""
+    """True if a version is at least `minimal`; an unreadable version is not, unless `minimal` is empty."""
     return not minimal or (bool(numbers(version)) and numbers(version) >= numbers(minimal))
 
 

@@ -1,4 +1,4 @@
-"""The distribution's packages: which version it has, and how one is installed."""
+"""The distribution's packages: available versions, and installation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INSTALL_SECONDS = 300
 
 
 class Packages:
-    """What this machine's package manager has."""
+    """The machine's package manager."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -35,7 +35,7 @@ class Packages:
         self._installed: dict[str, str] = {}  # by us, now: package -> what went wrong, if anything
 
     def why_not(self, tool: Mapping[str, Any], check: bool) -> str:
-        """Empty where the package will do, else why not. Nobody is asked for a password for one that will not do."""
+        """Return the reason why the package is unusable; empty if it is usable. Asks for a password only then."""
         family, name = self.machine.family, self.name(tool)
         if not name:
             none = family or not tool.get("packages")
@@ -53,11 +53,11 @@ class Packages:
         return self.machine.may_install()
 
     def name(self, tool: Mapping[str, Any]) -> str:
-        """What the package is called here; empty where there is none."""
+        """Return the package's name on this system; empty if there is none."""
         return str(tool.get("packages", {}).get(self.machine.family, ""))
 
     def install(self, tools: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        """Install them; package -> why it could not be, for those that could not. Homebrew gets one list of all."""
+        """Install packages and return the failed ones with their reasons; Homebrew gets one list of all."""
         names = list(dict.fromkeys(self.name(tool) for tool in tools))
         due = [name for name in names if name not in self._installed]
         wrong = self._install(due) if due and self.machine.family == "brew" else ""
@@ -82,7 +82,7 @@ class Packages:
         return "" if done.ok else f"the package {' '.join(names)} could not be installed: {done.said}"
 
     def _after_refresh(self, name: str, check: bool) -> str:
-        """Its version by new lists; a check gets them into a folder of its own, since it may change nothing."""
+        """Return the version after a refresh of the lists; a check refreshes a private copy."""
         if self.machine.may_install():
             return ""
         if not self._refreshed:
@@ -101,11 +101,11 @@ class Packages:
         self.machine.run(*_APT, *self._lists, "-o", "APT::Sandbox::User=", "update", limit=_REFRESH_SECONDS)
 
     def _candidate(self, name: str) -> str:
-        """The version that would be installed, without epoch; empty where there is none."""
+        """Return the version that would be installed, without epoch; empty if there is none."""
         if self.machine.family == "debian":
-            said = self.machine.run("apt-cache", *self._lists, "policy", name, limit=20)
-            found = re.search(r"Candidate: (?:\d+:)?(\d\S*)", said.out)
+            result = self.machine.run("apt-cache", *self._lists, "policy", name, limit=20)
+            match = re.search(r"Candidate: (?:\d+:)?(\d\S*)", result.out)
         else:
-            said = self.machine.run(*_DNF, "list", name, limit=_REFRESH_SECONDS)
-            found = re.search(rf"^{re.escape(name)}\.\S+\s+(?:\d+:)?(\d\S*)", said.out, re.MULTILINE)
-        return found.group(1) if found else ""
+            result = self.machine.run(*_DNF, "list", name, limit=_REFRESH_SECONDS)
+            match = re.search(rf"^{re.escape(name)}\.\S+\s+(?:\d+:)?(\d\S*)", result.out, re.MULTILINE)
+        return match.group(1) if match else ""

@@ -1,4 +1,4 @@
-"""What was there before us, file by file, so that all of it can be put back."""
+"""The record of every file and link that gpuctl replaced, so that undo can restore them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Side = dict[str, Any]
 
 
 class Record:
-    """The record in the user's state folder; an entry is on disk before its change is made.
+    """The record in the user's state folder; an entry is written before its change is made.
 
-    Tools are brought at the same time: whoever changes it holds its lock.
+    Tools are installed in parallel, so every change of the record holds its lock.
     """
 
     def __init__(self, folder: str) -> None:
@@ -35,12 +35,19 @@ class Record:
             self._read()
 
     def owns(self, path: str) -> bool:
-        """Whether what lies there now is what we put there."""
+        """True if the path still has what we put there."""
         entry = self.entries.get(path)
         return entry is not None and same(look(path), entry["ours"])
 
-    def write(self, path: str, text: bytes, mode: int, users: bytes | None = None) -> None:
-        """Put a file in place whole, remembering what was there; `users`: what of it is the user's, if not all."""
+    def blocks(self, path: str) -> list[str]:
+        """Return every marked block that gpuctl has written into this file, latest last."""
+        return list(self.entries.get(path, {}).get("blocks", []))
+
+    def write(self, path: str, text: bytes, mode: int, users: bytes | None = None, block: str = "") -> None:
+        """Write a file atomically and record what it replaces.
+
+        `users` is the user's part of the old content, if not all of it; `block` is our marked block in the new content.
+        """
         before = look(path)
         owner = (before["uid"], before["gid"]) if before["kind"] == "file" else (os.geteuid(), os.getegid())
         ours = {
@@ -50,17 +57,17 @@ class Record:
             "uid": owner[0],
             "gid": owner[1],
         }
-        self._remember(path, before, ours, users=users)
+        self._remember(path, before, ours, users=users, block=block)
         put_file(path, text, mode, owner)
 
     def link(self, path: str, target: str, was: str = "") -> None:
-        """Put a link in place by one rename, remembering what was there, and its version."""
+        """Create a link atomically, and record what it replaces and its version."""
         with self._lock:
-            self._remember(path, look(path), {"kind": "link", "target": target}, was)
+            self._remember(path, look(path), {"kind": "link", "target": target}, was=was)
             put_link(path, target)
 
     def make_folders(self, folder: str) -> None:
-        """Make a folder and those above it; undo removes them once they are empty."""
+        """Create a folder and its missing parents; undo removes them once they are empty."""
         with self._lock:
             missing = []
             while not os.path.isdir(folder):
@@ -73,20 +80,26 @@ class Record:
                 os.mkdir(path, 0o755)
 
     def add_tool(self, folder: str) -> None:
-        """A tool's folder, with all its versions."""
+        """Record the folder with all versions of a tool."""
         with self._lock:
             if folder not in self.tools:
                 self.tools.append(folder)
                 self.save()
 
     def drop_tool(self, folder: str) -> None:
-        """Forget it once it is gone."""
+        """Remove a tool's folder from the record."""
         with self._lock:
             self.tools.remove(folder)
             self.save()
 
+    def forget(self, path: str) -> None:
+        """Drop the entry of a file or link that is back as it was."""
+        with self._lock:
+            self.entries.pop(path, None)
+            self.save()
+
     def keep_copy(self, path: str) -> str:
-        """Keep what the user has there now, beside the record, before --force takes it back; returns where."""
+        """Keep a copy of the current content beside the record before --force replaces it; returns its path."""
         now = look(path, content=True)
         name = f"edited-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{path.strip('/').replace('/', '_')}.json"
         copy = os.path.join(self.folder, name)
@@ -109,30 +122,32 @@ class Record:
                 "or move it away, and what was there before gpuctl is forgotten"
             ) from error
 
-    def _remember(self, path: str, before: Side, ours: Side, was: str = "", users: bytes | None = None) -> None:
+    def _remember(self, path: str, before: Side, ours: Side, **notes: Any) -> None:
+        """Add or update the entry of a path; `notes`: `was`, `users` and `block`, as `link` and `write` take them."""
         entry = self.entries.get(path)
+        blocks = list(dict.fromkeys(filter(None, [*self.blocks(path), notes.get("block")])))
         if entry is None or not same(before, entry["ours"]):
-            # What the user put there since the last run is what undo has to bring back.
+            # If the user changed the file since the last run, undo has to restore that later content.
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             earlier = [*entry.get("earlier", []), entry["before"]] if entry else []
-            back = _without_ours(look(path, content=True), users, earlier)
-            entry = {"before": back, "at": at, "earlier": earlier, "was": was}
-        self.entries[path] = {**entry, "ours": ours}
+            back = _without_ours(look(path, content=True), notes.get("users"), earlier)
+            entry = {"before": back, "at": at, "earlier": earlier, "was": notes.get("was", "")}
+        self.entries[path] = {**entry, "ours": ours, **({"blocks": blocks} if blocks else {})}
         self.save()
 
 
 def _without_ours(side: Side, users: bytes | None, earlier: list[Side]) -> Side:
-    """What was there without our lines, which an earlier run, or another machine's, put there."""
+    """Return a file's earlier state without blocks that an earlier run, or another machine, wrote."""
     if side["kind"] != "file" or users is None:
         return side
-    if not users and any(one["kind"] == "absent" for one in earlier):
+    if not users and any(side_before["kind"] == "absent" for side_before in earlier):
         return {"kind": "absent"}
     content = base64.b64encode(users).decode()
     return {**side, "sha256": hashlib.sha256(users).hexdigest(), "content": content}
 
 
 def look(path: str, content: bool = False) -> Side:
-    """What lies at a path: nothing, a link, a file, or something that is neither."""
+    """Return the state of a path: absent, link, file, or other."""
     if os.path.islink(path):
         return {"kind": "link", "target": os.readlink(path)}
     if not os.path.exists(path):
@@ -152,7 +167,7 @@ def same(first: Side, second: Side) -> bool:
 
 
 def restore(path: str, side: Side) -> None:
-    """Make a path what a side of an entry says."""
+    """Bring a path back to a recorded state."""
     if side["kind"] == "absent":
         if os.path.lexists(path):
             os.unlink(path)
@@ -163,7 +178,7 @@ def restore(path: str, side: Side) -> None:
 
 
 def put_file(path: str, data: bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     temporary = _temporary(path)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
@@ -192,7 +207,7 @@ def put_link(path: str, target: str) -> None:
 
 
 def _temporary(path: str) -> str:
-    """The one name for a half-made file; what a killed run left there is removed."""
+    """Return the fixed name of the temporary file; removes one that a killed run left behind."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.gpuctl")
     if os.path.lexists(temporary):

@@ -1,7 +1,9 @@
-"""The marked lines in the user's shell files."""
+"""The marked block in the user's shell files."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from .model import Wrong
@@ -28,7 +30,7 @@ fi"""
 
 
 class _Mark(NamedTuple):
-    """A line that is a marker: its number, from 1, and where it starts and ends in the text."""
+    """A marker line: its number (from 1) and its start and end in the text."""
 
     text: str
     number: int
@@ -37,7 +39,7 @@ class _Mark(NamedTuple):
 
 
 def block(shell: str, folder: str, start_tmux: bool) -> str:
-    """What we want in ~/.bashrc or ~/.zshrc; a bash that is not interactive has no use for completion."""
+    """Return the block for ~/.bashrc or ~/.zshrc; a non-interactive bash needs no completion."""
     lines = [BEGIN, _PATH.format(bin=folder)]
     if shell == "bash":
         lines += ["if [[ $- == *i* ]]; then", _BASH, *([_TMUX] if start_tmux else []), "fi"]
@@ -46,24 +48,50 @@ def block(shell: str, folder: str, start_tmux: bool) -> str:
     return "\n".join([*lines, END]) + "\n"
 
 
-def with_block(text: str, wanted: str) -> str:
-    """The text with our block once: in its place where it has one, else at the end; `Wrong` as `without_block`."""
-    found = _blocks(text)
-    if not found:
-        return text + ("" if not text or text.endswith("\n") else "\n") + wanted
-    start, end = found[0]
-    return text[:start] + wanted + without_block(text[end:])
+def with_block(text: str, block_text: str, written: Collection[str] = ()) -> str:
+    """Return the text with our block exactly once: where it already stands, else at the end.
+
+    Lines between the markers that are in none of the blocks `written` before are the user's: they move below the block.
+    Raises `Wrong` like `without_block`.
+    """
+    spans = _blocks(text)
+    if not spans:
+        return text + ("" if not text or text.endswith("\n") else "\n") + block_text
+    start, end = spans[0]
+    users = "".join(lines_between_markers(text[start:end], [*written, block_text])) if written else ""
+    return text[:start] + block_text + users + without_block(text[end:], written)
 
 
-def without_block(text: str) -> str:
-    """The text that is the user's own; `Wrong` where a damaged marker leaves open which lines are ours."""
+def without_block(text: str, written: Collection[str] = ()) -> str:
+    """Return the text without our blocks; raises `Wrong` if a damaged marker leaves open which lines are ours.
+
+    Lines between the markers that are in none of the blocks `written` stay; if `written` is empty, whole blocks go.
+    """
     for start, end in reversed(_blocks(text)):
-        text = text[:start] + text[end:]
+        users = "".join(lines_between_markers(text[start:end], written)) if written else ""
+        text = text[:start] + users + text[end:]
     return text
 
 
+def lines_between_markers(text: str, written: Collection[str]) -> list[str]:
+    """List lines between our markers that others wrote, compared with the most similar block in `written`."""
+    return [line for start, end in _blocks(text) for line in _foreign(text[start:end], written)]
+
+
+def _foreign(block_text: str, written: Collection[str]) -> list[str]:
+    lines = block_text.splitlines(keepends=True)
+    return min((_inserted(ours.splitlines(), lines) for ours in written), key=len, default=lines[1:-1])
+
+
+def _inserted(ours: list[str], lines: list[str]) -> list[str]:
+    # In sequence, not as a set: the user's `if … fi` has a line that is in our block, too.
+    matcher = SequenceMatcher(None, [line.strip() for line in ours], [line.strip() for line in lines], autojunk=False)
+    added = [lines[j1:j2] for tag, _, _, j1, j2 in matcher.get_opcodes() if tag in ("insert", "replace")]
+    return [line for run in added for line in run if line.strip()]
+
+
 def _blocks(text: str) -> list[tuple[int, int]]:
-    """Where each block of ours starts and ends."""
+    """Return the start and end of each marked block."""
     marks, at = [], 0
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         if line.strip() in (BEGIN, END):

@@ -1,4 +1,4 @@
-"""Fill the folder of one version: from a release archive, from PyPI or from npm, every file of it verified."""
+"""Fill a version's folder from a release archive, PyPI or npm, with every file verified."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _LEFT_OUT = "its program for this system was not had, or refused"
 
 
 def by_release(machine: Machine, tool: Mapping[str, Any], url: str, pin: str, folder: str) -> None:
-    """Fetch the archive, compare it with its pin, and take the one program out of it."""
+    """Download the archive, verify its pin, and extract the program."""
     archive = os.path.join(folder, ".archive")
     fetch(url, pin, archive)
-    words = {"version": str(tool["release"]["version"]), "os": machine.os, "arch": machine.arch}
-    data = program(archive, str(tool["release"].get("member", "")).format(**words))
+    values = {"version": str(tool["release"]["version"]), "os": machine.os, "arch": machine.arch}
+    data = program(archive, str(tool["release"].get("member", "")).format(**values))
     os.unlink(archive)
     put_file(os.path.join(folder, program_of(tool)), data, 0o755)
 
 
 def by_pip(machine: Machine, tool: Mapping[str, Any], folder: str) -> None:
-    """Its own virtual environment; pip refuses what is not among our hashes, and what would have to be built."""
+    """Install into a virtual environment; pip rejects other hashes and anything that needs a build."""
     # The system's, which stays; a virtual environment ends with the Python that it was made of.
     python = machine.system("python3") or machine.which("python3") or sys.executable
     made = machine.run(python, "-m", "venv", folder, limit=_SECONDS)
@@ -46,15 +46,15 @@ def by_pip(machine: Machine, tool: Mapping[str, Any], folder: str) -> None:
 
 
 def requirements(hashes: Mapping[str, Any]) -> str:
-    """What pip is given: "name==version" -> the sha256 of each file it may take."""
-    lines = (" ".join([name, *(f"--hash=sha256:{one}" for one in some)]) for name, some in hashes.items())
+    """Return pip's requirements file: "name==version" with the sha256 of each accepted file."""
+    lines = (" ".join([name, *(f"--hash=sha256:{sha256}" for sha256 in files)]) for name, files in hashes.items())
     return "".join(f"{line}\n" for line in lines)
 
 
 def by_npm(machine: Machine, tool: Mapping[str, Any], folder: str, may_run: bool = True) -> None:
-    """`npm ci` by a lock file of ours: npm refuses a package whose integrity is another one.
+    """Run `npm ci` with our lock file; npm rejects packages with a different integrity hash.
 
-    Without `may_run` nothing out of the package is run, as in a check.
+    Without `may_run`, as in a check, no code of the package is executed.
     """
     for name, made in lock(tool).items():
         put_file(os.path.join(folder, name), json.dumps(made, indent=1).encode(), 0o644)
@@ -63,31 +63,31 @@ def by_npm(machine: Machine, tool: Mapping[str, Any], folder: str, may_run: bool
     patience = ["--fetch-timeout=10000", "--fetch-retries=1", *([] if may_run else ["--ignore-scripts"])]
     done = machine.run("npm", "ci", f"--prefix={folder}", *quiet, *patience, limit=_SECONDS)
     remove_tree(os.path.join(folder, ".npm"))
-    wish = f"{tool['npm']['package']} {tool['npm']['version']}"
+    package = f"{tool['npm']['package']} {tool['npm']['version']}"
     if not done.ok:
-        raise Wrong(f"npm cannot install {wish}: {_error(done.err, done.said)}")
+        raise Wrong(f"npm cannot install {package}: {_error(done.err, done.said)}")
     # Its program for this system is an optional package: npm leaves out one that it refuses, without a word.
     if may_run and not machine.version(tool, os.path.join(folder, npm_program(tool))):
-        raise Wrong(f"npm installed {wish}, but it does not run: {_LEFT_OUT}")
+        raise Wrong(f"npm installed {package}, but it does not run: {_LEFT_OUT}")
     systems = [os.path.join(folder, "node_modules", name) for name in tool["npm"].get("systems", {})]
     if systems and not any(map(os.path.isdir, systems)):
-        raise Wrong(f"npm would install {wish}, but it would not run: {_LEFT_OUT}")
+        raise Wrong(f"npm would install {package}, but it would not run: {_LEFT_OUT}")
 
 
 def npm_program(tool: Mapping[str, Any]) -> str:
-    """Where npm links the program, below the folder of the version."""
+    """Return the path of the program below the version's folder."""
     return f"node_modules/.bin/{program_of(tool)}"
 
 
 def lock(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """package.json and package-lock.json of a row: the package, and one of the same version for each system."""
+    """Return package.json and package-lock.json for a row: the package, and its variant for each system."""
     npm = tool["npm"]
     name, version = npm["package"], npm["version"]
     systems = npm.get("systems", {})
     main = {"version": version, "integrity": npm["integrity"], "hasInstallScript": True}
     main.update(bin={program_of(tool): npm["program"]}, optionalDependencies=dict.fromkeys(systems, version))
-    own = {"name": "tool", "version": "1.0.0", "dependencies": {name: version}}
-    packages = {"": own, f"node_modules/{name}": main}
+    root = {"name": "tool", "version": "1.0.0", "dependencies": {name: version}}
+    packages = {"": root, f"node_modules/{name}": main}
     for other, system in systems.items():
         only = {key: [system[key]] for key in ("os", "cpu", "libc") if key in system}
         packages[f"node_modules/{other}"] = {
@@ -97,12 +97,12 @@ def lock(tool: Mapping[str, Any]) -> dict[str, Any]:
             **only,
         }
     return {
-        "package.json": own,
-        "package-lock.json": {**own, "lockfileVersion": 3, "requires": True, "packages": packages},
+        "package.json": root,
+        "package-lock.json": {**root, "lockfileVersion": 3, "requires": True, "packages": packages},
     }
 
 
-def _error(said: str, last: str) -> str:
-    """The first line that says what went wrong: the last one often only names a log."""
-    lines = [line.strip() for line in said.splitlines() if "error" in line.lower() and "log" not in line]
+def _error(stderr: str, last: str) -> str:
+    """Return the first line that mentions an error; the last one often only names a log file."""
+    lines = [line.strip() for line in stderr.splitlines() if "error" in line.lower() and "log" not in line]
     return lines[0] if lines else last

@@ -1,4 +1,4 @@
-"""One visit: read what is there, bring each tool, write the shell lines, say how all of it ended."""
+"""One run on a workstation: install or undo, update the shell files, return the outcome."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .decide import Tools
-from .install import Own
+from .install import Installer
 from .machine import Machine
 from .model import MISSING, Place, Wrong, program_of
 from .packages import Packages
@@ -18,57 +18,56 @@ from .shell import block, with_block, without_block
 from .undo import CONFLICT, remove, undo
 
 
-def visit(asked: Mapping[str, Any], check: bool) -> dict[str, Any]:
-    """Carry out what a task asks; the answer is plain values.
+def visit(request: Mapping[str, Any], check: bool) -> dict[str, Any]:
+    """Carry out a request and return plain values.
 
-    `Wrong` for an unknown tool or a record that cannot be read, with nothing touched, and where the state folder or
-    the record cannot be written.
+    `Wrong` for an unknown tool or an unreadable record, with nothing changed, and if the record cannot be written.
     """
-    place = where(asked)
+    place = where(request)
     try:
-        return _visit(asked, place, check)
+        return _visit(request, place, check)
     except OSError as error:
         raise Wrong(f"{error.filename or place.state}: {error.strerror or error}") from error
 
 
-def _visit(asked: Mapping[str, Any], place: Place, check: bool) -> dict[str, Any]:
-    rows = {tool["name"]: tool for tool in asked["tools"]}  # a later row of the same name takes its place
-    unknown = [name for name in [*asked["only"], *asked["remove"]] if name not in rows]
+def _visit(request: Mapping[str, Any], place: Place, check: bool) -> dict[str, Any]:
+    rows = {tool["name"]: tool for tool in request["tools"]}  # a later row of the same name takes its place
+    unknown = [name for name in [*request["only"], *request["remove"]] if name not in rows]
     if unknown:
         raise Wrong(f"{', '.join(unknown)}: no such tool; there are {', '.join(rows)}")
     with _alone(place.state, check):
         record = Record(place.state)
-        if asked["undo"]:
-            return _undone(undo(record, check, bool(asked["force"])))
-        if asked["remove"]:
-            programs = {name: program_of(rows[name]) for name in asked["remove"]}
-            return _undone(remove(record, programs, check, bool(asked["force"])))
-        wanted = [rows[name] for name in rows if not asked["only"] or name in asked["only"]]
-        return _brought(asked, wanted, place, record, check)
+        if request["undo"]:
+            return _undone(undo(record, check, bool(request["force"])))
+        if request["remove"]:
+            programs = {name: program_of(rows[name]) for name in request["remove"]}
+            return _undone(remove(record, programs, check, bool(request["force"])))
+        selected = [rows[name] for name in rows if not request["only"] or name in request["only"]]
+        return _brought(request, selected, place, record, check)
 
 
-def where(asked: Mapping[str, Any]) -> Place:
-    """Root's tools are for everybody, a user's are in the home folder; each place can be named."""
+def where(request: Mapping[str, Any]) -> Place:
+    """Return the folders: root installs for everybody, a user below the home folder; each can be set."""
     home = os.path.expanduser("~")
     root = os.geteuid() == 0
     state = os.environ.get("XDG_STATE_HOME") or os.path.join(home, ".local/state")
     return Place(
         home=home,
-        bin=asked["bin"] or ("/usr/local/bin" if root else os.path.join(home, ".local/bin")),
-        tools=asked["folder"] or ("/opt/gpuctl/tools" if root else os.path.join(home, ".local/share/gpuctl/tools")),
-        state=os.path.join(asked["state"] or os.path.join(state, "gpuctl"), "workstation"),
-        gpuctl=asked["gpuctl"],
+        bin=request["bin"] or ("/usr/local/bin" if root else os.path.join(home, ".local/bin")),
+        tools=request["folder"] or ("/opt/gpuctl/tools" if root else os.path.join(home, ".local/share/gpuctl/tools")),
+        state=os.path.join(request["state"] or os.path.join(state, "gpuctl"), "workstation"),
+        gpuctl=request["gpuctl"],
     )
 
 
 def _brought(
-    asked: Mapping[str, Any], wanted: list[dict[str, Any]], place: Place, record: Record, check: bool
+    request: Mapping[str, Any], selected: list[dict[str, Any]], place: Place, record: Record, check: bool
 ) -> dict[str, Any]:
-    machine = Machine(place.home, place.bin, not asked["packages"], check)
-    tools = Tools(machine, Packages(machine), Own(machine, place, record, asked["mirror"]), check)
-    outcomes = tools.bring(wanted)
-    files = _shell_files(asked, place, machine, record, check) if asked["shell"] else []
-    missing = [o for o in outcomes if o.state == MISSING and (o.required or (asked["strict"] and not o.optional))]
+    machine = Machine(place.home, place.bin, not request["packages"], check)
+    tools = Tools(machine, Packages(machine), Installer(machine, place, record, request["mirror"]), check)
+    outcomes = tools.bring(selected)
+    files = _shell_files(request, place, machine, record, check) if request["shell"] else []
+    missing = [o for o in outcomes if o.state == MISSING and (o.required or (request["strict"] and not o.optional))]
     return {
         "changed": any(o.changed for o in outcomes) or any(f["changed"] for f in files),
         "tools": [o.plain() for o in outcomes],
@@ -78,7 +77,7 @@ def _brought(
 
 
 def _shell_files(
-    asked: Mapping[str, Any], place: Place, machine: Machine, record: Record, check: bool
+    request: Mapping[str, Any], place: Place, machine: Machine, record: Record, check: bool
 ) -> list[dict[str, Any]]:
     login = machine.shell()
     rows = []
@@ -87,18 +86,20 @@ def _shell_files(
         if login == shell or os.path.lexists(path):
             # A home kept in a repository has links here: what they lead to is written, and they stay.
             rows.append(
-                _shell_file(os.path.realpath(path), block(shell, _from_home(place), asked["start_tmux"]), record, check)
+                _shell_file(
+                    os.path.realpath(path), block(shell, _from_home(place), request["start_tmux"]), record, check
+                )
             )
     return rows
 
 
 def _from_home(place: Place) -> str:
-    """The bin folder as a shell file says it: one home may serve several machines."""
+    """Return the bin folder relative to $HOME, as one home may serve several machines."""
     below = os.path.relpath(place.bin, place.home)
     return place.bin if below.startswith("..") else f"$HOME/{below}"
 
 
-def _shell_file(path: str, wanted: str, record: Record, check: bool) -> dict[str, Any]:
+def _shell_file(path: str, block_text: str, record: Record, check: bool) -> dict[str, Any]:
     now = look(path)
     if now["kind"] == "other" or not os.path.isdir(os.path.dirname(path)):
         return {"path": path, "changed": False, "before": "", "after": "", "why": "it is no file: left alone"}
@@ -108,10 +109,11 @@ def _shell_file(path: str, wanted: str, record: Record, check: bool) -> dict[str
             before = stream.read()
     text = before.decode("utf-8", "surrogateescape")
     try:
-        after = with_block(text, wanted)
+        written = record.blocks(path)
+        after = with_block(text, block_text, written)
         if after != text and not check:
-            users = without_block(text).encode("utf-8", "surrogateescape")
-            record.write(path, after.encode("utf-8", "surrogateescape"), now.get("mode", 0o644), users)
+            users = without_block(text, written).encode("utf-8", "surrogateescape")
+            record.write(path, after.encode("utf-8", "surrogateescape"), now.get("mode", 0o644), users, block_text)
     except (Wrong, OSError) as error:
         why = f"it cannot be written: {error.strerror or error}" if isinstance(error, OSError) else str(error)
         return {"path": path, "changed": False, "before": "", "after": "", "why": why}
@@ -125,7 +127,7 @@ def _undone(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 @contextmanager
 def _alone(state: str, check: bool) -> Iterator[None]:
-    """Two visits at once would write over each other's record: the second waits."""
+    """Hold the lock of the record: a second run at the same time waits."""
     if check and not os.path.isdir(state):
         yield
         return

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..strict_yaml import Mistake, from_plain, read
+from ..strict_yaml import EmptyFile, Mistake, from_plain, read
 from .conflicts import rivals
 from .lookup import find
 from .merging import merge
 from .model import Profile, ProfileError
 from .parse import Draft, draft
 
+EMPTY = EmptyFile("profile", "give it `knobs:` or `extends:`")
 INLINE = "playbook"  # what a profile is called that a playbook gives without a name
 
 
@@ -34,7 +35,7 @@ def inline(given: Mapping[str, Any], search: Sequence[Path] | None = None) -> Pr
 
 
 def _draft(path: Path, mistakes: list[Mistake]) -> Draft | None:
-    node = read(path, mistakes)
+    node = read(path, mistakes, EMPTY)
     return None if node is None else draft(node, path.stem, mistakes)
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import yaml
 
 from gpuctl.edges.ssh import Login
-from gpuctl.nccl.model import Ended, Launch, Sweep
+from gpuctl.nccl.model import Launch, LaunchResult, Sweep
 from gpuctl.nccl.plan import COLLECTIVES
 from gpuctl.nccl.runners.ansible import AnsibleRunner
 from gpuctl.nccl.runners.base import Runner
-from gpuctl.nccl.runners.mpirun import MpiRunner, Way
+from gpuctl.nccl.runners.mpirun import MpiRunner, MpirunOptions
 from gpuctl.remote.transport import OverSsh
 from tests.rig import Rig, TestHost
 from tests.rig.command import reach
@@ -91,12 +91,12 @@ class Cluster:
     def login(self, host: TestHost, user: str = USER) -> Login:
         return Login(host.ip, user=user, args=tuple(self.rig.ssh_options()), python="/usr/bin/python3")
 
-    def runner(self, way: Way | None = None, user: str = USER) -> Runner:
+    def runner(self, way: MpirunOptions | None = None, user: str = USER) -> Runner:
         if self.through == "ansible":
             return self._ansible_runner(way, user)
         return MpiRunner(OverSsh({host.name: self.login(host, user) for host in self.hosts}), way)
 
-    def _ansible_runner(self, way: Way | None, user: str) -> AnsibleRunner:
+    def _ansible_runner(self, way: MpirunOptions | None, user: str) -> AnsibleRunner:
         hosts = {host.name: reach(host, ansible_user=user) for host in self.hosts}
         path = self.rig.state / f"nccl-{self.hosts[0].name}.yml"
         path.write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
@@ -107,8 +107,8 @@ class Cluster:
         *launches: Launch,
         during: Callable[[Launch, str], None] = lambda _, __: None,
         broken_off: Callable[[], bool] = lambda: False,
-        way: Way | None = None,
-    ) -> list[Ended]:
+        way: MpirunOptions | None = None,
+    ) -> list[LaunchResult]:
         """Run launches at the same time; `during` hears of their progress."""
 
         def told(launch: Launch, words: str) -> None:

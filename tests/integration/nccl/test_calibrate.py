@@ -26,7 +26,7 @@ def test_a_measured_row_is_kept_and_judges_the_next_run_until_it_is_taken_back(g
     assert kept.code == 0, kept.out + kept.err
     assert kept.out.count("complete") == 3
     finding = judged(gpuctl, pair)
-    assert (finding["verdict"], "this site's own" in finding["says"]) == ("OK", True)
+    assert (finding["verdict"], "this site's own" in finding["message"]) == ("OK", True)
     assert gpuctl("nccl", "baselines", "restore").code == 0
     assert own_rows(gpuctl) == []
     assert pair.left() == {}
@@ -50,4 +50,4 @@ def judged(gpuctl: Gpuctl, nodes: Cluster) -> dict[str, str]:
     """What the rule for bandwidth says of one more run."""
     words = ("--inventory", inventory(gpuctl, nodes), *SHORT[:-2], *OURS, "-o", "json")
     said = gpuctl("nccl", "run", *words)
-    return next(one for one in said.json["findings"] if one["rule"] == "baseline")
+    return next(one for one in said.json["findings"] if one["check"] == "baseline")

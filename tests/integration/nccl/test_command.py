@@ -25,7 +25,7 @@ def run(gpuctl: Gpuctl, nodes: Cluster, *words: object) -> Said:
 
 def failures(said: Said) -> list[tuple[str, str]]:
     """What was found wrong: the rule and whom it names."""
-    return [(one["rule"], one["subject"]) for one in said.json["findings"] if one["verdict"] == "FAIL"]
+    return [(one["check"], one["subject"]) for one in said.json["findings"] if one["verdict"] == "FAIL"]
 
 
 def test_a_healthy_cluster_passes(gpuctl: Gpuctl, cluster: Nodes) -> None:
@@ -81,9 +81,9 @@ def test_pairs_across_racks_accuse_nobody_where_racks_are_not_known(gpuctl: Gpuc
     nodes = cluster(4)
     nodes.fabric("rack h1 q", "rack h2 q", "rack h3 r", "rack h4 r", "uplink q 0.7", "uplink r 0.7")
     said = run(gpuctl, nodes, "--kind", "pairs", "-o", "json")
-    found = [one for one in said.json["findings"] if one["rule"] == "pairs"]
+    found = [one for one in said.json["findings"] if one["check"] == "pairs"]
     assert [one["verdict"] for one in found] == ["UNKNOWN"]
-    assert "(h1, h2; h3, h4)" in found[0]["says"]
+    assert "(h1, h2; h3, h4)" in found[0]["message"]
 
 
 def test_pairs_name_the_slow_node(gpuctl: Gpuctl, cluster: Nodes) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl import plan
+from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.isolate.flow import isolate
 from gpuctl.nccl.isolate.model import Fleet, Policy
-from gpuctl.nccl.model import Ended, Launch, Outcome
-from gpuctl.nccl.runners.mpirun import Way
-from gpuctl.nccl.speed import speed
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome
+from gpuctl.nccl.runners.mpirun import MpirunOptions
 from tests.integration.nccl.cluster import MIB, SWEEP, Cluster
 
 RING = plan.with_env(replace(SWEEP, begin_bytes=64 * MIB), plan.RING)
@@ -35,7 +35,7 @@ def nodes(request: pytest.FixtureRequest, cluster: Callable[[int], Cluster]) -> 
     return start
 
 
-def speeds(ends: list[Ended]) -> list[float]:
+def speeds(ends: list[LaunchResult]) -> list[float]:
     found = [speed(end.run) for end in ends]
     assert None not in found, [end.run.cause for end in ends]
     return [gbs for gbs in found if gbs is not None]
@@ -114,7 +114,7 @@ def test_what_fails_names_its_cause_and_what_was_printed_is_kept(
 ) -> None:
     pair = nodes(2)
     pair.fabric(f"crash h2 {256 * MIB}")
-    (end,) = pair.run(Launch(PAIR, RING), way=Way(texts=tmp_path))
+    (end,) = pair.run(Launch(PAIR, RING), way=MpirunOptions(texts=tmp_path))
     assert end.run.outcome is Outcome.FAILED
     assert "h2" in (end.run.cause or "")
     (kept,) = tmp_path.iterdir()
@@ -136,7 +136,7 @@ def test_a_first_node_that_does_not_let_us_in_is_the_cause(nodes: Callable[[int]
 
 def test_no_node_is_in_two_runs(nodes: Callable[[int], Cluster]) -> None:
     pair = nodes(2)
-    with pytest.raises(Unusable, match="each node can be in one run at a time"):
+    with pytest.raises(InvalidInput, match="each node can be in one run at a time"):
         pair.run(Launch(PAIR, RING), Launch(("h2",), RING))
     assert pair.run() == []
 

@@ -13,7 +13,7 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import plan
 from gpuctl.nccl.isolate.flow import Watch, isolate
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
-from gpuctl.nccl.model import Ended, Launch, Outcome
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome
 from tests.integration.nccl.cluster import MIB, SWEEP, Cluster
 
 NODES = 12
@@ -32,7 +32,7 @@ def isolated(
     rails: tuple[str, ...] | None = (),
     limit_s: float = 20,
     watch: Watch | None = None,
-) -> tuple[list[Ended], Conclusion]:
+) -> tuple[list[LaunchResult], Conclusion]:
     """Isolate on a network with these faults; without rails the adapters are found in what NCCL says it opened."""
     nodes.fabric(*faults)
     policy = Policy(sweep=plan.with_env(replace(SWEEP, limit_s=limit_s), plan.RING))
@@ -50,7 +50,7 @@ def named(end: Conclusion) -> list[str]:
 
 def transports(end: Conclusion) -> dict[str, Verdict]:
     """What was found of the network, by the node it is about."""
-    return {finding.subject: finding.verdict for finding in end.findings if finding.rule == "transport"}
+    return {finding.subject: finding.verdict for finding in end.findings if finding.check == "transport"}
 
 
 def test_nobody_is_accused_on_a_healthy_cluster(twelve: Cluster) -> None:

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from gpuctl.nccl import plan
-from gpuctl.nccl.model import Ended, Launch, Outcome, Sweep
-from gpuctl.nccl.speed import speed
+from gpuctl.nccl.bandwidth import speed
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from tests.integration.nccl.cluster import MIB, SWEEP, Cluster
 
 LINE_RATE = 400.0  # 16 adapters of 25 GB/s
@@ -23,7 +23,7 @@ def both(cluster: Cluster, sweep: Sweep = RING) -> Launch:
     return Launch(cluster.names[:2], sweep)
 
 
-def speed_of(end: Ended) -> float:
+def speed_of(end: LaunchResult) -> float:
     found = speed(end.run)
     assert found is not None
     return found

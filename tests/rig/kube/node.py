@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.rig import ground
 from tests.rig.kube.assets import assets
 from tests.rig.kube.plane import Plane
 
@@ -40,7 +41,8 @@ START = r"""
 set -eu
 hostname "$NAME"
 mount --make-rprivate /
-# What containerd and kubelet write at fixed places goes to $D, and is not seen outside.
+# What containerd and kubelet write at fixed places goes to $D; no folder for it is made on the machine's disk.
+mount -t tmpfs tmpfs /var/lib
 for at in log lib/kubelet lib/containerd lib/cni; do
   mkdir -p "$D/var/$at" "/var/$at"
   mount --bind "$D/var/$at" "/var/$at"
@@ -136,16 +138,17 @@ def serving(name: str, replicas: int) -> dict[str, Any]:
 def network() -> Iterator[str]:
     """A network namespace with one cable to this machine; the address of this end, for the API to listen on."""
     _remove_network()
-    _do("ip", "netns", "add", NAME)
-    try:
-        _do("ip", "link", "add", NAME, "type", "veth", "peer", "name", "eth0", "netns", NAME)
-        _do("ip", "addr", "add", f"{OURS}/30", "dev", NAME)
-        _do("ip", "link", "set", NAME, "up")
-        _do("ip", "-n", NAME, "addr", "add", f"{ITS}/30", "dev", "eth0")
-        _do("ip", "-n", NAME, "link", "set", "eth0", "up")
-        yield OURS
-    finally:
-        _remove_network()
+    with ground.network_namespaces():
+        _do("ip", "netns", "add", NAME)
+        try:
+            _do("ip", "link", "add", NAME, "type", "veth", "peer", "name", "eth0", "netns", NAME)
+            _do("ip", "addr", "add", f"{OURS}/30", "dev", NAME)
+            _do("ip", "link", "set", NAME, "up")
+            _do("ip", "-n", NAME, "addr", "add", f"{ITS}/30", "dev", "eth0")
+            _do("ip", "-n", NAME, "link", "set", "eth0", "up")
+            yield OURS
+        finally:
+            _remove_network()
 
 
 def _remove_network() -> None:

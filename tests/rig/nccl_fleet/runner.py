@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from math import log10
 from random import Random
 
-from gpuctl.nccl.model import Ended, Launch, Outcome, Rank, Row, Run, Sweep, Timing, Transport
-from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Rank, Row, Run, Sweep, Timing, Transport
+from gpuctl.nccl.runners.base import ProgressListener
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import Network
 from tests.rig.nccl_fleet.scatter import Scatter
@@ -22,7 +22,8 @@ class SimulatedFleet:
     """Keeps the promises of a runner; counts what it was asked for. `rows`: how many sizes a run prints.
 
     `speaks`: node -> the network it says it uses, "" for nothing; those that are not named use InfiniBand. `nics`: the
-    adapters that every node says it opened. `closed`: nodes that nothing ever begins on -> why.
+    adapters that every node says it opened. `closed`: nodes that nothing ever begins on -> why. `drift`: what the whole
+    fabric's speed is multiplied by, round by round; the last value holds from then on.
     """
 
     network: Network
@@ -33,11 +34,15 @@ class SimulatedFleet:
     speaks: Mapping[str, str] = field(default_factory=dict)
     nics: tuple[str, ...] = ()
     closed: Mapping[str, str] = field(default_factory=dict)
+    drift: Sequence[float] = (1.0,)
     gone: set[str] = field(default_factory=set)
     shown: set[tuple[str, ...]] = field(default_factory=set)  # what of the faults was met by any run
     rounds: list[list[Launch]] = field(default_factory=list)
+    times_shown: Counter[Fault] = field(default_factory=Counter)
 
-    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+    def run(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> list[LaunchResult]:
         """All at the same time; what shares a node is an error of who asks."""
         busy = Counter(node for launch in launches for node in launch.nodes)
         if clash := [node for node, count in busy.items() if count > 1]:
@@ -56,7 +61,7 @@ class SimulatedFleet:
         racks = self.network.racks(launch.nodes)
         return racks if len(racks) > 1 else set()
 
-    def _run(self, launch: Launch, leaving: Mapping[str, int]) -> Ended:
+    def _run(self, launch: Launch, leaving: Mapping[str, int]) -> LaunchResult:
         racks = self.network.racks(launch.nodes)
         if missing := [node for node in launch.nodes if node in self.gone]:
             return _ended(launch, Outcome.FAILED, f"cannot reach {missing[0]}", lost=tuple(missing))
@@ -64,14 +69,16 @@ class SimulatedFleet:
             return _ended(launch, Outcome.FAILED, self.closed[closed[0]])
         met = [f for f in self.faults if f.meets(launch.nodes, launch.rail, racks) and self._shows(f)]
         self.shown |= {fault.what for fault in met}
+        self.times_shown.update(met)
         for fault in met:
             if fault.kind != "slow":
                 return self._spoken(self._spoilt(launch, fault, leaving))
         speed = self._speed(launch, leaving) * self.scatter.factor(self.random)
+        speed *= self.drift[min(len(self.rounds), len(self.drift)) - 1]
         speed *= 1 - max((fault.share for fault in met), default=0.0)  # the narrowest place alone counts
-        return self._spoken(Ended(launch, _complete(launch, speed, self.rows), 20.0))
+        return self._spoken(LaunchResult(launch, _complete(launch, speed, self.rows), 20.0))
 
-    def _spoken(self, ended: Ended) -> Ended:
+    def _spoken(self, ended: LaunchResult) -> LaunchResult:
         """With the ranks, one of each node, and what they say of their network."""
         nodes = ended.launch.nodes
         ranks = tuple(Rank(number, node, None, None, None) for number, node in enumerate(nodes))
@@ -80,6 +87,8 @@ class SimulatedFleet:
         return replace(ended, run=replace(ended.run, ranks=ranks, transports=told))
 
     def _shows(self, fault: Fault) -> bool:
+        if fault.times is not None and self.times_shown[fault] >= fault.times:
+            return False
         return fault.chance >= 1 or self.random.random() < fault.chance
 
     def _speed(self, launch: Launch, leaving: Mapping[str, int]) -> float:
@@ -93,13 +102,13 @@ class SimulatedFleet:
             speed /= len(self.network.rails)
         return speed * (1 - 0.02 * log10(len(launch.nodes) / 2))
 
-    def _spoilt(self, launch: Launch, fault: Fault, leaving: Mapping[str, int]) -> Ended:
+    def _spoilt(self, launch: Launch, fault: Fault, leaving: Mapping[str, int]) -> LaunchResult:
         node = fault.what[0]
         if fault.kind == "vanish":
             self.gone.add(node)
             return _ended(launch, Outcome.HUNG, "no output", lost=(node,))
         if fault.kind == "corrupt":
-            return Ended(launch, _complete(launch, self._speed(launch, leaving), self.rows, wrong=17.0), 20.0)
+            return LaunchResult(launch, _complete(launch, self._speed(launch, leaving), self.rows, wrong=17.0), 20.0)
         if fault.kind == "crash":
             return _ended(launch, Outcome.FAILED, f"rank 0 on {node}: unhandled system error")
         waiting = {other: "gone" if other == node else "waiting" for other in launch.nodes}
@@ -108,9 +117,9 @@ class SimulatedFleet:
 
 def _ended(
     launch: Launch, outcome: Outcome, cause: str, lost: tuple[str, ...] = (), waiting: Mapping[str, str] | None = None
-) -> Ended:
+) -> LaunchResult:
     run = Run(outcome, cause, launch.sweep.collective, (), None, None)
-    return Ended(launch, run, launch.sweep.limit_s, lost, waiting or {})
+    return LaunchResult(launch, run, launch.sweep.limit_s, lost, waiting or {})
 
 
 def _complete(launch: Launch, gbs: float, rows: int, wrong: float = 0.0) -> Run:

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.nccl.isolate import command as isolate
 from gpuctl.cli.nccl.run import command as run
-from gpuctl.cli.nccl.targets.select import complete, reached
-from gpuctl.core.errors import Unusable
+from gpuctl.cli.nccl.targets.select import complete, node_access
+from gpuctl.core.errors import InvalidInput
 from tests.unit.cluster.clusters import write
 
 
@@ -34,24 +34,24 @@ def said(*words: str) -> Result:
 
 
 def test_all_hosts_with_the_racks_that_are_known(fleet: str) -> None:
-    way = reached(**options(inventory=fleet))
+    way = node_access(**options(inventory=fleet))
     assert (way.nodes, way.racks, way.where) == (["a", "b", "c"], {"a": "r1", "b": "r2"}, fleet)
-    assert list(way.asked) == way.nodes
+    assert list(way.queryable) == way.nodes
 
 
 def test_named_nodes_come_in_the_order_they_are_named_in(fleet: str) -> None:
-    assert reached(**options(inventory=fleet, nodes="c,a")).nodes == ["c", "a"]
+    assert node_access(**options(inventory=fleet, nodes="c,a")).nodes == ["c", "a"]
 
 
 @pytest.mark.parametrize(("nodes", "wrong"), [("a,x", "x: no such host"), ("a,b,a", "named twice")])
 def test_nodes_that_cannot_be_meant_are_refused(fleet: str, nodes: str, wrong: str) -> None:
-    with pytest.raises(Unusable, match=wrong):
-        reached(**options(inventory=fleet, nodes=nodes))
+    with pytest.raises(InvalidInput, match=wrong):
+        node_access(**options(inventory=fleet, nodes=nodes))
 
 
 def test_ways_that_exclude_each_other_are_refused_before_anything_is_touched(fleet: str) -> None:
     both = said("--inventory", fleet, "--image", "img")
-    assert isinstance(both.exception, Unusable)
+    assert isinstance(both.exception, InvalidInput)
     assert "--inventory" in both.exception.wrong
 
 
@@ -68,7 +68,7 @@ def test_ways_that_exclude_each_other_are_refused_before_anything_is_touched(fle
 )
 def test_options_of_several_ways_are_named_and_refused(fleet: str, words: tuple[str, ...], wrong: str) -> None:
     found = said(*words)
-    assert isinstance(found.exception, Unusable)
+    assert isinstance(found.exception, InvalidInput)
     assert wrong in str(found.exception)
 
 
@@ -94,6 +94,6 @@ def test_help_lists_options_under_the_way_they_are_for(command: object) -> None:
 
 
 def test_racks_are_still_known_when_the_inventory_was_read_before(fleet: str) -> None:
-    first, second = (reached(**options(inventory=fleet)).racks for _ in range(2))
+    first, second = (node_access(**options(inventory=fleet)).racks for _ in range(2))
     assert first == second == {"a": "r1", "b": "r2"}
-    assert reached(**options(inventory=fleet, rack_var="other")).racks == {}
+    assert node_access(**options(inventory=fleet, rack_var="other")).racks == {}

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuctl.cli.hosts.profile import group
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 
 @pytest.fixture
@@ -23,18 +23,18 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_broken_profile_keeps_no_other_from_being_listed(broken: Path) -> None:
     said = CliRunner().invoke(group, ["list"])
     assert "training" in said.output
-    assert isinstance(said.exception, Unusable)
+    assert isinstance(said.exception, InvalidInput)
     assert f"{broken}:3" in said.exception.wrong
 
 
 def test_a_broken_profile_is_the_users_to_mend_when_a_knob_is_explained(broken: Path) -> None:
     said = CliRunner().invoke(group, ["explain", "sysctl.vm.swappiness"])
-    assert isinstance(said.exception, Unusable)
+    assert isinstance(said.exception, InvalidInput)
     assert str(broken) in said.exception.wrong
 
 
 def test_a_misspelt_knob_gets_the_right_one_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUCTL_CONFIG_DIR", str(tmp_path))
     said = CliRunner().invoke(group, ["explain", "sysctl.vm.swapiness"])
-    assert isinstance(said.exception, Unusable)
+    assert isinstance(said.exception, InvalidInput)
     assert "sysctl.vm.swappiness" in said.exception.hint

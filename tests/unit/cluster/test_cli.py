@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.cluster.group import group
 from gpuctl.cluster.clusterfile import schema
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from tests.unit.cluster.clusters import OPENSHIFT, write
 from tests.unit.cluster.golden import FOLDER
 
@@ -60,7 +60,7 @@ def test_show_tells_what_the_file_says_from_what_is_the_default(lab: Path) -> No
 def test_validate_says_ok_or_every_mistake(lab: Path) -> None:
     assert run("validate", "lab").stdout.endswith("lab.yaml: OK\n")
     broken = run("validate", "broken")
-    assert isinstance(broken.exception, Unusable)
+    assert isinstance(broken.exception, InvalidInput)
     told = run("validate", "broken", "-o", "json")
     assert told.exit_code == 2
     assert len(json.loads(told.stdout)["mistakes"]) == broken.exception.wrong.count("\n") + 1 > 3
@@ -85,7 +85,7 @@ def test_render_prints_the_objects() -> None:
 
 def test_render_refuses_what_the_file_cannot_do(lab: Path) -> None:
     refused = run("render", "lab", "--mode", "rdma").exception
-    assert isinstance(refused, Unusable)
+    assert isinstance(refused, InvalidInput)
     assert refused.hint == "use --mode tcp"
 
 

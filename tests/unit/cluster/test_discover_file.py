@@ -9,15 +9,15 @@ from click.testing import CliRunner
 
 from gpuctl.cli.cluster.discover import discover
 from gpuctl.cluster.discover import flow
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 
 def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "lab.yaml"
     path.write_text("mine\n")
-    with pytest.raises(Unusable, match="it is there already, and was left alone"):
+    with pytest.raises(InvalidInput, match="it is there already, and was left alone"):
         flow.check_free(path, force=False)
-    with pytest.raises(Unusable, match="it is there by now, and was left alone"):
+    with pytest.raises(InvalidInput, match="it is there by now, and was left alone"):
         flow.write(path, "new\n", force=False)
     assert (path.read_text(), list(tmp_path.iterdir())) == ("mine\n", [path])
     flow.check_free(path, force=True)
@@ -28,7 +28,7 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
 def test_a_link_that_leads_nowhere_counts_as_there(tmp_path: Path) -> None:
     path = tmp_path / "lab.yaml"
     path.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(Unusable, match="left alone"):
+    with pytest.raises(InvalidInput, match="left alone"):
         flow.check_free(path, force=False)
 
 
@@ -48,12 +48,12 @@ def test_a_place_that_cannot_be_written_is_told_before_any_cluster_is_asked(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     (tmp_path / "there.yaml").touch()
     done = CliRunner().invoke(discover, ["--output-file", name])
-    assert isinstance(done.exception, Unusable)
+    assert isinstance(done.exception, InvalidInput)
     assert wrong in str(done.exception)
 
 
 @pytest.mark.parametrize(("option", "value"), [("--namespace", "Team"), ("--image", "Quay.io/x y")])
 def test_what_is_given_and_cannot_be_used_is_told_before_any_cluster_is_asked(option: str, value: str) -> None:
     done = CliRunner().invoke(discover, [option, value])
-    assert isinstance(done.exception, Unusable)
+    assert isinstance(done.exception, InvalidInput)
     assert f"cannot use {option}: '{value}' is not" in str(done.exception)

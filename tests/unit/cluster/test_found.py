@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.cluster.clusterfile import locate
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from tests.unit.cluster.clusters import write
 
 
@@ -34,14 +34,14 @@ def test_a_name_is_found_here_and_among_ones_own(places: tuple[Path, Path]) -> N
 def test_a_name_in_two_places_is_refused_with_both(places: tuple[Path, Path]) -> None:
     for place in places:
         write(place / "clusters")
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidInput) as refused:
         locate.find("lab")
     assert all(str(place / "clusters/lab.yaml") in refused.value.wrong for place in places)
 
 
 def test_an_unknown_name_lists_those_there_are(places: tuple[Path, Path]) -> None:
     write(places[1] / "clusters")
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidInput) as refused:
         locate.find("labb")
     assert "lab" in refused.value.hint
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from gpuctl.cli.cluster.group import group
 from gpuctl.cluster.clusterfile.migrate import Added, migrate, replace
 from gpuctl.cluster.clusterfile.read import load
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from tests.unit.cluster.clusters import OPENSHIFT, ROOT
 
 OLDER = ROOT / "tests/data/cluster/older"
@@ -128,12 +128,12 @@ def test_requests_alone_become_the_limits(tcp: Path) -> None:
 
 def test_a_key_given_twice_is_refused(roce: Path) -> None:
     roce.write_text(roce.read_text() + "nccl:\n  debug: WARN\n")
-    with pytest.raises(Unusable, match="nccl is given twice, first on line 63"):
+    with pytest.raises(InvalidInput, match="nccl is given twice, first on line 63"):
         migrate(roce)
 
 
 def test_a_file_of_todays_layout_is_left_alone() -> None:
-    with pytest.raises(Unusable, match="in today's layout already"):
+    with pytest.raises(InvalidInput, match="in today's layout already"):
         migrate(OPENSHIFT)
 
 
@@ -141,7 +141,7 @@ def test_a_file_of_todays_layout_is_left_alone() -> None:
 def test_what_is_no_cluster_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text(text)
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidInput):
         migrate(path)
 
 

@@ -13,7 +13,7 @@ import yaml
 from gpuctl.cluster.clusterfile.read import load
 from gpuctl.cluster.environment import Asked, Environment, environment
 from gpuctl.cluster.manifests import FIXED, KINDS, VOLUMES, as_yaml, everything, secret
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.ssh_keys import pair
 from tests.unit.cluster import golden
 from tests.unit.cluster.clusters import EKS, OPENSHIFT, cluster
@@ -273,10 +273,10 @@ def test_yaml_and_json_hold_the_same() -> None:
     ],
 )
 def test_what_the_file_does_not_allow_is_refused(tmp_path: Path, asked: Asked, told: str) -> None:
-    with pytest.raises(Unusable, match=told):
+    with pytest.raises(InvalidInput, match=told):
         environment(cluster(tmp_path), asked)
 
 
 def test_no_more_nodes_than_are_named() -> None:
-    with pytest.raises(Unusable, match=r"5 nodes were asked for, and nodes\.gpu_nodes names 4"):
+    with pytest.raises(InvalidInput, match=r"5 nodes were asked for, and nodes\.gpu_nodes names 4"):
         environment(load(OPENSHIFT), Asked(nodes=5))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.clusterfile.read import load, look
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from tests.unit.cluster.clusters import BUILT, EKS, ON_OPENSHIFT, OPENSHIFT, ROCE, cluster, mistakes, write
 
 
@@ -68,7 +68,7 @@ ports: {jupyter: 8080}
         (12, "resources.cpu", ""),
         (14, "ports.jupyter", "choose another"),
     ]
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidInput) as refused:
         load(path)
     assert refused.value.exit_code == 2
     assert refused.value.wrong.count("\n") == len(told) - 1
@@ -161,10 +161,10 @@ def test_a_rule_is_left_out_where_its_own_fields_are_wrong_and_only_there(tmp_pa
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "is empty"),
+        ("", "is an empty cluster file"),
         ("- a\n- b\n", "is not a mapping of cluster, storage"),
         ("cluster: [\n", "is not YAML"),
-        ("cluster: &a {}\nstorage: *a\n", "is used again by an alias"),
+        ("cluster: &a {}\nstorage: *a\n", "is an alias (*a)"),
         ("cluster: !!python/name:os.system {}\n", "has the tag"),
     ],
 )

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import read as read_yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from gpuctl.cluster.clusterfile import fields, schema
-from gpuctl.cluster.clusterfile.field_types import At, Notes
 from gpuctl.cluster.clusterfile.model import Cluster
 from gpuctl.cluster.clusterfile.patterns import URL
 from gpuctl.cluster.clusterfile.read import look
+from gpuctl.core.strict_yaml import At, Mistakes
+from gpuctl.core.strict_yaml import read as read_yaml
 from tests.unit.cluster.clusters import EKS, OPENSHIFT, ROCE, document
 
 VALIDATOR = Draft202012Validator(schema.document())
@@ -85,12 +85,12 @@ def without(way: tuple[str, ...]) -> dict[str, Any]:
 
 def read_without_rules(path: Path, content: dict[str, Any]) -> bool:
     """Whether the reader finds every single field right."""
-    notes = Notes()
+    mistakes = Mistakes()
     path.write_text(yaml.safe_dump(content))
-    node = read_yaml(path, notes.mistakes)
+    node = read_yaml(path, mistakes.items, None)
     assert node is not None
-    fields.Part(Cluster).read(node, At("", notes))
-    return not notes.mistakes
+    fields.Part(Cluster).read(node, At("", mistakes))
+    return not mistakes.items
 
 
 PLACES = [*ways(FULL), ("extra",), ("gpus", "extra"), ("image", "build")]

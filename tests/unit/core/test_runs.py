@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.core import run_history
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 
 @pytest.fixture(autouse=True)
@@ -26,5 +26,5 @@ def test_a_run_is_found_again_with_everything_in_it(state: Path) -> None:
 
 
 def test_an_unknown_run_is_refused() -> None:
-    with pytest.raises(Unusable, match="none of that name"):
+    with pytest.raises(InvalidInput, match="none of that name"):
         run_history.load("../../etc/passwd")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.core import settings
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 
 @pytest.fixture
@@ -17,9 +17,10 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "settings.yml"
 
 
-def test_without_a_file_or_with_an_empty_one_the_defaults_hold(file: Path) -> None:
-    assert settings.load() == settings.Settings()
-    file.write_text("\n")
+@pytest.mark.parametrize("text", [None, "\n", "# workspace: ~/src\n", "---\n# nothing yet\n"])
+def test_without_a_file_or_with_an_empty_one_the_defaults_hold(file: Path, text: str | None) -> None:
+    if text is not None:
+        file.write_text(text)
     assert settings.load() == settings.Settings()
 
 
@@ -35,13 +36,13 @@ def test_what_is_given_replaces_its_default_alone(file: Path) -> None:
 
 def test_every_mistake_is_told_with_its_line(file: Path) -> None:
     file.write_text("workspce: x\ncontexts: {prodution: [a]}\nkeys_without_prefix: maybe\nask: llm\n")
-    with pytest.raises(Unusable) as raised:
+    with pytest.raises(InvalidInput) as raised:
         settings.load()
     told = str(raised.value)
-    assert f"{file}:1: workspce is no setting" in told
-    assert f"{file}:2: prodution is no stage" in told
-    assert f"{file}:3: is neither true nor false" in told
-    assert f"{file}:4: is not a list of words" in told
+    assert f"{file}:1: workspce is not known; did you mean workspace?" in told
+    assert f"{file}:2: contexts.prodution is not known; did you mean production?" in told
+    assert f"{file}:3: keys_without_prefix is neither true nor false" in told
+    assert f"{file}:4: ask is not a list of words" in told
 
 
 @pytest.mark.parametrize(
@@ -72,5 +73,5 @@ def test_the_documented_settings_are_the_defaults(file: Path) -> None:
 @pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.write_bytes(b"\xff")])
 def test_what_cannot_be_read_is_refused_and_never_taken_for_no_file(file: Path, make: Callable[[Path], object]) -> None:
     make(file)
-    with pytest.raises(Unusable, match=r"settings\.yml"):
+    with pytest.raises(InvalidInput, match=r"settings\.yml"):
         settings.load()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import cluster, config
 
 ONE = """apiVersion: v1
@@ -55,7 +55,7 @@ def test_no_context_is_none(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("text", ["- a list\n", "a: [unclosed\n", "a: b: c\n"])
 def test_what_is_no_kubeconfig_is_refused_by_name(tmp_path: Path, text: str) -> None:
     (path,) = write(tmp_path, broken=text)
-    with pytest.raises(Unusable, match=f"cannot read the kubeconfig {path}"):
+    with pytest.raises(InvalidInput, match=f"cannot read the kubeconfig {path}"):
         config.current(path)
 
 
@@ -71,9 +71,9 @@ def test_the_files_are_those_of_the_environment(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("text", ["contexts: 5", "contexts: [{name: a, context: foo}]", "contexts: {a: {}}"])
 def test_what_is_no_context_is_said_with_its_file(tmp_path: Path, text: str) -> None:
     (broken,) = write(tmp_path, broken=f"current-context: a\n{text}\n")
-    with pytest.raises(Unusable, match=r"broken: .*context"):
+    with pytest.raises(InvalidInput, match=r"broken: .*context"):
         config.contexts(broken)
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidInput):
         config.current(broken)
 
 
@@ -81,6 +81,6 @@ def test_what_is_no_context_is_said_with_its_file(tmp_path: Path, text: str) -> 
 def test_a_server_that_is_no_url_is_refused_before_anything_is_asked_of_it(tmp_path: Path, server: str) -> None:
     known = f"clusters: [{{name: c1, cluster: {{server: '{server}'}}}}]\nusers: [{{name: u1, user: {{token: t}}}}]\n"
     files = write(tmp_path, one=ONE + known)
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidInput) as refused:
         cluster.connect(files=files)
     assert refused.value.wrong.startswith(f"its server {server} is no URL: ")

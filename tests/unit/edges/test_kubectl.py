@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube.kubectl import Kubectl
 
 
@@ -23,7 +23,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_missing_kubeconfig_is_not_told_as_a_dead_server(refused: Path) -> None:
-    with pytest.raises(Unusable, match=f"there is no kubeconfig {refused}"):
+    with pytest.raises(InvalidInput, match=f"there is no kubeconfig {refused}"):
         Kubectl().ask("explain the pod x", "get", "pod", "x")
 
 
@@ -31,4 +31,4 @@ def test_with_a_kubeconfig_it_is_the_server_that_does_not_answer(refused: Path) 
     refused.write_text("apiVersion: v1\nkind: Config\n")
     with pytest.raises(GpuctlError, match="was refused") as told:
         Kubectl().ask("explain the pod x", "get", "pod", "x")
-    assert not isinstance(told.value, Unusable)
+    assert not isinstance(told.value, InvalidInput)

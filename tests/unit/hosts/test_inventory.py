@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.hosts.inventory import THIS_PYTHON, find, target
 
 
@@ -33,7 +33,7 @@ def test_a_name_is_found_in_the_working_folder_and_in_the_users_own(places: tupl
 def test_a_name_in_two_places_is_refused_with_both(places: tuple[Path, Path]) -> None:
     for place in places:
         (place / "inventories/prod.yml").write_text("all: {}\n")
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidInput) as refused:
         find("prod")
     assert all(str(place / "inventories/prod.yml") in refused.value.wrong for place in places)
     assert refused.value.exit_code == 2
@@ -47,13 +47,13 @@ def test_localhost_is_always_the_embedded_one(places: tuple[Path, Path]) -> None
 
 def test_an_unknown_name_lists_those_there_are(places: tuple[Path, Path]) -> None:
     (places[1] / "inventories/prod.yml").write_text("all: {}\n")
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidInput) as refused:
         find("prd")
     assert "prod" in refused.value.hint
 
 
 def test_a_path_is_a_path(places: tuple[Path, Path]) -> None:
-    with pytest.raises(Unusable, match="no such file"):
+    with pytest.raises(InvalidInput, match="no such file"):
         find("./missing.yml")
 
 
@@ -120,7 +120,7 @@ def test_what_only_ansible_does_is_left_to_it(name: str) -> None:
 
 @pytest.mark.parametrize("wrong", [{"ansible_port": "22a"}, {"ansible_ssh_common_args": "-o 'unbalanced"}])
 def test_a_connection_variable_that_makes_no_sense_is_refused_with_the_host(wrong: dict[str, object]) -> None:
-    with pytest.raises(Unusable, match="cannot reach gpu-1 as the inventory says"):
+    with pytest.raises(InvalidInput, match="cannot reach gpu-1 as the inventory says"):
         target("gpu-1", wrong)
 
 
@@ -132,7 +132,7 @@ def test_who_is_the_user_already_needs_no_sudo() -> None:
 
 @pytest.mark.parametrize("name", ["~nosuch/hosts", "/" + "x" * 300, "x" * 300, ""])
 def test_a_strange_name_is_no_inventory(places: tuple[Path, Path], name: str) -> None:
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidInput) as refused:
         find(name)
     assert refused.value.exit_code == 2
 
@@ -140,7 +140,7 @@ def test_a_strange_name_is_no_inventory(places: tuple[Path, Path], name: str) ->
 def test_only_names_that_can_be_used_are_offered(places: tuple[Path, Path]) -> None:
     (places[1] / "inventories/prod.json").write_text("{}")
     (places[1] / "inventories/lab.yml").write_text("all: {}\n")
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidInput) as refused:
         find("prod")
     assert "lab" in refused.value.hint
     assert "prod" not in refused.value.hint

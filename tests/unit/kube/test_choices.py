@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import kubectl
 from gpuctl.kube import palette
 from gpuctl.kube.choose import folder_of_pane, pod_lines
@@ -15,7 +15,7 @@ from gpuctl.kube.explain import decoded, literals, secrets_of
 from gpuctl.kube.forward import saved
 from gpuctl.kube.forward.model import Request, Slot
 from gpuctl.kube.forward.state_machine import Line, State
-from gpuctl.kube.forward.table import drawn, told
+from gpuctl.kube.forward.table import as_line, drawn
 from gpuctl.kube.forward.wizard import offers
 from gpuctl.kube.model import Container, Pod
 from gpuctl.kube.resources import fit
@@ -55,9 +55,9 @@ def test_the_palette_shows_only_what_is_installed() -> None:
 def test_every_line_of_the_palette_can_be_filled_in() -> None:
     names = {"CONTEXT": "dev", "NAMESPACE": "web", "ITEM": "x"}
     for entry in palette.entries(lambda _: True):
-        words = [*palette.filled(entry.each, names), *palette.filled(entry.run, names)]
+        words = [*palette.filled(entry.choices, names), *palette.filled(entry.run, names)]
         assert not [word for word in words if word.startswith("$")]
-        assert bool(entry.each) == ("$ITEM" in entry.run)
+        assert bool(entry.choices) == ("$ITEM" in entry.run)
 
 
 def test_an_option_without_a_value_is_left_out() -> None:
@@ -87,24 +87,27 @@ def test_a_kept_forward_comes_back_as_it_was(folder: Path, request_: Request) ->
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("selector: a=b\nremote: [80]\nfirst: 99999\n", "mine.yml:3: '99999' is no port"),
-        ("selektor: a=b\nremote: [80]\n", "mine.yml:1: selektor cannot be read; did you mean selector?"),
-        ("remote: [80]\n", "selector and pod"),
+        (
+            "selector: a=b\nremote: [80]\nfirst: 99999\n",
+            "mine.yml:3: first is '99999', not a whole number from 1 to",
+        ),
+        ("selektor: a=b\nremote: [80]\n", "mine.yml:1: selektor is not known; did you mean selector?"),
+        ("remote: [80]\n", "needs either selector or pod"),
         ("selector: a=b\nremote: [80]\n", "no first local port"),
-        ("pod: a\nremote: [80]\nlocal: [1, 2]\n", "not as many local"),
+        ("pod: a\nremote: [80]\nlocal: [1, 2]\n", "as many local as remote"),
         ("pod: a\n", "no remote ports"),
     ],
 )
 def test_a_file_with_a_mistake_is_refused_with_its_line(folder: Path, text: str, wrong: str) -> None:
     folder.mkdir()
     (folder / "mine.yml").write_text(text)
-    with pytest.raises(Unusable) as caught:
+    with pytest.raises(InvalidInput) as caught:
         saved.load("mine")
     assert wrong in str(caught.value)
 
 
 def test_a_name_cannot_lead_out_of_the_folder(folder: Path) -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidInput):
         saved.path("../settings")
 
 
@@ -114,7 +117,7 @@ LINE = Line(Slot(((8081, 8080),), "web-0", "u"), State.RETRYING, until=4.0, why=
 def test_the_table_says_why_and_when_again() -> None:
     text = "\n".join(drawn([LINE], 1.0, 120, 40))
     assert "127.0.0.1:8081  web-0  8080  retrying  again in 3 s: lost connection" in text
-    assert told(LINE) == "127.0.0.1:8081 -> web-0:8080: retrying (lost connection)"
+    assert as_line(LINE) == "127.0.0.1:8081 -> web-0:8080: retrying (lost connection)"
 
 
 def test_the_table_fits_the_screen_and_counts_the_rest() -> None:

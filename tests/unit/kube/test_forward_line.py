@@ -5,34 +5,34 @@ from __future__ import annotations
 import pytest
 
 from gpuctl.kube.forward.model import Slot
-from gpuctl.kube.forward.state_machine import NOBODY, SILENT, Action, Line, Seen, State, moved, pause, step
+from gpuctl.kube.forward.state_machine import NOBODY, SILENT, Action, Line, Observation, State, moved, pause, step
 
 SLOT = Slot(((8081, 8080),), "a", "uid-a")
 UP = Line(SLOT, State.UP)
 
 
 def test_a_new_line_starts_at_once() -> None:
-    line, action = step(Line(SLOT), Seen(), 0.0)
+    line, action = step(Line(SLOT), Observation(), 0.0)
     assert (line.state, action, line.reconnects) == (State.STARTING, Action.START, 0)
 
 
 def test_it_is_up_only_when_the_pod_answers() -> None:
-    starting, _ = step(Line(SLOT), Seen(), 0.0)
-    listening, action = step(starting, Seen("uid-a", listens=True), 1.0)
+    starting, _ = step(Line(SLOT), Observation(), 0.0)
+    listening, action = step(starting, Observation("uid-a", listens=True), 1.0)
     assert (listening.state, action) == (State.STARTING, Action.NOTHING)
-    assert step(listening, Seen("uid-a", listens=True, answers=True), 1.0)[0].state is State.UP
+    assert step(listening, Observation("uid-a", listens=True, answers=True), 1.0)[0].state is State.UP
 
 
 def test_an_ended_kubectl_is_begun_anew_after_a_pause_that_grows() -> None:
     line, waits = UP, []
     now = 0.0
     for _ in range(7):
-        line, action = step(line, Seen("uid-a", ended=True, said="lost connection to pod"), now)
+        line, action = step(line, Observation("uid-a", exited=True, message="lost connection to pod"), now)
         assert (line.state, action, line.why) == (State.RETRYING, Action.STOP, "lost connection to pod")
         waits.append(line.until - now)
-        assert step(line, Seen(), line.until - 0.1)[1] is Action.NOTHING
+        assert step(line, Observation(), line.until - 0.1)[1] is Action.NOTHING
         now = line.until
-        line, action = step(line, Seen(), now)
+        line, action = step(line, Observation(), now)
         assert action is Action.START
     assert waits == [1, 2, 4, 8, 16, 30, 30]
     assert line.reconnects == 7
@@ -41,45 +41,45 @@ def test_an_ended_kubectl_is_begun_anew_after_a_pause_that_grows() -> None:
 def test_a_pod_that_does_not_answer_is_given_some_chances() -> None:
     line = UP
     for number in range(1, SILENT):
-        line, action = step(line, Seen("uid-a", listens=True, answers=False), float(number))
+        line, action = step(line, Observation("uid-a", listens=True, answers=False), float(number))
         assert (line.state, action) == (State.SILENT, Action.NOTHING)
-    line, action = step(line, Seen("uid-a", listens=True, answers=False), 9.0)
+    line, action = step(line, Observation("uid-a", listens=True, answers=False), 9.0)
     assert (line.state, action) == (State.RETRYING, Action.STOP)
 
 
 def test_an_answer_forgets_the_failures() -> None:
     line = Line(SLOT, State.SILENT, failures=3, unanswered=2, why="x")
-    found = step(line, Seen("uid-a", listens=True, answers=True), 0.0)[0]
+    found = step(line, Observation("uid-a", listens=True, answers=True), 0.0)[0]
     assert (found.state, found.failures, found.unanswered, found.why) == (State.UP, 0, 0, "")
 
 
 def test_a_replaced_pod_is_not_made_to_wait_for_the_failures_of_the_old_one() -> None:
     failing = Line(SLOT, State.RETRYING, failures=6, until=30.0, why="x")
     line = moved(failing, Slot(SLOT.ports, "b", "uid-b"))
-    assert step(line, Seen(), 1.0)[1] is Action.START
+    assert step(line, Observation(), 1.0)[1] is Action.START
 
 
 def test_the_kubectl_of_a_pod_that_went_is_ended_first() -> None:
     line = moved(UP, Slot(SLOT.ports, "b", "uid-b"))
-    stopped, action = step(line, Seen("uid-a", listens=True), 1.0)
+    stopped, action = step(line, Observation("uid-a", listens=True), 1.0)
     assert action is Action.STOP
-    assert step(stopped, Seen(), 1.0)[1] is Action.START
+    assert step(stopped, Observation(), 1.0)[1] is Action.START
 
 
 def test_without_a_pod_it_waits_and_starts_nothing() -> None:
     gone = moved(UP, Slot(SLOT.ports, "a", ""))
-    stopped, action = step(gone, Seen("uid-a", listens=True), 1.0)
+    stopped, action = step(gone, Observation("uid-a", listens=True), 1.0)
     assert action is Action.STOP
-    waiting, action = step(stopped, Seen(), 2.0)
+    waiting, action = step(stopped, Observation(), 2.0)
     assert (waiting.state, action) == (State.WAITING, Action.NOTHING)
     back = moved(waiting, SLOT)
-    assert step(back, Seen(), 3.0)[1] is Action.START
+    assert step(back, Observation(), 3.0)[1] is Action.START
 
 
 def test_a_kubectl_that_never_listens_is_given_up() -> None:
-    starting, _ = step(Line(SLOT), Seen(), 0.0)
-    assert step(starting, Seen("uid-a"), 10.0)[1] is Action.NOTHING
-    line, action = step(starting, Seen("uid-a"), 21.0)
+    starting, _ = step(Line(SLOT), Observation(), 0.0)
+    assert step(starting, Observation("uid-a"), 10.0)[1] is Action.NOTHING
+    line, action = step(starting, Observation("uid-a"), 21.0)
     assert (line.state, action) == (State.RETRYING, Action.STOP)
 
 
@@ -88,10 +88,10 @@ def test_no_pause_is_longer_than_half_a_minute() -> None:
 
 
 def test_a_port_that_must_not_be_probed_is_open_and_no_more_is_claimed() -> None:
-    starting, _ = step(Line(SLOT), Seen(), 0.0)
-    line, action = step(starting, Seen("uid-a", listens=True, unprobed=True), 1.0)
+    starting, _ = step(Line(SLOT), Observation(), 0.0)
+    line, action = step(starting, Observation("uid-a", listens=True, unprobed=True), 1.0)
     assert (line.state, action) == (State.OPEN, Action.NOTHING)
-    assert step(line, Seen("uid-a", ended=True, said="lost connection"), 2.0)[0].state is State.RETRYING
+    assert step(line, Observation("uid-a", exited=True, message="lost connection"), 2.0)[0].state is State.RETRYING
 
 
 # As kubectl logs it (client-go, portforward.go): of the pod; of a kubelet and of an API that are not there.
@@ -107,7 +107,9 @@ ELSEWHERE = (
 
 
 def test_one_that_is_not_probed_is_begun_anew_when_kubectl_complains() -> None:
-    line, action = step(Line(SLOT, State.OPEN), Seen("uid-a", listens=True, said=IN_THE_POD, unprobed=True), 1.0)
+    line, action = step(
+        Line(SLOT, State.OPEN), Observation("uid-a", listens=True, message=IN_THE_POD, unprobed=True), 1.0
+    )
     assert (line.state, line.until, action, line.why) == (State.RETRYING, 2.0, Action.STOP, NOBODY)
 
 
@@ -119,10 +121,10 @@ def test_one_that_is_not_probed_is_begun_anew_when_kubectl_complains() -> None:
     ],
 )
 def test_a_debugger_that_hangs_up_or_a_warning_leaves_the_forward_and_its_connections_alone(said: str) -> None:
-    line, action = step(Line(SLOT, State.OPEN), Seen("uid-a", listens=True, said=said, unprobed=True), 1.0)
+    line, action = step(Line(SLOT, State.OPEN), Observation("uid-a", listens=True, message=said, unprobed=True), 1.0)
     assert (line.state, action) == (State.OPEN, Action.NOTHING)
 
 
 @pytest.mark.parametrize("said", ELSEWHERE)
 def test_a_kubelet_or_api_that_refuses_a_connection_is_not_told_as_a_pod_where_nobody_listens(said: str) -> None:
-    assert step(UP, Seen("uid-a", ended=True, said=said), 1.0)[0].why == said
+    assert step(UP, Observation("uid-a", exited=True, message=said), 1.0)[0].why == said

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.kube.forward.model import Request, Slot
 from gpuctl.kube.forward.plan import follow, heirs, local_ports, slots
 from gpuctl.kube.model import Pod
@@ -47,7 +47,7 @@ def test_only_pods_that_run_and_stay_get_a_port() -> None:
 
 
 def test_running_out_of_ports_is_said_before_anything_starts() -> None:
-    with pytest.raises(Unusable, match="fewer than 2"):
+    with pytest.raises(InvalidInput, match="fewer than 2"):
         local_ports(65535, 2, anything)
 
 
@@ -92,7 +92,7 @@ def test_one_pod_is_followed_but_never_joined_by_others() -> None:
 
 
 def test_a_local_port_that_was_asked_for_must_be_free() -> None:
-    with pytest.raises(Unusable, match="9000"):
+    with pytest.raises(InvalidInput, match="9000"):
         slots(Request((8080,), pod="a", local=(9000,)), [pod("a")], lambda port: port != 9000)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.kube.merge import EMPTY, added, merged, placed
 
 ONE = """
@@ -65,7 +65,7 @@ def test_no_files_make_a_config_that_kubectl_can_switch_in() -> None:
 
 @pytest.mark.parametrize("text", ["a: [", "- a list"])
 def test_a_broken_file_is_named(text: str) -> None:
-    with pytest.raises(Unusable, match="/x/one"):
+    with pytest.raises(InvalidInput, match="/x/one"):
         merged({Path("/x/one"): text})
 
 

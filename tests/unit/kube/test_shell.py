@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.settings import Settings
 from gpuctl.edges.kube import config as kubeconfig
 from gpuctl.kube import private_kubeconfig, prompt, selected_pod, shell
@@ -117,6 +117,6 @@ def test_every_copy_remembers_a_pod_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_shell_that_is_neither_bash_nor_zsh_is_refused_by_name() -> None:
-    with pytest.raises(Unusable, match="fish"):
+    with pytest.raises(InvalidInput, match="fish"):
         shell.which("/usr/bin/fish", "/bin/bash")
     assert shell.which("", "/usr/bin/fish").name in shell.SHELLS

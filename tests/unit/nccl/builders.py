@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuctl.nccl.model import Ended, Launch, Outcome, Row, Run, Sweep, Timing
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Row, Run, Sweep, Timing
 
 GIB = 1 << 30
 
@@ -21,8 +21,8 @@ def _row(size: int, busbw: float) -> Row:
     return Row(size, size // 4, "float", "sum", -1, half, half)
 
 
-def ended(*nodes: str, busbw: float | None, rail: str = "") -> Ended:
+def ended(*nodes: str, busbw: float | None, rail: str = "") -> LaunchResult:
     """A launch on some nodes that ran at this speed at large sizes; None: it hung before its first row."""
     sizes = {GIB << i: busbw for i in range(4)} if busbw is not None else {}
     done = run(sizes) if sizes else run({}, Outcome.HUNG, "it stood still")
-    return Ended(Launch(nodes, Sweep(end_bytes=8 * GIB), rail), done, 12.5)
+    return LaunchResult(Launch(nodes, Sweep(end_bytes=8 * GIB), rail), done, 12.5)

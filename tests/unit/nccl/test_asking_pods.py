@@ -11,16 +11,16 @@ from gpuctl.edges.kube import python
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.edges.ssh import Failure
-from gpuctl.nccl.runners.kube.exec_transport import InPods, Pod
+from gpuctl.nccl.runners.kube.exec_transport import Pod, PodTransport
 from gpuctl.workflows import nccl_in_pods
 
 PODS = {pod.label: pod for pod in (Pod(f"lab-{n}", f"gpu-{n}", f"lab-{n}.lab.team.svc", f"uid-{n}") for n in (0, 1))}
 FIRST, SECOND = PODS
 
 
-def carrier() -> InPods:
+def carrier() -> PodTransport:
     cluster: Any = None
-    return InPods(cluster, PODS, "ml", {})
+    return PodTransport(cluster, PODS, "ml", {})
 
 
 def test_where_one_pod_may_not_be_asked_nobody_waits_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,8 +41,8 @@ def test_where_one_pod_may_not_be_asked_nobody_waits_for_the_others(monkeypatch:
 def test_pods_that_give_no_answer_are_called_by_pod_and_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python, "run", lambda *_: Failure("it has no Python"))
     found = nccl_in_pods.before(carrier(), list(PODS), "", alone=True)
-    assert [(one.rule, one.subject, one.verdict) for one in found] == [
+    assert [(one.check, one.subject, one.verdict) for one in found] == [
         (rule, pod, Verdict.UNKNOWN) for rule in ("idle", "asked") for pod in (FIRST, SECOND)
     ]
-    assert found[-1].says == "nothing is known of it: it has no Python"
+    assert found[-1].message == "nothing is known of it: it has no Python"
     assert nccl_in_pods.layout(carrier(), list(PODS)).devices == {FIRST: None, SECOND: None}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.environment import Asked, environment
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.workflows import nccl_on_cluster
 from gpuctl.workflows.nccl_on_cluster import Place
 from tests.unit.cluster.clusters import ROCE, cluster
@@ -73,7 +73,7 @@ def test_pods_are_named_by_themselves_or_by_their_nodes(tmp_path: Path) -> None:
     [("lab-1", "lab-1: it is not ready"), ("gpu-9", "no such pod, nor a node of one"), ("lab-0,n5", "a pod twice")],
 )
 def test_pods_that_cannot_take_part_are_refused(tmp_path: Path, named: str, wrong: str) -> None:
-    with pytest.raises(Unusable, match=wrong):
+    with pytest.raises(InvalidInput, match=wrong):
         nccl_on_cluster.chosen(three(tmp_path), named)
 
 
@@ -106,7 +106,7 @@ def test_pods_of_a_tests_own_are_as_the_file_has_the_environments(tmp_path: Path
 
 def test_pods_in_the_nodes_network_are_not_imitated(tmp_path: Path) -> None:
     at = place(tmp_path, {"network": {"rdma": {**ROCE, "host_network": True}}})
-    with pytest.raises(Unusable, match="host_network"):
+    with pytest.raises(InvalidInput, match="host_network"):
         nccl_on_cluster.settings(at)
 
 

@@ -12,12 +12,11 @@ from click.testing import CliRunner
 
 from gpuctl.cli.nccl.report import history as command
 from gpuctl.cli.nccl.report import report
-from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.domain.findings import Verdict
+from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import flow, history
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
-from gpuctl.nccl.model import Finding
+from gpuctl.nccl.context import RunContext
 from tests.unit.nccl.builders import ended
 
 FINDING = Finding("baseline", "4 GiB", Verdict.FAIL, "300 of 365 GB/s", {"busbw_gbs": 300.0}, "isolate")
@@ -33,7 +32,7 @@ def test_what_is_kept_comes_back_as_it_was() -> None:
     runs = [ended("a", "b", busbw=300), ended("c", "d", busbw=None, rail="mlx5_1")]
     number = history.keep("pairs", "prod", runs, [FINDING])
     kept = history.load(number)
-    assert kept.ended == tuple(runs)
+    assert kept.results == tuple(runs)
     assert kept.findings == (FINDING,)
     assert (kept.kind, kept.inventory, kept.nodes) == ("pairs", "prod", ["a", "b", "c", "d"])
 
@@ -68,7 +67,7 @@ def test_only_its_owner_can_read_it() -> None:
 
 
 def test_an_unknown_number_is_refused() -> None:
-    with pytest.raises(Unusable, match="there is none of that number"):
+    with pytest.raises(InvalidInput, match="there is none of that number"):
         history.load(7)
 
 
@@ -100,7 +99,7 @@ def test_a_node_that_nobody_measured_is_told_with_those_that_were() -> None:
 def test_what_is_the_same_of_many_runs_is_one_line_with_their_names() -> None:
     pairs = [("a", "b"), ("a", "c"), ("b", "c")]
     runs = [ended(*pair, busbw=300 + at) for at, pair in enumerate(pairs)]
-    history.keep("pairs", "prod", runs, flow.findings("pairs", runs, About(), Book({}, ())))
+    history.keep("pairs", "prod", runs, flow.findings("pairs", runs, RunContext(), Book({}, ())))
     shown = CliRunner().invoke(report, []).output
     assert shown.count("no baseline") == 1
     assert "not judged, no baseline: the machine type is not told" in shown

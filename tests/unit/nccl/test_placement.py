@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.topology import racks
 
 
@@ -26,7 +26,7 @@ def test_an_instance_topology_that_is_none_is_told_without_words_of_python(
 ) -> None:
     file = tmp_path / "topology.json"
     file.write_text(text)
-    with pytest.raises(Unusable) as error:
+    with pytest.raises(InvalidInput) as error:
         racks.read(file)
     assert wrong in error.value.wrong
     assert "Error" not in str(error.value)

@@ -8,9 +8,9 @@ from itertools import combinations
 import click
 import pytest
 
-from gpuctl.core.errors import Unusable
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.model import Ended, Finding
+from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.nccl.model import LaunchResult
 from gpuctl.nccl.report import heat, matrix
 from gpuctl.nccl.report.bars import bars
 from gpuctl.nccl.report.page import Content, page
@@ -20,7 +20,7 @@ from tests.unit.nccl.builders import GIB, ended
 NODES = [f"node-{i}" for i in range(1, 12)]
 
 
-def fleet(slow: str = "", hung: str = "") -> list[Ended]:
+def fleet(slow: str = "", hung: str = "") -> list[LaunchResult]:
     """Every pair of eleven nodes; those with the slow one at a third, those with the hung one without an end."""
     return [
         ended(a, b, busbw=None if hung in (a, b) else 120.0 if slow in (a, b) else 360.0)
@@ -37,7 +37,7 @@ def test_nodes_stand_in_the_order_of_their_numbers() -> None:
 
 
 def test_the_node_that_failed_stands_before_the_slow_one() -> None:
-    found = matrix.standings(matrix.of(fleet(slow="node-4", hung="node-7")))
+    found = matrix.node_summaries(matrix.of(fleet(slow="node-4", hung="node-7")))
     assert [s.node for s in found[:2]] == ["node-7", "node-4"]
     assert (found[0].failed, found[0].median_gbs) == (10, None)
     assert found[1].median_gbs == pytest.approx(120)
@@ -106,5 +106,5 @@ def test_where_no_row_fits_nothing_is_drawn() -> None:
 
 
 def test_an_unknown_machine_type_is_refused() -> None:
-    with pytest.raises(Unusable, match="there is none of that name"):
+    with pytest.raises(InvalidInput, match="there is none of that name"):
         bars([], "p9.huge")

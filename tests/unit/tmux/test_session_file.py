@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.core.settings import Settings
 from gpuctl.tmux import render, session_file
 from gpuctl.tmux.build import as_set
@@ -61,17 +61,17 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
         "      - of: b\n"
         "  - panes: []\n"
     )
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidInput) as refused:
         session_file.read(path)
     told = str(refused.value)
     for line, wrong in [
-        (2, "windws is not known here; did you mean windows?"),
-        (7, "'4' is not a percentage, such as 40%"),
-        (8, "'left' cannot be"),
-        (9, "is not a list of words, such as [k9s, --readonly]"),
-        (10, "no pane before it has the title 'b'"),
-        (11, "name is missing"),
-        (11, "is not a list of panes"),
+        (2, "windws is not known; did you mean windows?"),
+        (7, "windows[0].panes[0].size is '4', not a whole number from 5% to 95%"),
+        (8, "windows[0].panes[0].side cannot be 'left'"),
+        (9, "windows[0].panes[0].run is not a list of words, such as [k9s, --readonly]"),
+        (10, "windows[0].panes[1] splits 'b', and no pane before it has that title"),
+        (11, "windows[1].name is missing"),
+        (11, "windows[1].panes is not a list of panes"),
     ]:
         assert f"{path}:{line}: {wrong}" in told
 
@@ -80,5 +80,12 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
 def test_a_file_that_is_no_session_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "session.yml"
     path.write_text(text)
-    with pytest.raises(Unusable, match="cannot use the session file"):
+    with pytest.raises(InvalidInput, match="cannot use the session file"):
+        session_file.read(path)
+
+
+def test_a_file_of_comments_is_an_empty_session_file(tmp_path: Path) -> None:
+    path = tmp_path / "session.yml"
+    path.write_text("# directory: ~/w\n")
+    with pytest.raises(InvalidInput, match="is an empty session file; give it `directory:` and `windows:`"):
         session_file.read(path)

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuctl.cli.tmux.group import group
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.tmux import templates
 from gpuctl.tmux.session import Pane, Session, Window
 
@@ -47,7 +47,7 @@ def test_what_was_shown_is_what_is_kept() -> None:
 
 
 def test_a_name_cannot_lead_elsewhere() -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidInput):
         templates.named("../session")
 
 
@@ -55,7 +55,7 @@ def test_without_a_terminal_it_is_imported_only_with_yes(tmp_path: Path) -> None
     (tmp_path / "ours.yml").write_text(FILE)
     words = ["template", "import", str(tmp_path / "ours.yml")]
     refused = CliRunner().invoke(group, words)
-    assert isinstance(refused.exception, Unusable)
+    assert isinstance(refused.exception, InvalidInput)
     assert "window logs, pane top: htop -d 5" in refused.output
     assert templates.known() == {}
     assert CliRunner().invoke(group, [*words, "--yes", "--name", "team"]).exit_code == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuctl.cluster.clusterfile.model import Ports
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.kube.forward.model import Slot
 from gpuctl.kube.forward.state_machine import Line
 from gpuctl.workflows.forward import PortRequest, addresses, parse_ports
@@ -31,7 +31,7 @@ def test_a_port_by_number_is_known_by_its_name_so_that_a_debugger_is_never_probe
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    with pytest.raises(Unusable) as caught:
+    with pytest.raises(InvalidInput) as caught:
         parse_ports(["vscod", "0:8080", "x:debug", "99999", "9000:vscode", "9000:jupyter"], PORTS)
     told = caught.value.wrong
     for each in ("'vscod' is neither", "'0' is no port", "'x' is no port", "'99999' is neither", "9000 is given twice"):

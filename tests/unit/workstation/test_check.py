@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.decide import Tools
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.install import Own
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.install import Installer
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.machine import Machine
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Outcome, Place
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.packages import Packages
@@ -28,7 +28,7 @@ def checked(home: Path, does: str) -> Outcome:
     npm.chmod(0o755)
     machine = Machine(str(home), str(home / "bin"), without_packages=True, check=True)
     place = Place(str(home), str(home / "bin"), str(home / "tools"), str(home / "state"))
-    tools = Tools(machine, Packages(machine), Own(machine, place, Record(place.state), ""), check=True)
+    tools = Tools(machine, Packages(machine), Installer(machine, place, Record(place.state), ""), check=True)
     (found,) = tools.bring([{**ROW, "name": "no-such-tool", "minimal": "2"}])
     assert sorted(path.name for path in home.iterdir()) == ["bin"]
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.decide import Tools
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.install import Own
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.install import Installer
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.machine import Machine
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Place
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.packages import Packages
@@ -49,7 +49,7 @@ class Mac:
         machine = Machine(str(home), str(self.bin))
         machine.family, machine.is_root = "brew", False
         place = Place(str(home), str(self.bin), str(home / "tools"), str(home / "state"))
-        own = Own(machine, place, Record(place.state), "")
+        own = Installer(machine, place, Record(place.state), "")
         self.tools = Tools(machine, Packages(machine), own, check=False)
 
     def bring(self, *packages: str) -> dict[str, Any]:

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.progress import PIPE, tell
+from ansible_collections.gpuctl.fleet.plugins.module_utils.progress import PIPE, report_progress
 from click.testing import CliRunner
 
 from gpuctl.cli.bootstrap import group
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.ansible_progress import hearing
 from gpuctl.workstation import flow
 from gpuctl.workstation.judge import exit_code
-from gpuctl.workstation.model import Wish
+from gpuctl.workstation.model import BootstrapRequest
 
 
 def never(*_: object) -> None:
@@ -48,17 +48,17 @@ def test_a_folder_for_tools_that_cannot_be_one_is_refused(
     file.write_text("")
     for given, wrong in (("bin", "no whole path"), (str(file), "no folder"), (f"{file}/below", "no folder")):
         monkeypatch.setenv(variable, given)
-        with pytest.raises(Unusable, match=wrong):
-            flow.bootstrap(Wish())
+        with pytest.raises(InvalidInput, match=wrong):
+            flow.bootstrap(BootstrapRequest())
     assert list(tmp_path.iterdir()) == [file]
 
 
 def test_what_the_module_tells_is_heard_while_it_runs() -> None:
     heard: list[str] = []
     with hearing(heard.append):
-        tell("k9s: installing")
-        tell("k9s: installed")
+        report_progress("k9s: installing")
+        report_progress("k9s: installed")
     assert heard == ["k9s: installing", "k9s: installed"]
     assert PIPE not in os.environ
-    tell("to nobody")
+    report_progress("to nobody")
     assert len(heard) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.workstation.pins import know, pins, shows_version
 
 K9S = {"url": "https://h/v{version}/k9s_{os}_{arch}.tar.gz", "os": {"linux": "Linux", "darwin": "Darwin"}}
@@ -27,7 +27,7 @@ def test_what_is_no_sha256_gives_nothing() -> None:
 
 def test_a_version_or_system_that_cannot_be_one_is_refused() -> None:
     for version, system in (("latest", ""), ("1.0/../2", ""), ("1.0", "linux/amd46"), ("v1.0", "")):
-        with pytest.raises(Unusable):
+        with pytest.raises(InvalidInput):
             know(K9S, version, system)
     know(K9S, "0.50.18", "linux/amd64")
 

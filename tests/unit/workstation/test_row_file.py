@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import Unusable
-from gpuctl.workstation.tools import own
+from gpuctl.core.errors import InvalidInput
+from gpuctl.workstation.tools import user_rows
 from gpuctl.workstation.tools_file import read_rows
 
 ROW = f"""- name: k9s
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
 
 def refused(file: Path, text: str) -> str:
     file.write_text(text)
-    with pytest.raises(Unusable) as told:
+    with pytest.raises(InvalidInput) as told:
         read_rows(file)
     assert told.value.exit_code == 2
     return str(told.value)
@@ -54,7 +54,7 @@ def test_a_version_without_quotes_keeps_its_digits(file: Path) -> None:
         ("version: 0.50", "version: ../0.50", 7, "release.version is '../0.50'"),
         ("minimal", "minimla", 5, "minimla is not known; did you mean minimal?"),
         ("required: false", "required: maybe", 4, "required is neither true nor false"),
-        ("  why: a test\n", "", 1, "has no why"),
+        ("  why: a test\n", "", 1, "why is missing"),
     ],
 )
 def test_a_mistake_is_told_with_file_line_and_field(file: Path, was: str, now: str, line: int, said: str) -> None:
@@ -65,7 +65,7 @@ def test_a_mistake_is_told_with_file_line_and_field(file: Path, was: str, now: s
 
 @pytest.mark.parametrize("name", ["../k9s", "K9s", "-k", "a b", ""])
 def test_a_name_that_would_lead_elsewhere_is_refused(file: Path, name: str) -> None:
-    assert "a name is of a-z" in refused(file, ROW.replace("name: k9s", f'name: "{name}"'))
+    assert "not a name of a-z" in refused(file, ROW.replace("name: k9s", f'name: "{name}"'))
 
 
 def test_what_is_no_yaml_names_the_file(file: Path) -> None:
@@ -83,9 +83,9 @@ def test_an_empty_file_and_one_of_comments_have_no_rows(file: Path) -> None:
 def test_what_is_not_utf_8_and_a_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuctl.workstation.tools.config_dir", lambda: tmp_path)
     (tmp_path / "tools.yml").write_bytes(b"- name: \xff\n")
-    with pytest.raises(Unusable, match="is not UTF-8"):
-        own()
+    with pytest.raises(InvalidInput, match="is not UTF-8"):
+        user_rows()
     (tmp_path / "tools.yml").unlink()
     (tmp_path / "tools.yml").mkdir()
-    with pytest.raises(Unusable, match="Is a directory"):
-        own()
+    with pytest.raises(InvalidInput, match="Is a directory"):
+        user_rows()

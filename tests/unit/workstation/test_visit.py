@@ -140,3 +140,84 @@ def refuse(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", refusing)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_undo_takes_exactly_our_block_out_of_a_file_that_changed_around_it(home: Path, force: bool) -> None:
+    bashrc = home / ".bashrc"
+    bashrc.write_text("mine\n")
+    a_visit(home)
+    bashrc.write_text("# by conda\n" + bashrc.read_text() + "# by nvm\n")
+    bashrc.chmod(0o600)
+    result = a_visit(home, undo=True, force=force)
+    assert result["conflicts"] == []
+    assert bashrc.read_text() == "# by conda\nmine\n# by nvm\n"
+    assert bashrc.stat().st_mode & 0o777 == 0o600
+    assert not a_visit(home, undo=True)["undone"]
+
+
+def test_a_check_of_that_undo_gives_the_same_rows_and_changes_nothing(home: Path) -> None:
+    bashrc = home / ".bashrc"
+    a_visit(home)
+    bashrc.write_text(bashrc.read_text() + "# by nvm\n")
+    before = bashrc.read_text()
+    promised = a_visit(home, undo=True, check=True)["undone"]
+    assert bashrc.read_text() == before
+    assert a_visit(home, undo=True)["undone"] == promised
+    assert bashrc.read_text() == "# by nvm\n"
+
+
+def test_a_block_that_the_user_took_out_already_is_no_conflict(home: Path) -> None:
+    bashrc = home / ".bashrc"
+    bashrc.write_text("mine\n")
+    a_visit(home)
+    bashrc.write_text("mine, too\n")
+    result = a_visit(home, undo=True, force=True)
+    assert [(row["state"], row["changed"]) for row in result["undone"]] == [("RESTORED", False)]
+    assert bashrc.read_text() == "mine, too\n"
+
+
+def test_a_shell_file_that_moved_into_a_repository_of_dotfiles_loses_our_block_there(home: Path) -> None:
+    bashrc, moved = home / ".bashrc", home / "dots"
+    bashrc.write_text("mine\n")
+    a_visit(home)
+    bashrc.rename(moved)
+    moved.write_text(moved.read_text() + "mine, too\n")
+    bashrc.symlink_to(moved)
+    assert a_visit(home, undo=True)["conflicts"] == []
+    assert bashrc.readlink() == moved
+    assert moved.read_text() == "mine\nmine, too\n"
+
+
+def test_lines_that_the_user_put_into_our_block_are_a_conflict_and_survive_force(home: Path) -> None:
+    bashrc = home / ".bashrc"
+    a_visit(home)
+    users = 'if [ -n "$EDITOR" ]; then\n  export VISUAL=$EDITOR\nfi\n'
+    bashrc.write_text(bashrc.read_text().replace(END, users + END) + "# by nvm\n")
+    result = a_visit(home, undo=True)
+    assert result["conflicts"] == [str(bashrc)]
+    assert "3 lines between our markers" in result["undone"][0]["why"]
+    (row,) = a_visit(home, undo=True, force=True)["undone"]
+    assert bashrc.read_text() == users + "# by nvm\n"
+    assert "a copy of the file is in" in row["why"]
+
+
+def test_lines_that_the_user_put_into_our_block_move_below_it_in_the_next_run(home: Path) -> None:
+    bashrc = home / ".bashrc"
+    a_visit(home)
+    bashrc.write_text(bashrc.read_text().replace(END, f"alias k=kubectl\n{END}"))
+    a_visit(home, start_tmux=True)
+    assert bashrc.read_text().endswith(f"{END}\nalias k=kubectl\n")
+    a_visit(home, undo=True)
+    assert bashrc.read_text() == "alias k=kubectl\n"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_marker_damaged_since_leaves_the_file_alone_even_with_force(home: Path, force: bool) -> None:
+    bashrc = home / ".bashrc"
+    a_visit(home)
+    bashrc.write_text(damaged := bashrc.read_text().replace(END, "mine"))
+    result = a_visit(home, undo=True, force=force)
+    assert result["conflicts"] == [str(bashrc)]
+    assert "line 1 " in result["undone"][0]["why"]
+    assert bashrc.read_text() == damaged

@@ -10,7 +10,7 @@ from urllib.error import URLError
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.decide import Tools
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.fetch import fetch
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.install import Own
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.install import Installer
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.machine import Machine
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Place, Wrong
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.packages import Packages
@@ -21,7 +21,7 @@ def why(home: Path, **row: Any) -> str:
     machine = Machine(str(home), str(home / "bin"), without_packages=True)
     machine.family = "debian"
     place = Place(str(home), str(home / "bin"), str(home / "tools"), str(home / "state"))
-    tools = Tools(machine, Packages(machine), Own(machine, place, Record(place.state), ""), check=False)
+    tools = Tools(machine, Packages(machine), Installer(machine, place, Record(place.state), ""), check=False)
     (found,) = tools.bring([{"name": "no-such-tool", "minimal": "99.1", **row}])
     assert found.state == "MISSING"
     return found.why

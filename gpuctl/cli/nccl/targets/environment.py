@@ -10,13 +10,13 @@ import click
 
 from gpuctl.cli.nccl import log_files
 from gpuctl.cli.nccl.targets import pods as nccl_kube
-from gpuctl.cli.nccl.targets.pods import FOR_SSH, Made, said
+from gpuctl.cli.nccl.targets.pods import FOR_SSH, Made, given_options
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import section
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from gpuctl.nccl.runners.kube.exec_transport import InPods
+    from gpuctl.nccl.runners.kube.exec_transport import PodTransport
     from gpuctl.nccl.runners.mpirun import MpiRunner
     from gpuctl.workflows.nccl_on_cluster import Place
 
@@ -43,14 +43,14 @@ cluster_options = options.together(
 )
 
 
-def chosen(cluster: str, environment: str, **given: Any) -> bool:
-    """Whether the run is to be there; `Unusable` where options of several worlds are mixed."""
+def chosen(cluster: str, environment: str, **params: Any) -> bool:
+    """Whether the run is to be there; `InvalidInput` where options of several worlds are mixed."""
     if environment and not cluster:
-        raise Unusable("run NCCL tests", "--environment is for a cluster file", "give --cluster, too")
-    others = said(HOSTS, given) if cluster else ""
+        raise InvalidInput("run NCCL tests", "--environment is for a cluster file", "give --cluster, too")
+    others = given_options(HOSTS, params) if cluster else ""
     if others:
         hint = "leave one of them out; --nodes names pods or nodes of the cluster"
-        raise Unusable("run NCCL tests on a cluster", f"{others} is for hosts that ssh reaches", hint)
+        raise InvalidInput("run NCCL tests on a cluster", f"{others} is for hosts that ssh reaches", hint)
     return bool(cluster)
 
 
@@ -75,16 +75,16 @@ def in_its_pods(
     ssh_args: str,
     folders: Sequence[str],
     texts: Path | None,
-    **given: Any,
-) -> tuple[MpiRunner, InPods, dict[str, str]]:
+    **params: Any,
+) -> tuple[MpiRunner, PodTransport, dict[str, str]]:
     """The runner, what brings programs into the pods, and the racks that are known."""
-    from gpuctl.nccl.runners.kube.exec_transport import way
-    from gpuctl.nccl.runners.mpirun import MpiRunner, Way
+    from gpuctl.nccl.runners.kube.exec_transport import pod_options
+    from gpuctl.nccl.runners.mpirun import MpiRunner, MpirunOptions
     from gpuctl.workflows import nccl_on_cluster
 
-    if others := said(FOR_OWN_PODS, given):
+    if others := given_options(FOR_OWN_PODS, params):
         wrong = f"{others} is for pods of a test's own, and {at.env.name} is deployed: its pods hold the GPUs"
-        raise Unusable("run NCCL tests on a cluster", wrong, "leave it out, or `gpuctl cluster destroy` first")
+        raise InvalidInput("run NCCL tests on a cluster", wrong, "leave it out, or `gpuctl cluster destroy` first")
     pods = nccl_on_cluster.chosen(at, nodes)
     click.echo(f"in {output.plural(len(pods), 'pod')} of {at.env.name}, which is deployed", err=True)
     for name, why in () if nodes else at.pods[1].items():
@@ -93,26 +93,28 @@ def in_its_pods(
     racks = nccl_on_cluster.racks(at, pods, rack_label)
     if racks is None:
         click.echo("racks are not known: you may not list nodes", err=True)
-    runner = MpiRunner(carrier, way(Way(tuple(folders), ssh_args=ssh_args, texts=log_files.made(texts))))
+    runner = MpiRunner(
+        carrier, pod_options(MpirunOptions(tuple(folders), ssh_args=ssh_args, texts=log_files.made(texts)))
+    )
     return runner, carrier, racks or {}
 
 
-def not_there(at: Place) -> Unusable:
+def not_there(at: Place) -> InvalidInput:
     """An environment that was named was meant: no GPUs are taken for another."""
     wrong = f"no environment {at.env.name} is in {at.env.namespace}"
     hint = "without --environment the test gets pods of its own where the file's environment is not deployed"
-    return Unusable(f"run NCCL tests in the pods of {at.env.name}", wrong, hint)
+    return InvalidInput(f"run NCCL tests in the pods of {at.env.name}", wrong, hint)
 
 
-def in_own_pods(at: Place, namespace: str, context: str, ssh_args: str, **given: Any) -> Made:
+def in_own_pods(at: Place, namespace: str, context: str, ssh_args: str, **params: Any) -> Made:
     """In pods as the file has them; the options by hand win."""
     from gpuctl.edges.kube import cluster as kube
     from gpuctl.workflows import nccl_on_cluster
 
     if ssh_args:
-        raise Unusable("run NCCL tests on a cluster", "--ssh-args is for an environment that is deployed")
-    settings = nccl_kube.settings_of(nccl_on_cluster.settings(at), **given)
+        raise InvalidInput("run NCCL tests on a cluster", "--ssh-args is for an environment that is deployed")
+    settings = nccl_kube.settings_of(nccl_on_cluster.settings(at), **params)
     cluster = kube.connect(context, namespace) if namespace else at.cluster
     click.echo(f"in pods of its own, for {at.env.name} is not deployed in {at.env.namespace}", err=True)
-    made = nccl_kube.in_own_pods(cluster, settings, among=nccl_on_cluster.among(at), **given)
+    made = nccl_kube.in_own_pods(cluster, settings, among=nccl_on_cluster.among(at), **params)
     return made._replace(where=at.where)

@@ -11,12 +11,12 @@ import click
 from gpuctl.cli.nccl import log_files
 from gpuctl.cli.shared import output
 from gpuctl.cli.shared.option_sections import section
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.hosts.model import Target
     from gpuctl.nccl.runners.base import Runner
-    from gpuctl.nccl.runners.mpirun import Way
+    from gpuctl.nccl.runners.mpirun import MpirunOptions
 
 on_hosts = section("On hosts, over ssh")
 folders = click.option(
@@ -42,15 +42,19 @@ class Hosts(NamedTuple):
 
 
 def hosts_of(inventory: str | None, limit: str, nodes: str, rack_var: str) -> Hosts:
-    """Those that the options name; `Unusable` where they name one that is not there."""
+    """Those that the options name; `InvalidInput` where they name one that is not there."""
     from gpuctl.edges import inventory_cache
     from gpuctl.hosts.inventory import DEFAULT, find, target
 
     source = find(DEFAULT if inventory is None else inventory)
     variables = inventory_cache.read(source, limit, also=rack_var)
     chosen = {name: variables[name] for name in named(nodes, variables)}
-    racks = {name: str(own[rack_var]) for name, own in chosen.items() if own.get(rack_var) is not None}
-    return Hosts(source, [target(name, own) for name, own in chosen.items()], racks)
+    racks = {
+        name: str(host_variables[rack_var])
+        for name, host_variables in chosen.items()
+        if host_variables.get(rack_var) is not None
+    }
+    return Hosts(source, [target(name, host_variables) for name, host_variables in chosen.items()], racks)
 
 
 def named(nodes: str, known: Iterable[str]) -> list[str]:
@@ -59,20 +63,20 @@ def named(nodes: str, known: Iterable[str]) -> list[str]:
     names = [word.strip() for word in nodes.split(",") if word.strip()]
     if unknown := [name for name in names if name not in known]:
         wrong = f"{', '.join(unknown)}: no such host there"
-        raise Unusable("choose the nodes that --nodes names", wrong, f"the hosts are {output.names(known, 32)}")
+        raise InvalidInput("choose the nodes that --nodes names", wrong, f"the hosts are {output.names(known, 32)}")
     if len(set(names)) < len(names):
-        raise Unusable("choose the nodes that --nodes names", "a host is named twice", "name each once")
+        raise InvalidInput("choose the nodes that --nodes names", "a host is named twice", "name each once")
     return names or known
 
 
-def runner(hosts: Hosts, via: str | None, **given: Any) -> Runner:
+def runner(hosts: Hosts, via: str | None, **params: Any) -> Runner:
     """Over ssh, or through Ansible where one of the hosts needs it."""
     if via == "ansible" or (any(host.needs_ansible for host in hosts.targets) and via != "ssh"):
-        return _through_ansible(hosts, **given)
-    return _over_ssh(hosts.targets, **given)
+        return _through_ansible(hosts, **params)
+    return _over_ssh(hosts.targets, **params)
 
 
-def _over_ssh(hosts: Sequence[Target], texts: Path | None, **given: Any) -> Runner:
+def _over_ssh(hosts: Sequence[Target], texts: Path | None, **params: Any) -> Runner:
     from gpuctl.edges.ssh import Login
     from gpuctl.nccl.runners.mpirun import MpiRunner
     from gpuctl.remote.transport import OverSsh
@@ -80,7 +84,7 @@ def _over_ssh(hosts: Sequence[Target], texts: Path | None, **given: Any) -> Runn
     for host in hosts:
         if host.needs_ansible:
             wrong = f"{host.name} is reached through Ansible only: {host.needs_ansible}"
-            raise Unusable("run NCCL tests over ssh", wrong, "leave out --via, or the host with --limit")
+            raise InvalidInput("run NCCL tests over ssh", wrong, "leave out --via, or the host with --limit")
     logins = {
         host.name: Login(
             host.address or host.name,
@@ -93,17 +97,19 @@ def _over_ssh(hosts: Sequence[Target], texts: Path | None, **given: Any) -> Runn
         )
         for host in hosts
     }
-    return MpiRunner(OverSsh(logins), _way(log_files.made(texts), **given))
+    return MpiRunner(OverSsh(logins), _way(log_files.made(texts), **params))
 
 
-def _through_ansible(hosts: Hosts, texts: Path | None, **given: Any) -> Runner:
+def _through_ansible(hosts: Hosts, texts: Path | None, **params: Any) -> Runner:
     from gpuctl.nccl.runners.ansible import AnsibleRunner
 
     addresses = {host.name: host.address or host.name for host in hosts.targets}
-    return AnsibleRunner(hosts.source, addresses, _way(log_files.made(texts), **given))
+    return AnsibleRunner(hosts.source, addresses, _way(log_files.made(texts), **params))
 
 
-def _way(texts: Path | None, folders: Sequence[str], by_name: bool, ssh_args: str, as_root: bool, **_: Any) -> Way:
-    from gpuctl.nccl.runners.mpirun import Way
+def _way(
+    texts: Path | None, folders: Sequence[str], by_name: bool, ssh_args: str, as_root: bool, **_: Any
+) -> MpirunOptions:
+    from gpuctl.nccl.runners.mpirun import MpirunOptions
 
-    return Way(tuple(folders), by_name, as_root, ssh_args, texts)
+    return MpirunOptions(tuple(folders), by_name, as_root, ssh_args, texts)

@@ -12,12 +12,12 @@ import click
 from gpuctl.cli.nccl import log_files
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import section
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.edges.kube.cluster import Cluster
     from gpuctl.nccl.runners.kube.model import Settings
-    from gpuctl.nccl.runners.kube.nodes import Found
+    from gpuctl.nccl.runners.kube.nodes import NodeInventory
     from gpuctl.nccl.runners.kube.runner import KubeRunner
 
 FOR_SSH = ("inventory", "limit", "via", "by_name", "ssh_args", "as_root")
@@ -74,41 +74,41 @@ kube_options = options.together(
 )
 
 
-def said(names: Iterable[str], given: Mapping[str, Any]) -> str:
+def given_options(names: Iterable[str], params: Mapping[str, Any]) -> str:
     """Which of these options were given, as they are written; of some 0 and --no-… are a choice, too."""
-    chose = [name for name in names if (given.get(name) is not None if name in MAY_BE_NO else given.get(name))]
+    chose = [name for name in names if (params.get(name) is not None if name in MAY_BE_NO else params.get(name))]
     return ", ".join(f"--{name.replace('_', '-')}" for name in chose)
 
 
-def chosen(image: str, **given: Any) -> bool:
-    """Whether the run is to be in pods; `Unusable` where options of both worlds are mixed."""
-    others = said(FOR_SSH if image else FOR_PODS, given)
+def chosen(image: str, **params: Any) -> bool:
+    """Whether the run is to be in pods; `InvalidInput` where options of both worlds are mixed."""
+    others = given_options(FOR_SSH if image else FOR_PODS, params)
     if others and image:
         hint = "leave one of them out; --nodes names nodes of the cluster"
-        raise Unusable("run NCCL tests in pods", f"{others} is for hosts that ssh reaches", hint)
+        raise InvalidInput("run NCCL tests in pods", f"{others} is for hosts that ssh reaches", hint)
     if others:
-        raise Unusable("run NCCL tests", f"{others} is for pods", "give --image or --cluster, too")
+        raise InvalidInput("run NCCL tests", f"{others} is for pods", "give --image or --cluster, too")
     return bool(image)
 
 
-def runner(context: str, namespace: str, **given: Any) -> Made:
+def runner(context: str, namespace: str, **params: Any) -> Made:
     """What the options choose."""
     from gpuctl.edges.kube import cluster as kube
     from gpuctl.nccl.runners.kube.model import Settings
 
-    return in_own_pods(kube.connect(context, namespace), settings_of(Settings(""), **given), **given)
+    return in_own_pods(kube.connect(context, namespace), settings_of(Settings(""), **params), **params)
 
 
 def settings_of(
-    base: Settings, fabric: Sequence[str] = (), folders: Sequence[str] = (), user: int | None = None, **given: Any
+    base: Settings, fabric: Sequence[str] = (), folders: Sequence[str] = (), user: int | None = None, **params: Any
 ) -> Settings:
     """The same with what the options say instead."""
     names = ("image", "networks", "service_account", "pull_secret")
-    told: dict[str, Any] = {name: given[name] for name in names if given.get(name)}
-    told |= {"fabric": dict(_resource(word) for word in fabric)} if fabric else {}
-    told |= {"folders": tuple(folders)} if folders else {}
-    told |= {} if user is None else {"user": user}
-    return replace(base, **told)
+    values: dict[str, Any] = {name: params[name] for name in names if params.get(name)}
+    values |= {"fabric": dict(_resource(word) for word in fabric)} if fabric else {}
+    values |= {"folders": tuple(folders)} if folders else {}
+    values |= {} if user is None else {"user": user}
+    return replace(base, **values)
 
 
 def in_own_pods(
@@ -131,47 +131,47 @@ def in_own_pods(
     from gpuctl.nccl.runners.kube.runner import KubeRunner
 
     tolerated = (*settings.fabric, *settings.tolerations)
-    found = there.find(cluster, settings.gpu, gpus, rack_label, tolerated=tolerated)
+    inventory = there.find(cluster, settings.gpu, gpus, rack_label, tolerated=tolerated)
     if among is not None and not nodes:
-        found = there.only(found, among)
-    names = _chosen_nodes(nodes, found, cluster.server)
+        inventory = there.only(inventory, among)
+    names = _chosen_nodes(nodes, inventory, cluster.server)
     settings = replace(settings, mpijob=len(names) > 1 and _by_operator(cluster, mpijob))
-    return Made(KubeRunner(cluster, settings, log_files.made(texts)), names, cluster.server, dict(found.racks))
+    return Made(KubeRunner(cluster, settings, log_files.made(texts)), names, cluster.server, dict(inventory.racks))
 
 
-def _by_operator(cluster: Cluster, wanted: bool | None) -> bool:
+def _by_operator(cluster: Cluster, requested: bool | None) -> bool:
     from gpuctl.nccl.runners.kube import mpijob
 
-    by_operator, words = mpijob.chosen(cluster, wanted)
-    if words:
-        click.echo(f"several nodes run {words}", err=True)
+    by_operator, reason = mpijob.chosen(cluster, requested)
+    if reason:
+        click.echo(f"several nodes run {reason}", err=True)
     return by_operator
 
 
-def _chosen_nodes(nodes: str, found: Found, server: str) -> list[str]:
+def _chosen_nodes(nodes: str, inventory: NodeInventory, server: str) -> list[str]:
     """Those that --nodes names, in its order, or all that can be tested; what is left out is told."""
-    if found.unsure:
-        click.echo(f"gpuctl: {found.unsure}", err=True)
-    asked = [word.strip() for word in nodes.split(",") if word.strip()]
-    if len(set(asked)) < len(asked):
-        raise Unusable(f"run on nodes of {server}", "--nodes names a node twice", "name each once")
-    refused = {name: found.left_out.get(name, "no GPU node of this name is there") for name in asked}
-    if wrong := [f"{name}: {why}" for name, why in refused.items() if name not in found.free]:
-        hint = f"those that can be tested: {output.names(list(found.free), 32) or 'none'}"
-        raise Unusable(f"run on nodes of {server}", "; ".join(wrong), hint)
-    if not asked:
-        for name, why in found.left_out.items():
+    if inventory.unsure:
+        click.echo(f"gpuctl: {inventory.unsure}", err=True)
+    requested = [word.strip() for word in nodes.split(",") if word.strip()]
+    if len(set(requested)) < len(requested):
+        raise InvalidInput(f"run on nodes of {server}", "--nodes names a node twice", "name each once")
+    refused = {name: inventory.left_out.get(name, "no GPU node of this name is there") for name in requested}
+    if wrong := [f"{name}: {why}" for name, why in refused.items() if name not in inventory.free]:
+        hint = f"those that can be tested: {output.names(list(inventory.free), 32) or 'none'}"
+        raise InvalidInput(f"run on nodes of {server}", "; ".join(wrong), hint)
+    if not requested:
+        for name, why in inventory.left_out.items():
             click.echo(f"left out: {name}: {why}", err=True)
-    if not found.free:
-        why = "; ".join(f"{name}: {why}" for name, why in list(found.left_out.items())[:8])
+    if not inventory.free:
+        why = "; ".join(f"{name}: {why}" for name, why in list(inventory.left_out.items())[:8])
         raise GpuctlError("find nodes to test", why, "wait until their jobs end, or ask for fewer GPUs with --gpus")
-    return asked or list(found.free)
+    return requested or list(inventory.free)
 
 
 def _resource(word: str) -> tuple[str, str]:
     name, _, count = word.partition("=")
     if not name or not count:
-        raise Unusable("read --fabric", f"{word!r} is not of the form NAME=N", "such as vpc.amazonaws.com/efa=32")
+        raise InvalidInput("read --fabric", f"{word!r} is not of the form NAME=N", "such as vpc.amazonaws.com/efa=32")
     return name, count
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from gpuctl.cluster.deploy.checks import access, image, nodes, quota, rdma, storage
 from gpuctl.cluster.deploy.cluster_snapshot import There
-from gpuctl.cluster.deploy.model import Finding, Standing
+from gpuctl.cluster.deploy.model import Standing
 from gpuctl.cluster.environment import Environment
+from gpuctl.domain.findings import Finding
 
 # Each of the environment in its mode: where one fails for RDMA and none for TCP, `--mode auto` goes on without RDMA.
 CHECKS = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuctl.cluster.deploy.cluster_snapshot import There
-from gpuctl.cluster.deploy.model import SPARED, Finding, Standing, is_going, is_ours
+from gpuctl.cluster.deploy.model import SPARED, Standing, is_going, is_ours
 from gpuctl.cluster.environment import MANAGED, Environment, Object
 from gpuctl.cluster.manifests import rights, storage
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 
 ENFORCED = "pod-security.kubernetes.io/enforce"
 OTHER_NAME = "give the environment another name (--environment), or remove it"
@@ -25,7 +25,7 @@ def kinds(standing: Sequence[Standing]) -> list[Finding]:
 def _not_served(kind: str, words: str) -> Finding:
     if kind in SPARED:
         return Finding("kinds", kind, Verdict.WARN, f"{words}: {SPARED[kind]}")
-    return Finding("kinds", kind, Verdict.FAIL, words, "is it of the flavour that the cluster file says?")
+    return Finding("kinds", kind, Verdict.FAIL, words, hint="is it of the flavour that the cluster file says?")
 
 
 def verbs(there: There) -> list[Finding]:
@@ -39,7 +39,7 @@ def verbs(there: There) -> list[Finding]:
             lacking.setdefault(kind, []).append(verb)
     hint = "ask for a role that allows it; `kubectl auth can-i --list` shows what you may do"
     found = [
-        Finding("rights", kind, Verdict.FAIL, f"you may not {', '.join(verbs)} objects of this kind", hint)
+        Finding("rights", kind, Verdict.FAIL, f"you may not {', '.join(verbs)} objects of this kind", hint=hint)
         for kind, verbs in lacking.items()
     ]
     found += [Finding("rights", kind, Verdict.UNKNOWN, why) for kind, why in unknown.items()]
@@ -56,7 +56,9 @@ def names(env: Environment, standing: Sequence[Standing]) -> list[Finding]:
 def _not_ours(subject: str, live: Object) -> Finding:
     by = (live["metadata"].get("labels") or {}).get(MANAGED)
     owner = f", and belongs to {by}" if by and by != "gpuctl" else ", and belongs to another environment" if by else ""
-    return Finding("names", subject, Verdict.FAIL, f"it is there, is not ours{owner}; it is left alone", OTHER_NAME)
+    return Finding(
+        "names", subject, Verdict.FAIL, f"it is there, is not ours{owner}; it is left alone", hint=OTHER_NAME
+    )
 
 
 def volumes(env: Environment, there: There) -> list[Finding]:
@@ -72,7 +74,7 @@ def going(env: Environment, there: There, standing: Sequence[Standing]) -> list[
     claims = [each for each in there.claims.value if each["metadata"]["name"] in mine and is_going(each)]
     subjects = [each.subject for each in standing if each.going]
     subjects += [f"PersistentVolumeClaim {each['metadata']['name']}" for each in claims]
-    return [Finding("being deleted", each, Verdict.FAIL, "it is being deleted", STILL_THERE) for each in subjects]
+    return [Finding("being deleted", each, Verdict.FAIL, "it is being deleted", hint=STILL_THERE) for each in subjects]
 
 
 def namespace(env: Environment, there: There) -> list[Finding]:
@@ -83,9 +85,9 @@ def namespace(env: Environment, there: There) -> list[Finding]:
     if found is None:
         make = "oc new-project" if env.openshift else "kubectl create namespace"
         hint = f"`{make} {env.namespace}`, or mend cluster.namespace"
-        return [Finding("namespace", env.namespace, Verdict.FAIL, "there is no such namespace", hint)]
+        return [Finding("namespace", env.namespace, Verdict.FAIL, "there is no such namespace", hint=hint)]
     if (found.get("status") or {}).get("phase") == "Terminating":
-        return [Finding("namespace", env.namespace, Verdict.FAIL, "it is being deleted", "wait, or take another")]
+        return [Finding("namespace", env.namespace, Verdict.FAIL, "it is being deleted", hint="wait, or take another")]
     return [Finding("namespace", env.namespace, Verdict.OK)]
 
 
@@ -105,4 +107,4 @@ def level(env: Environment, there: There) -> list[Finding]:
         return []
     words = f"its security level is {enforced}, and the pods want {' and '.join(wants)}"
     hint = f"ask its admin for the label {ENFORCED}=privileged, or take --mode tcp"
-    return [Finding("security level", env.namespace, Verdict.FAIL, words, hint)]
+    return [Finding("security level", env.namespace, Verdict.FAIL, words, hint=hint)]

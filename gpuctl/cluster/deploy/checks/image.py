@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from gpuctl.cluster.deploy.cluster_snapshot import Read, There
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import build
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.domain.pod_status import is_ready
 
 
@@ -28,7 +27,7 @@ def _is_there(check: str, subject: str, read: Read[Object | None], hint: str) ->
     if read.why:
         return Finding(check, subject, Verdict.UNKNOWN, read.why)
     if read.value is None:
-        return Finding(check, subject, Verdict.FAIL, "it is not there", hint)
+        return Finding(check, subject, Verdict.FAIL, "it is not there", hint=hint)
     return Finding(check, subject, Verdict.OK)
 
 
@@ -70,4 +69,4 @@ def _built(there: There, name: str) -> Finding:
     if any(each.get("tag") == "latest" and each.get("items") for each in tags):
         return Finding("image", name, Verdict.OK)
     words = "it was not built yet; the pods wait until it is there"
-    return Finding("image", name, Verdict.WARN, words, "`gpuctl cluster build` makes it")
+    return Finding("image", name, Verdict.WARN, words, hint="`gpuctl cluster build` makes it")

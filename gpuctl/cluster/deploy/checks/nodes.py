@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
 from gpuctl.cluster.deploy.cluster_snapshot import There
-from gpuctl.cluster.deploy.model import Finding, is_ours
+from gpuctl.cluster.deploy.model import is_ours
 from gpuctl.cluster.deploy.quantity import amount, at_least
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import placement
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 
 MOST_NAMED = 4
 
@@ -89,7 +89,7 @@ def _enough(env: Environment, check: str, subject: str, whys: Mapping[str, str],
         return Finding(check, subject, Verdict.OK, f"{len(fit)} nodes can take a pod; {env.nodes} are needed")
     told = "; ".join(_grouped(whys))
     words = f"{len(fit)} of the {env.nodes} nodes that are needed can take a pod" + (f" ({told})" if told else "")
-    return Finding(check, subject, Verdict.FAIL, words, hint)
+    return Finding(check, subject, Verdict.FAIL, words, hint=hint)
 
 
 def _grouped(whys: Mapping[str, str]) -> list[str]:

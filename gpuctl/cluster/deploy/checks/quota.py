@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from gpuctl.cluster.deploy.cluster_snapshot import There
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.deploy.quantity import amount, at_least
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.manifests import pods, storage
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 
 # Our pods have no deadline, and requests that are their limits: these scopes take them in, and those leave them out.
 ENDED = ("Succeeded", "Failed")
@@ -44,7 +43,11 @@ def limits(env: Environment, there: There) -> list[Finding]:
     asked = of_a_pod(env)
     return [
         Finding(
-            "limits", f"LimitRange {each['metadata']['name']}", Verdict.FAIL, words, "mend resources, or ask for more"
+            "limits",
+            f"LimitRange {each['metadata']['name']}",
+            Verdict.FAIL,
+            words,
+            hint="mend resources, or ask for more",
         )
         for each in there.limits.value
         for words in _above(each, asked)
@@ -77,7 +80,9 @@ def _passed(name: str, key: str, most: str, used: str, wanted: Mapping[str, Deci
     if not more or limit is None or now is None or now + more <= limit:
         return None
     words = f"{key}: {_shown(more)} more are needed, and {used} of {most} is in use"
-    return Finding("quota", name, Verdict.FAIL, words, "wait until others end, ask for more, or take fewer --nodes")
+    return Finding(
+        "quota", name, Verdict.FAIL, words, hint="wait until others end, ask for more, or take fewer --nodes"
+    )
 
 
 def _shown(number: Decimal) -> str:

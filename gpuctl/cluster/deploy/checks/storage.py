@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from gpuctl.cluster.deploy.cluster_snapshot import There
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.manifests import storage
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 
 # No API tells what a provisioner can do. Block storage is written by one node at a time, file systems by many:
 # Kubernetes, Persistent Volumes, access modes; OpenShift, "Understanding persistent storage", supported access modes.
@@ -34,7 +33,7 @@ def storage_class(env: Environment, there: There) -> list[Finding]:
     if name not in known:
         field = "storage.class_rwx" if env.cluster.storage.mode == "rwx" else "storage.class_rwo"
         hint = f"{field}: there are {', '.join(sorted(known)) or 'none at all'}"
-        return [Finding("storage", subject, Verdict.FAIL, "there is no such class", hint)]
+        return [Finding("storage", subject, Verdict.FAIL, "there is no such class", hint=hint)]
     if env.cluster.storage.mode != "rwx":
         return [Finding("storage", subject, Verdict.OK)]
     return [_by_many(env, there, subject, str(known[name].get("provisioner")))]
@@ -47,7 +46,7 @@ def _by_many(env: Environment, there: There, subject: str, provisioner: str) -> 
     if provisioner.endswith(BY_ONE_NODE):
         words = f"its volumes ({provisioner}) are written by one node at a time, and storage.mode is rwx"
         hint = "take a class of a shared file system, or storage.mode: volumeClaimTemplates"
-        return Finding("storage", subject, Verdict.FAIL, words, hint)
+        return Finding("storage", subject, Verdict.FAIL, words, hint=hint)
     words = f"whether many nodes can write a volume of {provisioner} is not known; it shows when the first is made"
     return Finding("storage", subject, Verdict.UNKNOWN, words)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.hang.settings import used
 from gpuctl.cluster.doctor.interface_names import absent, exact, takes
 from gpuctl.cluster.doctor.model import Facts, Inside
 from gpuctl.core.text import named
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 
 Port = Mapping[str, Any]
 ACTIVE, V2 = "ACTIVE", "RoCE v2"

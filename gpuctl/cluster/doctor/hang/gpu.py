@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from gpuctl.cluster.deploy.model import Finding
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from gpuctl.cluster.doctor import gpus as reading
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.gpus import Gpu, Gpus
 from gpuctl.cluster.doctor.hang.job import ranks_of
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.core.text import named
 from gpuctl.domain import gpu_health
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 
 XID = "`dmesg | grep -iE 'xid|nvrm'` on its node says why; a GPU that fell off the bus comes back by a reboot"
 # A kernel of NCCL that waits keeps its GPU at 100 % and draws little, one that computes draws most of what it may.
@@ -37,6 +39,7 @@ def gpus(facts: Facts) -> list[Finding]:
             found.append(fail(check, subject, f"{len(told.gpus)} of its {wanted} GPUs answer{more}", XID))
         elif told.complaint:
             found.append(warn(check, subject, f"nvidia-smi complains: {told.complaint}", XID))
+        found += _issues(check, name, told, gpu_health.errors)
     return or_ok(check, facts.env.name, found) if facts.asked() else []
 
 
@@ -44,11 +47,19 @@ def memory(facts: Facts) -> list[Finding]:
     """No repair of GPU memory waits or has failed."""
     check, found = "gpu memory", []
     for name, told in known(facts).items():
-        for gpu in told.gpus:
-            for ill in gpu_health.memory(gpu.own):
-                say = fail if ill.bad else warn
-                found.append(say(check, f"Pod {name}", f"GPU {gpu.index}: {ill.words}", ill.advice))
+        found += _issues(check, name, told, gpu_health.memory)
     return or_ok(check, facts.env.name, found) if known(facts) else []
+
+
+def _issues(
+    check: str, pod: str, gpus: Gpus, judge: Callable[[Mapping[str, Any]], list[gpu_health.HealthIssue]]
+) -> list[Finding]:
+    """A pod's GPUs by one of the judgements of gpu_health."""
+    return [
+        Finding(check, f"Pod {pod}", issue.verdict, f"GPU {gpu.index}: {issue.message}", hint=issue.hint)
+        for gpu in gpus.gpus
+        for issue in judge(gpu.own)
+    ]
 
 
 def known(facts: Facts) -> dict[str, Gpus]:

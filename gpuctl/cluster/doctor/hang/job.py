@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.model import Facts, Inside
 from gpuctl.core.text import named
 from gpuctl.domain import ranks as hang
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 from gpuctl.domain.ranks import Process
 
 NO_JOB = "no rank of a job runs in any pod"

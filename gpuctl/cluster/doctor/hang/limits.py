@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.cluster.deploy import memlock
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.hang.job import ranks_of
 from gpuctl.cluster.doctor.model import Facts, Inside
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown, warn
 
 GIB = 2**30
 SHM = "/dev/shm"  # noqa: S108 - in the pod
@@ -29,7 +27,7 @@ def memlocked(facts: Facts) -> list[Finding]:
         if told.verdict is not Verdict.OK:
             few = (_bytes(inside) or "").isdigit() and int(_bytes(inside) or 0) < ENOUGH
             say = unknown if told.verdict is Verdict.UNKNOWN else fail if few else warn
-            found.append(say("memlock", told.subject, told.words, told.hint))
+            found.append(say("memlock", told.subject, told.message, told.hint))
     return or_ok("memlock", facts.env.name, found) if facts.asked() else []
 
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.hang.pods import job_age
 from gpuctl.cluster.doctor.model import Facts
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 
 SEVERE = re.compile(r"NCCL (?:WARN|ERROR) (?P<text>.*)|(?P<torch>.*Watchdog caught collective operation timeout.*)")
 RETRIES = "12: packets to the peer got no answer"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.manifests import config
 from gpuctl.core.text import named
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 
 OPEN, REFUSED = "open", "refused"
 POLICY = "does a NetworkPolicy stop it? `kubectl get networkpolicy`; ours lets all pods of the environment in"

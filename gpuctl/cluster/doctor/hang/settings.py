@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.cluster.clusterfile import variables
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, odd, or_ok, warn
+from gpuctl.cluster.doctor.findings import odd
 from gpuctl.cluster.doctor.hang.job import MEETING
 from gpuctl.cluster.doctor.interface_names import exact, takes
 from gpuctl.cluster.doctor.model import Facts, Inside
 from gpuctl.core.text import named
+from gpuctl.domain.findings import Finding, fail, or_ok, warn
 
 # What ranks may well have each for itself.
 OWN = re.compile(r"NCCL_(DEBUG\w*|HOSTID|TOPO_DUMP_FILE|GRAPH_DUMP_FILE)|FI_LOG_\w+|TORCH_NCCL_DEBUG_INFO\w*")

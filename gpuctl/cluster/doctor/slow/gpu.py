@@ -6,14 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.gpus import Gpu
 from gpuctl.cluster.doctor.hang.gpu import at_work, known, waits, works
 from gpuctl.cluster.doctor.hang.gpu import memory as ill
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.core.text import named
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown, warn
 from gpuctl.domain.gpu_health import CAPPED, SLOWED
 
 AT_WORK = 10  # percent: at rest a GPU lowers its clocks and its link by itself
@@ -31,7 +29,8 @@ def clocks(facts: Facts) -> list[Finding]:
         for gpu in told.gpus:
             subject = f"Pod {name}"
             if gpu.own["slowed_by"] is None:
-                found.append(unknown("clocks", subject, f"GPU {gpu.index} does not say what slows it"))
+                reason = gpu.own["unread"].get("slowed_by", "nvidia-smi does not report it")
+                found.append(unknown("clocks", subject, f"what slows GPU {gpu.index} is unknown: {reason}"))
             elif gpu.limit_w and gpu.default_w and gpu.limit_w < gpu.default_w:
                 words = f"GPU {gpu.index} may draw {gpu.limit_w:g} W; by default it is {gpu.default_w:g} W"
                 words += ", and it is at that limit" if CAPPED in gpu.own["slowed_by"] else ""

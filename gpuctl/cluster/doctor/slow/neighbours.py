@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gpuctl.cluster.deploy.checks.nodes import requested
-from gpuctl.cluster.deploy.model import Finding, is_ours
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
+from gpuctl.cluster.deploy.model import is_ours
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.core.text import named
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 
 # Shares of a node's processors; this project's own choice.
 MUCH, ALL = 0.25, 0.95

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import cpus_of
 
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.hang.gpu import known
 from gpuctl.cluster.doctor.hang.job import ranks_of
 from gpuctl.cluster.doctor.model import Facts, Inside
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 
 GIB = 2**30
 # This project's own choices: shares from which on a person would look, of a moment's sample.

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.doctor import gpus
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.hang.job import ranks_of
 from gpuctl.cluster.doctor.hang.limits import SHM
 from gpuctl.cluster.doctor.model import Facts, Inside
 from gpuctl.cluster.doctor.slow.processors import RESTING, pressure
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 
 GIB = 2**30
 FULL = GIB // 4  # bytes

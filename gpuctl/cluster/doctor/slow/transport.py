@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.hang.log_patterns import lines
 from gpuctl.cluster.doctor.hang.settings import used
 from gpuctl.cluster.doctor.model import Facts, Inside
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 from gpuctl.domain.gpudirect import EFA_PEERMEM, PEERMEM, has_dmabuf
 
 BY_SOCKET = re.compile(r"via NET/Socket|NET/Socket ?: Using|Using network Socket")

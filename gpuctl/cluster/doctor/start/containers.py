@@ -5,10 +5,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, warn
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.environment import CONTAINER, Object
+from gpuctl.domain.findings import Finding, fail, or_ok, warn
 from gpuctl.domain.pod_status import IMAGE, statuses
 
 PULLS = (

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.model import Facts
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown, warn
 from gpuctl.edges.kube.errors import error_of
 
 DEPLOY = "`gpuctl cluster deploy` makes it"
@@ -50,7 +48,7 @@ def made(facts: Facts) -> list[Finding]:
         hint = f"`kubectl describe statefulset {facts.env.name} -n {facts.env.namespace}`"
         found += [unknown(check, f"Pod {name}", f"it is not made; {why}", hint) for name in silent]
     more = [each for each in facts.preflight if each.check in ABOUT_PODS and each.verdict is Verdict.FAIL]
-    return found + [fail(check, each.subject, each.words, each.hint) for each in more]
+    return found + [fail(check, each.subject, each.message, each.hint) for each in more]
 
 
 def _refused(name: str, says: str) -> Finding:

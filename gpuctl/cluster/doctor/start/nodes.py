@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from gpuctl.cluster.deploy.checks.nodes import away, name_of, of_adapters, of_gpus
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.deploy.quantity import amount
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.environment import Object
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown, warn
 from gpuctl.domain.pod_status import is_ready
 
 PRESENT = "nvidia.com/gpu.present"  # a label of NVIDIA's feature discovery

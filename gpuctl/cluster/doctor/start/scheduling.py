@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from gpuctl.cluster.deploy import pod_progress
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown
 from gpuctl.cluster.doctor.model import Facts
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown
 from gpuctl.domain.pod_status import why_not_placed
 
 # What the preflight knows of nodes, now that pods wait for them: who has the GPUs among it.
@@ -25,7 +23,7 @@ def placed(facts: Facts) -> list[Finding]:
             found.append(unknown(check, f"Pod {name}", "it has no node, and the scheduler says nothing of it", hint))
     if waiting:
         more = [each for each in facts.preflight if each.check in ABOUT_NODES]
-        found += [fail(check, each.subject, each.words, each.hint) for each in more if _tells(each)]
+        found += [fail(check, each.subject, each.message, each.hint) for each in more if _tells(each)]
     return or_ok(check, facts.env.name, found)
 
 

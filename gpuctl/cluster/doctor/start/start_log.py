@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from gpuctl.cluster.deploy import memlock
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown, warn
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.environment import CONTAINER, Object
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 from gpuctl.domain.pod_status import is_ready, runs, statuses
 
 AGAIN = re.compile(r"^gpuctl: (?P<what>\S+) ended with (?P<code>\d+), once more")

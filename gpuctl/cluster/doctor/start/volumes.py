@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import fail, or_ok, unknown
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.environment import Object
+from gpuctl.domain.findings import Finding, fail, or_ok, unknown
 from gpuctl.domain.pod_status import is_ready, runs
 
 # Until a pod has a node: then it is the pod that waits, not the volume.

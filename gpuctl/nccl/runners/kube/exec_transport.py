@@ -10,7 +10,7 @@ from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.edges.kube import python
 from gpuctl.edges.kube.cluster import Cluster, Object
 from gpuctl.edges.ssh import Failure
-from gpuctl.nccl.runners.mpirun import Way
+from gpuctl.nccl.runners.mpirun import MpirunOptions
 from gpuctl.remote.transport import LOOK_LIMIT_S, RunningProgram
 
 # What the container's own environment says of the network holds for the test, too: sshd gives ranks none of it.
@@ -38,7 +38,7 @@ class Pod:
         return f"{self.name} on {self.node}"
 
 
-class InPods:
+class PodTransport:
     """Pods, by their labels, whose containers have Python, nccl-tests, Open MPI and an ssh of their own.
 
     `selector`: what finds them in the cluster, among others.
@@ -68,9 +68,9 @@ class InPods:
         """See Transport; every connection is new."""
         return python.run(self.at(node), program, LOOK_LIMIT_S)
 
-    def why(self, node: str, ended: tuple[int, str], limit_s: float) -> Failure:
+    def why(self, node: str, exit_and_error: tuple[int, str], limit_s: float) -> Failure:
         """See Transport."""
-        return Failure(ended[1]) if ended[0] == python.LOST else python.explain(*ended)
+        return Failure(exit_and_error[1]) if exit_and_error[0] == python.LOST else python.explain(*exit_and_error)
 
     def inconclusive(self, nodes: Sequence[str], started: RunningProgram, ranks_reported: bool) -> str:
         """See Transport. A connection through the API server may break for many reasons, and pods are replaced by
@@ -81,10 +81,10 @@ class InPods:
     def _others(self, nodes: Sequence[str]) -> str:
         """Which pods are not those any more that these nodes stand for; empty where nobody can tell."""
         try:
-            found = self.cluster.find(self.cluster.kind("v1", "Pod"), self.selector)
+            pods = self.cluster.find(self.cluster.kind("v1", "Pod"), self.selector)
         except GpuctlError:
             return ""
-        now = {each["metadata"]["name"]: each for each in found if not each["metadata"].get("deletionTimestamp")}
+        now = {pod["metadata"]["name"]: pod for pod in pods if not pod["metadata"].get("deletionTimestamp")}
         whys = {node: _other(self.pods[node], now.get(self.pods[node].name)) for node in nodes}
         return "; ".join(f"{node}: {why}" for node, why in whys.items() if why)
 
@@ -97,6 +97,6 @@ def _other(pod: Pod, now: Object | None) -> str:
     return ""
 
 
-def way(way: Way) -> Way:
+def pod_options(options: MpirunOptions) -> MpirunOptions:
     """The same for pods; mpirun may run as root there, as the whole pod may."""
-    return Way(way.folders, False, True, way.ssh_args, way.texts, ENV)
+    return MpirunOptions(options.folders, False, True, options.ssh_args, options.texts, ENV)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gpuctl.core.run_history import who
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.nccl.model import Ended, Launch
-from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.model import Launch, LaunchResult
+from gpuctl.nccl.runners.base import ProgressListener
 from gpuctl.nccl.runners.kube import leftovers, objects
 from gpuctl.nccl.runners.kube.launch import Running, made_first
 from gpuctl.nccl.runners.kube.model import BROKEN_OFF, Settings, Task
@@ -31,14 +31,16 @@ class KubeRunner:
     def __init__(self, cluster: Cluster, settings: Settings, texts: Path | None = None) -> None:
         self.cluster, self.settings, self.texts = cluster, settings, texts
 
-    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+    def run(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> list[LaunchResult]:
         """See Runner.run. What earlier runs of ours left behind is removed first."""
         refuse_shared(launches)
         leftovers.remove(self.cluster, who())
         round_ = secrets.token_hex(4)
         tasks = [Task(round_, number, launch, self.settings, who()) for number, launch in enumerate(launches)]
         with Pods(self.cluster, round_) as pods, ThreadPoolExecutor(len(tasks) or 1) as pool:
-            running = [Running(self.cluster, pods, task, told, self.texts) for task in tasks]
+            running = [Running(self.cluster, pods, task, listener, self.texts) for task in tasks]
             jobs = [pool.submit(one.to_its_end) for one in running]
             try:
                 _until_all_end(running, jobs, broken_off)
@@ -52,11 +54,13 @@ class KubeRunner:
         """Have the cluster check every object of these launches without making any; the first error is raised."""
         for number, launch in enumerate(launches):
             task = Task("validate", number, launch, self.settings, who())
-            for wanted in [*made_first(task), *([] if task.by_operator else [objects.launcher(task)])]:
-                self.cluster.apply(wanted, dry_run=True)
+            for object_ in [*made_first(task), *([] if task.by_operator else [objects.launcher(task)])]:
+                self.cluster.apply(object_, dry_run=True)
 
 
-def _until_all_end(running: Sequence[Running], jobs: Sequence[Future[Ended]], broken_off: Callable[[], bool]) -> None:
+def _until_all_end(
+    running: Sequence[Running], jobs: Sequence[Future[LaunchResult]], broken_off: Callable[[], bool]
+) -> None:
     while not all(job.done() for job in jobs):
         time.sleep(0.05)
         # What one of them may not do none may: the others need not go on.

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.nccl.model import Ended, Launch, Outcome, Run
-from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
+from gpuctl.nccl.runners.base import ProgressListener
 from gpuctl.nccl.runners.mpirun import refuse_shared
 from gpuctl.nccl.runners.slurm import allocation
 from gpuctl.nccl.runners.slurm.allocation import Granted, Waiting
@@ -30,16 +30,18 @@ class SlurmRunner:
         self.nodes, self.settings, self._say = tuple(nodes), settings, say
         self._job: Granted | None = None
 
-    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+    def run(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> list[LaunchResult]:
         """See Runner.run."""
         refuse_shared(launches)
         if not launches:
             return []
-        job = self._granted(launches, told, broken_off)
+        job = self._granted(launches, listener, broken_off)
         why = "broken off" if job is None else job.over()
         if job is None or why:
             return [_never(launch, why) for launch in launches]
-        running = [Running(job, launch, self.settings, told) for launch in launches]
+        running = [Running(job, launch, self.settings, listener) for launch in launches]
         with ThreadPoolExecutor(len(running)) as pool:
             jobs = [pool.submit(one.to_its_end) for one in running]
             try:
@@ -53,16 +55,18 @@ class SlurmRunner:
                 raise
             return [one.result() for one in jobs]
 
-    def _granted(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> Granted | None:
+    def _granted(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> Granted | None:
         if self._job is None and (number := allocation.around()):
             self._job = Granted(number, None)
         if self._job is None:
             gpus = max(launch.sweep.gpus_per_node for launch in launches)
             waiting = Waiting(self.settings, self.nodes, gpus)
-            held = waiting.until_granted(lambda words: told(launches[0], words), broken_off)
-            if held is None:
+            granted = waiting.until_granted(lambda words: listener(launches[0], words), broken_off)
+            if granted is None:
                 return None
-            self._job = Granted(held.number, held)
+            self._job = Granted(granted.number, granted)
             atexit.register(self.close)
         return self._job
 
@@ -89,5 +93,5 @@ class SlurmRunner:
         self.close()
 
 
-def _never(launch: Launch, why: str) -> Ended:
-    return Ended(launch, Run(Outcome.KILLED, why, None, (), None, None), 0.0)
+def _never(launch: Launch, why: str) -> LaunchResult:
+    return LaunchResult(launch, Run(Outcome.KILLED, why, None, (), None, None), 0.0)

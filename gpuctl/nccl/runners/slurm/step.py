@@ -15,10 +15,10 @@ from gpuctl.domain.ranks import Process
 from gpuctl.edges import slurm
 from gpuctl.nccl import plan
 from gpuctl.nccl.launch import outcome as settle
-from gpuctl.nccl.launch.handle import Watched
-from gpuctl.nccl.model import Ended, Launch
+from gpuctl.nccl.launch.handle import WatchedLaunch
+from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.nccl.parsing import parse
-from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.runners.base import ProgressListener
 from gpuctl.nccl.runners.slurm import command, outcome
 from gpuctl.nccl.runners.slurm.allocation import Granted
 from gpuctl.nccl.runners.slurm.command import Settings
@@ -31,16 +31,16 @@ LOOKS_AT_ONCE = 32
 _UNKILLABLE = "kill task failed"  # why Slurm drains a node whose processes it could not end
 
 
-class Running(Watched):
+class Running(WatchedLaunch):
     """One launch as a step of the job, from its start until Slurm says that nothing of it is left."""
 
-    def __init__(self, job: Granted, launch: Launch, settings: Settings, told: Told) -> None:
-        super().__init__(launch, secrets.token_hex(8), settings.texts, told)
+    def __init__(self, job: Granted, launch: Launch, settings: Settings, listener: ProgressListener) -> None:
+        super().__init__(launch, secrets.token_hex(8), settings.texts, listener)
         self.job, self.settings = job, settings
         self.name = f"gpuctl-{self.token}"
         variables = command.environment(settings, launch, self.token, os.environ)
         self.stream = slurm.step(command.srun(settings, launch, job.number, self.name), variables)
-        self.told("started")
+        self.report("started")
 
     def end(self) -> None:
         """See Watched."""
@@ -50,7 +50,7 @@ class Running(Watched):
             self.stream.end()
             self.stream.wait(LEAVE_S)
 
-    def to_its_end(self) -> Ended:
+    def to_its_end(self) -> LaunchResult:
         """Read all it prints, then leave nothing of it behind, also where we fail ourselves."""
         try:
             return self._read()
@@ -59,14 +59,14 @@ class Running(Watched):
             self.stream.end()
             raise
 
-    def _read(self) -> Ended:
+    def _read(self) -> LaunchResult:
         runs = list(parse.runs(self._lines()))
         self.is_read()
         code, errors = self.stream.wait(LEAVE_S)
         self.printed.add(errors.splitlines())
         seconds = time.monotonic() - self.begun
         clean = not self.stop and code == 0
-        seen = outcome.Seen(
+        observations = outcome.StepObservations(
             stop=self.stop,
             code=code,
             last=self.printed.last,
@@ -77,9 +77,9 @@ class Running(Watched):
             job_over="" if clean else self.job.over(),
             mpi=self.settings.mpi,
         )
-        ended = outcome.settled(self.launch, runs, seen)
-        self.told(settle.in_words(ended))
-        return ended
+        result = outcome.settled(self.launch, runs, observations)
+        self.report(settle.summary_line(result))
+        return result
 
     def _lines(self) -> Iterator[str]:
         """The output for the parser, while it is watched."""
@@ -107,7 +107,7 @@ class Running(Watched):
                 left = self.name in self.job.steps()
             states = {node.name: node for node in self.job.nodes()}
         except GpuctlError as error:
-            self.told(f"whether it is gone is not known: {error.wrong}")
+            self.report(f"whether it is gone is not known: {error.wrong}")
             return self.launch.nodes
         silent = tuple(node for node in self.launch.nodes if _is_silent(states.get(node)))
         return silent or (self.launch.nodes if left else ())
@@ -120,9 +120,9 @@ class Running(Watched):
 
     def _look_at(self, node: str) -> list[Process] | None:
         mark = f"gpuctl-{self.token} "
-        asked = {"mark": mark, "variable": f"{carried_command.VARIABLE}={self.token}", "end": False}
+        request = {"mark": mark, "variable": f"{carried_command.VARIABLE}={self.token}", "end": False}
         argv = command.look(self.job.number, node, LOOK_LIMIT_S)
-        done = slurm.try_to(*argv, stdin=payload.program("process_tree", asked), limit=LOOK_LIMIT_S)
+        done = slurm.try_to(*argv, stdin=payload.program("process_tree", request), limit=LOOK_LIMIT_S)
         answer, name = payload.answer(done.out, mark), plan.name_in_kernel(self.launch.sweep)
         return None if answer is None else [Process(**one) for one in answer["found"] if one["name"] == name]
 

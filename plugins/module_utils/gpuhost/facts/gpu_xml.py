@@ -1,4 +1,4 @@
-"""What `nvidia-smi -q -x` printed, of drivers from 418 on: text in, plain values out."""
+"""Parser for the output of `nvidia-smi -q -x`, drivers 418 and later: text in, plain values out."""
 
 from __future__ import annotations
 
@@ -7,104 +7,196 @@ import xml.etree.ElementTree as Tree
 from typing import Any
 
 FIELDS = ("driver", "cuda", "attached", "gpus")
-# The names changed with 535; both say the same.
+# The element was renamed with driver 535; the content is equal.
 REASONS = ("clocks_event_reasons", "clocks_throttle_reasons")
+# The GPU or its driver does not have such a value; nothing is wrong.
+UNSUPPORTED = frozenset({"", "n/a", "not supported", "requested functionality has been deprecated"})
+# NVML's texts for a GPU that could not answer (nvmlErrorString), as nvidia-smi puts them in place of a value.
+ERRORS = frozenset(
+    {
+        "err!",
+        "unknown error",
+        "gpu requires reset",
+        "gpu requires restart",
+        "gpu is lost",
+        "gpu access blocked",
+        "timeout",
+        "irq issue",
+        "corrupted inforom",
+        "driver/library version mismatch",
+        "rm has detected an nvml/rm version mismatch",
+        "uninitialized",
+    }
+)
+YES_NO = {"Yes": True, "No": False}
+ACTIVE = {"Active": True, "Not Active": False}
 
 
 def parse(text: str) -> dict[str, Any]:
-    """{driver, cuda, attached, gpus}; ValueError where the text is no whole answer. See `_gpu` for each GPU's values.
+    """{driver, cuda, attached, gpus}; ValueError if the text is not a complete answer. `_gpu` lists a GPU's values.
 
-    `attached` is how many GPUs the driver has; `gpus` may be fewer, where one does not answer.
+    `attached` counts the GPUs that the driver has; `gpus` may be fewer, if one does not answer.
     """
     start = text.find("<")
     try:
         root = Tree.fromstring(text[start:] if start >= 0 else "")  # noqa: S314 - the host's own nvidia-smi
     except Tree.ParseError as error:
-        said = (text.strip().splitlines() or ["nothing"])[-1][:200]
-        raise ValueError(f"nvidia-smi -q -x printed no whole XML ({error}): {said}") from error
+        last_line = (text.strip().splitlines() or ["nothing"])[-1][:200]
+        raise ValueError(f"nvidia-smi -q -x printed no whole XML ({error}): {last_line}") from error
+    cells = _Cells(root)
     return {
-        "driver": _text(root, "driver_version"),
-        "cuda": _text(root, "cuda_version"),
-        "attached": _number(root, "attached_gpus"),
+        "driver": cells.text("driver", "driver_version"),
+        "cuda": cells.text("cuda", "cuda_version"),
+        "attached": cells.number("attached", "attached_gpus"),
         "gpus": [_gpu(gpu) for gpu in root.findall("gpu")],
     }
 
 
 def _gpu(gpu: Tree.Element) -> dict[str, Any]:
-    """Memory in MiB; None is "not said", also where the GPU says N/A."""
+    """Memory in MiB. None: the GPU has no such value, or it could not be read; then `errors` or `unread` has the text.
+
+    `errors`: path of any element -> the error that stands in place of its value ("GPU requires reset").
+    `unread`: name of a value here -> the text that is neither a value nor "N/A".
+    """
+    cells = _Cells(gpu)
     return {
         "address": gpu.get("id"),
-        "uuid": _text(gpu, "uuid"),
-        "model": _text(gpu, "product_name"),
-        "mig": _text(gpu, "mig_mode/current_mig"),
-        "memory_mib": _number(gpu, "fb_memory_usage/total"),
-        "used_mib": _number(gpu, "fb_memory_usage/used"),
-        "busy_percent": _number(gpu, "utilization/gpu_util"),
-        "ecc": _text(gpu, "ecc_mode/current_ecc"),
-        "ecc_pending": _text(gpu, "ecc_mode/pending_ecc"),
-        "uncorrectable": _uncorrectable(gpu),
-        "remap_pending": _yes(_text(gpu, "remapped_rows/remapped_row_pending")),
-        "remap_failure": _yes(_text(gpu, "remapped_rows/remapped_row_failure")),
-        "remapped": _number(gpu, "remapped_rows/remapped_row_unc"),
-        "retire_pending": _retire_pending(gpu),
-        "recovery": _text(gpu, "gpu_recovery_action"),
-        "slowed_by": _reasons(gpu),
-        "max_sm_mhz": _number(gpu, "max_clocks/sm_clock"),
-        "fabric_state": _text(gpu, "fabric/state"),
-        "fabric_status": _text(gpu, "fabric/status"),
-        "nvlink_domain": _domain(gpu),
-        "processes": _processes(gpu),
+        "uuid": cells.text("uuid", "uuid"),
+        "model": cells.text("model", "product_name"),
+        "mig": cells.text("mig", "mig_mode/current_mig"),
+        "memory_mib": cells.number("memory_mib", "fb_memory_usage/total"),
+        "used_mib": cells.number("used_mib", "fb_memory_usage/used"),
+        "busy_percent": cells.number("busy_percent", "utilization/gpu_util"),
+        "ecc": cells.text("ecc", "ecc_mode/current_ecc"),
+        "ecc_pending": cells.text("ecc_pending", "ecc_mode/pending_ecc"),
+        "uncorrectable": _uncorrectable(cells),
+        "remap_pending": cells.choice("remap_pending", YES_NO, "remapped_rows/remapped_row_pending"),
+        "remap_failure": cells.choice("remap_failure", YES_NO, "remapped_rows/remapped_row_failure"),
+        "remapped": cells.number("remapped", "remapped_rows/remapped_row_unc"),
+        # GPUs before the A100 retire pages instead of remapping rows.
+        "retire_pending": cells.choice(
+            "retire_pending", YES_NO, "retired_pages/pending_retirement", "retired_pages/pending_blacklist"
+        ),
+        "recovery": cells.text("recovery", "gpu_recovery_action"),
+        "slowed_by": _reasons(cells),
+        "max_sm_mhz": cells.number("max_sm_mhz", "max_clocks/sm_clock"),
+        "fabric_state": cells.text("fabric_state", "fabric/state"),
+        "fabric_status": cells.text("fabric_status", "fabric/status"),
+        "nvlink_domain": _domain(cells),
+        "processes": _processes(cells),
+        "errors": _errors(gpu),
+        "unread": cells.unread,
     }
 
 
-def _text(element: Tree.Element, path: str) -> str | None:
-    text = (element.findtext(path) or "").strip()
-    return None if text in ("", "N/A", "[N/A]", "Requested functionality has been deprecated") else text
+class _Cells:
+    """Typed access to an element's values; records what could not be read under the name of the value."""
 
+    def __init__(self, element: Tree.Element) -> None:
+        self.element = element
+        self.unread: dict[str, str] = {}
 
-def _number(element: Tree.Element, path: str) -> int | None:
-    match = re.match(r"-?\d+", _text(element, path) or "")
-    return int(match.group()) if match else None
-
-
-def _yes(text: str | None) -> bool | None:
-    return None if text is None else text == "Yes"
-
-
-def _uncorrectable(gpu: Tree.Element) -> int | None:
-    """Uncorrectable errors since the driver was loaded: the names of their kinds differ between drivers."""
-    volatile = gpu.find("ecc_errors/volatile")
-    kinds = [] if volatile is None else [e for e in volatile if "uncorrectable" in e.tag]
-    counts = [int(e.text or "") for e in kinds if (e.text or "").strip().isdigit()]
-    return sum(counts) if counts else None
-
-
-def _retire_pending(gpu: Tree.Element) -> bool | None:
-    """GPUs before the A100 retire pages instead of remapping rows."""
-    return _yes(_text(gpu, "retired_pages/pending_retirement") or _text(gpu, "retired_pages/pending_blacklist"))
-
-
-def _reasons(gpu: Tree.Element) -> list[str] | None:
-    """What holds the clocks down now, without the prefix: "hw_slowdown", "gpu_idle"; None where it is not said."""
-    found = next((e for e in map(gpu.find, REASONS) if e is not None), None)
-    if found is None or not len(found):
+    def text(self, name: str, *paths: str) -> str | None:
+        """The first of the paths that has a value."""
+        for path in paths:
+            text = (self.element.findtext(path) or "").strip()
+            plain = _plain(text)
+            if plain in ERRORS or plain == "insufficient permissions":
+                self.unread[name] = text
+                return None
+            if plain not in UNSUPPORTED:
+                return text
         return None
-    return [re.sub(r"^clocks_(event|throttle)_reason_", "", e.tag) for e in found if (e.text or "").strip() == "Active"]
+
+    def number(self, name: str, path: str) -> int | None:
+        """An integer, whatever unit follows it."""
+        text = self.text(name, path)
+        match = re.match(r"-?\d+", text or "")
+        if text is not None and match is None:
+            self.unread[name] = text
+        return int(match.group()) if match else None
+
+    def choice(self, name: str, values: dict[str, bool], *paths: str) -> bool | None:
+        """True or False for the known words only: any other text is not an answer."""
+        text = self.text(name, *paths)
+        if text is not None and text not in values:
+            self.unread[name] = text
+        return values.get(text or "")
 
 
-def _domain(gpu: Tree.Element) -> str | None:
+def _plain(text: str) -> str:
+    """nvidia-smi puts some of its messages in brackets, depending on version and value."""
+    return text.strip().strip("[]").strip().lower()
+
+
+def _errors(gpu: Tree.Element) -> dict[str, str]:
+    """Error texts anywhere but in the list of processes, whose names may be anything."""
+    errors: dict[str, str] = {}
+
+    def collect(element: Tree.Element, path: str) -> None:
+        text = (element.text or "").strip()
+        if _plain(text) in ERRORS:
+            errors[path] = text
+        for child in element:
+            if child.tag != "process_info":
+                collect(child, f"{path}/{child.tag}" if path else child.tag)
+
+    collect(gpu, "")
+    return errors
+
+
+def _uncorrectable(cells: _Cells) -> int | None:
+    """Uncorrectable errors since the driver was loaded; a part that cannot be read leaves the sum unknown.
+
+    The names of the parts differ between drivers; GPUs before the A100 count double-bit errors.
+    """
+    volatile = cells.element.find("ecc_errors/volatile")
+    counters = [] if volatile is None else [e for e in volatile if "uncorrectable" in e.tag]
+    if volatile is not None and not counters:
+        counters = volatile.findall("double_bit/total")
+    texts = {counter.tag: (counter.text or "").strip() for counter in counters}
+    missing = {tag: text for tag, text in texts.items() if not text.isdigit()}
+    total = sum(int(text) for tag, text in texts.items() if tag not in missing)
+    # None of them: a GPU without ECC, or with MIG. Some of them: only a sum above zero is certain.
+    if missing and (len(missing) < len(texts) or not {_plain(text) for text in missing.values()} <= UNSUPPORTED):
+        cells.unread["uncorrectable"] = "; ".join(f"{tag}: {text or 'empty'}" for tag, text in missing.items())
+    return total if texts and (not missing or total) else None
+
+
+def _reasons(cells: _Cells) -> list[str] | None:
+    """Active reasons for low clocks, without the prefix: "hw_slowdown", "gpu_idle"; None if any cannot be read."""
+    reasons = next((e for e in map(cells.element.find, REASONS) if e is not None), None)
+    if reasons is None or not len(reasons):
+        cells.text("slowed_by", *REASONS)
+        return None
+    states = {re.sub(r"^clocks_(event|throttle)_reason_", "", e.tag): (e.text or "").strip() for e in reasons}
+    unknown = [f"{name}: {text or 'empty'}" for name, text in states.items() if text not in ACTIVE]
+    if unknown:
+        cells.unread["slowed_by"] = "; ".join(unknown)
+        return None
+    return [name for name, text in states.items() if ACTIVE[text]]
+
+
+def _domain(cells: _Cells) -> str | None:
     """The NVLink fabric that spans machines, as in an NVL72 rack; inside one machine its id is all zeros."""
-    cluster, clique = _text(gpu, "fabric/clusterUuid"), _text(gpu, "fabric/cliqueId")
+    cluster, clique = cells.text("nvlink_domain", "fabric/clusterUuid"), cells.text("nvlink_domain", "fabric/cliqueId")
     return f"{cluster}.{clique}" if cluster and clique and set(cluster) - {"0", "-"} else None
 
 
-def _processes(gpu: Tree.Element) -> list[dict[str, Any]] | None:
-    """Compute processes; type "G" alone is a display's. None where the GPU does not list them."""
-    found = gpu.find("processes")
-    if found is None or (found.text or "").strip() == "N/A":
+def _processes(cells: _Cells) -> list[dict[str, Any]] | None:
+    """Compute processes; type "G" alone is a display's. None if the GPU does not list them."""
+    processes = cells.element.find("processes")
+    text = "" if processes is None else (processes.text or "").strip()
+    if text and _plain(text) not in UNSUPPORTED:
+        cells.unread["processes"] = text
+    if processes is None or text:
         return None
-    rows = [e for e in found.findall("process_info") if (e.findtext("type") or "C").strip() != "G"]
+    rows = [_Cells(e) for e in processes.findall("process_info") if (e.findtext("type") or "C").strip() != "G"]
     return [
-        {"pid": _number(e, "pid"), "name": _text(e, "process_name"), "used_mib": _number(e, "used_memory")}
-        for e in rows
+        {
+            "pid": row.number("pid", "pid"),
+            "name": row.text("name", "process_name"),
+            "used_mib": row.number("used_mib", "used_memory"),
+        }
+        for row in rows
     ]

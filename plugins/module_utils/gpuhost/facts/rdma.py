@@ -72,18 +72,26 @@ def _net(host: Host, device: str, port: str) -> str | None:
 
 
 def _gids(host: Host, path: str) -> list[dict[str, Any]]:
-    """The addresses in use. The kernel lists hundreds of unused ones, and refuses to name their types."""
-    found = []
-    for index in sorted(int(name) for name in host.listdir(f"{path}/gids") if name.isdigit()):
+    """The addresses in use, with None for an attribute that the kernel refuses, as it does for unused ones."""
+
+    def value(name: str) -> str | None:
         try:
-            gid = host.value(f"{path}/gids/{index}")
-            if gid and gid != NO_GID:
-                kind = host.value(f"{path}/gid_attrs/types/{index}")
-                net = host.value(f"{path}/gid_attrs/ndevs/{index}")
-                found.append({"index": index, "gid": gid, "type": kind, "net": net})
+            return host.value(f"{path}/{name}")
         except OSError:
-            continue
-    return found
+            return None
+
+    indices = sorted(int(name) for name in host.listdir(f"{path}/gids") if name.isdigit())
+    gids = {index: value(f"gids/{index}") for index in indices}
+    return [
+        {
+            "index": index,
+            "gid": gid,
+            "type": value(f"gid_attrs/types/{index}"),
+            "net": value(f"gid_attrs/ndevs/{index}"),
+        }
+        for index, gid in gids.items()
+        if gid and gid != NO_GID
+    ]
 
 
 def _efa(host: Host, on_bus: int, unread: dict[str, str]) -> dict[str, Any]:

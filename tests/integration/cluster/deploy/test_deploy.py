@@ -15,7 +15,7 @@ from gpuctl.cluster.deploy.apply import Applied
 from gpuctl.cluster.deploy.flow import Wish
 from gpuctl.cluster.deploy.model import SPARED
 from gpuctl.cluster.manifests import KINDS, everything
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from tests.integration.cluster.deploy import lab as made
 from tests.integration.cluster.deploy.lab import Lab
 from tests.rig.kube.plane import Plane
@@ -127,7 +127,7 @@ def test_scaling_changes_the_number_of_pods_and_who_knows_of_them_alone(lab: Lab
         plan = flow.scaling(lab.plan(OWN_VOLUMES, *changes, nodes=nodes))
         flow.deploy(lab.cluster(), plan, lab.tell, 60, Applied())
 
-    with pytest.raises(Unusable, match="it is not deployed"):
+    with pytest.raises(InvalidInput, match="it is not deployed"):
         scale(4)
     plan = lab.deploy(OWN_VOLUMES, nodes=2)
     first = {each["metadata"]["uid"] for each in lab.get("pods")["items"]}
@@ -135,7 +135,7 @@ def test_scaling_changes_the_number_of_pods_and_who_knows_of_them_alone(lab: Lab
     assert first < {each["metadata"]["uid"] for each in lab.get("pods")["items"]}
     assert len(set(nodes_of(lab))) == 4
     assert lab.get("configmap", "lab-hosts")["data"]["hostfile"].count("\n") == 4
-    with pytest.raises(Unusable, match="more would change than the number of pods: StatefulSet lab"):
+    with pytest.raises(InvalidInput, match="more would change than the number of pods: StatefulSet lab"):
         scale(3, {"image": {"name": "quay.io/team/ml:2"}})
     scale(1)
     assert nodes_of(lab) != []

@@ -14,8 +14,8 @@ import pytest
 from gpuctl.cluster.deploy import flow, wait
 from gpuctl.cluster.deploy.apply import Applied, NotApplied
 from gpuctl.cluster.deploy.flow import Wish
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain.findings import Finding
 from tests.integration.cluster.deploy import lab as made
 from tests.integration.cluster.deploy.lab import Lab
 from tests.rig.command import Gpuctl
@@ -38,35 +38,35 @@ def failed(lab: Lab, *changes: Any, **wish: Any) -> Finding:
 def test_more_gpus_than_a_node_has(lab: Lab) -> None:
     found = failed(lab, {"gpus": {"per_node": 16}})
     assert found.subject == "nvidia.com/gpu"
-    assert "gpu-0, gpu-1: it has 8 of the 16 nvidia.com/gpu that a pod asks for" in found.words
+    assert "gpu-0, gpu-1: it has 8 of the 16 nvidia.com/gpu that a pod asks for" in found.message
 
 
 def test_more_nodes_than_there_are(lab: Lab) -> None:
-    assert failed(lab, nodes=3).words == "2 of the 3 nodes that are needed can take a pod"
-    assert "elsewhere: there is no such node" in failed(lab, {"nodes": {"gpu_nodes": ["gpu-0", "elsewhere"]}}).words
+    assert failed(lab, nodes=3).message == "2 of the 3 nodes that are needed can take a pod"
+    assert "elsewhere: there is no such node" in failed(lab, {"nodes": {"gpu_nodes": ["gpu-0", "elsewhere"]}}).message
 
 
 def test_a_storage_class_that_is_missing_or_cannot(lab: Lab) -> None:
     found = failed(lab, {"storage": {"class_rwx": "fast"}})
     assert (found.subject, found.hint) == ("StorageClass fast", "storage.class_rwx: there are nfs, rbd")
-    assert "written by one node at a time" in failed(lab, {"storage": {"class_rwx": "rbd"}}).words
+    assert "written by one node at a time" in failed(lab, {"storage": {"class_rwx": "rbd"}}).message
 
 
 def test_constraints_that_are_missing(lab: Lab) -> None:
     privileged = {"security": {"requires_privileged_scc": True}}
     found = failed(lab, ON_OPENSHIFT, RDMA, privileged)
     assert found.subject == "SecurityContextConstraints privileged"
-    assert found.words.startswith("there are no such constraints")
+    assert found.message.startswith("there are no such constraints")
 
 
 def test_a_network_attachment_that_is_missing(lab: Lab) -> None:
     found = failed(lab, {"network": {"rdma": {**ROCE, "attachments": ["net-a"]}}})
-    assert (found.subject, found.words) == ("NetworkAttachmentDefinition net-a", "there is no such network")
+    assert (found.subject, found.message) == ("NetworkAttachmentDefinition net-a", "there is no such network")
 
 
 def test_a_kubeconfig_that_leads_elsewhere(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(lab.plane.kubeconfig))
-    with pytest.raises(Unusable, match="the kubeconfig's context leads to https://127"):
+    with pytest.raises(InvalidInput, match="the kubeconfig's context leads to https://127"):
         flow.connect(lab.file({"cluster": {"api": "https://other.example.org:6443"}}))
 
 
@@ -75,7 +75,7 @@ def test_a_quota_that_is_too_small_and_one_that_another_namespace_has(lab: Lab) 
     lab.plane.apply({**quota, "spec": {"hard": {"requests.nvidia.com/gpu": "8"}}})
     made.wait_for(lambda: lab.get("resourcequota", "team").get("status", {}).get("hard"))
     found = failed(lab)
-    assert (found.subject, found.words) == (
+    assert (found.subject, found.message) == (
         "ResourceQuota team",
         "requests.nvidia.com/gpu: 16 more are needed, and 0 of 8 is in use",
     )
@@ -85,14 +85,14 @@ def test_a_container_that_is_larger_than_the_namespace_allows(lab: Lab) -> None:
     limit = {"type": "Container", "max": {"memory": "64Gi", "cpu": "64"}}
     meta = {"name": "small", "namespace": lab.namespace}
     lab.plane.apply({"apiVersion": "v1", "kind": "LimitRange", "metadata": meta, "spec": {"limits": [limit]}})
-    assert failed(lab).words == "a container may have 64Gi of memory, and ours asks for 128Gi"
+    assert failed(lab).message == "a container may have 64Gi of memory, and ours asks for 128Gi"
 
 
 def test_objects_of_others_with_our_names_are_left_alone(lab: Lab) -> None:
     meta = {"name": "lab", "namespace": lab.namespace}
     lab.plane.apply({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{"port": 1}]}})
     found = failed(lab)
-    assert (found.subject, found.words) == ("Service lab", "it is there, is not ours; it is left alone")
+    assert (found.subject, found.message) == ("Service lab", "it is there, is not ours; it is left alone")
 
 
 def test_one_that_comes_between_looking_and_applying_is_left_alone(lab: Lab) -> None:
@@ -153,7 +153,7 @@ def test_a_verb_that_is_forbidden_is_named_before_anything_is_made(lab: Lab) -> 
     cluster = lab.cluster(account(lab, "networkpolicies"))
     plan = flow.plan(cluster, lab.file(), Wish())
     (found,) = [each for each in plan.failed if each.check == "rights"]
-    assert (found.subject, found.words) == ("NetworkPolicy", "you may not create objects of this kind")
+    assert (found.subject, found.message) == ("NetworkPolicy", "you may not create objects of this kind")
     assert [each for each in lab.names() if "/user " not in each] == [each for each in before if "/user " not in each]
 
 
@@ -167,7 +167,7 @@ def test_who_may_do_nothing_is_told_all_of_it_at_once(lab: Lab) -> None:
 def test_who_may_not_look_at_nodes_is_told_what_is_not_known_and_deploys_all_the_same(lab: Lab) -> None:
     cluster = lab.cluster(account(lab))
     plan = flow.plan(cluster, lab.file(), Wish())
-    unknown = {each.check: each.words for each in plan.findings if each.verdict == "UNKNOWN"}
+    unknown = {each.check: each.message for each in plan.findings if each.verdict == "UNKNOWN"}
     assert {"gpus", "storage", "image", "namespace"} <= set(unknown)
     assert "may not list nodes in the whole cluster" in unknown["gpus"]
     flow.deploy(cluster, plan, lab.tell, 60, Applied())
@@ -236,7 +236,7 @@ def occupy(lab: Lab) -> str:
 def test_pods_without_a_node_are_told_with_the_reason(lab: Lab) -> None:
     taken = occupy(lab)
     warned = [each for each in lab.plan().findings if each.check == "in use"]
-    assert f"1 of the 2 nodes are free now ({taken} by {lab.namespace}/theirs)" in warned[0].words
+    assert f"1 of the 2 nodes are free now ({taken} by {lab.namespace}/theirs)" in warned[0].message
     made.until_told(
         lab,
         lab.plan(),

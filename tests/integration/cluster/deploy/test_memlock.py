@@ -32,7 +32,7 @@ def look(cluster: Plane, env: Environment, name: str) -> tuple[str, str]:
     live = found.get(found.kind("v1", "Pod"), name)
     assert live is not None
     (finding,) = memlock.look(found, env, [live])
-    return str(finding.verdict), finding.words
+    return str(finding.verdict), finding.message
 
 
 def test_the_limit_is_the_one_that_holds_in_the_pod(cluster: Plane, tmp_path: Path) -> None:
@@ -49,4 +49,4 @@ def test_tcp_does_not_ask(cluster: Plane, tmp_path: Path) -> None:
     found = kube.connect(files=[cluster.kubeconfig])
     assert memlock.look(found, env_of(tmp_path, RDMA, mode="tcp"), []) == []
     (nobody,) = memlock.look(found, env_of(tmp_path, RDMA), [])
-    assert (nobody.verdict, nobody.words) == ("UNKNOWN", "no pod runs yet in which to ask; deploy asks when one does")
+    assert (nobody.verdict, nobody.message) == ("UNKNOWN", "no pod runs yet in which to ask; deploy asks when one does")

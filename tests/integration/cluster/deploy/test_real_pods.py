@@ -53,7 +53,7 @@ def test_an_environment_runs_its_start_script_and_a_second_deploy_leaves_it_alon
 def test_by_rdma_memory_can_be_locked_as_the_file_says(lab: Lab) -> None:
     lab.deploy(HERE, RDMA, mode="rdma", limit_s=120)
     again = lab.plan(HERE, RDMA, mode="rdma")
-    assert [each.words for each in again.findings if each.check == "memlock"] == [
+    assert [each.message for each in again.findings if each.check == "memlock"] == [
         "IPC_LOCK is in effect: no limit holds"
     ]
     assert status.look(lab.cluster(), lab.file(HERE, RDMA)).mode == "rdma"

@@ -100,8 +100,8 @@ def test_a_rank_that_is_stopped_is_named_as_what_the_other_one_waits_for(
     assert said.code == 1, said.err
     (found,) = said.json["troubles"]
     assert [(each["check"], each["subject"]) for each in found["cause"]] == [("stopped", "Pod lab-1")], found
-    assert found["cause"][0]["words"] == f"rank 1 (python3, process {job[1]}) is stopped"
-    waits = [each["words"] for each in found["evidence"] if each["check"] == "waits"]
+    assert found["cause"][0]["message"] == f"rank 1 (python3, process {job[1]}) is stopped"
+    waits = [each["message"] for each in found["evidence"] if each["check"] == "waits"]
     assert waits == ["on lab-1 rank 1 is stopped; lab-0 waits for it"]
     assert found["also"] == []
     assert {"names", "hostfile", "settings", "interfaces", "mtu", "shared memory", "ranks"} <= {*found["looked_at"]}
@@ -140,4 +140,4 @@ def test_a_warning_in_a_log_is_told_with_the_time_that_the_kubelet_has_of_it(pla
     (found,) = doctor(gpuctl, plane, "hang", "-o", "json").json["troubles"]
     (cause,) = found["cause"]
     assert (cause["check"], cause["subject"]) == ("NCCL says", "Pod lab-1")
-    assert re.search(r"with error 12, opcode 0; said at \d{4}-\d\d-\d\d \d\d:\d\dZ$", cause["words"])
+    assert re.search(r"with error 12, opcode 0; said at \d{4}-\d\d-\d\d \d\d:\d\dZ$", cause["message"])

@@ -71,7 +71,7 @@ def _objects(lab: Lab) -> list[str]:
 
 def cause(found: Diagnosis) -> str:
     """The findings that it calls the cause, each in a line, with the check and the subject."""
-    return "\n".join(f"{each.check}: {each.subject}: {each.words}" for each in found.cause)
+    return "\n".join(f"{each.check}: {each.subject}: {each.message}" for each in found.cause)
 
 
 def says(lab: Lab, name: str, container: Mapping[str, Any], log: str = "") -> dict[str, Any]:

@@ -19,7 +19,7 @@ from gpuctl.cluster.sync import excludes, flow, pods, watch
 from gpuctl.cluster.sync.local import Local
 from gpuctl.cluster.sync.model import Outcome
 from gpuctl.cluster.sync.push import SyncRequest
-from gpuctl.core.errors import GpuctlError, Unreachable, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.domain.findings import Verdict
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import pod_exec
@@ -281,7 +281,7 @@ def test_a_kubeconfig_of_another_cluster_is_refused(
     cluster: Plane, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    with pytest.raises(Unusable, match=r"the cluster file is for https://lab\.example\.org:6443"):
+    with pytest.raises(InvalidInput, match=r"the cluster file is for https://lab\.example\.org:6443"):
         CliRunner().invoke(command, [str(write(tmp_path)), "--source", str(here)], catch_exceptions=False)
 
 

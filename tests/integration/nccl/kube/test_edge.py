@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.core.errors import Unreachable, Unusable
+from gpuctl.core.errors import InvalidInput, Unreachable
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import watch
 from gpuctl.edges.kube.cancel import Stop
@@ -82,7 +82,7 @@ def test_a_kind_that_is_not_served_is_said(found: kube.Cluster) -> None:
 
 
 def test_an_unknown_context_names_those_that_are_known(cluster: Plane) -> None:
-    with pytest.raises(Unusable, match="no kubeconfig has it") as error:
+    with pytest.raises(InvalidInput, match="no kubeconfig has it") as error:
         kube.connect("prod", files=[cluster.kubeconfig])
     assert error.value.hint == "known: test"
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import cluster as kube
-from gpuctl.nccl.model import Ended, Launch, Outcome, Sweep
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.runners.kube import mpijob
 from gpuctl.nccl.runners.kube.model import Settings
 from gpuctl.nccl.runners.kube.runner import KubeRunner
@@ -42,7 +42,7 @@ def nothing_left(cluster: Plane) -> Iterator[None]:
     assert [name for name in left if "/nccl-" in name] == []
 
 
-def run(cluster: Plane, broken_off: Any = lambda: False, **more: Any) -> tuple[Ended, list[str]]:
+def run(cluster: Plane, broken_off: Any = lambda: False, **more: Any) -> tuple[LaunchResult, list[str]]:
     said: list[str] = []
     limit_s = more.pop("limit_s", 30)
     settings = Settings(**{"image": "example/nccl-tests:1", "start_s": 20.0, "mpijob": True, **more})
@@ -111,5 +111,5 @@ def test_it_is_chosen_where_it_is_served_and_allowed(cluster: Plane) -> None:
 def test_who_may_not_make_mpijobs_gets_pods_and_is_told(cluster: Plane) -> None:
     found = kube.connect(files=[cluster.as_account(cluster.folder)])
     assert mpijob.chosen(found, None) == (False, "in pods of its own, for you may not create MPIJobs in default")
-    with pytest.raises(Unusable, match="you may not create them in default"):
+    with pytest.raises(InvalidInput, match="you may not create them in default"):
         mpijob.chosen(found, True)

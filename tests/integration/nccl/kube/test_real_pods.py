@@ -18,7 +18,7 @@ from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import watch
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Object
-from gpuctl.nccl.model import Ended, Launch, Outcome, Sweep
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.runners.kube.model import Settings
 from gpuctl.nccl.runners.kube.runner import KubeRunner
 from tests.integration.nccl.cluster import FABRIC, build
@@ -93,7 +93,7 @@ class Furnished(Cluster):
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def run(real: tuple[Plane, Path], launch: Launch, **more: Any) -> tuple[Ended, list[str]]:
+def run(real: tuple[Plane, Path], launch: Launch, **more: Any) -> tuple[LaunchResult, list[str]]:
     cluster, folder = real
     found = kube.connect(files=[cluster.kubeconfig])
     furnished = Furnished(found.client, found.namespace)

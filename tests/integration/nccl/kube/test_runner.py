@@ -13,7 +13,7 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.core.run_history import who
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.errors import Forbidden
-from gpuctl.nccl.model import Ended, Launch, Outcome, Sweep
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.runners.kube import leftovers, nodes
 from gpuctl.nccl.runners.kube.model import BY, LASTS, OURS, RUN, Settings
 from gpuctl.nccl.runners.kube.runner import KubeRunner
@@ -52,7 +52,7 @@ def launch(*names: str, limit_s: float = 30) -> Launch:
 
 def run(
     found: KubeRunner, *launches: Launch, broken_off: Callable[[], bool] = lambda: False
-) -> tuple[list[Ended], list[str]]:
+) -> tuple[list[LaunchResult], list[str]]:
     said: list[str] = []
     return found.run(launches or [launch()], lambda _, words: said.append(words), broken_off), said
 

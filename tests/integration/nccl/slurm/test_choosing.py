@@ -11,7 +11,7 @@ import click
 import pytest
 
 from gpuctl.cli.nccl.targets import slurm
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from tests.integration.nccl.slurm.site import NODES, Site
 from tests.rig.host import wait_until
 
@@ -83,11 +83,11 @@ def test_so_many_nodes(site: Site) -> None:
 
 def test_what_is_not_there_is_unusable_and_nothing_is_asked_for(site: Site) -> None:
     before = site.ask("squeue", "-h", "--states=all")
-    with pytest.raises(Unusable, match="there is no partition nosuch"):
+    with pytest.raises(InvalidInput, match="there is no partition nosuch"):
         chosen(partition="nosuch")
-    with pytest.raises(Unusable, match="h9: not in the partition main"):
+    with pytest.raises(InvalidInput, match="h9: not in the partition main"):
         chosen(nodes="h1,h9")
-    with pytest.raises(Unusable, match="use the reservation nosuch"):
+    with pytest.raises(InvalidInput, match="use the reservation nosuch"):
         chosen(reservation="nosuch")
     assert site.ask("squeue", "-h", "--states=all") == before
 
@@ -115,7 +115,7 @@ def test_inside_of_a_job_its_nodes_are_used(site: Site, monkeypatch: pytest.Monk
         assert chosen(nodes="1")[0] == ["h1"]
         with pytest.raises(GpuctlError, match="only 2 of 4 nodes of the partition main"):
             chosen(nodes="4")
-        with pytest.raises(Unusable, match=f"h3: not of job {number}, in which we are"):
+        with pytest.raises(InvalidInput, match=f"h3: not of job {number}, in which we are"):
             chosen(nodes="h3")
     finally:
         site.ask("scancel", number)

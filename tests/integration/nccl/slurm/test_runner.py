@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.nccl import plan
-from gpuctl.nccl.model import Ended, Launch, Outcome, Sweep
+from gpuctl.nccl.bandwidth import speed
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.runners.slurm import step
 from gpuctl.nccl.runners.slurm.runner import SlurmRunner
-from gpuctl.nccl.speed import speed
 from tests.integration.nccl.slurm.conftest import Start
 from tests.integration.nccl.slurm.site import NODES, Site
 from tests.rig.host import wait_until
@@ -40,7 +40,7 @@ def run(
     *launches: Launch,
     told: Callable[[Launch, str], None] = quiet,
     broken_off: Callable[[], bool] = lambda: False,
-) -> list[Ended]:
+) -> list[LaunchResult]:
     return runner.run(launches, told, broken_off)
 
 
@@ -212,7 +212,7 @@ def test_breaking_off_leaves_the_queue(site: Site, runner: Start) -> None:
 
 
 def test_what_slurm_refuses_is_said_in_its_words(site: Site, runner: Start) -> None:
-    with pytest.raises(Unusable, match="Invalid partition name specified"):
+    with pytest.raises(InvalidInput, match="Invalid partition name specified"):
         run(runner(partition="nosuch"), Launch(NODES, RING))
     assert site.queue() == ""
 

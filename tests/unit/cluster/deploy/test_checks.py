@@ -54,8 +54,8 @@ def test_what_may_not_be_read_is_unknown_and_never_fine(tmp_path: Path) -> None:
 def test_a_node_that_takes_no_pod_is_named_with_the_reason(tmp_path: Path, change: Any, why: str) -> None:
     found = findings(env_of(tmp_path), there(nodes=Read([{**node("gpu-0"), **change}, node("gpu-1")])))
     assert found["gpus"].verdict == "FAIL"
-    assert found["gpus"].words.startswith("1 of the 2 nodes that are needed can take a pod (gpu-0: ")
-    assert why in found["gpus"].words
+    assert found["gpus"].message.startswith("1 of the 2 nodes that are needed can take a pod (gpu-0: ")
+    assert why in found["gpus"].message
 
 
 def test_a_taint_of_the_gpus_themselves_does_not_matter(tmp_path: Path) -> None:
@@ -66,16 +66,16 @@ def test_a_taint_of_the_gpus_themselves_does_not_matter(tmp_path: Path) -> None:
 def test_adapters_and_memory_are_looked_for_on_nodes_that_have_the_gpus(tmp_path: Path) -> None:
     assert "adapters" not in findings(env_of(tmp_path, RDMA), there())
     none = there(nodes=Read([node(name, **{"nvidia.com/roce": "0"}) for name in ("gpu-0", "gpu-1")]))
-    assert "it has 0 of the 1 nvidia.com/roce" in findings(env_of(tmp_path, RDMA), none)["adapters"].words
+    assert "it has 0 of the 1 nvidia.com/roce" in findings(env_of(tmp_path, RDMA), none)["adapters"].message
     small = there(nodes=Read([node(name, memory="64Gi") for name in ("gpu-0", "gpu-1")]))
-    assert "it has 64Gi of the 128Gi memory" in findings(env_of(tmp_path), small)["room"].words
+    assert "it has 64Gi of the 128Gi memory" in findings(env_of(tmp_path), small)["room"].message
 
 
 def test_gpus_that_others_have_are_told_and_our_own_are_not(tmp_path: Path) -> None:
     env = env_of(tmp_path)
     taken = there(pods=Read([pod("theirs", "gpu-0", 1), pod("lab-0", "gpu-1", 8, **env.labels)]))
     found = findings(env, taken)["in use"]
-    assert (found.verdict, found.words) == (
+    assert (found.verdict, found.message) == (
         "WARN",
         "1 of the 2 nodes are free now (gpu-0 by team/theirs): pods wait for the others",
     )
@@ -99,11 +99,11 @@ def quota(scopes: list[str], **hard: str) -> Read[Any]:
 def test_a_quota_counts_what_comes_new(tmp_path: Path) -> None:
     env = env_of(tmp_path)
     found = findings(env, there(quotas=quota([], pods="4")))["quota"]
-    assert (found.verdict, found.words) == ("FAIL", "pods: 2 more are needed, and 3 of 4 is in use")
+    assert (found.verdict, found.message) == ("FAIL", "pods: 2 more are needed, and 3 of 4 is in use")
     one_is_there = [pod("lab-0", "gpu-0", 8, **env.labels)]
     assert "quota" not in findings(env, there(quotas=quota([], pods="4"), own=Read(one_is_there)))
     volumes = findings(env, there(quotas=quota([], **{"requests.storage": "500Gi"})))["quota"]
-    assert volumes.words == "requests.storage: 600Gi more are needed, and 0 of 500Gi is in use"
+    assert volumes.message == "requests.storage: 600Gi more are needed, and 0 of 500Gi is in use"
 
 
 def test_what_a_full_quota_counts_of_us_already_is_not_counted_again(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_what_a_full_quota_counts_of_us_already_is_not_counted_again(tmp_path: P
 def test_where_ours_cannot_be_counted_what_a_quota_leaves_is_unknown(tmp_path: Path, unread: str) -> None:
     closed: dict[str, Any] = {unread: Read([], "you may not list them")}
     found = findings(env_of(tmp_path), there(quotas=quota([], pods="3"), **closed))["quota"]
-    assert (found.verdict, found.words) == ("UNKNOWN", "you may not list them")
+    assert (found.verdict, found.message) == ("UNKNOWN", "you may not list them")
     assert "quota" not in findings(env_of(tmp_path), there(**closed))
 
 
@@ -133,7 +133,7 @@ def test_a_quota_over_several_namespaces_counts_too(tmp_path: Path) -> None:
     total = {"hard": {"requests.nvidia.com/gpu": "32"}, "used": {"requests.nvidia.com/gpu": "24"}}
     shared = {"metadata": {"name": "all"}, "spec": {"quota": {"hard": total["hard"]}}, "status": {"total": total}}
     found = findings(env_of(tmp_path), there(shared_quotas=Read([shared])))["quota"]
-    assert (found.subject, found.words) == (
+    assert (found.subject, found.message) == (
         "ClusterResourceQuota all",
         "requests.nvidia.com/gpu: 16 more are needed, and 24 of 32 is in use",
     )
@@ -144,7 +144,7 @@ def test_what_a_single_container_may_have_is_told(tmp_path: Path) -> None:
     volume = {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}
     ranges = Read([{"metadata": {"name": "small"}, "spec": {"limits": [limit, volume]}}])
     found = findings(env_of(tmp_path), there(limits=ranges))["limits"]
-    assert (found.subject, found.words) == (
+    assert (found.subject, found.message) == (
         "LimitRange small",
         "a container may have 64Gi of memory, and ours asks for 128Gi",
     )
@@ -154,7 +154,9 @@ def test_a_namespace_that_allows_no_capabilities_is_told_before_pods_are_refused
     meta = {"name": "team", "labels": {"pod-security.kubernetes.io/enforce": "baseline"}}
     strict = there(namespace=Read({"metadata": meta}))
     found = findings(env_of(tmp_path, RDMA, LOCKING), strict)["security level"]
-    assert found.words.startswith("its security level is baseline, and the pods want the capabilities IPC_LOCK, SETGID")
+    assert found.message.startswith(
+        "its security level is baseline, and the pods want the capabilities IPC_LOCK, SETGID"
+    )
     assert "security level" not in findings(env_of(tmp_path, RDMA, LOCKING, mode="tcp"), strict)
 
 
@@ -171,7 +173,7 @@ def test_objects_and_volumes_of_others_keep_their_names(tmp_path: Path) -> None:
     theirs = {"metadata": {"name": "workspace-lab-1", "labels": {"app.kubernetes.io/managed-by": "Helm"}}, "spec": {}}
     found = findings(env, there(claims=Read([theirs])))["names"]
     assert found.subject == "PersistentVolumeClaim workspace-lab-1"
-    assert found.words == "it is there, is not ours, and belongs to Helm; it is left alone"
+    assert found.message == "it is there, is not ours, and belongs to Helm; it is left alone"
     standing = [Standing(each, {"metadata": {"name": "x", "labels": env.labels}}) for each in everything(env)]
     assert "names" not in findings(env, there(), standing)
 
@@ -179,7 +181,7 @@ def test_objects_and_volumes_of_others_keep_their_names(tmp_path: Path) -> None:
 def test_a_right_that_is_missing_is_one_finding_a_kind(tmp_path: Path) -> None:
     may = {("create", "Secret"): Read(False), ("delete", "Secret"): Read(False), ("get", "Secret"): Read(True)}
     found = findings(env_of(tmp_path), there(may=may))["rights"]
-    assert (found.subject, found.words) == ("Secret", "you may not create, delete objects of this kind")
+    assert (found.subject, found.message) == ("Secret", "you may not create, delete objects of this kind")
 
 
 def test_a_kind_that_an_old_cluster_lacks_is_done_without_and_others_are_not(tmp_path: Path) -> None:
@@ -215,4 +217,4 @@ def test_an_image_is_known_where_a_node_has_it_or_the_cluster_builds_it(tmp_path
 )
 def test_what_a_pod_may_lock(said: str, verdict: str, words: str) -> None:
     found = judge("Pod lab-0", said)
-    assert (found.verdict, found.words) == (verdict, words)
+    assert (found.verdict, found.message) == (verdict, words)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from gpuctl.cluster.deploy import deployed_state, flow, prune, via_ansible
-from gpuctl.cluster.deploy.model import Change, Field, Finding, Plan, Standing
+from gpuctl.cluster.deploy.model import Change, Field, Plan, Standing
 from gpuctl.cluster.deploy.module_main import difference
 from gpuctl.cluster.deploy.quantity import amount, at_least
 from gpuctl.cluster.manifests import everything
-from gpuctl.core.errors import GpuctlError, Unusable
-from gpuctl.domain.findings import Verdict
+from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube.cluster import Kind
 from tests.unit.cluster.clusters import ROCE
 from tests.unit.cluster.deploy.there import env_of
@@ -43,7 +43,7 @@ def test_a_server_is_the_same_by_host_and_port(one: str, other: str, same: bool)
 
 
 def test_a_plan_that_failed_is_refused_with_the_first_reason_and_the_count(tmp_path: Path) -> None:
-    bad = tuple(Finding("gpus", "nvidia.com/gpu", Verdict.FAIL, f"wrong {n}", "try this") for n in range(3))
+    bad = tuple(Finding("gpus", "nvidia.com/gpu", Verdict.FAIL, f"wrong {n}", hint="try this") for n in range(3))
     unknown = Finding("image", "x", Verdict.UNKNOWN, "who knows")
     with pytest.raises(GpuctlError, match=r"gpus: nvidia\.com/gpu: wrong 0; and 2 more of the preflight") as error:
         flow.refuse(plan(tmp_path, findings=(unknown, *bad)))
@@ -57,9 +57,9 @@ def test_a_scale_changes_nothing_but_how_many(tmp_path: Path) -> None:
     flow.scaling(plan(tmp_path, REPLICAS, HOSTS, by, same))
     image = Change("StatefulSet", "lab", "change", (*REPLICAS.fields, Field("spec.template.x", 1, 2)))
     for other in (image, Change("Route", "lab", "create"), Change("Role", "lab", "remove")):
-        with pytest.raises(Unusable, match=f"more would change than the number of pods: {other.subject}"):
+        with pytest.raises(InvalidInput, match=f"more would change than the number of pods: {other.subject}"):
             flow.scaling(plan(tmp_path, REPLICAS, other))
-    with pytest.raises(Unusable, match="it is not deployed"):
+    with pytest.raises(InvalidInput, match="it is not deployed"):
         flow.scaling(plan(tmp_path, REPLICAS, deployed=False))
 
 

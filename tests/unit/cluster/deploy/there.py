@@ -9,9 +9,10 @@ from typing import Any
 
 from gpuctl.cluster.deploy import checks
 from gpuctl.cluster.deploy.cluster_snapshot import Read, There
-from gpuctl.cluster.deploy.model import Finding, Standing
+from gpuctl.cluster.deploy.model import Standing
 from gpuctl.cluster.environment import Asked, Environment, Object, environment
 from gpuctl.cluster.manifests import everything
+from gpuctl.domain.findings import Finding
 from tests.unit.cluster.clusters import cluster
 
 ROOM = {"nvidia.com/gpu": "8", "nvidia.com/roce": "1", "cpu": "192", "memory": "2Ti"}

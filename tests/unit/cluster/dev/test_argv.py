@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuctl.cluster.dev.program import ScriptRun, argv
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 
 def test_python_runs_python_and_other_programs_run_by_themselves() -> None:
@@ -21,5 +21,5 @@ def test_the_debugger_listens_inside_the_pod_alone() -> None:
 
 
 def test_what_is_no_python_cannot_be_debugged() -> None:
-    with pytest.raises(Unusable, match="it is no Python"):
+    with pytest.raises(InvalidInput, match="it is no Python"):
         argv(ScriptRun("run.sh", debug=5678))

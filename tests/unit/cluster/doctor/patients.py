@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.cluster.clusterfile import variables
-from gpuctl.cluster.deploy.model import Finding
-from gpuctl.cluster.doctor.findings import grouped
 from gpuctl.cluster.doctor.model import Check, Facts, Inside, Trouble
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import config
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict, group_by_subject
 from tests.unit.cluster.deploy import there as cluster
 from tests.unit.cluster.deploy.there import env_of
 
@@ -182,5 +180,5 @@ def check(trouble: Trouble, name: str) -> Check:
 
 def lines(found: Sequence[Finding]) -> list[str]:
     """What is not OK, in one line each."""
-    told = grouped(found)
-    return [f"{each.verdict} {each.subject}: {each.words}" for each in told if each.verdict is not Verdict.OK]
+    told = group_by_subject(found)
+    return [f"{each.verdict} {each.subject}: {each.message}" for each in told if each.verdict is not Verdict.OK]

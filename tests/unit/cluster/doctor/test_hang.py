@@ -140,6 +140,17 @@ def test_a_pending_repair_of_gpu_memory_is_told(tmp_path: Path) -> None:
     assert told(facts(tmp_path, tell=gpu(xml=ill)), "gpu memory") == ["FAIL Pod lab-1: GPU 0: a row remap is pending"]
 
 
+@pytest.mark.parametrize("word", ["[GPU requires reset]", "[Unknown Error]", "ERR!", "GPU is lost"])
+def test_an_error_word_of_nvidia_smi_is_a_failure(tmp_path: Path, word: str) -> None:
+    sick = H100.replace("<remapped_row_pending>No<", f"<remapped_row_pending>{word}<", 1)
+    found = facts(tmp_path, tell=gpu(xml=sick))
+    message = f'nvidia-smi reports "{word.strip("[]")}" for remapped_row_pending'
+    assert told(found, "gpus") == [f"FAIL Pod lab-1: GPU 0: {message}"]
+    assert told(found, "gpu memory") == [
+        f"UNKNOWN Pod lab-1: GPU 0: pending repairs are unknown: remap_pending: {word}"
+    ]
+
+
 def standin_at_work(power_w: float, busy: int = 100) -> str:
     """The recorded machine as it would tell of GPUs at work: their use and power are made up."""
     text = H100.replace("<gpu_util>0 %", f"<gpu_util>{busy} %")

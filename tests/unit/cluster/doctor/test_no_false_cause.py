@@ -139,7 +139,7 @@ def test_a_folder_that_gives_no_answer_is_the_cause_of_ranks_that_stand_still(tm
     found = facts(tmp_path, tell={"lab-1": {"room": {"/datasets": gone}, "jobs": {"ranks": blocked}}})
     diagnosis = walk(HANG, found)
     (cause,) = diagnosis.cause
-    assert cause.words == "/datasets (server:/x, nfs4) gives no answer within 5 s"
+    assert cause.message == "/datasets (server:/x, nfs4) gives no answer within 5 s"
     assert {"stopped", "waits"} <= {each.check for each in diagnosis.evidence}
 
 

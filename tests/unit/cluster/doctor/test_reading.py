@@ -9,10 +9,10 @@ import pytest
 
 from gpuctl.cluster.doctor import gpus, read
 from gpuctl.cluster.doctor.diagnose import walk
-from gpuctl.cluster.doctor.findings import grouped, warn
 from gpuctl.cluster.doctor.flow import suggested
 from gpuctl.cluster.doctor.model import Inside, told
 from gpuctl.cluster.doctor.start import START
+from gpuctl.domain.findings import group_by_subject, warn
 from tests.unit.cluster.doctor.patients import DATA, facts, pod
 
 
@@ -91,7 +91,7 @@ def test_the_state_of_the_pods_suggests_the_trouble(tmp_path: Path) -> None:
 
 
 def test_pods_with_the_same_trouble_are_told_together() -> None:
-    (one, other) = grouped(
+    (one, other) = group_by_subject(
         [warn("a", "Pod x", "w"), warn("a", "Pod y", "w"), warn("a", "Pod y", "w"), warn("a", "z", "v")]
     )
     assert (one.subject, other.subject) == ("Pods x, y", "z")

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.deploy.cluster_snapshot import Read
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.doctor.diagnose import walk
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.doctor.start import START
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from tests.unit.cluster.deploy import there as cluster
 from tests.unit.cluster.doctor.patients import ROCE, check, event, facts, lines, owner, pending, pod
 
@@ -60,7 +59,7 @@ def test_a_pod_that_is_refused_is_told_with_the_words_of_who_refuses_it(tmp_path
     assert line.startswith("FAIL Pod lab-1: it cannot be made: the quota few does not allow pods=1 more")
     scc = facts(tmp_path, **alone, events=[event(owner(), "FailedCreate", SCC)])
     (found,) = check(START, "made").look(scc)
-    assert "IPC_LOCK" in found.words
+    assert "IPC_LOCK" in found.message
     assert "take --mode tcp" in found.hint
 
 
@@ -185,7 +184,7 @@ def test_an_image_that_cannot_be_pulled_is_told_with_what_to_try(tmp_path: Path,
     said = event(waits["pods"]["lab-0"], "Failed", f'Failed to pull image "quay.io/team/ml:1": {message}')
     (found,) = check(START, "image").look(facts(tmp_path, **{**waits, "events": [said]}))
     assert found.verdict is Verdict.FAIL
-    assert message in found.words
+    assert message in found.message
     assert hint in found.hint
 
 
@@ -223,7 +222,7 @@ def test_no_secret_is_told_whoever_wrote_it(tmp_path: Path) -> None:
     ended = {"exitCode": 1, "message": "cannot log in with token=hunter2hunter2"}
     again = {**waiting("CrashLoopBackOff"), "lastState": {"terminated": ended}}
     (found,) = walk(START, facts(tmp_path, **one(again))).cause
-    assert found.words.endswith("cannot log in with token=<removed> (0 restarts)")
+    assert found.message.endswith("cannot log in with token=<removed> (0 restarts)")
 
 
 def test_a_container_that_runs_again_is_a_warning(tmp_path: Path) -> None:

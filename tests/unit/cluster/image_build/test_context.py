@@ -12,7 +12,7 @@ import pytest
 
 from gpuctl.cluster.image_build import context
 from gpuctl.cluster.image_build.context import Context
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 
 MIB = 2**20
 
@@ -54,15 +54,15 @@ def test_a_containerfile_goes_by_the_name_that_the_builder_looks_for(tmp_path: P
 
 def test_a_folder_without_dockerfile_is_refused_unless_the_cluster_file_has_one(tmp_path: Path) -> None:
     put(tmp_path, "a.py", "image/a")
-    with pytest.raises(Unusable, match="it has neither a Dockerfile nor a Containerfile"):
+    with pytest.raises(InvalidInput, match="it has neither a Dockerfile nor a Containerfile"):
         context.read(tmp_path, own_dockerfile=True)
-    with pytest.raises(Unusable, match="its folder image has neither"):
+    with pytest.raises(InvalidInput, match="its folder image has neither"):
         context.read(tmp_path, "image", own_dockerfile=True)
     assert paths(context.read(tmp_path)) == ["a.py", "image", "image/a"]
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match="there is no such folder"):
+    with pytest.raises(InvalidInput, match="there is no such folder"):
         context.read(tmp_path / "no")
 
 
@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_read_is_told_before_anything_is_sent(
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
-    with pytest.raises(Unusable, match="not all of it can be read: closed: Permission denied"):
+    with pytest.raises(InvalidInput, match="not all of it can be read: closed: Permission denied"):
         context.read(tmp_path, own_dockerfile=True)
     (tmp_path / ".dockerignore").write_text("closed\n")  # as the hint says
     assert paths(context.read(tmp_path, own_dockerfile=True)) == [".dockerignore", "Dockerfile"]

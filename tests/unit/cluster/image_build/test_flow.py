@@ -16,7 +16,7 @@ from gpuctl.cli.cluster import build
 from gpuctl.cli.cluster.group import group
 from gpuctl.cluster.environment import Environment, environment
 from gpuctl.cluster.image_build import flow
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from tests.unit.cluster.clusters import BUILT, ON_OPENSHIFT, cluster, write
 
 FOLDER: dict[str, Any] = {"image": {"name": None, "build": {}}}
@@ -39,7 +39,7 @@ def test_where_nothing_is_built_it_says_what_to_do_instead(
     tmp_path: Path, changes: tuple[dict[str, Any], ...], wrong: str, hint: str
 ) -> None:
     done = CliRunner().invoke(group, ["build", str(write(tmp_path, *changes))])
-    assert isinstance(done.exception, Unusable)
+    assert isinstance(done.exception, InvalidInput)
     assert wrong in str(done.exception)
     assert hint in done.exception.hint
     assert done.exception.exit_code == 2
@@ -49,7 +49,7 @@ def test_a_folder_without_dockerfile_is_told_before_any_cluster_is_asked(tmp_pat
     empty = tmp_path / "empty"
     empty.mkdir()
     done = CliRunner().invoke(group, ["build", str(write(tmp_path, ON_OPENSHIFT, FOLDER)), "--folder", str(empty)])
-    assert isinstance(done.exception, Unusable)
+    assert isinstance(done.exception, InvalidInput)
     assert "neither a Dockerfile nor a Containerfile" in str(done.exception)
 
 
@@ -69,7 +69,7 @@ def test_a_folder_is_sent_where_it_is_asked_for_or_nothing_else_is_named(
     inline = flow.read(env_of(tmp_path, ON_OPENSHIFT, INLINE), source / "image")
     assert inline is not None
     assert inline.members == ()
-    with pytest.raises(Unusable, match="its folder image has neither"):
+    with pytest.raises(InvalidInput, match="its folder image has neither"):
         flow.read(env_of(tmp_path, ON_OPENSHIFT, BUILT), source)
 
 

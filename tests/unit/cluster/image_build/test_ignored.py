@@ -8,7 +8,7 @@ import pytest
 
 from gpuctl.cluster.image_build import dockerignore
 from gpuctl.cluster.image_build.dockerignore import Ignored
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,5 @@ def test_the_file_of_podman_comes_first_and_none_leaves_nothing_out(tmp_path: Pa
 @pytest.mark.parametrize("content", [b"\xff\n", b"[z-a]\n"], ids=["not UTF-8", "no pattern"])
 def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / ".dockerignore").write_bytes(content)
-    with pytest.raises(Unusable, match="dockerignore"):
+    with pytest.raises(InvalidInput, match="dockerignore"):
         dockerignore.of(tmp_path)

@@ -13,7 +13,7 @@ from gpuctl.cluster.probe.flow import PortCheck
 from gpuctl.cluster.probe.model import Facts
 from gpuctl.cluster.selftest import judge as testing
 from gpuctl.domain import gpu_health
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Verdict, group_by_subject
 from tests.unit.cluster.clusters import ROCE, cluster
 from tests.unit.cluster.probe.answers import facts, gpus
 
@@ -29,7 +29,7 @@ def env(tmp_path: Path) -> Environment:
 
 
 def words(found: list[Any]) -> list[str]:
-    return [f"{each.verdict} {each.subject}: {each.words}" for each in found]
+    return [f"{each.verdict} {each.subject}: {each.message}" for each in found]
 
 
 def pod(ready: bool = True, **meta: Any) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def test_a_hostfile_of_another_size_is_told_with_the_names(env: Environment) -> 
     old = facts(env, 1, hostfile={"text": f"{env.host(0)} slots=4\nlab-9.lab.team.svc slots=8\n"})
     [found] = judge.hostfile(env, 2, [facts(env, 0), old], needed=True)
     assert found.subject == "lab-1"
-    assert found.words.split("; ") == [
+    assert found.message.split("; ") == [
         "/job/hostfile: it does not name lab-1.lab.team.svc",
         "it names lab-9.lab.team.svc, of which there is no pod",
         "it gives lab-0.lab.team.svc 4 slots, not 8",
@@ -75,7 +75,7 @@ def test_a_hostfile_of_another_size_is_told_with_the_names(env: Environment) -> 
     ],
 )
 def test_a_hostfile_that_cannot_be_used_says_why(env: Environment, told: dict[str, str], wrong: str) -> None:
-    assert judge.hostfile(env, 2, [facts(env, 0, hostfile=told)], needed=True)[0].words == wrong
+    assert judge.hostfile(env, 2, [facts(env, 0, hostfile=told)], needed=True)[0].message == wrong
 
 
 def test_names_without_an_address_are_told_of_each_pod(env: Environment) -> None:
@@ -108,7 +108,7 @@ def test_gpus_are_counted_and_what_nobody_can_say_is_unknown(
     env: Environment, said: dict[str, Any], verdict: Verdict, wrong: str
 ) -> None:
     [found] = judge.gpus(env, [facts(env, 0, **said)], 8, exactly=True)
-    assert (found.verdict, found.words[: len(wrong)]) == (verdict, wrong)
+    assert (found.verdict, found.message[: len(wrong)]) == (verdict, wrong)
 
 
 def test_parts_of_gpus_are_counted_where_the_pod_asks_for_parts(tmp_path: Path) -> None:
@@ -148,9 +148,9 @@ def test_who_trains_there_is_named(env: Environment) -> None:
 def test_secrets_in_the_command_line_of_who_trains_there_are_not_told(env: Environment) -> None:
     given = "torchrun t.py --api_key=hunter2 " + "x" * 160 + " --hub hf_abcdefghijklmnopqrstuvwxyz"
     [found] = judge.trainings([facts(env, 0, trainings=[{"pid": 7, "command": given, "token": ""}])])
-    assert found.words.startswith("torchrun t.py --api_key=<removed> xxx")
-    assert "hf_" not in found.words
-    assert found.words.endswith(" (process 7) trains there")
+    assert found.message.startswith("torchrun t.py --api_key=<removed> xxx")
+    assert "hf_" not in found.message
+    assert found.message.endswith(" (process 7) trains there")
 
 
 def test_a_pod_that_cannot_be_asked_fails_and_is_judged_no_further(env: Environment) -> None:
@@ -164,7 +164,7 @@ def test_a_pod_that_cannot_be_asked_fails_and_is_judged_no_further(env: Environm
 def test_the_same_of_many_pods_is_said_once(env: Environment) -> None:
     found = judge.together("gpus", Verdict.FAIL, {f"lab-{number}": "none" for number in range(9)})
     assert len(found) == 9
-    [one] = judge.grouped(found)
+    [one] = group_by_subject(found)
     assert one.subject == "lab-0, lab-1, lab-2, lab-3, lab-4, lab-5 and 3 more"
 
 
@@ -177,9 +177,18 @@ def test_recorded_gpus_that_are_well_are_well_and_bad_memory_is_named(env: Envir
     ill = text.replace("<remapped_row_pending>No<", "<remapped_row_pending>Yes<", 1)
     [found] = testing.health([facts(env, 0, answers={"gpus": {}, "details": {"code": 0, "text": ill}})])
     assert found.verdict is Verdict.FAIL
-    assert found.words.startswith("GPU 0 (GPU-")
-    assert found.words.endswith("a row remap is pending")
+    assert found.message.startswith("GPU 0 (GPU-")
+    assert found.message.endswith("a row remap is pending")
     assert found.hint == gpu_health.RESET
+
+
+@pytest.mark.parametrize(
+    ("word", "verdict"), [("[GPU requires reset]", Verdict.FAIL), ("ERR!", Verdict.FAIL), ("[N/A]", Verdict.UNKNOWN)]
+)
+def test_a_gpu_that_could_not_say_how_its_memory_is_is_not_well(env: Environment, word: str, verdict: Verdict) -> None:
+    sick = (ROOT / H100).read_text().replace("<remapped_row_pending>No<", f"<remapped_row_pending>{word}<", 1)
+    [found] = testing.health([facts(env, 0, answers={"gpus": {}, "details": {"code": 0, "text": sick}})])
+    assert found.verdict is verdict
 
 
 def test_a_gpu_is_as_ill_for_a_test_as_for_the_doctor(env: Environment) -> None:
@@ -189,10 +198,10 @@ def test_a_gpu_is_as_ill_for_a_test_as_for_the_doctor(env: Environment) -> None:
     assert text not in (errors, ecc)
     [watch] = testing.health([facts(env, 0, answers={"gpus": {}, "details": {"code": 0, "text": errors}})])
     assert watch.verdict is Verdict.WARN
-    assert watch.words.endswith(": 3 uncorrectable errors, 0 rows remapped")
+    assert watch.message.endswith(": 3 uncorrectable errors, 0 rows remapped")
     [reset] = testing.health([facts(env, 0, answers={"gpus": {}, "details": {"code": 0, "text": ecc}})])
     assert reset.verdict is Verdict.FAIL
-    assert reset.words.endswith(": ECC is Enabled, Disabled after a reset")
+    assert reset.message.endswith(": ECC is Enabled, Disabled after a reset")
 
 
 def test_another_driver_on_one_node_is_told(env: Environment) -> None:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from gpuctl.cli.cluster.sync import Lines, _show, sync
 from gpuctl.cluster.sync.model import Kept, Outcome
 from gpuctl.cluster.sync.scan import FolderScan
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Verdict
 
 
@@ -35,7 +35,7 @@ def test_folders_that_cannot_be_meant_are_refused(
     words: list[str], wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Unusable, match=wrong):
+    with pytest.raises(InvalidInput, match=wrong):
         CliRunner().invoke(sync, ["--pods", "a", *words], catch_exceptions=False)
 
 

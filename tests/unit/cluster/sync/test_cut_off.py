@@ -130,7 +130,7 @@ def test_the_record_stays_small_however_often_it_is_written(here: Path, there: P
     bringer.begin()
     for number in range(400):
         (here / "train.py").write_text(str(number))
-        local.again(["train.py"])
+        local.rescan(["train.py"])
         bringer.carry_out(bringer.plan())
     stream.close()
     lines = (there / ".gpuctl-sync/manifest").read_text().splitlines()

@@ -14,7 +14,7 @@ from gpuctl.cluster.sync.excludes import Excludes
 from gpuctl.cluster.sync.local import KeepsChanging, Local
 from gpuctl.cluster.sync.model import Item
 from gpuctl.cluster.sync.scan import rescan, scan
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from tests.unit.cluster.sync.receiver import fill
 
 USUAL = Excludes([])
@@ -62,7 +62,7 @@ def test_patterns_come_from_the_folder_and_the_command(tmp_path: Path) -> None:
 
 def test_a_file_of_patterns_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".gpuctlignore").write_bytes(b"\xff\xfe")
-    with pytest.raises(Unusable, match=r"cannot read .*\.gpuctlignore"):
+    with pytest.raises(InvalidInput, match=r"cannot read .*\.gpuctlignore"):
         excludes.of(tmp_path, [])
 
 

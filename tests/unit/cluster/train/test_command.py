@@ -12,12 +12,11 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.cluster import train
 from gpuctl.cli.cluster.train_report import Screen
-from gpuctl.cluster.deploy.model import Finding
 from gpuctl.cluster.environment import Asked, environment
 from gpuctl.cluster.train.launch import Launch
 from gpuctl.cluster.train.prepare import Ready
 from gpuctl.cluster.train.watch import Failure, Training, TrainingState
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from tests.unit.cluster.clusters import cluster, write
 
 

@@ -10,7 +10,7 @@ import pytest
 from gpuctl.cluster.environment import Asked, environment
 from gpuctl.cluster.train import checks, launch
 from gpuctl.cluster.train.launch import Launch, Launcher
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Verdict
 from tests.unit.cluster.clusters import cluster
 from tests.unit.cluster.probe.answers import facts
@@ -50,12 +50,12 @@ def test_variables_reach_the_other_pods_beside_the_users_own(asked: Launch) -> N
 
 @pytest.mark.parametrize("word", ["$HOME", "a;b", "it's", "50%", "a\nb", ""])
 def test_what_shells_on_other_pods_would_read_is_refused_only_where_there_are_any(asked: Launch, word: str) -> None:
-    with pytest.raises(Unusable, match="goes through ssh and pdsh") as caught:
+    with pytest.raises(InvalidInput, match="goes through ssh and pdsh") as caught:
         launch.check(replace(asked, launcher="deepspeed", args=(word,)))
     assert "deepspeed-nossh" in caught.value.hint
-    with pytest.raises(Unusable, match="the value of TOKEN goes"):
+    with pytest.raises(InvalidInput, match="the value of TOKEN goes"):
         launch.check(replace(asked, launcher="deepspeed", variables={"TOKEN": "a$b"}))
-    with pytest.raises(Unusable, match="'my code'"):
+    with pytest.raises(InvalidInput, match="'my code'"):
         launch.check(replace(asked, launcher="deepspeed", args=("a b",), folder="my code"))
     launch.check(replace(asked, args=(word,)))
 
@@ -96,9 +96,9 @@ def test_a_script_that_is_missing_or_another_in_one_pod_is_told(asked: Launch) -
     env = asked.env
     missing = facts(env, 1, script={"why": "No such file or directory"})
     [found] = checks.script([facts(env, 0), missing])
-    assert (found.subject, found.words) == ("lab-1", "it cannot be read: No such file or directory")
+    assert (found.subject, found.message) == ("lab-1", "it cannot be read: No such file or directory")
     [found] = checks.script([facts(env, 0), facts(env, 1, script={"sha256": "b" * 64})])
-    assert (found.subject, found.words) == ("lab-1", "it is not the same as in lab-0")
+    assert (found.subject, found.message) == ("lab-1", "it is not the same as in lab-0")
     assert found.hint.startswith("sync first")
 
 
@@ -108,10 +108,10 @@ def test_the_launcher_is_needed_where_it_is_started(asked: Launch) -> None:
     only = {**none, "deepspeed": "/d"}
     both = [facts(env, 0, programs=only), facts(env, 1, programs=only)]
     [found] = checks.launchers(replace(asked, launcher="deepspeed"), both)
-    assert (found.subject, found.words) == ("lab-0", "the image has no pdsh, ssh")
+    assert (found.subject, found.message) == ("lab-0", "the image has no pdsh, ssh")
     assert checks.launchers(replace(asked, launcher="deepspeed-nossh"), both) == []
     found = checks.launchers(asked, [facts(env, 0), facts(env, 1, programs=none)])[0]
-    assert (found.subject, found.words) == ("lab-1", "the image has no torchrun")
+    assert (found.subject, found.message) == ("lab-1", "the image has no torchrun")
 
 
 def test_a_deepspeed_of_which_nobody_knows_the_options_is_unknown_and_an_old_one_fails(asked: Launch) -> None:

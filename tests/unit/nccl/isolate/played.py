@@ -8,7 +8,7 @@ from random import Random
 
 from gpuctl.nccl.isolate.flow import isolate
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
-from gpuctl.nccl.model import Ended
+from gpuctl.nccl.model import LaunchResult
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import Network
 from tests.rig.nccl_fleet.runner import SimulatedFleet
@@ -24,7 +24,7 @@ class Played:
 
     fleet: Fleet
     simulated: SimulatedFleet
-    history: list[Ended]
+    history: list[LaunchResult]
     end: Conclusion
 
     @property

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from gpuctl.nccl.isolate.decide import decide
 from gpuctl.nccl.isolate.model import Fleet, Round
-from gpuctl.nccl.model import Ended
+from gpuctl.nccl.model import LaunchResult
 from tests.unit.nccl.builders import ended
 
 
-def following(racks: str, *runs: Ended) -> list[tuple[str, ...]]:
+def following(racks: str, *runs: LaunchResult) -> list[tuple[str, ...]]:
     """The pairs of the next round for nodes a, b, … in these racks; none where there is a verdict."""
     nodes = "abcdefghij"[: len(racks)]
     step = decide(Fleet(tuple(nodes), dict(zip(nodes, racks, strict=True))), runs)

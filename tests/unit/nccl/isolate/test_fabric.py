@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate import fabric
 from gpuctl.nccl.isolate.model import Fleet
-from gpuctl.nccl.model import Ended, Finding, Launch, Outcome, Rank, Sweep, Transport
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Rank, Sweep, Transport
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.unit.nccl.builders import GIB, run
@@ -31,13 +31,13 @@ def told(played: Played) -> list[tuple[str, Verdict]]:
 
 
 def transports(played: Played) -> list[Finding]:
-    return [finding for finding in played.end.findings if finding.rule == "transport"]
+    return [finding for finding in played.end.findings if finding.check == "transport"]
 
 
 def test_a_fleet_wholly_on_sockets_does_not_pass_as_healthy() -> None:
     (finding,) = transports(spoken(dict.fromkeys(SIXTEEN, "Socket")))
     assert finding.verdict is Verdict.UNKNOWN
-    assert "every rank uses TCP sockets" in finding.says
+    assert "every rank uses TCP sockets" in finding.message
 
 
 def test_where_another_network_is_expected_every_node_on_sockets_is_named() -> None:
@@ -62,7 +62,7 @@ def test_where_no_rank_said_its_network_it_is_unknown() -> None:
 def test_a_node_that_says_nothing_beside_others_that_do_is_unknown() -> None:
     (finding,) = transports(spoken({"node-5": ""}))
     assert finding.verdict is Verdict.UNKNOWN
-    assert "node-5" in finding.says
+    assert "node-5" in finding.message
 
 
 def test_wrong_values_fail_whatever_the_speed() -> None:
@@ -85,13 +85,13 @@ def test_adapters_of_efa_are_not_chosen_and_it_is_said() -> None:
     simulated = SimulatedFleet(made, CALM, seeded(1), [Fault("slow", "node", ("node-5",), 0.5)], nics=nics)
     played = play_fleet(known(made), simulated)
     assert (played.named, played.end.rails) == (["node-5"], 0)
-    assert "name them with --rails" in played.end.findings[0].advice
+    assert "name them with --rails" in played.end.findings[0].hint
 
 
-def said(nodes: tuple[str, ...], outcome: Outcome, *spoke: Transport) -> Ended:
+def said(nodes: tuple[str, ...], outcome: Outcome, *spoke: Transport) -> LaunchResult:
     done = run({GIB: 300.0}, outcome)
     ranks = tuple(Rank(number, node, None, None, None) for number, node in enumerate(nodes))
-    return Ended(Launch(nodes, Sweep()), replace(done, ranks=ranks, transports=spoke), 1.0)
+    return LaunchResult(Launch(nodes, Sweep()), replace(done, ranks=ranks, transports=spoke), 1.0)
 
 
 def test_only_adapters_that_every_node_opened_count_in_the_order_of_their_numbers() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.isolate.model import Fleet
-from gpuctl.nccl.model import Ended
+from gpuctl.nccl.model import LaunchResult
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.unit.nccl.isolate.played import CALM, known, net, play, play_fleet, seeded, slow
@@ -45,12 +45,12 @@ def test_where_all_are_slow_nobody_is_accused_and_a_baseline_says_so() -> None:
     assert played.named == []
     (all_slow,) = [finding for finding in played.end.findings if finding.subject == "every node"]
     assert all_slow.verdict is Verdict.FAIL
-    assert "all are slow" in all_slow.says
+    assert "all are slow" in all_slow.message
 
 
 def test_without_a_baseline_it_is_said_that_all_may_be_slow() -> None:
     (finding,) = [f for f in play(net(64, rack=8)).end.findings if f.subject == "every node"]
-    assert "cannot be said whether all are slow" in finding.says
+    assert "cannot be said whether all are slow" in finding.message
 
 
 def test_where_most_runs_fail_it_is_not_the_nodes() -> None:
@@ -99,16 +99,16 @@ def test_what_only_fails_together_is_said_and_laid_on_nobody() -> None:
     played = play_fleet(known(network), simulated)
     assert played.named == []
     (finding,) = [f for f in played.end.findings if f.verdict is Verdict.FAIL]
-    assert "something is left that pairs do not show" in finding.says
+    assert "something is left that pairs do not show" in finding.message
 
 
 def test_what_stayed_in_the_cluster_after_a_run_is_a_finding_of_its_own() -> None:
     class Stays(SimulatedFleet):
-        def run(self, *given: Any, **named: Any) -> list[Ended]:
+        def run(self, *given: Any, **named: Any) -> list[LaunchResult]:
             return [replace(ended, left="not removed: no answer") for ended in super().run(*given, **named)]
 
     network = net(8)
     played = play_fleet(known(network), Stays(network, CALM, seeded(1)))
-    (left,) = [finding for finding in played.end.findings if finding.rule == "left-over"]
+    (left,) = [finding for finding in played.end.findings if finding.check == "left-over"]
     assert (left.verdict, left.numbers["launches"]) == (Verdict.UNKNOWN, len(played.history))
     assert played.named == []

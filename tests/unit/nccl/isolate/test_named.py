@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.isolate.rail_selection import check
 from gpuctl.nccl.topology.adapters import devices
 from tests.unit.nccl.preflight.fleets import efa, node
@@ -17,7 +17,7 @@ def test_adapters_that_all_nodes_have_need_no_word() -> None:
 
 
 def test_an_adapter_that_no_node_has_is_refused_with_those_there_are() -> None:
-    with pytest.raises(Unusable, match="no node has such an adapter: h1 has mlx5_0, mlx5_2, mlx5_10; h2 has none"):
+    with pytest.raises(InvalidInput, match="no node has such an adapter: h1 has mlx5_0, mlx5_2, mlx5_10; h2 has none"):
         check(["mlx5_1", "mlx5_0"], {"h1": OWN, "h2": ()})
 
 

@@ -7,14 +7,14 @@ from itertools import combinations
 from math import exp
 
 from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.judge import pair_outliers
-from gpuctl.nccl.model import Ended, Outcome
-from gpuctl.nccl.speed import speed
+from gpuctl.nccl.model import LaunchResult, Outcome
 from tests.unit.nccl.builders import GIB, ended, run
 from tests.unit.nccl.isolate.played import seeded
 
 
-def some(speeds: Iterable[float]) -> list[Ended]:
+def some(speeds: Iterable[float]) -> list[LaunchResult]:
     return [ended(f"node-{2 * n}", f"node-{2 * n + 1}", busbw=gbs) for n, gbs in enumerate(speeds)]
 
 

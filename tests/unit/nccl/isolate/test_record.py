@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuctl.cli.nccl.isolate import command
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.isolate import record
 from tests.unit.nccl.isolate.played import known, net, play
 
@@ -38,7 +38,7 @@ def isolate(kept: Path, tmp_path: Path) -> Result:
 
 
 def refusal(result: Result) -> str:
-    assert isinstance(result.exception, Unusable)
+    assert isinstance(result.exception, InvalidInput)
     return str(result.exception)
 
 

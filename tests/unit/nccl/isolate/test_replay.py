@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuctl.cli.nccl.isolate import command
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.isolate import record
 from gpuctl.nccl.isolate.model import Fleet, Policy
 from tests.rig.nccl_fleet.faults import Fault
@@ -61,7 +61,7 @@ def test_runs_that_are_not_at_their_end_are_no_verdict(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", '{"form": "another"}', '{"form": "gpuctl nccl isolate 1", "nodes": 5}'])
 def test_a_file_that_is_no_record_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "runs.json").write_text(text)
-    with pytest.raises(Unusable, match="cannot read the runs of an isolation"):
+    with pytest.raises(InvalidInput, match="cannot read the runs of an isolation"):
         record.read(tmp_path / "runs.json")
 
 
@@ -77,7 +77,7 @@ def test_a_record_that_was_broken_off_is_gone_on_with(broken_off: tuple[Path, Fl
 
 
 def test_a_record_of_other_nodes_is_not_gone_on_with(kept: Path) -> None:
-    with pytest.raises(Unusable, match="it is about other nodes"):
+    with pytest.raises(InvalidInput, match="it is about other nodes"):
         record.go_on(kept, play(net(4)).fleet, Policy())
 
 
@@ -92,18 +92,18 @@ def test_a_record_of_other_racks_or_adapters_is_not_gone_on_with(
     broken_off: tuple[Path, Fleet], other: dict[str, Any], says: str
 ) -> None:
     path, fleet = broken_off
-    with pytest.raises(Unusable, match=says):
+    with pytest.raises(InvalidInput, match=says):
         record.go_on(path, replace(fleet, **other), Policy())
 
 
 def test_a_record_of_another_test_is_not_gone_on_with(broken_off: tuple[Path, Fleet]) -> None:
     policy = Policy(sweep=replace(Policy().sweep, gpus_per_node=4))
-    with pytest.raises(Unusable, match="gpus_per_node was 8, is now 4"):
+    with pytest.raises(InvalidInput, match="gpus_per_node was 8, is now 4"):
         record.go_on(*broken_off, policy)
 
 
 def test_a_finished_record_measures_nothing_and_is_refused(kept: Path) -> None:
-    with pytest.raises(Unusable, match="it is finished") as refused:
+    with pytest.raises(InvalidInput, match="it is finished") as refused:
         record.go_on(kept, record.read(kept).fleet, Policy())
     assert "--replay" in (refused.value.hint or "")
     assert "starts anew" in (refused.value.hint or "")
@@ -112,7 +112,7 @@ def test_a_finished_record_measures_nothing_and_is_refused(kept: Path) -> None:
 def test_a_finished_record_is_gone_on_with_where_more_is_asked_for(tmp_path: Path) -> None:
     played = play(net(64, rack=8))
     record.write(tmp_path / "runs.json", played.fleet, played.history)
-    assert record.go_on(tmp_path / "runs.json", played.fleet, Policy(screens=2)) == tuple(played.history)
+    assert record.go_on(tmp_path / "runs.json", played.fleet, Policy(pairs_per_node=2)) == tuple(played.history)
 
 
 def test_asked_for_a_network_a_replay_holds_the_runs_against_it(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_asked_for_a_network_a_replay_holds_the_runs_against_it(tmp_path: Path) 
 
 def test_an_unknown_machine_type_is_refused(kept: Path) -> None:
     done = CliRunner().invoke(command, ["--replay", str(kept), "--instance", "p99.large"])
-    assert isinstance(done.exception, Unusable)
+    assert isinstance(done.exception, InvalidInput)
 
 
 def test_why_launches_never_began_is_in_the_proof(tmp_path: Path) -> None:
@@ -145,5 +145,5 @@ def test_why_launches_never_began_is_in_the_proof(tmp_path: Path) -> None:
 
 def test_what_is_for_runs_yet_to_be_made_is_refused_with_a_replay(kept: Path) -> None:
     done = CliRunner().invoke(command, ["--replay", str(kept), "--rails", "mlx5_2"])
-    assert isinstance(done.exception, Unusable)
+    assert isinstance(done.exception, InvalidInput)
     assert "--rails is for runs that are to be made" in done.exception.wrong

@@ -34,7 +34,7 @@ def some_bad(count: int, bad: int, share: float, seed: int, expected: float | No
 
 
 def verdicts(played: Played) -> set[Verdict]:
-    return {finding.verdict for finding in played.end.findings if finding.rule == "isolate"}
+    return {finding.verdict for finding in played.end.findings if finding.check == "isolate"}
 
 
 def widest(played: Played) -> float:
@@ -78,7 +78,7 @@ def test_a_baseline_tells_which_speed_is_the_right_one() -> None:
     for seed in range(SEEDS):
         played, truly = some_bad(8, 5, 0.55, seed, expected=370.0)
         assert sorted(played.named) == truly
-        assert not any("all are slow" in finding.says for finding in played.end.findings)
+        assert not any("all are slow" in finding.message for finding in played.end.findings)
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])

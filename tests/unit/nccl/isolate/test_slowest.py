@@ -25,7 +25,7 @@ def test_two_racks_that_are_joined_slowly_are_not_ok_nor_is_anybody_accused() ->
     slowly, well = (play(net(8, rack=4, across=across)) for across in (0.52, 0.97))
     assert slowly.named == well.named == []
     told = {finding.subject: finding for finding in slowly.end.findings}["between the racks"]
-    assert (told.verdict, "across the two racks" in told.says) == (Verdict.UNKNOWN, True)
+    assert (told.verdict, "across the two racks" in told.message) == (Verdict.UNKNOWN, True)
     assert "between the racks" not in {finding.subject for finding in well.end.findings}
 
 
@@ -47,5 +47,5 @@ def test_where_the_only_pair_across_racks_is_slow_by_the_way_nobody_is_accused()
 def test_what_to_do_fits_how_the_runs_ended(kind: str, words: str) -> None:
     played = play(net(8), [Fault(kind, "node", ("node-2",))])
     (told,) = [finding for finding in played.end.findings if finding.subject == "node-2"]
-    assert words in told.advice
-    assert "cable" not in told.advice
+    assert words in told.hint
+    assert "cable" not in told.hint

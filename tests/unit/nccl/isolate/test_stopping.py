@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.isolate.excluded_nodes import shut
 from gpuctl.nccl.isolate.model import Fleet
-from gpuctl.nccl.model import Ended, Launch, Outcome, Run
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import Network
 from tests.rig.nccl_fleet.runner import SimulatedFleet
@@ -36,17 +36,17 @@ class Stopping(SimulatedFleet):
 
     def run(
         self, launches: Sequence[Launch], told: Callable[[Launch, str], None], broken_off: Callable[[], bool]
-    ) -> list[Ended]:
+    ) -> list[LaunchResult]:
         assert len(self.rounds) < ROUNDS
         ended = super().run(launches, told, broken_off)
         self.idle += all(not end.run.ranks for end in ended)
         return ended
 
-    def _run(self, launch: Launch, leaving: Mapping[str, int]) -> Ended:
+    def _run(self, launch: Launch, leaving: Mapping[str, int]) -> LaunchResult:
         over = any(self.launched[node] >= self.begins.get(node, ROUNDS) for node in launch.nodes)
         self.launched.update(launch.nodes)
         if over or len(self.rounds) > self.since:
-            return Ended(launch, Run(Outcome.FAILED, WHY, None, (), None, None), 1.0)
+            return LaunchResult(launch, Run(Outcome.FAILED, WHY, None, (), None, None), 1.0)
         return super()._run(launch, leaving)
 
 
@@ -105,8 +105,8 @@ def test_a_node_that_is_bad_once_and_then_never_begins_is_named_and_the_others_a
     played, simulated = stopping(net(80, 8), [Fault(fault, "node", ("node-4",), 0.3)], node_4=1)
     unknown = {finding.subject: finding for finding in played.end.findings if finding.verdict is Verdict.UNKNOWN}
     assert (played.named, set(unknown)) == ([], {"node-3 and node-4", "node-4"})
-    assert "launches to settle it did not begin any more" in unknown["node-3 and node-4"].says
-    assert unknown["node-4"].says == f"could not be tested any more, its last 2 launches never began: {WHY}"
+    assert "launches to settle it did not begin any more" in unknown["node-3 and node-4"].message
+    assert unknown["node-4"].message == f"could not be tested any more, its last 2 launches never began: {WHY}"
     assert simulated.launched["node-4"] == 3
     assert "the other 78 nodes together" in {f.subject for f in played.end.findings if f.verdict is Verdict.OK}
 

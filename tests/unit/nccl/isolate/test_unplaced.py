@@ -28,7 +28,7 @@ def test_the_bad_node_is_named_and_nobody_beside_it(bad: int, kind: str, across:
 def test_of_few_nodes_nobody_healthy_is_accused_where_one_hangs_now_and_then(seed: int) -> None:
     played = unplaced(12, 4, 0.6, Fault("hang", "node", ("node-6",), chance=0.5), seed=seed)
     others = {name for name in played.named if "node-6" not in name}
-    assert not others, [(each.subject, each.says) for each in played.end.findings]
+    assert not others, [(each.subject, each.message) for each in played.end.findings]
 
 
 def test_a_node_that_may_only_stand_in_another_rack_is_told_beside_the_two_speeds() -> None:

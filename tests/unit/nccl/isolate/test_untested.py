@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate.model import Conclusion
-from gpuctl.nccl.model import Ended, Finding, Launch, Outcome, Run
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.unit.nccl.isolate.played import CALM, Played, known, net, play, play_fleet, seeded, slow
@@ -34,7 +34,7 @@ def test_a_node_that_no_launch_begins_on_could_not_be_tested_and_is_not_accused(
     assert (played.named, played.end.doubts) == ([], ())
     (finding,) = [f for f in played.end.findings if f.subject == "node-1"]
     assert finding.verdict is Verdict.UNKNOWN
-    assert finding.says == f"could not be tested: node-1: {WHY}"
+    assert finding.message == f"could not be tested: node-1: {WHY}"
     assert "node-1" not in played.simulated.rounds[-1][0].nodes
     assert len(played.simulated.rounds[-1][0].nodes) == count - 1
 
@@ -49,29 +49,29 @@ def test_where_nothing_begins_anywhere_it_is_said_once() -> None:
     played = closed(4, 0, 1, 2, 3)
     (finding,) = unknown(played.end)
     assert (played.named, finding.subject) == ([], "every node")
-    assert WHY in finding.says
+    assert WHY in finding.message
 
 
 def test_where_most_launches_never_begin_no_more_are_made() -> None:
     played = closed(32, *range(0, 32, 2))
     (finding,) = unknown(played.end)
     assert played.sizes == [16]
-    assert "16 of 16 launches never began: node-0: 0/8 nodes are available" in finding.says
+    assert "16 of 16 launches never began: node-0: 0/8 nodes are available" in finding.message
 
 
 def test_two_nodes_that_begin_with_others_but_not_together_are_told_and_accused_of_nothing() -> None:
     class NotTogether(SimulatedFleet):
-        def _run(self, launch: Launch, leaving: object) -> Ended:
+        def _run(self, launch: Launch, leaving: object) -> LaunchResult:
             if launch.nodes == ("node-2", "node-3"):
                 run = Run(Outcome.FAILED, "node-3: the first node may not log in there over ssh", None, (), None, None)
-                return Ended(launch, run, 1.0)
+                return LaunchResult(launch, run, 1.0)
             return super()._run(launch, leaving)  # type: ignore[arg-type]
 
     network = net(16)
     played = play_fleet(known(network), NotTogether(network, CALM, seeded(1)))
     (finding,) = [f for f in played.end.findings if f.verdict is Verdict.WARN]
     assert (played.named, finding.subject) == ([], "node-2 and node-3")
-    assert "may not log in there" in finding.says
+    assert "may not log in there" in finding.message
 
 
 @dataclass
@@ -83,13 +83,13 @@ class Unreachable(SimulatedFleet):
 
     def run(
         self, launches: Sequence[Launch], told: Callable[[Launch, str], None], broken_off: Callable[[], bool]
-    ) -> list[Ended]:
+    ) -> list[LaunchResult]:
         ended = super().run(launches, told, broken_off)
         return [self._lost(end) for end in ended] if len(self.rounds) > self.since else ended
 
-    def _lost(self, end: Ended) -> Ended:
+    def _lost(self, end: LaunchResult) -> LaunchResult:
         lost = tuple(node for node in end.launch.nodes if node in self.silent)
-        run = self._spoken(Ended(end.launch, Run(Outcome.HUNG, "no output", None, (), None, None), 180.0, lost))
+        run = self._spoken(LaunchResult(end.launch, Run(Outcome.HUNG, "no output", None, (), None, None), 180.0, lost))
         return run if lost else end
 
 
@@ -103,7 +103,7 @@ def test_where_all_nodes_stop_answering_at_one_time_nobody_is_accused(count: int
     played = unreachable(count, 0, range(count))
     (finding,) = unknown(played.end)
     assert played.named == []
-    assert "gave no answer any more: we lost contact" in finding.says
+    assert "gave no answer any more: we lost contact" in finding.message
 
 
 def test_where_more_than_half_stop_answering_nobody_is_accused() -> None:

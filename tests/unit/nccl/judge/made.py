@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines import load
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge
-from gpuctl.nccl.model import Finding, Outcome, Rank, Row, Run, Timing, Transport
+from gpuctl.nccl.model import Outcome, Rank, Row, Run, Timing, Transport
 from gpuctl.nccl.parsing import parse
 
 DATA = Path(__file__).parents[3] / "data" / "nccl"
 GIB = 1 << 30
 SHIPPED = load.load(load.SHIPPED)
-P5EN = About("p5en.48xlarge")
+P5EN = RunContext("p5en.48xlarge")
 
 
 def row(
@@ -62,10 +62,10 @@ def recorded(name: str) -> Run:
     return found
 
 
-def found(given: Run, rule: str, about: About = P5EN) -> list[Finding]:
+def found(given: Run, rule: str, about: RunContext = P5EN) -> list[Finding]:
     """What one rule found."""
-    return [finding for finding in judge(given, about, SHIPPED) if finding.rule == rule]
+    return [finding for finding in judge(given, about, SHIPPED) if finding.check == rule]
 
 
-def verdicts(given: Run, rule: str, about: About = P5EN) -> set[Verdict]:
+def verdicts(given: Run, rule: str, about: RunContext = P5EN) -> set[Verdict]:
     return {finding.verdict for finding in found(given, rule, about)}

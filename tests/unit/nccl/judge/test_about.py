@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from gpuctl.nccl import context
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from tests.unit.nccl.judge.made import GIB, HEALTHY, found, recorded, run
 
 
 def test_a_whole_device_list_tells_nodes_gpus_and_processes() -> None:
-    told = context.of(HEALTHY)
+    told = context.infer(HEALTHY)
     assert (told.nodes, told.gpus_per_node, told.processes_per_node, told.ranks) == (4, 8, 8, 32)
     assert told.gpu == "NVIDIA H200"
 
 
 def test_one_process_for_all_gpus_of_a_node_is_one_process() -> None:
-    told = context.of(recorded("moc_h100_roce_2n8g_sendrecv_ncclinfo.log"))
+    told = context.infer(recorded("moc_h100_roce_2n8g_sendrecv_ncclinfo.log"))
     assert (told.nodes, told.gpus_per_node, told.processes_per_node) == (2, 4, 1)
 
 
@@ -33,40 +33,40 @@ def test_one_process_for_all_gpus_of_a_node_is_one_process() -> None:
     ],
 )
 def test_a_list_with_devices_left_out_tells_no_number_of_nodes(name: str, ranks: int) -> None:
-    told = context.of(recorded(name))
+    told = context.infer(recorded(name))
     assert told.nodes is None
     assert told.gpus_per_node is None
     assert told.ranks == ranks
 
 
 def test_nodes_that_are_given_make_gpus_of_the_ranks_that_the_rows_prove() -> None:
-    told = context.of(recorded("aws_p5en_slurm_excerpt.log"), About(nodes=16))
+    told = context.infer(recorded("aws_p5en_slurm_excerpt.log"), RunContext(nodes=16))
     assert (told.nodes, told.gpus_per_node, told.collective) == (16, 8, "all_reduce")
 
 
 def test_a_collective_that_nobody_named_is_an_all_reduce_only_where_busbw_proves_it() -> None:
     assert recorded("sb_a100_8gpu_allreduce.log").collective is None
-    assert context.of(recorded("sb_a100_8gpu_allreduce.log")).collective == "all_reduce"
-    assert context.of(recorded("sb_a100_8gpu_broadcast.log")).collective is None
+    assert context.infer(recorded("sb_a100_8gpu_allreduce.log")).collective == "all_reduce"
+    assert context.infer(recorded("sb_a100_8gpu_broadcast.log")).collective is None
 
 
 def test_only_what_was_forced_is_the_algorithm_of_a_run() -> None:
-    assert context.of(recorded("moc_h100_roce_2n2g_allreduce_ncclinfo.log")).algorithm == "Ring"
-    assert context.of(recorded("aws_p3dn_v100_efa_2n16g_nccl246.log")).algorithm == "Ring", "NCCL_TREE_THRESHOLD=0"
-    assert context.of(HEALTHY).algorithm == "default", "where NCCL used several it chose among them"
-    assert context.of(recorded("dgxh100_1n8g_allreduce_full.log")).algorithm is None
-    assert context.of(HEALTHY, About(algorithm="nvlstree")).algorithm == "NVLSTree"
+    assert context.infer(recorded("moc_h100_roce_2n2g_allreduce_ncclinfo.log")).algorithm == "Ring"
+    assert context.infer(recorded("aws_p3dn_v100_efa_2n16g_nccl246.log")).algorithm == "Ring", "NCCL_TREE_THRESHOLD=0"
+    assert context.infer(HEALTHY).algorithm == "default", "where NCCL used several it chose among them"
+    assert context.infer(recorded("dgxh100_1n8g_allreduce_full.log")).algorithm is None
+    assert context.infer(HEALTHY, RunContext(algorithm="nvlstree")).algorithm == "NVLSTree"
 
 
 def test_the_one_that_nccl_chose_itself_was_not_forced() -> None:
-    told = context.of(replace(HEALTHY, algorithms=("Ring",)))
+    told = context.infer(replace(HEALTHY, algorithms=("Ring",)))
     assert (told.algorithm, told.chosen) == (None, ("Ring",))
 
 
 def test_what_the_log_says_was_forced_counts_before_a_default_that_somebody_took_for_granted() -> None:
     forced = replace(HEALTHY, forced_algorithms=("Ring",))
-    assert context.of(forced, About(algorithm="default")).algorithm == "Ring"
-    assert context.of(forced, About(algorithm="Tree")).algorithm == "Tree"
+    assert context.infer(forced, RunContext(algorithm="default")).algorithm == "Ring"
+    assert context.infer(forced, RunContext(algorithm="Tree")).algorithm == "Tree"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_the_log_says_was_forced_counts_before_a_default_that_somebody_took
 def test_several_that_were_forced_or_forbidden_are_neither_one_nor_nccls_choice(
     forced: tuple[str, ...], algorithm: str | None
 ) -> None:
-    assert context.of(replace(HEALTHY, algorithms=(), forced_algorithms=forced)).algorithm == algorithm
+    assert context.infer(replace(HEALTHY, algorithms=(), forced_algorithms=forced)).algorithm == algorithm
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_several_that_were_forced_or_forbidden_are_neither_one_nor_nccls_choice(
     ],
 )
 def test_what_nccl_algo_was_set_to_is_read_as_nccl_reads_it(given: str, algorithm: str) -> None:
-    assert context.of(replace(HEALTHY, algorithms=()), About(algorithm=given)).algorithm == algorithm
+    assert context.infer(replace(HEALTHY, algorithms=()), RunContext(algorithm=given)).algorithm == algorithm
 
 
 def test_a_ring_that_was_forced_for_this_collective_alone_is_one() -> None:
     two = run({GIB: 180.0}, nodes=2)
-    assert found(two, "two-nodes", About("p5en.48xlarge", algorithm="allreduce:Ring")) == []
-    assert found(two, "two-nodes", About("p5en.48xlarge", algorithm="broadcast:Ring")) != []
+    assert found(two, "two-nodes", RunContext("p5en.48xlarge", algorithm="allreduce:Ring")) == []
+    assert found(two, "two-nodes", RunContext("p5en.48xlarge", algorithm="broadcast:Ring")) != []

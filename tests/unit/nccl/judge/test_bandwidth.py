@@ -8,7 +8,7 @@ import pytest
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge, worst
 from tests.unit.nccl.judge.made import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, verdicts
 
@@ -31,7 +31,7 @@ def test_each_size_stands_for_itself(busbw: float, verdict: Verdict) -> None:
     if verdict is not Verdict.OK:
         assert judged[0].subject == "8 GiB"
         assert judged[0].numbers["busbw_gbs"] == busbw
-        assert judged[0].advice
+        assert judged[0].hint
         assert judged[1].verdict is Verdict.OK
 
 
@@ -46,15 +46,15 @@ def test_the_average_line_counts_for_nothing() -> None:
 
 
 def test_without_a_machine_type_bandwidth_is_reported_and_neither_passes_nor_fails() -> None:
-    (finding,) = found(HEALTHY, "baseline", About())
+    (finding,) = found(HEALTHY, "baseline", RunContext())
     assert finding.verdict is Verdict.WARN
-    assert "no baseline" in finding.says
+    assert "no baseline" in finding.message
     assert finding.numbers["peak_gbs"] == 369.1
-    assert "--instance" in finding.advice
+    assert "--instance" in finding.hint
 
 
 def test_a_fabric_that_nobody_measured_is_not_judged() -> None:
-    assert verdicts(HEALTHY, "baseline", About("p6-b300.48xlarge")) == {Verdict.WARN}
+    assert verdicts(HEALTHY, "baseline", RunContext("p6-b300.48xlarge")) == {Verdict.WARN}
     assert verdicts(run({4 * GIB: 200.0}, nodes=3), "baseline") == {Verdict.WARN}
     assert verdicts(run({4 * GIB: 200.0}, gpus=7), "baseline") == {Verdict.WARN}
     assert verdicts(HEALTHY, "baseline", replace(P5EN, algorithm="NVLSTree")) == {Verdict.WARN}
@@ -64,22 +64,22 @@ def test_a_fabric_that_nobody_measured_is_not_judged() -> None:
 def test_where_no_row_is_known_those_that_are_near_are_told() -> None:
     (finding,) = found(run({4 * GIB: 200.0}, nodes=3), "baseline")
     assert "none is known for all_reduce on 3 nodes of p5en.48xlarge, 8 GPUs each, NCCL's choice of algorithm" in (
-        finding.says
+        finding.message
     )
-    assert "(known: 2 nodes of 8 GPUs, default; 4+ nodes of 8 GPUs, default or Ring)" in finding.says
-    (finding,) = found(run({4 * GIB: 200.0}, nodes=3), "baseline", About("p6-b300.48xlarge", algorithm="Ring"))
-    assert finding.says.endswith("NCCL_ALGO=Ring"), "where nothing is near nothing is told of it"
+    assert "(known: 2 nodes of 8 GPUs, default; 4+ nodes of 8 GPUs, default or Ring)" in finding.message
+    (finding,) = found(run({4 * GIB: 200.0}, nodes=3), "baseline", RunContext("p6-b300.48xlarge", algorithm="Ring"))
+    assert finding.message.endswith("NCCL_ALGO=Ring"), "where nothing is near nothing is told of it"
 
 
 def test_a_collective_that_nobody_named_is_asked_for() -> None:
     (finding,) = found(recorded("moc_h100_roce_2n8g_sendrecv_ncclinfo.log"), "baseline")
-    assert (finding.verdict, "None" in finding.says) == (Verdict.UNKNOWN, False)
-    assert "--collective" in finding.advice
+    assert (finding.verdict, "None" in finding.message) == (Verdict.UNKNOWN, False)
+    assert "--collective" in finding.hint
 
 
 def test_a_misspelt_machine_type_is_told() -> None:
-    (finding,) = found(HEALTHY, "baseline", About("p5en.48xlarg"))
-    assert "did you mean p5en.48xlarge?" in finding.says
+    (finding,) = found(HEALTHY, "baseline", RunContext("p5en.48xlarg"))
+    assert "did you mean p5en.48xlarge?" in finding.message
 
 
 def test_what_the_run_could_have_told_is_unknown() -> None:
@@ -88,26 +88,26 @@ def test_what_the_run_could_have_told_is_unknown() -> None:
     small = run({1 * GIB: 331.0})
     (finding,) = found(small, "baseline")
     assert finding.verdict is Verdict.UNKNOWN
-    assert "-e 16G" in finding.advice
+    assert "-e 16G" in finding.hint
 
 
 def test_a_row_above_the_sizes_that_were_run_is_named_with_the_way_to_reach_it() -> None:
     whole = recorded("dgxh100_1n8g_allreduce_full.log")
     default = replace(whole, rows=tuple(row for row in whole.rows if row.size_bytes <= 8 * GIB))
-    (finding,) = found(default, "baseline", About("Standard_ND96isr_H100_v5"))
+    (finding,) = found(default, "baseline", RunContext("Standard_ND96isr_H100_v5"))
     assert finding.verdict is Verdict.UNKNOWN
-    assert "no baseline at the sizes that were run (8 B to 8 GiB); the published row is for 16 GiB" in finding.says
-    assert "-e 16G" in finding.advice
+    assert "no baseline at the sizes that were run (8 B to 8 GiB); the published row is for 16 GiB" in finding.message
+    assert "-e 16G" in finding.hint
     assert (finding.numbers["baseline_from_bytes"], finding.numbers["baseline_to_bytes"]) == (16 * GIB, 16 * GIB)
 
 
 def test_a_row_below_the_sizes_that_were_run_and_one_between_them_are_reached_from_there() -> None:
     def advised(low: int, high: int, speeds: dict[int, float]) -> str:
         own = replace(SHIPPED.rows[0], from_bytes=low, to_bytes=high, site=True)
-        (finding,) = [f for f in judge(run(speeds), P5EN, Book(SHIPPED.systems, (own,))) if f.rule == "baseline"]
+        (finding,) = [f for f in judge(run(speeds), P5EN, Book(SHIPPED.systems, (own,))) if f.check == "baseline"]
         assert finding.verdict is Verdict.UNKNOWN
-        assert "your own row is for" in finding.says
-        return finding.advice
+        assert "your own row is for" in finding.message
+        return finding.hint
 
     assert "-e 512M" in advised(512 << 20, 512 << 20, {GIB >> 3: 300.0})
     assert "-b 512M" in advised(512 << 20, 512 << 20, {GIB: 300.0})
@@ -116,18 +116,18 @@ def test_a_row_below_the_sizes_that_were_run_and_one_between_them_are_reached_fr
 
 def test_several_rows_at_other_sizes_are_told_with_their_span() -> None:
     own = [replace(SHIPPED.rows[0], from_bytes=GIB << i, to_bytes=GIB << i, site=True) for i in range(3)]
-    (finding,) = [f for f in judge(run({3 * GIB: 300.0}), P5EN, Book(SHIPPED.systems, own)) if f.rule == "baseline"]
-    assert "your own rows are for 1 GiB to 4 GiB" in finding.says
-    assert "-b 1G -e 4G" in finding.advice
+    (finding,) = [f for f in judge(run({3 * GIB: 300.0}), P5EN, Book(SHIPPED.systems, own)) if f.check == "baseline"]
+    assert "your own rows are for 1 GiB to 4 GiB" in finding.message
+    assert "-b 1G -e 4G" in finding.hint
 
 
 def test_two_nodes_cannot_qualify_the_fabric_whatever_they_reach() -> None:
-    about = About("p5.48xlarge", nodes=2)
+    about = RunContext("p5.48xlarge", nodes=2)
     fast = recorded("aws_p5_efa_2n_mpijob_ellipsis.log")
     (told,) = found(fast, "two-nodes", about)
     assert told.verdict is Verdict.UNKNOWN
-    assert "above the line rate of 400" in told.says
-    assert "NCCL_ALGO=Ring" in told.advice
+    assert "above the line rate of 400" in told.message
+    assert "NCCL_ALGO=Ring" in told.hint
     assert verdicts(fast, "baseline", about) == {Verdict.OK}, "a healthy 313 GB/s at 1 GiB is no fall-back"
     assert verdicts(fast, "two-nodes", replace(about, algorithm="Ring")) == set()
     assert verdicts(HEALTHY, "two-nodes") == set()
@@ -135,30 +135,30 @@ def test_two_nodes_cannot_qualify_the_fabric_whatever_they_reach() -> None:
 
 def test_a_ring_that_nccl_chose_itself_does_not_qualify_two_nodes() -> None:
     chosen = replace(run({8 * GIB: 390.0}, nodes=2), algorithms=("Ring",))
-    (told,) = found(chosen, "two-nodes", About("p5.48xlarge"))
+    (told,) = found(chosen, "two-nodes", RunContext("p5.48xlarge"))
     assert told.verdict is Verdict.UNKNOWN
-    assert "chose Ring by itself" in told.says
+    assert "chose Ring by itself" in told.message
     assert told.numbers["chosen"] == "Ring"
-    assert found(replace(chosen, forced_algorithms=("Ring",)), "two-nodes", About("p5.48xlarge")) == []
+    assert found(replace(chosen, forced_algorithms=("Ring",)), "two-nodes", RunContext("p5.48xlarge")) == []
 
 
 def test_a_row_for_a_forced_ring_is_not_for_a_run_whose_ring_nccl_chose() -> None:
     ring = replace(SHIPPED.rows[0], algorithms=("Ring",))
     chosen = replace(HEALTHY, algorithms=("Ring",))
     book = Book(SHIPPED.systems, (ring,))
-    assert {f.verdict for f in judge(chosen, P5EN, book) if f.rule == "baseline"} == {Verdict.WARN}
+    assert {f.verdict for f in judge(chosen, P5EN, book) if f.check == "baseline"} == {Verdict.WARN}
     forced = replace(chosen, forced_algorithms=("Ring",))
-    assert {f.verdict for f in judge(forced, P5EN, book) if f.rule == "baseline"} == {Verdict.OK}
+    assert {f.verdict for f in judge(forced, P5EN, book) if f.check == "baseline"} == {Verdict.OK}
 
 
 def test_two_nodes_of_p5_that_fell_back_fail_all_the_same() -> None:
     slow = run({2 * GIB: 17.0, 8 * GIB: 17.1}, nodes=2)
-    assert verdicts(slow, "baseline", About("p5.48xlarge")) == {Verdict.FAIL}
+    assert verdicts(slow, "baseline", RunContext("p5.48xlarge")) == {Verdict.FAIL}
 
 
 def test_an_untuned_p4d_fails_and_a_measured_p4de_does_not() -> None:
-    assert verdicts(run({GIB: 57.0}, nodes=2), "baseline", About("p4d.24xlarge")) == {Verdict.FAIL}
-    assert verdicts(run({GIB: 76.8, 2 * GIB: 78.3}, nodes=2), "baseline", About("p4de.24xlarge")) == {Verdict.OK}
+    assert verdicts(run({GIB: 57.0}, nodes=2), "baseline", RunContext("p4d.24xlarge")) == {Verdict.FAIL}
+    assert verdicts(run({GIB: 76.8, 2 * GIB: 78.3}, nodes=2), "baseline", RunContext("p4de.24xlarge")) == {Verdict.OK}
 
 
 @pytest.mark.parametrize(
@@ -169,14 +169,14 @@ def test_an_untuned_p4d_fails_and_a_measured_p4de_does_not() -> None:
     ],
 )
 def test_recorded_single_nodes_reach_what_azure_asks_for(name: str, system: str) -> None:
-    assert verdicts(recorded(name), "baseline", About(system)) == {Verdict.OK}
+    assert verdicts(recorded(name), "baseline", RunContext(system)) == {Verdict.OK}
 
 
 def test_a_slow_node_alone_is_advised_on_its_own_wires() -> None:
     slow = run({16 * GIB: 370.0}, nodes=1)
-    (fell,) = found(slow, "baseline", About("Standard_ND96isr_H100_v5"))
+    (fell,) = found(slow, "baseline", RunContext("Standard_ND96isr_H100_v5"))
     assert fell.verdict is Verdict.FAIL
-    assert "NVLink" in fell.advice
+    assert "NVLink" in fell.hint
 
 
 def test_a_ring_tells_its_share_of_the_line_rate() -> None:
@@ -191,15 +191,15 @@ def test_a_sites_own_row_wins_and_a_forced_one_is_marked_in_every_judgement() ->
     )
     book = Book(SHIPPED.systems, (own, *SHIPPED.rows))
     slow = run({4 * GIB: 299.0, 8 * GIB: 301.0})
-    judged = [finding for finding in judge(slow, P5EN, book) if finding.rule == "baseline"]
+    judged = [finding for finding in judge(slow, P5EN, book) if finding.check == "baseline"]
     assert [finding.verdict for finding in judged] == [Verdict.WARN]
-    assert "FORCED below the published limit 320" in judged[0].says
+    assert "FORCED below the published limit 320" in judged[0].message
     assert judged[0].numbers["below_published_gbs"] == 320
     unforced = Book(SHIPPED.systems, (replace(own, below_published=None), *SHIPPED.rows))
-    assert [f.verdict for f in judge(slow, P5EN, unforced) if f.rule == "baseline"] == [Verdict.OK]
+    assert [f.verdict for f in judge(slow, P5EN, unforced) if f.check == "baseline"] == [Verdict.OK]
 
 
 def test_a_run_that_measured_in_place_alone_is_not_judged_and_says_so() -> None:
     inside = replace(HEALTHY, rows=tuple(replace(row, out_of_place=None) for row in HEALTHY.rows))
     (finding,) = found(inside, "baseline")
-    assert (finding.verdict, "no out-of-place bandwidth" in finding.says) == (Verdict.UNKNOWN, True)
+    assert (finding.verdict, "no out-of-place bandwidth" in finding.message) == (Verdict.UNKNOWN, True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.baselines import load
 from tests.unit.nccl.judge.made import SHIPPED
 
@@ -50,36 +50,36 @@ def test_no_two_rows_are_about_the_same() -> None:
 
 @pytest.mark.parametrize("name", ["source", "why", "kind", "fail", "from", "to", "nodes", "systems", "algorithms"])
 def test_a_row_that_lacks_what_it_needs_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match=rf"rows.yml:2: {name} is missing"):
+    with pytest.raises(InvalidInput, match=rf"rows.yml:2: baselines\[0\].{name} is missing"):
         load.load(written(tmp_path, **{name: None}))
 
 
 @pytest.mark.parametrize(
     ("changed", "wrong"),
     [
-        ({"source": ""}, "is not a text"),
-        ({"source": " "}, "is not a text"),
-        ({"expect": 300}, "do not rise"),
-        ({"fail": "fast"}, "is not a bandwidth"),
-        ({"fail": -1}, "is not a bandwidth"),
-        ({"kind": "guessed"}, "'guessed' is not known here"),
+        ({"source": ""}, "source is empty"),
+        ({"source": " "}, "source is ' ': not text"),
+        ({"expect": 300}, "fail, warn and expect to rise"),
+        ({"fail": "fast"}, "not a bandwidth in GB/s"),
+        ({"fail": -1}, "not a bandwidth in GB/s"),
+        ({"kind": "guessed"}, "cannot be 'guessed'"),
         ({"collective": "allreduce"}, "did you mean all_reduce"),
-        ({"algorithms": ["ring"]}, "'ring' is not known here"),
-        ({"nodes": "many"}, "is not 2, 4-16 or 4"),
-        ({"nodes": "8-4"}, "is not 2, 4-16 or 4"),
-        ({"from": "4GB"}, "is not a size"),
-        ({"from": "32GiB"}, "from is above to"),
+        ({"algorithms": ["ring"]}, "cannot be 'ring'"),
+        ({"nodes": "many"}, "not 2, 4-16 or 4"),
+        ({"nodes": "8-4"}, "not 2, 4-16 or 4"),
+        ({"from": "4GB"}, "not a size"),
+        ({"from": "32GiB"}, "has its from above its to"),
         ({"exspect": 365}, "did you mean expect"),
-        ({"gpus_per_node": 0}, "is not a number of 1 or more"),
+        ({"gpus_per_node": 0}, "not a whole number from 1 to"),
     ],
 )
 def test_a_row_that_says_what_cannot_be_is_refused(changed: dict[str, object], wrong: str, tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match=wrong):
+    with pytest.raises(InvalidInput, match=wrong):
         load.load(written(tmp_path, **changed))
 
 
 def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidInput) as refused:
         load.load(written(tmp_path, source=None, kind="guessed", fail="fast"))
     assert refused.value.wrong.count("rows.yml:") == 3
 
@@ -91,13 +91,13 @@ def test_the_network_of_a_machine_type_may_have_any_of_its_names(written_: str, 
     path.write_text(yaml.safe_dump({"systems": {"ours": ours}, "baselines": [ROW]}))
     assert load.load(path).systems["ours"].network == read
     path.write_text(yaml.safe_dump({"systems": {"ours": {**ours, "network": "infinibnd"}}, "baselines": [ROW]}))
-    with pytest.raises(Unusable, match="did you mean infiniband"):
+    with pytest.raises(InvalidInput, match="did you mean infiniband"):
         load.load(path)
 
 
 @pytest.mark.parametrize("name", ["from", "fail", "nodes"])
 def test_a_number_that_is_none_is_a_mistake_in_its_line(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match=r"rows\.yml:"):
+    with pytest.raises(InvalidInput, match=r"rows\.yml:"):
         load.load(written(tmp_path, **{name: "9" * 5000}))
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import calibrate
 from gpuctl.nccl.baselines import load, site
 from gpuctl.nccl.baselines.model import Baseline, Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Outcome, Run, Versions
 from tests.unit.nccl.judge.made import GIB, P5EN, SHIPPED, run, said
 
-OWN = About("our-h200", network="efa")
+OWN = RunContext("our-h200", network="efa")
 SIZES = {1024: 0.02, 1 * GIB: 331.0, 4 * GIB: 364.9, 8 * GIB: 367.2}
 
 
@@ -30,10 +30,10 @@ def repeats(*factors: float) -> list[Run]:
 SOUND = repeats(1.0, 1.01, 0.99)
 
 
-def refused(runs: list[Run], about: About = OWN) -> str:
+def refused(runs: list[Run], about: RunContext = OWN) -> str:
     found = calibrate.calibrate(runs, about, SHIPPED)
     assert not found.rows
-    with pytest.raises(Unusable) as error:
+    with pytest.raises(InvalidInput) as error:
         calibrate.accept(found, force=True)
     return error.value.wrong
 
@@ -60,7 +60,7 @@ def test_kept_rows_judge_the_next_run_and_are_replaced_by_the_next_calibration(t
     site.keep(calibrate.calibrate(repeats(1.1, 1.11, 1.09), OWN, SHIPPED).rows, path)
     book = load.load(path)
     assert [row.expect for row in book.rows] == [364.1, 401.39, 403.92]
-    (judged,) = [f for f in judge(repeats(1.1)[0], OWN, book) if f.rule == "baseline"]
+    (judged,) = [f for f in judge(repeats(1.1)[0], OWN, book) if f.check == "baseline"]
     assert judged.verdict is Verdict.OK
     assert path.stat().st_mode & 0o777 == 0o600
     assert sorted(file.name for file in path.parent.iterdir()) == [
@@ -83,7 +83,7 @@ def test_a_calibration_can_be_taken_back_and_put_in_again(tmp_path: Path) -> Non
 
 
 def test_nothing_is_restored_where_nothing_was_kept(tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match="nothing was kept from before"):
+    with pytest.raises(InvalidInput, match="nothing was kept from before"):
         site.restore(tmp_path / "nccl_baselines.yml")
 
 
@@ -107,7 +107,7 @@ def test_other_rows_and_systems_of_the_site_stay(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "nccl_baselines.yml"
     path.write_text("baselines: [oops")
-    with pytest.raises(Unusable, match="is not YAML"):
+    with pytest.raises(InvalidInput, match="is not YAML"):
         site.keep(calibrate.calibrate(SOUND, OWN, SHIPPED).rows, path)
     assert path.read_text() == "baselines: [oops"
 
@@ -159,13 +159,13 @@ def test_runs_without_bandwidth_are_refused() -> None:
 
 
 def test_a_machine_type_is_needed() -> None:
-    assert "--instance" in refused(SOUND, About(network="efa"))
+    assert "--instance" in refused(SOUND, RunContext(network="efa"))
 
 
 def test_a_row_below_the_published_limit_needs_force_and_stays_marked(tmp_path: Path) -> None:
     slow = repeats(0.8, 0.81, 0.79)
     found = calibrate.calibrate(slow, P5EN, SHIPPED)
-    with pytest.raises(Unusable, match="below the published limit 320") as error:
+    with pytest.raises(InvalidInput, match="below the published limit 320") as error:
         calibrate.accept(found, force=False)
     assert "--force" in error.value.hint
     path = tmp_path / "nccl_baselines.yml"
@@ -192,7 +192,7 @@ def with_own(rows: tuple[Baseline, ...]) -> Book:
 def test_a_row_below_ones_own_limit_in_force_needs_force_and_says_so_ever_after() -> None:
     own = with_own(calibrate.calibrate(SOUND, OWN, SHIPPED).rows)
     halved = calibrate.calibrate(repeats(0.5, 0.505, 0.495), OWN, own)
-    with pytest.raises(Unusable, match=r"182.45 GB/s at 4 GiB is below your own limit 317.46") as error:
+    with pytest.raises(InvalidInput, match=r"182.45 GB/s at 4 GiB is below your own limit 317.46") as error:
         calibrate.accept(halved, force=False)
     assert "--force" in error.value.hint
     kept = calibrate.accept(halved, force=True)

@@ -14,7 +14,7 @@ from gpuctl.cli.nccl.calibrate import calibrate
 from gpuctl.cli.nccl.isolate import command as isolate
 from gpuctl.cli.nccl.judge import judge
 from gpuctl.cli.nccl.run import command as run
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.baselines.load import book
 from tests.unit.nccl.judge.made import DATA
 
@@ -48,7 +48,7 @@ def test_several_files_are_all_judged_and_the_worst_decides() -> None:
     assert said.exit_code == 1
     told = json.loads(said.output)
     assert [(one["run"], one["verdict"]) for one in told] == [(H100, "WARN"), (wrong, "FAIL")]
-    assert told[1]["findings"][0]["rule"] == "corruption"
+    assert told[1]["findings"][0]["check"] == "corruption"
     assert (told[1]["known"]["nodes"], told[1]["known"]["gpus_per_node"]) == (2, 1)
 
 
@@ -68,7 +68,7 @@ def test_a_log_comes_from_standard_input_too() -> None:
 )
 def test_what_cannot_be_used_is_refused(arguments: list[str], wrong: str) -> None:
     said = CliRunner().invoke(judge, arguments)
-    assert isinstance(said.exception, Unusable)
+    assert isinstance(said.exception, InvalidInput)
     assert wrong in str(said.exception)
 
 
@@ -92,14 +92,14 @@ ROCE = str(DATA / "moc_h100_roce_2n2g_allreduce_ncclinfo.log")  # its NCCL_ALGO 
 )
 def test_what_a_log_denies_is_not_judged(arguments: list[str], wrong: str) -> None:
     said = CliRunner().invoke(judge, arguments)
-    assert isinstance(said.exception, Unusable)
+    assert isinstance(said.exception, InvalidInput)
     assert wrong in str(said.exception)
 
 
 def test_what_a_log_says_itself_or_leaves_open_may_be_told() -> None:
     two = ["--nodes", "2", "--gpus-per-node", "8", "--collective", "all_reduce"]
     for arguments in ([OCI, *two], [ROCE, "--algo", "ring"], [H100, "--algo", "NVLS"]):
-        assert not isinstance(CliRunner().invoke(judge, arguments).exception, Unusable)
+        assert not isinstance(CliRunner().invoke(judge, arguments).exception, InvalidInput)
 
 
 def test_a_ring_that_is_faster_than_the_wires_is_not_believed() -> None:
@@ -111,13 +111,13 @@ def test_a_ring_that_is_faster_than_the_wires_is_not_believed() -> None:
 
 def test_logs_that_deny_what_is_told_of_them_make_no_baseline() -> None:
     said = CliRunner().invoke(calibrate, [OCI, ROCE, H100, "--instance", "ours", "--nodes", "1"])
-    assert isinstance(said.exception, Unusable)
+    assert isinstance(said.exception, InvalidInput)
     assert "the log lists 2 nodes" in str(said.exception)
 
 
 def test_a_misspelt_machine_type_is_refused_before_anything_is_judged() -> None:
     said = CliRunner().invoke(judge, [H100, "--instance", "p5.48xlagre"])
-    assert isinstance(said.exception, Unusable)
+    assert isinstance(said.exception, InvalidInput)
     assert "did you mean p5.48xlarge?" in str(said.exception)
     known_instance(None, "run", book())
     known_instance("p5.48xlarge", "run", book())
@@ -130,7 +130,7 @@ def test_baselines_are_listed_and_explained_with_their_source() -> None:
     assert "8 GPUs, 400 GB/s a node, efa" in explained.output
     assert "why: Ring, which AWS's tuner chooses" in explained.output
     unknown = CliRunner().invoke(baselines, ["explain", "p5en"])
-    assert isinstance(unknown.exception, Unusable)
+    assert isinstance(unknown.exception, InvalidInput)
 
 
 def test_rows_that_the_default_sweep_does_not_reach_say_how_to_reach_them() -> None:
@@ -158,7 +158,7 @@ def test_a_site_calibrates_and_is_judged_by_its_own_rows(own_place: Path, tmp_pa
 def test_calibrate_refuses_a_run_that_nobody_checked(own_place: Path) -> None:
     unchecked = str(DATA / "sb_a100_8gpu_allreduce.log")
     said = CliRunner().invoke(calibrate, [unchecked] * 3 + ["--instance", "ours"])
-    assert isinstance(said.exception, Unusable)
+    assert isinstance(said.exception, InvalidInput)
     assert "not checked" in str(said.exception)
     assert not own_place.exists()
 

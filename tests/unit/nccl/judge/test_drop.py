@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, found, recorded, row, run, verdicts
 
 MIB = 1 << 20
@@ -17,11 +17,11 @@ QUIET = sorted({path.name for path in DATA.glob("*.log")} - set(FELL))
 
 @pytest.mark.parametrize("name", QUIET)
 def test_no_recorded_run_is_accused_of_a_drop_for_noise_or_a_change_of_protocol(name: str) -> None:
-    assert verdicts(recorded(name), "drop", About()) <= {Verdict.OK}
+    assert verdicts(recorded(name), "drop", RunContext()) <= {Verdict.OK}
 
 
 def test_a_fall_in_one_half_of_the_rows_is_a_disturbance_to_look_at() -> None:
-    fell = found(recorded("rocm_mi350x_8g_collapsed_ws.log"), "drop", About())
+    fell = found(recorded("rocm_mi350x_8g_collapsed_ws.log"), "drop", RunContext())
     assert {finding.verdict for finding in fell} == {Verdict.WARN}
     assert [finding.subject for finding in fell] == ["64 MiB", "256 MiB", "2 GiB"]
     assert fell[0].numbers["best_before_gbs"] == 230.19
@@ -34,9 +34,9 @@ def test_a_fall_that_stays_in_both_halves_fails_once_and_names_its_span() -> Non
     (fell,) = found(run(sick, nodes=2), "drop")
     assert fell.verdict is Verdict.FAIL
     assert fell.subject == "64 MiB to 256 MiB"
-    assert "from 29.5 to 4.23 GB/s" in fell.says
-    assert "does not recover" in fell.says
-    assert fell.advice
+    assert "from 29.5 to 4.23 GB/s" in fell.message
+    assert "does not recover" in fell.message
+    assert fell.hint
 
 
 def test_one_deep_hole_fails_and_what_stands_after_it_does_not_hide_it() -> None:
@@ -61,5 +61,5 @@ def test_one_size_alone_says_nothing_of_drops() -> None:
 
 def test_only_sizes_that_were_compared_are_vouched_for() -> None:
     (fine,) = found(run({8: 0.01, 1 << 20: 20.0, 1 * GIB: 331.0, 4 * GIB: 364.9, 8 * GIB: 367.2}), "drop")
-    assert "the 3 sizes that are large enough to tell, 1 GiB to 8 GiB" in fine.says
+    assert "the 3 sizes that are large enough to tell, 1 GiB to 8 GiB" in fine.message
     assert found(recorded("azure_gb200_nvl_skill_excerpt.log"), "drop") == [], "16 GiB alone has nothing to fall from"

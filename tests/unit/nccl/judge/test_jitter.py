@@ -26,13 +26,13 @@ def test_where_no_iteration_was_measured_nothing_is_said() -> None:
 def test_even_iterations_are_well() -> None:
     (fine,) = found(timed(HEALTHY, {8 * GIB: 120.0}), "jitter")
     assert (fine.verdict, fine.numbers["size_bytes"], fine.numbers["max_us"]) == (Verdict.OK, 8 * GIB, 120.0)
-    assert "took 1.2 times the quickest, at 8 GiB, out-of-place (100 and 120 us)" in fine.says
+    assert "took 1.2 times the quickest, at 8 GiB, out-of-place (100 and 120 us)" in fine.message
 
 
 def test_one_that_took_twice_as_long_is_worth_a_look() -> None:
     (held,) = found(timed(HEALTHY, {4 * GIB: 250.0}), "jitter")
     assert (held.verdict, held.subject) == (Verdict.WARN, "4 GiB")
-    assert held.advice
+    assert held.hint
 
 
 def test_small_sizes_are_noisy_and_do_not_count() -> None:

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge, worst
-from gpuctl.nccl.launch import records
 from gpuctl.nccl.model import Run, Timing
 from gpuctl.nccl.parsing import parse
 from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, P5EN, SHIPPED, recorded, row, run
@@ -25,7 +24,7 @@ SPEEDS = some.dictionaries(
     min_size=1,
 )
 ABOUTS = some.builds(
-    About,
+    RunContext,
     some.sampled_from([None, "p5.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge", "p4de.24xlarge", "ours"]),
     some.sampled_from([None, 1, 2, 4, 64]),
     some.sampled_from([None, 8]),
@@ -53,20 +52,20 @@ def rank(verdict: Verdict) -> int:
 @SHORT
 @given(SPEEDS, ABOUTS, some.sampled_from([0.5, 0.25, 0.125]))
 def test_a_slower_run_is_never_judged_better(
-    speeds: dict[int, tuple[float, float]], about: About, factor: float
+    speeds: dict[int, tuple[float, float]], about: RunContext, factor: float
 ) -> None:
     # Halves, so that no rounding makes or hides a drop; ranks given, since they follow from the numbers that change.
     about = replace(about, ranks=32)
     fast, slow = (judge(one, about, SHIPPED) for one in (of(speeds), slower(of(speeds), factor)))
     # But for a ring that is faster than its wires: of that a slower run can be the more believable one.
-    believed = [finding for finding in fast if finding.rule != "line-rate"]
+    believed = [finding for finding in fast if finding.check != "line-rate"]
     assert rank(worst(slow)) >= rank(worst(believed))
 
 
 @SHORT
 @given(SPEEDS, ABOUTS, some.randoms())
 def test_the_order_of_rows_ranks_and_what_they_said_is_of_no_matter(
-    speeds: dict[int, tuple[float, float]], about: About, chance: object
+    speeds: dict[int, tuple[float, float]], about: RunContext, chance: object
 ) -> None:
     one = of(speeds)
     other = replace(
@@ -81,19 +80,19 @@ def test_the_order_of_rows_ranks_and_what_they_said_is_of_no_matter(
 @SHORT
 @given(SPEEDS, ABOUTS)
 def test_every_finding_that_is_not_fine_says_what_to_do_next_and_each_has_numbers(
-    speeds: dict[int, tuple[float, float]], about: About
+    speeds: dict[int, tuple[float, float]], about: RunContext
 ) -> None:
     for finding in judge(of(speeds), about, SHIPPED):
         assert finding.numbers
-        assert finding.says
-        assert finding.advice or finding.verdict is Verdict.OK
-        assert json.dumps(records.finding(finding))
+        assert finding.message
+        assert finding.hint or finding.verdict is Verdict.OK
+        assert json.dumps(finding.as_dict())
 
 
 @SHORT
 @given(SPEEDS, ABOUTS, some.integers(0, 31))
 def test_taking_evidence_away_never_makes_a_run_fine(
-    speeds: dict[int, tuple[float, float]], about: About, left: int
+    speeds: dict[int, tuple[float, float]], about: RunContext, left: int
 ) -> None:
     one = of(speeds)
     silent = replace(one, transports=one.transports[:left])
@@ -111,7 +110,7 @@ def test_a_recorded_run_without_network_lines_never_passes_on_several_nodes(name
 @given(some.floats(0, 1))
 def test_no_part_of_a_log_is_judged_better_than_the_whole(share: float) -> None:
     text = (DATA / "dgxh100_1n8g_allreduce_full.log").read_text()
-    about = About("Standard_ND96isr_H100_v5")
+    about = RunContext("Standard_ND96isr_H100_v5")
     whole = recorded("dgxh100_1n8g_allreduce_full.log")
     assert worst(judge(whole, about, SHIPPED)) is Verdict.OK
     for part in parse.runs(text[: int(share * len(text))].splitlines(keepends=True)):
@@ -131,7 +130,7 @@ def test_a_log_that_lacks_any_one_of_its_rows_is_not_fine(gone: int) -> None:
     rows = [at for at, line in enumerate(lines) if " float " in line]
     (holed,) = parse.runs(lines[: rows[gone]] + lines[rows[gone] + 1 :])
     assert len(holed.rows) == len(rows) - 1
-    assert worst(judge(holed, About("Standard_ND96isr_H100_v5"), SHIPPED)) is Verdict.UNKNOWN
+    assert worst(judge(holed, RunContext("Standard_ND96isr_H100_v5"), SHIPPED)) is Verdict.UNKNOWN
 
 
 @SHORT
@@ -143,4 +142,4 @@ def test_a_row_with_a_cell_that_is_no_number_is_not_fine(at: int, cell: int, odd
     cells[cell] = odd
     lines[row] = "  ".join(cells) + "\n"
     for one in parse.runs(lines):
-        assert worst(judge(one, About("Standard_ND96isr_H100_v5"), SHIPPED)) is not Verdict.OK
+        assert worst(judge(one, RunContext("Standard_ND96isr_H100_v5"), SHIPPED)) is not Verdict.OK

@@ -14,11 +14,11 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.nccl.baselines import baselines
 from gpuctl.cli.nccl.calibrate import calibrate
 from gpuctl.cli.nccl.targets import select
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.nccl import history
 from gpuctl.nccl.baselines import load
-from gpuctl.nccl.model import Ended, Launch, Outcome, Run
-from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
+from gpuctl.nccl.runners.base import ProgressListener
 from tests.unit.nccl.judge.made import GIB, run, said
 
 NODES = ["node-0", "node-1", "node-2", "node-3"]
@@ -34,11 +34,13 @@ class Played:
     left: str = ""
     launched: list[Launch] = field(default_factory=list)
 
-    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+    def run(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> list[LaunchResult]:
         (launch,) = launches
         self.launched.append(launch)
-        told(launch, "started")
-        return [Ended(launch, self.runs[len(self.launched) - 1], 30.0, self.lost, left=self.left)]
+        listener(launch, "started")
+        return [LaunchResult(launch, self.runs[len(self.launched) - 1], 30.0, self.lost, left=self.left)]
 
 
 def speeds(*factors: float) -> list[Run]:
@@ -60,8 +62,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """`measured(runner, "--force")`: the command on four nodes of p5en, all of them this runner's."""
 
     def asked(runner: Played, *words: str) -> Result:
-        way = select.Reached(runner, NODES, "prod", {})
-        monkeypatch.setattr(select, "reached", lambda **_: way)
+        way = select.NodeAccess(runner, NODES, "prod", {})
+        monkeypatch.setattr(select, "node_access", lambda **_: way)
         return CliRunner().invoke(calibrate, ["--instance", "p5en.48xlarge", *words])
 
     return asked
@@ -119,10 +121,12 @@ def test_a_repeat_that_is_not_sound_ends_it_at_once(
 class GoesAway(Played):
     """Cannot be reached any more after the last of its runs."""
 
-    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+    def run(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> list[LaunchResult]:
         if len(self.launched) == len(self.runs):
             raise GpuctlError("remove what was left over", "the API server gives no answer")
-        return super().run(launches, told, broken_off)
+        return super().run(launches, listener, broken_off)
 
 
 def test_repeats_before_one_that_cannot_be_made_are_shown_and_in_the_history(
@@ -131,7 +135,7 @@ def test_repeats_before_one_that_cannot_be_made_are_shown_and_in_the_history(
     result = measured(GoesAway(SOUND[:2]))
     assert (isinstance(result.exception, GpuctlError), own_place.exists()) == (True, False)
     assert "nothing is kept:\n  it did not come to its end" in result.stdout
-    assert [len(one.ended) for one in history.latest(2)] == [2]
+    assert [len(one.results) for one in history.latest(2)] == [2]
     told = json.loads(measured(GoesAway(SOUND[:2]), "--output", "json").stdout)
     assert (told["kept"], [one["repeat"] for one in told["repeats"]]) == (False, [1, 2])
 
@@ -234,14 +238,14 @@ def test_what_cannot_be_used_is_refused_before_anything_runs(
 ) -> None:
     runner = Played(SOUND)
     result = measured(runner, *words)
-    assert isinstance(result.exception, Unusable)
+    assert isinstance(result.exception, InvalidInput)
     assert wrong in f"{result.exception} {result.exception.hint}"
     assert runner.launched == []
 
 
 def test_a_machine_type_is_needed_before_anything_runs() -> None:
     result = CliRunner().invoke(calibrate, [])
-    assert isinstance(result.exception, Unusable)
+    assert isinstance(result.exception, InvalidInput)
     assert "--instance" in str(result.exception)
 
 

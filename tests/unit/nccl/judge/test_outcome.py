@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.context import About
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import sizes_seen
 from gpuctl.nccl.judge.run import judge, worst
-from gpuctl.nccl.model import Finding, NoNumber, Outcome
+from gpuctl.nccl.model import NoNumber, Outcome
 from gpuctl.nccl.parsing import parse
 from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, said
 
@@ -28,15 +28,15 @@ def test_a_log_with_a_summary_and_without_all_its_rows_is_unknown(name: str, say
     assert run.outcome is Outcome.COMPLETE
     (finding,) = found(run, "outcome")
     assert finding.verdict is Verdict.UNKNOWN
-    assert says in finding.says
+    assert says in finding.message
     assert finding.numbers["sizes_announced"] == int(says.split()[3])
 
 
 @pytest.mark.parametrize("name", ["azure_gb200_nvl_skill_excerpt.log", "aws_p5_efa_2n_mpijob_ellipsis.log"])
 def test_an_excerpt_that_says_so_by_its_dots_is_never_ok(name: str) -> None:
-    (finding,) = found(recorded(name), "outcome", About(nodes=1))
+    (finding,) = found(recorded(name), "outcome", RunContext(nodes=1))
     assert finding.verdict is Verdict.UNKNOWN
-    assert "the text is an excerpt" in finding.says
+    assert "the text is an excerpt" in finding.message
 
 
 def test_an_average_that_the_rows_do_not_come_to_is_one_of_other_rows() -> None:
@@ -44,7 +44,7 @@ def test_an_average_that_the_rows_do_not_come_to_is_one_of_other_rows() -> None:
     assert found(replace(bare, avg_busbw_gbs=358.05), "outcome") == []
     (finding,) = found(replace(bare, avg_busbw_gbs=203.2), "outcome")
     assert finding.verdict is Verdict.UNKNOWN
-    assert "the average line says 203.2 GB/s, and the 4 rows here come to 358.05" in finding.says
+    assert "the average line says 203.2 GB/s, and the 4 rows here come to 358.05" in finding.message
 
 
 def test_no_whole_recorded_log_is_taken_for_an_excerpt_by_its_average() -> None:
@@ -52,15 +52,15 @@ def test_no_whole_recorded_log_is_taken_for_an_excerpt_by_its_average() -> None:
     whole = [one for lines in texts for one in parse.runs(lines)]
     averaged = [one for one in whole if one.avg_busbw_gbs and one.sizes_announced == sizes_seen(one)]
     assert len(averaged) >= 10
-    assert [one for one in averaged if any("average" in f.says for f in found(one, "outcome"))] == []
+    assert [one for one in averaged if any("average" in f.message for f in found(one, "outcome"))] == []
 
 
 def test_ones_own_ctrl_c_is_not_blamed_on_a_scheduler_and_asks_nothing_of_the_network() -> None:
     ended = replace(HEALTHY, outcome=Outcome.KILLED, cause="broken off", transports=(), rows=HEALTHY.rows[:2])
     (finding,) = judge(ended, P5EN, SHIPPED)
-    assert (finding.rule, finding.verdict) == ("outcome", Verdict.UNKNOWN)
-    assert finding.says == "you broke it off, after 2 rows: nothing is known of it"
-    assert finding.advice == "run it again, to its end"
+    assert (finding.check, finding.verdict) == ("outcome", Verdict.UNKNOWN)
+    assert finding.message == "you broke it off, after 2 rows: nothing is known of it"
+    assert finding.hint == "run it again, to its end"
     fell = said(replace(ended, transports=HEALTHY.transports), "node-2", network="Socket", provider=None, nics=())
     assert Verdict.FAIL in {one.verdict for one in judge(fell, P5EN, SHIPPED)}, "what was seen until then counts"
 
@@ -74,14 +74,14 @@ def test_rows_of_each_type_are_counted_by_themselves() -> None:
     both = replace(HEALTHY, rows=HEALTHY.rows + halves, sizes_announced=4)
     assert found(both, "outcome") == []
     (finding,) = found(replace(both, rows=both.rows[:-1]), "outcome")
-    assert "only 3 of 4 sizes" in finding.says
+    assert "only 3 of 4 sizes" in finding.message
 
 
 def test_what_is_no_number_is_unknown_and_the_rest_is_judged() -> None:
     holed = replace(HEALTHY, not_numbers=(NoNumber(GIB, "in_place", "busbw_gbs", "nan"),))
     (finding,) = found(holed, "outcome")
     assert finding.verdict is Verdict.UNKNOWN
-    assert "busbw nan at 1 GiB, in-place" in finding.says
+    assert "busbw nan at 1 GiB, in-place" in finding.message
     assert worst(judge(holed, P5EN, SHIPPED)) is Verdict.UNKNOWN
 
 
@@ -96,13 +96,13 @@ def test_a_size_whose_wrong_values_nobody_could_read_is_not_ok() -> None:
 
 def test_where_no_test_began_no_rows_are_counted() -> None:
     (finding,) = found(recorded("oci_active_healthcheck.log"), "outcome")
-    assert finding.says == "no test began: nothing of nccl-tests was printed"
+    assert finding.message == "no test began: nothing of nccl-tests was printed"
 
 
 def test_an_adapter_that_was_never_answered_is_told_with_where_to_look() -> None:
     (finding,) = found(recorded("torch_ib_completion_error12.log"), "outcome")
-    assert finding.says.endswith("with error 12, opcode 0"), "the line was wrapped in the middle of its list"
-    assert "cable" in finding.advice
+    assert finding.message.endswith("with error 12, opcode 0"), "the line was wrapped in the middle of its list"
+    assert "cable" in finding.hint
 
 
 def gaps(sizes: set[int]) -> list[Finding]:
@@ -112,10 +112,10 @@ def gaps(sizes: set[int]) -> list[Finding]:
 def test_a_gap_between_sizes_is_seen_without_a_heading() -> None:
     (finding,) = found(recorded("aws_p5en_slurm_excerpt.log"), "outcome")
     assert finding.verdict is Verdict.UNKNOWN
-    assert "missing between 16 B and 16 GiB" in finding.says
+    assert "missing between 16 B and 16 GiB" in finding.message
     assert gaps({GIB, 16 * GIB}) == [], "of two sizes nobody can say it"
     (finding,) = gaps({GIB, 2 * GIB, 4 * GIB, 16 * GIB})
-    assert "missing between 4 GiB and 16 GiB" in finding.says
+    assert "missing between 4 GiB and 16 GiB" in finding.message
 
 
 def test_a_step_of_bytes_and_rounded_small_sizes_are_no_gap() -> None:
@@ -126,4 +126,4 @@ def test_a_step_of_bytes_and_rounded_small_sizes_are_no_gap() -> None:
 def test_a_log_without_its_summary_is_unknown_though_every_size_is_there() -> None:
     (finding,) = found(replace(HEALTHY, out_of_bounds=None), "outcome")
     assert finding.verdict is Verdict.UNKNOWN
-    assert "its summary is not in the log" in finding.says
+    assert "its summary is not in the log" in finding.message

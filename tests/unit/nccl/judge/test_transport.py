@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.context import About
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.expected import network
-from gpuctl.nccl.model import Finding, Rank, Run, Transport
+from gpuctl.nccl.model import Rank, Run, Transport
 from tests.unit.nccl.judge.made import GIB, HEALTHY, found, recorded, run, said, verdicts
 
 
@@ -26,24 +26,24 @@ def test_every_rank_on_the_network_of_its_machine_type_is_fine() -> None:
     assert (fine.numbers["nodes"], fine.numbers["adapters_per_node"], fine.numbers["expected"]) == (4, 16, "efa")
 
 
-@pytest.mark.parametrize("about", [About("p5en.48xlarge"), About(network="efa"), About()])
-def test_a_socket_fallback_names_its_node(about: About) -> None:
+@pytest.mark.parametrize("about", [RunContext("p5en.48xlarge"), RunContext(network="efa"), RunContext()])
+def test_a_socket_fallback_names_its_node(about: RunContext) -> None:
     fell = said(HEALTHY, "node-2", network="Socket", provider=None, nics=(), gdr=None)
     failed = [finding for finding in found(fell, "transport", about) if finding.verdict is Verdict.FAIL]
     assert [finding.subject for finding in failed] == ["node-2"]
-    assert "socket fallback on node-2" in failed[0].says
-    assert failed[0].advice
+    assert "socket fallback on node-2" in failed[0].message
+    assert failed[0].hint
 
 
 def test_one_rank_of_a_node_is_enough() -> None:
     first, *others = HEALTHY.transports
     one = replace(HEALTHY, transports=(replace(first, network="Socket", provider=None), *others))
-    assert "(1 of 8 ranks that spoke)" in found(one, "transport")[0].says
+    assert "(1 of 8 ranks that spoke)" in found(one, "transport")[0].message
 
 
 def test_libfabric_over_tcp_is_a_fallback_too() -> None:
     (fell,) = [f for f in found(said(HEALTHY, "node-1", provider="tcp;ofi_rxm"), "transport") if f.verdict == "FAIL"]
-    assert "socket fallback on node-1" in fell.says
+    assert "socket fallback on node-1" in fell.message
 
 
 def test_libfabric_without_a_provider_is_not_proved_to_be_efa() -> None:
@@ -51,31 +51,31 @@ def test_libfabric_without_a_provider_is_not_proved_to_be_efa() -> None:
 
 
 def test_sockets_everywhere_are_unknown_until_somebody_says_they_are_meant() -> None:
-    assert verdicts(on("Socket"), "transport", About()) == {Verdict.UNKNOWN}
-    assert verdicts(on("Socket"), "transport", About(network="socket")) == {Verdict.OK}
-    assert verdicts(on("Socket"), "transport", About("p5en.48xlarge")) == {Verdict.FAIL}
+    assert verdicts(on("Socket"), "transport", RunContext()) == {Verdict.UNKNOWN}
+    assert verdicts(on("Socket"), "transport", RunContext(network="socket")) == {Verdict.OK}
+    assert verdicts(on("Socket"), "transport", RunContext("p5en.48xlarge")) == {Verdict.FAIL}
 
 
 def test_two_networks_half_and_half_accuse_nobody_alone() -> None:
     half = said(said(on("IB"), "node-0", network="GPUDirectTCPX"), "node-1", network="GPUDirectTCPX")
-    (finding,) = found(half, "transport", About())
+    (finding,) = found(half, "transport", RunContext())
     assert finding.verdict is Verdict.FAIL
     assert finding.subject == "node-0, node-1, node-2, node-3"
 
 
 def test_one_plugin_under_two_names_is_one_network() -> None:
-    assert verdicts(recorded("aws_p3dn_v100_efa_2n16g_nccl246.log"), "transport", About()) == {Verdict.WARN}
-    assert verdicts(recorded("aws_p3dn_v100_efa_2n16g_nccl246.log"), "transport", About(network="efa")) == {
+    assert verdicts(recorded("aws_p3dn_v100_efa_2n16g_nccl246.log"), "transport", RunContext()) == {Verdict.WARN}
+    assert verdicts(recorded("aws_p3dn_v100_efa_2n16g_nccl246.log"), "transport", RunContext(network="efa")) == {
         Verdict.WARN
     }
 
 
 def test_roce_is_told_from_infiniband_by_the_link_of_the_adapters() -> None:
     roce = on("IB", nics=("mlx5_5:1/RoCE",))
-    assert verdicts(roce, "transport", About(network="roce")) == {Verdict.OK}
-    assert verdicts(roce, "transport", About(network="ib")) == {Verdict.FAIL}
-    assert "IB/RoCE instead of ib on node-0" in found(roce, "transport", About(network="ib"))[0].says
-    assert verdicts(on("IB"), "transport", About(network="roce")) == {Verdict.UNKNOWN}
+    assert verdicts(roce, "transport", RunContext(network="roce")) == {Verdict.OK}
+    assert verdicts(roce, "transport", RunContext(network="ib")) == {Verdict.FAIL}
+    assert "IB/RoCE instead of ib on node-0" in found(roce, "transport", RunContext(network="ib"))[0].message
+    assert verdicts(on("IB"), "transport", RunContext(network="roce")) == {Verdict.UNKNOWN}
 
 
 def test_an_adapter_fewer_than_others_names_the_node() -> None:
@@ -95,19 +95,19 @@ def test_data_through_the_hosts_memory_on_some_nodes_fails_and_on_all_is_worth_a
 def test_a_log_without_init_lines_is_unknown() -> None:
     (finding,) = found(replace(HEALTHY, transports=()), "transport")
     assert finding.verdict is Verdict.UNKNOWN
-    assert "NCCL_DEBUG=INFO" in finding.advice
+    assert "NCCL_DEBUG=INFO" in finding.hint
 
 
 def test_ranks_that_said_nothing_are_named_by_their_node() -> None:
     quiet = recorded("moc_h100_roce_2n8g_sendrecv_ncclinfo.log")
-    (finding,) = found(quiet, "transport", About(network="roce"))
+    (finding,) = found(quiet, "transport", RunContext(network="roce"))
     assert finding.verdict is Verdict.UNKNOWN
-    assert "4 of 8 ranks" in finding.says
-    assert "MOC-R4PCC04U35" in finding.says
+    assert "4 of 8 ranks" in finding.message
+    assert "MOC-R4PCC04U35" in finding.message
 
 
 def test_one_node_alone_needs_no_network() -> None:
-    assert not found(recorded("dgxh100_1n8g_allreduce_full.log"), "transport", About())
+    assert not found(recorded("dgxh100_1n8g_allreduce_full.log"), "transport", RunContext())
     assert not found(run({GIB: 450.0}, nodes=1), "transport")
 
 
@@ -116,23 +116,23 @@ def silent_ranks(pids: tuple[int, int], spoke: int) -> list[Finding]:
     ranks = tuple(Rank(i, f"node-{i // 2}", pids[i % 2], i % 2, "NVIDIA H200") for i in range(4))
     told = tuple(Transport(None, f"node-{i}", "IB", nics=("mlx5_0:1/IB",)) for i in range(2) for _ in range(spoke))
     given = replace(HEALTHY, ranks=ranks, transports=told)
-    return found(given, "transport", About(nodes=2, ranks=4, network="ib"))
+    return found(given, "transport", RunContext(nodes=2, ranks=4, network="ib"))
 
 
 def test_a_process_without_a_rank_speaks_for_its_node_only_where_it_is_the_only_one_there() -> None:
     assert [one.verdict for one in silent_ranks((7, 7), 1)] == [Verdict.OK]
     (finding,) = silent_ranks((7, 8), 1)
     assert finding.verdict is Verdict.UNKNOWN
-    assert "2 of 4 ranks did not say which network they used, on node-0, node-1" in finding.says
+    assert "2 of 4 ranks did not say which network they used, on node-0, node-1" in finding.message
     assert [one.verdict for one in silent_ranks((7, 8), 2)] == [Verdict.OK]
 
 
 def test_interfaces_of_tcp_are_no_adapters_that_a_node_could_lack() -> None:
     sockets = on("Socket", provider=None, nics=("eth0", "eth1"))
     fewer = said(sockets, "node-1", nics=("eth0",))
-    assert verdicts(fewer, "transport", About(network="socket")) == {Verdict.OK}
+    assert verdicts(fewer, "transport", RunContext(network="socket")) == {Verdict.OK}
     fell = said(HEALTHY, "node-2", network="Socket", provider=None, nics=("eth0",), gdr=None)
-    assert [one.says for one in found(fell, "transport") if "adapter" in one.says] == []
+    assert [one.message for one in found(fell, "transport") if "adapter" in one.message] == []
 
 
 @pytest.mark.parametrize(
@@ -184,6 +184,6 @@ def test_a_network_is_known_by_each_of_its_names(written: str, is_: str | None) 
 )
 def test_ranks_on_the_network_that_was_meant_do_not_fail_by_another_name_of_it(used: str, expected: str) -> None:
     given = on(used, provider=None if used != "AWS Libfabric" else "efa", nics=())
-    assert Verdict.FAIL not in verdicts(given, "transport", About(network=expected))
+    assert Verdict.FAIL not in verdicts(given, "transport", RunContext(network=expected))
     fell = said(given, "node-1", network="Socket" if used != "Socket" else "IB", provider=None)
-    assert Verdict.FAIL in verdicts(fell, "transport", About(network=expected))
+    assert Verdict.FAIL in verdicts(fell, "transport", RunContext(network=expected))

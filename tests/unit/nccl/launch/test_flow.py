@@ -7,11 +7,11 @@ from itertools import combinations
 
 import pytest
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import flow, plan
-from gpuctl.nccl.context import About
-from gpuctl.nccl.model import Ended, Finding, Launch, Outcome, Row, Run, Sweep, Timing
-from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.context import RunContext
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Row, Run, Sweep, Timing
+from gpuctl.nccl.runners.base import ProgressListener
 
 ROW = Row(1 << 30, 1 << 28, "float", "sum", -1, Timing(5000, 200, 375, 0), Timing(5000, 200, 375, 0))
 NODES = ("a", "b", "c", "d")
@@ -27,9 +27,11 @@ class Fleet:
     def __init__(self, how: Run) -> None:
         self.how, self.asked = how, list[Sequence[Launch]]()
 
-    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+    def run(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> list[LaunchResult]:
         self.asked.append(launches)
-        return [Ended(launch, self.how, 1.0) for launch in launches]
+        return [LaunchResult(launch, self.how, 1.0) for launch in launches]
 
 
 def quiet(_: Launch, __: str) -> None:
@@ -51,8 +53,8 @@ def test_breaking_off_begins_no_further_round() -> None:
 
 def test_the_exit_code_follows_from_the_worst() -> None:
     launch = Launch(NODES, Sweep())
-    good, hung = Ended(launch, run(), 1.0), Ended(launch, run(Outcome.HUNG), 1.0)
-    not_begun = Ended(launch, run(Outcome.FAILED, rows=()), 1.0)
+    good, hung = LaunchResult(launch, run(), 1.0), LaunchResult(launch, run(Outcome.HUNG), 1.0)
+    not_begun = LaunchResult(launch, run(Outcome.FAILED, rows=()), 1.0)
     assert flow.exit_code([good]) == 0
     assert flow.exit_code([good], [Finding("drop", "", Verdict.WARN, "")]) == 0
     assert flow.exit_code([good], [Finding("transport", "", Verdict.UNKNOWN, "")]) == 1
@@ -63,18 +65,18 @@ def test_the_exit_code_follows_from_the_worst() -> None:
 def test_findings_name_the_run_they_are_about() -> None:
     wrong = Row(1 << 30, 1 << 28, "float", "sum", -1, Timing(5000, 200, 375, 96), Timing(5000, 200, 375, 0))
     spoilt = run(Outcome.CORRUPT, (wrong,))
-    two = [Ended(Launch(pair, Sweep()), spoilt, 1.0) for pair in (("a", "b"), ("c", "d"))]
-    subjects = {one.subject for one in flow.findings("quick", two, About()) if one.rule == "corruption"}
+    two = [LaunchResult(Launch(pair, Sweep()), spoilt, 1.0) for pair in (("a", "b"), ("c", "d"))]
+    subjects = {one.subject for one in flow.findings("quick", two, RunContext()) if one.check == "corruption"}
     assert subjects == {"a, b: 1 GiB", "c, d: 1 GiB"}
-    many = Ended(Launch(tuple("abcdefgh"), Sweep()), run(), 1.0)
-    assert "all 8 nodes" in {one.subject for one in flow.findings("quick", [many], About())}
+    many = LaunchResult(Launch(tuple("abcdefgh"), Sweep()), run(), 1.0)
+    assert "all 8 nodes" in {one.subject for one in flow.findings("quick", [many], RunContext())}
 
 
 def test_pairs_are_compared_with_each_other() -> None:
     ended = flow.run(Fleet(run()), plan.rounds("pairs", NODES, Sweep()), quiet, lambda: False)
-    assert [one.verdict for one in flow.findings("pairs", ended, About()) if one.rule == "pairs"] == [Verdict.OK]
+    assert [one.verdict for one in flow.findings("pairs", ended, RunContext()) if one.check == "pairs"] == [Verdict.OK]
     split = flow.run(Fleet(run()), plan.rounds("pairs", NODES, Sweep(), split=True), quiet, lambda: False)
-    assert [one for one in flow.findings("pairs", split, About()) if one.rule == "pairs"] == []
+    assert [one for one in flow.findings("pairs", split, RunContext()) if one.check == "pairs"] == []
 
 
 def at(gbs: float) -> Run:
@@ -82,8 +84,8 @@ def at(gbs: float) -> Run:
     return run(rows=(Row(1 << 30, 1 << 28, "float", "sum", -1, half, half),))
 
 
-def pairs_of(nodes: Sequence[str], gbs: Callable[[str, str], float]) -> list[Ended]:
-    return [Ended(Launch(pair, Sweep()), at(gbs(*pair)), 1.0) for pair in combinations(nodes, 2)]
+def pairs_of(nodes: Sequence[str], gbs: Callable[[str, str], float]) -> list[LaunchResult]:
+    return [LaunchResult(Launch(pair, Sweep()), at(gbs(*pair)), 1.0) for pair in combinations(nodes, 2)]
 
 
 def by_rack(a: str, b: str) -> float:
@@ -91,9 +93,9 @@ def by_rack(a: str, b: str) -> float:
     return 400.0 if a[0] == b[0] else 300.0
 
 
-def compared(ended: Sequence[Ended], racks: Mapping[str, str] | None = None) -> list[tuple[Verdict, str]]:
-    found = flow.findings("pairs", ended, About(), racks=racks)
-    return [(one.verdict, one.subject) for one in found if one.rule == "pairs"]
+def compared(ended: Sequence[LaunchResult], racks: Mapping[str, str] | None = None) -> list[tuple[Verdict, str]]:
+    found = flow.findings("pairs", ended, RunContext(), racks=racks)
+    return [(one.verdict, one.subject) for one in found if one.check == "pairs"]
 
 
 @pytest.mark.parametrize("nodes", ["q1 q2 r1 r2", "q1 q2 q3 r1 r2 r3", "q1 q2 q3 q4 r1 r2 r3 r4", "q1 q2 r1 r2 s1"])
@@ -132,10 +134,10 @@ def test_up_to_half_of_all_nodes_are_named_where_every_pair_shows_it(count: int,
 def test_a_fast_minority_is_told_with_both_speeds_and_accuses_nobody(count: int, bad: int) -> None:
     nodes = "abcdefghijklmnop"[:count]
     ended = pairs_of(nodes, lambda *two: 180.0 if set(nodes[:bad]) & set(two) else 400.0)
-    (finding,) = [one for one in flow.findings("pairs", ended, About()) if one.rule == "pairs"]
+    (finding,) = [one for one in flow.findings("pairs", ended, RunContext()) if one.check == "pairs"]
     assert (finding.verdict, finding.subject) == (Verdict.UNKNOWN, "")
-    assert f"400 GB/s among {', '.join(nodes[bad:])}" in finding.says
-    assert "180 with a, b" in finding.says
+    assert f"400 GB/s among {', '.join(nodes[bad:])}" in finding.message
+    assert "180 with a, b" in finding.message
 
 
 def test_fast_pairs_in_no_pattern_are_not_passed_over() -> None:
@@ -155,26 +157,27 @@ def test_the_order_of_nodes_is_kept() -> None:
 
 
 def test_a_node_on_which_something_may_still_run_is_a_finding_and_no_success() -> None:
-    ended = Ended(Launch(NODES, Sweep()), run(), 1.0, lost=("b",))
-    (left,) = [one for one in flow.findings("quick", [ended], About()) if one.rule == "left-over"]
+    ended = LaunchResult(Launch(NODES, Sweep()), run(), 1.0, lost=("b",))
+    (left,) = [one for one in flow.findings("quick", [ended], RunContext()) if one.check == "left-over"]
     assert (left.subject, left.verdict) == ("b", Verdict.UNKNOWN)
     assert flow.exit_code([ended]) == 1
 
 
 def test_what_stays_in_the_cluster_is_a_finding_and_no_success() -> None:
-    ended = [Ended(Launch(NODES, Sweep()), run(), 1.0, left="not removed: no answer")] * 3
-    (left,) = [one for one in flow.findings("quick", ended, About()) if one.rule == "left-over"]
+    ended = [LaunchResult(Launch(NODES, Sweep()), run(), 1.0, left="not removed: no answer")] * 3
+    (left,) = [one for one in flow.findings("quick", ended, RunContext()) if one.check == "left-over"]
     assert (left.subject, left.verdict) == ("a, b, c, d", Verdict.UNKNOWN)
-    assert left.says == "not removed: no answer; and so of 2 more launches"
+    assert left.message == "not removed: no answer; and so of 2 more launches"
     assert flow.exit_code(ended) == 1
 
 
 def test_with_several_collectives_a_finding_says_which_it_is_about() -> None:
     ended = [
-        Ended(Launch(NODES, Sweep(collective=name)), run(Outcome.HUNG), 1.0) for name in ("all_reduce", "broadcast")
+        LaunchResult(Launch(NODES, Sweep(collective=name)), run(Outcome.HUNG), 1.0)
+        for name in ("all_reduce", "broadcast")
     ]
-    found = flow.findings("full", ended, About())
-    assert {one.subject for one in found if one.rule == "outcome"} == {
+    found = flow.findings("full", ended, RunContext())
+    assert {one.subject for one in found if one.check == "outcome"} == {
         "all_reduce, a, b, c, d",
         "broadcast, a, b, c, d",
     }

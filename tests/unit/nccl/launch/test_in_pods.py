@@ -16,8 +16,8 @@ from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import pod_exec, python
 from gpuctl.edges.ssh import Failure
 from gpuctl.nccl.model import Launch, Outcome, Sweep
-from gpuctl.nccl.runners.kube.exec_transport import InPods, Pod, way
-from gpuctl.nccl.runners.mpirun import MpiRunner, Way
+from gpuctl.nccl.runners.kube.exec_transport import Pod, PodTransport, pod_options
+from gpuctl.nccl.runners.mpirun import MpiRunner, MpirunOptions
 from gpuctl.remote import payload
 
 MARK = "marked "
@@ -88,8 +88,8 @@ def test_a_container_without_python_is_said(tmp_path: Path) -> None:
     assert python.explain(1, "Traceback\nKeyError: 'x'\n").wrong == "KeyError: 'x'"
 
 
-def in_pods(cluster: Any) -> InPods:
-    return InPods(cluster, PODS, "ml", {"app": "lab"})
+def in_pods(cluster: Any) -> PodTransport:
+    return PodTransport(cluster, PODS, "ml", {"app": "lab"})
 
 
 class Objects:
@@ -187,7 +187,7 @@ def away(tmp_path: Path) -> kube.Cluster:
 
 def test_a_cluster_that_is_away_says_nothing_of_the_nodes(away: kube.Cluster) -> None:
     launch = Launch(NODES, Sweep(gpus_per_node=1, limit_s=20))
-    runner = MpiRunner(in_pods(away), way(Way()))
+    runner = MpiRunner(in_pods(away), pod_options(MpirunOptions()))
     (ended,) = runner.run([launch], lambda _, __: None, lambda: False)
     assert ended.run.outcome is Outcome.EMPTY
     assert (ended.run.cause or "").startswith("not known: ")
@@ -196,6 +196,6 @@ def test_a_cluster_that_is_away_says_nothing_of_the_nodes(away: kube.Cluster) ->
 
 def test_pods_are_called_by_name_and_node_and_reach_each_other_by_their_names_in_dns(away: kube.Cluster) -> None:
     assert list(PODS) == ["lab-0 on gpu-0", "lab-1 on gpu-1"]
-    runner = MpiRunner(in_pods(away), way(Way(folders=("/opt",))))
+    runner = MpiRunner(in_pods(away), pod_options(MpirunOptions(folders=("/opt",))))
     assert runner.hosts(Launch(NODES, Sweep())) == ["lab-0.lab.team.svc", "lab-1.lab.team.svc"]
     assert runner.way.as_root

@@ -18,8 +18,8 @@ from gpuctl.cli.nccl.targets import select
 from gpuctl.core.errors import GpuctlError
 from gpuctl.nccl import history
 from gpuctl.nccl.isolate import record
-from gpuctl.nccl.model import Ended, Launch
-from gpuctl.nccl.runners.base import Told
+from gpuctl.nccl.model import Launch, LaunchResult
+from gpuctl.nccl.runners.base import ProgressListener
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.unit.nccl.isolate.played import CALM, net, seeded, slow
 
@@ -32,10 +32,12 @@ class GoesAway(SimulatedFleet):
 
     rounds_left: int = 0
 
-    def run(self, launches: Sequence[Launch], told: Told, broken_off: Callable[[], bool]) -> list[Ended]:
+    def run(
+        self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
+    ) -> list[LaunchResult]:
         if len(self.rounds) == self.rounds_left:
             raise GpuctlError("remove what was left over", "the API server gives no answer")
-        return super().run(launches, told, broken_off)
+        return super().run(launches, listener, broken_off)
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
 
     def asked(rounds: int, command: click.Command, *words: str) -> Result:
         fleet = GoesAway(net(16), CALM, seeded(1), [slow(3, 0.3)], rows=2, rounds_left=rounds)
-        monkeypatch.setattr(select, "reached", lambda **_: select.Reached(fleet, list(NODES), "prod", {}))
+        monkeypatch.setattr(select, "node_access", lambda **_: select.NodeAccess(fleet, list(NODES), "prod", {}))
         result = CliRunner().invoke(command, words)
         assert isinstance(result.exception, GpuctlError)
         assert "the API server gives no answer" in str(result.exception)
@@ -59,7 +61,7 @@ def test_the_rounds_of_a_run_are_shown_and_in_the_history(away: Callable[..., Re
     result = away(8, run, "--kind", "pairs")
     assert result.stdout.count("complete") == 8 * 8
     (kept,) = history.latest(2)
-    assert (kept.kind, len(kept.ended)) == ("pairs", 8 * 8)
+    assert (kept.kind, len(kept.results)) == ("pairs", 8 * 8)
     assert kept.findings
 
 
@@ -72,7 +74,7 @@ def test_the_rounds_of_an_isolation_are_in_the_history(away: Callable[..., Resul
     result = away(1, isolate, "--rails", "none")
     assert "it ended after 8 runs; --record FILE lets it go on" in result.stderr
     (kept,) = history.latest(2)
-    assert (kept.kind, len(kept.ended)) == ("isolate", 8)
+    assert (kept.kind, len(kept.results)) == ("isolate", 8)
     assert "node-3" in CliRunner().invoke(report, [str(kept.id)]).stdout
 
 

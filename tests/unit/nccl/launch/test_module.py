@@ -31,8 +31,10 @@ def test_what_the_user_says_of_gpus_stays() -> None:
 
 
 def test_mpi_keeps_to_networks_that_lead_from_node_to_node_unless_the_user_says_otherwise() -> None:
-    ours = mpirun_command.mpirun(mpirun_command.Asked(["h1", "h2"], 1, [], [], 60))
-    theirs = mpirun_command.mpirun(mpirun_command.Asked(["h1", "h2"], 1, [], ["OMPI_MCA_btl_tcp_if_exclude"], 60))
+    ours = mpirun_command.mpirun(mpirun_command.MpirunRequest(["h1", "h2"], 1, [], [], 60))
+    theirs = mpirun_command.mpirun(
+        mpirun_command.MpirunRequest(["h1", "h2"], 1, [], ["OMPI_MCA_btl_tcp_if_exclude"], 60)
+    )
     assert "docker0" in ours[ours.index("btl_tcp_if_exclude") + 1].split(",")
     assert "btl_tcp_if_exclude" not in theirs
     assert ours[ours.index("pml") + 1] == theirs[theirs.index("pml") + 1] == "ob1"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gpuctl.edges.ssh import Failure, Login
-from gpuctl.nccl.model import Ended, Launch, Outcome, Sweep
-from gpuctl.nccl.runners.mpirun import MpiRunner, Way
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
+from gpuctl.nccl.runners.mpirun import MpiRunner, MpirunOptions
 from gpuctl.remote.transport import OverSsh, RunningProgram
 
 SWEEP = Sweep(gpus_per_node=1, limit_s=60)
@@ -40,7 +40,7 @@ def on(node: str, limit_s: float = 60) -> Launch:
 
 def here(folder: Path, *nodes: str) -> MpiRunner:
     """Nodes that are all this machine."""
-    return MpiRunner(OverSsh({node: Login(node, local=True) for node in nodes}), Way((str(folder),)))
+    return MpiRunner(OverSsh({node: Login(node, local=True) for node in nodes}), MpirunOptions((str(folder),)))
 
 
 def runs(folder: Path, node: str) -> bool:
@@ -106,10 +106,10 @@ exec python3 -IS -"""
     return folder
 
 
-def hung(folder: Path, silent: str) -> Ended:
+def hung(folder: Path, silent: str) -> LaunchResult:
     """A run that hangs on a node that does not answer these connections: 1 starts, 2 looks, 3 and 4 end."""
     (folder / "silent").write_text(silent)
-    runner = MpiRunner(OverSsh({"a": Login("a", python="python3")}), Way((str(folder),)))
+    runner = MpiRunner(OverSsh({"a": Login("a", python="python3")}), MpirunOptions((str(folder),)))
     (ended,) = runner.run([on("a", limit_s=2)], quiet, lambda: False)
     assert ended.run.outcome is Outcome.HUNG
     assert not runs(folder, "a")

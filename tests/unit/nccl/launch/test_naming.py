@@ -7,8 +7,8 @@ from typing import Any
 
 from gpuctl.domain.ranks import Process
 from gpuctl.nccl.launch import host_names, outcome
-from gpuctl.nccl.launch.outcome import End
-from gpuctl.nccl.model import Ended, Launch, Outcome, Rank, Run, Sweep
+from gpuctl.nccl.launch.outcome import ProgramEnd
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Rank, Run, Sweep
 from gpuctl.nccl.parsing import parse
 
 HEAD = """# nThread 1 nGpus 1 minBytes 1048576 maxBytes 1048576 step: 2(factor) warmup iters: 5 iters: 20
@@ -35,9 +35,9 @@ def heard(hosts: Sequence[str], networks: Sequence[str] = ()) -> str:
     return text
 
 
-def settled(text: str, nodes: Sequence[str] = NODES, hosts: Sequence[str] = ADDRESSES, **more: Any) -> Ended:
+def settled(text: str, nodes: Sequence[str] = NODES, hosts: Sequence[str] = ADDRESSES, **more: Any) -> LaunchResult:
     own: dict[str, Any] = {"stop": "", "answer": {"code": 3}, "ssh": None, "last": (), "looks": {}, "lost": ()}
-    end = End(**{**own, "done_size": "", "hosts": tuple(hosts)[: len(nodes)], **more})
+    end = ProgramEnd(**{**own, "done_size": "", "hosts": tuple(hosts)[: len(nodes)], **more})
     runs = list(parse.runs(text.splitlines(keepends=True)))
     return outcome.settle(Launch(tuple(nodes), Sweep(gpus_per_node=1)), runs, end, 1.0)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl import flow, plan
 from gpuctl.nccl.model import Launch, Sweep
 
@@ -106,9 +106,9 @@ def test_nccl_is_made_to_say_its_network_unless_the_user_knows_better() -> None:
 
 
 def test_what_cannot_be_planned_is_refused() -> None:
-    with pytest.raises(Unusable, match="only one node"):
+    with pytest.raises(InvalidInput, match="only one node"):
         flow.planned("pairs", ["a"], Sweep())
-    with pytest.raises(Unusable, match="--split is for pairs"):
+    with pytest.raises(InvalidInput, match="--split is for pairs"):
         flow.planned("quick", NODES, Sweep(), split=True)
-    with pytest.raises(Unusable, match="begins at 1024 bytes and ends at 8"):
+    with pytest.raises(InvalidInput, match="begins at 1024 bytes and ends at 8"):
         flow.planned("quick", NODES, Sweep(begin_bytes=1024, end_bytes=8))

@@ -12,8 +12,8 @@ from gpuctl.domain.ranks import Process
 from gpuctl.edges.ssh import Failure
 from gpuctl.nccl.isolate.launch_outcomes import never_began
 from gpuctl.nccl.launch import outcome
-from gpuctl.nccl.launch.outcome import End
-from gpuctl.nccl.model import Ended, Launch, Outcome, Sweep
+from gpuctl.nccl.launch.outcome import ProgramEnd
+from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.parsing import parse
 
 LAUNCH = Launch(("gpu-a", "gpu-b"), Sweep(gpus_per_node=1, limit_s=60))
@@ -30,12 +30,12 @@ TAIL = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 15.125\n#\n"
 WHOLE = f"{TEXT}{ROW}\n{TAIL}"
 
 
-def end(answer: dict[str, Any] | None = None, last: Sequence[str] = (), **more: Any) -> End:
+def end(answer: dict[str, Any] | None = None, last: Sequence[str] = (), **more: Any) -> ProgramEnd:
     own: dict[str, Any] = {"stop": "", "ssh": None, "looks": {}, "lost": (), "done_size": ""}
-    return End(answer=answer, last=last, hosts=("10.0.0.1", "10.0.0.2"), **{**own, **more})
+    return ProgramEnd(answer=answer, last=last, hosts=("10.0.0.1", "10.0.0.2"), **{**own, **more})
 
 
-def settled(text: str, how: End) -> Ended:
+def settled(text: str, how: ProgramEnd) -> LaunchResult:
     return outcome.settle(LAUNCH, list(parse.runs(text.splitlines())), how, 5.0)
 
 
@@ -200,6 +200,6 @@ def test_a_row_counts_as_done_only_when_it_is_whole() -> None:
 
 def test_the_words_for_an_end_hold_the_best_speed_and_the_cause() -> None:
     ended = settled(WHOLE, end({"code": 0}))
-    assert outcome.in_words(ended) == "complete after 5.0 s, best 15.1 GB/s at 1 GiB"
+    assert outcome.summary_line(ended) == "complete after 5.0 s, best 15.1 GB/s at 1 GiB"
     bad = replace(ended, run=replace(ended.run, outcome=Outcome.FAILED, cause="it fell", rows=()))
-    assert outcome.in_words(bad) == "failed after 5.0 s: it fell"
+    assert outcome.summary_line(bad) == "failed after 5.0 s: it fell"

@@ -8,11 +8,11 @@ import pytest
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.ranks import Process
-from gpuctl.nccl.launch.handle import Watched
+from gpuctl.nccl.launch.handle import WatchedLaunch
 from gpuctl.nccl.model import Launch, Sweep
 
 
-class Launched(Watched):
+class Launched(WatchedLaunch):
     """It never ends by itself; to look at it may fail."""
 
     def __init__(self, limit_s: float, fails: str = "") -> None:

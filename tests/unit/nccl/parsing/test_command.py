@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuctl.cli.nccl.parse import parse
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from tests.unit.nccl.parsing.recorded import DATA, FACTS, text
 from tests.unit.nccl.parsing.test_forms import PER_ITERATION
 
@@ -84,7 +84,7 @@ def test_what_is_no_text_is_refused_before_anything_is_printed(tmp_path: Path, n
     (tmp_path / "binary.log").write_bytes(b"\x7fELF\0\0\0")
     (tmp_path / "folder").mkdir()
     result = asked(str(DATA / GOOD), str(tmp_path / name))
-    assert isinstance(result.exception, Unusable)
+    assert isinstance(result.exception, InvalidInput)
     assert result.exception.exit_code == 2
     assert result.stdout == ""
 
@@ -98,7 +98,7 @@ def test_a_log_that_was_packed_by_gzip_says_the_same_whatever_its_name(tmp_path:
     damaged.write_bytes(packed.read_bytes()[:40] + b"\0" * 40 + packed.read_bytes()[80:])
     for bad in (cut, damaged):
         refused = asked(str(bad))
-        assert isinstance(refused.exception, Unusable)
+        assert isinstance(refused.exception, InvalidInput)
         assert "packed by gzip, and cut off or damaged" in str(refused.exception)
 
 

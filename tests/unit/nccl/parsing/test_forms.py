@@ -34,7 +34,7 @@ def test_the_columns_of_each_iteration_are_read() -> None:
     assert row.out_of_place == Timing(32.51, 32.25, 56.44, 0, Iterations(31.20, None, 39.10, 39.90, 5.10))
     assert row.in_place == Timing(32.10, 32.67, 57.17, 0, Iterations(31.00, None, 38.00, 38.80, 4.90))
     assert (run.outcome, run.avg_busbw_gbs) == ("complete", 56.805)
-    assert serialize.read(json.loads(json.dumps(serialize.of(run)))) == run
+    assert serialize.run_from_dict(json.loads(json.dumps(serialize.run_as_dict(run)))) == run
 
 
 def test_a_report_has_the_median_of_the_iterations_too() -> None:
@@ -47,9 +47,9 @@ def test_a_report_has_the_median_of_the_iterations_too() -> None:
     assert run.rows[0].in_place.per_iteration == Iterations(31.2, 32.1, 39.1, 39.9, 5.1)
     assert run.rows[0].out_of_place is not None
     assert run.rows[0].out_of_place.per_iteration is None
-    told = serialize.of(run)["rows"][0]["in_place"]["per_iteration"]
+    told = serialize.run_as_dict(run)["rows"][0]["in_place"]["per_iteration"]
     assert told == {"min_us": 31.2, "median_us": 32.1, "p99_us": 39.1, "max_us": 39.9, "cv_percent": 5.1}
-    assert serialize.read(serialize.of(run)) == run
+    assert serialize.run_from_dict(serialize.run_as_dict(run)) == run
 
 
 def test_iterations_that_are_no_numbers_are_not_there() -> None:

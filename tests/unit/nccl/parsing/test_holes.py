@@ -116,8 +116,8 @@ def test_what_is_written_as_json_has_no_nan_and_comes_back() -> None:
         one(SMALL + IN, LARGE[:-1] + "nan" + IN),
         one(SMALL + IN, LARGE + "    0.00     inf     inf       0\n"),
     ):
-        told = json.loads(json.dumps(serialize.of(run), allow_nan=False))
-        assert serialize.read(told) == run
+        told = json.loads(json.dumps(serialize.run_as_dict(run), allow_nan=False))
+        assert serialize.run_from_dict(told) == run
 
 
 @pytest.mark.parametrize("dots", ["...", "#  ...", "  [...]", "\u2026", "<snip>", ".  .  ."])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import serialize
 from gpuctl.nccl.baselines.model import Book
-from gpuctl.nccl.context import About
+from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge, worst
 from gpuctl.nccl.model import Outcome, Row
 from gpuctl.nccl.parsing import parse
@@ -180,8 +180,8 @@ def test_a_log_of_several_operations_that_was_cut_is_never_ok(
     assert (whole.outcome, len(whole.rows)) == (Outcome.COMPLETE, len(operations) * len(_SIZES))
     kept = data.draw(st.integers(0, len(lines) - 3))
     (cut,) = runs(heading + "".join(lines[:kept]))
-    found = judge(cut, About(nodes=1), Book({}, ()))
-    assert worst([one for one in found if one.rule in ("outcome", "corruption")]) is not Verdict.OK
+    found = judge(cut, RunContext(nodes=1), Book({}, ()))
+    assert worst([one for one in found if one.check in ("outcome", "corruption")]) is not Verdict.OK
     if kept > len(_SIZES):
         assert cut.outcome is Outcome.TRUNCATED
 
@@ -256,6 +256,6 @@ def test_a_report_with_numbers_that_no_machine_has_is_read(digits: int) -> None:
 def _harmless(printed: str) -> None:
     for run in runs(printed):
         assert run.outcome in set(Outcome)
-        told = serialize.of(run)
-        assert serialize.read(json.loads(json.dumps(told, allow_nan=False))) == run
+        told = serialize.run_as_dict(run)
+        assert serialize.run_from_dict(json.loads(json.dumps(told, allow_nan=False))) == run
         judge(run, None, Book({}, ()))

@@ -38,7 +38,7 @@ def test_rows(name: str) -> None:
 def test_summary_and_collective(name: str) -> None:
     facts = FACTS[name]
     (run,) = runs(text(name))
-    told = serialize.of(run)
+    told = serialize.run_as_dict(run)
     assert run.avg_busbw_gbs == facts.get("avg")
     assert run.collective == facts.get("collective")
     assert [told["max_busbw_gbs"], told["max_busbw_size_bytes"]] == (facts.get("max") or [None, None])
@@ -52,7 +52,7 @@ def test_ranks(name: str) -> None:
     (run,) = runs(text(name))
     assert len(run.ranks) == facts["ranks"]
     if "rank" in facts:
-        listed = [list(one.values()) for one in serialize.of(run)["ranks"]]
+        listed = [list(one.values()) for one in serialize.run_as_dict(run)["ranks"]]
         assert facts["rank"] in listed
 
 
@@ -60,7 +60,7 @@ def test_ranks(name: str) -> None:
 def test_versions_and_transport(name: str) -> None:
     facts = FACTS[name]
     (run,) = runs(text(name))
-    told = serialize.of(run)
+    told = serialize.run_as_dict(run)
     nothing = dict.fromkeys(("nccl", "nccl_tests", "cuda", "plugin"))
     if "versions" in facts:
         assert told["versions"] == {**nothing, **facts["versions"]}
@@ -76,7 +76,7 @@ def test_versions_and_transport(name: str) -> None:
 @pytest.mark.parametrize("name", FACTS)
 def test_the_document_comes_back_as_it_was(name: str) -> None:
     (run,) = runs(text(name))
-    assert serialize.read(serialize.of(run)) == run
+    assert serialize.run_from_dict(serialize.run_as_dict(run)) == run
 
 
 def test_six_tests_in_one_file_are_six_runs() -> None:

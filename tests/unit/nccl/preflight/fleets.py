@@ -10,8 +10,7 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
 
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.model import Finding
+from gpuctl.domain.findings import Finding, Verdict
 
 DATA = Path(__file__).parents[3] / "data"
 Facts = dict[str, Any]
@@ -114,9 +113,9 @@ def fleet(count: int = 4, **changed: Callable[[Facts], object]) -> dict[str, Fac
 
 def problems(found: list[Finding], rule: str) -> list[tuple[str, Verdict]]:
     """(node, verdict) of a rule's findings that are not OK."""
-    return [(f.subject, f.verdict) for f in found if f.rule == rule and f.verdict is not Verdict.OK]
+    return [(f.subject, f.verdict) for f in found if f.check == rule and f.verdict is not Verdict.OK]
 
 
 def said(found: list[Finding], rule: str) -> str:
     """All that a rule says, in one text."""
-    return "\n".join(f.says for f in found if f.rule == rule)
+    return "\n".join(f.message for f in found if f.check == rule)

@@ -271,7 +271,7 @@ def test_names_that_clash_are_a_conflict_and_no_common_value() -> None:
     assert "NCCL_IB_HCA" not in told.environment
     (conflict,) = told.findings
     assert conflict.verdict is Verdict.FAIL
-    assert "node-2" in conflict.says
+    assert "node-2" in conflict.message
     assert {s.nodes for s in told.settings if s.name == "NCCL_IB_HCA"} == {("node-1", "node-3"), ("node-2",)}
 
 
@@ -280,7 +280,7 @@ def test_what_the_hosts_own_file_sets_otherwise_is_told() -> None:
     nodes["node-2"]["programs"]["conf"] = {"NCCL_IB_HCA": "mlx5"}
     (found,) = advise(nodes).findings
     assert (found.subject, found.verdict) == ("node-2", Verdict.WARN)
-    assert "/etc/nccl.conf sets NCCL_IB_HCA=mlx5" in found.says
+    assert "/etc/nccl.conf sets NCCL_IB_HCA=mlx5" in found.message
 
 
 def test_every_setting_has_a_reason_and_a_source() -> None:
@@ -298,4 +298,4 @@ def test_of_what_was_not_read_nothing_is_advised_and_that_is_told() -> None:
     told = advise({"a": facts, "b": node(2)})
     assert told.environment == advise({"b": node(2)}).environment
     assert [(f.subject, f.verdict) for f in told.findings] == [("a", Verdict.UNKNOWN)] * 3
-    assert all("unknown: lost" in f.says for f in told.findings)
+    assert all("unknown: lost" in f.message for f in told.findings)

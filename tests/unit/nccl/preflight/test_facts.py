@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,7 @@ def test_what_other_users_run_is_unknown_where_it_is_hidden(root: Path) -> None:
     assert busy.busy(Host(root)) == [f"Slurm's job steps unknown: {HIDDEN}"]
     found = preflight.judge({"a": {**facts, "address": "10.0.0.1"}}, rules=(gpus.fabric_manager, idle.idle))
     assert {f.verdict for f in found} == {Verdict.UNKNOWN}
-    assert any("whether the fabric manager runs" in f.says for f in found)
+    assert any("whether the fabric manager runs" in f.message for f in found)
 
 
 def test_what_is_seen_counts_though_other_processes_are_hidden(root: Path) -> None:
@@ -309,7 +310,7 @@ def test_a_lost_gpu_is_told_in_nvidia_smis_own_words(root: Path) -> None:
     assert facts["gpu"]["gpus"] is None
     assert "Unable to determine the device handle for GPU0000:91:00.0" in facts["gpu"]["unread"]["gpus"]
     found = preflight.judge({"a": {**facts, "address": "10.0.0.1"}})
-    assert [f.verdict for f in found if f.rule == "gpu-count"] == [Verdict.UNKNOWN]
+    assert [f.verdict for f in found if f.check == "gpu-count"] == [Verdict.UNKNOWN]
 
 
 def test_an_empty_host_is_unknown_and_never_ok(tmp_path: Path) -> None:
@@ -318,7 +319,7 @@ def test_an_empty_host_is_unknown_and_never_ok(tmp_path: Path) -> None:
         assert facts[subject][name] is None
         assert facts[subject]["unread"], subject
     found = preflight.judge({"a": {**facts, "address": "10.0.0.1"}})
-    good = {f.rule for f in found if f.verdict is Verdict.OK}
+    good = {f.check for f in found if f.verdict is Verdict.OK}
     assert good <= {"mpi", "settings", "nccl", "names", "ssh"}, good
 
 
@@ -340,7 +341,7 @@ def test_a_reservation_of_slurm_counts_though_nothing_runs(
     facts = asked(root)
     assert facts["jobs"]["slurm_state"] == state
     found = preflight.judge({"a": {**facts, "address": "10.0.0.1"}})
-    assert [f.verdict for f in found if f.rule == "idle"] == [verdict]
+    assert [f.verdict for f in found if f.check == "idle"] == [verdict]
 
 
 def test_a_route_is_told_with_its_table_and_its_metric_and_each_next_hop(root: Path) -> None:
@@ -419,6 +420,22 @@ def test_without_the_kubelets_cgroups_the_folder_of_a_pod_leaves_it_open(root: P
 def test_another_devices_pods_are_none_of_ours(root: Path) -> None:
     checkpoint(root, FIRST, resource="vpc.amazonaws.com/efa")
     assert asked(root)["jobs"]["kubernetes_pods"] == 0
+
+
+def test_an_address_whose_type_the_kernel_refuses_is_kept(root: Path) -> None:
+    port = "/sys/class/infiniband/mlx5_0/ports/1"
+    put(root, f"{port}/gids/7", "0000:0000:0000:0000:0000:ffff:0a01:0007\n")
+    (root / f"{port.lstrip('/')}/gid_attrs/types/7").mkdir(parents=True)  # reading it fails, also for root
+    gids = {gid["index"]: gid for gid in asked(root)["rdma"]["ports"][0]["gids"]}
+    assert (gids[7]["type"], gids[7]["net"]) == (None, None)
+
+
+def test_processes_that_could_not_be_listed_leave_it_open_who_works(root: Path) -> None:
+    text = recorded("nvidia-smi/570-h100-8gpu.xml")
+    (root / "smi.xml").write_text(re.sub(r"<processes>\s*</processes>", "<processes>ERR!</processes>", text, count=1))
+    program(root, "nvidia-smi", f"exec /bin/cat {root / 'smi.xml'}")
+    found = preflight.judge({"a": {**asked(root), "address": "10.0.0.1"}})
+    assert [f.verdict for f in found if f.check == "idle"] == [Verdict.UNKNOWN]
 
 
 def test_a_subject_that_breaks_takes_no_other_along(root: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuctl.cli.nccl.preflight import advise, preflight
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.preflight import facts_file
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.nccl.topology.login_checks import peers
@@ -51,7 +51,7 @@ def test_facts_come_back_from_a_file_as_they_were(tmp_path: Path) -> None:
 )
 def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "f").write_text(text)
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidInput):
         facts_file.read(tmp_path / "f")
 
 
@@ -76,7 +76,7 @@ def test_a_node_that_was_not_reached_makes_exit_3(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [("--nodes", "node-1,nod-2"), ("--inventory", "x"), ("--limit", "node-1")])
 def test_what_cannot_be_meant_is_refused(saved: Path, words: tuple[str, str]) -> None:
-    assert isinstance(call(preflight, "--from", saved, *words).exception, Unusable)
+    assert isinstance(call(preflight, "--from", saved, *words).exception, InvalidInput)
 
 
 @pytest.mark.parametrize("command", [preflight, advise])
@@ -85,7 +85,7 @@ def test_a_file_with_facts_of_another_shape_is_refused_and_is_no_fault_of_ours(s
     told["nodes"]["node-2"]["rdma"]["ports"] = ["mlx5_0"]
     saved.write_text(json.dumps(told))
     said = call(command, "--from", saved)
-    assert isinstance(said.exception, Unusable)
+    assert isinstance(said.exception, InvalidInput)
     assert "not understood" in str(said.exception)
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import gpu_processes as program
 
-from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.model import Finding
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.preflight.idle import DRAIN
 from gpuctl.nccl.preflight.pods import advice, at_work
 
@@ -44,11 +43,11 @@ def told(*found: dict[str, Any], hidden: Sequence[dict[str, Any]] = ()) -> dict[
 
 def test_a_job_forbids_the_run_and_a_pod_that_gives_no_answer_is_unknown() -> None:
     found = at_work({"a on n1": told({"pid": 20, "name": "python", "rank": 3}), "b on n2": None, "c on n3": told()})
-    assert [(one.subject, one.verdict, one.says) for one in found] == [
+    assert [(one.subject, one.verdict, one.message) for one in found] == [
         ("a on n1", Verdict.FAIL, "a job runs there: rank 3: python (20)"),
         ("b on n2", Verdict.UNKNOWN, "what runs there is unknown: it gave no answer"),
     ]
-    assert found[0].advice == "end it or wait for it: a test in someone's job spoils both"
+    assert found[0].hint == "end it or wait for it: a test in someone's job spoils both"
 
 
 def test_where_nobody_is_at_work_all_is_well() -> None:
@@ -58,7 +57,7 @@ def test_where_nobody_is_at_work_all_is_well() -> None:
 def test_processes_that_we_may_not_look_at_are_unknown() -> None:
     (found,) = at_work({"a": told(hidden=[{"pid": 9, "name": "python"}]), "b": told()})
     assert (found.subject, found.verdict) == ("a", Verdict.UNKNOWN)
-    assert found.says == "what python (9) is at is unknown: we may not look at it"
+    assert found.message == "what python (9) is at is unknown: we may not look at it"
 
 
 def test_a_process_of_another_user_is_hidden_and_sshd_is_in_every_pod(tmp_path: Path) -> None:
@@ -73,7 +72,7 @@ def test_a_process_of_another_user_is_hidden_and_sshd_is_in_every_pod(tmp_path: 
 
 def test_advice_for_hosts_is_none_for_pods() -> None:
     def said(rule: str, words: str) -> str:
-        return advice(Finding(rule, "a", Verdict.FAIL, "it is wrong", advice=words))
+        return advice(Finding(rule, "a", Verdict.FAIL, "it is wrong", hint=words))
 
     assert "gpuctl cluster doctor" in said("names", "put b into DNS, or into /etc/hosts of a")
     assert said("names", "") == ""
@@ -83,4 +82,4 @@ def test_advice_for_hosts_is_none_for_pods() -> None:
 
 def test_of_many_processes_only_a_few_are_named() -> None:
     (found,) = at_work({"a": told(*({"pid": n, "name": "python", "rank": n} for n in range(8)))})
-    assert found.says.endswith("rank 2: python (2) and 5 more")
+    assert found.message.endswith("rank 2: python (2) and 5 more")

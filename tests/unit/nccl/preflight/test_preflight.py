@@ -51,7 +51,16 @@ def without_efa_device(facts: Facts) -> None:
 def test_a_healthy_fleet_is_all_ok() -> None:
     found = preflight.judge(fleet(4))
     assert {f.verdict for f in found} <= {Verdict.OK}, [f for f in found if f.verdict is not Verdict.OK]
-    assert {f.rule for f in found} >= {"gpu-count", "driver", "adapters", "gdr", "memlock", "nccl-tests", "ssh", "idle"}
+    assert {f.check for f in found} >= {
+        "gpu-count",
+        "driver",
+        "adapters",
+        "gdr",
+        "memlock",
+        "nccl-tests",
+        "ssh",
+        "idle",
+    }
 
 
 def test_a_healthy_efa_fleet_is_all_ok() -> None:
@@ -72,6 +81,9 @@ CASES = {
     "page retirement pending": ("gpu-memory", FAIL, gpu("retire_pending", True), "page retirement"),
     "ECC change pending": ("gpu-memory", FAIL, gpu("ecc_pending", "Disabled"), "Disabled after a reset"),
     "driver asks for a reset": ("gpu-memory", FAIL, gpu("recovery", "Reset"), "Reset"),
+    "an error in place of a value": ("gpu-memory", FAIL, gpu("errors", {"temperature/gpu_temp": "ERR!"}), "ERR!"),
+    "row remap failure not told": ("gpu-memory", UNKNOWN, gpu("remap_failure", None), "GPU 2: pending repairs"),
+    "error counts not told": ("gpu-memory", UNKNOWN, gpu("uncorrectable", None), "GPU 2: its uncorrectable errors"),
     "uncorrectable errors": ("gpu-memory", WARN, gpu("uncorrectable", 3), "3 uncorrectable"),
     "too hot": ("clocks", FAIL, gpu("slowed_by", ["hw_thermal_slowdown"]), "GPU 2 is slowed down"),
     "power limit": ("clocks", WARN, gpu("slowed_by", ["sw_power_cap"]), "power limit"),
@@ -173,7 +185,7 @@ def test_an_efa_device_that_libfabric_does_not_offer_is_told() -> None:
 def test_every_finding_but_ok_carries_advice_or_a_reason() -> None:
     for rule, _, change, _ in CASES.values():
         for found in preflight.judge(fleet(4, node_3=change)):
-            assert found.verdict is Verdict.OK or found.advice or "unknown" in found.says, rule
+            assert found.verdict is Verdict.OK or found.hint or "unknown" in found.message, rule
 
 
 def test_two_nodes_that_differ_are_both_named() -> None:
@@ -191,7 +203,7 @@ def test_a_subject_that_was_not_read_is_never_ok(subject: str) -> None:
     verdicts = [f for f in found if f.subject == "node-3"]
     assert verdicts
     assert all(f.verdict is not Verdict.OK for f in verdicts)
-    assert any("Permission denied" in f.says for f in verdicts)
+    assert any("Permission denied" in f.message for f in verdicts)
     assert not [f for f in verdicts if f.verdict is FAIL]
 
 
@@ -253,7 +265,7 @@ def test_a_node_that_cannot_log_in_to_another_is_named_with_what_to_do() -> None
     found = preflight.judge(fleet(3, node_1=login(False, None, "Host key verification failed.")))
     assert problems(found, "ssh") == [("node-1", FAIL)]
     assert "user hpc does not get onto node-2" in said(found, "ssh")
-    assert "known_hosts" in next(f.advice for f in found if f.rule == "ssh")
+    assert "known_hosts" in next(f.hint for f in found if f.check == "ssh")
 
 
 def test_what_one_node_lacks_for_many_others_is_said_once() -> None:
@@ -284,9 +296,9 @@ def test_nodes_with_one_hostname_are_named_with_what_to_do() -> None:
     def ubuntu(facts: Facts) -> None:
         facts["names"]["hostname"] = "ubuntu"
 
-    found = [f for f in preflight.judge(fleet(4, node_1=ubuntu, node_3=ubuntu)) if f.rule == "names"]
-    assert [(f.subject, f.verdict, f.says) for f in found] == [("node-1 and node-3", FAIL, "each is called ubuntu")]
-    assert "hostnamectl set-hostname" in found[0].advice
+    found = [f for f in preflight.judge(fleet(4, node_1=ubuntu, node_3=ubuntu)) if f.check == "names"]
+    assert [(f.subject, f.verdict, f.message) for f in found] == [("node-1 and node-3", FAIL, "each is called ubuntu")]
+    assert "hostnamectl set-hostname" in found[0].hint
     cut = fleet(3, node_1=put("names", "hostname", "a.x"), node_2=put("names", "hostname", "A.y"))  # as NCCL cuts them
     assert problems(preflight.judge(cut), "names") == [("node-1 and node-2", FAIL)]
     assert problems(preflight.judge({"node-1": fleet(1)["node-1"]}), "names") == []

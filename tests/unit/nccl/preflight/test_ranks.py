@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.topology import racks, ring_order
 from tests.unit.nccl.preflight.fleets import efa, node, roce
 
@@ -92,9 +92,9 @@ def test_reads_ec2s_instance_topology_by_the_instances_of_nodes(tmp_path: Path) 
 def test_refuses_what_places_no_node(tmp_path: Path, text: str) -> None:
     file = tmp_path / "file"
     file.write_bytes(text.encode("latin-1"))
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidInput):
         racks.read(file)
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidInput):
         racks.read(tmp_path / "absent")
 
 

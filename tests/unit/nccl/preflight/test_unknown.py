@@ -112,7 +112,7 @@ def lost(value: Any, path: Path) -> Any:
 
 
 def failed(nodes: dict[str, Facts]) -> list[str]:
-    return [f"{f.rule} {f.subject}: {f.says}" for f in preflight.judge(nodes) if f.verdict is Verdict.FAIL]
+    return [f"{f.check} {f.subject}: {f.message}" for f in preflight.judge(nodes) if f.verdict is Verdict.FAIL]
 
 
 @pytest.mark.parametrize("name", FLEETS)

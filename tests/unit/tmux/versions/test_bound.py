@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gpuctl.tmux import keys
 from gpuctl.tmux.versions.config_parser import split
-from gpuctl.tmux.versions.key_check import bound, untold
+from gpuctl.tmux.versions.key_check import bound, undocumented
 
 
 def wrong(sheet: str, bindings: str) -> list[str]:
     mine = bound([("keybindings.conf", unit) for unit in split(bindings)[0]])
-    return [str(each) for each in untold(sheet, mine, mine.keys())]
+    return [str(each) for each in undocumented(sheet, mine, mine.keys())]
 
 
 def test_the_shipped_cheatsheet_tells_the_truth() -> None:

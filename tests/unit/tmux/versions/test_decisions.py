@@ -39,7 +39,7 @@ def test_the_newest_version_is_on_top_and_what_the_user_wrote_stays() -> None:
 def test_where_a_preview_is_shown(
     environment: dict[str, str], system: str, programs: set[str], on_terminal: bool, way: str
 ) -> None:
-    assert choose(COMMAND, environment, system, programs.__contains__, on_terminal).way == way
+    assert choose(COMMAND, environment, system, programs.__contains__, on_terminal).mode == way
 
 
 def test_terminal_and_iterm_are_told_to_type_the_command() -> None:

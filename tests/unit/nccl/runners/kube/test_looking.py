@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.nccl.runners.kube import hang_probe, scripts
-from gpuctl.nccl.runners.kube.worker_report import OwnLines
+from gpuctl.nccl.runners.kube.worker_report import WorkerReport
 
 NAME = "all_reduce_perf"
 MARK = "GPUCTL_RUN=0a1b2c3d-0"
@@ -44,7 +44,7 @@ def test_ranks_of_the_run_are_told_with_what_they_do() -> None:
     words = ["sh", "-c", hang_probe.PROGRAM, "look", "w1", MARK, NAME]
     said = subprocess.run(words, capture_output=True, text=True, check=True)
     assert said.stderr == ""
-    own = OwnLines()
+    own = WorkerReport()
     assert all(own.take(line) for line in said.stdout.splitlines())
     found = own.ranks("w1", NAME)
     assert found is not None
@@ -53,7 +53,7 @@ def test_ranks_of_the_run_are_told_with_what_they_do() -> None:
 
 
 def test_a_host_that_gave_no_whole_answer_is_not_known() -> None:
-    own = OwnLines()
+    own = WorkerReport()
     assert own.take("gpuctl: look w0 0 17 R 5,1,2,3, 0")
     assert own.ranks("w0", NAME) is None
     assert own.take("gpuctl: look w1 end")
@@ -61,7 +61,7 @@ def test_a_host_that_gave_no_whole_answer_is_not_known() -> None:
 
 
 def test_lines_of_the_test_are_not_ours() -> None:
-    own = OwnLines()
+    own = WorkerReport()
     assert not own.take("     8388608       2097152     float     sum      -1")
     assert not own.looked
 
@@ -91,7 +91,7 @@ def launcher(folder: Path, *words: str, ssh: str, **env: str) -> subprocess.Comp
 def test_the_launcher_tells_how_much_memory_each_worker_may_lock(tmp_path: Path) -> None:
     said = launcher(tmp_path, "echo", "the test", ssh='[ "$host" = w0 ] && echo unlimited || echo 8192')
     assert said.stdout.splitlines() == ["gpuctl: memlock w0 unlimited", "gpuctl: memlock w1 8192", "the test"]
-    own = OwnLines()
+    own = WorkerReport()
     taken = [own.take(line) for line in said.stdout.splitlines()]
     assert taken == [True, True, False]
     assert own.too_little({"w0": "node-1", "w1": "node-2"}) == "node-2 (8192 KiB)"
@@ -102,7 +102,7 @@ def test_at_the_limit_the_launcher_asks_every_worker_and_says_when_all_have_answ
     ssh = '[ "$4" = sh ] || { echo 64; exit; }\n[ "$host" = w0 ] || exit 255\nshift 3; exec "$@"'
     begins_a_row = "printf '  16777216 4194304 float sum -1'; sleep 4"
     said = launcher(tmp_path, "sh", "-c", begins_a_row, ssh=ssh, GPUCTL_LIMIT="1")
-    own = OwnLines()
+    own = WorkerReport()
     left = [line for line in said.stdout.splitlines() if not own.take(line)]
     assert left == ["  16777216 4194304 float sum -1"]
     assert own.looked

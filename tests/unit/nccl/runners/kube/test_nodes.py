@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuctl.cli.nccl.targets import pods as nccl_kube
-from gpuctl.core.errors import Unusable
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.runners.kube import nodes
 from gpuctl.nccl.runners.kube.model import Settings
 
@@ -82,7 +82,7 @@ def test_a_rack_is_what_the_label_says_and_a_zone_is_none() -> None:
 
 
 def test_of_the_nodes_that_a_file_names_the_others_are_not_spoken_of() -> None:
-    found = nodes.Found({"gpu-0": 8, "gpu-1": 8}, {"gpu-2": "it is cordoned", "gpu-3": "it is cordoned"}, {})
+    found = nodes.NodeInventory({"gpu-0": 8, "gpu-1": 8}, {"gpu-2": "it is cordoned", "gpu-3": "it is cordoned"}, {})
     chosen = nodes.only(found, ["gpu-1", "gpu-2", "gone"])
     assert dict(chosen.free) == {"gpu-1": 8}
     assert dict(chosen.left_out) == {"gpu-2": "it is cordoned", "gone": "it is no GPU node of the cluster"}
@@ -108,5 +108,5 @@ def test_nodes_are_named_with_or_without_blanks_between_them() -> None:
         return nccl_kube.in_own_pods(Three(), Settings("img"), nodes=named, mpijob=False).nodes  # type: ignore[arg-type]
 
     assert chosen("gpu-2, gpu-0 ,") == chosen("gpu-2,gpu-0") == ["gpu-2", "gpu-0"]
-    with pytest.raises(Unusable, match="gpu-7: no GPU node of this name is there"):
+    with pytest.raises(InvalidInput, match="gpu-7: no GPU node of this name is there"):
         chosen("gpu-0, gpu-7")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.slurm import gpus, leaves, read_nodes
-from gpuctl.nccl.runners.slurm.node_selection import Wanted, choose
+from gpuctl.nccl.runners.slurm.node_selection import NodeRequest, choose
 
 SINFO = """h1|main*|idle|gpu:h200:8|none
 h1|night|idle|gpu:h200:8|none
@@ -53,7 +53,7 @@ def test_racks_are_the_switches_that_nodes_hang_on() -> None:
 
 
 def test_only_idle_nodes_with_enough_gpus_are_used_and_the_others_are_named() -> None:
-    choice = choose(FOUND, Wanted(gpus=8))
+    choice = choose(FOUND, NodeRequest(gpus=8))
     assert (choice.partition, choice.names) == ("main", ("h1", "h9"))
     assert choice.left_out == {
         "h2": "it is allocated",
@@ -67,41 +67,41 @@ def test_only_idle_nodes_with_enough_gpus_are_used_and_the_others_are_named() ->
 
 
 def test_named_nodes_may_be_busy_but_not_broken() -> None:
-    choice = choose(FOUND, Wanted(names=("h5", "h3", "h2"), gpus=8))
+    choice = choose(FOUND, NodeRequest(names=("h5", "h3", "h2"), gpus=8))
     assert choice.names == ("h5", "h2")
     assert list(choice.left_out) == ["h3"]
 
 
 def test_nodes_of_our_reservation_are_free_for_us() -> None:
-    assert choose(FOUND, Wanted(reserved=frozenset({"h8"}))).names == ("h8",)
+    assert choose(FOUND, NodeRequest(reserved=frozenset({"h8"}))).names == ("h8",)
 
 
 def test_so_many_and_no_more() -> None:
-    assert choose(FOUND, Wanted(number=1, gpus=8)).names == ("h1",)
+    assert choose(FOUND, NodeRequest(number=1, gpus=8)).names == ("h1",)
     with pytest.raises(GpuctlError, match="only 2 of 3 nodes of the partition main can be used") as e:
-        choose(FOUND, Wanted(number=3, gpus=8))
+        choose(FOUND, NodeRequest(number=3, gpus=8))
     assert e.value.exit_code == 3
 
 
 def test_so_many_of_named_ones_are_those_that_are_not_broken() -> None:
     names = ("h3", "h2", "h1", "h9")
-    assert choose(FOUND, Wanted(names=names, number=2, gpus=8)).names == ("h2", "h1")
+    assert choose(FOUND, NodeRequest(names=names, number=2, gpus=8)).names == ("h2", "h1")
     with pytest.raises(GpuctlError, match=r"only 3 of 4 nodes .*\(h3: it is drained"):
-        choose(FOUND, Wanted(names=names, number=4, gpus=8))
+        choose(FOUND, NodeRequest(names=names, number=4, gpus=8))
     with pytest.raises(GpuctlError, match=r"only 2 of 4 nodes .*\(there are no others\)"):
-        choose(FOUND, Wanted(names=("h1", "h2"), number=4, gpus=8))
+        choose(FOUND, NodeRequest(names=("h1", "h2"), number=4, gpus=8))
 
 
 def test_a_partition_must_be_there() -> None:
-    assert choose(FOUND, Wanted("night")).names == ("h1",)
-    with pytest.raises(Unusable, match="there is no partition day"):
-        choose(FOUND, Wanted("day"))
-    with pytest.raises(Unusable, match="no partition is the default one"):
-        choose(FOUND[1:2], Wanted())
+    assert choose(FOUND, NodeRequest("night")).names == ("h1",)
+    with pytest.raises(InvalidInput, match="there is no partition day"):
+        choose(FOUND, NodeRequest("day"))
+    with pytest.raises(InvalidInput, match="no partition is the default one"):
+        choose(FOUND[1:2], NodeRequest())
 
 
 def test_a_node_must_be_there_and_be_named_once() -> None:
-    with pytest.raises(Unusable, match="h77: not in the partition main"):
-        choose(FOUND, Wanted(names=("h1", "h77")))
-    with pytest.raises(Unusable, match="named twice"):
-        choose(FOUND, Wanted(names=("h1", "h1")))
+    with pytest.raises(InvalidInput, match="h77: not in the partition main"):
+        choose(FOUND, NodeRequest(names=("h1", "h77")))
+    with pytest.raises(InvalidInput, match="named twice"):
+        choose(FOUND, NodeRequest(names=("h1", "h1")))

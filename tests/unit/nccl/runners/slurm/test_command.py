@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuctl.cli.nccl.targets import slurm as nccl_slurm
-from gpuctl.core.errors import GpuctlError, Unusable
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges import slurm
 from gpuctl.nccl import plan
 from gpuctl.nccl.model import Launch, Sweep
@@ -84,15 +84,15 @@ def test_what_a_job_around_us_says_of_itself_is_no_option_of_ours(monkeypatch: p
 def test_slurm_is_chosen_by_its_option_and_by_nothing_else() -> None:
     assert nccl_slurm.chosen(slurm=True, **{**OPTIONS, "partition": "gpu"}, image="")
     assert not nccl_slurm.chosen(slurm=False, **OPTIONS, via="ssh")
-    with pytest.raises(Unusable, match=r"--partition is for Slurm"):
+    with pytest.raises(InvalidInput, match=r"--partition is for Slurm"):
         nccl_slurm.chosen(slurm=False, **{**OPTIONS, "partition": "gpu"})
-    with pytest.raises(Unusable, match=r"--image is for another way"):
+    with pytest.raises(InvalidInput, match=r"--image is for another way"):
         nccl_slurm.chosen(slurm=True, **OPTIONS, image="x")
 
 
 def test_where_slurm_is_not_installed_that_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unusable, match="sinfo, squeue, scontrol, salloc, srun, scancel: not installed here"):
+    with pytest.raises(InvalidInput, match="sinfo, squeue, scontrol, salloc, srun, scancel: not installed here"):
         nccl_slurm.runner(**OPTIONS)
 
 
@@ -116,7 +116,7 @@ def test_inside_of_a_job_so_many_of_its_nodes_are_used_or_none(own: Callable[[st
 
 def test_a_number_is_written_in_digits(own: Callable[[str], list[str]], site: Site) -> None:
     site.program("scontrol", 'case "$*" in *hostnames*h*) seq -f h%g 5 ;; *hostnames*) echo "$3" ;; esac')
-    with pytest.raises(Unusable, match="²: not of job 7"):
+    with pytest.raises(InvalidInput, match="²: not of job 7"):
         own("²")
 
 

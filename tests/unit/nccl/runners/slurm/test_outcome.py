@@ -7,7 +7,7 @@ import pytest
 from gpuctl.nccl.model import Launch, Outcome, Rank, Run, Sweep
 from gpuctl.nccl.runners.slurm import outcome
 from gpuctl.nccl.runners.slurm.allocation import in_words
-from gpuctl.nccl.runners.slurm.outcome import Seen
+from gpuctl.nccl.runners.slurm.outcome import StepObservations
 
 LAUNCH = Launch(("h1", "h2"), Sweep(gpus_per_node=2))
 CUT = "the text ends after 67108864 bytes"
@@ -26,7 +26,7 @@ def settled(
     ranks: tuple[Rank, ...] = RANKS,
 ) -> Run:
     runs = [Run(run, cause, "all_reduce", (), None, None, ranks)]
-    seen = Seen("", code, last, {}, (), "64M", 3.0, job_over=over, mpi="pmi2")
+    seen = StepObservations("", code, last, {}, (), "64M", 3.0, job_over=over, mpi="pmi2")
     return outcome.settled(LAUNCH, runs, seen).run
 
 
@@ -130,6 +130,6 @@ def test_hosts_that_are_called_as_other_nodes_are_not_mistaken_for_them() -> Non
     """NodeName and NodeHostname of Slurm may differ: here h1 calls itself h2, and the other way round."""
     ranks = tuple(Rank(number, host, None, None, None) for number, host in enumerate(("h2", "h2", "h1", "h1")))
     run = Run(Outcome.FAILED, "rank 3 on h1: it broke", "all_reduce", (), None, None, ranks)
-    ended = outcome.settled(LAUNCH, [run], Seen("", 1, (), {}, (), "", 3.0))
+    ended = outcome.settled(LAUNCH, [run], StepObservations("", 1, (), {}, (), "", 3.0))
     assert ended.run.cause == "rank 3 on h2: it broke"
     assert [rank.host for rank in ended.run.ranks] == ["h1", "h1", "h2", "h2"]

@@ -1,4 +1,4 @@
-"""Say what goes on, line by line, to the gpuctl that started us: Ansible hands on nothing before the end."""
+"""Send progress lines to the gpuctl process that started Ansible, which itself prints nothing until a task ends."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 PIPE = "GPUCTL_PROGRESS"  # where gpuctl reads; set only by it
 
 
-def tell(line: str) -> None:
-    """Send one line; nothing where nobody listens."""
+def report_progress(line: str) -> None:
+    """Send one line; does nothing if no process listens."""
     path = os.environ.get(PIPE)
     if not path:
         return

@@ -1,0 +1,75 @@
+"""Print a report as JSON, YAML or JUnit XML, and write its metrics: what every command that judges has in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import click
+
+from gpuctl.cli.shared import options, output
+from gpuctl.core.errors import GpuctlError
+
+if TYPE_CHECKING:
+    from gpuctl.domain.report import Report
+
+Form = Literal["table", "json", "yaml", "junit"]
+
+# Of a command that judges: `form` and `metrics`.
+report_options = options.together(
+    click.option(
+        "--output",
+        "-o",
+        "form",
+        type=click.Choice(get_args(Form)),
+        default="table",
+        show_default=True,
+        help="Output format; junit is what CI systems show as test cases.",
+    ),
+    click.option(
+        "--metrics",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Also write Prometheus metrics to FILE (*.prom in node-exporter's textfile folder).",
+    ),
+)
+
+
+def publish(report: Report, form: Form, metrics: Path | None, table: Callable[[], Any]) -> None:
+    """Write the metrics, then print the report in its form; `table` prints it for people.
+
+    The metrics are written first: a reader of the output who has gone does not keep them from being written.
+    """
+    from gpuctl.domain import report as forms
+
+    if metrics is not None:
+        _write(metrics, forms.metrics(report, time.time()))
+    if form == "table":
+        table()
+    elif form == "junit":
+        click.echo(forms.junit(report), nl=False)
+    else:
+        output.data(forms.as_dict(report), form)
+
+
+def check_folder(metrics: Path | None) -> None:
+    """InvalidInput if the metrics cannot be written: a command that runs for long is told before it begins."""
+    import os
+
+    from gpuctl.core.errors import InvalidInput
+
+    folder = metrics.absolute().parent if metrics else None
+    if folder and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        wrong = "no such folder" if not folder.is_dir() else "the folder is not writable"
+        raise InvalidInput(f"write metrics to {metrics}", wrong, "create the folder, or name another file")
+
+
+def _write(path: Path, text: str) -> None:
+    from gpuctl.core.paths import write_atomically
+
+    try:
+        write_atomically(path, text, 0o644)  # the collector runs as another user
+    except OSError as error:
+        raise GpuctlError(f"write metrics to {path}", error.strerror or str(error)) from error

@@ -1,0 +1,73 @@
+"""Strict YAML files for the package: the collection's reader, and `load_file`, which raises all mistakes at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml import (
+    EmptyFile,
+    Mistake,
+    Node,
+    did_you_mean,
+    read,
+)
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.strict_yaml.schema import (
+    NULLS,
+    SWITCHES,
+    At,
+    Choice,
+    FieldType,
+    Flag,
+    ListOf,
+    MappingOf,
+    Mistakes,
+    Parsed,
+    Schema,
+    Section,
+    Text,
+    Whole,
+    refuse_unknown,
+)
+
+from gpuctl.core.errors import InvalidInput
+
+ANY_TEXT = Text(r"[\s\S]*", empty=())
+
+__all__ = [
+    "ANY_TEXT",
+    "NULLS",
+    "SWITCHES",
+    "At",
+    "Choice",
+    "EmptyFile",
+    "FieldType",
+    "Flag",
+    "ListOf",
+    "MappingOf",
+    "Mistake",
+    "Mistakes",
+    "Node",
+    "Parsed",
+    "Schema",
+    "Section",
+    "Text",
+    "Whole",
+    "did_you_mean",
+    "load_file",
+    "read",
+    "refuse_unknown",
+]
+
+
+def load_file(path: Path, schema: FieldType, doing: str, empty: EmptyFile | None, hint: str = "") -> Any:
+    """The value of a file; `InvalidInput` ("cannot `doing`") with every mistake in it.
+
+    An empty file is refused in the terms of `empty`; where that is None, it is None.
+    """
+    mistakes = Mistakes()
+    node = read(path, mistakes.items, empty)
+    value = schema.read(node, At("", mistakes)) if node else None
+    if mistakes.items:
+        raise InvalidInput(doing, "\n  ".join(map(str, mistakes.by_line())), hint)
+    return value

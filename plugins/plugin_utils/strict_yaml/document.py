@@ -1,0 +1,181 @@
+"""YAML documents whose every part knows its line. All scalars stay text: the schema decides what a value means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")) | {"!"}
+# No file of ours comes near it; 50,000 brackets would otherwise end in a crash instead of a message.
+MAX_DEPTH = 50
+
+
+class Mistake(NamedTuple):
+    """A mistake in a file: its place, the problem, and a hint on what to try."""
+
+    where: str
+    wrong: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.wrong}" + (f"; {self.hint}" if self.hint else "")
+
+
+class EmptyFile(NamedTuple):
+    """The terms in which an empty file of one type is refused: its noun ("profile"), and what to write into it."""
+
+    noun: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A text, a list or a mapping, and its place (`FILE:LINE`)."""
+
+    value: str | list[Node] | dict[str, Node]
+    where: str
+
+    def plain(self) -> Any:
+        """The value without lines."""
+        if isinstance(self.value, list):
+            return [item.plain() for item in self.value]
+        if isinstance(self.value, dict):
+            return {key: item.plain() for key, item in self.value.items()}
+        return self.value
+
+
+def read(path: Path, mistakes: list[Mistake], empty: EmptyFile | None) -> Node | None:
+    """Read a file; None, with the reasons among the mistakes, if it is not one plain YAML document.
+
+    A file that holds nothing but comments is empty: a mistake in the terms of `empty`, or just None where that is None.
+    """
+    try:
+        root = _Builder(path, mistakes).document(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        mistakes.append(Mistake(str(path), f"cannot be read: {error.strerror}"))
+    except UnicodeDecodeError:
+        mistakes.append(Mistake(str(path), "is not UTF-8 text"))
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        mistakes.append(Mistake(f"{path}:{line}", f"is not YAML: {error.problem}", "look at indentation and quotes"))
+    except yaml.YAMLError as error:  # its text names the place "in <unicode string>", which helps nobody
+        problem = " ".join(str(error).partition('in "<')[0].split())
+        mistakes.append(Mistake(str(path), f"is not YAML: {problem}"))
+    except _TooDeepError as error:
+        mistakes.append(Mistake(str(error), f"is nested more than {MAX_DEPTH} levels deep", "look for stray brackets"))
+    else:
+        if root is None and empty is not None:
+            mistakes.append(Mistake(str(path), f"is an empty {empty.noun}", empty.hint))
+        return root
+    return None
+
+
+def from_plain(value: object, where: str = "") -> Node:
+    """Nodes for values that are parsed already, such as a playbook's; `where` is then the path of the value."""
+    if isinstance(value, Mapping):
+        inside = f"{where}." if where else ""
+        return Node({str(key): from_plain(item, f"{inside}{key}") for key, item in value.items()}, where or "profile")
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return Node([from_plain(item, f"{where}[{number}]") for number, item in enumerate(value)], where)
+    if isinstance(value, bool):  # a playbook's YAML has read on and off as true and false
+        return Node("on" if value else "off", where)
+    return Node("" if value is None else str(value), where)
+
+
+class _TooDeepError(Exception):
+    """The document nests deeper than MAX_DEPTH; the text is the place."""
+
+
+class _Builder:
+    """Builds nodes from YAML events, refusing what makes a file mean something else than it seems to."""
+
+    def __init__(self, path: Path, mistakes: list[Mistake]) -> None:
+        self.path = path
+        self.mistakes = mistakes
+        self.anchors: set[str] = set()
+
+    def document(self, text: str) -> Node | None:
+        events: Iterator[yaml.Event] = yaml.parse(text, Loader=LOADER)
+        root = None
+        documents = 0
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self._refuse(event, "starts a second document", "keep one document in the file")
+                    return None
+                content = next(events)
+                if not _is_blank(content):
+                    root = self._node(content, events, 0)
+        return root
+
+    def _node(self, event: Any, events: Iterator[yaml.Event], depth: int) -> Node:
+        where = self._where(event)
+        if depth > MAX_DEPTH:
+            raise _TooDeepError(where)
+        if isinstance(event, yaml.AliasEvent):
+            self._refuse(event, f"is an alias (*{event.anchor})", "write the value out")
+            return Node("", where)
+        self._check(event)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return Node([self._node(item, events, depth + 1) for item in _until(yaml.SequenceEndEvent, events)], where)
+        if isinstance(event, yaml.MappingStartEvent):
+            return Node(self._mapping(events, depth), where)
+        return Node(str(event.value), where)
+
+    def _check(self, event: Any) -> None:
+        if event.tag is not None and event.tag not in PLAIN_TAGS:
+            self._refuse(event, f"has the tag {event.tag}", "leave it out; write the value alone")
+        if event.anchor is not None:
+            if event.anchor in self.anchors:
+                self._refuse(event, f"has the anchor &{event.anchor} of another value", "leave the anchors out")
+            self.anchors.add(event.anchor)
+
+    def _mapping(self, events: Iterator[yaml.Event], depth: int) -> dict[str, Node]:
+        items: dict[str, Node] = {}
+        for key in _until(yaml.MappingEndEvent, events):
+            name = self._node(key, events, depth + 1).value
+            node = self._node(next(events), events, depth + 1)
+            if not isinstance(name, str):
+                self._refuse(key, "a list or mapping cannot be a name")
+            elif isinstance(key, yaml.AliasEvent):
+                continue  # refused above
+            elif not name.strip():
+                self._refuse(key, "a name is empty")
+            elif name in items:
+                first = items[name].where.rpartition(":")[2]
+                self._refuse(key, f"{name} is given twice, first on line {first}", "keep one")
+            else:
+                # A value is found by the line of its name, even if it starts a line later.
+                items[name] = Node(node.value, self._where(key))
+        return items
+
+    def _where(self, event: Any) -> str:
+        return f"{self.path}:{event.start_mark.line + 1}"
+
+    def _refuse(self, event: yaml.Event, wrong: str, hint: str = "") -> None:
+        self.mistakes.append(Mistake(self._where(event), wrong, hint))
+
+
+def _until(end: type[yaml.Event], events: Iterator[yaml.Event]) -> Iterator[yaml.Event]:
+    for event in events:
+        if isinstance(event, end):
+            return
+        yield event
+
+
+def _is_blank(event: yaml.Event) -> bool:
+    """Whether a document has no content, as after a lone `---`."""
+    return isinstance(event, yaml.ScalarEvent) and event.value == "" and not event.style and event.tag is None
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """A hint: the closest known name, or all of them."""
+    close = get_close_matches(name, known, 1)
+    return f"did you mean {close[0]}?" if close else f"it can be {', '.join(known)}" if known else ""

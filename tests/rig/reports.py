@@ -1,0 +1,58 @@
+"""Hold a command's report to its formats: the JSON schema, JUnit's schema and Prometheus' exposition format."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import xmlschema
+from prometheus_client.parser import text_string_to_metric_families
+
+from gpuctl.domain.report import JSON_SCHEMA
+
+XSD = Path(__file__).parents[1] / "data/junit/junit.xsd"
+NAME = re.compile(r"gpuctl_[a-z][a-z0-9_]*")
+_junit = xmlschema.XMLSchema(str(XSD))
+
+
+def valid_json(text: str) -> dict[str, Any]:
+    """The document, once it fits the schema."""
+    document: dict[str, Any] = json.loads(text)
+    jsonschema.validate(document, JSON_SCHEMA)
+    return document
+
+
+def valid_junit(text: str) -> dict[tuple[str, str], str]:
+    """(class name, name) -> "passed", "failure" or "error" of each test case, once the XML fits the schema."""
+    from xml.etree import ElementTree
+
+    _junit.validate(text)
+    cases = ElementTree.fromstring(text).iter("testcase")  # noqa: S314 - our own output
+    kinds = ("failure", "error")
+    return {
+        (case.attrib["classname"], case.attrib["name"]): next((k for k in kinds if case.find(k) is not None), "passed")
+        for case in cases
+    }
+
+
+def valid_metrics(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """Metric -> its samples, once a strict reading and, where it is installed, promtool find nothing wrong."""
+    assert text.endswith("\n")
+    samples: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_string_to_metric_families(text):
+        assert NAME.fullmatch(family.name), family.name
+        assert family.documentation
+        assert family.type == "gauge"
+        rows = [(dict(sample.labels), sample.value) for sample in family.samples]
+        assert len({tuple(sorted(labels.items())) for labels, _ in rows}) == len(rows), f"{family.name} has duplicates"
+        assert family.name not in samples, f"{family.name} is there twice"
+        samples[family.name] = rows
+    if promtool := shutil.which("promtool"):
+        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+    return samples

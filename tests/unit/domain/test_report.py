@@ -1,0 +1,133 @@
+"""Reports: the documented JSON, JUnit XML that CI systems read, and metrics that Prometheus reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuctl.domain import report as forms
+from gpuctl.domain.findings import (
+    Finding,
+    Verdict,
+    exit_code,
+    fail,
+    group_by_subject,
+    majority,
+    ok,
+    overall,
+    problems,
+    unknown,
+    warn,
+)
+from gpuctl.domain.report import Report
+from tests.rig.reports import valid_json, valid_junit, valid_metrics
+
+FINDINGS = (
+    fail("driver", "gpu-3", "580.65.06, 7 of 8 nodes have 580.95.05", "upgrade it", agree=7),
+    unknown("ecc", "gpu-4", "nvidia-smi: [GPU requires reset]"),
+    warn("clocks", "gpu-5", "power cap 600 W", power_w=600.5),
+    ok("names", "", "resolve both ways"),
+)
+
+
+def report(**more: Any) -> Report:
+    return Report("nccl preflight", {"prod": FINDINGS}, {"nodes": ["gpu-3"]}, **more)
+
+
+def test_the_json_form_fits_its_schema_and_names_the_worst() -> None:
+    document = valid_json(json.dumps(forms.as_dict(report())))
+    assert (document["verdict"], document["exit_code"], document["nodes"]) == ("FAIL", 1, ["gpu-3"])
+    assert document["findings"][0] == {
+        "target": "prod",
+        "check": "driver",
+        "subject": "gpu-3",
+        "verdict": "FAIL",
+        "message": "580.65.06, 7 of 8 nodes have 580.95.05",
+        "numbers": {"agree": 7},
+        "hint": "upgrade it",
+        "source": "",
+    }
+
+
+def test_a_finding_comes_back_from_its_json() -> None:
+    assert [Finding.from_dict(json.loads(json.dumps(finding.as_dict()))) for finding in FINDINGS] == list(FINDINGS)
+
+
+def test_junit_has_a_case_for_each_check_and_subject() -> None:
+    group = "gpuctl.nccl.preflight"
+    assert valid_junit(forms.junit(report(seconds=1.5))) == {
+        (f"{group}.driver", "gpu-3"): "failure",
+        (f"{group}.ecc", "gpu-4"): "error",
+        (f"{group}.clocks", "gpu-5"): "passed",
+        (f"{group}.names", "names"): "passed",
+    }
+    assert valid_junit(forms.junit(report(strict=True)))[f"{group}.clocks", "gpu-5"] == "failure"
+
+
+def test_metrics_have_severities_values_counts_and_when() -> None:
+    samples = valid_metrics(forms.metrics(report(), 1763900000.5))
+    severity = {(labels["check"], labels["subject"]): value for labels, value in samples["gpuctl_check_severity"]}
+    assert severity == {("driver", "gpu-3"): 3, ("ecc", "gpu-4"): 2, ("clocks", "gpu-5"): 1, ("names", ""): 0}
+    assert ({"command": "nccl preflight", "verdict": "unknown"}, 1.0) in samples["gpuctl_findings"]
+    values = [(labels["value"], value) for labels, value in samples["gpuctl_check_value"]]
+    assert sorted(values) == [("agree", 7.0), ("power_w", 600.5)]
+    assert samples["gpuctl_last_run_timestamp_seconds"] == [({"command": "nccl preflight"}, 1763900000.5)]
+    assert samples["gpuctl_last_run_exit_code"] == [({"command": "nccl preflight"}, 1.0)]
+
+
+def test_a_subject_with_two_findings_of_a_check_has_one_sample_the_worst() -> None:
+    twice = Report("drift", {"": [fail("swap", "a", "on"), ok("swap", "a"), warn("swap", "a", "zram")]})
+    [(labels, value)] = valid_metrics(forms.metrics(twice, 1.0))["gpuctl_check_severity"]
+    assert (labels["subject"], value) == ("a", 3.0)
+
+
+def test_what_was_not_measured_is_no_value() -> None:
+    silent = Report("drift", {"": [unknown("bandwidth", "a", "not printed", busbw_gbs=None, network="efa")]})
+    assert "gpuctl_check_value" not in valid_metrics(forms.metrics(silent, 1.0))
+
+
+def test_a_report_without_findings_is_unknown_and_still_valid() -> None:
+    empty = Report("drift", {})
+    assert valid_json(json.dumps(forms.as_dict(empty)))["verdict"] == "UNKNOWN"
+    assert valid_junit(forms.junit(empty)) == {}
+    assert "gpuctl_check_severity" not in valid_metrics(forms.metrics(empty, 1.0))
+
+
+TEXT = st.text(max_size=20)
+
+
+@given(st.lists(st.tuples(TEXT, TEXT, TEXT, st.sampled_from(Verdict)), max_size=4))
+def test_any_text_of_a_host_gives_valid_reports(rows: list[tuple[str, str, str, Verdict]]) -> None:
+    findings = [Finding(check, subject, verdict, message) for check, subject, message, verdict in rows]
+    made = Report("drift", {"prod": findings})
+    assert len(valid_json(json.dumps(forms.as_dict(made)))["findings"]) == len(findings)
+    valid_junit(forms.junit(made))
+    valid_metrics(forms.metrics(made, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code", "strict"), [([], 0, 0), (["OK", "WARN"], 0, 1), (["UNKNOWN", "OK"], 1, 1), (["FAIL"], 1, 1)]
+)
+def test_exit_codes_follow_the_worst(verdicts: list[str], code: int, strict: int) -> None:
+    findings = [Finding("c", "s", Verdict(verdict)) for verdict in verdicts]
+    assert (exit_code(findings), exit_code(findings, strict=True)) == (code, strict)
+    assert len(problems(findings)) == sum(verdict in ("FAIL", "UNKNOWN") for verdict in verdicts)
+
+
+def test_nothing_checked_is_unknown() -> None:
+    assert overall([]) is Verdict.UNKNOWN
+
+
+def test_subjects_of_the_same_finding_are_grouped() -> None:
+    grouped = group_by_subject([fail("gpu", "Pod a", "lost"), fail("gpu", "Pod b", "lost"), ok("net", "Pod a")])
+    assert [(finding.check, finding.subject) for finding in grouped] == [("gpu", "Pods a, b"), ("net", "Pod a")]
+
+
+def test_a_majority_names_those_that_differ_and_two_sides_accuse_nobody() -> None:
+    assert majority({"a": 8, "b": 8, "c": 7, "d": None}).odd == {"c": 7}
+    even = majority({"a": 8, "b": 7})
+    assert (dict(even.odd), dict(even.sides)) == ({}, {8: ["a"], 7: ["b"]})

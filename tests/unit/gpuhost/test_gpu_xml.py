@@ -1,0 +1,104 @@
+"""Reads nvidia-smi's XML where a GPU is ill: an error text is never a value, and never a good one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
+
+H100 = (Path(__file__).parents[2] / "data/nvidia-smi/570-h100-8gpu.xml").read_text()
+ERRORS = ["[GPU requires reset]", "GPU requires reset", "[Unknown Error]", "ERR!", "GPU is lost", "[GPU is lost]"]
+
+
+def first_gpu(element: str, value: str, text: str) -> dict[str, Any]:
+    """GPU 0 of the recorded machine with one value replaced; the other GPUs stay as they were."""
+    before = f"<{element}>{value}</{element}>"
+    assert before in H100
+    gpus: list[dict[str, Any]] = gpu_xml.parse(H100.replace(before, f"<{element}>{text}</{element}>", 1))["gpus"]
+    assert all(not gpu["errors"] and not gpu["unread"] for gpu in gpus[1:])
+    return gpus[0]
+
+
+@pytest.mark.parametrize("text", ERRORS)
+@pytest.mark.parametrize(
+    ("element", "value", "name"),
+    [
+        ("remapped_row_pending", "No", "remap_pending"),
+        ("remapped_row_failure", "No", "remap_failure"),
+        ("remapped_row_unc", "0", "remapped"),
+        ("dram_uncorrectable", "0", "uncorrectable"),
+        ("current_ecc", "Enabled", "ecc"),
+        ("gpu_util", "0 %", "busy_percent"),
+        ("clocks_event_reason_hw_slowdown", "Not Active", "slowed_by"),
+        ("state", "Completed", "fabric_state"),
+    ],
+)
+def test_an_error_in_place_of_a_value_is_no_value(element: str, value: str, name: str, text: str) -> None:
+    gpu = first_gpu(element, value, text)
+    assert gpu[name] is None
+    assert text in gpu["unread"][name]
+    assert [(path.rpartition("/")[2], error) for path, error in gpu["errors"].items()] == [(element, text)]
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_an_error_is_noticed_where_nothing_else_is_read(text: str) -> None:
+    assert first_gpu("gpu_temp", "33 C", text)["errors"] == {"temperature/gpu_temp": text}
+
+
+@pytest.mark.parametrize("text", ["[N/A]", "N/A", "[Not Supported]", ""])
+def test_a_value_that_the_gpu_does_not_have_is_missing_and_no_error(text: str) -> None:
+    gpu = first_gpu("remapped_row_pending", "No", text)
+    assert gpu["remap_pending"] is None
+    assert not gpu["errors"]
+
+
+@pytest.mark.parametrize("text", ["Maybe", "Insufficient Permissions", "[Insufficient Permissions]", "yes", "0"])
+def test_any_other_text_is_no_answer_to_a_question_of_yes_or_no(text: str) -> None:
+    gpu = first_gpu("remapped_row_failure", "No", text)
+    assert gpu["remap_failure"] is None
+    assert gpu["unread"] == {"remap_failure": text}
+
+
+@pytest.mark.parametrize("text", ["N/A", "[Unknown Error]", ""])
+def test_a_sum_without_one_of_its_parts_is_unknown_unless_the_rest_shows_errors(text: str) -> None:
+    assert first_gpu("sram_uncorrectable_parity", "0", text)["uncorrectable"] is None
+    with_errors = H100.replace("<dram_uncorrectable>0<", "<dram_uncorrectable>3<", 1)
+    part = with_errors.replace("<sram_uncorrectable_parity>0<", f"<sram_uncorrectable_parity>{text}<", 1)
+    assert gpu_xml.parse(part)["gpus"][0]["uncorrectable"] == 3
+
+
+def test_gpus_before_the_a100_count_double_bit_errors() -> None:
+    """In the form of a Tesla P100's: some of its memories have no counter, their total has one."""
+    counters = "<double_bit><l1_cache>N/A</l1_cache><device_memory>2</device_memory><total>2</total></double_bit>"
+    log = "<nvidia_smi_log><gpu><ecc_errors><volatile>{}</volatile></ecc_errors></gpu></nvidia_smi_log>"
+    assert gpu_xml.parse(log.format(counters))["gpus"][0]["uncorrectable"] == 2
+    unread = counters.replace("<total>2", "<total>ERR!")
+    assert gpu_xml.parse(log.format(unread))["gpus"][0]["uncorrectable"] is None
+
+
+@pytest.mark.parametrize("text", ["[Unknown Error]", "Insufficient Permissions", "N/A"])
+def test_processes_that_cannot_be_listed_are_unknown_and_not_none(text: str) -> None:
+    assert "<processes>" in H100
+    head, _, rest = H100.partition("<processes>")
+    _, _, tail = rest.partition("</processes>")
+    gpus = gpu_xml.parse(f"{head}<processes>{text}</processes>{tail}")["gpus"]
+    assert gpus[0]["processes"] is None
+    assert gpus[1]["processes"] == []
+
+
+def test_the_name_of_a_process_is_no_error_of_the_gpu() -> None:
+    row = "<process_info><pid>12</pid><type>C</type><process_name>[Unknown Error]</process_name></process_info>"
+    head, _, rest = H100.partition("<processes>")
+    gpu = gpu_xml.parse(f"{head}<processes>{row}{rest}")["gpus"][0]
+    assert gpu["errors"] == {}
+    assert [process["pid"] for process in gpu["processes"]] == [12]
+
+
+@pytest.mark.parametrize("name", ["510-a100-mig", "516-rtx2080-busy", "570-h100-8gpu"])
+def test_recorded_gpus_have_no_errors(name: str) -> None:
+    text = (Path(__file__).parents[2] / f"data/nvidia-smi/{name}.xml").read_text()
+    gpus = gpu_xml.parse(text)["gpus"]
+    assert gpus
+    assert [gpu["errors"] for gpu in gpus] == [{}] * len(gpus)
