@@ -212,8 +212,6 @@ def _stop(cluster: Cluster, env: Environment, python: str) -> None:
 
     survey, confirmed = runs.survey(cluster, env, python), []
     for training in runs.to_end(survey):
-        click.echo(
-            f"{'ending' if training.runs else 'it has ended; making confirmed of'} {training.description}", err=True
-        )
+        click.echo(f"{'ending' if training.runs else 'already ended, checking'} {training.description}", err=True)
         confirmed.append(show.gone(flow.end(training.training, survey.pods)))
     raise click.exceptions.Exit(0 if all(confirmed) else NOT_DONE)

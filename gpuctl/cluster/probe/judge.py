@@ -33,7 +33,7 @@ def read(facts: Iterable[Facts]) -> list[Facts]:
 def unread(facts: Iterable[Facts]) -> list[Finding]:
     """Pods that did not answer: nothing is known of them."""
     return [
-        Finding("pod", pod.pod, Verdict.FAIL, f"it does not answer: {pod.unread}", hint=pod.hint)
+        Finding("pod", pod.pod, Verdict.FAIL, f"cannot be probed: {pod.unread}", hint=pod.hint)
         for pod in facts
         if pod.unread
     ]

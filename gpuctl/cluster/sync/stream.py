@@ -58,7 +58,8 @@ class PodStream:
         answer = self.ask(frames.HELLO, request)
         entries = {path: _entry(row, answer["sources"]) for path, row in answer["entries"].items()}
         deviations = {
-            path: None if row is None else PodEntry(row[0], row[1], row[3]) for path, row in answer["now"].items()
+            path: None if row is None else PodEntry(row[0], row[1], row[3])
+            for path, row in answer["deviations"].items()
         }
         return PodState(entries, deviations, {}, answer["generation"])
 

@@ -242,7 +242,7 @@ def stop(order: dict[str, Any], _: Reader, writer: Writer) -> None:
     status = state["exit"] or {
         "code": None,
         "signal": None,
-        "asked": True,
+        "requested": True,
         "left": [str(process["name"]) for process in left],
     }
     writer.send(protocol.ENDED, dict(state, exit=status))

@@ -157,7 +157,7 @@ def test_what_lives_of_a_run_that_no_keeper_has_here_is_known_and_what_somebody_
 
 
 def test_a_run_that_is_not_known_is_told(pod: Pod) -> None:
-    with pytest.raises(Refused, match="no run nine here"):
+    with pytest.raises(Refused, match="the run nine no longer exists here"):
         detached.stop(pod.target, "nine")
 
 

@@ -147,9 +147,9 @@ def test_nothing_of_ours_stays(pod: Pod, tmp_path: Path) -> None:
 
 def test_an_end_is_told_in_words() -> None:
     assert ProcessExit(1).description == "ended with exit code 1"
-    assert ProcessExit(None, signal.SIGKILL).description == "ended by SIGKILL (did its memory run out?)"
+    assert ProcessExit(None, signal.SIGKILL).description == "ended by SIGKILL (out of memory?)"
     assert ProcessExit(None).description == "its exit status is unknown"
-    assert ProcessExit(0, left=("python3",)).description == "ended with exit code 0; still there: python3"
+    assert ProcessExit(0, left=("python3",)).description == "ended with exit code 0; still running: python3"
     assert not ProcessExit(0, left=("python3",)).succeeded
     assert ProcessExit(0).succeeded
     assert not ProcessExit(0, requested=True).succeeded

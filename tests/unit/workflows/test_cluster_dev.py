@@ -76,7 +76,7 @@ def test_what_the_sync_tells_reaches_the_screen_and_what_decides(screen: Screen)
 def test_a_pod_that_only_shares_a_folder_says_nothing_of_it_and_a_full_disk_has_not_got_it(screen: Screen) -> None:
     posted: list[Any] = []
     news = News(screen, GROUP_OF, posted.append)
-    news.reached(Outcome("lab-1", Verdict.UNKNOWN, "sees", wrong="it sees an older sync"), 2)
+    news.reached(Outcome("lab-1", Verdict.UNKNOWN, "sees", wrong="it still shows an older sync"), 2)
     news.reached(Outcome("lab-2", Verdict.FAIL, wrong="its disk is full"), 2)
     assert posted == [Away(1)]
 
@@ -89,7 +89,7 @@ def test_what_holds_up_a_restart_is_told_once(screen: Screen, monkeypatch: pytes
     for _ in range(2):
         loop.carry_out(replace(state, has={0: 1, 1: 0}), Action.NOTHING)
     loop.carry_out(replace(state, has={0: 1, 1: 1}, lacking={1: frozenset({"train.py"})}), Action.NOTHING)
-    assert screen.said == ["waiting until lab-2 has all of it", "not begun: lab-2 did not take train.py"]
+    assert screen.said == ["waiting for lab-2 to receive the change", "not started: lab-2 did not take train.py"]
     assert runner.asked == []
 
 

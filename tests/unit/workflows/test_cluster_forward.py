@@ -34,7 +34,13 @@ def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_ports(["vscod", "0:8080", "x:debug", "99999", "9000:vscode", "9000:jupyter"], PORTS)
     told = caught.value.wrong
-    for each in ("'vscod' is neither", "'0' is no port", "'x' is no port", "'99999' is neither", "9000 is given twice"):
+    for each in (
+        "'vscod' is neither",
+        "'0' is not a port",
+        "'x' is not a port",
+        "'99999' is neither",
+        "9000 is given twice",
+    ):
         assert each in told
 
 

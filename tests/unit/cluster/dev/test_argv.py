@@ -21,5 +21,5 @@ def test_the_debugger_listens_inside_the_pod_alone() -> None:
 
 
 def test_what_is_no_python_cannot_be_debugged() -> None:
-    with pytest.raises(InvalidInput, match="it is no Python"):
+    with pytest.raises(InvalidInput, match="it is not a Python file"):
         argv(ScriptRun("run.sh", debug=5678))

@@ -82,8 +82,8 @@ def test_where_nobody_reads_it_any_more_everything_is_broken_off_and_no_more_is_
         (Left(False, 0), ""),
         (Left(True, 0), "still ran there, and was ended"),
         (Left(True, 2), "2 processes of the command could not be ended"),
-        (Left(False, 0, gone=True), "the pod has gone"),
-        (None, "cannot be said whether the command goes on"),
+        (Left(False, 0, gone=True), "the pod is gone"),
+        (None, "unknown whether the command still runs"),
     ],
 )
 def test_a_command_that_is_not_heard_any_more_has_ended_only_where_its_pod_says_so(
@@ -112,7 +112,7 @@ def test_a_pod_need_not_be_ready_for_something_to_run_in_it() -> None:
     running = pod(containerStatuses=[{"name": "ml", "state": {"running": {}}, "ready": False}])
     assert pod_selection.why_not(running) == ""
     running["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert pod_selection.why_not(running) == "it is ending"
+    assert pod_selection.why_not(running) == "it is terminating"
 
 
 def test_why_nothing_can_run_in_a_pod_is_told() -> None:

@@ -117,7 +117,7 @@ def test_what_was_changed_in_the_pod_is_kept_and_told(here: Path, there: Path) -
     outcome = sync(here, there)
     assert {each.path: each.why for each in outcome.kept} == {
         "train.py": "changed in the pod since the last sync",
-        "pkg/a.py": "changed in the pod, and gone here",
+        "pkg/a.py": "changed in the pod, and deleted here",
     }
     assert outcome.verdict is Verdict.FAIL
     assert (files(there)["train.py"], files(there)["pkg/a.py"]) == ("mine", "mine too")
@@ -151,7 +151,7 @@ def test_a_file_that_the_pod_lost_comes_back(here: Path, there: Path) -> None:
 def test_what_the_pod_already_has_the_same_is_no_conflict(here: Path, there: Path) -> None:
     fill(there, {"train.py": "other", "pkg/a.py": "a"})
     outcome = sync(here, there)
-    assert [(each.path, each.why) for each in outcome.kept] == [("train.py", "there before any sync, and different")]
+    assert [(each.path, each.why) for each in outcome.kept] == [("train.py", "existed before any sync, and differs")]
 
 
 def test_a_link_in_the_pod_is_never_written_through(here: Path, there: Path, tmp_path: Path) -> None:
@@ -215,7 +215,9 @@ def test_a_folder_that_is_gone_here_deletes_nothing_there(here: Path, there: Pat
         bringer.local.rescan()
         outcome = bringer.carry_out(bringer.plan())
     assert (outcome.deleted, outcome.verdict) == (0, Verdict.FAIL)
-    assert [(each.path, each.why) for each in outcome.failed] == [(".", "cannot read it here: the folder is not there")]
+    assert [(each.path, each.why) for each in outcome.failed] == [
+        (".", "cannot read it here: the folder does not exist")
+    ]
     assert files(there) == TREE
 
 
@@ -314,7 +316,7 @@ def test_a_full_disk_gives_up_what_is_gone_here_and_what_it_did_not_take_is_brou
     (here / "to").symlink_to("train.py")
     with opened(here, there) as bringer:
         tell, alive = bringer.stream.send, bringer.stream.alive
-        monkeypatch.setattr(bringer.stream, "tell", lambda message: (tell(message), alive()))  # hears it at once
+        monkeypatch.setattr(bringer.stream, "send", lambda message: (tell(message), alive()))  # hears it at once
         outcome = bringer.carry_out(bringer.plan())
         assert (outcome.wrong, outcome.deleted) == ("its disk is full (No space left on device)", 1)
         assert set(files(there)) == {*TREE, "same.py"}
@@ -371,7 +373,7 @@ def test_a_file_that_cannot_be_read_in_the_pod_is_kept_and_stops_no_other(
     assert {each.path: each.why for each in outcome.kept} == {
         "known.bin": "cannot be read in the pod",
         "unknown.bin": "cannot be read in the pod",
-        "gone.bin": "cannot be read in the pod, and gone here",
+        "gone.bin": "cannot be read in the pod, and deleted here",
     }
     assert sync(here, there, force=True).verdict is Verdict.OK
     assert files(there) == files(here)

@@ -88,7 +88,7 @@ def test_two_syncs_into_one_folder_do_not_mix(here: Path, there: Path) -> None:
     first.hello(str(there), "a", "ann@laptop:/code")
     with pytest.raises(Refused, match="another sync writes there: ann@laptop:/code") as refused:
         second.hello(str(there), "b", "bob@laptop:/code")
-    assert "wait until it has ended" in refused.value.hint
+    assert "wait until it ends" in refused.value.hint
     first.close()
     second.close()
     assert sync(here, there).verdict is Verdict.OK

@@ -78,21 +78,21 @@ def test_another_takes_it_where_the_first_does_not_run_which_is_then_unknown(her
 def test_where_none_runs_none_is_fine(here: Path, there: Path) -> None:
     found = sync(way(), here, there, target(0, AWAY), target(1, AWAY))
     assert [each.verdict for each in found] == [Verdict.UNKNOWN] * 2
-    assert found[1].wrong == "it shares the folder of a-0, which did not get it"
+    assert found[1].wrong == "it shares the folder of a-0, which was not synced"
     assert not there.exists()
 
 
 def test_a_pod_that_sees_something_else_is_unknown(here: Path, there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "SEEN_S", 0)
+    monkeypatch.setattr(flow, "SHARED_S", 0)
     monkeypatch.setattr(flow, "PAUSE_S", 0)
     sync(way(), here, there, target(0))
     wanted = SyncRequest(str(there))
     older = flow.check_shared(way(), target(1), wanted, {}, "another generation")
-    assert (older.verdict, older.wrong) == (Verdict.UNKNOWN, "it sees an older sync")
+    assert (older.verdict, older.wrong) == (Verdict.UNKNOWN, "it still shows an older sync")
     other = flow.check_shared(
         way(), target(1), wanted, {"train.py": ("file", "0" * 64), "gone": ("file", "1" * 64)}, "x"
     )
-    assert other.wrong == "it sees 2 files otherwise, train.py among them"
+    assert other.wrong == "2 files differ there, such as train.py"
     assert "network file system" in other.hint
 
 

@@ -91,7 +91,7 @@ def test_of_a_folder_that_is_gone_nothing_is_known_and_its_files_are_not_gone(tm
     before = scan(tmp_path / "here", USUAL)
     (tmp_path / "here").rename(tmp_path / "away")
     for found in (scan(tmp_path / "here", USUAL), rescan(tmp_path / "here", USUAL, before, ["pkg/b.py", "pkg"])):
-        assert found.unread == {"": "the folder is not there"}
+        assert found.unread == {"": "the folder does not exist"}
         assert all(found.is_unknown(path) for path in before.items)
     fill(tmp_path / "here", {"a.py": "a"})
     assert scan(tmp_path / "here", USUAL).unread == {}

@@ -48,7 +48,7 @@ def test_options_may_stand_before_the_cluster_and_have_an_equals_sign() -> None:
         (["lab", "--attach", "--stop"], "--attach does not go with --stop"),
         (["lab", "--detach", "--check", "train.py"], "--detach does not go with --check"),
         (["lab", "--env", "1A=b", "train.py"], "'1A=b' is not NAME=VALUE"),
-        (["lab", "--folder", "code", "train.py"], "give it by its whole path"),
+        (["lab", "--folder", "code", "train.py"], "give an absolute path"),
         (["lab", "-o", "json", "train.py"], "--output goes with --check"),
     ],
 )
@@ -87,12 +87,12 @@ def test_each_way_to_end_has_its_exit_code_and_says_what_is_not_confirmed(
     screen = Screen("lab-0", all_output=False)
     assert finish(TrainingState(), monkeypatch, screen) == 0
     assert finish(TrainingState(lost="lab-0: not logged in"), monkeypatch, screen) == 3
-    assert "lab-0: not logged in; the training was left alone" in capsys.readouterr().err
+    assert "lab-0: not logged in; the training continues" in capsys.readouterr().err
     failed = TrainingState(failures=[Failure("lab-1", "ended with exit code 7", ["oom"])])
     assert finish(failed, monkeypatch, screen) == 1
     said = capsys.readouterr().err
     assert "lab-1: oom\nFAIL lab-1: ended with exit code 7" in said
-    assert "nothing of it is left in lab-0\n" in said
+    assert "no process of it is left in lab-0\n" in said
     assert "UNKNOWN lab-1: not confirmed to have ended: it is away" in said
 
 
@@ -131,14 +131,14 @@ def test_stop_ends_all_that_was_found_and_is_done_when_all_of_it_is_confirmed(
         runs.KnownTraining(Training("run", "t", ()), "training run, train.py of ann@desk", runs=False),
         runs.KnownTraining(Training("", "kept-1", ()), "what runs in lab-1", runs=True),
     ]
-    monkeypatch.setattr(runs, "look", lambda *_: looked)
+    monkeypatch.setattr(runs, "survey", lambda *_: looked)
     monkeypatch.setattr(runs, "to_end", lambda _: found)
     monkeypatch.setattr(flow, "end", lambda training, _: [flow.EndResult("lab-1", "" if training.name else wrong)])
     none: Any = None
     with pytest.raises(click.exceptions.Exit) as caught:
         train._stop(none, none, "python3")
     said = capsys.readouterr().err
-    assert "it has ended; making sure of training run, train.py of ann@desk\n" in said
+    assert "already ended, checking training run, train.py of ann@desk\n" in said
     assert "ending what runs in lab-1\n" in said
     assert caught.value.exit_code == code
 

@@ -50,9 +50,9 @@ def test_what_ssh_began_in_other_pods_is_found_though_the_one_that_knew_of_it_wa
     [found] = runs.to_end(at)
     assert (found.training.token, found.training.pods, found.runs) == ("kept-x", (), True)
     assert (
-        found.description == f"what no pod remembers, and still runs in lab-1, lab-2: {COMMAND} --wandb-token=<removed>"
+        found.description == f"unrecorded processes that still run in lab-1, lab-2: {COMMAND} --wandb-token=<removed>"
     )
-    with pytest.raises(GpuctlError, match="its pods know of none"):
+    with pytest.raises(GpuctlError, match="its pods have no record of one"):
         runs.newest(at)
 
 
@@ -85,8 +85,8 @@ def test_one_that_is_begun_in_each_pod_is_heard_in_those_that_lost_it_too_and_on
 @pytest.mark.parametrize(
     ("last", "wrong"),
     [
-        (PodRuns(), "its pods know of none"),
-        ("it is away", "the pods that can be asked know of none; lab-1: it is away"),
+        (PodRuns(), "its pods have no record of one"),
+        ("it is away", "the pods that answer have no record of one; lab-1: it is away"),
     ],
 )
 def test_where_there_is_none_it_is_told_which_pod_nobody_could_ask(

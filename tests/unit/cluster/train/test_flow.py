@@ -62,7 +62,7 @@ def test_where_one_pod_cannot_begin_it_is_ended_in_the_others_and_what_nobody_kn
     ("found", "why"),
     [
         (None, "the pod is gone"),
-        ({"metadata": {"uid": "b"}}, "the pod was made anew"),
+        ({"metadata": {"uid": "b"}}, "the pod was recreated"),
         ({"metadata": {"uid": "a", "deletionTimestamp": "now"}}, "the pod is being deleted"),
         (
             {"metadata": {"uid": "a"}, "status": {"phase": "Failed", "reason": "Evicted", "message": "no disk"}},

@@ -188,7 +188,7 @@ def test_what_breaks_in_a_listener_ends_the_watch(pods: list[Pod]) -> None:
 def test_a_keeper_that_was_killed_is_a_failure_that_is_told(pods: list[Pod], tmp_path: Path) -> None:
     training = begin(pods, WAITS, WAITS)
     state = json.loads((tmp_path / "runs-1/run/state").read_text())
-    later(0.3, lambda: kill(state["keeper"]))
+    later(0.3, lambda: kill(state["supervisor"]))
     heard = hear(training, Said())
     assert heard.first
     assert heard.first.pod == "lab-1"
@@ -221,7 +221,7 @@ def test_one_that_somebody_else_ends_has_not_ended_well_though_its_exit_code_is_
     training = begin(pods, text, "print('b')")
     heard = hear(training, Said(lambda line: line == "1" and later(0, lambda: detached.stop(pods[0].target, "run"))))
     assert heard.first
-    assert (heard.first.pod, heard.first.description) == ("lab-0", "told to end, ended with exit code 0")
+    assert (heard.first.pod, heard.first.description) == ("lab-0", "ended on request, ended with exit code 0")
 
 
 def test_of_pdsh_the_pod_whose_part_failed_is_named_with_its_own_lines(pods: list[Pod]) -> None:
