@@ -6,12 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.launch.mpirun_command import (
-    MpirunRequest,
-    full_command,
-    gpus_per_process,
-)
-
+from gpuctl.engine import MpirunRequest, full_command, gpus_per_process
 from gpuctl.nccl.model import Launch, Sweep
 
 Kind = Literal["quick", "full", "pairs", "single"]

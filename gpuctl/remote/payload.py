@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils import launch
+from gpuctl.engine import launch
 
 
 def program(name: str, asked: Mapping[str, object]) -> bytes:

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import answer, script
-
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.kube import python
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.ssh import Failure
+from gpuctl.engine import answer, script
 from gpuctl.nccl import preflight
 from gpuctl.nccl.preflight import pods as rules
 from gpuctl.nccl.preflight.facts_file import Fleet

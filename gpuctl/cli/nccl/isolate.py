@@ -11,10 +11,11 @@ import click
 
 from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.nccl import baselines, proof, record_history, sweep_options
+from gpuctl.cli.nccl.proof import Destination
 from gpuctl.cli.nccl.targets import pods, select
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import Sectioned
-from gpuctl.cli.shared.output import Output
+from gpuctl.cli.shared.report import Form, check_folder, report_options
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.signals import ctrl_c
 
@@ -68,8 +69,8 @@ IN_HISTORY = "kept: {} shows every run and the map of pairs"
 @sweep_options.sizes("512M", "4G")
 @sweep_options.ranks(180)
 @select.way_options
-@options.output
-def command(replay: Path | None, form: Output, **given: Any) -> None:
+@report_options
+def command(replay: Path | None, form: Form, metrics: Path | None, **given: Any) -> None:
     """Find what is bad in a fleet: a node, its adapter, the path between two nodes, a rack or its uplink.
 
     \b
@@ -89,13 +90,16 @@ def command(replay: Path | None, form: Output, **given: Any) -> None:
     from gpuctl.nccl.isolate.decide import decide
     from gpuctl.nccl.plan import with_env
 
+    check_folder(metrics)
     given = select.complete(given)
     policy = _policy(**given)
     if replay is not None:
         _nothing_else(**given)
         found = record.read(replay)
         fleet = _with_wanted(found.fleet, policy.sweep, **given)
-        proof.show_and_exit(fleet, found.history, decide(fleet, found.history, policy), form)
+        proof.show_and_exit(
+            fleet, found.history, decide(fleet, found.history, policy), Destination(str(replay), form, metrics)
+        )
     _can_keep(given["record"])
     way = select.node_access(**given)
     kept, policy = given["record"], replace(policy, sweep=with_env(policy.sweep, way.env))
@@ -104,7 +108,7 @@ def command(replay: Path | None, form: Output, **given: Any) -> None:
     select.preflight(way, **given)
     history, end = run(fleet, way, policy, kept, before)
     record_history.keep("isolate", way.where, history, end.findings, IN_HISTORY)
-    proof.show_and_exit(fleet, history, end, form)
+    proof.show_and_exit(fleet, history, end, Destination(way.where, form, metrics))
 
 
 def _nothing_else(**given: Any) -> None:

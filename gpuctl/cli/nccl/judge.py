@@ -12,8 +12,8 @@ import click
 
 from gpuctl.cli.nccl import log_files
 from gpuctl.cli.nccl.baselines import about_of, agreed, known_instance, shape
-from gpuctl.cli.shared import options, output
-from gpuctl.cli.shared.output import Output
+from gpuctl.cli.shared import output
+from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 @click.command()
 @log_files.argument
 @shape
-@options.output
+@report_options
 def judge(
     files: tuple[Path, ...],
-    form: Output,
+    form: Form,
+    metrics: Path | None,
     **params: Any,
 ) -> None:
     """Judge logs of nccl-tests, size by size; - is standard input.
@@ -37,21 +38,23 @@ def judge(
     and whether two nodes alone prove anything. The options tell what a log leaves open: where it says otherwise,
     nothing is judged. Exit status 1 where something failed or could not be told, 2 where options or files are wrong.
     """
+    from gpuctl.domain.report import Report
     from gpuctl.nccl import context as known
     from gpuctl.nccl.baselines import load
     from gpuctl.nccl.judge.run import judge as judged
 
+    check_folder(metrics)
     stated = about_of(**params)
     book = load.book()
     known_instance(stated.system, "judge", book)
     runs = list(log_files.runs(files))
     agreed("judge", runs, stated)
     judged_runs = [(name, known.infer(run, stated), judged(run, stated, book)) for name, run in runs]
-    if form == "table":
-        _show(judged_runs)
-    else:
-        output.data([_plain(*one) for one in judged_runs], form)
-    sys.exit(_exit_code(judged_runs))
+    targets = {name: findings for name, _, findings in judged_runs}
+    code = _exit_code(judged_runs)
+    details = {"runs": [_plain(*one) for one in judged_runs]}
+    publish(Report("nccl judge", targets, details, code=code), form, metrics, lambda: _show(judged_runs))
+    sys.exit(code)
 
 
 def _exit_code(judged_runs: Iterable[Judged]) -> int:
@@ -67,8 +70,7 @@ def _plain(name: str, about: RunContext, findings: list[Finding]) -> dict[str, o
 
     from gpuctl.nccl.judge.run import worst
 
-    as_dicts = [one.as_dict() for one in findings]
-    return {"run": name, "verdict": str(worst(findings)), "known": asdict(about), "findings": as_dicts}
+    return {"run": name, "verdict": str(worst(findings)), "known": asdict(about)}
 
 
 def _show(judged_runs: Iterable[Judged]) -> None:

@@ -15,6 +15,7 @@ from gpuctl.cli.nccl import findings
 from gpuctl.cli.nccl.targets import hosts as nccl_hosts
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
+from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -58,24 +59,29 @@ fleet_options = options.together(
 
 @click.command()
 @fleet_options
-@options.output
-def preflight(form: Output, **params: Any) -> None:
+@report_options
+def preflight(form: Form, metrics: Path | None, **params: Any) -> None:
     """Look at every node before a run, in one trip each: fail in seconds, with the node's name.
 
     Nodes are compared with each other. The first node tries to log in to every other, and each to the next in a ring.
     """
+    from gpuctl.domain.report import Report
     from gpuctl.nccl import preflight as rules
 
+    check_folder(metrics)
     fleet = _fleet(**params)
     with _understood(params["source"]):
         results = rules.judge(fleet.nodes, fleet.unasked)
-    if form != "table":
-        as_dict = {"nodes": [*fleet.nodes, *fleet.unasked], "findings": [one.as_dict() for one in results]}
-        output.data(as_dict, form)
-    else:
+    nodes = [*fleet.nodes, *fleet.unasked]
+    code = _exit_code(results, fleet)
+
+    def table() -> None:
         findings.show(results)
-        click.echo(f"\n{output.plural(len(fleet.nodes) + len(fleet.unasked), 'node')}: {_counted(results)}")
-    raise click.exceptions.Exit(_exit_code(results, fleet))
+        click.echo(f"\n{output.plural(len(nodes), 'node')}: {_counted(results)}")
+
+    target = str(params["source"] or params["inventory"] or "localhost")
+    publish(Report("nccl preflight", {target: results}, {"nodes": nodes}, code=code), form, metrics, table)
+    raise click.exceptions.Exit(code)
 
 
 @click.command()

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.progress import report_progress
-
 from gpuctl.cluster.clusterfile import locate as files
 from gpuctl.cluster.deploy import destroy, flow
 from gpuctl.cluster.deploy.apply import Applied
@@ -27,6 +25,7 @@ from gpuctl.cluster.environment import Asked, Environment, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.run_history import who
 from gpuctl.edges.kube.cluster import name_of
+from gpuctl.engine import report_progress
 
 Answer = dict[str, Any]
 LOOK_S = 0.5

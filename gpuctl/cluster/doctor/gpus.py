@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
-
 from gpuctl.cluster.doctor.model import Inside
+from gpuctl.engine import gpu_xml
 
 # Where drivers have it, the newest first.
 POWER = ("gpu_power_readings/instant_power_draw", "gpu_power_readings/power_draw", "power_readings/power_draw")

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
-
 from gpuctl.cluster.manifests.storage import WHERE
+from gpuctl.engine import gpu_xml
 from gpuctl.remote.model import SAYS
 
 HOSTFILE = "/job/hostfile"

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command
-
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.ranks import Process
 from gpuctl.edges.ssh import Failure
+from gpuctl.engine import mpirun_command
 from gpuctl.nccl import plan
 from gpuctl.nccl.judge.outcome import BROKEN_OFF
 from gpuctl.nccl.launch import outcome

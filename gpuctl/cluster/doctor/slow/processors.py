@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import cpus_of
-
 from gpuctl.cluster.doctor.hang.gpu import known
 from gpuctl.cluster.doctor.hang.job import ranks_of
 from gpuctl.cluster.doctor.model import Facts, Inside
 from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
+from gpuctl.engine import cpus_of
 
 GIB = 2**30
 # This project's own choices: shares from which on a person would look, of a moment's sample.

@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command
-
+from gpuctl.engine import mpirun_command
 from gpuctl.nccl import plan
 from gpuctl.nccl.runners.kube import hang_probe, scripts
 from gpuctl.nccl.runners.kube.model import BY, COMPONENT, LASTS, LAUNCHER, WORKER, Task

@@ -8,11 +8,10 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command as carried_command
-
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.ranks import Process
 from gpuctl.edges import slurm
+from gpuctl.engine import mpirun_command as carried_command
 from gpuctl.nccl import plan
 from gpuctl.nccl.launch import outcome as settle
 from gpuctl.nccl.launch.handle import WatchedLaunch
