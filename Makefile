@@ -21,7 +21,7 @@ bootstrap: $(INSTALLED) ## Install into .venv, bring this machine's tools, then 
 	gpuctl tune-nodes --inventory localhost --check --diff
 
 .PHONY: test
-test: packages lint molecule ## Run everything CI runs: lint, the roles' scenarios, all tests
+test: packages kubernetes lint molecule ## Run everything CI runs: lint, the roles' scenarios, all tests
 	$(PYTEST)
 
 .PHONY: unit
@@ -72,6 +72,11 @@ packages:
 	  apt-get update -qq; \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$missing; \
 	fi
+
+# The control plane behind the tests of the Kubernetes commands, where this machine has none and can download one.
+.PHONY: kubernetes
+kubernetes: $(INSTALLED) ## Download the Kubernetes that the tests need (a mirror: GPUCTL_KUBERNETES_MIRROR=URL)
+	@python -m tests.rig.kube.download $(if $(CI),,--optional)
 
 $(INSTALLED): .venv/pyvenv.cfg pyproject.toml hatch_build.py galaxy.yml
 	python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'

@@ -98,7 +98,7 @@ def test_a_script_that_is_missing_or_another_in_one_pod_is_told(asked: Launch) -
     [found] = checks.script([facts(env, 0), missing])
     assert (found.subject, found.message) == ("lab-1", "it cannot be read: No such file or directory")
     [found] = checks.script([facts(env, 0), facts(env, 1, script={"sha256": "b" * 64})])
-    assert (found.subject, found.message) == ("lab-1", "it is not the same as in lab-0")
+    assert (found.subject, found.message) == ("lab-1", "it differs from the one in lab-0")
     assert found.hint.startswith("sync first")
 
 
