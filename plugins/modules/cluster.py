@@ -64,6 +64,12 @@ options:
     description: Who deploys it, for the objects' annotations. The default is the current user and machine.
     type: str
     default: ""
+  plan:
+    description:
+      - The digest of a confirmed plan (C(digest) of a run in check mode). If the cluster or the file has changed since,
+        so that the plan is another, the task fails and nothing is applied. The default applies the current plan.
+    type: str
+    default: ""
 requirements:
   - gpuctl, the Python package, in the Python that the module runs with
 author: The gpuctl authors
@@ -95,6 +101,7 @@ RETURN = r"""
 cluster:
   description:
     - The C(environment), its C(namespace), and with O(state=present) C(mode), C(nodes), C(fell_back) (why it is TCP).
+    - With O(state=present), C(digest), the digest of the plan.
     - C(findings) of the preflight, each with C(check), C(subject), C(verdict), C(words) and C(hint).
     - C(changes), each with C(kind), C(name), C(action), C(fields) and C(note); C(applied), those that were made.
     - With O(state=absent), C(unread), why kinds of objects could not be listed; the task has then failed.
@@ -122,6 +129,7 @@ ARGUMENTS: dict[str, Any] = {
     "timeout": {"type": "int", "default": 900},
     "context": {"type": "str", "default": ""},
     "by": {"type": "str", "default": ""},
+    "plan": {"type": "str", "default": ""},
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -94,6 +96,27 @@ class Plan:
         return [change for change in self.changes if change.action in actions]
 
 
+def digest(plan: Plan) -> str:
+    """Return a hash of everything that applying the plan would do: equal plans have equal digests.
+
+    Values of Secrets are left out: they are generated anew for every plan of a first deployment.
+    """
+    desired = [
+        {name: part for name, part in state.desired.items() if not _is_secret_value(state.desired, name)}
+        for state in plan.states
+    ]
+    content = {
+        "environment": [plan.env.name, plan.env.namespace, plan.env.mode, plan.env.nodes],
+        "changes": [asdict(change) for change in plan.changes],
+        "desired": desired,
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _is_secret_value(obj: Object, part: str) -> bool:
+    return obj["kind"] == "Secret" and part in ("data", "stringData")
+
+
 def plan_as_dict(plan: Plan) -> dict[str, Any]:
     """Serialize a plan; values of Secrets are hidden."""
     return {
@@ -102,6 +125,7 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
         "mode": plan.env.mode,
         "nodes": plan.env.nodes,
         "fell_back": plan.fell_back,
+        "digest": digest(plan),
         "findings": [finding.as_dict() for finding in plan.findings],
         "changes": [asdict(change) for change in plan.changes],
     }

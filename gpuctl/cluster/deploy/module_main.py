@@ -20,7 +20,7 @@ from gpuctl.cluster.deploy import destroy, flow
 from gpuctl.cluster.deploy.apply import Applied
 from gpuctl.cluster.deploy.destroy import EnvironmentObjects
 from gpuctl.cluster.deploy.flow import PlanRequest
-from gpuctl.cluster.deploy.model import Change, Plan, plan_as_dict
+from gpuctl.cluster.deploy.model import Change, Plan, digest, plan_as_dict
 from gpuctl.cluster.environment import Environment, EnvironmentRequest, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.run_history import who
@@ -53,6 +53,7 @@ def present(params: Mapping[str, Any], applied: Applied) -> Answer:
     plan = flow.plan(cluster, file, request)
     try:
         flow.refuse(plan)
+        check_confirmed(plan, params.get("plan") or "")
         if not params["recreate"] and (anew := plan.changes_of("recreate")):
             names = ", ".join(change.subject for change in anew)
             hint = "recreate: true allows it; volumes stay"
@@ -66,6 +67,16 @@ def present(params: Mapping[str, Any], applied: Applied) -> Answer:
     result["findings"] += [finding.as_dict() for finding in findings]
     diff = [difference(change) for change in plan.changes if change.action != "same"]
     return {"changed": bool(diff), "cluster": result, "diff": diff}
+
+
+def check_confirmed(plan: Plan, confirmed: str) -> None:
+    """Raise `GpuctlError` if the plan is not the confirmed one; without a confirmed digest every plan passes."""
+    if not confirmed or confirmed == digest(plan):
+        return
+    changes = ", ".join(f"{change.action} {change.subject}" for change in plan.changes if change.action != "same")
+    wrong = "the cluster or the cluster file changed after the plan was shown, so nothing was applied"
+    hint = f"review the new plan ({changes or 'nothing changes'}) with `gpuctl cluster diff`, then deploy again"
+    raise GpuctlError(f"deploy {plan.env.name}", wrong, hint)
 
 
 def absent(params: Mapping[str, Any], applied: Applied) -> Answer:

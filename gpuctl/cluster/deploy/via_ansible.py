@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuctl.cluster.deploy.model import Plan
+from gpuctl.cluster.deploy.model import Plan, digest
 from gpuctl.cluster.environment import SINGLE
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.paths import collection_dir
@@ -57,10 +57,10 @@ def findings(done: Mapping[str, Any]) -> list[Finding]:
 
 
 def play(request: DeployRequest) -> ansible.Play:
-    """The playbook with the plan's mode and number of pods.
+    """Return the playbook's run with the plan's mode, number of pods and digest.
 
-    The module reads the file and the cluster again, so what has changed since is deployed as it is by then. It makes
-    objects anew only if the plan made any anew.
+    The module plans again from the file and the cluster, and applies nothing if the digest differs: what was shown and
+    confirmed is what is applied.
     """
     env = request.plan.env
     name = env.name.removesuffix(f"-{SINGLE}") if env.single else env.name
@@ -74,6 +74,7 @@ def play(request: DeployRequest) -> ansible.Play:
         "cluster_timeout": request.timeout_s,
         "cluster_context": request.context,
         "cluster_by": env.by,
+        "cluster_plan": digest(request.plan),
     }
     return ansible.Play(
         playbook=PLAYBOOK,

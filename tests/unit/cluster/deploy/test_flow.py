@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.cluster.deploy import deployed_state, flow, prune, via_ansible
-from gpuctl.cluster.deploy.model import Change, Field, ObjectState, Plan
+from gpuctl.cluster.deploy.model import Change, Field, ObjectState, Plan, digest
 from gpuctl.cluster.deploy.module_main import difference
 from gpuctl.cluster.deploy.quantity import amount, at_least
 from gpuctl.cluster.manifests import everything
@@ -103,6 +103,7 @@ def test_the_playbook_is_given_exactly_what_was_planned(tmp_path: Path) -> None:
     env = env_of(tmp_path, {"network": {"rdma": ROCE}}, mode="tcp", name="lab-b", single=True, by="me")
     order = via_ansible.DeployRequest(tmp_path / "lab.yaml", Plan(env, (), (recreate,), ()), "prod", 60)
     assert via_ansible.play(order).variables == {
+        "cluster_plan": digest(order.plan),
         "cluster_file": str(tmp_path / "lab.yaml"),
         "cluster_mode": "tcp",
         "cluster_nodes": 1,
