@@ -56,7 +56,7 @@ def test_constraints_that_are_missing(lab: Lab) -> None:
     privileged = {"security": {"requires_privileged_scc": True}}
     found = failed(lab, ON_OPENSHIFT, RDMA, privileged)
     assert found.subject == "SecurityContextConstraints privileged"
-    assert found.message.startswith("there are no such constraints")
+    assert found.message.startswith("these constraints do not exist")
 
 
 def test_a_network_attachment_that_is_missing(lab: Lab) -> None:
@@ -99,7 +99,7 @@ def test_one_that_comes_between_looking_and_applying_is_left_alone(lab: Lab) -> 
     plan = lab.plan()
     meta = {"name": "lab-hosts", "namespace": lab.namespace}
     lab.plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"theirs": "1"}})
-    with pytest.raises(NotApplied, match="ConfigMap lab-hosts: it is there by now, and is not ours"):
+    with pytest.raises(NotApplied, match="ConfigMap lab-hosts: an object of that name was created meanwhile and is not ours"):
         flow.deploy(lab.cluster(), plan, lab.tell, 10, Applied())
     assert lab.get("configmap", "lab-hosts")["data"] == {"theirs": "1"}
 

@@ -69,7 +69,7 @@ def test_nothing_is_made_anew_unless_that_is_allowed(lab: Lab) -> None:
     bigger = lab.path({"storage": {**own["storage"], "datasets_size": "600Gi"}})
     code, said = play(lab, cluster_file=bigger)
     assert code == 2
-    assert "StatefulSet lab would have to be made anew: existing volumes stay as they are" in said
+    assert "StatefulSet lab would have to be recreated: existing volumes stay as they are" in said
     assert lab.get("statefulset", "lab")["metadata"]["uid"] == first
     assert play(lab, cluster_file=bigger, cluster_recreate="true", cluster_timeout=0)[0] == 0
     assert lab.get("statefulset", "lab")["metadata"]["uid"] != first
