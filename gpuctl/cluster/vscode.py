@@ -47,7 +47,7 @@ class EditorStatus:
 
 def inspect(cluster: Cluster, env: Environment) -> EditorStatus:
     """Read its status; `GpuctlError` if the first pod does not exist."""
-    pod = pod_selection.one(cluster, env, f"look for VS Code of {env.name}")
+    pod = pod_selection.pod_of_rank(cluster, env, f"look for VS Code of {env.name}")
     verdict, why = _runs(cluster, env, pod)
     if NAME not in env.cluster.ports.expose:
         return EditorStatus(pod_selection.name_of(pod), verdict, why, "forward")

@@ -71,7 +71,7 @@ def _is_port(text: str) -> bool:
 def request(access: PodAccess, ports: Sequence[PortRequest], rank: int = 0) -> Request:
     """Build the request for one pod, which must exist; it may not run yet, or be replaced meanwhile."""
     doing = f"{DOING} ports of {access.env.name}"
-    pod = pod_selection.one(access.cluster, access.env, doing, rank)
+    pod = pod_selection.pod_of_rank(access.cluster, access.env, doing, rank)
     forward_kind = replace(access.cluster.kind("v1", "Pod"), plural="pods/portforward")
     # kubectl uses POST, newer versions GET over a WebSocket.
     if not any(access.cluster.may(verb, forward_kind) for verb in ("create", "get")):

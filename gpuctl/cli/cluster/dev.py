@@ -78,7 +78,7 @@ def _session(name: str, rank: int, debug: bool, wait: bool, restarts: bool, para
     port = access.env.cluster.ports.debug if debug else 0
     script_run = program.ScriptRun(script, params["args"], target, params["python"], port, wait)
     doing = f"run {script} on {access.env.name}"
-    pod = pod_selection.one(access.cluster, access.env, doing, rank)
+    pod = pod_selection.pod_of_rank(access.cluster, access.env, doing, rank)
     pod_selection.check(pod, doing)
     sync_targets = targets.labelled(access.cluster, access.env.selector, target)
     screen = Screen()

@@ -40,7 +40,9 @@ def shell(name: str, rank: int | None, pod: str, everywhere: bool, argv: tuple[s
     access = open_access(name, params)
     if everywhere:
         _all(access, argv)
-    pod_object = pod_selection.one(access.cluster, access.env, f"open a shell on {access.env.name}", rank or 0, pod)
+    pod_object = pod_selection.pod_of_rank(
+        access.cluster, access.env, f"open a shell on {access.env.name}", rank or 0, pod
+    )
     raise click.exceptions.Exit(flow.enter(access, pod_object, argv, partial(click.echo, err=True)))
 
 

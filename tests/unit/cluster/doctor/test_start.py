@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cluster.deploy.cluster_snapshot import Read
+from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.doctor.diagnose import walk
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.doctor.start import START
@@ -73,7 +73,7 @@ def test_a_pod_that_is_missing_without_a_word_is_unknown(tmp_path: Path) -> None
 def test_a_node_is_to_blame_only_where_a_pod_of_ours_suffers_from_it(tmp_path: Path) -> None:
     gone = cluster.node("gpu-0")
     gone["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting"}]
-    there = cluster.there(nodes=Read([gone, cluster.node("gpu-1")]))
+    there = cluster.there(nodes=Maybe([gone, cluster.node("gpu-1")]))
     words = "Node gpu-0: it is not ready: Kubelet stopped posting"
     stuck = facts(tmp_path, there=there, pods={"lab-0": pod("lab-0", ready=False)})
     assert told(stuck, "nodes") == [f"FAIL {words}"]
@@ -81,7 +81,7 @@ def test_a_node_is_to_blame_only_where_a_pod_of_ours_suffers_from_it(tmp_path: P
 
 
 def test_that_nodes_and_claims_may_not_be_read_matters_only_where_a_pod_waits(tmp_path: Path) -> None:
-    there = cluster.there(nodes=Read([], "you may not"), claims=Read([], "you may not"))
+    there = cluster.there(nodes=Maybe([], "you may not"), claims=Maybe([], "you may not"))
     assert told(facts(tmp_path, there=there), "nodes") == told(facts(tmp_path, there=there), "volumes") == []
     waits = facts(tmp_path, there=there, pods={"lab-0": pod("lab-0", ready=False)})
     assert told(waits, "nodes") == ["UNKNOWN nvidia.com/gpu: nodes cannot be looked at: you may not"]
@@ -97,7 +97,7 @@ def test_a_node_that_offers_none_of_its_gpus_has_lost_its_device_plugin(tmp_path
     short = [Finding("gpus", "nvidia.com/gpu", Verdict.FAIL, "0 of the 2 nodes")]
     found = facts(
         tmp_path,
-        there=cluster.there(nodes=Read([node, labelled])),
+        there=cluster.there(nodes=Maybe([node, labelled])),
         pods={"lab-0": pending("lab-0", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")},
         preflight=short,
     )
@@ -133,7 +133,7 @@ def with_claims(folder: Path, *claims: dict[str, Any], **changed: Any) -> Facts:
     waits = pending("lab-0", "0/2 nodes are available: 2 pod has unbound immediate PersistentVolumeClaims.")
     names = [each["metadata"]["name"] for each in claims] or ["lost"]
     waits["spec"]["volumes"] = [{"name": n, "persistentVolumeClaim": {"claimName": n}} for n in names]
-    return facts(folder, pods={"lab-0": waits}, there=cluster.there(claims=Read(list(claims))), **changed)
+    return facts(folder, pods={"lab-0": waits}, there=cluster.there(claims=Maybe(list(claims))), **changed)
 
 
 def test_a_claim_without_a_volume_is_told_with_the_reason(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cluster.environment import Asked, Environment, environment
+from gpuctl.cluster.environment import Environment, EnvironmentRequest, environment
 from gpuctl.cluster.probe import judge
 from gpuctl.cluster.probe.flow import PortCheck
 from gpuctl.cluster.probe.model import Facts
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[4]
 
 @pytest.fixture
 def env(tmp_path: Path) -> Environment:
-    return environment(cluster(tmp_path), Asked(nodes=2))
+    return environment(cluster(tmp_path), EnvironmentRequest(nodes=2))
 
 
 def words(found: list[Any]) -> list[str]:
@@ -113,7 +113,9 @@ def test_gpus_are_counted_and_what_nobody_can_say_is_unknown(
 
 def test_parts_of_gpus_are_counted_where_the_pod_asks_for_parts(tmp_path: Path) -> None:
     def told(resource: str, per_node: int, **said: Any) -> list[str]:
-        env = environment(cluster(tmp_path, {"gpus": {"resource": resource, "per_node": per_node}}), Asked(nodes=2))
+        env = environment(
+            cluster(tmp_path, {"gpus": {"resource": resource, "per_node": per_node}}), EnvironmentRequest(nodes=2)
+        )
         return words(judge.gpus(env, [facts(env, 0, **said)], per_node, exactly=True))
 
     listed = gpus(0, (ROOT / MIG).read_text())
@@ -229,7 +231,7 @@ def test_a_workspace_that_the_user_may_not_write_to_is_told_with_the_user(env: E
 
 
 def test_rdma_needs_adapters_their_files_and_memory_to_lock(tmp_path: Path) -> None:
-    env = environment(cluster(tmp_path, {"network": {"rdma": ROCE}}), Asked("rdma", 2))
+    env = environment(cluster(tmp_path, {"network": {"rdma": ROCE}}), EnvironmentRequest("rdma", 2))
     none: dict[str, Any] = {"gpus": [], "infiniband": None, "verbs": []}
     no_files = {"gpus": [], "infiniband": ["mlx5_0"], "verbs": []}
     lock = {"bytes": 64 << 10, "capabilities": "0"}
@@ -243,7 +245,9 @@ def test_rdma_needs_adapters_their_files_and_memory_to_lock(tmp_path: Path) -> N
 
 def adapters(folder: Path, devices: list[str], *there: list[str]) -> list[str]:
     """What is said of pods that have these adapters where the cluster file names those devices."""
-    env = environment(cluster(folder, {"network": {"rdma": {**ROCE, "devices": devices}}}), Asked("rdma", 2))
+    env = environment(
+        cluster(folder, {"network": {"rdma": {**ROCE, "devices": devices}}}), EnvironmentRequest("rdma", 2)
+    )
     given = [{"gpus": [], "infiniband": each, "verbs": ["uverbs0"]} for each in there]
     return words(testing.rdma(env, [facts(env, rank, devices=each) for rank, each in enumerate(given)]))
 

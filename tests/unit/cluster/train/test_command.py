@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.cluster import train
 from gpuctl.cli.cluster.train_report import Screen
-from gpuctl.cluster.environment import Asked, environment
+from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.train.launch import Launch
 from gpuctl.cluster.train.prepare import Ready
 from gpuctl.cluster.train.watch import Failure, Training, TrainingState
@@ -101,7 +101,9 @@ def test_what_nobody_knows_is_a_problem_of_a_check_and_stops_no_training(
 ) -> None:
     from gpuctl.cluster.train import flow, prepare
 
-    launch = Launch(environment(cluster(tmp_path), Asked(nodes=1)), "torchrun", "train.py", (), 1, 8, "/workspace")
+    launch = Launch(
+        environment(cluster(tmp_path), EnvironmentRequest(nodes=1)), "torchrun", "train.py", (), 1, 8, "/workspace"
+    )
     unknown = Finding("gpus", "lab-0", Verdict.UNKNOWN, "the image has no nvidia-smi")
     there: Any = SimpleNamespace(pod="lab-0")
     begun: list[Ready] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.cluster.environment import Asked, Environment, environment
+from gpuctl.cluster.environment import Environment, EnvironmentRequest, environment
 from gpuctl.cluster.train import flow, runs
 from gpuctl.cluster.train.runs import Survey
 from gpuctl.core.errors import GpuctlError
@@ -27,7 +27,7 @@ COMMAND = "python3 -u train.py"
 
 @pytest.fixture
 def env(tmp_path: Path) -> Environment:
-    return environment(cluster(tmp_path), Asked(nodes=3))
+    return environment(cluster(tmp_path), EnvironmentRequest(nodes=3))
 
 
 def known_run(name: str, began: float, argv: Sequence[str] = IN_EACH, running: bool = False) -> Run:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, Configuration
 
-from gpuctl.cluster.environment import Asked, environment
+from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.train import flow
 from gpuctl.cluster.train.launch import Launch
 from gpuctl.cluster.train.prepare import Ready
@@ -30,7 +30,7 @@ def ready(pods: list[Pod], tmp_path: Path) -> Ready:
     settings = Configuration()
     settings.host, settings.retries = "http://127.0.0.1:9", False
     away = Cluster(ApiClient(settings), "team", patience_s=0)
-    env = environment(cluster(tmp_path), Asked(nodes=2))
+    env = environment(cluster(tmp_path), EnvironmentRequest(nodes=2))
     path = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
     launch = Launch(env, "torchrun", "train.py", (), 2, 1, str(tmp_path), path)
     return Ready(launch, [replace(pod.target, cluster=away) for pod in pods], {}, [], [])
