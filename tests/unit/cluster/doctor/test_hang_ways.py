@@ -24,7 +24,7 @@ def rdma(folder: Path, *ports: Any, **variables: str) -> Facts:
 def test_adapters_that_are_missing_or_down_are_told(tmp_path: Path) -> None:
     assert told(rdma(tmp_path), "adapters") == ["FAIL Pod lab-1: it sees no RDMA adapter"]
     lines_ = told(rdma(tmp_path, port("mlx5_0"), port("mlx5_10")), "adapters")
-    assert lines_ == ["FAIL Pod lab-1: NCCL_IB_HCA names mlx5_1, which it has not; it has mlx5_0, mlx5_10"]
+    assert lines_ == ["FAIL Pod lab-1: NCCL_IB_HCA names mlx5_1, which it has not; there are mlx5_0, mlx5_10"]
     down = told(rdma(tmp_path, port("mlx5_0"), port("mlx5_1", state="DOWN")), "adapters")
     assert down == ["FAIL Pod lab-1: mlx5_1:1 is DOWN, not ACTIVE"]
     other = told(rdma(tmp_path, port("irdma0"), NCCL_IB_HCA="mlx5"), "adapters")
