@@ -63,20 +63,20 @@ def _issues(
 
 
 def known(facts: Facts) -> dict[str, Gpus]:
-    """Of the pods whose GPUs told anything."""
+    """GPUs of the pods that reported any."""
     every = {name: reading.of(inside) for name, inside in facts.asked().items()}
     return {name: listed for name, listed in every.items() if listed.gpus}
 
 
 def at_work(facts: Facts) -> dict[str, Gpus]:
-    """Of these those with ranks, where any has: others take no part, and their GPUs rest as they should."""
+    """GPUs of the pods with ranks, if there are any: other pods take no part, and their GPUs are rightly idle."""
     known_gpus = known(facts)
     working = {name: listed for name, listed in known_gpus.items() if ranks_of(facts.inside[name])}
     return working or known_gpus
 
 
 def waits(gpu: Gpu) -> bool:
-    """Whether it looks like a kernel of NCCL that waits."""
+    """Return whether a GPU looks like it runs a waiting NCCL kernel."""
     share = _share(gpu)
     return gpu.busy is not None and gpu.busy >= BUSY and share is not None and share < WAITING
 
@@ -87,7 +87,7 @@ def works(gpu: Gpu) -> bool:
 
 
 def _share(gpu: Gpu) -> float | None:
-    """Of the power that it may draw."""
+    """Share of the power limit that it draws."""
     return gpu.power_w / gpu.limit_w if gpu.power_w is not None and gpu.limit_w else None
 
 

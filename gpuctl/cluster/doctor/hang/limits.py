@@ -32,7 +32,7 @@ def memlocked(facts: Facts) -> list[Finding]:
 
 
 def _bytes(inside: Inside) -> str | None:
-    """Of a rank, else of a program started in the pod: a number, or "unlimited"."""
+    """Limit of a rank, else of a program started in the pod: a number, or "unlimited"."""
     locked = [rank["memlock"] for rank in ranks_of(inside) if rank["memlock"]]
     return str(locked[0]) if locked else inside.get("machine", "memlock")
 

@@ -1,4 +1,4 @@
-"""Whether pods find each other: the hostfile, names, ssh, and the port that ranks meet at."""
+"""Whether pods find each other: the hostfile, names, ssh, and the rendezvous port."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def hostfile(facts: Facts) -> list[Finding]:
                 warn(check, f"Pod {name}", message, "`gpuctl cluster deploy`, where the cluster file is right")
             )
         elif text != expected:
-            message = f"its hostfile has {len(_hosts(text))} hosts, and is not the one of now ({facts.env.nodes})"
+            message = (
+                f"its hostfile is stale: it lists {len(_hosts(text))} hosts, the environment has {facts.env.nodes}"
+            )
             hint = "after a scale it takes a minute or two to arrive; `gpuctl cluster deploy` where it does not"
             findings.append(fail(check, f"Pod {name}", message, hint))
     return or_ok(check, facts.env.name, findings) if facts.telling("network") else []
@@ -56,7 +58,7 @@ def names(facts: Facts) -> list[Finding]:
 
 
 def _elsewhere(facts: Facts, pod: str, addresses: list[str]) -> str:
-    """Where the pod really is, when that is none of the addresses its name has."""
+    """The pod's real address, if it is none of those its name has."""
     status: Mapping[str, Any] = (facts.pods.get(pod) or {}).get("status") or {}
     actual = [str(ip.get("ip")) for ip in status.get("podIPs") or []] or [str(status.get("podIP") or "")]
     alone = facts.env.single or not any(actual)
@@ -104,6 +106,6 @@ def master(facts: Facts) -> list[Finding]:
 
 
 def _nameless(facts: Facts, name: str) -> bool:
-    """Whether it finds nobody by name: then nothing is known of the ways."""
+    """Return whether it resolves no names: then nothing is known about its connections."""
     results = (facts.inside[name].get("network", "names") or {}).values()
     return any(isinstance(result, str) for result in results)

@@ -27,14 +27,14 @@ AGAIN = "`gpuctl cluster deploy` gives all pods the same; a job that sets it has
 
 
 def used(inside: Inside) -> Mapping[str, str]:
-    """What its job goes by: the variables of a rank, else those of the container."""
+    """The variables a job uses: those of a rank, else those of the container."""
     ranks = inside.get("jobs", "ranks") or []
     variables_used: Mapping[str, str] = ranks[0]["variables"] if ranks else inside.said.get("variables") or {}
     return variables_used
 
 
 def settings(facts: Facts) -> list[Finding]:
-    """The same everywhere, and as the cluster file has it now."""
+    """Variables are equal everywhere, and as in the cluster file."""
     check, answers = "settings", facts.telling("variables", "jobs")
     if not answers:
         return []
@@ -109,7 +109,7 @@ def _hint(facts: Facts) -> str:
 
 
 def mtu(facts: Facts) -> list[Finding]:
-    """The same for interfaces of the same name. Both ends agree on the less; what is between may take less still."""
+    """Interfaces of one name have one MTU. Both ends agree on the smaller; a switch between them may allow less."""
     check, sizes = "mtu", dict[str, dict[str, object]]()
     for name, inside in facts.telling("network").items():
         pattern = used(inside).get("NCCL_SOCKET_IFNAME", "")

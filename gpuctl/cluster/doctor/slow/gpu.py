@@ -118,6 +118,6 @@ def memory(facts: Facts) -> list[Finding]:
 
 
 def _each(facts: Facts, check: str, judge: GpuProblem) -> list[Finding]:
-    """What is wrong with each GPU of each pod."""
+    """Problems of each GPU of each pod."""
     every = [(name, judge(gpu)) for name, listed in known(facts).items() for gpu in listed.gpus]
     return [fail(check, f"Pod {name}", *wrong) for name, wrong in every if wrong]

@@ -18,7 +18,7 @@ TELL = "set nccl.debug: INFO, deploy, and begin the job anew: its log then tells
 
 
 def transport(facts: Facts) -> list[Finding]:
-    """What NCCL said it uses, and what it was told to."""
+    """What NCCL reports it uses, and what it was configured to use."""
     check, env = "transport", facts.env
     if not facts.pods:
         return []

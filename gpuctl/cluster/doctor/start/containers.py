@@ -1,4 +1,4 @@
-"""What becomes of a pod's containers: not pulled, not made, or ended."""
+"""Containers that were not pulled, not created, or ended."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _why_not_pulled(facts: Facts, name: str) -> str:
 
 
 def _ended(status: Object) -> Object | None:
-    """How it ended last; None where it never did, or ended well to be followed by others."""
+    """Its last termination; None if there was none."""
     state, before = status.get("state") or {}, status.get("lastState") or {}
     termination: Object | None = state.get("terminated") or before.get("terminated")
     return termination

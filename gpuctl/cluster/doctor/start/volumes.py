@@ -1,4 +1,4 @@
-"""What a pod waits for before its containers are made: volumes, and networks."""
+"""Volumes and networks that a pod needs before its containers are created."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ def volumes(facts: Facts) -> list[Finding]:
     """Each claim has its volume, and each volume is mounted."""
     check = "volumes"
     if facts.there.claims.why:
-        words = f"claims cannot be looked at: {facts.there.claims.why}"
-        return [] if all(map(is_ready, facts.pods.values())) else [unknown(check, facts.env.namespace, words)]
-    claims = {each["metadata"]["name"]: each for each in facts.there.claims.value}
-    wanted = dict.fromkeys(name for pod in facts.pods.values() for name in _claims(pod))
-    found = []
-    for name in wanted:
+        message = f"claims cannot be looked at: {facts.there.claims.why}"
+        return [] if all(map(is_ready, facts.pods.values())) else [unknown(check, facts.env.namespace, message)]
+    claims = {claim["metadata"]["name"]: claim for claim in facts.there.claims.value}
+    needed = dict.fromkeys(name for pod in facts.pods.values() for name in _claims(pod))
+    findings = []
+    for name in needed:
         why, hint = _unbound(facts, claims.get(name))
-        found += [fail(check, f"PersistentVolumeClaim {name}", why, hint)] if why else []
-    return or_ok(check, facts.env.name, [*found, *_events(facts, check, MOUNTS, "a volume cannot be mounted")])
+        findings += [fail(check, f"PersistentVolumeClaim {name}", why, hint)] if why else []
+    return or_ok(check, facts.env.name, [*findings, *_events(facts, check, MOUNTS, "a volume cannot be mounted")])
 
 
 def network(facts: Facts) -> list[Finding]:
     """The pod's own network is made; attachments are the usual reason where it is not."""
-    found = _events(facts, "network", NETWORKS, "its network cannot be made")
-    return or_ok("network", facts.env.name, found)
+    findings = _events(facts, "network", NETWORKS, "its network cannot be made")
+    return or_ok("network", facts.env.name, findings)
 
 
 def _claims(pod: Object) -> Iterable[str]:
-    for each in pod["spec"].get("volumes") or []:
-        if "persistentVolumeClaim" in each:
-            yield str(each["persistentVolumeClaim"]["claimName"])
+    for volume in pod["spec"].get("volumes") or []:
+        if "persistentVolumeClaim" in volume:
+            yield str(volume["persistentVolumeClaim"]["claimName"])
 
 
 def _unbound(facts: Facts, claim: Object | None) -> tuple[str, str]:
@@ -62,17 +62,17 @@ def _unbound(facts: Facts, claim: Object | None) -> tuple[str, str]:
 
 def _why_unbound(facts: Facts, claim: Object) -> tuple[str, str]:
     events = facts.of(claim)
-    last = next((each for each in reversed(events) if each.get("type") == "Warning"), events[-1] if events else {})
+    last = next((event for event in reversed(events) if event.get("type") == "Warning"), events[-1] if events else {})
     if last.get("reason") == PATIENT:
         return "", ""
-    wanted = claim["spec"].get("storageClassName")
-    classes = {each["metadata"]["name"]: each for each in facts.there.classes.value}
-    if wanted and not facts.there.classes.why and wanted not in classes:
-        return f"there is no storage class {wanted}", f"there are {', '.join(sorted(classes)) or 'none at all'}"
-    if not last and (classes.get(wanted) or {}).get("volumeBindingMode") == PATIENT:
+    class_name = claim["spec"].get("storageClassName")
+    classes = {event["metadata"]["name"]: event for event in facts.there.classes.value}
+    if class_name and not facts.there.classes.why and class_name not in classes:
+        return f"there is no storage class {class_name}", f"there are {', '.join(sorted(classes)) or 'none at all'}"
+    if not last and (classes.get(class_name) or {}).get("volumeBindingMode") == PATIENT:
         return "", ""  # events are kept for an hour, and not everybody may read them
-    says = f" ({last['reason']}): {_text(last)}" if last else f"; {facts.events_why or 'no event says why'}"
-    return f"it waits for a volume{says}", "does the storage's provisioner run?"
+    reason = f" ({last['reason']}): {_text(last)}" if last else f"; {facts.events_why or 'no event reason why'}"
+    return f"it waits for a volume{reason}", "does the storage's provisioner run?"
 
 
 def _events(facts: Facts, check: str, reasons: tuple[str, ...], message: str) -> list[Finding]:
