@@ -36,7 +36,7 @@ def ready(facts: Facts) -> list[Finding]:
             found.append(fail(check, f"Pod {name}", "it is not there", START))
         elif not is_ready(pod):
             state = pod_progress.state(pod, facts.of(pod), facts.there.claims.value)
-            words = f"it {state.words}" + (f": {state.trouble}" if state.trouble else "")
+            words = f"it {state.summary}" + (f": {state.trouble}" if state.trouble else "")
             found.append(fail(check, f"Pod {name}", words, START))
     return or_ok(check, facts.env.name, found)
 

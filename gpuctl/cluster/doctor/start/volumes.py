@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.environment import Object
@@ -17,6 +17,8 @@ HINTS = (
     ("not found", "`gpuctl cluster deploy` makes what is missing"),
     ("timed out", "the storage's driver does not answer: look at its pods, `kubectl get pods -A | grep csi`"),
 )
+# What the kubelet says of volumes that have not come, whatever kept them (pkg/kubelet/volumemanager).
+CONSEQUENCES = ("Unable to attach or mount volumes", "timed out waiting for the condition", "context deadline exceeded")
 PAST = ("Pulling", "Pulled", "Created", "Started")  # what comes after volumes and networks are there
 NETWORKS = ("FailedCreatePodSandBox", "NetworkNotReady", "FailedCreatePodContainer")
 
@@ -73,18 +75,28 @@ def _why_unbound(facts: Facts, claim: Object) -> tuple[str, str]:
     return f"it waits for a volume{says}", "does the storage's provisioner run?"
 
 
-def _events(facts: Facts, check: str, reasons: tuple[str, ...], words: str) -> list[Finding]:
-    """The last such event of each pod that does not run yet."""
-    found = []
+def _events(facts: Facts, check: str, reasons: tuple[str, ...], message: str) -> list[Finding]:
+    """The cause for each pod that does not run yet and has not got further since."""
+    findings = []
     for name, pod in facts.pods.items():
         if is_ready(pod) or runs(pod):
             continue
-        mine = [each for each in facts.of(pod) if each.get("reason") in (*reasons, *PAST)]
-        if mine and mine[-1]["reason"] in reasons:  # else it got further since
-            text = _text(mine[-1])
+        events = [event for event in facts.of(pod) if event.get("reason") in (*reasons, *PAST)]
+        if events and events[-1]["reason"] in reasons:
+            text = _text(_first_cause(events))
             hint = next((hint for part, hint in HINTS if part in text), "")
-            found.append(fail(check, f"Pod {name}", f"{words}: {text}", hint))
-    return found
+            findings.append(fail(check, f"Pod {name}", f"{message}: {text}", hint))
+    return findings
+
+
+def _first_cause(events: Sequence[Object]) -> Object:
+    """The first event since the pod last got further that names a cause: the kubelet's time-outs follow from it."""
+    last_progress = max((number for number, event in enumerate(events) if event["reason"] in PAST), default=-1)
+    failures = events[last_progress + 1 :]
+    causes = [event for event in failures if not any(text in _text(event) for text in CONSEQUENCES)]
+    return min(
+        causes or failures, key=lambda event: str(event.get("firstTimestamp") or event.get("lastTimestamp") or "")
+    )
 
 
 def _text(event: Object) -> str:

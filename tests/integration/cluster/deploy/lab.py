@@ -27,7 +27,7 @@ from gpuctl.cluster.clusterfile import read
 from gpuctl.cluster.clusterfile.model import Cluster as File
 from gpuctl.cluster.deploy import flow
 from gpuctl.cluster.deploy.apply import Applied
-from gpuctl.cluster.deploy.flow import Wish
+from gpuctl.cluster.deploy.flow import PlanRequest
 from gpuctl.cluster.deploy.model import Plan
 from gpuctl.cluster.deploy.wait import NotReady
 from gpuctl.edges.kube import cluster as kube
@@ -205,7 +205,7 @@ class Lab:
         )
 
     def plan(self, *changes: Mapping[str, Any], **wish: Any) -> Plan:
-        return flow.plan(self.cluster(), self.file(*changes), Wish(by=self.by, **wish))
+        return flow.plan(self.cluster(), self.file(*changes), PlanRequest(by=self.by, **wish))
 
     def deploy(self, *changes: Mapping[str, Any], limit_s: float = 60, **wish: Any) -> Plan:
         """Deploy it to its end; what is told meanwhile stands in `said`."""

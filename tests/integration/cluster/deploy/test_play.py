@@ -51,7 +51,7 @@ def test_the_file_and_a_relative_kubeconfig_are_found_from_where_ansible_is_star
 
 def test_removing_fails_where_not_every_kind_may_be_looked_for(lab: Lab) -> None:
     code, said = play(lab, kubeconfig=str(lab.plane.as_account(lab.folder, lab.namespace)), cluster_state="absent")
-    assert (code, "cannot destroy lab: UNKNOWN whether more of it is there" in said) == (2, True)
+    assert (code, "cannot destroy lab: UNKNOWN whether more of it exists" in said) == (2, True)
 
 
 def test_what_fails_is_told_in_one_line_and_nothing_is_touched(lab: Lab) -> None:
@@ -69,7 +69,7 @@ def test_nothing_is_made_anew_unless_that_is_allowed(lab: Lab) -> None:
     bigger = lab.path({"storage": {**own["storage"], "datasets_size": "600Gi"}})
     code, said = play(lab, cluster_file=bigger)
     assert code == 2
-    assert "StatefulSet lab would have to be made anew: volumes that are there already stay as they are" in said
+    assert "StatefulSet lab would have to be made anew: existing volumes stay as they are" in said
     assert lab.get("statefulset", "lab")["metadata"]["uid"] == first
     assert play(lab, cluster_file=bigger, cluster_recreate="true", cluster_timeout=0)[0] == 0
     assert lab.get("statefulset", "lab")["metadata"]["uid"] != first
@@ -109,7 +109,7 @@ def test_the_command_takes_a_relative_kubeconfig_and_says_in_json_why_it_is_tcp(
 def test_more_gpus_than_a_node_has_is_told_by_diff_and_deploy_and_touches_nothing(lab: Lab, gpuctl: Gpuctl) -> None:
     known, before = str(lab.plane.kubeconfig), lab.names()
     path = lab.path({"gpus": {"per_node": 16}})
-    told = "it has 8 of the 16 nvidia.com/gpu that a pod asks for"
+    told = "it has 8 of the 16 nvidia.com/gpu that a pod requests"
     diff = gpuctl("cluster", "diff", path, KUBECONFIG=known)
     assert (diff.code, told in diff.out) == (1, True)
     refused = gpuctl("cluster", "deploy", path, KUBECONFIG=known)

@@ -14,7 +14,7 @@ import pytest
 
 from gpuctl.cluster.deploy import module_main, via_ansible
 from gpuctl.cluster.deploy.apply import Applied
-from gpuctl.cluster.deploy.destroy import Found
+from gpuctl.cluster.deploy.destroy import EnvironmentObjects
 from gpuctl.cluster.deploy.model import Plan
 from gpuctl.core.errors import GpuctlError
 from tests.unit.cluster.clusters import write
@@ -52,17 +52,19 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_removing_has_failed_where_nobody_knows_whether_more_is_there(tmp_path: Path) -> None:
-    found = Found([SET], [], ["you may not list secrets"])
+    found = EnvironmentObjects([SET], [], ["you may not list secrets"])
     told = module_main.removed(env_of(tmp_path), found, Applied(["StatefulSet lab"]))
-    assert told["error"]["wrong"] == "UNKNOWN whether more of it is there: you may not list secrets"
+    assert told["error"]["wrong"] == "UNKNOWN whether more of it exists: you may not list secrets"
     assert told["msg"] == f"cannot destroy lab: {told['error']['wrong']}"
     assert (told["changed"], told["cluster"]["applied"]) == (True, ["StatefulSet lab"])
-    nothing = module_main.removed(env_of(tmp_path), Found([], [], ["you may not list all kinds"]), Applied())
+    nothing = module_main.removed(
+        env_of(tmp_path), EnvironmentObjects([], [], ["you may not list all kinds"]), Applied()
+    )
     assert ("error" in nothing, nothing["changed"]) == (True, False)
 
 
 def test_removing_is_well_where_all_could_be_looked_for(tmp_path: Path) -> None:
-    told = module_main.removed(env_of(tmp_path), Found([SET], []), Applied(["StatefulSet lab"]))
+    told = module_main.removed(env_of(tmp_path), EnvironmentObjects([SET], []), Applied(["StatefulSet lab"]))
     assert (told["changed"], {"msg", "error"} & set(told)) == (True, set())
 
 

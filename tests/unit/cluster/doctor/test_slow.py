@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cluster.deploy.cluster_snapshot import Read
+from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.doctor.diagnose import walk
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.doctor.slow import SLOW
@@ -180,7 +180,7 @@ def test_memory_that_only_caches_files_is_not_short(tmp_path: Path) -> None:
 def test_others_that_use_the_nodes_processors_are_named(tmp_path: Path) -> None:
     greedy = cluster.pod("greedy", "gpu-0", 0)
     greedy["metadata"]["namespace"] = "others"
-    there = cluster.there(pods=Read([greedy]))
+    there = cluster.there(pods=Maybe([greedy]))
     tell = {"lab-0": {"machine": machine(node_busy=63.0, cpu_used=20.0)}}
     (line,) = told(facts(tmp_path, there=there, tell=tell), "neighbours")
     assert line == "FAIL Pod lab-0: others use 43.0 of its node's 64 processors; there is also others/greedy"
