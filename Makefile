@@ -6,10 +6,12 @@ SHELL := bash
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 # Tests wait more than they compute: one more than there are processors.
-PYTEST ?= pytest --numprocesses $(shell expr $$(nproc) + 1) --dist loadfile
+PYTEST ?= pytest --numprocesses $(shell expr $$(nproc) + 1) --dist loadfile --no-loadscope-reorder
 INSTALLED := build/installed
 SCENARIOS := $(patsubst %/molecule.yml,%,$(wildcard roles/*/molecule/*/molecule.yml))
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Where it is set, every worker and every program that a test starts compiles all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## Show what can be made

@@ -150,7 +150,7 @@ def _shares(outcome: Outcome) -> str:
 def _show(outcomes: Sequence[Outcome], local: Any, check: bool, form: Output) -> None:
     if form != "table":
         summary = {"source": local.name, "check": check, "left_out": sorted(local.scanned.left_out)}
-        output.data({**summary, "pods": [asdict(outcome) for outcome in outcomes]}, form)
+        output.data({**summary, "pods": [_as_dict(outcome) for outcome in outcomes]}, form)
         return
     rows = [(outcome.pod, str(outcome.verdict), *_cells(outcome)) for outcome in outcomes]
     output.table(("POD", "", "WOULD WRITE" if check else "WRITTEN", "SIZE", "DELETED", "KEPT", "S", ""), rows)
@@ -164,6 +164,12 @@ def _show(outcomes: Sequence[Outcome], local: Any, check: bool, form: Output) ->
         click.echo(f"{output.plural(strangers, 'file')} of a sync from another folder stay there; --force deletes them")
     if local.scanned.left_out:
         click.echo(f"excluded: {output.names([_shown(path) for path in sorted(local.scanned.left_out)])}")
+
+
+def _as_dict(outcome: Outcome) -> dict[str, Any]:
+    """Plain data, which YAML can hold, too: no enumeration, no tuples."""
+    lists = {name: [asdict(path) for path in getattr(outcome, name)] for name in ("kept", "failed")}
+    return {**asdict(outcome), "verdict": str(outcome.verdict), **lists}
 
 
 def _cells(outcome: Outcome) -> tuple[str, ...]:

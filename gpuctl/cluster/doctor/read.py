@@ -1,4 +1,4 @@
-"""What the doctor knows of an environment from its cluster: objects, events, logs; nothing runs in a pod for it."""
+"""Read an environment's objects, events and logs from its cluster; nothing runs in a pod."""
 
 from __future__ import annotations
 

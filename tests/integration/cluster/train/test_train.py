@@ -85,7 +85,7 @@ def test_two_processes_in_two_pods_meet_and_end_well(env: Env) -> None:
     assert "rank 0 of 2: the sum is 1, a b\n" in done.stdout, done.stderr
     assert "lab-1: rank 1 of 2: the sum is 1, a b\n" in done.stdout
     assert "UNKNOWN gpus: lab-0, lab-1: the image has no nvidia-smi" in done.stdout
-    assert "ended well" in done.stderr
+    assert "completed successfully" in done.stderr
     assert "launcher: torchrun: all pods have it; --launcher deepspeed-nossh is for scripts that need" in done.stderr
     assert (done.returncode, trainings(env)) == (0, [])
 

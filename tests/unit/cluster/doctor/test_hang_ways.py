@@ -24,7 +24,7 @@ def rdma(folder: Path, *ports: Any, **variables: str) -> Facts:
 def test_adapters_that_are_missing_or_down_are_told(tmp_path: Path) -> None:
     assert told(rdma(tmp_path), "adapters") == ["FAIL Pod lab-1: it sees no RDMA adapter"]
     lines_ = told(rdma(tmp_path, port("mlx5_0"), port("mlx5_10")), "adapters")
-    assert lines_ == ["FAIL Pod lab-1: NCCL_IB_HCA names mlx5_1, which it has not; it has mlx5_0, mlx5_10"]
+    assert lines_ == ["FAIL Pod lab-1: NCCL_IB_HCA names mlx5_1, which it has not; there are mlx5_0, mlx5_10"]
     down = told(rdma(tmp_path, port("mlx5_0"), port("mlx5_1", state="DOWN")), "adapters")
     assert down == ["FAIL Pod lab-1: mlx5_1:1 is DOWN, not ACTIVE"]
     other = told(rdma(tmp_path, port("irdma0"), NCCL_IB_HCA="mlx5"), "adapters")
@@ -114,7 +114,7 @@ def test_names_without_an_address_or_with_an_old_one_are_told(tmp_path: Path) ->
 def test_an_old_or_missing_hostfile_is_told(tmp_path: Path) -> None:
     tell: Any = {"lab-0": {"network": {"hostfile": "lab-0 slots=8\n"}}, "lab-1": {"network": {"hostfile": None}}}
     assert told(facts(tmp_path, tell=tell), "hostfile") == [
-        "FAIL Pod lab-0: its hostfile has 1 hosts, and is not the one of now (2)",
+        "FAIL Pod lab-0: its hostfile is stale: it lists 1 hosts, the environment has 2",
         "FAIL Pod lab-1: it has no hostfile (/job/hostfile)",
     ]
 

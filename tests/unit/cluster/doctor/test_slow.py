@@ -63,7 +63,7 @@ def test_no_check_finds_anything_in_a_training_that_is_well(each: Any, tmp_path:
 
 def test_what_is_not_deployed_is_no_training_that_is_well(tmp_path: Path) -> None:
     found = walk(SLOW, facts(tmp_path, pods={}, inside={}, mode=None, owner=None))
-    assert lines(found.cause) == ["FAIL Pods lab-0, lab-1: it is not there"]
+    assert lines(found.cause) == ["FAIL Pods lab-0, lab-1: it does not exist"]
     assert found.looked == ["pods"]
     assert not found.clean
 
@@ -71,7 +71,7 @@ def test_what_is_not_deployed_is_no_training_that_is_well(tmp_path: Path) -> Non
 def test_a_pod_that_is_missing_is_told_and_no_check_speaks_for_it(tmp_path: Path) -> None:
     usual = facts(tmp_path)
     found = facts(tmp_path, pods={"lab-0": pod("lab-0")}, inside={"lab-0": usual.inside["lab-0"]})
-    assert lines(walk(SLOW, found).cause) == ["FAIL Pod lab-1: it is not there"]
+    assert lines(walk(SLOW, found).cause) == ["FAIL Pod lab-1: it does not exist"]
 
 
 def test_a_gpu_that_is_too_hot_is_told_with_its_clock(tmp_path: Path) -> None:

@@ -114,9 +114,61 @@ def test_a_pod_that_no_node_takes_is_told_with_who_has_the_gpus(tmp_path: Path) 
     found = facts(tmp_path, pods={"lab-0": pending("lab-0", said), "lab-1": pending("lab-1")}, preflight=[busy])
     assert told(found, "placed") == [
         "FAIL Pod lab-0: no node takes it: of 2 nodes, 1: too little nvidia.com/gpu free; 1: tainted gone: ",
-        "UNKNOWN Pod lab-1: it has no node, and the scheduler says nothing of it",
+        "UNKNOWN Pod lab-1: it has no node, and the scheduler gives no reason",
         "FAIL nvidia.com/gpu: gpu-0: others/greedy",
     ]
+
+
+def test_what_autoscalers_and_resource_claims_say_of_a_pod_is_read(tmp_path: Path) -> None:
+    pods = {
+        "lab-0": pending("lab-0", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."),
+        "lab-1": pending("lab-1"),
+    }
+    refused = event(pods["lab-0"], "NotTriggerScaleUp", "pod didn't trigger scale-up: 1 max node group size reached")
+    added = event(pods["lab-0"], "TriggeredScaleUp", "pod triggered scale-up: [{gpus 1->2 (max: 2)}]", "Normal")
+    karpenter = event(pods["lab-1"], "FailedScheduling", "incompatible with nodepool gpus, no instance type satisfied")
+    claims = event(pods["lab-1"], "FailedResourceClaimCreation", "resource claim template gpu: not found")
+    events = [
+        added,
+        {**refused, "lastTimestamp": "2026-11-21T10:05:00Z"},
+        {**karpenter, "source": {"component": "karpenter"}},
+    ]
+    findings = told(facts(tmp_path, pods=pods, events=[*events, claims]), "placed")
+    assert findings[0].startswith("FAIL Pod lab-0: no node takes it: ")
+    assert findings[0].endswith(
+        "; the cluster autoscaler adds no node: pod didn't trigger scale-up: 1 max node group size reached"
+    )
+    assert findings[1] == (
+        "FAIL Pod lab-1: it has no node: Karpenter adds no node: incompatible with nodepool gpus, "
+        "no instance type satisfied; "
+        "its resource claim (DRA) cannot be created: resource claim template gpu: not found"
+    )
+    plain = told(facts(tmp_path, pods=pods, events=[karpenter]), "placed")  # the scheduler's own event
+    assert plain[1] == "UNKNOWN Pod lab-1: it has no node, and the scheduler gives no reason"
+
+
+def test_a_node_selector_that_no_node_has_is_named_while_a_pod_waits(tmp_path: Path) -> None:
+    selector = {"nodes": {"selector": {"pool": "trainng"}}}
+    waits = {"lab-0": pending("lab-0", "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.")}
+    [_, named] = told(facts(tmp_path, selector, pods=waits), "placed")
+    assert named == "FAIL nodes.selector: no node has all labels of nodes.selector; none has pool=trainng"
+    assert told(facts(tmp_path, selector), "placed") == []
+
+
+def test_the_first_cause_of_a_mount_is_told_and_not_the_time_out_that_follows(tmp_path: Path) -> None:
+    waits = one(waiting("ContainerCreating", ""))
+    about = waits["pods"]["lab-0"]
+    cause = {
+        **event(about, "FailedMount", 'MountVolume.SetUp failed for volume "data": mount.nfs: access denied'),
+        "firstTimestamp": "2026-11-21T09:58:00Z",
+    }
+    late = event(about, "FailedMount", "Unable to attach or mount volumes: timed out waiting for the condition")
+    [finding] = told(
+        facts(tmp_path, **{**waits, "events": [cause, {**late, "lastTimestamp": "2026-11-21T10:02:00Z"}]}), "volumes"
+    )
+    assert finding.endswith("mount.nfs: access denied")
+    [finding] = told(facts(tmp_path, **{**waits, "events": [late]}), "volumes")
+    assert "timed out waiting" in finding
 
 
 def claim(name: str, phase: str = "Pending", storage_class: str = "nfs") -> dict[str, Any]:

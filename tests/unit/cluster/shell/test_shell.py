@@ -112,7 +112,7 @@ def test_a_pod_need_not_be_ready_for_something_to_run_in_it() -> None:
     running = pod(containerStatuses=[{"name": "ml", "state": {"running": {}}, "ready": False}])
     assert pod_selection.why_not(running) == ""
     running["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert pod_selection.why_not(running) == "it is terminating"
+    assert pod_selection.why_not(running) == "it is ending"
 
 
 def test_why_nothing_can_run_in_a_pod_is_told() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from gpuctl.cli.cluster.sync import Lines, _show, sync
@@ -82,3 +84,15 @@ def test_a_pod_that_is_away_is_told_once(capsys: pytest.CaptureFixture[str]) -> 
     for _ in range(3):
         lines.away(Outcome("a-0", Verdict.UNKNOWN, wrong="it is not there"))
     assert capsys.readouterr().out.count("a-0: it is not there; trying again") == 1
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_json_and_yaml_have_the_same_outcome_of_each_pod(form: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = Kept("train.py", "changed in the pod")
+    local = SimpleNamespace(name="ann@laptop:/code", scanned=FolderScan(left_out=frozenset({".git"})))
+    _show([Outcome("a-0", Verdict.FAIL, files=1, kept=(kept,))], local, False, form)
+    printed = yaml.safe_load(capsys.readouterr().out)  # JSON is YAML
+    assert (printed["source"], printed["left_out"]) == ("ann@laptop:/code", [".git"])
+    [pod] = printed["pods"]
+    assert (pod["pod"], pod["verdict"], pod["files"]) == ("a-0", "FAIL", 1)
+    assert pod["kept"] == [{"path": "train.py", "why": "changed in the pod"}]
