@@ -99,7 +99,7 @@ def test_one_that_comes_between_looking_and_applying_is_left_alone(lab: Lab) -> 
     plan = lab.plan()
     meta = {"name": "lab-hosts", "namespace": lab.namespace}
     lab.plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"theirs": "1"}})
-    with pytest.raises(NotApplied, match="ConfigMap lab-hosts: an object of that name was created meanwhile and is not ours"):
+    with pytest.raises(NotApplied, match="ConfigMap lab-hosts: an object of that name was created"):
         flow.deploy(lab.cluster(), plan, lab.tell, 10, Applied())
     assert lab.get("configmap", "lab-hosts")["data"] == {"theirs": "1"}
 

@@ -94,7 +94,7 @@ def test_the_command_streams_what_goes_on_and_the_end_is_a_line(lab: Lab, gpuctl
     diff = gpuctl("cluster", "diff", lab.path(), "--nodes", "1", KUBECONFIG=known)
     assert (diff.code, "spec.replicas: 2 -> 1" in diff.out) == (0, True)
     scaled = gpuctl("cluster", "scale", lab.path(), "--nodes", "1", KUBECONFIG=known)
-    assert (scaled.code, "UNKNOWN busy" in scaled.err, "has to be confirmed" in scaled.err) == (2, True, True)
+    assert (scaled.code, "UNKNOWN busy" in scaled.err, "needs confirmation" in scaled.err) == (2, True, True)
     scaled = gpuctl("cluster", "scale", lab.path(), "--nodes", "1", "--yes", KUBECONFIG=known)
     assert (scaled.code, len(lab.get("pods")["items"])) == (0, 1)
 
@@ -123,7 +123,7 @@ def test_destroying_asks_and_without_a_terminal_wants_to_be_told(lab: Lab, gpuct
     lab.deploy(nodes=1, limit_s=0)
     words = ("cluster", "destroy", lab.path())
     refused = gpuctl(*words, KUBECONFIG=known)
-    assert (refused.code, "give --yes" in refused.err) == (2, True)
+    assert (refused.code, "add --yes" in refused.err) == (2, True)
     assert len(lab.get("statefulsets")["items"]) == 1
     has_budget = lab.plane.serves("policy/v1", "poddisruptionbudgets")
     assert gpuctl(*words, "--check", "--volumes", KUBECONFIG=known).out.count("remove") == 9 + has_budget
