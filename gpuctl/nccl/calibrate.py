@@ -1,4 +1,4 @@
-"""Make a site's own baselines out of repeated runs that nothing is wrong with, and keep them."""
+"""Turn repeated sound runs into the site's own baselines."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ FORCE = "find out why (`gpuctl nccl isolate`); --force keeps it, and the row wil
 
 @dataclass(frozen=True)
 class Calibration:
-    """Rows that can be kept, or why not.
+    """Rows to keep, or the reasons for refusing them.
 
-    `below`: of those below a published fail limit, size -> (found, limit); `below_own`: the same of the site's own row
-    that is in force.
+    `below`: rows below a published fail limit, size -> (measured, limit); `below_own`: the same against the site's
+    row in force.
     """
 
     rows: tuple[Baseline, ...]
@@ -43,10 +43,11 @@ class Calibration:
 
 
 def calibrate(runs: Sequence[Run], stated: RunContext, book: Book, day: str = "") -> Calibration:
-    """Rows out of runs of one kind, one a message size; `day` (2026-11-21) is today where it is not given.
+    """Make one row a message size out of runs of one kind; `day` (2026-11-21) defaults to today.
 
-    Refused: fewer than three runs, unlike runs, runs that did not end well, wrong or unchecked values, a network that
-    is not the expected one or not told, a drop, and repeats that are further apart than 5 %.
+    Refused: fewer than three runs, unlike runs, runs that did not end well, wrong or unchecked values, a network
+    that is unknown or not the expected one, a drop, a bandwidth that was not printed, and repeats more than 5 %
+    apart.
     """
     every = [known.infer(run, stated) for run in runs]
     refused = [*_too_little(runs, every), *_unlike(runs, every), *_unsound(runs, stated, book), *_scattered(runs)]
@@ -83,7 +84,7 @@ def measure(
 
 
 def _below(rows: Sequence[Baseline], about: RunContext, book: Book, site: bool) -> dict[int, tuple[float, float]]:
-    """Of rows that the book's rows, the site's own or the others, would fail: size -> (found, limit)."""
+    """Rows that the existing rows (the site's own or the others) would fail: size -> (measured, limit)."""
     limits = replace(book, rows=[row for row in book.rows if row.site == site])
     limited = {row.from_bytes: (row.expect or 0.0, limits.of(about, row.from_bytes)) for row in rows}
     return {at: (now, base.fail) for at, (now, base) in limited.items() if base is not None and now < base.fail}
@@ -92,7 +93,7 @@ def _below(rows: Sequence[Baseline], about: RunContext, book: Book, site: bool) 
 def _marked(
     row: Baseline, below: Mapping[int, tuple[float, float]], below_own: Mapping[int, tuple[float, float]]
 ) -> Baseline:
-    """A row that says of itself what it had to be forced below."""
+    """Mark a row with the limit that it was forced below."""
     if row.from_bytes in below:
         row = replace(row, below_published=below[row.from_bytes][1])
     if row.from_bytes in below_own:
@@ -119,7 +120,7 @@ def _too_little(runs: Sequence[Run], every: Sequence[RunContext]) -> Iterator[st
 
 
 def _unlike(runs: Sequence[Run], every: Sequence[RunContext]) -> Iterator[str]:
-    """Runs that are no repeats of each other."""
+    """Runs that are not repeats of each other."""
     parts: dict[str, Sequence[object]] = {
         "collectives": [about.collective for about in every],
         "message sizes": [tuple(row.size_bytes for row in by_size(run)) for run in runs],
@@ -140,7 +141,7 @@ def _unsound(runs: Sequence[Run], stated: RunContext, book: Book) -> Iterator[st
 
 
 def unsound(run: Run, stated: RunContext, book: Book) -> Iterator[str]:
-    """What is wrong with one run, so that no row is made of it. What it reaches is no reason: that is what is asked."""
+    """Reasons why a run cannot become a row; its bandwidth is not one of them, since that is being measured."""
     if run.outcome is Outcome.COMPLETE and not [row for row in by_size(run) if row.out_of_place]:
         yield "it printed no bandwidth"
     for finding in judge.judge(run, stated, book):
@@ -149,7 +150,7 @@ def unsound(run: Run, stated: RunContext, book: Book) -> Iterator[str]:
 
 
 def _harmless(finding: Finding) -> bool:
-    """A fabric without GDR is slow and sound; a drop, even in half of the rows, is not."""
+    """A fabric without GDR is slow but sound; a drop, even in half of the rows, is not."""
     return finding.verdict is Verdict.OK or (finding.check == "transport" and finding.verdict is Verdict.WARN)
 
 
@@ -165,7 +166,7 @@ def _scattered(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _grown(runs: Sequence[Run]) -> dict[int, list[float]]:
-    """Out-of-place busbw of every run by message size, from where half of the best bandwidth is reached by all."""
+    """Out-of-place busbw of every run by message size, from the size at which all reach half of the best bandwidth."""
     speeds: dict[int, list[float]] = {}
     for run in runs:
         for row in by_size(run):
@@ -207,7 +208,7 @@ def _rows(runs: Sequence[Run], about: RunContext, day: str) -> Iterator[Baseline
 
 
 def accept(calibration: Calibration, force: bool) -> tuple[Baseline, ...]:
-    """The rows to keep; `InvalidInput` if they were refused, or are below a limit in force and nobody forces them."""
+    """Return the rows to keep; raises `InvalidInput` if they are refused, or below a limit and not forced."""
     doing = "calibrate from these runs"
     if calibration.refused:
         raise InvalidInput(
@@ -220,7 +221,7 @@ def accept(calibration: Calibration, force: bool) -> tuple[Baseline, ...]:
 
 
 def too_slow(calibration: Calibration) -> list[str]:
-    """What has to be forced, because a limit for such machines is higher: somebody else's, or the site's own."""
+    """Limits (published or the site's own) that only --force overrides."""
     return [
         f"{now:g} GB/s at {size(at)} is below {whose} limit {limit:g}"
         for whose, below in (("the published", calibration.below), ("your own", calibration.below_own))

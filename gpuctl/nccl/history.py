@@ -1,4 +1,4 @@
-"""What was measured here before, in one local SQLite file: nothing that a run came to is ever written over."""
+"""History of measurements in one local SQLite file; entries are never overwritten."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CREATE INDEX nodes_by_name ON nodes (node);
 
 @dataclass(frozen=True)
 class Measured:
-    """One `gpuctl nccl` run: when (UTC), by whom, of which kind, on what, and what it came to."""
+    """One `gpuctl nccl` run: when (UTC), by whom, of which kind, on what, and its results."""
 
     id: int
     at: str
@@ -52,12 +52,12 @@ class Measured:
 
 
 def file() -> Path:
-    """Where it is kept."""
+    """Path of the history."""
     return state_dir() / "nccl.sqlite3"
 
 
 def keep(kind: str, inventory: str, results: Sequence[LaunchResult], findings: Sequence[Finding]) -> int:
-    """Add one, whole or not at all; returns its number."""
+    """Add one measurement atomically and return its number."""
     findings_json = json.dumps([finding.as_dict() for finding in findings])
     with _opened() as store, store:
         row = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), who(), kind, inventory, findings_json)
@@ -81,7 +81,7 @@ ORDER BY id DESC LIMIT :count
 
 
 def load(number: int) -> Measured:
-    """One by its number."""
+    """Load one measurement by number."""
     with _opened() as store:
         measurements = _read(store, BY_NUMBER, {"number": number})
     if not measurements:
@@ -91,13 +91,13 @@ def load(number: int) -> Measured:
 
 
 def latest(count: int, node: str = "") -> list[Measured]:
-    """The last ones, newest first; with a node only those it took part in."""
+    """Load the latest measurements, newest first; with `node`, only those it took part in."""
     with _opened() as store:
         return _read(store, LATEST, {"node": node, "count": count})
 
 
 def nodes() -> list[str]:
-    """Every node of which there is a measurement, by name."""
+    """Names of all nodes with a measurement, sorted."""
     with _opened() as store:
         return [name for (name,) in store.execute("SELECT DISTINCT node FROM nodes ORDER BY node")]
 

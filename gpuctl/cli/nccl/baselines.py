@@ -1,4 +1,4 @@
-"""nccl baselines: the bandwidths that runs are judged by, who says so, and how a run is matched to them."""
+"""nccl baselines: list, explain and restore the bandwidths that runs are judged by."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ shape = options.together(
 
 @click.group(cls=Group)
 def baselines() -> None:
-    """The bandwidths that runs are judged by, and where they come from."""
+    """Show the bandwidths that runs are judged by, and their sources."""
 
 
 @baselines.command("list")
 @options.output
 def list_(form: Output) -> None:
-    """List all rows, your own first: of those about a run the first one counts."""
+    """List all rows, your own first; the first row that fits a run judges it."""
     from gpuctl.nccl.baselines import load
 
     book = load.book()
@@ -63,7 +63,7 @@ def list_(form: Output) -> None:
 
 @baselines.command()
 def restore() -> None:
-    """Take back the last calibration: your own rows are again what they were before it. Twice is as if it never was."""
+    """Undo the last calibration; a second restore brings it back."""
     from gpuctl.nccl.baselines import load, site
 
     path = load.site_file()
@@ -79,7 +79,7 @@ def restore() -> None:
 @click.argument("name", metavar="MACHINE-TYPE")
 @options.output
 def explain(name: str, form: Output) -> None:
-    """Say of a machine type what is known: line rate, network, and every row with its source and reason."""
+    """Explain a machine type: its line rate, network, and every baseline row with source and reason."""
     from gpuctl.nccl.baselines import load
 
     book = load.book()
@@ -98,7 +98,7 @@ def explain(name: str, form: Output) -> None:
 def about_of(
     algo: str | None = None, collective: str | None = None, instance: str | None = None, **rest: Any
 ) -> RunContext:
-    """What the options tell of a run; `InvalidInput` where they name what does not exist."""
+    """Build the run context from options; raises `InvalidInput` for an unknown name."""
     from gpuctl.nccl.bandwidth import COLLECTIVES
     from gpuctl.nccl.context import RunContext
 
@@ -110,7 +110,7 @@ def about_of(
 
 
 def agreed(doing: str, runs: Iterable[tuple[str, Run]], stated: RunContext) -> None:
-    """`InvalidInput` where the options tell something that a log denies, with every such contradiction."""
+    """Raise `InvalidInput` if a log contradicts an option, listing every contradiction."""
     from gpuctl.nccl.baselines.consistency import contradicted
 
     wrong = [f"{name}: {why}" for name, run in runs for why in contradicted(run, stated)]
@@ -120,7 +120,7 @@ def agreed(doing: str, runs: Iterable[tuple[str, Run]], stated: RunContext) -> N
 
 
 def known_instance(name: str | None, doing: str, book: Book) -> None:
-    """`InvalidInput` where nothing is known of a machine type, so that a misspelt one is told before anything runs."""
+    """Raise `InvalidInput` for an unknown machine type, so that a typo is reported before anything runs."""
     if name is None or name in book.known:
         return
     hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` makes rows of a new name"
@@ -128,7 +128,7 @@ def known_instance(name: str | None, doing: str, book: Book) -> None:
 
 
 def new_instance(name: str, book: Book) -> None:
-    """Say on standard error that a calibration is the first of its name: it may be misspelt."""
+    """Warn on standard error if a calibration is the first of its name, which may be misspelt."""
     if name not in book.known:
         click.echo(f"{name} is a new name{_meant(name, book)}: its rows will be the first", err=True)
 
@@ -141,7 +141,7 @@ def _meant(name: str, book: Book) -> str:
 
 
 def _set_to(value: str) -> str:
-    """What NCCL_ALGO may be set to: one algorithm or several, for all collectives or for each; or "default"."""
+    """Value that NCCL_ALGO may take: algorithms for all or for single collectives, or "default"."""
     from gpuctl.nccl.context import DEFAULT
     from gpuctl.nccl.parsing.algorithms import requested, unknown
 
@@ -153,7 +153,7 @@ def _set_to(value: str) -> str:
 
 
 def algorithm_of(name: str) -> str:
-    """NCCL's spelling of it, or "default"; `InvalidInput` where it has none of that name."""
+    """NCCL's spelling of an algorithm, or "default"; raises `InvalidInput` for any other word."""
     from gpuctl.nccl.context import DEFAULT
     from gpuctl.nccl.parsing.algorithms import algorithm
 
@@ -168,13 +168,13 @@ def _no_algorithm(name: str) -> NoReturn:
 
 
 def show(rows: Iterable[Baseline]) -> None:
-    """As a table."""
+    """Print as a table."""
     head = ("MACHINE TYPE", "NODES", "GPUS", "COLLECTIVE", "ALGORITHM", "SIZES", "EXPECT", "WARN", "FAIL", "FROM")
     output.table(head, [_cells(row) for row in rows])
 
 
 def show_new(calibration: Calibration, book: Book) -> None:
-    """Rows that a calibration makes, beside what the runs measured and what counted until now."""
+    """Print the rows of a calibration beside the measured values and the limits in force until now."""
     rows = []
     for row in calibration.rows:
         speeds = calibration.speeds.get(row.from_bytes, ())
@@ -197,7 +197,7 @@ def _until_now(row: Baseline, book: Book) -> str:
 
 
 def _not_reached(rows: Sequence[Baseline]) -> None:
-    """Rows that no run by default can be judged by."""
+    """Note about rows that a default run never reaches."""
     from gpuctl.nccl.judge.messages import flag
     from gpuctl.nccl.model import Sweep
 

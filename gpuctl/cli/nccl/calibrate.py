@@ -91,7 +91,7 @@ def _from_files(
 
 
 def _given_to_measure() -> list[str]:
-    """The options on the command line that mean nothing to logs."""
+    """Options on the command line that do not apply to logs."""
     context = click.get_current_context()
     return [
         param.opts[0]
@@ -146,7 +146,7 @@ def _measured(book: Book, check: bool, force: bool, form: Output, params: dict[s
 
 
 def _refused(calibration: Calibration, force: bool, results: Sequence[LaunchResult], form: Output) -> None:
-    """End here where no row is to be kept."""
+    """Exit here if no row may be kept."""
     from gpuctl.nccl import calibrate as calibrating
 
     if calibration.refused:
@@ -162,7 +162,7 @@ def _refused(calibration: Calibration, force: bool, results: Sequence[LaunchResu
 
 
 def _judged(results: Sequence[LaunchResult], about: RunContext, book: Book) -> Calibration:
-    """The rows that come of it, or why none do."""
+    """Return the new rows, or the reasons why there are none."""
     from gpuctl.nccl import calibrate as calibrating
 
     wrong = [f"repeat {n}: {why}" for n, end in enumerate(results, 1) for why in _wrong(end, about, book)]
@@ -172,7 +172,7 @@ def _judged(results: Sequence[LaunchResult], about: RunContext, book: Book) -> C
 
 
 def _live(params: dict[str, Any]) -> tuple[RunContext, Sweep]:
-    """What is measured, before anything is run; `InvalidInput` where no row could be made of it."""
+    """Return the context and the sweep before anything runs; raises `InvalidInput` if they cannot make a row."""
     about, sweep = _about(params), sweep_options.sweep_of(**params)
     if params["gpus_per_node"] is not None:
         raise InvalidInput(
@@ -199,7 +199,7 @@ def _about(params: dict[str, Any]) -> RunContext:
 
 
 def _wrong(end: LaunchResult, about: RunContext, book: Book) -> list[str]:
-    """Why no baseline comes of this run."""
+    """Reasons why this run cannot become a baseline."""
     from gpuctl.nccl.calibrate import unsound
 
     lost = [f"cannot say that nothing is left on {output.names(end.lost)}"] if end.lost else []
@@ -229,7 +229,7 @@ def _nothing_kept(why: Sequence[str], results: Sequence[LaunchResult], form: Out
 
 
 def _keep(calibration: Calibration, book: Book, check: bool, form: Output, results: Sequence[LaunchResult]) -> None:
-    """Show what is kept, and keep it."""
+    """Show the rows and save them."""
     from gpuctl.nccl.baselines import load, site
 
     path = load.site_file()

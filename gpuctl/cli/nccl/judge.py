@@ -1,4 +1,4 @@
-"""nccl judge: whether runs reached what they should have, size by size."""
+"""nccl judge: compare runs with the expected bandwidth, size by size."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _show(judged_runs: Iterable[Judged]) -> None:
 
 
 def _reached(finding: Finding) -> str:
-    """What was measured where no baseline judges it."""
+    """Measured bandwidth, for runs that no baseline judges."""
     from gpuctl.nccl.judge.messages import size
 
     best, at = finding.numbers.get("peak_gbs"), finding.numbers.get("peak_bytes")
@@ -95,7 +95,7 @@ def _reached(finding: Finding) -> str:
 
 
 def _known(about: RunContext) -> str:
-    """What the run was taken for: a reader sees at once where the log was read wrong."""
+    """The facts the run was judged with, so that a misread log is noticed at once."""
     nodes = output.plural(about.nodes, "node") if about.nodes else None
     gpus = f"{output.plural(about.gpus_per_node, 'GPU')} each" if about.gpus_per_node else None
     ranks = output.plural(about.ranks, "rank") if about.ranks else None
@@ -107,7 +107,7 @@ def _known(about: RunContext) -> str:
 
 
 def _algorithm(about: RunContext) -> str:
-    """What was forced, and what NCCL used: two different things."""
+    """Forced and chosen algorithms, which are two different things."""
     used = f" (used: {', '.join(about.chosen)})" if about.chosen else ""
     if about.algorithm is None:
         return f"whether NCCL_ALGO was set is not told{used}"

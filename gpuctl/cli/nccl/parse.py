@@ -1,4 +1,4 @@
-"""nccl parse: what a log of nccl-tests says, for people, programs and spreadsheets."""
+"""nccl parse: show the content of nccl-tests logs to people, programs and spreadsheets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def parse(files: tuple[Path, ...], form: Form) -> None:
 
 
 def _json(named_runs: list[Named]) -> None:
-    """One run as an object, several as a list; with several files each by its name."""
+    """Print one run as an object, several as a list, and several files as a mapping by name."""
     from gpuctl.nccl import serialize
 
     as_dict = {name: [serialize.run_as_dict(run) for run in runs] for name, runs in named_runs}
@@ -50,7 +50,7 @@ def _json(named_runs: list[Named]) -> None:
 
 
 def _csv(named_runs: list[Named]) -> None:
-    """A line for each row of each run; a run without rows has one line, so that none is lost."""
+    """Print one line a row of each run; a run without rows gets one line, so that none is lost."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     halves = [f"{half}_{cell}" for cells in (_CELLS, _EACH) for half in _HALVES for cell in cells]

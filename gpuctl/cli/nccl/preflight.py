@@ -1,4 +1,4 @@
-"""nccl preflight, nccl advise: what nodes are like before any run, and which environment a run should have."""
+"""nccl preflight and nccl advise: check nodes before a run, and derive its environment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ File = click.Path(dir_okay=False, path_type=Path)
 
 
 def _only_hosts(ctx: click.Context, param: click.Parameter, value: str) -> None:
-    """Facts of pods are judged only by what holds for pods, too."""
+    """Facts of pods are judged only by checks that apply to pods."""
     if options.not_empty(ctx, param, value):
         hint = f"`gpuctl nccl run --cluster {value}` looks at the pods before it begins"
         raise InvalidInput(f"look at the pods of {value}", f"`nccl {ctx.info_name}` is for hosts", hint)
@@ -110,7 +110,7 @@ def advise(topology: Path | None, form: Output, **params: Any) -> None:
 
 @contextmanager
 def _understood(source: Path | None) -> Iterator[None]:
-    """A file of facts may have been changed by hand: what it cannot mean is its fault, not ours."""
+    """Report a facts file that was edited by hand into nonsense as invalid input, not as a fault of gpuctl."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -130,7 +130,7 @@ def _fleet(
     racks: bool = False,
     **access: Any,
 ) -> Fleet:
-    """Facts of a file, or of hosts that are asked now."""
+    """Load facts from a file, or collect them from hosts now."""
     from gpuctl.nccl.preflight import facts_file
 
     if source is not None and (inventory is not None or limit):
@@ -182,7 +182,7 @@ def _with_racks(fleet: Fleet, racks: Mapping[str, str]) -> Fleet:
 
 
 def _places(fleet: Fleet, topology: Path | None) -> tuple[Mapping[str, tuple[str, ...]], str]:
-    """Of the file where there is one, else of the inventory, else what the nodes know; and what a rack is."""
+    """Node locations from a topology file, else the inventory, else the nodes; and what a location is."""
     from gpuctl.nccl.topology import racks as placement
 
     if topology is not None:
@@ -193,7 +193,7 @@ def _places(fleet: Fleet, topology: Path | None) -> tuple[Mapping[str, tuple[str
 
 
 def _exit_code(findings: Iterable[Finding], fleet: Fleet) -> int:
-    """1 where something is wrong or unknown, 3 where a node was not reached."""
+    """Return 1 if something is wrong or unknown, 3 if a node was not reached."""
     from gpuctl.domain.findings import Verdict, worst_code
 
     problems = any(one.verdict in (Verdict.FAIL, Verdict.UNKNOWN) for one in findings)
@@ -254,7 +254,7 @@ def _show_advice(advice: Advice, order: Order, racks: str, fleet: Fleet) -> None
 
 
 def _quoted(value: str) -> str:
-    """For any shell: zsh takes a leading = for a program's name."""
+    """Quote for any shell: zsh expands a leading = to a program's path."""
     return f"'{value}'" if value.startswith("=") else shlex.quote(value)
 
 

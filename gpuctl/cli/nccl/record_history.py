@@ -1,4 +1,4 @@
-"""What was measured goes into the history, whichever command measured it."""
+"""Save measurements to the history, whichever command made them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def keep(
     findings: Sequence[Finding],
     message: str = "kept: {} shows it in full",
 ) -> None:
-    """Into the history, where anything was run; what was measured is the more important where that fails."""
+    """Save to the history if anything ran; a failure to save is reported and does not hide the measurement."""
     from gpuctl.nccl import history
 
     if not results:
@@ -37,7 +37,7 @@ def keep(
 
 @contextmanager
 def save_partial_results(results: Sequence[LaunchResult], kept: Callable[[], object]) -> Iterator[None]:
-    """Where something is raised within it, what had ended by then is kept all the same; then it is raised."""
+    """On an exception, save the results that exist by then and raise again."""
     try:
         yield
     except Exception:

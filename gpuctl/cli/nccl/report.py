@@ -1,4 +1,4 @@
-"""nccl report, nccl history: what was measured, on a terminal, for programs and as a page."""
+"""nccl report and nccl history: show measurements on a terminal, as data and as a page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def history(node: str, last: int, form: Output) -> None:
 
 
 def _nothing_of(node: str) -> None:
-    """Why the list is empty: a name that may have been meant, or whose measurements there are."""
+    """Explain an empty list: suggest a similar name, or list the nodes that have measurements."""
     from difflib import get_close_matches
 
     from gpuctl.nccl import history as kept
@@ -132,7 +132,7 @@ def _summary(measured: Measured) -> dict[str, object]:
 
 
 def _worst(measured: Measured) -> str:
-    """The worst verdict; what was never judged is UNKNOWN."""
+    """Worst verdict; UNKNOWN if nothing was judged."""
     from gpuctl.domain.findings import Verdict
 
     order = list(Verdict)

@@ -90,7 +90,7 @@ def command(
 
 
 def progress() -> Callable[[Launch, str], None]:
-    """Plain lines on standard error; of a launch's sizes only a few."""
+    """Return a listener that prints plain lines to standard error, and only some of the sizes."""
     last: dict[str, float] = {}
 
     def listener(launch: Launch, message: str) -> None:
@@ -104,7 +104,7 @@ def progress() -> Callable[[Launch, str], None]:
 
 
 def name_of(launch: Launch) -> str:
-    """What a launch is called: its nodes, and the adapter it is kept to."""
+    """Label of a launch: its nodes, and the adapter it is restricted to."""
     return output.names(launch.nodes, 2) + (f" on {launch.rail}" if launch.rail else "")
 
 

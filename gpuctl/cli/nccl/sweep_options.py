@@ -1,4 +1,4 @@
-"""What a test sweeps over: the sizes, the GPUs of a node, the environment of the ranks."""
+"""Options of a sweep: sizes, GPUs per node, environment and nccl-tests settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Size(click.ParamType[int]):
-    """A size as nccl-tests takes it: 8, 512K, 64M, 8G."""
+    """A message size as nccl-tests takes it: 8, 512K, 64M, 8G."""
 
     name = "SIZE"
 
@@ -39,7 +39,7 @@ class Pair(click.ParamType[tuple[str, str]]):
 
 
 class Network(click.ParamType[str]):
-    """A network by any of its names: efa, ib, InfiniBand, RoCEv2, tcp, gIB; NET/NAME is any plugin's."""
+    """A network under any of its names: efa, ib, InfiniBand, RoCEv2, tcp, gIB; NET/NAME for other plugins."""
 
     name = "NAME"
 
@@ -58,7 +58,7 @@ class Network(click.ParamType[str]):
 
 
 def sizes(begin: str, end: str) -> Callable[[options.Command], options.Command]:
-    """--begin and --end with these defaults."""
+    """Options --begin and --end with these defaults."""
     return options.together(
         click.option("--begin", "-b", type=Size(), default=begin, show_default=True, help="Smallest message."),
         click.option("--end", "-e", type=Size(), default=end, show_default=True, help="Largest message."),
@@ -66,7 +66,7 @@ def sizes(begin: str, end: str) -> Callable[[options.Command], options.Command]:
 
 
 def ranks(limit_s: float) -> Callable[[options.Command], options.Command]:
-    """What every rank gets, how many there are on a node, and how long they may take by default."""
+    """Options for the environment of ranks, the GPUs per node and the default timeout."""
     late = "A run that has not ended by then hangs: it is ended on every node."
     return options.together(
         click.option(
@@ -95,7 +95,7 @@ def sweep_of(
     no_verify: bool = False,
     **_: Any,
 ) -> Sweep:
-    """What the options above ask for, as far as a command has them."""
+    """Build the sweep from the options that a command has."""
     from gpuctl.nccl.model import Sweep
 
     return Sweep(

@@ -1,4 +1,4 @@
-"""Derives NCCL's environment from what nodes are, says why, and where the nodes cannot share one: pure."""
+"""Derive NCCL's environment from node facts, with reasons; nodes that need different values get their own. No I/O."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DERIVED: tuple[Callable[[Facts], list[Setting]], ...] = (
 
 
 def advise(fleet: Mapping[str, Facts]) -> Advice:
-    """What every rank of a run on these nodes should get; see advise/model.py."""
+    """Derive the environment of every rank of a run on these nodes; see advise/model.py."""
     by_node = {node: [setting for derive in DERIVED for setting in derive(facts)] for node, facts in fleet.items()}
     by_name: dict[str, dict[str, Setting]] = {}
     for node, settings in by_node.items():
@@ -43,7 +43,7 @@ def advise(fleet: Mapping[str, Facts]) -> Advice:
 
 
 def _unread(fleet: Mapping[str, Facts]) -> list[Finding]:
-    """What no advice could be made from: silence would look like "nothing is needed"."""
+    """Facts that advice needs but that are missing; silence would look like "nothing is needed"."""
     return [
         unread("environment", node, what, why(facts, *needed), so)
         for needed, (what, so) in NEEDED.items()
@@ -53,7 +53,7 @@ def _unread(fleet: Mapping[str, Facts]) -> list[Finding]:
 
 
 def _merge(nodes: Mapping[str, Setting], fleet: Mapping[str, Facts]) -> tuple[list[Setting], list[Finding]]:
-    """One setting for all; where nodes need different values, one list of names that fits all, or one each."""
+    """Merge to one setting for all; where nodes differ, one list of names that fits all, or one value a node."""
     by_value: dict[str | None, list[str]] = {}
     for node, setting in nodes.items():
         by_value.setdefault(setting.value, []).append(node)
@@ -76,7 +76,7 @@ def _merge(nodes: Mapping[str, Setting], fleet: Mapping[str, Facts]) -> tuple[li
 
 
 def _union(setting: str, values: list[str | None], fleet: Mapping[str, Facts]) -> str:
-    """A list of exact names is shared where no node has one of the others' names for something else."""
+    """A list of exact names can be shared if no node uses one of the names for something else."""
     taken = {"NCCL_IB_HCA": _adapters_not_for_nccl, "NCCL_SOCKET_IFNAME": sockets.others}.get(setting)
     if taken is None or None in values:
         return ""
@@ -86,14 +86,14 @@ def _union(setting: str, values: list[str | None], fleet: Mapping[str, Facts]) -
 
 
 def _adapters_not_for_nccl(facts: Facts) -> set[str]:
-    """Ports that NCCL would take if it were given their names: it leaves those alone that are not active."""
+    """Ports that NCCL must be kept away from; it ignores inactive ports by itself."""
     ports = adapters(facts)
     active = [port for port, _ in ports.others if port["state"] == ACTIVE] if ports else []
     return {word for port in active for word in (port["device"], name(port))}
 
 
 def _already_set(settings: tuple[Setting, ...], fleet: Mapping[str, Facts]) -> list[Finding]:
-    """What /etc/nccl.conf of a node says otherwise: it holds wherever the environment is silent."""
+    """Conflicts with /etc/nccl.conf, which applies wherever the environment does not set a variable."""
     findings = []
     for node, facts in fleet.items():
         conf = facts.get("programs", {}).get("conf") or {}

@@ -1,4 +1,4 @@
-"""FI_* on EFA: most of what older guides set is needless or harmful with the libfabric of today."""
+"""FI_* variables on EFA: with current libfabric most older advice is needless or harmful."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROVIDER_BY_ITSELF = (1, 6)  # of aws-ofi-nccl
 
 
 def settings(facts: Facts) -> list[Setting]:
-    """What to set, and what of the old advice to leave out."""
+    """Variables to set, and older advice to leave out."""
     ports = adapters(facts)
     efa = facts.get("rdma", {}).get("efa")
     if ports is None or ports.kind != "efa" or efa is None:

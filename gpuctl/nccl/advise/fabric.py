@@ -1,4 +1,4 @@
-"""NCCL_NET, NCCL_IB_HCA, NCCL_IB_GID_INDEX, NCCL_CROSS_NIC: which ports, and how they may be paired."""
+"""NCCL_NET, NCCL_IB_HCA, NCCL_IB_GID_INDEX, NCCL_CROSS_NIC: ports and how they pair up."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LINK_LOCAL = "fe80:0000:0000:0000"
 
 
 def net(facts: Facts) -> list[Setting]:
-    """Pin the network, so that a fall-back to TCP fails instead of being slow; not where a plugin brings another.
+    """Pin the network, so that a fall-back to TCP fails instead of being slow; not if a plugin provides another.
 
-    NCCL_NET names one network, and NCCL's own is "IB": the one of nccl-rdma-sharp-plugins is "IBext", in newer versions
-    with a number behind it.
+    NCCL_NET names one network. NCCL's own is "IB"; that of nccl-rdma-sharp-plugins is "IBext", with a version
+    number in newer releases.
     """
     ports = adapters(facts)
     if ports is None or not ports.kind:
@@ -43,7 +43,7 @@ def _own_net(plugins: list[str] | None, source: str) -> Setting:
 
 
 def hca(facts: Facts) -> list[Setting]:
-    """The fabric's ports by their exact names."""
+    """List the fabric's ports by their exact names."""
     fabric = adapters(facts)
     if fabric is None:
         return []
@@ -60,7 +60,7 @@ def hca(facts: Facts) -> list[Setting]:
 
 
 def gid_index(facts: Facts) -> list[Setting]:
-    """Which of a RoCE port's addresses: only an NCCL before 2.21 has to be told."""
+    """Address index of RoCE ports; needed only by NCCL before 2.21."""
     fabric = adapters(facts)
     if fabric is None or fabric.kind != "roce":
         return []
@@ -81,7 +81,7 @@ def gid_index(facts: Facts) -> list[Setting]:
 
 
 def _common_index(ports: tuple[Facts, ...]) -> int | None:
-    """The lowest index that is a RoCE v2 address with IPv4 on every port."""
+    """Lowest index that is a RoCE v2 address with IPv4 on every port."""
     fitting = [
         {g["index"] for g in port["gids"] if g["type"] == "RoCE v2" and g["gid"].startswith(IPV4_GID)} for port in ports
     ]
@@ -89,7 +89,7 @@ def _common_index(ports: tuple[Facts, ...]) -> int | None:
 
 
 def cross_nic(facts: Facts) -> list[Setting]:
-    """Rings keep to their rail where one rail cannot reach another."""
+    """Keep rings on their rail if one rail cannot reach another."""
     fabric = adapters(facts)
     if fabric is None or fabric.kind not in ("roce", "infiniband") or len(fabric.fabric) < 2:
         return []
@@ -102,7 +102,7 @@ def cross_nic(facts: Facts) -> list[Setting]:
 
 
 def _isolated(kind: str, ports: tuple[Facts, ...], facts: Facts) -> bool | None:
-    """Whether every port lives in a subnet that it cannot leave; None where that is not known."""
+    """Return True if every port is in a subnet it cannot leave; None if unknown."""
     if kind == "infiniband":
         prefixes = [next((g["gid"][:19] for g in port["gids"] if g["index"] == 0), None) for port in ports]
         return None if None in prefixes else LINK_LOCAL not in prefixes and len(set(prefixes)) == len(ports)

@@ -1,4 +1,4 @@
-"""NCCL_DMABUF_ENABLE and NCCL_NVLS_ENABLE: both are chosen well by NCCL, where the node allows them."""
+"""NCCL_DMABUF_ENABLE and NCCL_NVLS_ENABLE: NCCL chooses both well if the node allows them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SINCE = (2, 13)  # of DMA-BUF in NCCL
 
 
 def dmabuf(facts: Facts) -> list[Setting]:
-    """Leave it to NCCL, and say which way data takes."""
+    """Leave it to NCCL, and report which path data takes."""
     ports, path = adapters(facts), peer_memory(facts)
     if ports is None or ports.kind not in ("roce", "infiniband"):
         return []
@@ -31,7 +31,7 @@ def dmabuf(facts: Facts) -> list[Setting]:
 
 
 def nvls(facts: Facts) -> list[Setting]:
-    """NVLink SHARP: on wherever the switches have it."""
+    """NVLink SHARP is on wherever the switches support it."""
     gpus = facts.get("gpu", {}).get("gpus")
     if gpus is None:
         return []

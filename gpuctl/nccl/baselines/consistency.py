@@ -1,4 +1,4 @@
-"""What somebody says of a run, and its own log says otherwise: neither of the two is then to be believed."""
+"""Contradictions between a run's log and the user's options; neither can be trusted then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_NAMES = {"", "localhost"}  # of hosts: several may be called so
 
 
 def contradicted(run: Run, stated: RunContext) -> list[str]:
-    """Every contradiction, by the option that tells it; what the log leaves open contradicts nothing."""
+    """List every contradiction by the option that causes it; facts missing from the log contradict nothing."""
     return [*_collective(run, stated), *_nodes(run, stated), *_gpus(run, stated), *_algorithm(run, stated)]
 
 
@@ -25,7 +25,7 @@ def _collective(run: Run, stated: RunContext) -> Iterator[str]:
 
 
 def _nodes(run: Run, stated: RunContext) -> Iterator[str]:
-    """A whole list of devices tells how many nodes there were, one with holes how many there were at least."""
+    """A complete device list gives the number of nodes, one with gaps a lower bound."""
     inferred, hosts = known.infer(run), {rank.host for rank in run.ranks}
     named = hosts - NO_NAMES
     if stated.nodes is None:
@@ -38,7 +38,7 @@ def _nodes(run: Run, stated: RunContext) -> Iterator[str]:
 
 
 def _gpus(run: Run, stated: RunContext) -> Iterator[str]:
-    """Every rank is a GPU, so nodes times GPUs are the ranks."""
+    """Every rank is one GPU, so nodes times GPUs equals the ranks."""
     inferred = known.infer(run)
     gpus, nodes = stated.gpus_per_node, stated.nodes or inferred.nodes
     if gpus is None:
@@ -50,7 +50,7 @@ def _gpus(run: Run, stated: RunContext) -> Iterator[str]:
 
 
 def _algorithm(run: Run, stated: RunContext) -> Iterator[str]:
-    """What the log says was forced has to be what is given, and what NCCL used has to be among it."""
+    """The log's forced algorithms must equal the option, and the ones NCCL used must be among them."""
     if stated.algorithm is None:
         return
     collective = stated.collective or run.collective or "all_reduce"

@@ -1,4 +1,4 @@
-"""corruption: one wrong value is one too many, at any speed; and what nobody checked is not right."""
+"""corruption: a single wrong value is a failure at any speed; unchecked values are UNKNOWN."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def corruption(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
 
 
 def _checked(rows: list[Row]) -> Finding:
-    """All right, or not checked at some size."""
+    """OK if every size was checked, else UNKNOWN."""
     unchecked = [row for row in rows if all(half.wrong is None for _, half in halves(row))]
     numbers: Numbers = {"sizes_checked": len(rows) - len(unchecked), "sizes_not_checked": len(unchecked), "wrong": 0}
     if not unchecked:

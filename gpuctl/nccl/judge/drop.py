@@ -1,4 +1,4 @@
-"""drop: bandwidth rises with the message size and stays; where it falls, something gave way.
+"""drop: bandwidth grows with the message size and stays there; a fall means that something gave way.
 
 Small messages measure latency and are noisy, and NCCL changes its protocol (LL, LL128, Simple) on the way up, which
 may cost a little: only sizes count from where half of the run's best bandwidth was reached, and a fall of a tenth is
@@ -30,7 +30,7 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class Fall:
-    """At one size, in one half of the row: the best busbw at a smaller size, and what is left (GB/s)."""
+    """A fall at one size, in one half of the row: best busbw at a smaller size, and what is left (GB/s)."""
 
     size_bytes: int
     half: str
@@ -65,7 +65,7 @@ def _falls(rows: Sequence[Row], name: str) -> Iterator[Fall]:
 
 
 def _neighbours(rows: Sequence[Row], falls: Sequence[Fall]) -> Iterator[list[Fall]]:
-    """Falls at sizes that follow each other are one."""
+    """Group falls at consecutive sizes."""
     group: list[Fall] = []
     for row in rows:
         at_size = [fall for fall in falls if fall.size_bytes == row.size_bytes]
@@ -101,7 +101,7 @@ def _finding(group: Sequence[Fall], rows: Sequence[Row]) -> Finding:
 
 
 def _in_both(group: Sequence[Fall], rows: Sequence[Row]) -> bool:
-    """Whether at one of these sizes every half that was printed fell."""
+    """Return True if at one of these sizes every printed half fell."""
     printed = {row.size_bytes: {name for name, _ in halves(row)} for row in rows}
     fallen: dict[int, set[str]] = {}
     for fall in group:

@@ -1,4 +1,4 @@
-"""Which network a rank uses, in the words of those who ask: efa, ib, roce, socket, or NCCL's own word."""
+"""Match a rank's network with the expected one: efa, ib, roce, socket, or NCCL's own word."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _VERSION = re.compile(r"_v\d+$")
 
 
 def network(text: str) -> str | None:
-    """The word for a network by any of its names: "ib" for InfiniBand or NET/IB; None where nobody calls one so."""
+    """Canonical name of a network: "ib" for InfiniBand or NET/IB; None for an unknown name."""
     plugin = text.strip().removeprefix(_OWN)
     known = NETWORKS.get(re.sub(r"[\s_-]", "", _bare(plugin)))
     return known or (plugin or None if text.strip().startswith(_OWN) else None)
 
 
 def _bare(name: str) -> str:
-    """Without case and the version of the plugin's interface: GPUDirectTCPX_v7."""
+    """Lower-case name without the plugin interface's version: GPUDirectTCPX_v7."""
     return _VERSION.sub("", name.lower())
 
 
 def describe(one: Transport) -> str:
-    """What the rank named: NCCL's word, and libfabric's provider or the link layer of its adapters where it said so."""
+    """NCCL's word for the network, with libfabric's provider or the adapters' link layer if known."""
     more = one.provider or "+".join(sorted(_links(one)))
     return f"{one.network or 'nothing'}/{more}" if more else one.network or "nothing"
 
 
 def word(one: Transport) -> str:
-    """The kind of network, to compare ranks by: what one said more than another, or by another name, is no difference.
+    """Kind of network, for comparing ranks: more detail or another name for the same network is no difference.
 
     NCCL 2.4 called one plugin both "OFI" and "AWS Libfabric" in one log; "IBext_v8" is InfiniBand, too.
     """
@@ -55,7 +55,7 @@ def word(one: Transport) -> str:
 
 
 def suits(one: Transport, expected: str) -> bool | None:
-    """Whether a rank uses the network that is expected, by any name; None where it said too little."""
+    """Return True if a rank uses the expected network, under any name; None if the log does not tell."""
     kind, named = network(expected) or expected, (one.network or "").lower()
     if kind == SOCKET:
         return _is_socket(one)
@@ -70,7 +70,7 @@ def suits(one: Transport, expected: str) -> bool | None:
 
 
 def _verbs(one: Transport, named: str, kind: str) -> bool | None:
-    """InfiniBand and RoCE have one word; the adapters' list tells them apart ("mlx5_5:1/RoCE")."""
+    """Distinguish InfiniBand from RoCE, which share one word, by the adapter list ("mlx5_5:1/RoCE")."""
     # A plugin of the switch's maker stands before NCCL's own: "IBext", "IBext_v8".
     if not named.startswith("ib"):
         return False

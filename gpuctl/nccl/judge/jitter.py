@@ -1,4 +1,4 @@
-"""jitter: single iterations at a large size take about as long as each other; one that takes twice as long was held up.
+"""jitter: iterations at a large size take similar times; one that takes twice as long was delayed.
 
 Only where nccl-tests measured them (-I). A training step waits for its slowest iteration, and an average hides it. The
 limit is this project's own; it is worth a look and never a failure.

@@ -1,4 +1,4 @@
-"""line-rate: a ring fills no more than the adapters of a node carry; who says Ring of a faster run is wrong somewhere.
+"""line-rate: a ring cannot exceed the adapters of a node, so a faster Ring run contradicts its options.
 
 All that the bus bandwidth of a ring counts leaves every node once (rates.ring_share). So it was no ring, or the
 machines are of another type: what was then judged is not the run that was given.

@@ -1,4 +1,4 @@
-"""outcome: a run that did not come to its end proves nothing, and says why it did not."""
+"""outcome: a run that did not complete proves nothing; report why it ended."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def outcome(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
 
 
 def broken_off(run: Run) -> bool:
-    """Whether the one who began it ended it: what it had not said by then is nobody's fault."""
+    """Return True if the user stopped the run: missing results are nobody's fault then."""
     return run.outcome is Outcome.KILLED and run.cause == BROKEN_OFF
 
 
@@ -83,7 +83,7 @@ def _bad_end(run: Run) -> Finding:
 
 
 def _gap(every: Sequence[int]) -> tuple[int, int] | None:
-    """Two sizes that follow each other too far apart: nccl-tests goes by one factor, or by one step, all the way.
+    """First pair of consecutive sizes that are too far apart for one factor or one step.
 
     Small sizes are rounded to the number of ranks, so only gaps that end at 1 MiB and above count.
     """
@@ -96,7 +96,7 @@ def _gap(every: Sequence[int]) -> tuple[int, int] | None:
 
 
 def _holes(run: Run) -> Iterator[Finding]:
-    """Rows that are not there, a summary that is not, and cells that are no numbers."""
+    """Missing rows, a missing summary, or cells that are not numbers."""
     if (missing := _missing(run)) is not None:
         yield missing
     if run.avg_busbw_gbs is None and run.out_of_bounds is None:
@@ -112,7 +112,7 @@ def _holes(run: Run) -> Iterator[Finding]:
 
 
 def _missing(run: Run) -> Finding | None:
-    """What shows first that rows are missing: the heading, a gap, "..." in the text, or the average of the summary."""
+    """First sign of missing rows: the heading, a gap, "..." in the text, or the average of the summary."""
     announced, measured = run.sizes_announced, sizes_seen(run)
     numbers: Numbers = {"rows": len(run.rows), "sizes_seen": measured, "sizes_announced": announced}
     if announced is not None and measured < announced:
@@ -137,7 +137,7 @@ def _missing(run: Run) -> Finding | None:
 
 
 def _average_of_others(run: Run) -> Finding | None:
-    """nccl-tests averages the busbw of both halves of all rows; where it comes to another, it had other rows, too."""
+    """Average over other rows: nccl-tests averages the busbw of both halves of all rows."""
     speeds = [half.busbw_gbs for row in run.rows for _, half in halves(row)]
     if run.avg_busbw_gbs is None or run.not_numbers or not speeds:
         return None

@@ -1,4 +1,4 @@
-"""transport: every rank on the network it should use, with as many adapters as the others, past the host's memory.
+"""transport: every rank uses the expected network, as many adapters as the others, and GPUDirect RDMA.
 
 A run that fell back to TCP ends well, and slowly: only what NCCL says when it begins (NCCL_DEBUG=INFO) tells.
 """
@@ -42,7 +42,7 @@ def transport(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
 
 
 def _by_node(run: Run) -> Nodes:
-    """What was said, by the node it was said on; a rank whose node is not known stands for itself."""
+    """Group transports by node; a rank whose node is unknown is a group of its own."""
     hosts = {rank.rank: rank.host for rank in run.ranks}
     by_node = defaultdict(list)
     for one in run.transports:
@@ -52,9 +52,10 @@ def _by_node(run: Run) -> Nodes:
 
 
 def _ranks_told(run: Run) -> set[int]:
-    """The ranks whose network was said.
+    """Ranks whose network is known.
 
-    A process that spoke without a rank is one rank of its node, whichever; all of them where one process has them all.
+    A process that reported without a rank counts as any one rank of its node, or as all of them if one process has
+    them all.
     """
     ranks_reported = {one.rank for one in run.transports if one.rank is not None and one.network}
     nameless = Counter(one.host for one in run.transports if one.rank is None and one.network)
@@ -71,7 +72,7 @@ def _ranks_told(run: Run) -> set[int]:
 
 
 def _silent(run: Run, about: RunContext) -> str | None:
-    """What is missing until every rank has said its network; None where nothing is."""
+    """Ranks that have not reported a network, as text; None if all have."""
     ranks_reported = _ranks_told(run)
     if not ranks_reported:
         return "which network the ranks used is not in the log"
@@ -86,7 +87,7 @@ def _silent(run: Run, about: RunContext) -> str | None:
 
 
 def _networks(by_node: Nodes, expected: str | None) -> Iterator[Finding]:
-    """Nodes with a rank on another network than expected; without an expectation, on a socket or unlike the others."""
+    """Nodes with a rank on an unexpected network; without an expectation, on a socket or unlike the others."""
     used = {node: {word(one) for one in ones if one.network} for node, ones in by_node.items()}
     kinds = {kind for kinds_used in used.values() for kind in kinds_used}
     if expected is not None:
@@ -115,7 +116,7 @@ def _not_as_expected(node: str, ones: Sequence[Transport], expected: str) -> Ite
 
 
 def _unlike(used: Mapping[str, Set[str]]) -> Iterator[Finding]:
-    """Ranks that disagree: nodes on a socket are named, else those unlike most; where none are most, all of them."""
+    """Nodes that disagree: those on a socket, else the minority; without a majority, all of them."""
     count = Counter(kind for kinds in used.values() for kind in kinds if kind != SOCKET).most_common(2)
     usual, most = count[0]
     if len(count) > 1 and count[1][1] == most:
@@ -134,7 +135,7 @@ def _unlike(used: Mapping[str, Set[str]]) -> Iterator[Finding]:
 
 
 def _fewer_adapters(by_node: Nodes) -> Iterator[Finding]:
-    """Nodes that opened fewer adapters than another did; interfaces of TCP are no adapters of a fabric."""
+    """Nodes that opened fewer adapters than another did; TCP interfaces are not adapters of a fabric."""
     fabric = {node: [one for one in ones if word(one) != SOCKET] for node, ones in by_node.items()}
     opened = {node: len({nic for one in ones for nic in one.nics}) for node, ones in fabric.items() if ones}
     most = max(opened.values(), default=0)
@@ -150,7 +151,7 @@ def _fewer_adapters(by_node: Nodes) -> Iterator[Finding]:
 
 
 def _staged(by_node: Nodes) -> Iterator[Finding]:
-    """Data that goes through the host's memory: on some nodes alone a fault, on all of them worth a look."""
+    """Data staged through host memory: a fault on some nodes, worth a look on all of them."""
     gdr = {node: {one.gdr for one in ones if one.gdr is not None} for node, ones in by_node.items()}
     without = [node for node, states in gdr.items() if False in states]
     if not without:

@@ -1,4 +1,4 @@
-"""two-nodes: between two nodes a tree moves less over the network than busbw counts, and a fast run proves little.
+"""two-nodes: between two nodes a tree sends less over the network than busbw counts, so speed proves little.
 
 NCCL takes the whole rate between the nodes for a tree of two, half of it beyond (src/graph/tuning.cc); reported busbw
 there may be above the line rate of the node, and a dead adapter may not show. See nccl-tests#22 and #196.

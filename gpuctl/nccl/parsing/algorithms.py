@@ -1,4 +1,4 @@
-"""Which algorithms NCCL says it was forced to, and which it says it chose: two different things."""
+"""Algorithms in NCCL's output: those the environment forced, and those NCCL chose."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TUNED = re.compile(r"^\w+: \d+ Bytes -> Algo (\w+)")
 
 
 def forced(text: str) -> Iterator[str]:
-    """What a message says that the environment asks for: Ring, ^NVLS (all but it), allreduce:Ring (one collective)."""
+    """Algorithms a message says are forced: Ring, ^NVLS (all but it), allreduce:Ring (one collective)."""
     if _NO_TREE.match(text):
         yield "Ring"
     match = _FORCED.match(text)
@@ -25,7 +25,7 @@ def forced(text: str) -> Iterator[str]:
 
 
 def requested(value: str) -> Iterator[str]:
-    """What a value of NCCL_ALGO asks for, as `forced` gives it; a word that names no algorithm stays as it is."""
+    """Algorithms in a value of NCCL_ALGO, formatted as in `forced`; unknown words stay as they are."""
     for part in value.split(";"):
         function, colon, names = part.rpartition(":")
         ban = "^" if names.startswith("^") else ""
@@ -35,26 +35,26 @@ def requested(value: str) -> Iterator[str]:
 
 
 def of_collective(names: Iterable[str], collective: str) -> list[str]:
-    """Of what was asked for, what counts for one collective: it may name one for each ("allreduce:Ring")."""
+    """Entries that apply to one collective; each entry may name one ("allreduce:Ring")."""
     name_in_nccl = collective.replace("_", "")
     split = [name.rpartition(":") for name in names]
     return [name for function, _, name in split if function in ("", name_in_nccl)]
 
 
 def unknown(value: str) -> list[str]:
-    """The words in a value of NCCL_ALGO that name no algorithm."""
+    """Words in a value of NCCL_ALGO that are not algorithms."""
     names = [name.rpartition(":")[2].removeprefix("^") for name in requested(value)]
     return [name for name in names if name not in ALGORITHMS] if names else [value]
 
 
 def chosen(text: str) -> str | None:
-    """The one that NCCL says it uses for some message."""
+    """Algorithm that NCCL reports using for a message size."""
     match = _TUNED.match(text)
     return algorithm(match[1]) if match else None
 
 
 def algorithm(word: str) -> str | None:
-    """NCCL's name for an algorithm given as a number or in any spelling; None for what is none."""
+    """NCCL's name of an algorithm given as a number or in any spelling; None for any other word."""
     if word.isdecimal():
         return ALGORITHMS[int(word)] if len(word) == 1 and int(word) < len(ALGORITHMS) else None
     return _BY_NAME.get(word.replace("_", "").lower())

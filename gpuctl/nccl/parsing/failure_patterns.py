@@ -1,4 +1,4 @@
-"""The words in which ranks, launchers, schedulers and kernels tell that something ended badly."""
+"""Messages by which ranks, launchers, schedulers and kernels report failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuctl.nccl.parsing.lines import COUNT
 
 
 class Weight(IntEnum):
-    """How near a line is to the reason: a cause is the first line of the greatest weight that was met."""
+    """How directly a line states the reason; the cause is the first line of the greatest weight."""
 
     AFTER = 1  # what follows from something else: exit codes, closed connections, banners
     WARNING = 2  # NCCL warns; runs survive many of these
@@ -21,9 +21,9 @@ class Weight(IntEnum):
 
 @dataclass(frozen=True)
 class Known:
-    """One such line. Its named groups `host` and `rank` say whose it is; `says` is filled with all named groups.
+    """One such message. Named groups `host` and `rank` tell its origin; `message` is filled with all named groups.
 
-    Where `says` has {signal}, the signal is looked for behind it, also in the next line.
+    If `message` contains {signal}, the signal is searched for behind it, and in the next line.
     """
 
     pattern: re.Pattern[str]

@@ -1,4 +1,4 @@
-"""Why a run ended badly: the first real reason among all that is printed afterwards."""
+"""Cause of a failed run: the first real reason among everything printed afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 64  # of each weight: what comes later is never the first
 
 @dataclass(frozen=True)
 class Trouble:
-    """One line that tells of something bad."""
+    """One line that reports a failure."""
 
     speaker: Speaker
     message: str
@@ -29,14 +29,14 @@ class Trouble:
 
 
 class Troubles:
-    """Gathers them in the order in which they were printed."""
+    """Collects failures in the order they were printed."""
 
     def __init__(self) -> None:
         self._found: list[Trouble] = []
         self._unfinished = ""  # a sentence of a launcher that goes on in the next line
 
     def line(self, line: str, rank: int | None) -> None:
-        """Take note of a line that no rank's NCCL wrote."""
+        """Examine a line that was not written by a rank's NCCL."""
         if self._unfinished and (signal := _SIGNAL.search(line)):
             self._finish(signal)
         self._unfinished = ""
@@ -49,7 +49,7 @@ class Troubles:
         self._take(LINES, line, Speaker(rank=rank), fatal=True)
 
     def message(self, speaker: Speaker, text: str) -> None:
-        """Take note of a message of NCCL, which may be of no interest here."""
+        """Examine a message of NCCL, which may be irrelevant."""
         severe = _SEVERE.search(text)
         if severe:
             hard = severe[1] == "ERROR"
@@ -90,11 +90,11 @@ class Troubles:
 
     @property
     def fatal(self) -> bool:
-        """Whether a run with these cannot have ended well."""
+        """True if a run with these failures cannot have ended well."""
         return any(one.fatal for one in self._found)
 
     def first(self) -> Trouble | None:
-        """The first of the greatest weight; None where nothing says that the run failed."""
+        """First failure of the greatest weight; None if nothing indicates that the run failed."""
         troubles = [one for one in self._found if one.weight >= Weight.SYMPTOM] if not self.fatal else self._found
         most = max((one.weight for one in troubles), default=None)
         best = [one for one in troubles if one.weight is most]
@@ -103,7 +103,7 @@ class Troubles:
         return next(iter(named if most is Weight.AFTER and named else best), None)
 
     def cause(self, whose: Whose) -> str | None:
-        """The first reason in words, with rank and host where they are known."""
+        """First reason as text, with rank and host where known."""
         first = self.first()
         if first is None:
             return None
@@ -118,7 +118,7 @@ class Troubles:
         return f"{place}: {message}" if place else message
 
     def _beside(self, first: Trouble, nameless: bool, whose: Whose) -> tuple[str, bool] | None:
-        """What another line adds: NCCL's warning and the error of the test belong together. (text, comes last)."""
+        """Detail from a related line: NCCL's warning and the test's error belong together. (text, comes last)."""
         host = whose(first.speaker)[1]
         same_host = [one for one in self._found if one is not first and host and whose(one.speaker)[1] == host]
         if first.of_test:
@@ -140,5 +140,5 @@ def _named(signal: re.Match[str]) -> str:
 
 
 def _crash(signal: str) -> bool:
-    """Whether a signal is a fault of the program itself: it was not killed from outside."""
+    """Return True for signals that are the program's own fault, not a kill from outside."""
     return signal.split()[1:2] in (["4"], ["6"], ["7"], ["8"], ["11"])

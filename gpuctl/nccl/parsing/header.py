@@ -1,4 +1,4 @@
-"""What stands around the table: settings, devices, versions, the summary."""
+"""Lines around the table: settings, devices, versions, summary."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXACT_DIGITS = 6  # nccl-tests prints the average with %g
 
 
 def rank(line: str) -> Rank | None:
-    """A line of the list "Using devices"; None for any other. A host that is not printed is ""."""
+    """Rank in a line of the list "Using devices"; None for any other line. A host that is not printed is ""."""
     match = _RANK.match(line)
     if match is None:
         return None
@@ -55,7 +55,7 @@ def version(code: int) -> str:
 
 
 def sizes(least: int, most: int, step: int, by_factor: bool) -> int | None:
-    """How many sizes a sweep goes through; None where that cannot be told."""
+    """Number of sizes in a sweep; None if it cannot be computed."""
     if by_factor:
         return sum(1 for _ in _multiplied(least, most, step)) if least > 0 and step > 1 else None
     return (most - least) // step + 1 if step > 0 and most >= least else None

@@ -1,4 +1,4 @@
-"""How a run ended, from what was printed of it and from what its runner knows.
+"""Outcome of a run, from its output and from what its runner knows.
 
 What counts as evidence, the strongest first:
 
@@ -21,7 +21,7 @@ from gpuctl.nccl.parsing.rows import NOT_FINITE
 
 
 class Stopped(StrEnum):
-    """What a runner knows about the end of the program that printed the text."""
+    """Runner's knowledge of how the program that printed the text ended."""
 
     ENDED_WELL = "ended well"  # exit status 0
     FAILED = "failed"  # any other exit status
@@ -31,7 +31,7 @@ class Stopped(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was seen of a run. `expected`: how many sizes its heading announced; `whole`: no line of it was cut."""
+    """Facts that decide the outcome. `expected`: sizes announced in the heading; `whole`: no line was cut."""
 
     rows: tuple[Row, ...]
     out_of_bounds: int | None
@@ -45,13 +45,13 @@ class Evidence:
 
     @property
     def to_its_end(self) -> bool:
-        """Whether every size was measured, as far as this tells."""
+        """True if every size was measured, as far as the output tells."""
         one_kind = len({kind(row) for row in self.rows}) == 1
         return self.summed_up or (self.expected is not None and one_kind and len(self.rows) >= self.expected)
 
 
 def kind(row: Row) -> tuple[str | None, str | None, int | None]:
-    """What a row is of; with -d all, -o all or -r all the sizes come again for each type, operation and root."""
+    """Type, operation and root of a row; with -d all, -o all or -r all the sizes repeat for each of them."""
     return row.type, row.redop, row.root
 
 
@@ -61,7 +61,7 @@ Judged = tuple[Outcome, str | None]
 def judged(
     evidence: Evidence, trouble: Outcome | None, fatal: bool, cause: str | None, stopped: Stopped | None = None
 ) -> Judged:
-    """The outcome and its cause. `trouble`: what the first reason comes to; `fatal`: no run ends well after it."""
+    """Decide the outcome and its cause. `trouble`: outcome of the first reason; `fatal`: no run survives it."""
     corrupt = _corrupt(evidence)
     if corrupt:
         return Outcome.CORRUPT, corrupt
@@ -114,7 +114,7 @@ def _stopped(evidence: Evidence, stopped: Stopped) -> Judged:
 
 
 def _silent(evidence: Evidence) -> Judged:
-    """No reason, no end, no runner to ask."""
+    """Outcome without a printed reason, an end or a runner."""
     if not evidence.started and not evidence.rows:
         return Outcome.EMPTY, "no test began: nothing of nccl-tests was printed"
     if evidence.begun and not evidence.rows and evidence.whole:

@@ -1,4 +1,4 @@
-"""One run while it is read: takes line after line and says at the end what became of it."""
+"""State of one run while its lines are read, and its result at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_RANKS = 100_000
 
 
 class Session:
-    """What was read of one run so far. Its parts come in a fixed order: a part that came before begins the next run."""
+    """Lines of one run. Its parts come in a fixed order: an earlier part starts the next run."""
 
     def __init__(self, program: str | None = None) -> None:
         self.stage = -1
@@ -38,18 +38,18 @@ class Session:
     # -- what a line is ------------------------------------------------------------------------------------------------
 
     def begins_another(self, line: str) -> bool:
-        """Whether this line belongs to the next run."""
+        """Return True if this line belongs to the next run."""
         stage = _stage(line)
         return stage is not None and stage <= self.stage and not (stage == _TABLE and not self.table.begun)
 
     def message(self, message: NcclMessage, prefix: str = "") -> None:
-        """A message of NCCL; what stood before it on its line is a piece of a row, unless it is its own prefix."""
+        """Process an NCCL message; text in front of it is a piece of a row unless it is NCCL's own prefix."""
         if message.before[0]:
             self.table.piece(message.before)
         self.heard(message.speaker, message.text, prefix)
 
     def heard(self, speaker: Speaker, text: str, prefix: str = "") -> None:
-        """A message of NCCL alone."""
+        """Process an NCCL message alone."""
         _, info, text_of_info = text.partition("NCCL INFO ")
         if info:
             self.network.hear(speaker, text_of_info, prefix)
@@ -59,7 +59,7 @@ class Session:
             self.troubles.message(speaker, text)
 
     def line(self, line: str, rank: int | None) -> None:
-        """Any other line."""
+        """Process any other line."""
         if self.table.pieces and self._goes_on(line):
             return
         if line.lstrip()[:1].isdigit() and self._row(line):
@@ -72,7 +72,7 @@ class Session:
             self.troubles.line(line, rank)
 
     def _goes_on(self, line: str) -> bool:
-        """Whether this line was needed for the row that was broken off before it."""
+        """Return True if this line completed the row that was broken off before it."""
         pieces = self.table.pieces
         whole = self.table.joined(line)
         if whole is not None:
@@ -97,7 +97,7 @@ class Session:
         return False
 
     def _part(self, line: str) -> bool:
-        """Whether the line is one of the parts around the table; taken note of if so."""
+        """Process a line of the parts around the table; False if it is not one."""
         stage = _stage(line)
         if stage is not None:
             self.stage = max(self.stage, stage)
@@ -147,7 +147,7 @@ class Session:
         return True
 
     def _command(self, program: str) -> None:
-        """A command line before the run names what it runs; after the run it belongs to the next."""
+        """Process a command line: before the run it names the program, after the run it belongs to the next."""
         if self.stage < _TABLE:
             self.program = self.program or program
         elif self.stage >= _OUT:
@@ -157,11 +157,11 @@ class Session:
 
     @property
     def blank(self) -> bool:
-        """Whether nothing of a run, nor a reason why there is none, was read."""
+        """True if neither a run nor a reason for its absence was read."""
         return self.stage < 0 and not self.table.rows and self.troubles.first() is None and not self.foreign
 
     def run(self, stopped: ending.Stopped | None = None, whole: bool = True) -> Run:
-        """What was read, judged. `whole`: the last line was not cut."""
+        """Result of the run. `whole`: the last line was not cut."""
         self.table.settle()
         ranks = tuple(self.ranks[number] for number in sorted(self.ranks))
         rows = tuple(self.table.rows)
@@ -201,7 +201,7 @@ class Session:
 
 
 def _stage(line: str) -> int | None:
-    """Which part of the fixed order this line is; None for rows and everything else."""
+    """Position of this line in the fixed order; None for rows and everything else."""
     if ":" not in line and "size" not in line and "devices" not in line and "version" not in line:
         return None
     for stage, pattern in (

@@ -1,4 +1,4 @@
-"""nccl on the hosts of an inventory: the options that choose them and say how they are reached, and what these mean."""
+"""nccl on inventory hosts: options that choose them and how they are reached."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ssh_args = on_hosts("--ssh-args", default="", help="More arguments for the ssh b
 
 
 class Hosts(NamedTuple):
-    """Hosts of an inventory, in the order of their ranks; `racks`: of those whose rack it knows."""
+    """Inventory hosts in rank order; `racks` has those whose rack is known."""
 
     source: Path
     targets: list[Target]
@@ -42,7 +42,7 @@ class Hosts(NamedTuple):
 
 
 def hosts_of(inventory: str | None, limit: str, nodes: str, rack_var: str) -> Hosts:
-    """Those that the options name; `InvalidInput` where they name one that is not there."""
+    """Return the chosen hosts; raises `InvalidInput` if an option names an unknown one."""
     from gpuctl.edges import inventory_cache
     from gpuctl.hosts.inventory import DEFAULT, find, target
 
@@ -58,7 +58,7 @@ def hosts_of(inventory: str | None, limit: str, nodes: str, rack_var: str) -> Ho
 
 
 def named(nodes: str, known: Iterable[str]) -> list[str]:
-    """The hosts that --nodes names, in its order; all where it names none."""
+    """Hosts listed in --nodes, in that order; all hosts if it is empty."""
     known = list(known)
     names = [word.strip() for word in nodes.split(",") if word.strip()]
     if unknown := [name for name in names if name not in known]:
@@ -70,7 +70,7 @@ def named(nodes: str, known: Iterable[str]) -> list[str]:
 
 
 def runner(hosts: Hosts, via: str | None, **params: Any) -> Runner:
-    """Over ssh, or through Ansible where one of the hosts needs it."""
+    """Return the ssh runner, or the Ansible runner if a host needs it."""
     if via == "ansible" or (any(host.needs_ansible for host in hosts.targets) and via != "ssh"):
         return _through_ansible(hosts, **params)
     return _over_ssh(hosts.targets, **params)

@@ -1,4 +1,4 @@
-"""nccl on Kubernetes: the options that choose it, what they make, and the removal of what a killed run left."""
+"""nccl on Kubernetes: options, the runner they select, and cleanup after a killed run."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ kube_options = options.together(
 
 
 def given_options(names: Iterable[str], params: Mapping[str, Any]) -> str:
-    """Which of these options were given, as they are written; of some 0 and --no-… are a choice, too."""
+    """Names of the given options as typed; for some of them 0 and --no-… are choices, too."""
     chose = [name for name in names if (params.get(name) is not None if name in MAY_BE_NO else params.get(name))]
     return ", ".join(f"--{name.replace('_', '-')}" for name in chose)
 
 
 def chosen(image: str, **params: Any) -> bool:
-    """Whether the run is to be in pods; `InvalidInput` where options of both worlds are mixed."""
+    """Return True if the run uses pods; raises `InvalidInput` if options of several targets are mixed."""
     others = given_options(FOR_SSH if image else FOR_PODS, params)
     if others and image:
         hint = "leave one of them out; --nodes names nodes of the cluster"
@@ -92,7 +92,7 @@ def chosen(image: str, **params: Any) -> bool:
 
 
 def runner(context: str, namespace: str, **params: Any) -> Made:
-    """What the options choose."""
+    """Build the runner that the options select."""
     from gpuctl.edges.kube import cluster as kube
     from gpuctl.nccl.runners.kube.model import Settings
 
@@ -102,7 +102,7 @@ def runner(context: str, namespace: str, **params: Any) -> Made:
 def settings_of(
     base: Settings, fabric: Sequence[str] = (), folders: Sequence[str] = (), user: int | None = None, **params: Any
 ) -> Settings:
-    """The same with what the options say instead."""
+    """Override `base` with the options given."""
     names = ("image", "networks", "service_account", "pull_secret")
     values: dict[str, Any] = {name: params[name] for name in names if params.get(name)}
     values |= {"fabric": dict(_resource(word) for word in fabric)} if fabric else {}
@@ -123,9 +123,9 @@ def in_own_pods(
     among: Collection[str] | None = None,
     **_: Any,
 ) -> Made:
-    """In pods that are made for each launch. `gpus`: those a pod asks for; nodes with fewer free ones are left out.
+    """Run in pods created for each launch; nodes with fewer than `gpus` free GPUs are left out.
 
-    `among`: the nodes to choose from where none is named; None for all.
+    `among`: the nodes to choose from if none is named; None for all.
     """
     from gpuctl.nccl.runners.kube import nodes as there
     from gpuctl.nccl.runners.kube.runner import KubeRunner
@@ -149,7 +149,7 @@ def _by_operator(cluster: Cluster, requested: bool | None) -> bool:
 
 
 def _chosen_nodes(nodes: str, inventory: NodeInventory, server: str) -> list[str]:
-    """Those that --nodes names, in its order, or all that can be tested; what is left out is told."""
+    """Nodes listed in --nodes, in that order, or all that can be tested; nodes left out are reported."""
     if inventory.unsure:
         click.echo(f"gpuctl: {inventory.unsure}", err=True)
     requested = [word.strip() for word in nodes.split(",") if word.strip()]
@@ -179,7 +179,7 @@ def _resource(word: str) -> tuple[str, str]:
 @context
 @namespace
 def clean(context: str, namespace: str) -> None:
-    """Remove what a killed run of yours left on a Kubernetes cluster, once its time is over."""
+    """Remove the objects of your killed runs from a Kubernetes cluster, once their time is over."""
     from gpuctl.core.run_history import who
     from gpuctl.edges.kube import cluster as kube
     from gpuctl.nccl.runners.kube import leftovers

@@ -1,4 +1,4 @@
-"""The ways a test gets to its nodes: ssh and mpirun, Ansible, a job of Slurm, or pods of a Kubernetes cluster."""
+"""Select the target of a test: hosts over ssh or Ansible, a Slurm job, or pods."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ class NodeAccess:
 
 
 def complete(params: dict[str, Any]) -> dict[str, Any]:
-    """The options with the number of GPUs that a node has, where it was not given."""
+    """Fill in the number of GPUs per node if it was not given."""
     if params["gpus"] is not None:
         return params
     return {**params, "gpus": environment.gpus(params["cluster"]) if params["cluster"] else GPUS}
 
 
 def node_access(**params: Any) -> NodeAccess:
-    """What the options of `way_options` choose; `InvalidInput` where they contradict each other or name nothing."""
+    """Resolve the target options; raises `InvalidInput` if they contradict each other or match nothing."""
     if slurm.chosen(**params):
         return NodeAccess(*slurm.runner(**params))
     if environment.chosen(**params):
@@ -91,10 +91,10 @@ def node_access(**params: Any) -> NodeAccess:
 def preflight(
     access: NodeAccess, no_preflight: bool, alone: bool = False, together: bool = False, cluster: str = "", **_: Any
 ) -> None:
-    """Refuse to begin where a node is in use or not ready, in one trip to each; one that gives no answer is told.
+    """Refuse to start if a node is busy or not ready; nodes that do not answer are reported.
 
-    Pods of a test's own and jobs have a scheduler that does as much. `alone`: each node runs a test of its own.
-    `together`: one that gives no answer spoils the whole test, which is refused as well.
+    One trip to each node. Skipped for pods of a test's own and for jobs: their scheduler checks as much. `alone`:
+    each node runs a test of its own. `together`: one silent node spoils the whole test, so the test is refused.
     """
     if no_preflight or access.before is None:
         return

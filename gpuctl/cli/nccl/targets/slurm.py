@@ -1,4 +1,4 @@
-"""nccl on Slurm: the options that choose it, and what they make."""
+"""nccl on Slurm: options, and the runner they select."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ slurm_options = options.together(
 
 
 def chosen(slurm: bool, **params: Any) -> bool:
-    """Whether the run is to be a Slurm job; `InvalidInput` where options of several worlds are mixed."""
+    """Return True if the run is a Slurm job; raises `InvalidInput` if options of several targets are mixed."""
     mixed = pods.given_options(OTHERS if slurm else OURS, params)
     if mixed and slurm:
         hint = "leave one of them out; --nodes names nodes of Slurm, or says how many"
@@ -49,9 +49,9 @@ def chosen(slurm: bool, **params: Any) -> bool:
 def runner(
     partition: str, reservation: str, nodes: str = "", gpus: int | None = None, **params: Any
 ) -> tuple[SlurmRunner, list[str], str, Mapping[str, str]]:
-    """The runner, the nodes it is to use, the cluster's name for the history, and the racks that Slurm knows.
+    """Return the runner, its nodes, the cluster's name for the history, and the racks that Slurm knows.
 
-    Nodes that are left out are told on standard error, with Slurm's own reason.
+    Nodes left out are reported on standard error with Slurm's reason.
     """
     from gpuctl.edges import slurm
     from gpuctl.nccl.runners.slurm import node_selection
@@ -75,7 +75,7 @@ def _settings(
     texts: Path | None = None,
     **params: Any,
 ) -> Settings:
-    """What is asked of Slurm; what is not given is as usual."""
+    """Slurm settings; options that were not given keep their defaults."""
     from gpuctl.nccl.runners.slurm.command import Settings
 
     return Settings(
@@ -93,7 +93,7 @@ def _say(message: str) -> None:
 
 
 def _wanted(inside: str, partition: str, reservation: str, nodes: str, gpus: int | None) -> NodeRequest:
-    """What the options ask for; inside of a job only its own nodes are there."""
+    """Node request from the options; inside a job only the job's nodes are available."""
     from gpuctl.edges import slurm
     from gpuctl.nccl.runners.slurm.node_selection import NodeRequest
 
