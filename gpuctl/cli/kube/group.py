@@ -68,7 +68,7 @@ def forward(
 @group.command()
 @click.argument("pod_name", metavar="POD")
 @click.option("--lines", type=click.IntRange(1), default=100, show_default=True, help="So many lines of each log.")
-@click.option("--ask", "asked", is_flag=True, help="Hand it once to the command of the settings (claude -p).")
+@click.option("--ask", "send", is_flag=True, help="Hand it once to the command of the settings (claude -p).")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before it is sent.")
 @where
 def explain(pod_name: str, lines: int, send: bool, yes: bool, context: str, namespace: str) -> None:
