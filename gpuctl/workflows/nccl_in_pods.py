@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import answer, script
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.answers import BadAnswer, find
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import script
 
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.kube import python
@@ -74,13 +75,16 @@ def _ask(carrier: PodTransport, nodes: Sequence[str], way: preflight_facts.Way) 
 
     def ask(at: Asked) -> Mapping[str, Any] | str:
         host = carrier.address(at.node)
-        said = python.run(carrier.at(at.node), script(json.dumps(wanted[host]), token), LIMIT_S, at.stop)
-        told = None if isinstance(said, Failure) else answer(said, token)
-        if isinstance(said, Failure):
-            return said.wrong
-        if told is None or "error" in told:
-            return str(told["error"]["wrong"]) if told else "it ran our program and gave no answer"
-        return {**told["facts"], "address": host}
+        output = python.run(carrier.at(at.node), script(json.dumps(wanted[host]), token), LIMIT_S, at.stop)
+        if isinstance(output, Failure):
+            return output.wrong
+        try:
+            answer = find(output, token, "facts")
+        except BadAnswer as error:
+            return str(error)
+        if "error" in answer:
+            return str(answer["error"]["wrong"])
+        return {**answer["facts"], "address": host}
 
     asked = in_all([Asked(node) for node in nodes], ask)
     answers = dict(zip(map(carrier.address, nodes), asked, strict=True))
