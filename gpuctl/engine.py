@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     )
     from ansible_collections.gpuctl.fleet.plugins.module_utils.progress import PIPE, report_progress
     from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import MISSING
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import answer, any_python, script
+    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers, profiles
+    from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python, script
 
 __all__ = [
     "MISSING",
     "PIPE",
     "MpirunRequest",
-    "answer",
+    "answers",
     "any_python",
     "cpus_of",
     "failures",
@@ -51,12 +51,13 @@ MODULES = {
     "gpuhost": "module_utils.gpuhost",
     "launch": "module_utils.launch",
     "mpirun_command": "module_utils.launch.mpirun_command",
+    "answers": "plugin_utils.answers",
     "profiles": "plugin_utils.profiles",
 }
 HOMES = {
     **dict.fromkeys(("MpirunRequest", "full_command", "gpus_per_process"), "module_utils.launch.mpirun_command"),
     **dict.fromkeys(("PIPE", "report_progress"), "module_utils.progress"),
-    **dict.fromkeys(("answer", "any_python", "script"), "plugin_utils.payload"),
+    **dict.fromkeys(("any_python", "script"), "plugin_utils.payload"),
     **dict.fromkeys(("failures", "needs_reboot"), "module_utils.gpuhost.verdict"),
     "MISSING": "module_utils.workstation.model",
     "cpus_of": "module_utils.gpuhost.topology",

@@ -13,6 +13,7 @@ from typing import Any
 
 from gpuctl.edges.kube.kubectl import gist, need
 
+LONGEST_LINE = 2**16  # a longer one comes in pieces
 # Asks Linux to kill the program when the thread that started it ends (PR_SET_PDEATHSIG, 1), then becomes the program.
 # The parent may have ended before that was asked. Not by preexec_fn, which may hang where threads run.
 TIE = """
@@ -58,7 +59,9 @@ class Running:
         self._reader.start()
 
     def _read(self) -> None:
-        for line in self._process.stdout or ():
+        stdout = self._process.stdout
+        assert stdout is not None  # noqa: S101 - for mypy: a pipe was requested
+        for line in iter(lambda: stdout.readline(LONGEST_LINE), ""):
             self.ready += line.startswith(self._ready)
             if line.strip():
                 self._last = "" if line.startswith(self._ordinary) else line

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from gpuctl.edges.processes import Done, Processes
+from gpuctl.edges.processes import MOST_OUTPUT, Done, Processes
 from gpuctl.engine import any_python
 
 CONNECT_SECONDS = 10
@@ -123,6 +123,9 @@ def in_words(said: str, last: str, address: str) -> Failure | None:
 
 def explain(login: Login, done: Done, limit: float) -> Failure:
     """Why a host gave no answer, from what ssh, sudo, the shell or our program said."""
+    if done.excess:
+        hint = f"does its login shell, or a script that it reads, print without end? {LOOK}"
+        return Failure(f"it printed more than {MOST_OUTPUT // 2**20} MiB, and was cut off", hint)
     if done.code is None:
         return Failure(f"it gave no answer within {limit:g} s", f"{LOOK}; --timeout gives it longer", unreachable=True)
     unreachable = done.code == SSH_FAILED and not login.local

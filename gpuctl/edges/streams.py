@@ -5,20 +5,23 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-import tempfile
+import threading
 from collections.abc import Iterator, Sequence
+from typing import IO
+
+LONGEST_LINE = 2**20
+KEPT = 2**16  # bytes kept of the beginning of standard error, and as many of its end
 
 
 class Stream:
     """One running program; OSError where it cannot be started."""
 
     def __init__(self, argv: Sequence[str], feed: bytes) -> None:
-        # A file, not a pipe: nobody has to read it while the program runs.
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the program
         # Its own session: Ctrl-C reaches gpuctl alone, which then ends what it started.
         self._process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, start_new_session=True
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
+        self._stderr = HeadAndTail(self._process.stderr)
         stdin = self._process.stdin
         assert stdin is not None  # noqa: S101 - for mypy: it was asked for
         with contextlib.suppress(BrokenPipeError):  # it ended at once; what it said tells why
@@ -27,10 +30,10 @@ class Stream:
             stdin.close()
 
     def lines(self) -> Iterator[str]:
-        """What it prints, as it comes, without line ends; ends when it does."""
+        """Output lines as they come, without line ends, until the program ends; an endless line comes in pieces."""
         stdout = self._process.stdout
         assert stdout is not None  # noqa: S101 - for mypy: it was asked for
-        for line in stdout:
+        for line in iter(lambda: stdout.readline(LONGEST_LINE), b""):
             yield line.decode(errors="replace").rstrip("\r\n")
 
     def end(self) -> None:
@@ -45,5 +48,31 @@ class Stream:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        self._said.seek(0)
-        return code, self._said.read().decode(errors="replace")
+        return code, self._stderr.text()
+
+
+class HeadAndTail:
+    """Reads a stream in the background, so that its writer never waits, and keeps a bounded part of it."""
+
+    def __init__(self, stream: IO[bytes] | None) -> None:
+        assert stream is not None  # noqa: S101 - for mypy: a pipe was requested
+        self._stream = stream
+        self._head, self._tail, self._left_out = bytearray(), bytearray(), 0
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        with self._stream as stream:
+            while chunk := stream.read1(KEPT):  # type: ignore[attr-defined]  # a buffered pipe
+                room = KEPT - len(self._head)
+                self._head += chunk[:room]
+                self._tail += chunk[room:]
+                excess = max(0, len(self._tail) - KEPT)
+                self._left_out += excess
+                del self._tail[:excess]
+
+    def text(self) -> str:
+        """Call it when the writer has ended. Somebody else may hold the stream open for longer (ControlPersist)."""
+        self._reader.join(1)
+        gap = f"\n[{self._left_out} bytes left out]\n".encode() if self._left_out else b""
+        return bytes(self._head + gap + self._tail).decode(errors="replace")

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from gpuctl.core.run_history import who
 from gpuctl.core.signals import ctrl_c
 from gpuctl.edges import ansible, inventory_cache, ssh
-from gpuctl.engine import needs_reboot
+from gpuctl.engine import answers, needs_reboot
 from gpuctl.hosts.direct import visit_all
 from gpuctl.hosts.inventory import target
 from gpuctl.hosts.judge import exit_code
@@ -164,7 +164,7 @@ def _act_in_batches(source: Path, due: Sequence[Target], job: Job, way: Way, lis
 
 def _of_unknown_end(visit: Visit) -> Visit:
     """A host that went silent while it was being changed goes on by itself."""
-    if not visit.wrong.startswith("it gave no answer within"):
+    if not visit.wrong.startswith(("it gave no answer within", "it printed more than")):
         return visit
     return replace(visit, hint="the change goes on there, if it had begun: `gpuctl drift` tells how it stands")
 
@@ -192,7 +192,7 @@ def _through_ansible(source: Path, batch: Sequence[Target], job: Job, way: Way, 
     found: dict[str, Visit] = {}
 
     def told(end: ansible.Told) -> None:
-        found[end.host] = _visit(end)
+        found[end.host] = _visit(end, job.request["action"])
         seen(found[end.host])
 
     names = [h.name for h in batch]
@@ -210,12 +210,17 @@ def _through_ansible(source: Path, batch: Sequence[Target], job: Job, way: Way, 
     return [found.get(name, Visit(name, wrong=missing)) for name in names]
 
 
-def _visit(end: ansible.Told) -> Visit:
+def _visit(end: ansible.Told, action: str) -> Visit:
+    if end.result is not None:
+        try:
+            return Visit(end.host, answers.checked(dict(end.result), action))
+        except answers.BadAnswer as error:
+            return Visit(end.host, wrong=str(error), hint=ssh.LOOK)
     if not end.unreachable:
-        return Visit(end.host, end.result, end.wrong, end.hint)
+        return Visit(end.host, None, answers.printable(end.wrong), end.hint)
     gist = end.wrong.rpartition("\n")[2].rpartition("over ssh: ")[2].strip()
     known = ssh.in_words(end.wrong, gist, end.host) or ssh.Failure(gist, ssh.LOOK)
-    return Visit(end.host, None, known.wrong, known.hint, unreachable=True)
+    return Visit(end.host, None, answers.printable(known.wrong), known.hint, unreachable=True)
 
 
 def batches(hosts: Sequence[Target], size: str) -> Iterator[Sequence[Target]]:

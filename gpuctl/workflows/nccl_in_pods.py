@@ -12,7 +12,7 @@ from gpuctl.domain.findings import Finding
 from gpuctl.edges.kube import python
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.ssh import Failure
-from gpuctl.engine import answer, script
+from gpuctl.engine import answers, script
 from gpuctl.nccl import preflight
 from gpuctl.nccl.preflight import pods as rules
 from gpuctl.nccl.preflight.facts_file import Fleet
@@ -73,18 +73,21 @@ def _ask(carrier: PodTransport, nodes: Sequence[str], way: preflight_facts.Way) 
 
     def ask(at: Asked) -> Mapping[str, Any] | str:
         host = carrier.address(at.node)
-        said = python.run(carrier.at(at.node), script(json.dumps(wanted[host]), token), LIMIT_S, at.stop)
-        told = None if isinstance(said, Failure) else answer(said, token)
-        if isinstance(said, Failure):
-            return said.wrong
-        if told is None or "error" in told:
-            return str(told["error"]["wrong"]) if told else "it ran our program and gave no answer"
-        return {**told["facts"], "address": host}
+        output = python.run(carrier.at(at.node), script(json.dumps(wanted[host]), token), LIMIT_S, at.stop)
+        if isinstance(output, Failure):
+            return output.wrong
+        try:
+            answer = answers.find(output, token, "facts")
+        except answers.BadAnswer as error:
+            return str(error)
+        if "error" in answer:
+            return str(answer["error"]["wrong"])
+        return {**answer["facts"], "address": host}
 
     asked = run_in_all([Asked(node) for node in nodes], ask)
-    answers = dict(zip(map(carrier.address, nodes), asked, strict=True))
-    silent = {host: told for host, told in answers.items() if isinstance(told, str)}
-    return Fleet({host: told for host, told in answers.items() if not isinstance(told, str)}, silent)
+    by_host = dict(zip(map(carrier.address, nodes), asked, strict=True))
+    silent = {host: told for host, told in by_host.items() if isinstance(told, str)}
+    return Fleet({host: told for host, told in by_host.items() if not isinstance(told, str)}, silent)
 
 
 def _labelled(carrier: PodTransport, nodes: Sequence[str], finding: Finding) -> Finding:

@@ -84,8 +84,10 @@ def _fleet(hosts: Sequence[Target], visits: Mapping[str, Visit], beyond: Mapping
     unasked: dict[str, str] = {}
     for host in hosts:
         visit = visits.get(host.name)
-        if visit is not None and visit.answer is not None:
+        if visit is not None and visit.answer is not None and "facts" in visit.answer:
             nodes[host.name] = {**visit.answer["facts"], "address": host.address or host.name}
         else:
-            unasked[host.name] = beyond.get(host.name) or (visit.wrong if visit else "it was not asked")
+            unasked[host.name] = beyond.get(host.name) or (
+                (visit.wrong or "its answer has no facts") if visit else "it was not asked"
+            )
     return Fleet(nodes, unasked)

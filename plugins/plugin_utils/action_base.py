@@ -15,7 +15,8 @@ from ansible import constants
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import ARGUMENTS, result
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import answer, any_python, script
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python, script
 
 
 class Carrier(ActionBase):  # type: ignore[misc]  # ansible-core has no types
@@ -55,11 +56,15 @@ class Carrier(ActionBase):  # type: ignore[misc]  # ansible-core has no types
             # ssh may have ended before it took all of our program. With nothing to send Ansible tells why.
             self._low_level_execute_command(":", sudoable=False)
             raise
-        told = answer(said["stdout"].encode(errors="surrogateescape"), token)
-        if told is None:
+        try:
+            answer = answers.find(said["stdout"].encode(errors="surrogateescape"), token, self.action)
+        except answers.BadAnswer as error:
+            reason = str(error)
+            if reason == answers.NO_ANSWER:
+                reason = _why(said["stderr"] or said["stdout"])
             streams = {"module_stdout": said["stdout"], "module_stderr": said["stderr"], "rc": said["rc"]}
-            return {"failed": True, "msg": _why(said["stderr"] or said["stdout"]), **streams}
-        return result(told, check=check, strict=bool(asked.get("strict")), with_diff=bool(self._task.diff))
+            return {"failed": True, "msg": reason, **streams}
+        return result(answer, check=check, strict=bool(asked.get("strict")), with_diff=bool(self._task.diff))
 
     def _start(self, task_vars: Mapping[str, Any]) -> str:
         named = constants.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars)
@@ -72,7 +77,7 @@ def _why(said: str) -> str:
     if "gpuctl-no-python" in said:
         return "it has no Python (install python3 there)"
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1] if lines else "it ran our program and gave no answer"
+    return lines[-1] if lines else answers.NO_ANSWER
 
 
 def _end_what_we_started() -> None:

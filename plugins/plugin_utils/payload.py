@@ -11,7 +11,6 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
-from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost
 
@@ -74,15 +73,6 @@ def script(request: str, token: str) -> bytes:
     sources, compiled = _engine()
     packed = {"sources": sources, "compiled": compiled, "request": _packed(request.encode())}
     return _STARTER.format(token=token, magic=MAGIC_NUMBER.hex(), **packed).encode()
-
-
-def answer(output: bytes, token: str) -> dict[str, Any] | None:
-    """The answer in what a host printed, whatever else stands around it; None where there is none."""
-    _, found, rest = output.rpartition(b"\n" + token.encode())
-    if not found:
-        return None
-    parsed: dict[str, Any] = json.loads(rest.partition(b"\n")[0])
-    return parsed
 
 
 def _packed(data: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,45 @@ def _sudo_asks(host: TestHost, user: str) -> None:
     host.run("useradd", "--create-home", "--shell", "/bin/bash", user)
     host.run("chpasswd", input=f"{user}:correct horse\n")
     host.write(f"/etc/sudoers.d/{user}", f"{user} ALL=(ALL) ALL\n", mode=0o440)
+
+
+FOREVER = "#!/bin/sh\nexec yes 'this login shell prints without end'\n"
+NONSENSE = """#!/bin/sh
+# Stands in for a python that answers, with the token of the request, what no engine would answer.
+token=$(grep -ao 'gpuctl-[0-9a-f]* ' | head -n 1)
+printf '\\n%s%s\\n' "$token" '{"form": 99}'
+"""
+
+
+def test_a_host_that_prints_without_end_fails_alone_and_costs_little_memory(gpuctl: Gpuctl, hosts: Hosts) -> None:
+    good, endless = hosts(2, machine="generic")
+    endless.write("/usr/local/bin/endless", FOREVER)
+    endless.run("chmod", "755", "/usr/local/bin/endless")
+    endless.run("usermod", "--shell", "/usr/local/bin/endless", "admin")
+    ways = {good.name: reach(good), "endless": reach(endless, ansible_user="admin", ansible_become=True)}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    words = ("-i", gpuctl.inventory(ways), "-p", gpuctl.profile(FEW), "-o", "json")
+    said = gpuctl("tune-nodes", *words)
+    assert said.code == 3
+    assert said.hosts[good.name]["status"] == "changed"
+    assert said.hosts["endless"]["status"] == "failed"
+    assert said.hosts["endless"]["error"]["wrong"].startswith("it printed more than")
+    assert "login shell" in str(said.hosts["endless"]["error"])
+    # The largest process of all that ran, in KiB.
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < max(before, 1024 * 1024)
+
+
+@pytest.mark.parametrize("way", ["ssh", "ansible"])
+def test_a_host_that_answers_nonsense_fails_alone(gpuctl: Gpuctl, hosts: Hosts, way: str) -> None:
+    good, odd = hosts(2, machine="generic")
+    odd.write("/usr/local/bin/standin-python", NONSENSE)
+    odd.run("chmod", "755", "/usr/local/bin/standin-python")
+    ways = {
+        good.name: reach(good),
+        "odd": reach(odd, ansible_python_interpreter="/usr/local/bin/standin-python"),
+    }
+    words = ("-i", gpuctl.inventory(ways), "-p", gpuctl.profile(FEW), "--via", way, "-o", "json")
+    said = gpuctl("tune-nodes", *words)
+    assert said.code == 3
+    assert said.hosts[good.name]["status"] == "changed"
+    assert said.hosts["odd"]["error"]["wrong"] == "its answer has form 99, this gpuctl reads 1"
