@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpuctl.cluster.deploy.cluster_snapshot import There
+from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
 from gpuctl.cluster.environment import Environment, Mode, Object
 from gpuctl.domain.findings import Finding, Verdict, ok
 
@@ -64,7 +64,7 @@ class Facts:
     owner: Object | None
     pods: Mapping[str, Object]
     missing: Sequence[str]  # objects that are not there any more
-    there: There
+    there: ClusterSnapshot
     preflight: Sequence[Finding]
     events: Sequence[Object]
     events_why: str = ""

@@ -23,7 +23,7 @@ from gpuctl.nccl.launch.handle import WatchedLaunch
 from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.nccl.runners.base import ProgressListener
 from gpuctl.remote import payload
-from gpuctl.remote.transport import LOOK_LIMIT_S, Carrier
+from gpuctl.remote.transport import LOOK_LIMIT_S, Transport
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,17 @@ class MpirunOptions:
 
 
 class MpiRunner:
-    """A Runner (see runner.py) for nodes with mpirun that reach each other by ssh; `carrier` is how we reach them."""
+    """A Runner (see runner.py) for nodes with mpirun that reach each other by ssh; `transport` is how we reach them."""
 
-    def __init__(self, carrier: Carrier, options: MpirunOptions | None = None) -> None:
-        self.carrier, self.way = carrier, options or MpirunOptions()
+    def __init__(self, transport: Transport, options: MpirunOptions | None = None) -> None:
+        self.transport, self.way = transport, options or MpirunOptions()
 
     def run(
         self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
     ) -> list[LaunchResult]:
         """See Runner.run."""
         refuse_shared(launches)
-        self.carrier.check([launch.nodes[0] for launch in launches])
+        self.transport.check([launch.nodes[0] for launch in launches])
         listener, running, jobs = _one_at_a_time(listener), list[_Running](), list[Future[LaunchResult]]()
         with ThreadPoolExecutor(len(launches) or 1) as pool:
             try:
@@ -74,7 +74,7 @@ class MpiRunner:
 
     def hosts(self, launch: Launch) -> list[str]:
         """The nodes of a launch as they know each other."""
-        return [node if self.way.by_name else self.carrier.address(node) for node in launch.nodes]
+        return [node if self.way.by_name else self.transport.address(node) for node in launch.nodes]
 
 
 def refuse_shared(launches: Sequence[Launch]) -> None:
@@ -112,7 +112,7 @@ class _Running(WatchedLaunch):
         self.runner = runner
         self.mark = f"gpuctl-{secrets.token_hex(8)} "
         self.answer: dict[str, Any] | None = None
-        self.stream = runner.carrier.start(launch.nodes[0], self._start_program())
+        self.stream = runner.transport.start(launch.nodes[0], self._start_program())
 
     def _start_program(self) -> bytes:
         launch, options = self.launch, self.runner.way
@@ -123,7 +123,7 @@ class _Running(WatchedLaunch):
             "program": plan.program(launch.sweep),
             "folders": list(options.folders),
             "usual": mpirun_command.FOLDERS,
-            **self.runner.carrier.asked,
+            **self.runner.transport.start_options,
         }
         return payload.program("start", request)
 
@@ -143,7 +143,7 @@ class _Running(WatchedLaunch):
             return self._read()
         except BaseException:
             self.stream.end()
-            self.stream.ended(LOOK_LIMIT_S)
+            self.stream.wait(LOOK_LIMIT_S)
             self._sweep()
             raise
 
@@ -152,23 +152,23 @@ class _Running(WatchedLaunch):
 
         runs = list(parse.runs(self._lines()))
         self.is_read()
-        exit_and_error = self.stream.ended(LOOK_LIMIT_S)
+        exit_and_error = self.stream.wait(LOOK_LIMIT_S)
         self.printed.add(exit_and_error[1].splitlines())
         clean = not self.stop and self.answer is not None and self.answer.get("code") == 0
         lost = () if clean else self._sweep()
-        carrier, nodes, none = self.runner.carrier, self.launch.nodes, self.answer is None
+        transport, nodes, none = self.runner.transport, self.launch.nodes, self.answer is None
         looked = any(look is not None for look in self.looks.values())
         end = outcome.ProgramEnd(
             stop=self.stop,
             answer=self.answer,
-            ssh=carrier.why(nodes[0], exit_and_error, self.launch.sweep.limit_s) if none else None,
+            ssh=transport.why(nodes[0], exit_and_error, self.launch.sweep.limit_s) if none else None,
             last=self.printed.last,
             looks=self.looks,
             lost=lost,
             done_size=self.printed.done_size,
             hosts=tuple(self.runner.hosts(self.launch)),
             # Nobody waits for that who wants no more.
-            unknown="" if self.stop == BROKEN_OFF else carrier.unknown(nodes, self.stream, looked),
+            unknown="" if self.stop == BROKEN_OFF else transport.inconclusive(nodes, self.stream, looked),
         )
         look = outcome.settle(self.launch, runs, end, time.monotonic() - self.begun)
         self.report(outcome.summary_line(look))
@@ -211,7 +211,7 @@ class _Running(WatchedLaunch):
         program = payload.program("process_tree", request)
 
         def ask(node: str) -> dict[str, Any] | None:
-            reply = self.runner.carrier.ask(node, program, node in anew)
+            reply = self.runner.transport.query(node, program, node in anew)
             return None if isinstance(reply, Failure) else self._answer(reply)
 
         with ThreadPoolExecutor(min(64, len(nodes)) or 1) as pool:

@@ -47,7 +47,7 @@ class Running(WatchedLaunch):
             self._cancel()
         finally:
             self.stream.end()
-            self.stream.ended(LEAVE_S)
+            self.stream.wait(LEAVE_S)
 
     def to_its_end(self) -> LaunchResult:
         """Read all it prints, then leave nothing of it behind, also where we fail ourselves."""
@@ -61,7 +61,7 @@ class Running(WatchedLaunch):
     def _read(self) -> LaunchResult:
         runs = list(parse.runs(self._lines()))
         self.is_read()
-        code, errors = self.stream.ended(LEAVE_S)
+        code, errors = self.stream.wait(LEAVE_S)
         self.printed.add(errors.splitlines())
         seconds = time.monotonic() - self.begun
         clean = not self.stop and code == 0
