@@ -6,10 +6,12 @@ SHELL := bash
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 # Tests wait more than they compute: one more than there are processors.
-PYTEST ?= pytest --numprocesses $(shell expr $$(nproc) + 1) --dist loadfile
+PYTEST ?= pytest --numprocesses $(shell expr $$(nproc) + 1) --dist loadfile --no-loadscope-reorder
 INSTALLED := build/installed
 SCENARIOS := $(patsubst %/molecule.yml,%,$(wildcard roles/*/molecule/*/molecule.yml))
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Where it is set, every worker and every program that a test starts compiles all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## Show what can be made
@@ -21,7 +23,7 @@ bootstrap: $(INSTALLED) ## Install into .venv, bring this machine's tools, then 
 	gpuctl tune-nodes --inventory localhost --check --diff
 
 .PHONY: test
-test: packages lint molecule ## Run everything CI runs: lint, the roles' scenarios, all tests
+test: packages kubernetes lint molecule ## Run everything CI runs: lint, the roles' scenarios, all tests
 	$(PYTEST)
 
 .PHONY: unit
@@ -72,6 +74,11 @@ packages:
 	  apt-get update -qq; \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$missing; \
 	fi
+
+# The control plane behind the tests of the Kubernetes commands, where this machine has none and can download one.
+.PHONY: kubernetes
+kubernetes: $(INSTALLED) ## Download the Kubernetes that the tests need (a mirror: GPUCTL_KUBERNETES_MIRROR=URL)
+	@python -m tests.rig.kube.download $(if $(CI),,--optional)
 
 $(INSTALLED): .venv/pyvenv.cfg pyproject.toml hatch_build.py galaxy.yml
 	python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'

@@ -86,7 +86,7 @@ class Ground:
         path = self.folder / f"{case.replace(' ', '-')}.json"
         if not path.exists():
             plan = _lab(self.plane, self.folder).plan(IMAGE if case == CHANGED else {}, nodes=_nodes(case))
-            items = [each.wanted for each in plan.standing]
+            items = [each.desired for each in plan.states]
             path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         return path
 

@@ -25,7 +25,7 @@ from bench.measure import Took, run
 from bench.report import progress
 from bench.sides import GPUCTL
 from gpuctl.cluster.clusterfile.read import load
-from gpuctl.cluster.environment import Asked, environment
+from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.manifests import as_yaml, everything
 from tests.unit.cluster.clusters import OPENSHIFT
 
@@ -93,7 +93,7 @@ def cluster_file(folder: Path, nodes: int) -> Path:
 
 
 def objects_of(path: Path, nodes: int) -> list[dict[str, Any]]:
-    return everything(environment(load(path), Asked("rdma", nodes)))
+    return everything(environment(load(path), EnvironmentRequest("rdma", nodes)))
 
 
 # A text, and where it says something of each node; what stands between is one's own, braces and all.

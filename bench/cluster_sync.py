@@ -24,7 +24,7 @@ from bench.measure import Took, run
 from bench.report import progress
 from gpuctl.cluster.sync import excludes, flow, pods, watch
 from gpuctl.cluster.sync.local import Local
-from gpuctl.cluster.sync.push import Wanted
+from gpuctl.cluster.sync.push import SyncRequest
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cancel import Stop
@@ -150,7 +150,7 @@ def latencies(rig: Rig) -> list[float]:
     found, heard, stop = kube.connect(files=[rig.cluster.kubeconfig]), Heard(), Stop()
     target, path = "/workspace/watched", rig.source / "pkg0/part0/mod1.py"
     local = Local(rig.source, excludes.of(rig.source, []))
-    settings = watch.Settings(flow.Way(found, stop=stop), local, Wanted(target), heard)
+    settings = watch.Settings(flow.PodConnector(found, stop=stop), local, SyncRequest(target), heard)
     targets = pods.named(found, rig.names, target)
     thread = threading.Thread(target=watch.watch, args=(settings, targets))
     thread.start()

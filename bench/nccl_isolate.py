@@ -94,7 +94,7 @@ def play(asked: Asked) -> Came:
     if asked.flaky:
         faults = [replace(fault, chance=random.choice(CHANCES)) for fault in faults]
     simulated = SimulatedFleet(net, noise, random, faults)
-    runner, policy = Timed(simulated), Policy(screens=asked.screens)
+    runner, policy = Timed(simulated), Policy(pairs_per_node=asked.screens)
     fleet = Fleet(net.nodes, net.rack_of, net.rails if asked.rails else ())
     started = time.process_time()  # of this process alone: others may use the machine, too
     history, end = isolate(fleet, runner, policy)

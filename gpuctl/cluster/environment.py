@@ -1,4 +1,4 @@
-"""One environment on one cluster: what every object is made from."""
+"""One environment on one cluster, from which every object is rendered."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Object = dict[str, Any]
 MANAGED, KIND, OWNER, PART = (f"app.kubernetes.io/{word}" for word in ("managed-by", "name", "instance", "component"))
 CLUSTER, BY = "gpuctl/cluster", "gpuctl/by"
 WORKER, SINGLE = "worker", "single"
-CONTAINER = "ml"  # the one that training runs in
+CONTAINER = "ml"  # the container that training runs in
 MOST_OF_A_HOST = 63  # characters in the first part of a name in DNS
 
 
 @dataclass(frozen=True)
 class Environment:
-    """`name` is what its objects are called; `nodes`: how many pods; `by`: who deploys it, empty where nobody does.
+    """`name` names its objects; `nodes`: the number of pods; `by`: who deploys it, or "".
 
-    `single`: not pods of a StatefulSet but one pod that stands alone. `built`: the digest of the image that the cluster
-    has built, "sha256:…"; empty where it builds none, or none is there yet.
+    `single`: one standalone pod instead of a StatefulSet. `built`: the digest of the image that the cluster has
+    built, "sha256:…"; empty if it builds none, or has not built one yet.
     """
 
     cluster: Cluster
@@ -51,7 +51,7 @@ class Environment:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What every object of the environment has, and nothing else has: destroy goes by it."""
+        """Labels that identify the environment's objects: destroy selects by them."""
         return {
             MANAGED: "gpuctl",
             KIND: "ml-environment",
@@ -65,34 +65,34 @@ class Environment:
 
     @property
     def selector(self) -> dict[str, str]:
-        """The labels that find the pods; never to change, for a StatefulSet's cannot be changed."""
+        """Labels that select the pods; they must never change, because a StatefulSet's selector is immutable."""
         return {KIND: "ml-environment", OWNER: self.name, PART: self.component}
 
     def meta(
         self, name: str, component: str, annotations: Mapping[str, str] | None = None, *, everywhere: bool = False
     ) -> Object:
-        """An object's metadata; `everywhere`: it belongs to no namespace."""
-        told = {**({BY: self.by} if self.by else {}), **(annotations or {})}
+        """Return an object's metadata; `everywhere`: a cluster-wide object."""
+        all_annotations = {**({BY: self.by} if self.by else {}), **(annotations or {})}
         return {
             "name": name,
             **({} if everywhere else {"namespace": self.namespace}),
             "labels": {**self.labels, PART: component},
-            **({"annotations": told} if told else {}),
+            **({"annotations": all_annotations} if all_annotations else {}),
         }
 
     def pod_name(self, rank: int) -> str:
         return self.name if self.single else f"{self.name}-{rank}"
 
     def host(self, rank: int) -> str:
-        """A pod's name in DNS, from anywhere in the cluster; without the cluster's own domain, which may be any."""
+        """Return a pod's DNS name, valid anywhere in the cluster; without the cluster domain, which varies."""
         if self.single:
             return "localhost"
         return f"{self.pod_name(rank)}.{self.name}.{self.namespace}.svc"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What somebody asks for; the cluster file says the rest. `name`: what the objects are to be called."""
+class EnvironmentRequest:
+    """The choices that a command makes; the cluster file supplies the rest. `name`: the name of the objects."""
 
     mode: Mode | None = None
     nodes: int | None = None
@@ -101,33 +101,35 @@ class Asked:
     single: bool = False
 
 
-def environment(cluster: Cluster, asked: Asked = Asked()) -> Environment:
-    """What is asked for, filled up from the cluster file: RDMA where it has it, and its usual number of nodes.
+def environment(cluster: Cluster, request: EnvironmentRequest = EnvironmentRequest()) -> Environment:
+    """Complete a request from the cluster file: RDMA if the file enables it, and its default number of nodes.
 
-    One pod that stands alone is an environment of its own: NAME-single, with volumes of its own. `InvalidInput` if the
-    file does not allow it.
+    A standalone pod is a separate environment, NAME-single, with its own volumes. Raises `InvalidInput` if the file
+    does not allow the request.
     """
     about = cluster.cluster
     doing = f"make an environment on {about.name}"
     has_rdma = cluster.network.rdma.enabled
-    if asked.mode == "rdma" and not has_rdma:
-        raise InvalidInput(doing, "RDMA was asked for, and the cluster file does not enable it", "use --mode tcp")
-    count = _nodes(cluster, asked, doing)
-    name = (asked.name or about.environment or about.name) + (f"-{SINGLE}" if asked.single else "")
+    if request.mode == "rdma" and not has_rdma:
+        raise InvalidInput(doing, "RDMA was requested, and the cluster file does not enable it", "use --mode tcp")
+    count = _nodes(cluster, request, doing)
+    name = (request.name or about.environment or about.name) + (f"-{SINGLE}" if request.single else "")
     _check_name(cluster, name, doing)
-    return Environment(cluster, name, asked.mode or ("rdma" if has_rdma else "tcp"), count, asked.by, asked.single)
+    return Environment(
+        cluster, name, request.mode or ("rdma" if has_rdma else "tcp"), count, request.by, request.single
+    )
 
 
-def _nodes(cluster: Cluster, asked: Asked, doing: str) -> int:
-    usual = 1 if asked.single else cluster.gpus.default_nodes
-    count = usual if asked.nodes is None else asked.nodes
+def _nodes(cluster: Cluster, request: EnvironmentRequest, doing: str) -> int:
+    usual = 1 if request.single else cluster.gpus.default_nodes
+    count = usual if request.nodes is None else request.nodes
     named = len(cluster.nodes.gpu_nodes)
-    if asked.single and count != 1:
+    if request.single and count != 1:
         raise InvalidInput(
-            doing, f"a pod that stands alone is on one node, and {count} were asked for", "leave one out"
+            doing, f"a standalone pod is on one node, and {count} were requested", "omit one of the options"
         )
     if count < 1 or (named and count > named):
-        wrong = f"{count} nodes were asked for" + (f", and nodes.gpu_nodes names {named}" if named else "")
+        wrong = f"{count} nodes were requested" + (f", and nodes.gpu_nodes names {named}" if named else "")
         raise InvalidInput(doing, wrong, f"give a number from 1 to {named}" if named else "give 1 or more")
     return count
 
@@ -141,10 +143,10 @@ def _check_name(cluster: Cluster, name: str, doing: str) -> None:
 
 
 def too_long(cluster: Cluster, name: str) -> str:
-    """What is wrong with the hosts of an environment's Routes, which OpenShift makes; empty where nothing is."""
+    """Return why the host names of an environment's Routes are too long for DNS, or ""."""
     about = cluster.cluster
     for port in cluster.ports.expose if about.flavour == "openshift" else ():
         host = f"{name}-{port}-{about.namespace}"
         if len(host) > MOST_OF_A_HOST:
-            return f"makes the Route's host {host}, which is {len(host)} characters long; DNS takes {MOST_OF_A_HOST}"
+            return f"makes the Route's host {host}, which is {len(host)} characters long; DNS allows {MOST_OF_A_HOST}"
     return ""

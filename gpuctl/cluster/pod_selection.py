@@ -1,4 +1,4 @@
-"""The pods of an environment that something is to be done in, one or all; why it cannot be, where it cannot."""
+"""Select an environment's pods for a command, or explain why a pod cannot be used."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ def name_of(pod: Object) -> str:
 
 
 def all_of(cluster: Cluster, env: Environment, doing: str) -> list[Object]:
-    """All that are there, in the order of their numbers; `GpuctlError` where there are none."""
-    found = cluster.find(cluster.kind("v1", "Pod"), env.selector)
-    if not found:
+    """List the environment's pods in natural order; raises `GpuctlError` if there are none."""
+    pods = cluster.find(cluster.kind("v1", "Pod"), env.selector)
+    if not pods:
         wrong = f"{env.name} has no pods in the namespace {env.namespace}"
-        raise GpuctlError(doing, wrong, "`gpuctl cluster deploy` makes them")
-    return sorted(found, key=lambda each: natural(name_of(each)))
+        raise GpuctlError(doing, wrong, "`gpuctl cluster deploy` creates them")
+    return sorted(pods, key=lambda pod: natural(name_of(pod)))
 
 
-def one(cluster: Cluster, env: Environment, doing: str, rank: int = 0, name: str = "") -> Object:
-    """The one of this rank, or of this name, whether it runs or not; `InvalidInput` if there is none."""
-    wanted = name or (f"{env.name}-{rank}" if rank else env.pod_name(0))
-    found = {name_of(each): each for each in all_of(cluster, env, doing)}
-    if wanted not in found:
-        raise InvalidInput(doing, f"{env.name} has no pod {wanted}", f"it has {', '.join(found)}")
-    return found[wanted]
+def pod_of_rank(cluster: Cluster, env: Environment, doing: str, rank: int = 0, name: str = "") -> Object:
+    """Return the pod of a rank or name, running or not; raises `InvalidInput` if the environment has no such pod."""
+    wanted_name = name or (f"{env.name}-{rank}" if rank else env.pod_name(0))
+    pods = {name_of(pod): pod for pod in all_of(cluster, env, doing)}
+    if wanted_name not in pods:
+        raise InvalidInput(doing, f"{env.name} has no pod {wanted_name}", f"it has {', '.join(pods)}")
+    return pods[wanted_name]
 
 
 def why_not(pod: Object) -> str:
-    """Why nothing can run in it; "" where something can: it need not be ready for that."""
+    """Return why nothing can run in the pod, or "" if something can; it need not be ready for that."""
     if "deletionTimestamp" not in pod["metadata"] and runs(pod, CONTAINER):
         return ""
     state = pod_progress.state(pod)
-    return f"it {state.words}" + (f": {state.trouble}" if state.trouble else "")
+    return f"it {state.summary}" + (f": {state.trouble}" if state.trouble else "")
 
 
 def check(pod: Object, doing: str) -> None:
-    """`GpuctlError` where nothing can run in it."""
+    """Raise `GpuctlError` if nothing can run in the pod."""
     if why := why_not(pod):
-        raise GpuctlError(doing, f"{name_of(pod)} does not run: {why}", "`gpuctl cluster status` says more")
+        raise GpuctlError(doing, f"{name_of(pod)} does not run: {why}", "`gpuctl cluster status` shows more")

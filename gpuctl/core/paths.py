@@ -29,7 +29,7 @@ def cache_dir() -> Path:
 
 def collection_dir() -> Path:
     """The collection gpuctl.fleet that this gpuctl came with: the folder that holds playbooks/ and roles/."""
-    from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost
+    from gpuctl.engine import gpuhost
 
     return Path(gpuhost.__path__[0]).parents[2]
 

@@ -91,7 +91,7 @@ def junit(report: Report) -> str:
         _count(suite, cases, report.seconds)
     _count(root, root.findall(".//testcase"), report.seconds)
     Xml.indent(root)
-    return Xml.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
 
 
 def _case(suite: Xml.Element, report: Report, finding: Finding) -> Xml.Element:

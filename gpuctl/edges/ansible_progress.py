@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.progress import PIPE
+from gpuctl.engine import PIPE
 
 _END = b"\0\n"
 

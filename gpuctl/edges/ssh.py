@@ -8,9 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python
-
 from gpuctl.edges.processes import Done, Processes
+from gpuctl.engine import any_python
 
 CONNECT_SECONDS = 10
 LOOK = "log in by hand and look"

@@ -38,7 +38,7 @@ class Stream:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 
-    def ended(self, patience_s: float = 10) -> tuple[int, str]:
+    def wait(self, patience_s: float = 10) -> tuple[int, str]:
         """Its exit status (negative: the signal that ended it) and its standard error; killed where it does not end."""
         try:
             code = self._process.wait(patience_s)

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import answer, script
-
 from gpuctl.edges.processes import Processes
 from gpuctl.edges.ssh import Failure, Login, run_python
+from gpuctl.engine import answer, script
 from gpuctl.hosts.model import Target, Visit
 
 Seen = Callable[[Visit], None]

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import needs_reboot
-
 from gpuctl.core.run_history import who
 from gpuctl.core.signals import ctrl_c
 from gpuctl.edges import ansible, inventory_cache, ssh
+from gpuctl.engine import needs_reboot
 from gpuctl.hosts.direct import visit_all
 from gpuctl.hosts.inventory import target
 from gpuctl.hosts.judge import exit_code
@@ -87,7 +86,7 @@ def rollback(
 
 def capture(host: Target, date: str, timeout: float = 120) -> tuple[Visit, str]:
     """Ask one host for every setting that any shipped profile has; returns the visit and the profile file it makes."""
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
+    from gpuctl.engine import profiles
 
     asked = tune({host.name: profiles.compiled(profiles.questions())}, check=True)
     request = {**asked.request_of(host), "scope": "capture"}

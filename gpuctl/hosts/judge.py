@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import failures, needs_reboot
+from collections.abc import Mapping
+from typing import Any
 
-from gpuctl.domain.findings import worst_code
+from gpuctl.domain.findings import Finding, Verdict, worst_code
+from gpuctl.engine import failures, needs_reboot
 from gpuctl.hosts.model import Visit
 
 # Not as the profile wants it, and nothing is wrong: a run, a reboot or a restart of a service will do it.
@@ -48,3 +50,38 @@ def told(visit: Visit, strict: bool = False) -> dict[str, object]:
         "machine": answer.get("machine"),
         "knobs": answer.get("knobs", []),
     }
+
+
+# Severity of a knob's state; those not named are failures.
+_SEVERITY = {
+    "ok": Verdict.OK,
+    "differs": Verdict.WARN,
+    "pending": Verdict.WARN,
+    "unsupported": Verdict.WARN,
+    "unknown": Verdict.UNKNOWN,
+}
+
+
+def findings(visit: Visit, strict: bool = False, drift: bool = False) -> list[Finding]:
+    """One finding a setting, and one for a host without an answer. With `drift` a setting not as wanted is a FAIL."""
+    host = []
+    if visit.wrong or visit.answer is None:
+        verdict = Verdict.UNKNOWN if visit.answer is None else Verdict.FAIL
+        host = [Finding("host", visit.host, verdict, visit.wrong or "it gave no answer", hint=visit.hint)]
+    return host + [_finding(visit.host, knob, strict, drift) for knob in visit.knobs]
+
+
+def _finding(host: str, knob: Mapping[str, Any], strict: bool, drift: bool) -> Finding:
+    state = knob["state"]
+    verdict = _SEVERITY.get(state, Verdict.FAIL)
+    waits = state in ("differs", "pending")
+    if (drift and waits) or (strict and state == "unsupported"):
+        verdict = Verdict.FAIL
+    reason = f": {knob['reason']}" if knob["reason"] else ""
+    message = {"ok": "changed" if knob["changed"] else "as wanted", "differs": "not as wanted"}.get(state, state)
+    values = {"wanted": _text(knob["wanted"]), "now": _text(knob["now"]), "after_reboot": _text(knob["boot"])}
+    return Finding(f"setting {knob['knob']}", host, verdict, f"{message}{reason}", values)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

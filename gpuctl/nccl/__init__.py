@@ -1,1 +1,1 @@
-"""Validate the fabric of a GPU fleet with NCCL's own tests, and name the node that spoils it."""
+"""Validate a GPU fleet's fabric with nccl-tests, and identify faulty nodes."""

@@ -26,33 +26,34 @@ TOP = 8  # rows of at least an eighth of the largest size count: four of them wi
 
 
 def bus_factor(collective: str, ranks: int) -> float | None:
-    """busbw divided by algbw for so many ranks (1 or more); None for a collective whose factor is not known."""
+    """Ratio of busbw to algbw for `ranks` (1 or more); None for a collective whose factor is unknown."""
     return FACTORS[collective](ranks) if collective in FACTORS else None
 
 
 def accelerator_rate(busbw_gbs: float, nodes: int, ranks: int) -> float:
-    """GB/s through the adapter of one accelerator, where the algorithm is hierarchical: busbw (k-1)/(n-1).
+    """GB/s through the adapter of one accelerator with a hierarchical algorithm: busbw (k-1)/(n-1).
 
-    k nodes (2 or more), n ranks. Not for a ring. Source: ml-engineering, network/README.md, where 381.8 GB/s on 4 x 8
-    B200 is 36.95 GB/s of the 50 that an adapter has.
+    k nodes (2 or more), n ranks. Not for a ring. Source: ml-engineering, network/README.md, where 381.8 GB/s on 4 x
+    8 B200 is 36.95 GB/s of the 50 that an adapter has.
     """
     return busbw_gbs * (nodes - 1) / (ranks - 1)
 
 
 def ring_share(busbw_gbs: float, line_rate_gbs: float) -> float:
-    """The part of a node's line rate that a ring fills: all that busbw counts leaves every node once.
+    """Share of a node's line rate that a ring fills: all bytes that busbw counts leave each node once.
 
-    Own arithmetic: 364.9 GB/s on p5en, whose node has 400, are 0.91. Not for a tree between two nodes, which moves
-    less than busbw counts (NCCL, src/graph/tuning.cc, takes the whole rate between nodes there, half of it beyond).
+    Our arithmetic: 364.9 GB/s on p5en, whose node has 400, are 0.91. Not for a tree between two nodes, which moves
+    less than busbw counts (NCCL, src/graph/tuning.cc, uses the whole rate between nodes there, half of it beyond).
     """
     return busbw_gbs / line_rate_gbs
 
 
 def ranks_by_factor(collective: str, row: Row) -> int | None:
-    """How many ranks a row was measured with, from its own busbw/algbw; None unless exactly one number fits.
+    """Number of ranks, derived from a row's busbw/algbw; None unless exactly one number fits.
 
-    What nccl-tests prints is rounded: busbw to 0.01 GB/s, the time to its last digit (at most half of the last of
-    four or more digits is taken). That tells ranks apart up to a hundred or so at large sizes, fewer at small ones.
+    nccl-tests rounds what it prints: busbw to 0.01 GB/s, the time to its last digit (half of the last of four or
+    more digits is assumed at most). This distinguishes up to about a hundred ranks at large sizes, fewer at small
+    ones.
     """
     half = row.out_of_place or row.in_place
     if half is None or bus_factor(collective, 2) is None:
@@ -68,7 +69,7 @@ def ranks_by_factor(collective: str, row: Row) -> int | None:
 
 
 def _factor_between(size_bytes: int, half: Timing) -> tuple[float, float]:
-    """The least and greatest busbw/algbw that the rounded numbers leave open."""
+    """Least and greatest busbw/algbw that the rounded numbers allow."""
     if size_bytes <= 0 or half.time_us <= 0 or half.busbw_gbs <= 0:
         return 0.0, 0.0
     off = half.time_us * 5e-5 if half.time_us < 1e4 else 0.5

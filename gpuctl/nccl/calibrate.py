@@ -1,4 +1,4 @@
-"""Make a site's own baselines out of repeated runs that nothing is wrong with, and keep them."""
+"""Turn repeated sound runs into the site's own baselines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuctl.nccl import context as known
 from gpuctl.nccl.baselines.model import Baseline, Book
 from gpuctl.nccl.context import DEFAULT, RunContext
 from gpuctl.nccl.judge import run as judge
-from gpuctl.nccl.judge.messages import by_size, names, size
+from gpuctl.nccl.judge.messages import by_size, names, size, sizes
 from gpuctl.nccl.model import LaunchResult, Outcome, Row, Run
 from gpuctl.nccl.parsing.algorithms import ALGORITHMS
 
@@ -29,10 +29,10 @@ FORCE = "find out why (`gpuctl nccl isolate`); --force keeps it, and the row wil
 
 @dataclass(frozen=True)
 class Calibration:
-    """Rows that can be kept, or why not.
+    """Rows to keep, or the reasons for refusing them.
 
-    `below`: of those below a published fail limit, size -> (found, limit); `below_own`: the same of the site's own row
-    that is in force.
+    `below`: rows below a published fail limit, size -> (measured, limit); `below_own`: the same against the site's
+    row in force.
     """
 
     rows: tuple[Baseline, ...]
@@ -42,14 +42,15 @@ class Calibration:
     below_own: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
 
-def calibrate(runs: Sequence[Run], given: RunContext, book: Book, day: str = "") -> Calibration:
-    """Rows out of runs of one kind, one a message size; `day` (2026-11-21) is today where it is not given.
+def calibrate(runs: Sequence[Run], stated: RunContext, book: Book, day: str = "") -> Calibration:
+    """Make one row a message size out of runs of one kind; `day` (2026-11-21) defaults to today.
 
-    Refused: fewer than three runs, unlike runs, runs that did not end well, wrong or unchecked values, a network that
-    is not the expected one or not told, a drop, and repeats that are further apart than 5 %.
+    Refused: fewer than three runs, unlike runs, runs that did not end well, wrong or unchecked values, a network
+    that is unknown or not the expected one, a drop, a bandwidth that was not printed, and repeats more than 5 %
+    apart.
     """
-    every = [known.infer(run, given) for run in runs]
-    refused = [*_too_little(runs, every), *_unlike(runs, every), *_unsound(runs, given, book), *_scattered(runs)]
+    every = [known.infer(run, stated) for run in runs]
+    refused = [*_too_little(runs, every), *_unlike(runs, every), *_unsound(runs, stated, book), *_scattered(runs)]
     if not refused and not _grown(runs):
         refused = ["no size has a bandwidth above 0"]
     if refused:
@@ -83,16 +84,16 @@ def measure(
 
 
 def _below(rows: Sequence[Baseline], about: RunContext, book: Book, site: bool) -> dict[int, tuple[float, float]]:
-    """Of rows that the book's rows, the site's own or the others, would fail: size -> (found, limit)."""
+    """Rows that the existing rows (the site's own or the others) would fail: size -> (measured, limit)."""
     limits = replace(book, rows=[row for row in book.rows if row.site == site])
-    found = {row.from_bytes: (row.expect or 0.0, limits.of(about, row.from_bytes)) for row in rows}
-    return {at: (now, base.fail) for at, (now, base) in found.items() if base is not None and now < base.fail}
+    limited = {row.from_bytes: (row.expect or 0.0, limits.of(about, row.from_bytes)) for row in rows}
+    return {at: (now, base.fail) for at, (now, base) in limited.items() if base is not None and now < base.fail}
 
 
 def _marked(
     row: Baseline, below: Mapping[int, tuple[float, float]], below_own: Mapping[int, tuple[float, float]]
 ) -> Baseline:
-    """A row that says of itself what it had to be forced below."""
+    """Mark a row with the limit that it was forced below."""
     if row.from_bytes in below:
         row = replace(row, below_published=below[row.from_bytes][1])
     if row.from_bytes in below_own:
@@ -119,7 +120,7 @@ def _too_little(runs: Sequence[Run], every: Sequence[RunContext]) -> Iterator[st
 
 
 def _unlike(runs: Sequence[Run], every: Sequence[RunContext]) -> Iterator[str]:
-    """Runs that are no repeats of each other."""
+    """Runs that are not repeats of each other."""
     parts: dict[str, Sequence[object]] = {
         "collectives": [about.collective for about in every],
         "message sizes": [tuple(row.size_bytes for row in by_size(run)) for run in runs],
@@ -134,22 +135,26 @@ def _unlike(runs: Sequence[Run], every: Sequence[RunContext]) -> Iterator[str]:
             yield f"the runs have different {what}: they are no repeats of each other"
 
 
-def _unsound(runs: Sequence[Run], given: RunContext, book: Book) -> Iterator[str]:
+def _unsound(runs: Sequence[Run], stated: RunContext, book: Book) -> Iterator[str]:
     for number, run in enumerate(runs, 1):
-        yield from (f"run {number}: {why}" for why in unsound(run, given, book))
+        yield from (f"run {number}: {why}" for why in unsound(run, stated, book))
 
 
-def unsound(run: Run, given: RunContext, book: Book) -> Iterator[str]:
-    """What is wrong with one run, so that no row is made of it. What it reaches is no reason: that is what is asked."""
-    if run.outcome is Outcome.COMPLETE and not [row for row in by_size(run) if row.out_of_place]:
-        yield "it printed no bandwidth"
-    for finding in judge.judge(run, given, book):
+def unsound(run: Run, stated: RunContext, book: Book) -> Iterator[str]:
+    """Reasons why a run cannot become a row; its bandwidth is not one of them, since that is being measured."""
+    if run.outcome is Outcome.COMPLETE:
+        unprinted = [row.size_bytes for row in by_size(run) if row.out_of_place is None]
+        if unprinted:
+            yield f"it printed no bandwidth at {sizes(unprinted)}"
+        elif not by_size(run):
+            yield "it printed no bandwidth"
+    for finding in judge.judge(run, stated, book):
         if finding.check not in ("baseline", "two-nodes") and not _harmless(finding):
             yield finding.message
 
 
 def _harmless(finding: Finding) -> bool:
-    """A fabric without GDR is slow and sound; a drop, even in half of the rows, is not."""
+    """A fabric without GDR is slow but sound; a drop, even in half of the rows, is not."""
     return finding.verdict is Verdict.OK or (finding.check == "transport" and finding.verdict is Verdict.WARN)
 
 
@@ -165,18 +170,19 @@ def _scattered(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _grown(runs: Sequence[Run]) -> dict[int, list[float]]:
-    """Out-of-place busbw of every run by message size, from where half of the best bandwidth is reached by all."""
+    """Out-of-place busbw of every run by message size, from the size at which all reach half of the best bandwidth."""
     speeds: dict[int, list[float]] = {}
     for run in runs:
         for row in by_size(run):
-            speeds.setdefault(row.size_bytes, []).append(_speed(row))
-    peak = max((median(found) for found in speeds.values()), default=0.0)
-    whole = {size_bytes: found for size_bytes, found in speeds.items() if len(found) == len(runs)}
-    return {size_bytes: found for size_bytes, found in whole.items() if peak and median(found) >= GROWN * peak}
+            if (speed := _speed(row)) is not None:
+                speeds.setdefault(row.size_bytes, []).append(speed)
+    peak = max((median(values) for values in speeds.values()), default=0.0)
+    whole = {size_bytes: values for size_bytes, values in speeds.items() if len(values) == len(runs)}
+    return {size_bytes: values for size_bytes, values in whole.items() if peak and median(values) >= GROWN * peak}
 
 
-def _speed(row: Row) -> float:
-    return row.out_of_place.busbw_gbs if row.out_of_place else 0.0
+def _speed(row: Row) -> float | None:
+    return row.out_of_place.busbw_gbs if row.out_of_place else None
 
 
 def _rows(runs: Sequence[Run], about: RunContext, day: str) -> Iterator[Baseline]:
@@ -206,23 +212,23 @@ def _rows(runs: Sequence[Run], about: RunContext, day: str) -> Iterator[Baseline
         )
 
 
-def accept(found: Calibration, force: bool) -> tuple[Baseline, ...]:
-    """The rows to keep; `InvalidInput` if they were refused, or are below a limit in force and nobody forces them."""
+def accept(calibration: Calibration, force: bool) -> tuple[Baseline, ...]:
+    """Return the rows to keep; raises `InvalidInput` if they are refused, or below a limit and not forced."""
     doing = "calibrate from these runs"
-    if found.refused:
+    if calibration.refused:
         raise InvalidInput(
-            doing, "\n  ".join(found.refused), "calibrate on a fabric that `gpuctl nccl judge` finds no fault in"
+            doing, "\n  ".join(calibration.refused), "calibrate on a fabric that `gpuctl nccl judge` finds no fault in"
         )
-    slow = too_slow(found)
+    slow = too_slow(calibration)
     if slow and not force:
         raise InvalidInput(doing, "\n  ".join(slow), FORCE)
-    return found.rows
+    return calibration.rows
 
 
-def too_slow(found: Calibration) -> list[str]:
-    """What has to be forced, because a limit for such machines is higher: somebody else's, or the site's own."""
+def too_slow(calibration: Calibration) -> list[str]:
+    """Limits (published or the site's own) that only --force overrides."""
     return [
         f"{now:g} GB/s at {size(at)} is below {whose} limit {limit:g}"
-        for whose, below in (("the published", found.below), ("your own", found.below_own))
+        for whose, below in (("the published", calibration.below), ("your own", calibration.below_own))
         for at, (now, limit) in below.items()
     ]

@@ -1,4 +1,4 @@
-"""What is known of the fabric a run was made on: told by its log, or by whoever asks. None is not known."""
+"""Facts about the fabric of a run, from its log or from options. None means unknown."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ DEFAULT = "default"  # NCCL's own choice of an algorithm
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a run is judged by beside its own numbers.
+    """Facts that a run is judged by, besides its numbers.
 
-    `system`: an instance type or a site's own name for its machines. `algorithm`: what NCCL_ALGO was set to, or
-    "default" where it is known that it was not; `chosen`: those that NCCL used, forced or not. `network`: what NCCL
-    should use: "efa", "ib", "roce", "socket" or NCCL's own word. The rest is as many as took part.
+    `system`: an instance type or a site's own name for its machines. `algorithm`: the value of NCCL_ALGO, or
+    "default" if it is known to be unset; `chosen`: the algorithms NCCL used, forced or not. `network`: the expected
+    one: "efa", "ib", "roce", "socket" or NCCL's own word. The rest are counts.
     """
 
     system: str | None = None
@@ -33,67 +33,65 @@ class RunContext:
     chosen: tuple[str, ...] = ()
 
 
-def infer(run: Run, given: RunContext | None = None) -> RunContext:
-    """What a run tells of itself; what is given counts first.
+def infer(run: Run, stated: RunContext | None = None) -> RunContext:
+    """Complete the stated context with facts from the run; stated facts win.
 
-    A device list with holes, or one that the bus factor contradicts, is not whole: it then says nothing of how many
-    nodes there were.
+    A device list with gaps, or one that the bus factor contradicts, is incomplete and does not count nodes.
     """
-    given = given or RunContext()
-    collective = given.collective or run.collective or _collective(run)
-    ranks = given.ranks or _ranks(run, collective or "")
+    stated = stated or RunContext()
+    collective = stated.collective or run.collective or _collective(run)
+    ranks = stated.ranks or _ranks(run, collective or "")
     whole = bool(run.ranks) and ranks == len(run.ranks)
-    nodes = given.nodes or (len({rank.host for rank in run.ranks}) if whole else None)
+    nodes = stated.nodes or (len({rank.host for rank in run.ranks}) if whole else None)
     per_node = _even(Counter(rank.host for rank in run.ranks)) if whole else _share(ranks, nodes)
     return RunContext(
-        given.system,
+        stated.system,
         nodes,
-        given.gpus_per_node or per_node,
-        given.processes_per_node or (_processes(run) if whole else None),
+        stated.gpus_per_node or per_node,
+        stated.processes_per_node or (_processes(run) if whole else None),
         ranks,
-        given.gpu or _same_gpu(run),
-        algorithm(run, given),
-        given.network,
+        stated.gpu or _same_gpu(run),
+        algorithm(run, stated),
+        stated.network,
         collective,
         tuple(dict.fromkeys(run.algorithms)),
     )
 
 
-def algorithm(run: Run, given: RunContext) -> str | None:
-    """What is given, else what the log says was forced; "default" where NCCL used several, so it chose.
+def algorithm(run: Run, stated: RunContext) -> str | None:
+    """Stated algorithm, else the one the log shows as forced; "default" if NCCL used several, so it chose.
 
-    Both are what counts for this collective, as NCCL_ALGO may name one for each. Nobody who takes NCCL's own choice for
-    granted is right against a log that says otherwise. One algorithm alone that NCCL used may have been forced or not:
-    that is not known.
+    Only settings for this collective count, as NCCL_ALGO may name one for each. A forced algorithm in the log
+    overrides a stated "default". A single algorithm in use may have been forced or not, so it stays unknown.
     """
-    collective = given.collective or run.collective or "all_reduce"
-    asked = () if given.algorithm in (None, DEFAULT) else algorithms.requested(given.algorithm)
-    for names in (asked, run.forced_algorithms):
-        if wanted := algorithms.of_collective(names, collective):
-            return ",".join(wanted)
+    collective = stated.collective or run.collective or "all_reduce"
+    requested = () if stated.algorithm in (None, DEFAULT) else algorithms.requested(stated.algorithm)
+    for names in (requested, run.forced_algorithms):
+        if applicable := algorithms.of_collective(names, collective):
+            return ",".join(applicable)
     # Where NCCL_ALGO names other collectives alone, NCCL chose for this one.
-    return DEFAULT if given.algorithm is not None or len(set(run.algorithms)) > 1 else None
+    return DEFAULT if stated.algorithm is not None or len(set(run.algorithms)) > 1 else None
 
 
 def _collective(run: Run) -> str | None:
-    """Where the log names none: only an all-reduce has a busbw well above its algbw."""
+    """Collective of a log that names none: only an all-reduce has a busbw well above its algbw."""
     halves = [row.out_of_place for row in run.rows if row.out_of_place]
     above = any(half.algbw_gbs >= 1 and half.busbw_gbs > 1.1 * half.algbw_gbs for half in halves)
     return "all_reduce" if above else None
 
 
 def _ranks(run: Run, collective: str) -> int | None:
-    """How many took part, where the device list and the bus factor do not contradict each other."""
+    """Number of ranks, if the device list and the bus factor agree."""
     listed = sorted(rank.rank for rank in run.ranks)
-    found = {bandwidth.ranks_by_factor(collective, row) for row in run.rows} - {None}
-    if listed and listed == list(range(len(listed))) and (not found or len(listed) in found):
+    counts = {bandwidth.ranks_by_factor(collective, row) for row in run.rows} - {None}
+    if listed and listed == list(range(len(listed))) and (not counts or len(listed) in counts):
         return len(listed)
-    proved = found.pop() if len(found) == 1 else None
+    proved = counts.pop() if len(counts) == 1 else None
     return proved if proved is None or proved > (listed[-1] if listed else 0) else None
 
 
 def _even(counts: Counter[str]) -> int | None:
-    """How many each has, where all have as many."""
+    """The common count, if all are equal."""
     return next(iter(counts.values())) if len(set(counts.values())) == 1 else None
 
 

@@ -1,4 +1,4 @@
-"""Run a test round after round, and end well when the user breaks off."""
+"""Run a test round by round, and stop cleanly on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NOT_BEGUN = (Outcome.EMPTY, Outcome.FAILED)
 
 
 def planned(kind: plan.Kind, nodes: Sequence[str], sweep: Sweep, split: bool = False) -> list[plan.Round]:
-    """The rounds of a test, its nodes in the order they are given.
+    """Rounds of a test, with the nodes in the given order.
 
-    `InvalidInput` where so many nodes or such sizes cannot be tested.
+    Raises `InvalidInput` if this number of nodes or these sizes cannot be tested.
     """
     doing = f"plan a test of the kind {kind}"
     if kind == "pairs" and len(nodes) < 2:
@@ -33,7 +33,7 @@ def planned(kind: plan.Kind, nodes: Sequence[str], sweep: Sweep, split: bool = F
 
 
 def check_sizes(doing: str, sweep: Sweep) -> None:
-    """`InvalidInput` where it has none."""
+    """Raise `InvalidInput` if the sweep has no sizes."""
     if sweep.begin_bytes > sweep.end_bytes:
         raise InvalidInput(
             doing, f"it begins at {sweep.begin_bytes} bytes and ends at {sweep.end_bytes}", "swap -b and -e"
@@ -45,47 +45,49 @@ def run(
     rounds: Sequence[plan.Round],
     listener: ProgressListener,
     broken_off: Callable[[], bool],
-    into: list[LaunchResult] | None = None,
+    results: list[LaunchResult] | None = None,
 ) -> list[LaunchResult]:
-    """Every round in turn; those that were not begun when the user broke off are not in the answer.
+    """Run every round in turn; rounds not started when the user stopped are missing from the result.
 
-    `into`: the list to answer with; where a round raises, what ended before is in it.
+    `results`: list to fill, so that finished launches survive an exception.
     """
-    ended = [] if into is None else into
+    results = [] if results is None else results
     for round_ in rounds:
         if broken_off():
             break
-        ended += runner.run(round_, listener, broken_off)
-    return ended
+        results += runner.run(round_, listener, broken_off)
+    return results
 
 
 def findings(
     kind: plan.Kind,
-    ended: Sequence[LaunchResult],
+    results: Sequence[LaunchResult],
     about: RunContext,
     book: Book | None = None,
     racks: Mapping[str, str] | None = None,
 ) -> list[Finding]:
-    """What the rules find, worst first: every run judged by itself, and pairs compared with others of their kind.
+    """Judge every run by itself and pairs against each other; worst first.
 
-    `racks`: node -> rack, of those that are known: pairs within racks and across them may differ.
+    `racks`: node -> rack, as far as known: pairs within racks and across them may differ.
     """
     from gpuctl.nccl.judge import leftovers, pair_outliers, rack_speed_classes
     from gpuctl.nccl.judge import run as judge
 
-    found: list[Finding] = []
-    several = len({end.launch.nodes for end in ended}) > 1, len({end.launch.sweep.collective for end in ended}) > 1
-    for end in ended:
-        found += [_named(one, end.launch, *several) for one in judge.judge(end.run, _about(end.launch, about), book)]
-    found += leftovers.findings(ended)
-    if kind == "pairs" and not any(plan.SPLIT in end.launch.sweep.env for end in ended):
-        groups = [] if racks else rack_speed_classes.groups(ended)
-        found += [rack_speed_classes.finding(groups)] if groups else pair_outliers.similar(ended, racks)
-    return sorted(found, key=lambda one: -list(Verdict).index(one.verdict))
+    findings_: list[Finding] = []
+    several = len({end.launch.nodes for end in results}) > 1, len({end.launch.sweep.collective for end in results}) > 1
+    for end in results:
+        findings_ += [
+            _named(one, end.launch, *several) for one in judge.judge(end.run, _about(end.launch, about), book)
+        ]
+    findings_ += leftovers.findings(results)
+    if kind == "pairs" and not any(plan.SPLIT in end.launch.sweep.env for end in results):
+        groups = [] if racks else rack_speed_classes.groups(results)
+        findings_ += [rack_speed_classes.finding(groups)] if groups else pair_outliers.similar(results, racks)
+    return sorted(findings_, key=lambda one: -list(Verdict).index(one.verdict))
 
 
 def _about(launch: Launch, about: RunContext) -> RunContext:
-    """What we know of a launch, because we made it."""
+    """Context of a launch of our own, where node counts and algorithm are known."""
     return replace(
         about,
         nodes=plan.nodes_of_group(launch),
@@ -95,7 +97,7 @@ def _about(launch: Launch, about: RunContext) -> RunContext:
 
 
 def _named(finding: Finding, launch: Launch, places: bool, collectives: bool) -> Finding:
-    """A finding about a whole run names its nodes; where runs differ in `places` or `collectives`, any names these."""
+    """Add the nodes to a finding about a whole run; if `places` or `collectives` differ between runs, to any."""
     subject = finding.subject
     nodes = ", ".join(launch.nodes) if len(launch.nodes) <= MOST_NAMES else f"all {len(launch.nodes)} nodes"
     if not subject:
@@ -105,9 +107,9 @@ def _named(finding: Finding, launch: Launch, places: bool, collectives: bool) ->
     return replace(finding, subject=f"{launch.sweep.collective}, {subject}" if collectives else subject)
 
 
-def exit_code(ended: Sequence[LaunchResult], found: Sequence[Finding] = ()) -> int:
-    """0 all well · 1 problems found, or what should be known is not · 3 a test could not even begin."""
-    bad = [end for end in ended if end.run.outcome is not Outcome.COMPLETE or end.lost or end.left]
-    nothing = [end for end in ended if end.run.outcome in _NOT_BEGUN and not end.run.rows and not end.run.ranks]
-    open_ = [one for one in found if one.verdict in (Verdict.FAIL, Verdict.UNKNOWN)]
+def exit_code(results: Sequence[LaunchResult], findings_: Sequence[Finding] = ()) -> int:
+    """0 if all is well, 1 for problems or unknowns, 3 if a test could not start."""
+    bad = [end for end in results if end.run.outcome is not Outcome.COMPLETE or end.lost or end.left]
+    nothing = [end for end in results if end.run.outcome in _NOT_BEGUN and not end.run.rows and not end.run.ranks]
+    open_ = [one for one in findings_ if one.verdict in (Verdict.FAIL, Verdict.UNKNOWN)]
     return worst_code([3 if nothing else 0, 1 if bad or open_ else 0])

@@ -1,4 +1,4 @@
-"""What was measured here before, in one local SQLite file: nothing that a run came to is ever written over."""
+"""History of measurements in one local SQLite file; entries are never overwritten."""
 
 from __future__ import annotations
 
@@ -36,36 +36,36 @@ CREATE INDEX nodes_by_name ON nodes (node);
 
 @dataclass(frozen=True)
 class Measured:
-    """One `gpuctl nccl` run: when (UTC), by whom, of which kind, on what, and what it came to."""
+    """One `gpuctl nccl` run: when (UTC), by whom, of which kind, on what, and its results."""
 
     id: int
     at: str
     by: str
     kind: str
     inventory: str
-    ended: tuple[LaunchResult, ...]
+    results: tuple[LaunchResult, ...]
     findings: tuple[Finding, ...]
 
     @property
     def nodes(self) -> list[str]:
-        return sorted({node for end in self.ended for node in end.launch.nodes})
+        return sorted({node for end in self.results for node in end.launch.nodes})
 
 
 def file() -> Path:
-    """Where it is kept."""
+    """Path of the history."""
     return state_dir() / "nccl.sqlite3"
 
 
-def keep(kind: str, inventory: str, ended: Sequence[LaunchResult], findings: Sequence[Finding]) -> int:
-    """Add one, whole or not at all; returns its number."""
-    told = json.dumps([finding.as_dict() for finding in findings])
+def keep(kind: str, inventory: str, results: Sequence[LaunchResult], findings: Sequence[Finding]) -> int:
+    """Add one measurement atomically and return its number."""
+    findings_json = json.dumps([finding.as_dict() for finding in findings])
     with _opened() as store, store:
-        row = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), who(), kind, inventory, told)
+        row = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), who(), kind, inventory, findings_json)
         number = store.execute("INSERT INTO measured (at, by, kind, inventory, findings) VALUES (?, ?, ?, ?, ?)", row)
         key = number.lastrowid or 0
-        texts = [(key, i, json.dumps(serialize.launch_as_dict(end))) for i, end in enumerate(ended)]
+        texts = [(key, i, json.dumps(serialize.launch_as_dict(end))) for i, end in enumerate(results)]
         store.executemany("INSERT INTO launches VALUES (?, ?, ?)", texts)
-        names = {node for end in ended for node in end.launch.nodes}
+        names = {node for end in results for node in end.launch.nodes}
         store.executemany("INSERT INTO nodes VALUES (?, ?)", [(key, name) for name in names])
     return key
 
@@ -81,23 +81,23 @@ ORDER BY id DESC LIMIT :count
 
 
 def load(number: int) -> Measured:
-    """One by its number."""
+    """Load one measurement by number."""
     with _opened() as store:
-        found = _read(store, BY_NUMBER, {"number": number})
-    if not found:
+        measurements = _read(store, BY_NUMBER, {"number": number})
+    if not measurements:
         doing = f"show the measurement {number}"
         raise InvalidInput(doing, "there is none of that number", "`gpuctl nccl history` lists them")
-    return found[0]
+    return measurements[0]
 
 
 def latest(count: int, node: str = "") -> list[Measured]:
-    """The last ones, newest first; with a node only those it took part in."""
+    """Load the latest measurements, newest first; with `node`, only those it took part in."""
     with _opened() as store:
         return _read(store, LATEST, {"node": node, "count": count})
 
 
 def nodes() -> list[str]:
-    """Every node of which there is a measurement, by name."""
+    """Names of all nodes with a measurement, sorted."""
     with _opened() as store:
         return [name for (name,) in store.execute("SELECT DISTINCT node FROM nodes ORDER BY node")]
 
@@ -105,8 +105,8 @@ def nodes() -> list[str]:
 def _read(store: sqlite3.Connection, query: str, values: Mapping[str, str | int]) -> list[Measured]:
     rows = store.execute(query, values).fetchall()
     return [
-        Measured(number, at, by, kind, inventory, _launches(store, number), _findings(told))
-        for number, at, by, kind, inventory, told in rows
+        Measured(number, at, by, kind, inventory, _launches(store, number), _findings(findings_json))
+        for number, at, by, kind, inventory, findings_json in rows
     ]
 
 
@@ -135,10 +135,10 @@ def _opened() -> Iterator[sqlite3.Connection]:
 
 
 def _upgrade(store: sqlite3.Connection, path: Path) -> None:
-    (found,) = store.execute("PRAGMA user_version").fetchone()
-    if found > VERSION:
-        raise GpuctlError(f"use the history {path}", f"a newer gpuctl wrote it (form {found})", "use that gpuctl")
-    if found < VERSION:
+    (version,) = store.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        raise GpuctlError(f"use the history {path}", f"a newer gpuctl wrote it (form {version})", "use that gpuctl")
+    if version < VERSION:
         # Two that begin it at the same time: the second finds it made.
         store.execute("BEGIN EXCLUSIVE")
         if store.execute("PRAGMA user_version").fetchone() == (0,):

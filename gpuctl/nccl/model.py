@@ -1,4 +1,4 @@
-"""A run of nccl-tests: what was asked for, what was printed, and how it ended.
+"""A run of nccl-tests: the request, the printed results, and the outcome.
 
 Units everywhere: sizes in bytes, times in microseconds, bandwidths in GB/s (decimal: 10**9 bytes a second, as
 nccl-tests prints them). None is "was not printed"; nothing is ever filled in.
@@ -12,9 +12,9 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """How a run ended. `complete`: to its summary, or through all its sizes, and no wrong value was seen.
+    """Outcome of a run. `complete`: it printed its summary or all its sizes, without a wrong value.
 
-    Rows may still be missing from what was kept of it: see `sizes_announced` and `not_numbers` of a run.
+    Rows may still be missing from the kept text: see `sizes_announced` and `not_numbers` of a run.
     """
 
     COMPLETE = "complete"
@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Iterations:
-    """How long single iterations took (nccl-tests -I), of each the slowest process; the median is in its JSON alone."""
+    """Times of single iterations (nccl-tests -I), of the slowest process each; only the JSON report has the median."""
 
     min_us: float
     median_us: float | None
@@ -39,7 +39,7 @@ class Iterations:
 
 @dataclass(frozen=True)
 class Timing:
-    """One of the two halves of a row. `wrong`: values that were wrong; None where they were not checked."""
+    """One half of a row. `wrong`: number of wrong values; None if they were not checked."""
 
     time_us: float
     algbw_gbs: float
@@ -50,7 +50,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured at one message size."""
+    """Measurement at one message size."""
 
     size_bytes: int
     count: int | None
@@ -63,7 +63,7 @@ class Row:
 
 @dataclass(frozen=True)
 class NoNumber:
-    """What was printed in a row where a number belongs: "nan" at 2097152 bytes, in_place, busbw_gbs."""
+    """Text in place of a number: "nan" at 2097152 bytes, in_place, busbw_gbs."""
 
     size_bytes: int
     half: str  # "out_of_place", "in_place"
@@ -73,7 +73,7 @@ class NoNumber:
 
 @dataclass(frozen=True)
 class Rank:
-    """A process (or a GPU of one) as the list "Using devices" names it."""
+    """A process (or one of its GPUs) in the list "Using devices"."""
 
     rank: int
     host: str
@@ -84,11 +84,11 @@ class Rank:
 
 @dataclass(frozen=True)
 class Transport:
-    """What one rank said about its network when NCCL began (NCCL_DEBUG=INFO, subsystem INIT and NET).
+    """Network of one rank, as reported when NCCL starts (NCCL_DEBUG=INFO, subsystems INIT and NET).
 
     `network` is NCCL's word ("IB", "Socket", "AWS Libfabric", "OFI"); `provider` libfabric's ("efa"); `nics` the
-    devices it opened, in its order ("mlx5_5:1/RoCE", "rdmap16s27"); `gdr` whether data goes to the GPU's memory
-    without the host. None or empty: it did not say.
+    devices it opened, in its order ("mlx5_5:1/RoCE", "rdmap16s27"); `gdr` tells whether data bypasses host memory.
+    None or empty: not reported.
     """
 
     rank: int | None
@@ -113,13 +113,14 @@ class Versions:
 class Run:
     """One run of one test, as far as its output tells.
 
-    `cause`: the first real reason of an end other than complete, naming rank and host where they are known.
-    `algorithms`: those NCCL said it used ("Ring", "Tree", "NVLS", "NVLSTree"). `forced_algorithms`: those the
-    environment asked for (NCCL_ALGO): the same names, "^NVLS" for all but that one, "allreduce:Ring" for one collective
-    alone. Both empty where nothing was said.
-    `sizes_announced`: how many message sizes the heading promised. `left_out`: whoever made the text left lines out,
-    and wrote "..." in their place, before the summary. `not_numbers`: what was printed in rows where
-    numbers belong; a half without its time and bandwidths is None, a count of wrong values that is none is None.
+    `cause`: the first real reason of an outcome other than complete, naming rank and host where known.
+    `algorithms`: those NCCL reports using ("Ring", "Tree", "NVLS", "NVLSTree"). `forced_algorithms`: those
+    requested by the environment (NCCL_ALGO): the same names, "^NVLS" for all but that one, "allreduce:Ring" for one
+    collective alone. Both are empty if nothing was reported.
+
+    `sizes_announced`: the number of message sizes in the heading. `left_out`: the text has "..." in place of lines,
+    before the summary. `not_numbers`: cells that are not numbers; a half without its time and bandwidths is None,
+    an unreadable count of wrong values is None.
     """
 
     outcome: Outcome
@@ -140,9 +141,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One nccl-tests program over message sizes, and how it is called.
+    """One nccl-tests program over message sizes, with its settings.
 
-    `env` is given to every rank (NCCL_ALGO, NCCL_IB_HCA).
+    `env` is passed to every rank (NCCL_ALGO, NCCL_IB_HCA).
     """
 
     collective: str = "all_reduce"
@@ -159,7 +160,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Launch:
-    """A sweep on some nodes. `rail` is the one adapter of each node that it is kept to, empty for all of them."""
+    """A sweep on some nodes. `rail`: the one adapter per node it is restricted to, empty for all of them."""
 
     nodes: tuple[str, ...]
     sweep: Sweep
@@ -168,11 +169,11 @@ class Launch:
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """A launch that ended, one way or another.
+    """A launch that has ended, in any way.
 
-    `lost`: nodes that were gone when it was cleaned up (no answer). `waiting`: for a hang, which nodes still had a
-    rank that waited, and which had none any more: node -> "waiting" | "gone" | "unknown". `left`: what of it could not
-    be removed from the cluster, and until when it stays there; empty where all was.
+    `lost`: nodes that did not answer during cleanup. `waiting`: for a hang, node -> "waiting" (a rank still waits
+    there), "gone" (no rank is left) or "unknown". `left`: objects that could not be removed from the cluster, and
+    until when they stay; empty if all were.
     """
 
     launch: Launch

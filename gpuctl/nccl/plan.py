@@ -1,4 +1,4 @@
-"""Which runs a test is made of, and the exact commands they are started by."""
+"""Plan the rounds of a test and the exact commands that start them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.launch.mpirun_command import (
-    MpirunRequest,
-    full_command,
-    gpus_per_process,
-)
-
+from gpuctl.engine import MpirunRequest, full_command, gpus_per_process
 from gpuctl.nccl.model import Launch, Sweep
 
 Kind = Literal["quick", "full", "pairs", "single"]
@@ -35,39 +30,42 @@ Round = tuple[Launch, ...]
 
 
 def rounds(kind: Kind, nodes: Sequence[str], sweep: Sweep, split: bool = False) -> list[Round]:
-    """The rounds of a test: launches of one round share no node and run at the same time.
+    """Plan the rounds of a test: launches of one round share no node and run at the same time.
 
-    quick: one all_reduce over all nodes. full: every collective over all nodes, one after the other. pairs: every pair,
-    in N-1 rounds of N/2 (N rounds where N is odd), with the Ring algorithm: between two nodes a tree moves less over
-    the network than busbw counts, and can hide a dead adapter. single: each node alone.
+    quick: one all_reduce over all nodes. full: every collective over all nodes, one after the other. pairs: every
+    pair, in N-1 rounds of N/2 (N rounds if N is odd), with the Ring algorithm: between two nodes a tree sends less
+    over the network than busbw counts, and can hide a dead adapter. single: each node alone.
 
-    With `split` a round of pairs or of single nodes becomes one launch, by NCCL_TESTS_SPLIT: nccl-tests then prints
-    one number for all groups together, and is asked for that of the slowest (`-a 3`). It tells in one launch whether
-    all are well, and not which one is slow.
+    With `split`, a round of pairs or of single nodes becomes one launch through NCCL_TESTS_SPLIT: nccl-tests then
+    prints one number for all groups, that of the slowest (`-a 3`). One launch shows whether all are well, but not
+    which one is slow.
     """
     if kind == "quick":
         return [(Launch(tuple(nodes), sweep),)]
     if kind == "full":
         return [(Launch(tuple(nodes), replace(sweep, collective=name)),) for name in COLLECTIVES]
     groups = [[(node,) for node in nodes]] if kind == "single" else pairings(nodes)
-    own = with_env(sweep, RING) if kind == "pairs" else sweep
-    return [_one_launch(round_, own) if split else tuple(Launch(group, own) for group in round_) for round_ in groups]
+    pair_sweep = with_env(sweep, RING) if kind == "pairs" else sweep
+    return [
+        _one_launch(round_, pair_sweep) if split else tuple(Launch(group, pair_sweep) for group in round_)
+        for round_ in groups
+    ]
 
 
 def pairings(nodes: Sequence[str]) -> list[list[tuple[str, ...]]]:
-    """Every pair once, in as few rounds as can be: one node stays, the others move round it (the circle method)."""
+    """Every pair once, in the fewest rounds: one node stays, the others rotate around it (the circle method)."""
     ring: list[str | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
-    found: list[list[tuple[str, ...]]] = []
+    rounds_: list[list[tuple[str, ...]]] = []
     for _ in range(len(ring) - 1):
         half = len(ring) // 2
         facing = zip(ring[:half], reversed(ring[half:]), strict=True)
-        found.append([(a, b) for a, b in facing if a is not None and b is not None])
+        rounds_.append([(a, b) for a, b in facing if a is not None and b is not None])
         ring = [ring[0], ring[-1], *ring[1:-1]]
-    return found
+    return rounds_
 
 
 def _one_launch(groups: Sequence[tuple[str, ...]], sweep: Sweep) -> Round:
-    """All groups as one launch; ranks with the same number after the division are a group."""
+    """Combine all groups into one launch; ranks with the same quotient form a group."""
     nodes = tuple(node for group in groups for node in group)
     if len(groups) == 1:
         return (Launch(nodes, sweep),)
@@ -75,7 +73,7 @@ def _one_launch(groups: Sequence[tuple[str, ...]], sweep: Sweep) -> Round:
 
 
 def nodes_of_group(launch: Launch) -> int:
-    """How many nodes a collective of a launch spans: all, or those of one group where it is split."""
+    """Number of nodes that a collective spans: all, or those of one group if the launch is split."""
     split = launch.sweep.env.get(SPLIT, "")
     if not split.startswith("DIV "):
         return len(launch.nodes)
@@ -83,17 +81,17 @@ def nodes_of_group(launch: Launch) -> int:
 
 
 def with_env(sweep: Sweep, more: Mapping[str, str]) -> Sweep:
-    """The same sweep with more in its environment; what the user gave stays."""
+    """Add variables to a sweep; those the user set win."""
     return replace(sweep, env={**more, **sweep.env})
 
 
 def environment(launch: Launch) -> dict[str, str]:
-    """What every rank gets: NCCL made to say which network it uses, the user's own, and the one adapter."""
+    """Environment of every rank: NCCL's debug output, the user's variables, and the one adapter."""
     return {**TALK, **launch.sweep.env, **(_only(launch.rail) if launch.rail else {})}
 
 
 def _only(rail: str) -> dict[str, str]:
-    """Keep to one adapter. EFA's are chosen by libfabric; `=` because mlx5_1 alone would also take mlx5_10."""
+    """Restrict to one adapter. libfabric chooses EFA's; `=` because mlx5_1 alone would also match mlx5_10."""
     # Both names are of the kernel: rdmap<bus>s<slot> is EFA's, as is efa_<n> of the first instances that had it.
     if rail.startswith(("rdmap", "efa_")):
         return {"FI_EFA_IFACE": rail}
@@ -101,17 +99,17 @@ def _only(rail: str) -> dict[str, str]:
 
 
 def program(sweep: Sweep) -> str:
-    """The file name of the test: all_reduce_perf."""
+    """File name of the test: all_reduce_perf."""
     return f"{sweep.collective}_perf"
 
 
 def name_in_kernel(sweep: Sweep) -> str:
-    """What the kernel calls its processes: it keeps no more of a program's name."""
+    """Process name in the kernel, which truncates it."""
     return program(sweep)[:15]
 
 
 def arguments(launch: Launch) -> list[str]:
-    """The test's own arguments: one process with all GPUs on a single node, else one GPU a process."""
+    """Arguments of the test: one process with all GPUs on a single node, else one GPU per process."""
     sweep = launch.sweep
     return [
         *("-b", str(sweep.begin_bytes), "-e", str(sweep.end_bytes), "-f", str(sweep.factor)),
@@ -122,7 +120,7 @@ def arguments(launch: Launch) -> list[str]:
 
 
 def command(launch: Launch, hosts: Sequence[str], as_root: bool = False, ssh_args: str = "") -> list[str]:
-    """What is started on the first node; `hosts` are the launch's nodes as they know each other, in its order."""
+    """Command for the first node; `hosts` are the launch's nodes as they reach each other, in its order."""
     sweep, names = launch.sweep, list(environment(launch))
     return full_command(
         MpirunRequest(list(hosts), sweep.gpus_per_node, arguments(launch), names, sweep.limit_s, as_root, ssh_args)

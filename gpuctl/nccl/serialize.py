@@ -72,8 +72,10 @@ def run_as_dict(run: Run) -> dict[str, Any]:
 
 def _best(run: Run) -> tuple[float, int] | None:
     """The highest bus bandwidth and its size; the smaller size where two are equal."""
-    found = [(half.busbw_gbs, row.size_bytes) for row in run.rows for half in (row.out_of_place, row.in_place) if half]
-    return max(found, key=lambda pair: (pair[0], -pair[1]), default=None)
+    candidates = [
+        (half.busbw_gbs, row.size_bytes) for row in run.rows for half in (row.out_of_place, row.in_place) if half
+    ]
+    return max(candidates, key=lambda pair: (pair[0], -pair[1]), default=None)
 
 
 def run_from_dict(value: Mapping[str, Any]) -> Run:
@@ -105,21 +107,21 @@ def _row(value: Mapping[str, Any]) -> Row:
 def _timing(value: Mapping[str, Any] | None) -> Timing | None:
     if not value:
         return None
-    each = value.get("per_iteration")
-    return Timing(**{**value, "per_iteration": Iterations(**each) if each else None})
+    iterations = value.get("per_iteration")
+    return Timing(**{**value, "per_iteration": Iterations(**iterations) if iterations else None})
 
 
-def launch_as_dict(ended: LaunchResult) -> dict[str, Any]:
+def launch_as_dict(result: LaunchResult) -> dict[str, Any]:
     """Convert a launch result: nodes, sweep, rail, seconds, lost, waiting, left, and the run in its documented form."""
     return {
-        "nodes": list(ended.launch.nodes),
-        "rail": ended.launch.rail,
-        "sweep": asdict(ended.launch.sweep),
-        "seconds": ended.seconds,
-        "lost": list(ended.lost),
-        "waiting": dict(ended.waiting),
-        "left": ended.left,
-        "run": run_as_dict(ended.run),
+        "nodes": list(result.launch.nodes),
+        "rail": result.launch.rail,
+        "sweep": asdict(result.launch.sweep),
+        "seconds": result.seconds,
+        "lost": list(result.lost),
+        "waiting": dict(result.waiting),
+        "left": result.left,
+        "run": run_as_dict(result.run),
     }
 
 

@@ -1,1 +1,1 @@
-"""How a machine or a pod is reached, and how programs there are started and supervised."""
+"""Reach a machine or a pod, and start and supervise programs there."""

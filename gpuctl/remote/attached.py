@@ -1,7 +1,7 @@
-"""Run a program in a pod to its end, with what it prints as it comes, and end it for certain.
+"""Run a program in a pod, stream its output, and end it for certain.
 
-It ends with all that it started when it is told to, when this process ends, and when the connection breaks: nothing of
-it, and nothing of ours, stays in the pod.
+The program and everything it started end when the caller stops it, when this process ends, and when the connection
+breaks: nothing stays in the pod.
 """
 
 from __future__ import annotations
@@ -12,48 +12,50 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gpuctl.core.errors import Unreachable
-from gpuctl.remote.connection import link
-from gpuctl.remote.model import Ended, Program, There, ended
+from gpuctl.remote.connection import connect
+from gpuctl.remote.model import PodTarget, ProcessExit, Program, process_exit
 from gpuctl.remote.supervisor import frames, protocol
 
-CONFIRMS_S = 30.0  # beyond its grace time: so long we wait to hear that it is gone
+CONFIRMS_S = 30.0  # beyond its grace time: how long to wait for the pod to confirm that the program is gone
 
 
-class Asks(Protocol):
-    """Whether it is to end; `gpuctl.edges.kube.cancel.Stop` and `threading.Event` are such."""
+class StopSignal(Protocol):
+    """A flag that ends a wait; `gpuctl.edges.kube.cancel.Stop` and `threading.Event` are such flags."""
 
     def is_set(self) -> bool: ...
 
 
 def run(
-    there: There,
+    target: PodTarget,
     program: Program,
     out: Callable[[bytes], object] = lambda _: None,
-    stop: Asks | None = None,
+    stop: StopSignal | None = None,
     started: Callable[[], object] = lambda: None,
-) -> Ended:
-    """Run it to its end; `out` gets what it prints, errors among the rest, in pieces of any length.
+) -> ProcessExit:
+    """Run a program to its end; `out` receives its output (stdout and stderr interleaved) in chunks of any length.
 
-    While `out` is at work nothing is heard from us: were that a minute, the pod would take us for gone, and end it.
+    No messages are read while `out` runs: if one call took a minute, the pod would consider us gone and end the
+    program.
 
-    Once `stop` is set, by any thread, it is ended with everything it started (SIGTERM, after `program.grace_s`
-    SIGKILL), and this returns when all of it is gone. `started` is called once it runs.
-    `link.Refused` (word "start") where there is no such program or folder; `Unreachable` where the connection broke:
-    the pod then ends it by itself within a minute and its grace time. `GpuctlError` where the pod has no Python.
+    When any thread sets `stop`, the program and everything it started are ended (SIGTERM, SIGKILL after
+    `program.grace_s`), and this function returns when all of it is gone. `started` is called once the program runs.
+    Raises `connection.Refused` (reason "start") if the program or folder does not exist; `Unreachable` if the
+    connection broke: the pod then ends the program by itself within a minute and its grace time; `GpuctlError` if the
+    pod has no Python.
     """
     stop = stop or threading.Event()
-    told_s = 0.0
-    with link(there, program.order(protocol.RUN)) as found:
+    stopped_at = 0.0
+    with connect(target, program.order(protocol.RUN)) as connection:
         while True:
-            if stop.is_set() and not told_s:
-                found.end()
-                told_s = time.monotonic()
-            for kind, payload in found.messages():
+            if stop.is_set() and not stopped_at:
+                connection.end()
+                stopped_at = time.monotonic()
+            for kind, payload in connection.messages():
                 if kind == protocol.STARTED:
                     started()
                 elif kind == protocol.OUT and payload:
                     out(payload)
                 elif kind == protocol.ENDED:
-                    return ended(frames.unpack(payload))
-            if told_s and time.monotonic() - told_s > program.grace_s + CONFIRMS_S:
-                raise Unreachable(found.doing, "it was told to end, and has not said that it did")
+                    return process_exit(frames.unpack(payload))
+            if stopped_at and time.monotonic() - stopped_at > program.grace_s + CONFIRMS_S:
+                raise Unreachable(connection.doing, "it was told to end and has not confirmed it")

@@ -1,4 +1,4 @@
-"""The talk with our program in one pod: an order goes there, messages come back."""
+"""Connection to our supervisor in one pod: an order is sent, messages come back."""
 
 from __future__ import annotations
 
@@ -13,72 +13,78 @@ from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.pod_exec import BrokenOff, Command, NotStarted
 from gpuctl.remote import packing
-from gpuctl.remote.model import There
+from gpuctl.remote.model import PodTarget
 from gpuctl.remote.supervisor import frames, protocol
 
-HERE = "gpuctl.remote.supervisor"
-SWEEP = "ansible_collections.gpuctl.fleet.plugins.module_utils.launch.process_tree"
+PACKAGE = "gpuctl.remote.supervisor"
+PROCESS_TREE = "ansible_collections.gpuctl.fleet.plugins.module_utils.launch.process_tree"
 # Each imports only those before it.
-MODULES = (f"{HERE}.frames", SWEEP, *(f"{HERE}.{n}" for n in ("protocol", "process", "log", "detached", "main")))
+MODULES = (
+    f"{PACKAGE}.frames",
+    PROCESS_TREE,
+    *(f"{PACKAGE}.{n}" for n in ("protocol", "process", "log", "detached", "main")),
+)
 SILENT_S = 60.0  # a pod at work says so every 10 s
 ALIVE_S = 10.0
 WAIT_S = 0.2
-NEEDS = "the image needs a python3, 3.8 or newer; --python names another one, such as /opt/conda/bin/python"
-MOST = 64  # pods at the same time
+PYTHON_HINT = "the image needs a python3, 3.8 or newer; --python names another one, such as /opt/conda/bin/python"
+MAX_PODS = 64  # pods at the same time
 Answer = TypeVar("Answer")
-Asked = TypeVar("Asked", bound="Stoppable")
+Reachable = TypeVar("Reachable", bound="Stoppable")
 
 
 class Refused(GpuctlError):
-    """The pod does not do what it was asked; `word`: start (no such program or folder), busy, none (no such run)."""
+    """The supervisor refuses an order; `reason`: start (no such program or folder), busy, none (no such run)."""
 
-    def __init__(self, doing: str, wrong: str, word: str) -> None:
+    def __init__(self, doing: str, wrong: str, reason: str) -> None:
         super().__init__(doing, wrong)
-        self.word = word
+        self.reason = reason
 
 
 class Stoppable(Protocol):
-    """A pod, as one asks it; once `stop` is set whatever is asked there is broken off."""
+    """A pod that accepts requests; once `stop` is set, pending requests are broken off."""
 
     @property
     def stop(self) -> Stop: ...
 
 
-class Link:
-    """An order in one pod, and what is said of it. One thread at a time may use it."""
+class Connection:
+    """An order in one pod and the messages that answer it. Not thread-safe."""
 
-    def __init__(self, started: pod_exec.Program, doing: str, there: There) -> None:
-        self.doing, self._program, self._stop, self._python = doing, started, there.stop, there.python
+    def __init__(self, started: pod_exec.Program, doing: str, target: PodTarget) -> None:
+        self.doing, self._program, self._stop, self._python = doing, started, target.stop, target.python
         self._reader = frames.Reader(self._more)
-        self._told = self._heard = self._until = time.monotonic()
+        self._sent_at = self._heard_at = self._read_until = time.monotonic()
         self._greeted = False
 
     @property
     def answers(self) -> bool:
-        """Whether our program there has said anything yet."""
+        """True once the supervisor has sent anything."""
         return self._greeted
 
     def send(self, modules: tuple[str, ...], order: Mapping[str, Any]) -> None:
-        """Our program, and what it is to do."""
+        """Send our program and its order."""
         self._send(packing.packed(modules) + frames.pack(protocol.ORDER, order))
 
     def end(self) -> None:
-        """Tell it to end what it does."""
+        """Ask the supervisor to end what it runs."""
         self._send(frames.raw(protocol.END, b""))
 
     def messages(self, wait_s: float = WAIT_S) -> Iterator[tuple[int, bytes]]:
-        """What it says within so many seconds; `Unreachable` where the connection broke, or it is silent for long."""
+        """Yield the messages of the next `wait_s` seconds; `Unreachable` if the connection broke or the pod is silent
+        too long.
+        """
         if self._stop.is_set():
             raise BrokenOff(self.doing, "broken off")
-        if time.monotonic() - self._told > ALIVE_S:
+        if time.monotonic() - self._sent_at > ALIVE_S:
             self._send(frames.raw(protocol.ALIVE, b""))
         if not self._program.waiting(wait_s):
-            if time.monotonic() - self._heard > SILENT_S:
+            if time.monotonic() - self._heard_at > SILENT_S:
                 raise Unreachable(self.doing, f"it has not answered for {SILENT_S:g} s")
             return
-        # Who prints faster than is read always has more to say; we have something to say to it meanwhile, too.
-        self._heard = time.monotonic()
-        self._until = self._heard + WAIT_S
+        # A program that prints faster than we read always has more: leave the loop in time to send our own messages.
+        self._heard_at = time.monotonic()
+        self._read_until = self._heard_at + WAIT_S
         try:
             yield from self._all()
         except EOFError:
@@ -87,31 +93,31 @@ class Link:
             raise GpuctlError(self.doing, str(error)) from error
 
     def answer(self) -> Any:
-        """The one answer to an order that has one."""
+        """Wait for the single answer to a request."""
         while True:
             for kind, payload in self.messages():
                 if kind in (protocol.ANSWER, protocol.STARTED, protocol.ENDED):
                     return frames.unpack(payload)
 
     def close(self) -> None:
-        """Leave it: what is attached ends."""
+        """Close the connection; an attached program ends."""
         self._program.close()
 
     def _all(self) -> Iterator[tuple[int, bytes]]:
         with contextlib.suppress(BlockingIOError):
             if not self._greeted and self._reader.take(len(protocol.MAGIC)) != protocol.MAGIC:
-                raise ValueError("it answers with something else than our program")
+                raise ValueError("something other than our program answers")
             self._greeted = True
             while True:
                 kind, payload = self._next()
                 if kind == protocol.REFUSED:
-                    told = frames.unpack(payload)
-                    raise Refused(self.doing, told["wrong"], told["word"])
+                    refusal = frames.unpack(payload)
+                    raise Refused(self.doing, refusal["wrong"], refusal["reason"])
                 if kind != protocol.BEAT:
                     yield kind, payload
 
     def _next(self) -> tuple[int, bytes]:
-        """A whole message, or BlockingIOError with nothing lost."""
+        """Return one whole message, or raise BlockingIOError and lose nothing."""
         while len(self._reader.buffer) < frames.HEAD.size:
             self._reader.buffer += self._some()
         length = frames.HEAD.unpack_from(self._reader.buffer)[1]
@@ -126,60 +132,62 @@ class Link:
         return part
 
     def _more(self) -> bytes:
-        if time.monotonic() > self._until or not self._program.waiting():
+        if time.monotonic() > self._read_until or not self._program.waiting():
             raise BlockingIOError
         return self._program.read()
 
     def _send(self, data: bytes) -> None:
-        self._told = time.monotonic()
-        with contextlib.suppress(EOFError):  # it has ended: reading tells why
+        self._sent_at = time.monotonic()
+        with contextlib.suppress(EOFError):  # it has ended: the next read raises the reason
             self._program.send(data)
 
 
-def in_all(pods: Sequence[Asked], one: Callable[[Asked], Answer]) -> list[Answer]:
-    """What comes of it in each pod, in their order, at the same time; Ctrl-C waits for none that does not answer."""
-    with ThreadPoolExecutor(min(MOST, len(pods)) or 1) as pool:
+def run_in_all(pods: Sequence[Reachable], work: Callable[[Reachable], Answer]) -> list[Answer]:
+    """Call `work` for every pod concurrently and return the results in order; Ctrl-C does not wait for silent pods."""
+    with ThreadPoolExecutor(min(MAX_PODS, len(pods)) or 1) as pool:
         try:
-            return list(pool.map(one, pods))
+            return list(pool.map(work, pods))
         except BaseException:
-            for each in pods:
-                each.stop.set()
+            for pod in pods:
+                pod.stop.set()
             raise
 
 
 def why_ended(started: pod_exec.Program, doing: str, python: str) -> GpuctlError:
-    """Why our program ended before it had said all. `python`: what was to run it."""
+    """Explain why our program ended before it answered. `python`: the interpreter that was to run it."""
     try:
         done = started.done()
     except NotStarted as error:
         return no_python(doing, python, error.wrong)
     except GpuctlError as error:
         return error
-    return failure(done, doing, python)
+    return explain_exit(done, doing, python)
 
 
 def no_python(doing: str, python: str, why: str) -> GpuctlError:
-    return GpuctlError(doing, f"its image has no {python} that can be run: {why}", NEEDS)
+    return GpuctlError(doing, f"its image has no {python} that can be run: {why}", PYTHON_HINT)
 
 
-def failure(done: pod_exec.Done, doing: str, python: str) -> GpuctlError:
-    """The same, where it is known how it ended."""
+def explain_exit(done: pod_exec.Done, doing: str, python: str) -> GpuctlError:
+    """Turn the exit of our program into an error."""
     last = next(reversed(done.err.splitlines()), "")
     if last.startswith("gpuctl-old-python"):
-        return GpuctlError(doing, f"its Python is {last.split()[-1]}", NEEDS)
+        return GpuctlError(doing, f"its Python is {last.split()[-1]}", PYTHON_HINT)
     if done.code in (126, 127):
         return no_python(doing, python, last)
     if done.code in (0, 137, 143):
-        return Unreachable(doing, f"our program there was ended (exit code {done.code})", "is the pod ending?")
-    return GpuctlError(doing, f"our program failed there: {last or f'exit code {done.code}'}")
+        return Unreachable(
+            doing, f"our program was killed in the pod (exit code {done.code})", "check whether the pod is terminating"
+        )
+    return GpuctlError(doing, f"our program failed in the pod: {last or f'exit code {done.code}'}")
 
 
 @contextlib.contextmanager
-def link(there: There, order: Mapping[str, Any], modules: tuple[str, ...] = MODULES) -> Iterator[Link]:
-    """An order given to a pod; `modules`: what our program there is made of."""
-    doing = f"run {' '.join(order.get('argv') or [order['what']])[:60]} in the pod {there.pod}"
-    command = Command(packing.command(there.python), there.container, SILENT_S, there.stop)
-    with contextlib.closing(there.start(there.cluster, there.pod, command)) as started:
-        found = Link(started, doing, there)
-        found.send(modules, order)
-        yield found
+def connect(target: PodTarget, order: Mapping[str, Any], modules: tuple[str, ...] = MODULES) -> Iterator[Connection]:
+    """Send an order to a pod and yield the connection; `modules`: the modules our program consists of."""
+    doing = f"run {' '.join(order.get('argv') or [order['what']])[:60]} in the pod {target.pod}"
+    command = Command(packing.command(target.python), target.container, SILENT_S, target.stop)
+    with contextlib.closing(target.start(target.cluster, target.pod, command)) as started:
+        connection = Connection(started, doing, target)
+        connection.send(modules, order)
+        yield connection

@@ -1,4 +1,4 @@
-"""Programs in pods that go on when nobody listens, are listened to again, and are ended for certain."""
+"""Programs in pods that keep running without a listener, can be followed again, and are ended for certain."""
 
 from __future__ import annotations
 
@@ -7,108 +7,111 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuctl.remote.attached import Asks
-from gpuctl.remote.connection import link
-from gpuctl.remote.model import Ended, Program, There, ended
+from gpuctl.remote.attached import StopSignal
+from gpuctl.remote.connection import connect
+from gpuctl.remote.model import PodTarget, ProcessExit, Program, process_exit
 from gpuctl.remote.supervisor import frames, protocol
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a pod knows of a run. `began` and `ended_at`: seconds since 1970 by its clock; `about`: for people.
+    """A pod's record of a run. `began` and `ended_at`: seconds since 1970 by the pod's clock; `about`: a description
+    for people.
 
-    Where it is neither `running` nor `ended`, what kept it was killed: nobody knows how it ended.
+    A run that is neither `running` nor has an `exit` lost its supervisor (killed): how it ended is unknown.
     """
 
     name: str
     token: str
     argv: Sequence[str]
-    by: str
+    actor: str
     about: str
     began: float
     running: bool
-    ended: Ended | None
+    exit: ProcessExit | None
     ended_at: float | None = None
 
 
 @dataclass(frozen=True)
-class Known:
-    """The `runs` that a pod knows of, oldest first, and what lives there: by its token, the command line of a process.
+class PodRuns:
+    """A pod's recorded `runs`, oldest first, and its marked processes: token -> command line.
 
-    The latter may be of no run of this pod: ssh began it there for one of another pod.
+    A marked process may belong to no run of this pod: ssh started it there for a run of another pod.
     """
 
     runs: Sequence[Run] = ()
-    living: Mapping[str, str] = field(default_factory=dict)
+    processes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Label:
-    """What a run is called, whose it is, and what it is, for people."""
+    """Name, actor and description of a run, for people."""
 
     name: str
-    by: str
+    actor: str
     about: str
 
 
-def folder(there: There, name: str) -> str:
-    """Where a run's own files are in the pod."""
-    return f"{there.runs}/{name}"
+def run_folder(target: PodTarget, name: str) -> str:
+    """Return the folder of a run's files in the pod."""
+    return f"{target.runs}/{name}"
 
 
-def keep(there: There, program: Program, label: Label, files: Mapping[str, str] | None = None) -> None:
-    """Start it, to go on without us; `files`: texts for its folder. `Refused`: "busy" where another run is, "start"."""
-    told = {"name": label.name, "by": label.by, "about": label.about, "files": dict(files or {})}
-    _ask(there, program.order(protocol.KEEP, runs=there.runs, **told))
+def start(target: PodTarget, program: Program, label: Label, files: Mapping[str, str] | None = None) -> None:
+    """Start a detached program; `files`: texts for its folder. `Refused`: "busy" if another run is active, "start"."""
+    label_fields = {"name": label.name, "actor": label.actor, "about": label.about, "files": dict(files or {})}
+    _request(target, program.order(protocol.START, runs=target.runs, **label_fields))
 
 
 def token() -> str:
-    """A mark for what is begun in several pods together, to go on without us."""
-    return protocol.KEPT + uuid.uuid4().hex
+    """Create a mark for a detached program that runs in several pods together."""
+    return protocol.DETACHED + uuid.uuid4().hex
 
 
-def known(there: There) -> Known:
-    """What a pod knows of runs, and what lives there of any with such a `token`."""
-    told = _ask(there, {"what": protocol.LOOK, "runs": there.runs})
-    return Known([_run(each) for each in told["runs"]], told["living"])
+def inspect(target: PodTarget) -> PodRuns:
+    """Return a pod's recorded runs and its processes with such a `token`."""
+    answer = _request(target, {"what": protocol.INSPECT, "runs": target.runs})
+    return PodRuns([_run(record) for record in answer["runs"]], answer["processes"])
 
 
-def look(there: There) -> list[Run]:
-    """All runs that a pod knows of, oldest first."""
-    return list(known(there).runs)
+def list_runs(target: PodTarget) -> list[Run]:
+    """Return all runs that a pod has recorded, oldest first."""
+    return list(inspect(target).runs)
 
 
-def stop(there: There, name: str) -> Ended:
-    """End it with all that it started; how it ended. `Refused` ("none") where the pod knows of no such run."""
-    told = _ask(there, {"what": protocol.STOP, "runs": there.runs, "name": name})
-    return ended(told["ended"])
+def stop(target: PodTarget, name: str) -> ProcessExit:
+    """End a run with everything it started; return its exit status. `Refused` ("none") if the pod has no such run."""
+    answer = _request(target, {"what": protocol.STOP, "runs": target.runs, "name": name})
+    return process_exit(answer["exit"])
 
 
-def sweep(there: There, token: str, grace_s: float) -> list[str]:
-    """End whatever in the pod belongs to a program, such as what others began there by ssh; what is left of it."""
-    return [str(name) for name in _ask(there, {"what": protocol.SWEEP, "token": token, "grace_s": grace_s})["left"]]
+def sweep(target: PodTarget, token: str, grace_s: float) -> list[str]:
+    """End every process of a program, such as those started by ssh from other pods; return what could not be ended."""
+    return [
+        str(name) for name in _request(target, {"what": protocol.SWEEP, "token": token, "grace_s": grace_s})["left"]
+    ]
 
 
 @dataclass
 class Follower:
-    """Hears a run; `offset`: how many bytes of its output were heard by now, so that it goes on from there.
+    """Follows the output of a run; `offset`: bytes received so far, where the next connection continues.
 
-    `answers` is called again and again while the pod does.
+    `on_alive` is called repeatedly while the pod responds.
     """
 
-    there: There
+    target: PodTarget
     name: str
     out: Callable[[bytes], object]
     skipped: Callable[[int], object] = lambda _: None
     offset: int = 0
-    answers: Callable[[], object] = lambda: None
+    on_alive: Callable[[], object] = lambda: None
 
-    def follow(self, enough: Asks) -> Run | None:
-        """Until it has ended; None where we were told that it is `enough`. `Unreachable` where the connection broke."""
-        order = {"what": protocol.FOLLOW, "runs": self.there.runs, "name": self.name, "offset": self.offset}
-        with link(self.there, order) as found:
+    def follow(self, enough: StopSignal) -> Run | None:
+        """Follow until the run ends; None if `enough` was set first. `Unreachable` if the connection broke."""
+        order = {"what": protocol.FOLLOW, "runs": self.target.runs, "name": self.name, "offset": self.offset}
+        with connect(self.target, order) as connection:
             while not enough.is_set():
-                for kind, payload in found.messages():
+                for kind, payload in connection.messages():
                     if kind == protocol.OUT:
                         self.offset += len(payload)
                         self.out(payload)
@@ -118,19 +121,21 @@ class Follower:
                         self.skipped(count)
                     elif kind == protocol.ENDED:
                         return _run(frames.unpack(payload))
-                if found.answers:
-                    self.answers()
+                if connection.answers:
+                    self.on_alive()
         return None
 
 
-def _ask(there: There, order: Mapping[str, Any]) -> Any:
-    with link(there, order) as found:
-        return found.answer()
+def _request(target: PodTarget, order: Mapping[str, Any]) -> Any:
+    with connect(target, order) as connection:
+        return connection.answer()
 
 
-def _run(told: Mapping[str, Any]) -> Run:
-    named = ("name", "token", "argv", "by", "about", "began", "running")
-    how = told["ended"]
+def _run(record: Mapping[str, Any]) -> Run:
+    named = ("name", "token", "argv", "actor", "about", "began", "running")
+    status = record["exit"]
     return Run(
-        **{key: told[key] for key in named}, ended=ended(how) if how else None, ended_at=how.get("at") if how else None
+        **{key: record[key] for key in named},
+        exit=process_exit(status) if status else None,
+        ended_at=status.get("at") if status else None,
     )

@@ -1,4 +1,4 @@
-"""A program in a pod, and how it ended, as values."""
+"""A program in a pod and its exit status, as values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
 
-SAYS = "/run/gpuctl/env"  # what a pod of an environment says of itself: its NODE_RANK
+ENV_FILE = "/run/gpuctl/env"  # written when a pod of an environment starts: its NODE_RANK
 GRACE_S = 10.0
-RUNS = "/tmp/gpuctl-runs"  # noqa: S108 - in the pod, on the node's disk: it outlives a container, and goes with the pod
+RUNS = "/tmp/gpuctl-runs"  # noqa: S108 - in the pod, on the node's disk: it outlives a container and is removed with the pod
 
 
 @dataclass(frozen=True)
-class There:
-    """A pod's container to run programs in. `python`: the program there that runs ours; `runs`: where it keeps runs.
+class PodTarget:
+    """A pod's container to run programs in. `python`: the interpreter there; `runs`: the folder of detached runs.
 
-    Once `stop` is set whatever is asked there is broken off.
+    Once `stop` is set, pending requests to the pod are broken off.
     """
 
     cluster: Cluster
@@ -35,10 +35,10 @@ class There:
 
 @dataclass(frozen=True)
 class Program:
-    """What to run: an argument list (no shell), in which folder, with what besides the container's environment.
+    """A program to run: an argument list (no shell), its folder, and variables besides the container's environment.
 
-    `folder` "" is the container's own. `grace_s`: how long it may take to end after SIGTERM, before SIGKILL.
-    `token` marks all of its processes; what is begun in several pods together has one.
+    An empty `folder` is the container's own. `grace_s`: time to end after SIGTERM before SIGKILL.
+    `token` marks all processes of the program; a program started in several pods together has one token.
     """
 
     argv: Sequence[str]
@@ -48,48 +48,50 @@ class Program:
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def order(self, what: str, **more: Any) -> dict[str, Any]:
-        """As it is told to a pod."""
-        told = {"argv": list(self.argv), "folder": self.folder, "env": dict(self.env), "says": SAYS}
-        return {"what": what, **told, "grace_s": self.grace_s, "token": self.token, **more}
+        """Serialise the program as an order for the supervisor."""
+        program = {"argv": list(self.argv), "folder": self.folder, "env": dict(self.env), "env_file": ENV_FILE}
+        return {"what": what, **program, "grace_s": self.grace_s, "token": self.token, **more}
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a program ended: by itself with `code`, or by the signal `signal`; both None where nobody knows.
+class ProcessExit:
+    """Exit status of a program: `code` if it ended by itself, or `signal`; both None if unknown.
 
-    `asked`: we told it to end. `left`: names of its processes that could not be ended, which hang in the kernel.
-    `unlogged`: bytes of its output that the pod's disk did not take.
+    `requested`: we asked it to end. `left`: processes that could not be ended (blocked in the kernel).
+    `unlogged`: bytes of output that did not fit on the pod's disk.
     """
 
     code: int | None
     signal: int | None = None
-    asked: bool = False
+    requested: bool = False
     left: Sequence[str] = ()
     unlogged: int = 0
 
     @property
-    def words(self) -> str:
-        """In words for people."""
-        told = ("told to end, " if self.asked else "") + self._how()
+    def description(self) -> str:
+        """Describe the exit for people."""
+        text = ("ended on request, " if self.requested else "") + self._how()
         if self.left:
-            told += f"; still there: {', '.join(self.left)}"
-        return told
+            text += f"; still running: {', '.join(self.left)}"
+        return text
 
     def _how(self) -> str:
         if self.signal is not None:
             name = signal.Signals(self.signal).name if self.signal in set(signal.Signals) else str(self.signal)
-            killed = self.signal == signal.SIGKILL and not self.asked
-            return f"ended by {name}" + (" (did its memory run out?)" if killed else "")
-        return "how it ended is not known" if self.code is None else f"ended with exit code {self.code}"
+            killed = self.signal == signal.SIGKILL and not self.requested
+            return f"ended by {name}" + (" (out of memory?)" if killed else "")
+        return "its exit status is unknown" if self.code is None else f"ended with exit code {self.code}"
 
     @property
-    def well(self) -> bool:
-        """Whether it ended by itself, and says that all is well."""
-        return self.code == 0 and not self.left and not self.asked
+    def succeeded(self) -> bool:
+        """True if the program ended by itself with exit code 0 and left no processes."""
+        return self.code == 0 and not self.left and not self.requested
 
 
-def ended(told: Mapping[str, Any] | None) -> Ended:
-    """From what a pod says; None where it has nothing to say."""
-    if told is None:
-        return Ended(None)
-    return Ended(told["code"], told["signal"], told["asked"], tuple(told["left"]), told.get("unlogged", 0))
+def process_exit(answer: Mapping[str, Any] | None) -> ProcessExit:
+    """Read an exit status from a pod's answer; unknown if there is none."""
+    if answer is None:
+        return ProcessExit(None)
+    return ProcessExit(
+        answer["code"], answer["signal"], answer["requested"], tuple(answer["left"]), answer.get("unlogged", 0)
+    )

@@ -1,4 +1,4 @@
-"""Modules of ours as a program that a pod's Python runs: they arrive on standard input, before the first message."""
+"""Pack our modules as a program for a pod's Python: they arrive on standard input, before the first message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from gpuctl.edges.kube.python import TAKE
 
 OLDEST = (3, 8)
-# As text of an old Python, too, so that it can say that it is too old.
+# Also parses in old versions of Python, which then report that they are too old.
 STARTER = f"""
 import sys
 if sys.version_info < {OLDEST!r}:
@@ -34,20 +34,20 @@ sys.exit(module.main())
 
 
 def command(python: str) -> list[str]:
-    """The argument list by which a pod starts it: without whatever its environment and its site folder would add."""
+    """Return the argument list that starts the program in a pod, isolated from its environment and site packages."""
     return [python, "-ISc", STARTER]
 
 
 @cache
 def packed(modules: Sequence[str]) -> bytes:
-    """Modules by their names, with their length in front; the `main` of the last one is run."""
+    """Pack modules by name, with the length in front; the `main` of the last one is run."""
     texts = [(name, _text(name)) for name in modules]
     packed = zlib.compress(json.dumps(texts).encode())
     return b"%10d" % len(packed) + packed
 
 
 def _text(name: str) -> str:
-    found = find_spec(name)
-    if found is None or found.origin is None:
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError(name)
-    return Path(found.origin).read_text(encoding="utf-8")
+    return Path(spec.origin).read_text(encoding="utf-8")

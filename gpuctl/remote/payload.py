@@ -1,4 +1,4 @@
-"""The collection's programs for nodes as texts that any Python runs from standard input."""
+"""Render the collection's programs for nodes as text that any Python runs from standard input."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils import launch
+from gpuctl.engine import launch
 
 
-def program(name: str, asked: Mapping[str, object]) -> bytes:
-    """The text of `start` or `sweep` with what is asked of it."""
+def program(name: str, request: Mapping[str, object]) -> bytes:
+    """Return the source of `start` or `sweep` with its request."""
     text = Path(launch.__path__[0], f"{name}.py").read_text()
-    return f"{text}\n\nmain(json.loads({json.dumps(dict(asked))!r}))\n".encode()
+    return f"{text}\n\nmain(json.loads({json.dumps(dict(request))!r}))\n".encode()
 
 
-def answer(said: bytes, mark: str) -> dict[str, Any] | None:
-    """The answer in what a node printed: the line with the mark; None where there is none."""
-    _, found, rest = said.decode(errors="replace").rpartition("\n" + mark)
+def answer(output: bytes, mark: str) -> dict[str, Any] | None:
+    """Return the JSON after the mark in a node's output; None if there is none."""
+    _, marker, rest = output.decode(errors="replace").rpartition("\n" + mark)
     try:
-        told = json.loads(rest.partition("\n")[0]) if found else None
+        value = json.loads(rest.partition("\n")[0]) if marker else None
     except ValueError:  # the connection was cut in the middle of it
         return None
-    return told if isinstance(told, dict) else None
+    return value if isinstance(value, dict) else None

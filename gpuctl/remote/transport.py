@@ -1,4 +1,4 @@
-"""What brings programs to the nodes of a launch: over ssh, or into pods (kube/in_pods.py)."""
+"""How programs are started on nodes: over ssh, or in pods (nccl/runners/kube/exec_transport.py)."""
 
 from __future__ import annotations
 
@@ -17,68 +17,68 @@ from gpuctl.edges.streams import Stream
 LOOK_LIMIT_S = 30.0
 
 
-class Started(Protocol):
-    """A program that runs on a node. One thread reads it, any other may end it."""
+class RunningProgram(Protocol):
+    """A program that runs on a node. One thread reads it; any other may end it."""
 
     def lines(self) -> Iterator[str]:
-        """What it prints, as it comes, without line ends."""
+        """Yield its output line by line as it arrives, without line ends."""
 
     def end(self) -> None:
-        """Ask it to end; it may take a moment."""
+        """Ask it to end; this may take a moment."""
 
-    def ended(self, patience_s: float = 10) -> tuple[int, str]:
-        """Its exit status and its standard error, whatever it takes."""
+    def wait(self, patience_s: float = 10) -> tuple[int, str]:
+        """Wait for the end; return the exit status and standard error."""
 
 
-class Carrier(Protocol):
-    """Programs are texts that any Python runs (carried.py)."""
+class Transport(Protocol):
+    """Starts programs, which are text that any Python runs (payload.py), on nodes."""
 
     @property
-    def asked(self) -> Mapping[str, Any]:
-        """What the first program is asked besides (module_utils/nccl/start.py): what is peculiar to this way."""
+    def start_options(self) -> Mapping[str, Any]:
+        """Transport-specific options of the start program (module_utils/launch/start.py)."""
 
     def check(self, nodes: Sequence[str]) -> None:
-        """`GpuctlError` where programs cannot be started from here at all."""
+        """Raise `GpuctlError` if programs cannot be started from here at all."""
 
     def address(self, node: str) -> str:
-        """How the other nodes reach it."""
+        """Return the address under which other nodes reach this one."""
 
-    def start(self, node: str, program: bytes) -> Started:
-        """Start a program that runs for long; `GpuctlError` where that cannot be done from here."""
+    def start(self, node: str, program: bytes) -> RunningProgram:
+        """Start a long-running program; `GpuctlError` if that is not possible from here."""
 
-    def ask(self, node: str, program: bytes, anew: bool) -> bytes | Failure:
-        """What a short program prints; with `anew` over a connection that nothing else uses."""
+    def query(self, node: str, program: bytes, fresh: bool) -> bytes | Failure:
+        """Return the output of a short program; `fresh` uses a new connection."""
 
-    def why(self, node: str, ended: tuple[int, str], limit_s: float) -> Failure:
-        """Why a program said nothing at its end."""
+    def why(self, node: str, result: tuple[int, str], limit_s: float) -> Failure:
+        """Explain why a program ended without an answer."""
 
-    def unknown(self, nodes: Sequence[str], started: Started, looked: bool) -> str:
+    def inconclusive(self, nodes: Sequence[str], started: RunningProgram, ranks_reported: bool) -> str:
         """Why what happened to a launch tells nothing of its nodes; empty where it does.
 
-        `looked`: some of them told what their ranks did when its time was over.
+        `ranks_reported`: some nodes reported what their ranks did at the timeout.
         """
 
 
 class OverSsh:
     """Hosts that ssh reaches: node -> how we get onto it."""
 
-    asked: Mapping[str, Any] = {}
+    start_options: Mapping[str, Any] = {}
 
     def __init__(self, logins: Mapping[str, Login]) -> None:
         # The user that ssh logs in as runs the job, whatever the inventory says of becoming another.
         self.logins = {name: replace(login, sudo_to="") for name, login in logins.items()}
 
     def check(self, nodes: Sequence[str]) -> None:
-        """See Carrier. `InvalidInput` where there is no OpenSSH client."""
+        """See Transport. `InvalidInput` where there is no OpenSSH client."""
         if any(not self.logins[node].local for node in nodes):
             need("ssh")
 
     def address(self, node: str) -> str:
-        """See Carrier."""
+        """See Transport."""
         return self.logins[node].address or node
 
     def start(self, node: str, program: bytes) -> Stream:
-        """See Carrier."""
+        """See Transport."""
         argv = tied(ssh.command(self.logins[node]))
         try:
             return Stream(argv, program)
@@ -86,17 +86,17 @@ class OverSsh:
             wrong = f"cannot start {error.filename or argv[0]}: {error.strerror or error}"
             raise GpuctlError(f"run a test on {node}", wrong) from error
 
-    def ask(self, node: str, program: bytes, anew: bool) -> bytes | Failure:
-        """See Carrier."""
+    def query(self, node: str, program: bytes, fresh: bool) -> bytes | Failure:
+        """See Transport."""
         login = self.logins[node]
-        if anew:
+        if fresh:
             login = replace(login, args=("-o", "ControlPath=none", *login.args))
         return ssh.run_python(Processes(), login, lambda: program, LOOK_LIMIT_S)
 
-    def why(self, node: str, ended: tuple[int, str], limit_s: float) -> Failure:
-        """See Carrier."""
-        return ssh.explain(self.logins[node], Done(ended[0], b"", ended[1]), limit_s)
+    def why(self, node: str, result: tuple[int, str], limit_s: float) -> Failure:
+        """See Transport."""
+        return ssh.explain(self.logins[node], Done(result[0], b"", result[1]), limit_s)
 
-    def unknown(self, nodes: Sequence[str], started: Started, looked: bool) -> str:
-        """See Carrier. A node that ssh does not reach is a finding."""
+    def inconclusive(self, nodes: Sequence[str], started: RunningProgram, ranks_reported: bool) -> str:
+        """See Transport. A node that ssh does not reach is a finding."""
         return ""

@@ -8,19 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import answer, script
-
 from gpuctl.domain.findings import Finding
 from gpuctl.edges.kube import python
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.ssh import Failure
+from gpuctl.engine import answer, script
 from gpuctl.nccl import preflight
 from gpuctl.nccl.preflight import pods as rules
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.nccl.runners.kube.exec_transport import PodTransport
 from gpuctl.nccl.topology import adapters, racks
 from gpuctl.remote import payload
-from gpuctl.remote.connection import in_all
+from gpuctl.remote.connection import run_in_all
 from gpuctl.workflows import preflight_facts
 from gpuctl.workflows.nccl_preflight import LAYOUT_ASKS, LIMIT_S, Layout
 
@@ -64,7 +63,7 @@ def _at_work(carrier: PodTransport, nodes: Sequence[str]) -> rules.Work:
         said = python.run(carrier.at(at.node), program, LIMIT_S, at.stop)
         return None if isinstance(said, Failure) else payload.answer(said, mark)
 
-    return dict(zip(nodes, in_all([Asked(node) for node in nodes], ask), strict=True))
+    return dict(zip(nodes, run_in_all([Asked(node) for node in nodes], ask), strict=True))
 
 
 def _ask(carrier: PodTransport, nodes: Sequence[str], way: preflight_facts.Way) -> Fleet:
@@ -82,7 +81,7 @@ def _ask(carrier: PodTransport, nodes: Sequence[str], way: preflight_facts.Way) 
             return str(told["error"]["wrong"]) if told else "it ran our program and gave no answer"
         return {**told["facts"], "address": host}
 
-    asked = in_all([Asked(node) for node in nodes], ask)
+    asked = run_in_all([Asked(node) for node in nodes], ask)
     answers = dict(zip(map(carrier.address, nodes), asked, strict=True))
     silent = {host: told for host, told in answers.items() if isinstance(told, str)}
     return Fleet({host: told for host, told in answers.items() if not isinstance(told, str)}, silent)

@@ -10,7 +10,7 @@ from functools import cached_property
 from gpuctl.cluster.clusterfile import locate, variables
 from gpuctl.cluster.clusterfile.model import Cluster as File
 from gpuctl.cluster.deploy import deployed_state, flow
-from gpuctl.cluster.environment import CONTAINER, Asked, Environment, environment
+from gpuctl.cluster.environment import CONTAINER, Environment, EnvironmentRequest, environment
 from gpuctl.cluster.manifests import build
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.pod_status import is_ready
@@ -69,7 +69,7 @@ class Place:
 def place(name: str, asked: str, context: str) -> Place:
     """Where the environment of a cluster file is; `InvalidInput` where the kubeconfig leads to another cluster."""
     file = file_of(name)
-    env = environment(file, Asked(name=asked))
+    env = environment(file, EnvironmentRequest(name=asked))
     cluster = flow.connect(file, context)
     return Place(cluster, env, deployed_state.nodes(cluster, env))
 

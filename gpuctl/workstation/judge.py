@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import MISSING
+from gpuctl.engine import MISSING
 
 
 def exit_code(answer: Mapping[str, Any], requested: Collection[str] = ()) -> int:

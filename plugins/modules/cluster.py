@@ -7,11 +7,11 @@ DOCUMENTATION = r"""
 module: cluster
 short_description: Deploy or remove an ML environment of a cluster file
 description:
-  - Brings the objects that a cluster file of gpuctl stands for to its cluster and waits until every pod is ready,
-    or removes them again; exactly what C(gpuctl cluster deploy) and C(gpuctl cluster destroy) do.
-  - A preflight asks the cluster first. What fails there is returned, and nothing is touched.
-  - Objects are applied by the server, never forced; others' objects of the same name are refused.
-  - Runs where the kubeconfig is, on the controller as a rule.
+  - Applies the objects of a gpuctl cluster file to its cluster and waits until every pod is ready, or removes them;
+    the same as C(gpuctl cluster deploy) and C(gpuctl cluster destroy).
+  - A preflight checks the cluster first. If it fails, its findings are returned, and nothing is changed.
+  - Objects are applied by server-side apply, never forced; an object of another owner with the same name is refused.
+  - Runs on the machine with the kubeconfig, usually the controller.
 options:
   cluster:
     description: The cluster file, by its name or path.
@@ -19,41 +19,41 @@ options:
     required: true
   folder:
     description:
-      - Where relative paths begin, of O(cluster) and of the environment variable C(KUBECONFIG), and where V(clusters/)
-        is looked for. The default is where Ansible runs the module, with a local connection the playbook's folder.
+      - The base of relative paths, of O(cluster) and of the environment variable C(KUBECONFIG), and of V(clusters/).
+        The default is the module's working directory, with a local connection the playbook's folder.
     type: path
   state:
-    description: Whether the environment is to be there.
+    description: Deploy or remove the environment.
     type: str
     choices: [present, absent]
     default: present
   mode:
     description:
-      - How pods reach each other. V(auto) is RDMA, and TCP where the cluster lacks what RDMA needs.
-      - The default is RDMA where the cluster file enables it.
+      - The network between pods. V(auto) is RDMA, or TCP if the cluster lacks what RDMA needs.
+      - The default is RDMA if the cluster file enables it.
     type: str
     choices: [rdma, tcp, auto]
   nodes:
-    description: How many pods. The default is as many as are there, else what the cluster file says.
+    description: The number of pods. The default keeps the current number, else the cluster file's.
     type: int
   environment:
-    description: The name of the environment. The default is what the cluster file says.
+    description: The name of the environment. The default is from the cluster file.
     type: str
     default: ""
   single:
-    description: One pod that stands alone, NAME-single, instead of many.
+    description: A standalone pod, NAME-single, instead of a StatefulSet.
     type: bool
     default: false
   recreate:
-    description: Make objects anew whose change the server refuses otherwise. Their pods end; volumes never are.
+    description: Recreate objects whose immutable fields change. This ends their pods; volumes are never recreated.
     type: bool
     default: false
   volumes:
-    description: With O(state=absent), remove the volumes, too. What they hold is lost.
+    description: With O(state=absent), remove the volumes too. Their data is lost.
     type: bool
     default: false
   timeout:
-    description: Seconds to wait for the pods, or for a kind of object to go; 0 does not wait for pods.
+    description: Seconds to wait for the pods, or for the removal of a kind of object; 0 does not wait for pods.
     type: int
     default: 900
   context:
@@ -61,7 +61,13 @@ options:
     type: str
     default: ""
   by:
-    description: Who deploys it, for the objects' annotations. The default is the user and the machine it runs on.
+    description: Who deploys it, for the objects' annotations. The default is the current user and machine.
+    type: str
+    default: ""
+  plan:
+    description:
+      - The digest of a confirmed plan (C(digest) of a run in check mode). If the cluster or the file has changed since,
+        so that the plan is another, the task fails and nothing is applied. The default applies the current plan.
     type: str
     default: ""
 requirements:
@@ -69,15 +75,15 @@ requirements:
 author: The gpuctl authors
 attributes:
   check_mode:
-    description: The preflight and the server's own dry run are done; nothing is changed.
+    description: Runs the preflight and the server's dry run; nothing is changed.
     support: full
   diff_mode:
-    description: Every value that differs, without those of Secrets.
+    description: Every value that differs, without values of Secrets.
     support: full
 """
 
 EXAMPLES = r"""
-- name: Bring an environment of four nodes to its cluster
+- name: Deploy an environment of four nodes
   gpuctl.fleet.cluster:
     cluster: clusters/h100.yaml
     mode: auto
@@ -94,11 +100,12 @@ EXAMPLES = r"""
 RETURN = r"""
 cluster:
   description:
-    - The C(environment), its C(namespace), and of one that is present C(mode), C(nodes), C(fell_back) (why it is TCP).
+    - The C(environment), its C(namespace), and with O(state=present) C(mode), C(nodes), C(fell_back) (why it is TCP).
+    - With O(state=present), C(digest), the digest of the plan.
     - C(findings) of the preflight, each with C(check), C(subject), C(verdict), C(words) and C(hint).
     - C(changes), each with C(kind), C(name), C(action), C(fields) and C(note); C(applied), those that were made.
-    - With O(state=absent), C(unread), why kinds of objects could not be looked for; the task has then failed.
-  returned: when the cluster could be asked
+    - With O(state=absent), C(unread), why kinds of objects could not be listed; the task has then failed.
+  returned: when the cluster could be reached
   type: dict
 """
 
@@ -122,6 +129,7 @@ ARGUMENTS: dict[str, Any] = {
     "timeout": {"type": "int", "default": 900},
     "context": {"type": "str", "default": ""},
     "by": {"type": "str", "default": ""},
+    "plan": {"type": "str", "default": ""},
 }
 
 
@@ -129,10 +137,10 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     if importlib.util.find_spec("gpuctl") is None:
         module.fail_json(msg=missing_required_lib("gpuctl", reason="to deploy clusters"))
-    # In a Python of its own: what Ansible packs around a module hides the collection that the package came with.
-    asked = json.dumps({**module.params, "check": module.check_mode})
+    # In a separate process: Ansible's module wrapper hides the collection that is installed with the package.
+    request = json.dumps({**module.params, "check": module.check_mode})
     argv = [sys.executable, "-m", "gpuctl.cluster.deploy.module_main"]
-    code, out, err = module.run_command(argv, data=asked)
+    code, out, err = module.run_command(argv, data=request)
     answer = _answer(out)
     if answer is None:
         module.fail_json(msg=f"gpuctl ended with exit code {code}: {_last(err)}")
@@ -143,15 +151,15 @@ def main() -> None:
 
 def _answer(out: str) -> Any:
     try:
-        found = json.loads(out)
+        answer = json.loads(out)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return answer if isinstance(answer, dict) else None
 
 
 def _last(err: str) -> str:
     lines = [line for line in err.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no error output"
 
 
 if __name__ == "__main__":

@@ -123,57 +123,57 @@ ARGUMENTS: dict[str, Any] = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    asked = module.params
-    if not asked["name"].isalnum():
-        module.fail_json(msg=f"the name {asked['name']!r} is not made of letters and digits")
-    variable = f"{mpirun_command.VARIABLE}={asked['name']}".encode()
-    if asked["do"] == "look":
-        told: dict[str, Any] = {"found": process_tree.look(variable)}
+    params = module.params
+    if not params["name"].isalnum():
+        module.fail_json(msg=f"the name {params['name']!r} is not made of letters and digits")
+    variable = f"{mpirun_command.VARIABLE}={params['name']}".encode()
+    if params["do"] == "look":
+        result: dict[str, Any] = {"found": process_tree.look(variable)}
     elif module.check_mode:
-        told = {}
-    elif asked["do"] == "end":
-        told = {"left": process_tree.end(variable)}
+        result = {}
+    elif params["do"] == "end":
+        result = {"left": process_tree.end(variable)}
     else:
-        told = run(asked)
-    told["do"] = asked["do"]
-    wrong = _wrong(told)
-    (module.fail_json if wrong else module.exit_json)(changed=False, nccl=told, **({"msg": wrong} if wrong else {}))
+        result = run(params)
+    result["do"] = params["do"]
+    wrong = _wrong(result)
+    (module.fail_json if wrong else module.exit_json)(changed=False, nccl=result, **({"msg": wrong} if wrong else {}))
 
 
-def run(asked: dict[str, Any]) -> dict[str, Any]:
+def run(params: dict[str, Any]) -> dict[str, Any]:
     """Run it to its end or its limit."""
-    return start.kept(request(asked), asked["limit"])
+    return start.kept(request(params), params["limit"])
 
 
-def request(asked: dict[str, Any]) -> dict[str, Any]:
+def request(params: dict[str, Any]) -> dict[str, Any]:
     """What the starter is asked for."""
-    env = {name: str(value) for name, value in asked["env"].items()}
-    hosts, arguments = asked["hosts"] or ["localhost"], asked["arguments"]
+    env = {name: str(value) for name, value in params["env"].items()}
+    hosts, arguments = params["hosts"] or ["localhost"], params["arguments"]
     if not {"-g", "--ngpus"}.intersection(arguments):
-        arguments = [*arguments, *mpirun_command.gpus_per_process(hosts, asked["gpus"])]
-    wanted = mpirun_command.MpirunRequest(
-        hosts, asked["gpus"], arguments, list(env), asked["limit"], asked["as_root"], asked["ssh_args"]
+        arguments = [*arguments, *mpirun_command.gpus_per_process(hosts, params["gpus"])]
+    mpirun_request = mpirun_command.MpirunRequest(
+        hosts, params["gpus"], arguments, list(env), params["limit"], params["as_root"], params["ssh_args"]
     )
     return {
-        "argv": mpirun_command.full_command(wanted),
-        "env": mpirun_command.environment(env, asked["name"]),
-        "program": asked["program"],
-        "folders": asked["folders"],
+        "argv": mpirun_command.full_command(mpirun_request),
+        "env": mpirun_command.environment(env, params["name"]),
+        "program": params["program"],
+        "folders": params["folders"],
         "usual": mpirun_command.FOLDERS,
     }
 
 
-def _wrong(told: dict[str, Any]) -> str:
+def _wrong(result: dict[str, Any]) -> str:
     """Why the task failed; "" where it did not."""
-    if "missing" in told:
-        if "/" in told["missing"]:
-            return f"there is no folder {told['missing']}"
-        return f"{told['missing']} is neither on the PATH nor in the usual folders"
-    if "late" in told:
+    if "missing" in result:
+        if "/" in result["missing"]:
+            return f"there is no folder {result['missing']}"
+        return f"{result['missing']} is neither on the PATH nor in the usual folders"
+    if "late" in result:
         return "it has not ended within its limit"
-    if told.get("left"):
-        return f"{len(told['left'])} of its processes cannot be ended"
-    return "" if told.get("code", 0) == 0 and "signal" not in told else "it failed; its text says why"
+    if result.get("left"):
+        return f"{len(result['left'])} of its processes cannot be ended"
+    return "" if result.get("code", 0) == 0 and "signal" not in result else "it failed; its text says why"
 
 
 if __name__ == "__main__":

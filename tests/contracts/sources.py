@@ -8,7 +8,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = ROOT / "plugins"
-GPUHOST = PLUGINS / "module_utils/gpuhost"
 
 
 def python_files(folder: Path) -> list[Path]:

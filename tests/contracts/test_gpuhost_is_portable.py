@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from tests.contracts.sources import GPUHOST, ROOT, imports, python_files
+from tests.contracts.sources import PLUGINS, ROOT, imports, python_files
 
 
-def test_the_engine_needs_only_the_standard_library() -> None:
+def test_the_engine_and_all_module_utils_need_only_the_standard_library() -> None:
     foreign = {
         f"{path.relative_to(ROOT)}: {name}"
-        for path in python_files(GPUHOST)
+        for path in python_files(PLUGINS / "module_utils")
         for name in imports(path)
         if name.partition(".")[0] not in sys.stdlib_module_names
     }

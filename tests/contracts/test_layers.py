@@ -22,3 +22,10 @@ def test_every_package_has_its_place_in_the_layers() -> None:
     packages = {path.parent.name for path in (ROOT / "gpuctl").glob("*/__init__.py")}
     assert packages
     assert packages <= placed
+
+
+def test_the_door_to_the_engine_opens_on_every_name_it_lists() -> None:
+    from gpuctl import engine
+
+    assert set(engine.__all__) == engine.MODULES.keys() | engine.HOMES.keys()
+    assert all(getattr(engine, name) is not None for name in engine.__all__)

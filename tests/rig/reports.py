@@ -28,16 +28,16 @@ def valid_json(text: str) -> dict[str, Any]:
 
 
 def valid_junit(text: str) -> dict[tuple[str, str], str]:
-    """(class name, name) -> "passed", "failure" or "error" of each test case, once the XML fits the schema."""
+    """(class name, name) -> "passed", "error" or "failure" of valid XML: the worst of the test cases of that name."""
     from xml.etree import ElementTree
 
     _junit.validate(text)
-    cases = ElementTree.fromstring(text).iter("testcase")  # noqa: S314 - our own output
-    kinds = ("failure", "error")
-    return {
-        (case.attrib["classname"], case.attrib["name"]): next((k for k in kinds if case.find(k) is not None), "passed")
-        for case in cases
-    }
+    worst: dict[tuple[str, str], str] = {}
+    for case in ElementTree.fromstring(text).iter("testcase"):  # noqa: S314 - our own output
+        kind = next((name for name in ("failure", "error") if case.find(name) is not None), "passed")
+        key = case.attrib["classname"], case.attrib["name"]
+        worst[key] = min(kind, worst.get(key, kind), key=("failure", "error", "passed").index)
+    return worst
 
 
 def valid_metrics(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:

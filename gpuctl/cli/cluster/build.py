@@ -1,4 +1,4 @@
-"""cluster build: have OpenShift build an environment's image."""
+"""cluster build: build an environment's image on OpenShift."""
 
 from __future__ import annotations
 
@@ -22,41 +22,45 @@ from gpuctl.cli.shared.output import Output
     metavar="DIR",
     type=click.Path(path_type=Path),
     default=None,
-    help="Build this folder.  [default: git or the Dockerfile of the cluster file; else this folder]",
+    help="The folder to build.  [default: git or the Dockerfile of the cluster file; else the current folder]",
 )
 @click.option("--follow", "-f", is_flag=True, help="Show the build's log.")
 @click.option(
-    "--timeout", type=options.Finite(1, 86400), default=7200, show_default=True, help="Seconds the build may take."
+    "--timeout",
+    type=options.Finite(1, 86400),
+    default=7200,
+    show_default=True,
+    help="Time limit of the build in seconds.",
 )
 @options.output
-def build(name: str, folder: Path | None, follow: bool, timeout: float, form: Output, **given: Any) -> None:
-    """Build an environment's image on OpenShift, and wait until it is there.
+def build(name: str, folder: Path | None, follow: bool, timeout: float, form: Output, **selection: Any) -> None:
+    """Build an environment's image on OpenShift, and wait for the result.
 
-    A folder is sent without what .dockerignore and a sync leave out. Ctrl-C cancels the build.
+    Files excluded by .dockerignore or by sync are not sent. Ctrl-C cancels the build.
     """
     from gpuctl.cluster.deploy.flow import connect
     from gpuctl.cluster.image_build import flow
-    from gpuctl.cluster.image_build.wait import Wish
+    from gpuctl.cluster.image_build.wait import BuildOptions
 
-    env = environment_of(name, given)
-    # What is wrong here is told before any cluster is asked.
+    env = environment_of(name, selection)
+    # Local mistakes are reported before a cluster is contacted.
     flow.check(env)
     sends = flow.read(env, folder)
-    cluster = connect(env.cluster, given["context"])
+    cluster = connect(env.cluster, selection["context"])
     show = partial(_say, err=form != "table") if follow else None
-    made = flow.build(cluster, env, sends, Wish(show, timeout), _tell)
+    made = flow.build(cluster, env, sends, BuildOptions(show, timeout), _tell)
     if form != "table":
         output.data(asdict(made), form)
         return
-    digest = made.digest or "UNKNOWN: the registry told none"
+    digest = made.digest or "UNKNOWN: the registry reported none"
     click.echo(f"{made.build}: {made.image or 'the image'} is built, digest {digest}")
 
 
-def _tell(subject: str, words: str) -> None:
-    _say(f"{subject}: {words}", err=True)
+def _tell(subject: str, message: str) -> None:
+    _say(f"{subject}: {message}", err=True)
 
 
 def _say(line: str, err: bool) -> None:
-    """That nobody reads it any more does not end the build, nor say how it ended."""
+    """Print a line; a closed pipe neither ends the build nor changes its result."""
     with contextlib.suppress(BrokenPipeError):
         click.echo(line, err=err)

@@ -16,7 +16,7 @@ from gpuctl.cli.shared.output import Output
 from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from gpuctl.cluster.deploy.flow import Wish
+    from gpuctl.cluster.deploy.flow import PlanRequest
     from gpuctl.cluster.deploy.model import Plan
     from gpuctl.cluster.environment import Environment
     from gpuctl.edges.kube.cluster import Cluster
@@ -28,10 +28,10 @@ how = options.together(
         "--mode",
         type=click.Choice(["rdma", "tcp", "auto"]),
         default=None,
-        help="How pods reach each other; auto: TCP where RDMA cannot be had.  [default: rdma where enabled]",
+        help="The network between pods; auto: RDMA, or TCP if RDMA is unavailable.  [default: rdma if enabled]",
     ),
     click.option(
-        "--nodes", type=click.IntRange(1), help="How many pods.  [default: as many as run, else gpus.default_nodes]"
+        "--nodes", type=click.IntRange(1), help="The number of pods.  [default: unchanged, else gpus.default_nodes]"
     ),
 )
 patience = click.option(
@@ -41,19 +41,19 @@ patience = click.option(
     show_default=True,
     help="Seconds to wait for the pods; 0 does not wait.",
 )
-yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
 
 @click.command("diff")
 @which
 @how
 @options.output
-def diff(name: str, mode: Any, nodes: int | None, form: Output, **given: Any) -> None:
-    """Check the cluster, and show what `deploy` would change; nothing is changed.
+def diff(name: str, mode: Any, nodes: int | None, form: Output, **selection: Any) -> None:
+    """Check the cluster, and show what `deploy` would change, without changing anything.
 
-    The server itself says what would become of each object (a dry run). RECREATE marks what it never changes.
+    The changes come from a dry run on the server. RECREATE marks changes of immutable fields.
     """
-    plan = _planned(name, given, mode, nodes).plan
+    plan = _planned(name, selection, mode, nodes).plan
     show.plan(plan, form)
     raise click.exceptions.Exit(_code(plan))
 
@@ -66,107 +66,110 @@ def diff(name: str, mode: Any, nodes: int | None, form: Output, **given: Any) ->
 @options.check
 @options.output
 def deploy(
-    name: str, mode: Any, nodes: int | None, timeout: float, yes: bool, check: bool, form: Output, **given: Any
+    name: str, mode: Any, nodes: int | None, timeout: float, yes: bool, check: bool, form: Output, **selection: Any
 ) -> None:
-    """Bring an environment to its cluster: check, show what changes, apply it, and wait until every pod is ready.
+    """Deploy an environment: check the cluster, show the changes, apply them, and wait until every pod is ready.
 
-    Nothing of others is touched or forced. What fails half way stays, and the same command goes on from there. It asks
-    before it ends pods while something trains in them, and before it makes them anew.
+    Objects of others are never touched, and nothing is forced. After a failure, run the same command to continue.
+    It asks for confirmation before it ends pods in which something trains, and before it recreates pods.
     """
-    _go(_planned(name, given, mode, nodes), timeout, yes, check, form)
+    _carry_out(_planned(name, selection, mode, nodes), timeout, yes, check, form)
 
 
 @click.command()
 @which
-@click.option("--nodes", type=click.IntRange(1), required=True, help="How many pods.")
+@click.option("--nodes", type=click.IntRange(1), required=True, help="The number of pods.")
 @patience
 @yes
 @options.check
 @options.output
-def scale(name: str, nodes: int, timeout: float, yes: bool, check: bool, form: Output, **given: Any) -> None:
-    """Change the number of pods, and nothing else; the volumes of pods that go stay.
+def scale(name: str, nodes: int, timeout: float, yes: bool, check: bool, form: Output, **selection: Any) -> None:
+    """Change only the number of pods; the volumes of removed pods stay.
 
-    Asks before it ends pods while something trains in them.
+    It asks for confirmation before it ends pods in which something trains.
     """
     from gpuctl.cluster.deploy import deployed_state, flow
-    from gpuctl.cluster.environment import Asked, environment
+    from gpuctl.cluster.environment import EnvironmentRequest, environment
 
-    if given["single"]:
-        raise click.UsageError("a pod that stands alone is one pod")
-    cluster, file, path = _cluster(name, given)
-    env = environment(file, Asked(name=given["environment"]))
-    plan = flow.plan(cluster, file, _wish(given, deployed_state.mode(cluster, env), nodes))
-    _go(Going(cluster, flow.scaling(plan), path, given["context"]), timeout, yes, check, form)
+    if selection["single"]:
+        raise click.UsageError("a standalone pod cannot be scaled")
+    cluster, file, path = _cluster(name, selection)
+    env = environment(file, EnvironmentRequest(name=selection["environment"]))
+    plan = flow.plan(cluster, file, _plan_request(selection, deployed_state.mode(cluster, env), nodes))
+    _carry_out(PlannedDeploy(cluster, flow.scaling(plan), path, selection["context"]), timeout, yes, check, form)
 
 
 @click.command()
 @which
 @options.output
-def status(name: str, form: Output, **given: Any) -> None:
-    """Show how an environment stands: its pods and why they are not ready, volumes, and the ways in."""
-    from gpuctl.cluster.deploy import status as standing
+def status(name: str, form: Output, **selection: Any) -> None:
+    """Show an environment's pods and why they are not ready, its volumes and addresses."""
+    from gpuctl.cluster.deploy import status as status_reader
 
-    cluster, file, _ = _cluster(name, given)
-    found = standing.look(cluster, file, given["environment"], given["single"])
+    cluster, file, _ = _cluster(name, selection)
+    current = status_reader.read_status(cluster, file, selection["environment"], selection["single"])
     if form == "table":
-        show.status(found)
+        show.status(current)
     else:
-        output.data({"verdict": str(found.verdict), **asdict(found)}, form)
-    raise click.exceptions.Exit(0 if found.verdict == "OK" else PROBLEMS)
+        output.data({"verdict": str(current.verdict), **asdict(current)}, form)
+    raise click.exceptions.Exit(0 if current.verdict == "OK" else PROBLEMS)
 
 
 @click.command()
 @which
-@click.option("--volumes", is_flag=True, help="The volumes, too: what they hold is lost.")
+@click.option("--volumes", is_flag=True, help="Remove the volumes too: their data is lost.")
 @click.option(
-    "--timeout", type=options.Finite(1, 86400), default=180, show_default=True, help="Seconds a kind of object."
+    "--timeout",
+    type=options.Finite(1, 86400),
+    default=180,
+    show_default=True,
+    help="Time limit per kind of object in seconds.",
 )
 @yes
 @options.check
-def destroy(name: str, volumes: bool, timeout: float, yes: bool, check: bool, **given: Any) -> None:
-    """Remove an environment: exactly its own objects, found by their labels. Its volumes stay unless asked for."""
+def destroy(name: str, volumes: bool, timeout: float, yes: bool, check: bool, **selection: Any) -> None:
+    """Remove an environment: exactly its own objects, selected by their labels. Volumes stay without --volumes."""
     from gpuctl.cluster.deploy import destroy as destroying
 
-    cluster, env = on_cluster(name, given)
-    found = destroying.find(cluster, env)
-    stay = () if volumes else found.volumes
+    cluster, env = on_cluster(name, selection)
+    objects = destroying.find(cluster, env)
+    stay = () if volumes else objects.volumes
     if not volumes:
-        found = destroying.Found(found.objects, (), found.unread)
-    show.removing(found, env, stay)
-    if found.objects:
+        objects = destroying.EnvironmentObjects(objects.objects, (), objects.unread)
+    show.removing(objects, env, stay)
+    if objects.objects:
         _say_what_trains(cluster, env)
-    if (found.objects or found.volumes) and not check:
-        _ask(f"Remove {'the environment and all data in its volumes' if found.volumes else 'it'}?", yes)
-        destroying.remove(cluster, env, found, _tell, timeout)
+    if (objects.objects or objects.volumes) and not check:
+        _ask(f"Remove {'the environment and all data in its volumes' if objects.volumes else 'it'}?", yes)
+        destroying.remove(cluster, env, objects, _tell, timeout)
         click.echo(f"{env.name} is removed")
-    raise click.exceptions.Exit(PROBLEMS if found.unread else 0)
+    raise click.exceptions.Exit(PROBLEMS if objects.unread else 0)
 
 
 COMMANDS = (diff, deploy, status, scale, destroy)
 
-# ---- how it is begun ------------------------------------------------------------------------------------------------
+# ---- planning and applying -------------------------------------------------------------------------------------------
 
 
-def _cluster(name: str, given: dict[str, Any]) -> tuple[Cluster, Any, Path]:
-    from gpuctl.cluster.clusterfile import locate as found
-    from gpuctl.cluster.clusterfile import read
+def _cluster(name: str, selection: dict[str, Any]) -> tuple[Cluster, Any, Path]:
+    from gpuctl.cluster.clusterfile import locate, read
     from gpuctl.cluster.deploy import flow
 
-    path = found.find(name)
+    path = locate.find(name)
     file = read.load(path)
-    return flow.connect(file, given["context"]), file, path
+    return flow.connect(file, selection["context"]), file, path
 
 
-def _wish(given: dict[str, Any], mode: Any, nodes: int | None) -> Wish:
-    from gpuctl.cluster.deploy.flow import Wish
+def _plan_request(selection: dict[str, Any], mode: Any, nodes: int | None) -> PlanRequest:
+    from gpuctl.cluster.deploy.flow import PlanRequest
     from gpuctl.core.run_history import who
 
-    return Wish(mode, nodes, given["environment"], who(), given["single"])
+    return PlanRequest(mode, nodes, selection["environment"], who(), selection["single"])
 
 
 @dataclass(frozen=True)
-class Going:
-    """A plan, and where it came from."""
+class PlannedDeploy:
+    """A plan, with its cluster, file and kubeconfig context."""
 
     cluster: Cluster
     plan: Plan
@@ -174,26 +177,28 @@ class Going:
     context: str
 
 
-def _planned(name: str, given: dict[str, Any], mode: Any, nodes: int | None) -> Going:
+def _planned(name: str, selection: dict[str, Any], mode: Any, nodes: int | None) -> PlannedDeploy:
     from gpuctl.cluster.deploy import flow
 
-    cluster, file, path = _cluster(name, given)
-    return Going(cluster, flow.plan(cluster, file, _wish(given, mode, nodes)), path, given["context"])
+    cluster, file, path = _cluster(name, selection)
+    return PlannedDeploy(
+        cluster, flow.plan(cluster, file, _plan_request(selection, mode, nodes)), path, selection["context"]
+    )
 
 
-def _go(going: Going, timeout: float, yes: bool, check: bool, form: Output) -> None:
+def _carry_out(planned: PlannedDeploy, timeout: float, yes: bool, check: bool, form: Output) -> None:
     from gpuctl.cluster.deploy import flow, via_ansible
 
-    plan = going.plan
+    plan = planned.plan
     if form == "table" or check:
         show.plan(plan, form)
     if check:
         raise click.exceptions.Exit(_code(plan))
     flow.refuse(plan)
-    if question := _question(going):
+    if question := _question(planned):
         _ask(question, yes)
     heard: list[str] = []
-    order = via_ansible.Order(going.file, plan, going.context, int(timeout))
+    order = via_ansible.DeployRequest(planned.file, plan, planned.context, int(timeout))
     try:
         done = via_ansible.deploy(order, lambda line: _hear(line, heard))
     except KeyboardInterrupt:
@@ -203,32 +208,38 @@ def _go(going: Going, timeout: float, yes: bool, check: bool, form: Output) -> N
         output.data(done, form)
     elif timeout:
         click.echo(f"{plan.env.name}: {output.plural(plan.env.nodes, 'pod')} ready")
-        show.findings([each for each in via_ansible.findings(done) if each.check == "memlock" and each.verdict != "OK"])
+        show.findings(
+            [
+                finding
+                for finding in via_ansible.findings(done)
+                if finding.check == "memlock" and finding.verdict != "OK"
+            ]
+        )
 
 
 def _code(plan: Plan) -> int:
     return PROBLEMS if plan.failed or plan.changes_of("refused") else 0
 
 
-def _question(going: Going) -> str:
-    """What has to be confirmed before it is begun; empty where nothing has to."""
+def _question(planned: PlannedDeploy) -> str:
+    """Return the question to confirm before applying the plan, or ""."""
     from gpuctl.cluster.train import active_training
 
-    trains = _say_what_trains(going.cluster, going.plan.env) if active_training.ends_pods(going.plan) else ""
-    if anew := going.plan.changes_of("recreate"):
-        return f"Make {', '.join(each.subject for each in anew)} anew, which ends its pods?"
-    return f"This ends pods in which {trains}. Go on?" if trains else ""
+    trains = _say_what_trains(planned.cluster, planned.plan.env) if active_training.ends_pods(planned.plan) else ""
+    if anew := planned.plan.changes_of("recreate"):
+        return f"Recreate {', '.join(change.subject for change in anew)}, which ends its pods?"
+    return f"This ends pods in which {trains}. Continue?" if trains else ""
 
 
 def _say_what_trains(cluster: Cluster, env: Environment) -> str:
-    """Tell what trains in the pods, and say it in a few words; empty where nothing does."""
+    """Print what trains in the pods, and return a summary; "" if nothing does."""
     from gpuctl.cluster.train import active_training
 
-    found = active_training.look(cluster, env)
-    show.findings(found, err=True)
-    if any(each.verdict == "FAIL" for each in found):
+    findings = active_training.look(cluster, env)
+    show.findings(findings, err=True)
+    if any(finding.verdict == "FAIL" for finding in findings):
         return "something trains"
-    return "something may train" if found else ""
+    return "something may train" if findings else ""
 
 
 def _hear(line: str, heard: list[str]) -> None:
@@ -237,26 +248,26 @@ def _hear(line: str, heard: list[str]) -> None:
 
 
 def _broken_off(plan: Plan, heard: Sequence[str]) -> None:
-    """What was done by then, as far as it was told."""
-    from gpuctl.cluster.deploy.apply import WORDS, Applied
+    """Print the changes made before the interruption, according to the reported progress."""
+    from gpuctl.cluster.deploy.apply import PAST_TENSE, Applied
 
-    made = [line.rpartition(": ")[0] for line in heard if line.rpartition(": ")[2] in WORDS.values()]
+    made = [line.rpartition(": ")[0] for line in heard if line.rpartition(": ")[2] in PAST_TENSE.values()]
     applied = Applied(made, len(plan.changes_of("create", "change", "recreate", "remove")))
-    click.echo(applied.words, err=True)
-    if applied.of == len(made):
-        click.echo("the pods go on starting: `gpuctl cluster status` shows how far they are", err=True)
+    click.echo(applied.summary, err=True)
+    if applied.total == len(made):
+        click.echo("the pods continue to start: `gpuctl cluster status` shows their progress", err=True)
 
 
 def _ask(question: str, yes: bool) -> None:
-    """No question without a terminal."""
+    """Ask for confirmation; without a terminal, require --yes."""
     import sys
 
     if yes:
         return
     if not sys.stdin.isatty():
-        raise InvalidInput("go on", "this has to be confirmed, and there is no terminal", "give --yes")
+        raise InvalidInput("continue", "this needs confirmation, and there is no terminal", "add --yes")
     click.confirm(question, abort=True, err=True)
 
 
-def _tell(subject: str, words: str) -> None:
-    click.echo(f"{subject}: {words}", err=True)
+def _tell(subject: str, message: str) -> None:
+    click.echo(f"{subject}: {message}", err=True)

@@ -13,21 +13,23 @@ PROBLEMS = 1
 
 @click.command()
 @options.context
-@click.option("--namespace", metavar="NAME", default="", help="Where environments go.  [default: the context's]")
-@click.option("--image", metavar="IMAGE", default="", help="What the pods run: no cluster tells it.")
+@click.option(
+    "--namespace", metavar="NAME", default="", help="The namespace of environments.  [default: the context's]"
+)
+@click.option("--image", metavar="IMAGE", default="", help="The pods' image, which cannot be discovered.")
 @click.option(
     "--output-file",
     metavar="FILE",
     type=click.Path(path_type=Path),
     default=None,
-    help="Write it there.  [default: print it]",
+    help="Write the draft to FILE.  [default: print it]",
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def discover(context: str, namespace: str, image: str, output_file: Path | None, force: bool) -> None:
-    """Draft a cluster file from what a live cluster says of itself; nothing is changed there.
+    """Draft a cluster file from a live cluster, which is only read.
 
-    Every value says where it came from. What could not be found is a comment that says so; where the file cannot be
-    used without it, that is told on standard error, and the exit code is 1.
+    A comment gives the origin of every value. Values that could not be determined are comments; if the file cannot be
+    used without them, they are listed on standard error, and the exit code is 1.
     """
     from gpuctl.cluster.discover import flow
 
@@ -40,9 +42,9 @@ def discover(context: str, namespace: str, image: str, output_file: Path | None,
     else:
         click.echo(drafted.text, nl=False)
     for path, fill in drafted.left:
-        click.echo(f"to be filled in: {path}: {fill}", err=True)
-    # Besides what is left open nothing should be wrong; what is, is told with its line.
+        click.echo(f"fill in: {path}: {fill}", err=True)
+    # Apart from open fields nothing should be wrong; mistakes are listed with their lines.
     wrong = () if drafted.left else flow.mistakes(drafted)
     for mistake in wrong:
-        click.echo(f"to be mended: {mistake}", err=True)
+        click.echo(f"correct: {mistake}", err=True)
     raise click.exceptions.Exit(PROBLEMS if drafted.left or wrong else 0)

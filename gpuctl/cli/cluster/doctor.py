@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuctl.cli.cluster import deploy_report
 from gpuctl.cli.cluster.deploy import PROBLEMS
-from gpuctl.cli.cluster.deploy_report import findings
 from gpuctl.cli.cluster.environment_options import which
 from gpuctl.cli.cluster.train import python
 from gpuctl.cli.shared import options, output
-from gpuctl.cli.shared.output import Output
+from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import GpuctlError
 
 if TYPE_CHECKING:
@@ -28,23 +29,29 @@ HEADS = (("evidence", "and so, too"), ("also", "also wrong"), ("warnings", "to l
     "--timeout", type=options.Finite(10, 600), default=30, show_default=True, help="Seconds a pod may take to answer."
 )
 @python
-@options.output
-def doctor(name: str, trouble: Any, timeout: float, python: str, form: Output, **given: Any) -> None:
+@report_options
+def doctor(
+    name: str, trouble: Any, timeout: float, python: str, form: Form, metrics: Path | None, **given: Any
+) -> None:
     """Look for the cause of a trouble: a pod will not START, NCCL HANGs, training is SLOW.
 
     Walks the checks that people walk, over the cluster's objects, events and logs and, for the latter two, over what a
     small program reads in every pod at the same time. Nothing is changed and nothing runs on a GPU. Ends in a cause, or
     says that none was found and what could not be looked at. Without a word for the trouble, by how the pods stand.
     """
+    from gpuctl.cluster.doctor.model import findings, told
+    from gpuctl.domain.report import Report
+
+    check_folder(metrics)
     seen = _look(name, trouble, timeout, python, given)
-    if form == "table":
-        for each in seen.found:
-            _show(seen, each)
-    else:
-        _data(seen, form)
+    whole = {"environment": seen.name, "namespace": seen.namespace, "pods": seen.nodes}
+    details = {**whole, "troubles": [told(each) for each in seen.found]}
+    code = 0 if all(each.clean for each in seen.found) else PROBLEMS
+    targets = {f"{seen.name} {each.trouble}": findings(each) for each in seen.found}
+    publish(Report("cluster doctor", targets, details, code=code), form, metrics, lambda: _show_all(seen))
     if seen.silent and not any(each.cause for each in seen.found):
         raise GpuctlError(f"look into the pods of {seen.name}", seen.silent, seen.hint)
-    raise click.exceptions.Exit(0 if all(each.clean for each in seen.found) else PROBLEMS)
+    raise click.exceptions.Exit(code)
 
 
 def _look(name: str, trouble: Any, timeout: float, python: str, given: dict[str, Any]) -> Seen:
@@ -58,11 +65,9 @@ def _look(name: str, trouble: Any, timeout: float, python: str, given: dict[str,
     return flow.look(way, file, given["environment"], given["single"], trouble)
 
 
-def _data(seen: Seen, form: Output) -> None:
-    from gpuctl.cluster.doctor.model import told
-
-    whole = {"environment": seen.name, "namespace": seen.namespace, "pods": seen.nodes}
-    output.data({**whole, "troubles": [told(each) for each in seen.found]}, form)
+def _show_all(seen: Seen) -> None:
+    for diagnosis in seen.found:
+        _show(seen, diagnosis)
 
 
 def _show(seen: Seen, found: Diagnosis) -> None:
@@ -71,13 +76,13 @@ def _show(seen: Seen, found: Diagnosis) -> None:
     click.echo(f"{seen.name} in {seen.namespace}, {output.plural(seen.nodes, 'pod')}: {WORDS[found.trouble]}?")
     if found.cause:
         click.echo("cause:")
-        findings(found.cause)
+        deploy_report.findings(found.cause)
     else:
         click.echo("no cause found" + ("" if found.clean else "; not all could be looked at"))
     for attribute, words in HEADS:
         if listed := getattr(found, attribute):
             click.echo(f"{words}:")
-            findings(listed)
+            deploy_report.findings(listed)
     for each in found.aside:
         click.echo(f"not known from here: {each.subject}: {each.message}\n  {each.hint}".rstrip())
     click.echo(f"looked at: {', '.join(found.looked)}")

@@ -1,4 +1,4 @@
-"""The environment that a `gpuctl cluster` command is about: the options that name it, and what they come to."""
+"""Options that select the environment of a `gpuctl cluster` command, and the environment they select."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ if TYPE_CHECKING:
 
 name = click.argument("name", metavar="NAME|FILE")
 which_one = options.together(
-    click.option("--environment", metavar="NAME", default="", help="Which environment.  [default: as the file]"),
-    click.option("--single", is_flag=True, help="The pod that stands alone, NAME-single."),
+    click.option("--environment", metavar="NAME", default="", help="The environment's name.  [default: from the file]"),
+    click.option("--single", is_flag=True, help="The standalone pod, NAME-single."),
 )
 which = options.together(name, which_one, options.context)
 
 
-def environment_of(name: str, given: dict[str, Any]) -> Environment:
-    """The one that is asked for; no cluster is asked."""
+def environment_of(name: str, selection: dict[str, Any]) -> Environment:
+    """Return the selected environment, without contacting a cluster."""
     from gpuctl.cluster.clusterfile import locate
-    from gpuctl.cluster.environment import Asked, environment
+    from gpuctl.cluster.environment import EnvironmentRequest, environment
 
-    return environment(locate.cluster(name), Asked(name=given["environment"], single=given["single"]))
+    return environment(
+        locate.cluster(name), EnvironmentRequest(name=selection["environment"], single=selection["single"])
+    )
 
 
-def on_cluster(name: str, given: dict[str, Any]) -> tuple[Cluster, Environment]:
-    """Its cluster, and the environment that is asked for."""
+def on_cluster(name: str, selection: dict[str, Any]) -> tuple[Cluster, Environment]:
+    """Return the selected environment and a connection to its cluster."""
     from gpuctl.cluster.deploy.flow import connect
 
-    env = environment_of(name, given)
-    return connect(env.cluster, given["context"]), env
+    env = environment_of(name, selection)
+    return connect(env.cluster, selection["context"]), env

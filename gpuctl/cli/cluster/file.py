@@ -1,4 +1,4 @@
-"""cluster list, show, validate, schema, migrate: what is in the cluster files."""
+"""cluster list, show, validate, schema, migrate: commands for cluster files."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 @click.command("list")
 @options.output
 def listing(form: Output) -> None:
-    """List the clusters that go by a name: in clusters/, in your own settings, and the examples of gpuctl."""
-    from gpuctl.cluster.clusterfile import locate as found
+    """List the clusters that can be named: in clusters/, in your settings folder, and gpuctl's examples."""
+    from gpuctl.cluster.clusterfile import locate
 
-    listed = found.all_of_them()
+    listed = locate.all_of_them()
     if form != "table":
-        output.data([_told(each) for each in listed], form)
+        output.data([_as_dict(entry) for entry in listed], form)
         return
-    rows = [_row(each) for each in listed]
+    rows = [_row(entry) for entry in listed]
     output.table(("NAME", "FLAVOUR", "NAMESPACE", "RDMA", "GPUS", "STORAGE", "FILE"), rows)
 
 
@@ -39,11 +39,11 @@ def _row(listed: Listed) -> tuple[str, ...]:
         return listed.name, "?", "?", "?", "?", "?", f"{path}: {wrong}"
     about, rdma = cluster.cluster, cluster.network.rdma
     gpus = f"{cluster.gpus.default_nodes} x {cluster.gpus.per_node}"
-    way = rdma.fabric if rdma.enabled else "-"
-    return listed.name, about.flavour, about.namespace, way, gpus, cluster.storage.mode, path
+    fabric = rdma.fabric if rdma.enabled else "-"
+    return listed.name, about.flavour, about.namespace, fabric, gpus, cluster.storage.mode, path
 
 
-def _told(listed: Listed) -> dict[str, Any]:
+def _as_dict(listed: Listed) -> dict[str, Any]:
     cluster = listed.read.cluster
     return {
         "name": listed.name,
@@ -58,34 +58,35 @@ def _told(listed: Listed) -> dict[str, Any]:
 @name
 @options.output
 def show(name: str, form: Output) -> None:
-    """Show a cluster with every value that holds for it, the defaults among them."""
-    from gpuctl.cluster.clusterfile import fields, read
-    from gpuctl.cluster.clusterfile import locate as found
+    """Show a cluster with all effective values, including defaults."""
+    from gpuctl.cluster.clusterfile import fields, locate, read
     from gpuctl.cluster.clusterfile.model import Cluster
 
-    path = found.find(name)
+    path = locate.find(name)
     cluster = asdict(read.load(path))
     if form != "table":
         output.data(cluster, form)
         return
     click.echo(f"{path}\n")
-    rows = [(way, *_value(cluster, way, fields.default(each)), spec.about) for way, each, spec in fields.walk(Cluster)]
-    output.table(("FIELD", "VALUE", "FROM", "WHAT IT IS"), [row for row in rows if row[1]])
+    rows = [
+        (path, *_value(cluster, path, fields.default(field)), spec.about) for path, field, spec in fields.walk(Cluster)
+    ]
+    output.table(("FIELD", "VALUE", "FROM", "DESCRIPTION"), [row for row in rows if row[1]])
     if cluster["notes"]:
         click.echo(f"\n{cluster['notes'].strip()}")
 
 
-def _value(cluster: Mapping[str, Any], way: str, default: object) -> tuple[str, str]:
-    found: Any = cluster
-    for part in way.split("."):
-        found = (found or {}).get(part)
-    if isinstance(found, Mapping):
-        text = ", ".join(f"{key}={value}" for key, value in found.items())
-    elif isinstance(found, (list, tuple)):
-        text = ", ".join(map(str, found))
+def _value(cluster: Mapping[str, Any], path: str, default: object) -> tuple[str, str]:
+    value: Any = cluster
+    for part in path.split("."):
+        value = (value or {}).get(part)
+    if isinstance(value, Mapping):
+        text = ", ".join(f"{key}={entry}" for key, entry in value.items())
+    elif isinstance(value, (list, tuple)):
+        text = ", ".join(map(str, value))
     else:
-        text = "" if found is None else str(found).lower() if isinstance(found, bool) else str(found)
-    return next(iter(text.splitlines()), ""), "default" if found == default else "file"
+        text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return next(iter(text.splitlines()), ""), "default" if value == default else "file"
 
 
 @click.command()
@@ -93,17 +94,16 @@ def _value(cluster: Mapping[str, Any], way: str, default: object) -> tuple[str, 
 @options.output
 def validate(name: str, form: Output) -> None:
     """Check a cluster file without a cluster: every mistake at once, with its line."""
-    from gpuctl.cluster.clusterfile import locate as found
-    from gpuctl.cluster.clusterfile import read
+    from gpuctl.cluster.clusterfile import locate, read
 
-    path = found.find(name)
+    path = locate.find(name)
     mistakes = read.look(path).mistakes
     if form != "table":
-        told = {"file": str(path), "ok": not mistakes, "mistakes": [mistake._asdict() for mistake in mistakes]}
-        output.data(told, form)
+        result = {"file": str(path), "ok": not mistakes, "mistakes": [mistake._asdict() for mistake in mistakes]}
+        output.data(result, form)
         raise click.exceptions.Exit(InvalidInput.exit_code if mistakes else 0)
     if mistakes:
-        read.load(path)  # tells them as an error, with what to try
+        read.load(path)  # raises them as an error, with a hint
     click.echo(f"{path}: OK")
 
 
@@ -118,46 +118,52 @@ def validate(name: str, form: Output) -> None:
     help="JSON Schema as JSON or YAML, or a table of the fields.",
 )
 def schema(form: Output) -> None:
-    """Print the JSON Schema of a cluster file, which editors check it with, or a table of its fields.
+    """Print the JSON Schema of a cluster file, for validation in editors, or a table of its fields.
 
     \b
     In an editor: gpuctl cluster schema > cluster.schema.json, and as the file's first line
       # yaml-language-server: $schema=cluster.schema.json
     """
-    from gpuctl.cluster.clusterfile import schema as made
+    from gpuctl.cluster.clusterfile import schema as file_schema
 
     if form != "table":
-        output.data(made.document(), form)
+        output.data(file_schema.document(), form)
         return
-    rows = [(row["field"], row["takes"], row["unit"], row["default"], row["about"]) for row in made.rows()]
-    output.table(("FIELD", "TAKES", "UNIT", "DEFAULT", "WHAT IT IS"), rows)
+    rows = [(row["field"], row["takes"], row["unit"], row["default"], row["about"]) for row in file_schema.rows()]
+    output.table(("FIELD", "TAKES", "UNIT", "DEFAULT", "DESCRIPTION"), rows)
 
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--image", metavar="IMAGE", default="", help="What the pods run: the older layout did not say it.")
-@click.option("--resource", "resources", metavar="NAME=N", multiple=True, help="A resource that brings adapters in.")
+@click.option("--image", metavar="IMAGE", default="", help="The pods' image: the older layout did not have it.")
+@click.option(
+    "--resource",
+    "resources",
+    metavar="NAME=N",
+    multiple=True,
+    help="A resource of RDMA adapters, with the number per pod.",
+)
 @click.option(
     "--flavour", type=click.Choice(["openshift", "kubernetes", "eks"]), default="openshift", show_default=True
 )
-@click.option("--write", is_flag=True, help="Put it in the file's place; the old one is kept beside it.")
+@click.option("--write", is_flag=True, help="Replace the file; the old one is kept beside it.")
 def migrate(file: Path, image: str, resources: Sequence[str], flavour: str, write: bool) -> None:
-    """Turn a cluster file of the older layout into today's, with its comments; print it, or write it.
+    """Migrate a cluster file of the older layout, with its comments; print the result, or write it.
 
-    What was changed, and what still has to be mended, is told on standard error; in the latter case the exit code is 1.
+    Changes and remaining mistakes are listed on standard error; with mistakes the exit code is 1.
     """
     from gpuctl.cluster.clusterfile import migrate as moving
 
     added = moving.Added(flavour, image, dict(_counted(word) for word in resources))
     moved = moving.migrate(file, added)
-    for text in moved.said:
+    for text in moved.notes:
         click.echo(text, err=True)
     if write:
         click.echo(f"the old file is kept as {moving.replace(file, moved.text)}", err=True)
     else:
         click.echo(moved.text, nl=False)
     for mistake in moved.left:
-        click.echo(f"to be mended: {mistake}", err=True)
+        click.echo(f"correct: {mistake}", err=True)
     raise click.exceptions.Exit(1 if moved.left else 0)
 
 

@@ -1,4 +1,4 @@
-"""cluster forward: ports of a pod on this machine."""
+"""cluster forward: forward local ports to a pod."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gpuctl.cli.cluster.environment_options import which
-from gpuctl.cli.cluster.shell import open_door, rank
+from gpuctl.cli.cluster.shell import open_access, rank
 from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options
 
@@ -18,37 +18,37 @@ from gpuctl.cli.shared import options
 @which
 @rank
 @options.probe_every
-@click.argument("words", metavar="[[LOCAL:]PORT|vscode|jupyter|tensorboard|debug]...", nargs=-1)
-def forward(name: str, rank: int | None, probe_every: float, words: tuple[str, ...], **given: Any) -> None:
-    """Forward local ports to a pod, by their names in the cluster file or by number, until Ctrl-C.
+@click.argument("args", metavar="[[LOCAL:]PORT|vscode|jupyter|tensorboard|debug]...", nargs=-1)
+def forward(name: str, rank: int | None, probe_every: float, args: tuple[str, ...], **params: Any) -> None:
+    """Forward local ports to a pod, by name (from the cluster file) or number, until Ctrl-C.
 
-    Without a name VS Code, Jupyter and TensorBoard. They listen on this machine alone (127.0.0.1); where a port is
-    taken here, on the next free one. A forward that breaks is begun anew, and a pod that is replaced is followed.
+    Without names: VS Code, Jupyter and TensorBoard. The ports listen on 127.0.0.1 only; if one is taken, on the next
+    free port. A broken forward is restarted, and a replaced pod is followed.
     """
     from gpuctl.cluster.clusterfile import locate
     from gpuctl.workflows import forward as flow
 
-    asked = flow.wishes(words, locate.cluster(name).ports)
-    raise click.exceptions.Exit(go(open_door(name, given), asked, rank or 0, probe_every))
+    ports = flow.parse_ports(args, locate.cluster(name).ports)
+    raise click.exceptions.Exit(go(open_access(name, params), ports, rank or 0, probe_every))
 
 
-def go(door: Any, asked: Sequence[Any], rank: int = 0, probe_every: float = 5.0) -> int:
-    """Forward until it is ended, having said where what is reached."""
+def go(access: Any, ports: Sequence[Any], rank: int = 0, probe_every: float = 5.0) -> int:
+    """Forward until interrupted, after printing each address."""
     from gpuctl.cli.shared.forward_display import Lines, Table
     from gpuctl.kube.forward import flow
     from gpuctl.workflows.forward import addresses, request
 
     view = Table() if sys.stdout.isatty() else Lines()
-    told = False
+    reported = False
 
     def show(lines: Sequence[Any], trouble: str) -> None:
-        nonlocal told
-        if not told:
-            for text in addresses(lines, asked):
+        nonlocal reported
+        if not reported:
+            for text in addresses(lines, ports):
                 click.echo(text, err=True)
-            told = True
+            reported = True
         view.show(lines, trouble)
 
-    flow.run(request(door, asked, rank), show, probe_every)
+    flow.run(request(access, ports, rank), show, probe_every)
     click.echo("all forwards ended", err=True)
     return INTERRUPTED

@@ -1,4 +1,4 @@
-"""cluster: the cluster files, the Kubernetes objects that follow from one, and environments on live clusters."""
+"""cluster: cluster files, the Kubernetes objects rendered from them, and environments on live clusters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COMMANDS = (
 
 @click.group("cluster", cls=Group)
 def group() -> None:
-    """Multi-node ML environments on OpenShift and Kubernetes, from one file a cluster."""
+    """Multi-node ML environments on OpenShift and Kubernetes, from one file per cluster."""
 
 
 for command in COMMANDS:

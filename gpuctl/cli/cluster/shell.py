@@ -1,4 +1,4 @@
-"""cluster shell: a shell in a pod of an environment, or a command in all of them."""
+"""cluster shell: open a shell in a pod of an environment, or run a command in all of them."""
 
 from __future__ import annotations
 
@@ -12,69 +12,73 @@ from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options, output
 
 if TYPE_CHECKING:
-    from gpuctl.cluster.shell.flow import Door
+    from gpuctl.cluster.shell.flow import PodAccess
 
-# Which pod, for commands that go into one.
+# Selects the pod of commands that use one.
 rank = click.option("--rank", type=click.IntRange(0), default=None, metavar="N", help="Which pod.  [default: 0]")
-one = options.together(rank, click.option("--pod", metavar="POD", default="", help="The same by its name."))
+pod_choice = options.together(rank, click.option("--pod", metavar="POD", default="", help="The pod, by name."))
 
 
 @click.command()
 @which
-@one
+@pod_choice
 @click.option("--all", "everywhere", is_flag=True, help="Run COMMAND in every pod at the same time.")
-@click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
-def shell(name: str, rank: int | None, pod: str, everywhere: bool, words: tuple[str, ...], **given: Any) -> None:
-    """Open a shell in a pod, or run COMMAND there, in /workspace; its exit code is that of the program.
+@click.argument("argv", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+def shell(name: str, rank: int | None, pod: str, everywhere: bool, argv: tuple[str, ...], **params: Any) -> None:
+    """Open a shell in a pod, or run COMMAND there, in /workspace. The exit code is that of the program.
 
-    With --all each line of the output says from which pod it is; exit code 1 where COMMAND failed in one of them, 3
-    where it did not run to its end in one.
+    With --all each output line starts with the pod's name; exit code 1 if COMMAND failed in a pod, 3 if it did not run
+    to its end in one.
     """
     from gpuctl.cluster import pod_selection
     from gpuctl.cluster.shell import flow
 
-    if everywhere and (rank is not None or pod or not words):
+    if everywhere and (rank is not None or pod or not argv):
         raise click.UsageError("--all takes a COMMAND, and neither --rank nor --pod")
     if rank is not None and pod:
         raise click.UsageError("give either --rank or --pod")
-    door = open_door(name, given)
+    access = open_access(name, params)
     if everywhere:
-        _all(door, words)
-    found = pod_selection.one(door.cluster, door.env, f"open a shell on {door.env.name}", rank or 0, pod)
-    raise click.exceptions.Exit(flow.enter(door, found, words, partial(click.echo, err=True)))
+        _all(access, argv)
+    pod_object = pod_selection.pod_of_rank(
+        access.cluster, access.env, f"open a shell on {access.env.name}", rank or 0, pod
+    )
+    raise click.exceptions.Exit(flow.enter(access, pod_object, argv, partial(click.echo, err=True)))
 
 
-def open_door(name: str, given: dict[str, Any]) -> Door:
-    """The environment that was named, on its cluster. The context by its name: a switch elsewhere does not move it."""
+def open_access(name: str, params: dict[str, Any]) -> PodAccess:
+    """The named environment on its cluster. The context is resolved once: a later switch does not affect it."""
     from gpuctl.cluster.deploy.flow import connect
-    from gpuctl.cluster.shell.flow import Door
+    from gpuctl.cluster.shell.flow import PodAccess
     from gpuctl.edges.kube import config
 
-    now = config.current(*config.files())
-    context = given["context"] or (now.name if now else "")
-    env = environment_of(name, given)
-    return Door(connect(env.cluster, context), env, context)
+    current_context = config.current(*config.files())
+    context = params["context"] or (current_context.name if current_context else "")
+    env = environment_of(name, params)
+    return PodAccess(connect(env.cluster, context), env, context)
 
 
-def _all(door: Door, words: tuple[str, ...]) -> None:
+def _all(access: PodAccess, argv: tuple[str, ...]) -> None:
     from gpuctl.cluster import pod_selection
     from gpuctl.cluster.shell import exec_all as everywhere
     from gpuctl.core.signals import ctrl_c
 
-    found = pod_selection.all_of(door.cluster, door.env, f"run {words[0]} on {door.env.name}")
-    width = max(len(pod_selection.name_of(each)) for each in found)
+    pods = pod_selection.all_of(access.cluster, access.env, f"run {argv[0]} on {access.env.name}")
+    width = max(len(pod_selection.name_of(pod)) for pod in pods)
 
     def say(pod: str, line: str) -> None:
         click.echo(f"{pod:<{width}}  {line}")
 
     with ctrl_c() as broken_off:
-        done = everywhere.run(door.cluster, found, words, say, broken_off)
-    for each in done:
-        if each.code != 0:
+        done = everywhere.run(access.cluster, pods, argv, say, broken_off)
+    for result in done:
+        if result.code != 0:
             how = (
-                f"did not run it to its end: {each.wrong}" if each.code is None else f"ended with exit code {each.code}"
+                f"did not run to its end: {result.wrong}"
+                if result.code is None
+                else f"ended with exit code {result.code}"
             )
-            click.echo(f"{each.pod}: {how}", err=True)
-    if len(found) > 1 and all(each.code == 0 for each in done):
-        click.echo(f"{output.plural(len(done), 'pod')}: all well", err=True)
+            click.echo(f"{result.pod}: {how}", err=True)
+    if len(pods) > 1 and all(result.code == 0 for result in done):
+        click.echo(f"{output.plural(len(done), 'pod')}: all succeeded", err=True)
     raise click.exceptions.Exit(INTERRUPTED if broken_off() else everywhere.code(done))

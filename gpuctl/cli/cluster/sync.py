@@ -1,4 +1,4 @@
-"""cluster sync: bring a folder to all pods of an environment, and keep it there."""
+"""cluster sync: copy a folder to all pods of an environment, and keep it in sync."""
 
 from __future__ import annotations
 
@@ -32,31 +32,34 @@ PROBLEMS, NOT_DONE = 1, 3
 which = options.together(
     click.argument("name", metavar="[NAME|FILE]", default=""),
     which_one,
-    click.option("--pods", metavar="POD,...", default="", help="These pods, whatever they belong to."),
-    click.option("--container", "-c", metavar="NAME", default="", help="Which container.  [default: ml, or the first]"),
+    click.option("--pods", metavar="POD,...", default="", help="These pods instead of an environment's."),
+    click.option(
+        "--container", "-c", metavar="NAME", default="", help="The container.  [default: ml, or the first one]"
+    ),
     options.context,
-    click.option("--namespace", "-n", metavar="NAME", default="", help="With --pods: their namespace."),
+    click.option("--namespace", "-n", metavar="NAME", default="", help="Namespace of --pods."),
 )
-how = options.together(
-    click.option("--source", metavar="DIR", default=".", show_default=True, help="What to bring there."),
-    click.option("--target", metavar="DIR", default="", help="Where to in the pods.  [default: /workspace]"),
-    click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out, as in .gitignore; !PATTERN: do not."),
-    click.option("--force", is_flag=True, help="Over what was changed in the pods, too: that is lost."),
+sync_options = options.together(
+    click.option("--source", metavar="DIR", default=".", show_default=True, help="The local folder."),
+    click.option("--target", metavar="DIR", default="", help="The folder in the pods.  [default: /workspace]"),
+    click.option("--exclude", multiple=True, metavar="PATTERN", help="Exclude, as in .gitignore; !PATTERN includes."),
+    click.option("--force", is_flag=True, help="Overwrite changes made in the pods: they are lost."),
     click.option("--python", metavar="PROGRAM", default="python3", show_default=True, help="Python in the pods."),
 )
 
 
 @click.command()
 @which
-@how
-@click.option("--watch", is_flag=True, help="Go on: bring every change there as it is made, until Ctrl-C.")
+@sync_options
+@click.option("--watch", is_flag=True, help="Keep syncing every change until Ctrl-C.")
 @options.check
 @options.output
-def sync(name: str, pods: str, watch: bool, check: bool, form: Output, **given: Any) -> None:
-    """Bring a folder to all pods of an environment at the same time: only what changed, checked by hash in each pod.
+def sync(name: str, pods: str, watch: bool, check: bool, form: Output, **params: Any) -> None:
+    """Sync a folder to all pods of an environment concurrently: only changes are sent, verified by hash in each pod.
 
-    Only what an earlier sync put there, and nobody changed since, is deleted or replaced; the rest is kept and told.
-    Left out are .git, caches, virtual environments, checkpoints and the like, and what .gpuctlignore says.
+    Only files that an earlier sync wrote and nobody changed since are deleted or replaced; all others are kept and
+    listed. Excluded are .git, caches, virtual environments, checkpoints and the like, and the patterns of
+    .gpuctlignore.
     """
     if bool(name) == bool(pods):
         raise click.UsageError("give either a cluster's NAME or --pods")
@@ -64,16 +67,16 @@ def sync(name: str, pods: str, watch: bool, check: bool, form: Output, **given: 
         raise click.UsageError("--watch goes with neither --check nor --output")
     from gpuctl.cluster.sync import excludes, flow
     from gpuctl.cluster.sync.local import Local
-    from gpuctl.cluster.sync.push import Wanted
+    from gpuctl.cluster.sync.push import SyncRequest
 
-    source, target = source_of(given["source"]), target_of(given["target"])
-    left_out = excludes.of(source, given["exclude"])
-    cluster, targets = _pods(name, pods, target, given)
+    source, target = source_of(params["source"]), target_of(params["target"])
+    left_out = excludes.of(source, params["exclude"])
+    cluster, targets = _pods(name, pods, target, params)
     local = Local(source, left_out)
-    way, wanted = flow.Way(cluster, given["python"]), Wanted(target, given["force"], check)
+    connector, request = flow.PodConnector(cluster, params["python"]), SyncRequest(target, params["force"], check)
     if watch:
-        _watch(way, targets, local, wanted)
-    outcomes = flow.sync(way, targets, local, wanted, lambda outcome: _progress(outcome, form))
+        _watch(connector, targets, local, request)
+    outcomes = flow.sync(connector, targets, local, request, lambda outcome: _progress(outcome, form))
     _show(outcomes, local, check, form)
     raise click.exceptions.Exit(worst_code(map(_code, outcomes)))
 
@@ -82,11 +85,11 @@ def source_of(text: str) -> Path:
     path = Path(text).expanduser().absolute()
     doing = f"sync the folder {text}"
     if not path.is_dir():
-        raise InvalidInput(doing, "there is no such folder", "--source names the folder to bring to the pods")
+        raise InvalidInput(doing, "there is no such folder", "give an existing folder with --source")
     path = path.resolve()
     if path in (Path("/"), Path.home().resolve()):
         raise InvalidInput(
-            doing, f"it is {path}, all of it", "go to the folder of your project, or name it by --source"
+            doing, f"it is {path} as a whole", "change to the folder of your project, or give it with --source"
         )
     return path
 
@@ -94,31 +97,31 @@ def source_of(text: str) -> Path:
 def target_of(text: str) -> str:
     from gpuctl.cluster.manifests.storage import WHERE
 
-    found = text or WHERE["workspace"]
-    if not found.startswith("/") or ".." in found.split("/") or not found.strip("/"):
+    target = text or WHERE["workspace"]
+    if not target.startswith("/") or ".." in target.split("/") or not target.strip("/"):
         raise InvalidInput(
-            f"sync to {found}", "it is not a folder by its whole path", "give one such as /workspace/code"
+            f"sync to {target}", "it is not an absolute path of a folder", "give one such as /workspace/code"
         )
-    return found
+    return target
 
 
-def _pods(name: str, pods: str, target: str, given: dict[str, Any]) -> tuple[Cluster, list[Target]]:
-    from gpuctl.cluster.sync import pods as found_pods
+def _pods(name: str, pods: str, target: str, params: dict[str, Any]) -> tuple[Cluster, list[Target]]:
+    from gpuctl.cluster.sync import pods as pod_search
     from gpuctl.edges.kube import cluster as kube
 
-    container = given["container"]
+    container = params["container"]
     if pods:
-        cluster = kube.connect(given["context"], given["namespace"])
-        return cluster, found_pods.named(cluster, [each for each in pods.split(",") if each], target, container)
-    cluster, env = on_cluster(name, given)
-    return cluster, found_pods.labelled(cluster, env.selector, target, container)
+        cluster = kube.connect(params["context"], params["namespace"])
+        return cluster, pod_search.named(cluster, [pod for pod in pods.split(",") if pod], target, container)
+    cluster, env = on_cluster(name, params)
+    return cluster, pod_search.labelled(cluster, env.selector, target, container)
 
 
-# ---- what came of it ------------------------------------------------------------------------------------------------
+# ---- outcome --------------------------------------------------------------------------------------------------------
 
 
 def _code(outcome: Outcome) -> int:
-    if outcome.wrong and outcome.way == "sync":
+    if outcome.wrong and outcome.kind == "sync":
         return NOT_DONE
     return 0 if outcome.verdict == "OK" else PROBLEMS
 
@@ -131,7 +134,7 @@ def _progress(outcome: Outcome, form: Output) -> None:
 def _word(outcome: Outcome) -> str:
     if outcome.wrong:
         return f"{outcome.verdict}: {outcome.wrong}"
-    if outcome.way == "sees":
+    if outcome.kind == "sees":
         return f"OK: it {_shares(outcome)}"
     parts = [output.plural(outcome.files, "file"), size(outcome.bytes)]
     parts += [f"{outcome.deleted} deleted"] if outcome.deleted else []
@@ -141,30 +144,36 @@ def _word(outcome: Outcome) -> str:
 
 
 def _shares(outcome: Outcome) -> str:
-    return f"shares the folder of {outcome.shares}" if outcome.shares else "shares the folder, and sees it"
+    return f"shares the folder of {outcome.shares}" if outcome.shares else "shares the folder, and sees the new content"
 
 
 def _show(outcomes: Sequence[Outcome], local: Any, check: bool, form: Output) -> None:
     if form != "table":
-        told = {"source": local.name, "check": check, "left_out": sorted(local.found.left_out)}
-        output.data({**told, "pods": [asdict(outcome) for outcome in outcomes]}, form)
+        summary = {"source": local.name, "check": check, "left_out": sorted(local.scanned.left_out)}
+        output.data({**summary, "pods": [_as_dict(outcome) for outcome in outcomes]}, form)
         return
-    rows = [(each.pod, str(each.verdict), *_cells(each)) for each in outcomes]
+    rows = [(outcome.pod, str(outcome.verdict), *_cells(outcome)) for outcome in outcomes]
     output.table(("POD", "", "WOULD WRITE" if check else "WRITTEN", "SIZE", "DELETED", "KEPT", "S", ""), rows)
-    _tell_paths("KEPT", [(outcome.pod, each) for outcome in outcomes for each in outcome.kept])
-    _tell_paths("FAILED", [(outcome.pod, each) for outcome in outcomes for each in outcome.failed])
+    _list_paths("KEPT", [(outcome.pod, kept) for outcome in outcomes for kept in outcome.kept])
+    _list_paths("FAILED", [(outcome.pod, kept) for outcome in outcomes for kept in outcome.failed])
     if any(outcome.kept for outcome in outcomes):
-        click.echo("hint: look at what the pods have there; --force replaces it")
+        click.echo("hint: check the pods' versions; --force replaces them")
     for hint in dict.fromkeys(outcome.hint for outcome in outcomes if outcome.hint):
         click.echo(f"hint: {hint}")
     if strangers := max((outcome.strangers for outcome in outcomes), default=0):
         click.echo(f"{output.plural(strangers, 'file')} of a sync from another folder stay there; --force deletes them")
-    if local.found.left_out:
-        click.echo(f"left out: {output.names([_shown(path) for path in sorted(local.found.left_out)])}")
+    if local.scanned.left_out:
+        click.echo(f"excluded: {output.names([_shown(path) for path in sorted(local.scanned.left_out)])}")
+
+
+def _as_dict(outcome: Outcome) -> dict[str, Any]:
+    """Plain data, which YAML can hold, too: no enumeration, no tuples."""
+    lists = {name: [asdict(path) for path in getattr(outcome, name)] for name in ("kept", "failed")}
+    return {**asdict(outcome), "verdict": str(outcome.verdict), **lists}
 
 
 def _cells(outcome: Outcome) -> tuple[str, ...]:
-    if outcome.way == "sees":
+    if outcome.kind == "sees":
         return "-", "-", "-", "-", f"{outcome.seconds:.2f}", outcome.wrong or _shares(outcome)
     kept = len(outcome.kept)
     return (
@@ -178,15 +187,15 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
 
 
 def _shown(path: str) -> str:
-    """A path as a terminal can show it."""
+    """A path in a form that a terminal can show."""
     return path if path.isprintable() else repr(path)
 
 
-def _tell_paths(word: str, found: Sequence[tuple[str, Any]]) -> None:
-    """What was left alone, said once for all pods in which it is the same."""
+def _list_paths(word: str, paths: Sequence[tuple[str, Any]]) -> None:
+    """List paths that were left alone, merged over the pods with the same reason."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for pod, each in found:
-        groups.setdefault((each.path, each.why), []).append(pod)
+    for pod, kept in paths:
+        groups.setdefault((kept.path, kept.why), []).append(pod)
     for (path, why), pods in list(groups.items())[:MOST_SHOWN]:
         click.echo(f"{word} {path!r}: {why} ({output.names(pods)})")
     if len(groups) > MOST_SHOWN:
@@ -197,30 +206,30 @@ def _tell_paths(word: str, found: Sequence[tuple[str, Any]]) -> None:
 
 
 class Lines:
-    """A line for each change once all pods have it, and one for each pod that has trouble."""
+    """Prints a line per change once all pods have it, and a line per pod with trouble."""
 
     def __init__(self) -> None:
-        self.waiting: dict[int, tuple[float, Sequence[str]]] = {}  # version -> when it was seen, what changed
+        self.waiting: dict[int, tuple[float, Sequence[str]]] = {}  # version -> time of the change, changed paths
         self.pods: dict[str, int] = {}
-        self.without: dict[str, set[str]] = {}  # pod -> paths that it did not take
-        self.full: set[str] = set()  # pods that have no room: it is not known what each of them lacks
+        self.without: dict[str, set[str]] = {}  # pod -> paths that it rejected
+        self.full: set[str] = set()  # pods with a full disk: it is unknown what they lack
         self.before: dict[str, str] = {}
         self.lock = threading.Lock()
 
     def changed(self, version: int, paths: Sequence[str]) -> None:
         with self.lock:
             self.waiting[version] = time.monotonic(), paths
-            self._all_have()  # a pod may have been faster than this news
+            self._all_have()  # a pod may report the version before this event
 
     def reached(self, outcome: Outcome, version: int) -> None:
         with self.lock:
-            first = outcome.way == "sees" or outcome.pod not in self.pods
-            if outcome.way == "sync":
+            first = outcome.kind == "sees" or outcome.pod not in self.pods
+            if outcome.kind == "sync":
                 self.pods[outcome.pod] = version
-                self.without[outcome.pod] = {each.path for each in (*outcome.kept, *outcome.failed)}
+                self.without[outcome.pod] = {kept.path for kept in (*outcome.kept, *outcome.failed)}
                 self.full = self.full | {outcome.pod} if outcome.wrong else self.full - {outcome.pod}
-            trouble = [f"kept {each.path!r}: {each.why}" for each in outcome.kept]
-            trouble += [f"failed {each.path!r}: {each.why}" for each in outcome.failed]
+            trouble = [f"kept {kept.path!r}: {kept.why}" for kept in outcome.kept]
+            trouble += [f"failed {kept.path!r}: {kept.why}" for kept in outcome.failed]
             trouble += [outcome.wrong] if outcome.wrong else []
             if first:
                 self._say(f"{outcome.pod}: {_word(outcome)}")
@@ -239,28 +248,28 @@ class Lines:
 
     def _all_have(self) -> None:
         have = min(self.pods.values(), default=0)
-        for version in [each for each in self.waiting if each <= have]:
-            seen, paths = self.waiting.pop(version)
+        for version in [number for number in self.waiting if number <= have]:
+            changed_at, paths = self.waiting.pop(version)
             shown = output.names([_shown(path) for path in paths], 3)
-            well = sum(not self.without[pod].intersection(paths) for pod in self.pods.keys() - self.full)
-            self._say(f"{shown}: {output.plural(well, 'pod')}, {time.monotonic() - seen:.2f} s")
+            complete = sum(not self.without[pod].intersection(paths) for pod in self.pods.keys() - self.full)
+            self._say(f"{shown}: {output.plural(complete, 'pod')}, {time.monotonic() - changed_at:.2f} s")
 
     def _say(self, text: str) -> None:
         click.echo(f"{time.strftime('%H:%M:%S')} {text}")
         sys.stdout.flush()
 
 
-def _watch(way: Any, targets: Sequence[Target], local: Any, wanted: Any) -> None:
-    """Until Ctrl-C, which is the only end."""
+def _watch(connector: Any, targets: Sequence[Target], local: Any, request: Any) -> None:
+    """Sync until Ctrl-C."""
     from gpuctl.cluster.sync import watch
 
     shown = os.path.relpath(local.source)
     try:
         watch.watch(
-            watch.Settings(way, local, wanted, Lines()),
+            watch.Settings(connector, local, request, Lines()),
             targets,
-            lambda: click.echo(f"watching {shown} for {output.plural(len(targets), 'pod')}; Ctrl-C ends it"),
+            lambda: click.echo(f"watching {shown} for {output.plural(len(targets), 'pod')}; Ctrl-C stops"),
         )
     except KeyboardInterrupt:
-        click.echo("sync ended; the pods keep what they have", err=True)
+        click.echo("sync stopped; the pods keep their files", err=True)
     raise click.exceptions.Exit(INTERRUPTED)

@@ -1,8 +1,9 @@
-"""cluster test: what the pods of an environment have, and whether they reach each other."""
+"""cluster test: the pods' equipment, and whether they reach each other."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,45 +11,45 @@ import click
 from gpuctl.cli.cluster import deploy_report as show
 from gpuctl.cli.cluster.environment_options import on_cluster, which
 from gpuctl.cli.cluster.train import python
-from gpuctl.cli.shared import options, output
-from gpuctl.cli.shared.output import Output
+from gpuctl.cli.shared import output
+from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 
 if TYPE_CHECKING:
-    from gpuctl.cluster.selftest.flow import Tested
+    from gpuctl.cluster.selftest.flow import TestReport
 
-PROBLEMS = 1
 HEAD = ("POD", "NODE", "", "GPUS", "DRIVER", "SHM", "RDMA", "MEMLOCK")
 
 
 @click.command("test")
 @which
 @python
-@options.output
-def test(name: str, form: Output, **given: Any) -> None:
-    """Test the pods of an environment, all at the same time: GPUs and their health, shared memory, RDMA, DNS and ssh.
+@report_options
+def test(name: str, form: Form, metrics: Path | None, **params: Any) -> None:
+    """Test the pods of an environment concurrently: GPUs and their health, shared memory, RDMA, DNS and ssh.
 
-    Nothing is left in the pods. How fast NCCL is between them: `gpuctl nccl run --cluster NAME`.
+    Nothing is left in the pods. For NCCL bandwidth between them: `gpuctl nccl run --cluster NAME`.
     """
     from gpuctl.cluster.selftest import flow
+    from gpuctl.domain.findings import ok
+    from gpuctl.domain.report import Report
 
-    cluster, env = on_cluster(name, given)
-    found = flow.look(cluster, env, given["python"])
-    _show(found, form)
-    bad = [each for each in found.findings if each.verdict in ("FAIL", "UNKNOWN")]
-    if form == "table" and not bad:
+    check_folder(metrics)
+    cluster, env = on_cluster(name, params)
+    tested = flow.look(cluster, env, params["python"])
+    rows = [{**asdict(row), "verdict": str(row.verdict)} for row in tested.rows]
+    details = {"environment": env.name, "mode": env.mode, "pods": rows}
+    # A pod without a finding passed.
+    healthy = [ok("pod", row.pod, "healthy") for row in tested.rows if row.verdict == "OK"]
+    report = Report("cluster test", {env.name: [*tested.findings, *healthy]}, details)
+    publish(report, form, metrics, lambda: _show(tested))
+    if form == "table" and not report.exit_code:
         click.echo(f"next: gpuctl nccl run --cluster {name}", err=True)
-    raise click.exceptions.Exit(PROBLEMS if bad else 0)
+    raise click.exceptions.Exit(report.exit_code)
 
 
-def _show(found: Tested, form: Output) -> None:
-
+def _show(report: TestReport) -> None:
     from gpuctl.domain.findings import group_by_subject
 
-    if form != "table":
-        rows = [{**asdict(each), "verdict": str(each.verdict)} for each in found.rows]
-        told = {"environment": found.env.name, "mode": found.env.mode, "pods": rows}
-        output.data({**told, "findings": [finding.as_dict() for finding in found.findings]}, form)
-        return
-    cells = [(e.pod, e.node, e.verdict, e.gpus, e.driver, e.shm, e.rdma, e.memlock) for e in found.rows]
+    cells = [(e.pod, e.node, e.verdict, e.gpus, e.driver, e.shm, e.rdma, e.memlock) for e in report.rows]
     output.table(HEAD, cells)
-    show.findings(group_by_subject(found.findings))
+    show.findings(group_by_subject(report.findings))

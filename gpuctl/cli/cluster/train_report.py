@@ -1,4 +1,4 @@
-"""How cluster train shows what it found, what is printed in the pods, and how it ended."""
+"""Output of cluster train: check results, the pods' output, and how the training ended."""
 
 from __future__ import annotations
 
@@ -13,41 +13,40 @@ from gpuctl.cli.shared import output
 from gpuctl.cli.shared.output import Output
 
 if TYPE_CHECKING:
-    from gpuctl.cluster.train.flow import Gone
+    from gpuctl.cluster.train.flow import EndResult
     from gpuctl.cluster.train.prepare import Ready
     from gpuctl.cluster.train.watch import Failure
 
 
-def ready(found: Ready, form: Output, check: bool) -> None:
-    """What was found; with `check` what each pod would run, too."""
-
+def ready(plan: Ready, form: Output, check: bool) -> None:
+    """Show the check results; with `check`, each pod's command, too."""
     from gpuctl.cluster.train import launch
     from gpuctl.domain.findings import group_by_subject
 
-    asked = found.launch
-    commands = {found.pods[rank].pod: launch.command(asked, rank) for rank in asked.starts}
+    launch_plan = plan.launch
+    commands = {plan.pods[rank].pod: launch.command(launch_plan, rank) for rank in launch_plan.starts}
     if form != "table":
-        more = {"folder": asked.folder, "variables": list(launch.variables(asked)), "commands": commands}
+        more = {"folder": launch_plan.folder, "variables": list(launch.variables(launch_plan)), "commands": commands}
         output.data(
             {
-                "launcher": asked.launcher,
-                "why": found.why,
+                "launcher": launch_plan.launcher,
+                "why": plan.why,
                 **more,
-                "findings": [finding.as_dict() for finding in found.findings],
+                "findings": [finding.as_dict() for finding in plan.findings],
             },
             form,
         )
         return
-    show.findings(group_by_subject(found.findings))
-    if found.why:
-        click.echo(f"launcher: {asked.launcher}: {found.why}", err=True)
-    if check and not found.failed:
+    show.findings(group_by_subject(plan.findings))
+    if plan.why:
+        click.echo(f"launcher: {launch_plan.launcher}: {plan.why}", err=True)
+    if check and not plan.failed:
         for pod, argv in commands.items():
             click.echo(f"{pod}: {launch.shown(argv)}")
 
 
 class Screen:
-    """The first pod's lines as they are, those of others with their pod's name."""
+    """Shows the first pod's lines unchanged, those of other pods with the pod's name."""
 
     def __init__(self, first: str, all_output: bool) -> None:
         self.first, self.all_output = first, all_output
@@ -61,25 +60,25 @@ class Screen:
             click.echo(f"{name}{line}", nl=not line.endswith("\r"))
             sys.stdout.flush()
 
-    def note(self, pod: str, words: str) -> None:
-        click.echo(f"{pod}: {words}", err=True)
+    def note(self, pod: str, text: str) -> None:
+        click.echo(f"{pod}: {text}", err=True)
 
 
-def failure(found: Failure, screen: Screen) -> None:
-    """Who failed, and the last of it where that was not shown yet."""
-    for line in () if screen.shows(found.pod) else found.last:
-        click.echo(f"{found.pod}: {line.rstrip()}", err=True)
-    last = "; above is the last that it printed" if found.last else "; it had printed nothing"
-    click.echo(f"FAIL {found.pod}: {found.words}{last}", err=True)
+def failure(failed: Failure, screen: Screen) -> None:
+    """Name the failed pod and print its last output if that was not shown yet."""
+    for line in () if screen.shows(failed.pod) else failed.last:
+        click.echo(f"{failed.pod}: {line.rstrip()}", err=True)
+    last = "; its last output is above" if failed.last else "; it printed nothing"
+    click.echo(f"FAIL {failed.pod}: {failed.description}{last}", err=True)
 
 
-def gone(found: Sequence[Gone]) -> bool:
-    """What is confirmed, and whether that is all."""
-    sure = [each.pod for each in found if each.confirmed]
-    if sure:
-        click.echo(f"nothing of it is left in {output.names(sure)}", err=True)
-    for each in found:
-        if not each.confirmed:
-            why = each.wrong or f"still there: {', '.join(each.left)}"
-            click.echo(f"UNKNOWN {each.pod}: not confirmed to have ended: {why}; --stop tries again", err=True)
-    return len(sure) == len(found)
+def gone(results: Sequence[EndResult]) -> bool:
+    """Report which pods are confirmed clean; return whether all are."""
+    confirmed = [result.pod for result in results if result.confirmed]
+    if confirmed:
+        click.echo(f"no process of it is left in {output.names(confirmed)}", err=True)
+    for result in results:
+        if not result.confirmed:
+            why = result.wrong or f"still running:  {', '.join(result.left)}"
+            click.echo(f"UNKNOWN {result.pod}: not confirmed to have ended: {why}; --stop tries again", err=True)
+    return len(confirmed) == len(results)

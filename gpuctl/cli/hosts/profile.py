@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import click
 
+from gpuctl import engine
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.output import Output
 from gpuctl.core.errors import GpuctlError, InvalidInput
-
-if TYPE_CHECKING:
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles import Found, Profile
 
 
 @click.group("profile", cls=Group)
@@ -21,13 +18,11 @@ def group() -> None:
     """The profiles hosts are tuned to: list, show, explain, compare, write."""
 
 
-def load(name: str) -> Profile:
+def load(name: str) -> engine.profiles.Profile:
     """A profile by name or path, or an error that names every mistake in it."""
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
-
     try:
-        return profiles.load(name)
-    except profiles.ProfileError as error:
+        return engine.profiles.load(name)
+    except engine.profiles.ProfileError as error:
         wrong = "\n  ".join(map(str, error.mistakes))
         hint = "`gpuctl profile list` names the profiles" if "no profile is called" in wrong else ""
         raise InvalidInput(f"use the profile {name!r}", wrong, hint) from error
@@ -37,10 +32,8 @@ def load(name: str) -> Profile:
 @options.output
 def listed(form: Output) -> None:
     """List the profiles: those that come with gpuctl, and your own."""
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
-
     found, wrong = [], []
-    for each in profiles.names():
+    for each in engine.profiles.names():
         try:
             found.append((each, load(str(each.path))))
         except InvalidInput as error:  # the others are listed all the same
@@ -50,7 +43,7 @@ def listed(form: Output) -> None:
         raise InvalidInput("list every profile", "\n  ".join(wrong))
 
 
-def _list(found: list[tuple[Found, Profile]], form: Output) -> None:
+def _list(found: list[tuple[engine.profiles.Found, engine.profiles.Profile]], form: Output) -> None:
     if form != "table":
         output.data(
             [{"name": f.name, "path": str(f.path), "about": p.about, "knobs": len(p.rows)} for f, p in found],
@@ -66,11 +59,9 @@ def _list(found: list[tuple[Found, Profile]], form: Output) -> None:
 @options.output
 def show(name: str, form: Output) -> None:
     """Show every setting of a profile, and its overlays for some hosts."""
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
-
     profile = load(name)
     if form != "table":
-        output.data(profiles.compiled(profile), form)
+        output.data(engine.profiles.compiled(profile), form)
         return
     output.table(("KNOB", "VALUE", "WHY"), [(r.name, r.written, r.why) for r in profile.rows.values()])
     for overlay in profile.overlays:
@@ -86,17 +77,15 @@ def show(name: str, form: Output) -> None:
 @options.output
 def explain(knob: str, form: Output) -> None:
     """Say what a setting is for: its value in each profile, why, from where, whom it does not suit, how to see it."""
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
-
     try:
-        found = profiles.explain(knob)
-    except profiles.ProfileError as error:
+        found = engine.profiles.explain(knob)
+    except engine.profiles.ProfileError as error:
         raise InvalidInput(
             f"explain {knob!r}", "\n  ".join(map(str, error.mistakes)), "mend that profile first"
         ) from error
     if not found:
-        known = sorted({name for each in profiles.names() for name in load(str(each.path)).rows})
-        hint = profiles.did_you_mean(knob, known) or "`gpuctl profile show training` lists the names"
+        known = sorted({name for each in engine.profiles.names() for name in load(str(each.path)).rows})
+        hint = engine.profiles.did_you_mean(knob, known) or "`gpuctl profile show training` lists the names"
         raise InvalidInput(f"explain {knob!r}", "no profile has it", hint)
     if form != "table":
         output.data([{"profile": e.profile, "overlay": e.overlay, **vars(e.row)} for e in found], form)
@@ -116,9 +105,7 @@ def explain(knob: str, form: Output) -> None:
 @options.output
 def diff(a: str, b: str, form: Output) -> None:
     """Compare two profiles: the settings that are not the same in both."""
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
-
-    found = profiles.diff(load(a), load(b))
+    found = engine.profiles.diff(load(a), load(b))
     if form != "table":
         output.data([each._asdict() for each in found], form)
         return

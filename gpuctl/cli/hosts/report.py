@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuctl.cli.shared import output
+from gpuctl.cli.shared.report import publish
+from gpuctl.domain.report import Report
+from gpuctl.hosts import judge
 from gpuctl.hosts.judge import status, told
 from gpuctl.hosts.model import Visit
 
@@ -95,12 +98,16 @@ def _counts(visit: Visit) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def show(visits: Sequence[Visit], shown: Shown, run: str) -> None:
-    """Print the result of a run."""
-    if shown.form != "table":
-        hosts = [told(visit, shown.strict) for visit in visits]
-        output.data({"check": shown.check, "run": run or None, "hosts": hosts}, shown.form)
-        return
+def show(visits: Sequence[Visit], shown: Shown, run: str, inventory: str, code: int) -> None:
+    """Publish the result of a run."""
+    findings = [finding for visit in visits for finding in judge.findings(visit, shown.strict, shown.drift)]
+    hosts = [told(visit, shown.strict) for visit in visits]
+    details = {"check": shown.check, "run": run or None, "hosts": hosts}
+    report = Report(shown.command, {inventory: findings}, details, code=code)
+    publish(report, shown.form, shown.metrics, lambda: _table(visits, shown, run))
+
+
+def _table(visits: Sequence[Visit], shown: Shown, run: str) -> None:
     _changes(visits, shown.diff, shown.why)
     _problems(visits)
     output.table(

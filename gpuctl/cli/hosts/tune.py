@@ -12,7 +12,7 @@ import click
 
 from gpuctl.cli.errors import INTERRUPTED, Unread
 from gpuctl.cli.shared import options
-from gpuctl.cli.shared.output import Output
+from gpuctl.cli.shared.report import Form, check_folder, report_options
 from gpuctl.core.errors import GpuctlError, InvalidInput
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ ROLE = "host_profile"  # the group whose hosts are tuned, where an inventory has
 class Shown:
     """How a run's result is judged and printed."""
 
-    form: Output
+    form: Form
+    metrics: Path | None
+    command: str
     check: bool = False
     diff: bool = False
     strict: bool = False
@@ -47,7 +49,7 @@ class Shown:
 @options.batches
 @options.carrier
 @options.yes
-@options.output
+@report_options
 def tune_nodes(
     inventory: str | None,
     profile: str,
@@ -58,7 +60,8 @@ def tune_nodes(
     allow_busy: bool,
     reboot: bool,
     yes: bool,
-    form: Output,
+    form: Form,
+    metrics: Path | None,
     **way: Any,
 ) -> None:
     """Tune hosts to a profile: change only what differs, and keep a record to undo it by."""
@@ -73,7 +76,7 @@ def tune_nodes(
     source, hosts = _hosts(inventory, limit, ROLE)
     profiles = _profiles(hosts, profile)
     job = flow.tune(profiles, check=check, allow_busy=allow_busy, strict=strict, reboot=reboot)
-    _run(source, hosts, job, _way(**way), Shown(form, check, diff, strict, why=_why(profiles)))
+    _run(source, hosts, job, _way(**way), Shown(form, metrics, "tune-nodes", check, diff, strict, why=_why(profiles)))
 
 
 @click.command()
@@ -83,15 +86,30 @@ def tune_nodes(
 @options.diff
 @options.strict
 @options.carrier
-@options.output
-def drift(inventory: str | None, profile: str, limit: str, diff: bool, strict: bool, form: Output, **way: Any) -> None:
+@report_options
+def drift(
+    inventory: str | None,
+    profile: str,
+    limit: str,
+    diff: bool,
+    strict: bool,
+    form: Form,
+    metrics: Path | None,
+    **way: Any,
+) -> None:
     """Compare hosts with a profile and change nothing; exit 1 where a host differs."""
     from gpuctl.hosts import flow
 
     source, hosts = _hosts(inventory, limit, ROLE)
     profiles = _profiles(hosts, profile)
     job = flow.tune(profiles, check=True, strict=strict)
-    _run(source, hosts, job, _way(**way), Shown(form, True, diff, strict, drift=True, why=_why(profiles)))
+    _run(
+        source,
+        hosts,
+        job,
+        _way(**way),
+        Shown(form, metrics, "drift", True, diff, strict, drift=True, why=_why(profiles)),
+    )
 
 
 @click.command()
@@ -106,7 +124,7 @@ def drift(inventory: str | None, profile: str, limit: str, diff: bool, strict: b
 @options.batches
 @options.carrier
 @options.yes
-@options.output
+@report_options
 def rollback(
     inventory: str | None,
     limit: str,
@@ -117,7 +135,8 @@ def rollback(
     force: bool,
     allow_busy: bool,
     yes: bool,
-    form: Output,
+    form: Form,
+    metrics: Path | None,
     **way: Any,
 ) -> None:
     """Put hosts back to what they were before gpuctl, from the record that each host keeps."""
@@ -130,7 +149,7 @@ def rollback(
     if to and not to.isdigit():
         raise InvalidInput(f"go back to the record {to!r}", "a record is a number, such as 000003", "a run names them")
     job = flow.rollback(check=check, to=to and f"{int(to):06d}", only=only, force=force, allow_busy=allow_busy)
-    _run(source, hosts, job, _way(**way), Shown(form, check, diff))
+    _run(source, hosts, job, _way(**way), Shown(form, metrics, "rollback", check, diff))
 
 
 def _hosts(inventory: str | None, limit: str, group: str = "") -> tuple[Path, list[Target]]:
@@ -143,9 +162,8 @@ def _hosts(inventory: str | None, limit: str, group: str = "") -> tuple[Path, li
 
 def _profiles(hosts: list[Target], asked: str) -> dict[str, dict[str, Any]]:
     """Each host's compiled profile: the one asked for, else what its inventory says, else training."""
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
-
     from gpuctl.cli.hosts.profile import load
+    from gpuctl.engine import profiles
 
     for host in hosts:
         if not asked and "{" in host.profile:  # a template, or a whole profile: the role alone knows what to do with it
@@ -176,6 +194,7 @@ def _run(source: Path, hosts: list[Target], job: Job, way: Way, shown: Shown) ->
     from gpuctl.cli.hosts.report import Progress, show
     from gpuctl.hosts import flow, judge
 
+    check_folder(shown.metrics)
     run = ""
     with Progress([host.name for host in hosts], shown.strict) as progress:
         try:
@@ -186,7 +205,7 @@ def _run(source: Path, hosts: list[Target], job: Job, way: Way, shown: Shown) ->
                 run = _keep(progress, shown)
     code = judge.exit_code(progress.visits, shown.strict, shown.drift)
     try:
-        show(progress.visits, shown, run)
+        show(progress.visits, shown, run, str(source), code)
     except BrokenPipeError as error:  # the reader of our output has gone: what the hosts came to is still told
         raise Unread(code) from error
     raise click.exceptions.Exit(code)

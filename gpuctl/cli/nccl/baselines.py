@@ -1,4 +1,4 @@
-"""nccl baselines: the bandwidths that runs are judged by, who says so, and how a run is matched to them."""
+"""nccl baselines: list, explain and restore the bandwidths that runs are judged by."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ shape = options.together(
 
 @click.group(cls=Group)
 def baselines() -> None:
-    """The bandwidths that runs are judged by, and where they come from."""
+    """Show the bandwidths that runs are judged by, and their sources."""
 
 
 @baselines.command("list")
 @options.output
 def list_(form: Output) -> None:
-    """List all rows, your own first: of those about a run the first one counts."""
+    """List all rows, your own first; the first row that fits a run judges it."""
     from gpuctl.nccl.baselines import load
 
     book = load.book()
@@ -63,23 +63,23 @@ def list_(form: Output) -> None:
 
 @baselines.command()
 def restore() -> None:
-    """Take back the last calibration: your own rows are again what they were before it. Twice is as if it never was."""
+    """Undo the last calibration; a second restore brings it back."""
     from gpuctl.nccl.baselines import load, site
 
     path = load.site_file()
-    found = site.restore(path)
-    if found.rows:
-        show(replace(row, site=True) for row in found.rows)
-    gone = "what could not be read is" if found.removed is None else output.plural(found.removed, "row")
-    back = output.plural(found.put_back, "row")
-    click.echo(f"{gone} removed, {back} put back: {path} has {output.plural(len(found.rows), 'row')}", err=True)
+    restored = site.restore(path)
+    if restored.rows:
+        show(replace(row, site=True) for row in restored.rows)
+    gone = "what could not be read is" if restored.removed is None else output.plural(restored.removed, "row")
+    back = output.plural(restored.put_back, "row")
+    click.echo(f"{gone} removed, {back} put back: {path} has {output.plural(len(restored.rows), 'row')}", err=True)
 
 
 @baselines.command()
 @click.argument("name", metavar="MACHINE-TYPE")
 @options.output
 def explain(name: str, form: Output) -> None:
-    """Say of a machine type what is known: line rate, network, and every row with its source and reason."""
+    """Explain a machine type: its line rate, network, and every baseline row with source and reason."""
     from gpuctl.nccl.baselines import load
 
     book = load.book()
@@ -91,14 +91,14 @@ def explain(name: str, form: Output) -> None:
         _explain(name, book, rows)
     else:
         system = book.systems.get(name)
-        told = load.plain_system(system) if system else None
-        output.data({"system": told, "baselines": [_whole(row) for row in rows]}, form)
+        system_fields = load.plain_system(system) if system else None
+        output.data({"system": system_fields, "baselines": [_whole(row) for row in rows]}, form)
 
 
 def about_of(
-    algo: str | None = None, collective: str | None = None, instance: str | None = None, **told: Any
+    algo: str | None = None, collective: str | None = None, instance: str | None = None, **rest: Any
 ) -> RunContext:
-    """What the options tell of a run; `InvalidInput` where they name what does not exist."""
+    """Build the run context from options; raises `InvalidInput` for an unknown name."""
     from gpuctl.nccl.bandwidth import COLLECTIVES
     from gpuctl.nccl.context import RunContext
 
@@ -106,21 +106,21 @@ def about_of(
         raise InvalidInput(
             f"judge {collective!r}", "nccl-tests has no such test", f"it can be {', '.join(COLLECTIVES)}"
         )
-    return RunContext(instance, algorithm=_set_to(algo) if algo else None, collective=collective, **told)
+    return RunContext(instance, algorithm=_set_to(algo) if algo else None, collective=collective, **rest)
 
 
-def agreed(doing: str, runs: Iterable[tuple[str, Run]], given: RunContext) -> None:
-    """`InvalidInput` where the options tell something that a log denies, with every such contradiction."""
+def agreed(doing: str, runs: Iterable[tuple[str, Run]], stated: RunContext) -> None:
+    """Raise `InvalidInput` if a log contradicts an option, listing every contradiction."""
     from gpuctl.nccl.baselines.consistency import contradicted
 
-    wrong = [f"{name}: {why}" for name, run in runs for why in contradicted(run, given)]
+    wrong = [f"{name}: {why}" for name, run in runs for why in contradicted(run, stated)]
     if wrong:
         hint = "leave out what the logs tell themselves; or give the log that the options are of"
         raise InvalidInput(doing, "\n  ".join(wrong), hint)
 
 
 def known_instance(name: str | None, doing: str, book: Book) -> None:
-    """`InvalidInput` where nothing is known of a machine type, so that a misspelt one is told before anything runs."""
+    """Raise `InvalidInput` for an unknown machine type, so that a typo is reported before anything runs."""
     if name is None or name in book.known:
         return
     hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` makes rows of a new name"
@@ -128,7 +128,7 @@ def known_instance(name: str | None, doing: str, book: Book) -> None:
 
 
 def new_instance(name: str, book: Book) -> None:
-    """Say on standard error that a calibration is the first of its name: it may be misspelt."""
+    """Warn on standard error if a calibration is the first of its name, which may be misspelt."""
     if name not in book.known:
         click.echo(f"{name} is a new name{_meant(name, book)}: its rows will be the first", err=True)
 
@@ -141,7 +141,7 @@ def _meant(name: str, book: Book) -> str:
 
 
 def _set_to(value: str) -> str:
-    """What NCCL_ALGO may be set to: one algorithm or several, for all collectives or for each; or "default"."""
+    """Value that NCCL_ALGO may take: algorithms for all or for single collectives, or "default"."""
     from gpuctl.nccl.context import DEFAULT
     from gpuctl.nccl.parsing.algorithms import requested, unknown
 
@@ -153,7 +153,7 @@ def _set_to(value: str) -> str:
 
 
 def algorithm_of(name: str) -> str:
-    """NCCL's spelling of it, or "default"; `InvalidInput` where it has none of that name."""
+    """NCCL's spelling of an algorithm, or "default"; raises `InvalidInput` for any other word."""
     from gpuctl.nccl.context import DEFAULT
     from gpuctl.nccl.parsing.algorithms import algorithm
 
@@ -168,20 +168,20 @@ def _no_algorithm(name: str) -> NoReturn:
 
 
 def show(rows: Iterable[Baseline]) -> None:
-    """As a table."""
+    """Print as a table."""
     head = ("MACHINE TYPE", "NODES", "GPUS", "COLLECTIVE", "ALGORITHM", "SIZES", "EXPECT", "WARN", "FAIL", "FROM")
     output.table(head, [_cells(row) for row in rows])
 
 
-def show_new(found: Calibration, book: Book) -> None:
-    """Rows that a calibration makes, beside what the runs measured and what counted until now."""
+def show_new(calibration: Calibration, book: Book) -> None:
+    """Print the rows of a calibration beside the measured values and the limits in force until now."""
     rows = []
-    for row in found.rows:
-        speeds = found.speeds.get(row.from_bytes, ())
+    for row in calibration.rows:
+        speeds = calibration.speeds.get(row.from_bytes, ())
         spread = f"{min(speeds):g} to {max(speeds):g}" if speeds else "-"
-        told = _cells(row)
-        forced = row.from_bytes in {**found.below, **found.below_own}
-        rows.append((*told[:9], spread, _until_now(row, book), "FORCED" if forced else ""))
+        cells = _cells(row)
+        forced = row.from_bytes in {**calibration.below, **calibration.below_own}
+        rows.append((*cells[:9], spread, _until_now(row, book), "FORCED" if forced else ""))
     head = ("MACHINE TYPE", "NODES", "GPUS", "COLLECTIVE", "ALGORITHM", "SIZES", "EXPECT", "WARN", "FAIL")
     output.table((*head, "MEASURED", "UNTIL NOW", ""), rows)
 
@@ -197,25 +197,25 @@ def _until_now(row: Baseline, book: Book) -> str:
 
 
 def _not_reached(rows: Sequence[Baseline]) -> None:
-    """Rows that no run by default can be judged by."""
+    """Note about rows that a default run never reaches."""
     from gpuctl.nccl.judge.messages import flag
     from gpuctl.nccl.model import Sweep
 
     end = Sweep().end_bytes
     above = max((row.to_bytes for row in rows if row.from_bytes > end), default=None)
     if above is not None:
-        told = f"rows for sizes above {flag(end)}iB are not reached by default"
-        click.echo(f"{told}: `gpuctl nccl run -e {flag(above)}` reaches them")
+        message = f"rows for sizes above {flag(end)}iB are not reached by default"
+        click.echo(f"{message}: `gpuctl nccl run -e {flag(above)}` reaches them")
 
 
 def _cells(row: Baseline) -> tuple[object, ...]:
     from gpuctl.nccl.baselines import load
 
-    told = load.plain(row)
+    fields = load.plain(row)
     limits = ["-" if limit is None else f"{limit:g}" for limit in (row.expect, row.warn, row.fail)]
-    sizes = told["from"] if told["from"] == told["to"] else f"{told['from']} to {told['to']}"
+    sizes = fields["from"] if fields["from"] == fields["to"] else f"{fields['from']} to {fields['to']}"
     names, algorithms = ", ".join(row.systems), ", ".join(row.algorithms)
-    return (names, told["nodes"], row.gpus_per_node, row.collective, algorithms, sizes, *limits, row.origin)
+    return (names, fields["nodes"], row.gpus_per_node, row.collective, algorithms, sizes, *limits, row.origin)
 
 
 def _whole(row: Baseline) -> dict[str, object]:
@@ -230,9 +230,9 @@ def _explain(name: str, book: Book, rows: list[Baseline]) -> None:
         click.echo(f"{name}: {system.gpus} GPUs, {system.line_rate_gbs:g} GB/s a node, {system.network}")
         click.echo(f"  source: {system.source}")
     for row in rows:
-        told = _cells(row)
-        click.echo(f"{row.collective}, {told[1]} nodes of {row.gpus_per_node} GPUs, {told[4]}, {told[5]}")
-        click.echo(f"  GB/s: expect {told[6]}, warn below {told[7]}, fail below {told[8]}")
+        cells = _cells(row)
+        click.echo(f"{row.collective}, {cells[1]} nodes of {row.gpus_per_node} GPUs, {cells[4]}, {cells[5]}")
+        click.echo(f"  GB/s: expect {cells[6]}, warn below {cells[7]}, fail below {cells[8]}")
         click.echo(f"  {row.origin}\n  why: {row.why}\n  {row.where}")
         for what, value in row.measured.items():
             click.echo(f"  {what}: {value}")

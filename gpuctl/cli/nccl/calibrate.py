@@ -50,7 +50,7 @@ DEFAULT = "default"  # NCCL's own choice of an algorithm
 @sweep_options.sweep_options
 @select.way_options
 @options.output
-def calibrate(files: tuple[Path, ...], check: bool, force: bool, form: Output, **given: Any) -> None:
+def calibrate(files: tuple[Path, ...], check: bool, force: bool, form: Output, **params: Any) -> None:
     """Measure what a fabric reaches and keep it as your own baseline; or make one of logs that are there.
 
     Runs one test on all nodes several times, and refuses where anything is wrong with a run, or where the runs are more
@@ -64,34 +64,34 @@ def calibrate(files: tuple[Path, ...], check: bool, force: bool, form: Output, *
 
     book = load.book()  # a file that cannot be read is told before anything runs
     if files:
-        _from_files(files, book, check, force, form, given)
+        _from_files(files, book, check, force, form, params)
     else:
-        _measured(book, check, force, form, given)
+        _measured(book, check, force, form, params)
 
 
 def _from_files(
-    files: Sequence[Path], book: Book, check: bool, force: bool, form: Output, given: dict[str, Any]
+    files: Sequence[Path], book: Book, check: bool, force: bool, form: Output, params: dict[str, Any]
 ) -> None:
     from gpuctl.nccl import calibrate as calibrating
 
     if measuring := _given_to_measure():
         wrong = f"{', '.join(measuring)} is for measuring, and logs were given"
         raise InvalidInput(DOING, wrong, "give logs alone, or leave them out to measure")
-    nodes = given["nodes"]
+    nodes = params["nodes"]
     if nodes and not re.fullmatch(r"[1-9]\d{0,8}", nodes):
         raise InvalidInput(
             DOING, f"--nodes {nodes}: with logs it is how many there were", "give a number, or leave it out"
         )
-    about = replace(_about(given), nodes=int(nodes) if nodes else None, gpus_per_node=given["gpus_per_node"])
+    about = replace(_about(params), nodes=int(nodes) if nodes else None, gpus_per_node=params["gpus_per_node"])
     runs = list(log_files.runs(files))
     baselines.agreed(DOING, runs, about)
-    found = calibrating.calibrate([run for _, run in runs], about, book)
-    calibrating.accept(found, force)
-    _keep(found, book, check, form, ())
+    calibration = calibrating.calibrate([run for _, run in runs], about, book)
+    calibrating.accept(calibration, force)
+    _keep(calibration, book, check, form, ())
 
 
 def _given_to_measure() -> list[str]:
-    """The options on the command line that mean nothing to logs."""
+    """Options on the command line that do not apply to logs."""
     context = click.get_current_context()
     return [
         param.opts[0]
@@ -101,78 +101,80 @@ def _given_to_measure() -> list[str]:
     ]
 
 
-def _measured(book: Book, check: bool, force: bool, form: Output, given: dict[str, Any]) -> None:
+def _measured(book: Book, check: bool, force: bool, form: Output, params: dict[str, Any]) -> None:
     from gpuctl.nccl import calibrate as calibrating
     from gpuctl.nccl import flow, plan
     from gpuctl.nccl.judge import leftovers
 
-    given = select.complete(given)
-    about, sweep = _live(given)
+    params = select.complete(params)
+    about, sweep = _live(params)
     baselines.new_instance(about.system or "", book)
-    way = select.node_access(**given)
-    ((launch,),) = flow.planned("quick", way.nodes, plan.with_env(sweep, way.env))
-    select.preflight(way, **given)
-    about = replace(about, nodes=len(way.nodes))
-    ended: list[LaunchResult] = []
+    access = select.node_access(**params)
+    ((launch,),) = flow.planned("quick", access.nodes, plan.with_env(sweep, access.env))
+    select.preflight(access, **params)
+    about = replace(about, nodes=len(access.nodes))
+    results: list[LaunchResult] = []
 
     def kept() -> None:
-        record_history.keep("calibrate", way.where, ended, flow.findings("quick", ended, about, book), "the runs: {}")
+        record_history.keep(
+            "calibrate", access.where, results, flow.findings("quick", results, about, book), "the runs: {}"
+        )
 
     def kept_and_shown() -> None:
         kept()
-        _nothing_kept(["it did not come to its end"], ended, form)
+        _nothing_kept(["it did not come to its end"], results, form)
 
-    with ctrl_c() as broken_off, record_history.save_partial_results(ended, kept_and_shown):
+    with ctrl_c() as broken_off, record_history.save_partial_results(results, kept_and_shown):
 
         def once(number: int) -> LaunchResult:
-            _told(launch, f"repeat {number} of {given['repeats']}")
-            (end,) = way.runner.run([launch], _told, broken_off)
+            _told(launch, f"repeat {number} of {params['repeats']}")
+            (end,) = access.runner.run([launch], _told, broken_off)
             return end
 
-        calibrating.measure(given["repeats"], once, lambda end: _wrong(end, about, book), broken_off, ended)
+        calibrating.measure(params["repeats"], once, lambda end: _wrong(end, about, book), broken_off, results)
         interrupted = broken_off()
     kept()
     if interrupted:
         click.echo("broken off: nothing is kept", err=True)
         raise click.exceptions.Exit(INTERRUPTED)
-    found = _judged(ended, about, book)
-    _refused(found, force, ended, form)
-    _keep(found, book, check, form, ended)
-    if stays := list(leftovers.in_cluster(ended)):
+    calibration = _judged(results, about, book)
+    _refused(calibration, force, results, form)
+    _keep(calibration, book, check, form, results)
+    if stays := list(leftovers.in_cluster(results)):
         click.echo("\n".join(f"{one.subject}: {one.message}; {one.hint}" for one in stays), err=True)
         raise click.exceptions.Exit(1)
 
 
-def _refused(found: Calibration, force: bool, ended: Sequence[LaunchResult], form: Output) -> None:
-    """End here where no row is to be kept."""
+def _refused(calibration: Calibration, force: bool, results: Sequence[LaunchResult], form: Output) -> None:
+    """Exit here if no row may be kept."""
     from gpuctl.nccl import calibrate as calibrating
 
-    if found.refused:
+    if calibration.refused:
         _refuse(
-            found.refused,
+            calibration.refused,
             "`gpuctl nccl isolate` finds what is slow, flaky or fell back; mend it, then calibrate again",
-            ended,
+            results,
             form,
         )
-    slow = calibrating.too_slow(found)
+    slow = calibrating.too_slow(calibration)
     if slow and not force:
-        _refuse(slow, calibrating.FORCE, ended, form)
+        _refuse(slow, calibrating.FORCE, results, form)
 
 
-def _judged(ended: Sequence[LaunchResult], about: RunContext, book: Book) -> Calibration:
-    """The rows that come of it, or why none do."""
+def _judged(results: Sequence[LaunchResult], about: RunContext, book: Book) -> Calibration:
+    """Return the new rows, or the reasons why there are none."""
     from gpuctl.nccl import calibrate as calibrating
 
-    wrong = [f"repeat {n}: {why}" for n, end in enumerate(ended, 1) for why in _wrong(end, about, book)]
+    wrong = [f"repeat {n}: {why}" for n, end in enumerate(results, 1) for why in _wrong(end, about, book)]
     if wrong:
         return calibrating.Calibration((), tuple(wrong), {})
-    return calibrating.calibrate([end.run for end in ended], about, book)
+    return calibrating.calibrate([end.run for end in results], about, book)
 
 
-def _live(given: dict[str, Any]) -> tuple[RunContext, Sweep]:
-    """What is measured, before anything is run; `InvalidInput` where no row could be made of it."""
-    about, sweep = _about(given), sweep_options.sweep_of(**given)
-    if given["gpus_per_node"] is not None:
+def _live(params: dict[str, Any]) -> tuple[RunContext, Sweep]:
+    """Return the context and the sweep before anything runs; raises `InvalidInput` if they cannot make a row."""
+    about, sweep = _about(params), sweep_options.sweep_of(**params)
+    if params["gpus_per_node"] is not None:
         raise InvalidInput(
             DOING, "--gpus-per-node is for logs that do not tell it", "--gpus says how many to measure with"
         )
@@ -183,74 +185,74 @@ def _live(given: dict[str, Any]) -> tuple[RunContext, Sweep]:
         raise InvalidInput(DOING, "--no-verify: values that nobody checked vouch for nothing", "leave it out")
     if about.algorithm and "NCCL_ALGO" in sweep.env:
         raise InvalidInput(DOING, "both --algo and --env NCCL_ALGO were given", "leave one of them out")
-    asked = about.algorithm or sweep.env.get("NCCL_ALGO", DEFAULT)
-    algorithm = baselines.algorithm_of(asked)
+    requested = about.algorithm or sweep.env.get("NCCL_ALGO", DEFAULT)
+    algorithm = baselines.algorithm_of(requested)
     env = dict(sweep.env) if algorithm == DEFAULT else {**sweep.env, "NCCL_ALGO": algorithm}
     sweep = replace(sweep, env=env, collective=about.collective or sweep.collective)
     known = replace(about, algorithm=algorithm, collective=sweep.collective, gpus_per_node=sweep.gpus_per_node)
     return known, sweep
 
 
-def _about(given: dict[str, Any]) -> RunContext:
+def _about(params: dict[str, Any]) -> RunContext:
     names = ("instance", "network", "algo", "collective")
-    return baselines.about_of(**{name: given[name] for name in names})
+    return baselines.about_of(**{name: params[name] for name in names})
 
 
 def _wrong(end: LaunchResult, about: RunContext, book: Book) -> list[str]:
-    """Why no baseline comes of this run."""
+    """Reasons why this run cannot become a baseline."""
     from gpuctl.nccl.calibrate import unsound
 
     lost = [f"cannot say that nothing is left on {output.names(end.lost)}"] if end.lost else []
     return [*unsound(end.run, about, book), *lost]
 
 
-def _told(launch: Launch, words: str) -> None:
-    if not words.endswith(" done"):
-        click.echo(f"{output.names(launch.nodes, 2)}: {words}", err=True)
+def _told(launch: Launch, message: str) -> None:
+    if not message.endswith(" done"):
+        click.echo(f"{output.names(launch.nodes, 2)}: {message}", err=True)
 
 
-def _refuse(refused: Sequence[str], hint: str, ended: Sequence[LaunchResult], form: Output) -> None:
-    _nothing_kept(refused, ended, form)
+def _refuse(refused: Sequence[str], hint: str, results: Sequence[LaunchResult], form: Output) -> None:
+    _nothing_kept(refused, results, form)
     if form == "table":
         click.echo(f"next: {hint}")
     raise click.exceptions.Exit(1)
 
 
-def _nothing_kept(why: Sequence[str], ended: Sequence[LaunchResult], form: Output) -> None:
+def _nothing_kept(why: Sequence[str], results: Sequence[LaunchResult], form: Output) -> None:
     if form != "table":
-        output.data({"kept": False, "refused": list(why), "repeats": _plain(ended), "rows": []}, form)
+        output.data({"kept": False, "refused": list(why), "repeats": _plain(results), "rows": []}, form)
         return
-    _repeats(ended)
+    _repeats(results)
     click.echo("nothing is kept:")
-    for words in why:
-        click.echo(f"  {words}")
+    for reason in why:
+        click.echo(f"  {reason}")
 
 
-def _keep(found: Calibration, book: Book, check: bool, form: Output, ended: Sequence[LaunchResult]) -> None:
-    """Show what is kept, and keep it."""
+def _keep(calibration: Calibration, book: Book, check: bool, form: Output, results: Sequence[LaunchResult]) -> None:
+    """Show the rows and save them."""
     from gpuctl.nccl.baselines import load, site
 
     path = load.site_file()
     if form == "table":
-        _repeats(ended)
-        baselines.show_new(found, book)
+        _repeats(results)
+        baselines.show_new(calibration, book)
     if not check:
-        site.keep(found.rows, path)
+        site.keep(calibration.rows, path)
     if form != "table":
-        rows = [load.plain(row) for row in found.rows]
-        output.data({"kept": not check, "refused": [], "repeats": _plain(ended), "rows": rows}, form)
-    click.echo(f"{'would keep' if check else 'kept'} {output.plural(len(found.rows), 'row')} in {path}", err=True)
+        rows = [load.plain(row) for row in calibration.rows]
+        output.data({"kept": not check, "refused": [], "repeats": _plain(results), "rows": rows}, form)
+    click.echo(f"{'would keep' if check else 'kept'} {output.plural(len(calibration.rows), 'row')} in {path}", err=True)
 
 
-def _repeats(ended: Sequence[LaunchResult]) -> None:
-    if ended:
-        rows = [(one["repeat"], one["outcome"], one["max_busbw_gbs"] or "-", one["seconds"]) for one in _plain(ended)]
+def _repeats(results: Sequence[LaunchResult]) -> None:
+    if results:
+        rows = [(one["repeat"], one["outcome"], one["max_busbw_gbs"] or "-", one["seconds"]) for one in _plain(results)]
         output.table(("REPEAT", "OUTCOME", "BEST GB/S", "SECONDS"), rows)
 
 
-def _plain(ended: Sequence[LaunchResult]) -> list[dict[str, Any]]:
+def _plain(results: Sequence[LaunchResult]) -> list[dict[str, Any]]:
     from gpuctl.nccl import serialize
 
     names = ("outcome", "cause", "max_busbw_gbs")
-    told = [({name: serialize.run_as_dict(end.run)[name] for name in names}, round(end.seconds)) for end in ended]
-    return [{"repeat": number, **run, "seconds": seconds} for number, (run, seconds) in enumerate(told, 1)]
+    runs = [({name: serialize.run_as_dict(end.run)[name] for name in names}, round(end.seconds)) for end in results]
+    return [{"repeat": number, **run, "seconds": seconds} for number, (run, seconds) in enumerate(runs, 1)]

@@ -16,10 +16,10 @@ MOST_ALIKE = 8  # findings of one rule and verdict; of more only how many there 
 WORST_FIRST = ("FAIL", "UNKNOWN", "WARN", "OK")
 
 
-def show(found: Sequence[Finding], err: bool = False) -> None:
+def show(findings: Sequence[Finding], err: bool = False) -> None:
     """On standard output, or on standard error; each advice once below what it is for."""
     rules: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
-    for one in sorted(found, key=lambda finding: WORST_FIRST.index(finding.verdict)):
+    for one in sorted(findings, key=lambda finding: WORST_FIRST.index(finding.verdict)):
         alike = rules.setdefault((one.verdict, one.check), {})
         alike.setdefault((one.message, one.hint), []).append(one.subject)
     for (verdict, rule), groups in rules.items():
@@ -30,9 +30,9 @@ def show(found: Sequence[Finding], err: bool = False) -> None:
             if advice and verdict != "OK" and (says, advice) == _last_with(advice, shown):
                 click.echo(f"{'':24} {advice}", err=err)
         if rest := [subject for _, subjects in list(groups.items())[MOST_ALIKE:] for subject in subjects]:
-            told = f"the same kind of {output.names(rest, MOST_ALIKE)}; --output json tells of each"
-            click.echo(f"{verdict:8} {rule:15} {told}", err=err)
+            note = f"the same kind of {output.names(rest, MOST_ALIKE)}; --output json tells of each"
+            click.echo(f"{verdict:8} {rule:15} {note}", err=err)
 
 
 def _last_with(advice: str, shown: Sequence[tuple[tuple[str, str], list[str]]]) -> tuple[str, str]:
-    return [said for said, _ in shown if said[1] == advice][-1]
+    return [text for text, _ in shown if text[1] == advice][-1]

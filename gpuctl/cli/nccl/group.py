@@ -25,7 +25,7 @@ COMMANDS = (
 
 @click.group(cls=Group)
 def nccl() -> None:
-    """Validate the fabric with NCCL's own tests, and name the bad node with proof."""
+    """Validate the fabric with nccl-tests, and identify faulty nodes with proof."""
 
 
 for command in COMMANDS:

@@ -11,10 +11,11 @@ import click
 
 from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.nccl import baselines, proof, record_history, sweep_options
+from gpuctl.cli.nccl.proof import Destination
 from gpuctl.cli.nccl.targets import pods, select
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import Sectioned
-from gpuctl.cli.shared.output import Output
+from gpuctl.cli.shared.report import Form, check_folder, report_options
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.signals import ctrl_c
 
@@ -49,7 +50,13 @@ IN_HISTORY = "kept: {} shows every run and the map of pairs"
     metavar="GB/S",
     help="What a pair should reach.  [by machine type, where its baseline knows]",
 )
-@click.option("--screens", type=click.IntRange(1, 16), default=1, show_default=True, help="Pairs each node is seen in.")
+@click.option(
+    "--pairs-per-node",
+    type=click.IntRange(1, 16),
+    default=1,
+    show_default=True,
+    help="Pairs in which every node is tested at first; more find faults that come and go.",
+)
 @click.option(
     "--false-alarm",
     type=options.Finite(1e-6, 0.2),
@@ -62,8 +69,8 @@ IN_HISTORY = "kept: {} shows every run and the map of pairs"
 @sweep_options.sizes("512M", "4G")
 @sweep_options.ranks(180)
 @select.way_options
-@options.output
-def command(replay: Path | None, form: Output, **given: Any) -> None:
+@report_options
+def command(replay: Path | None, form: Form, metrics: Path | None, **given: Any) -> None:
     """Find what is bad in a fleet: a node, its adapter, the path between two nodes, a rack or its uplink.
 
     \b
@@ -83,13 +90,16 @@ def command(replay: Path | None, form: Output, **given: Any) -> None:
     from gpuctl.nccl.isolate.decide import decide
     from gpuctl.nccl.plan import with_env
 
+    check_folder(metrics)
     given = select.complete(given)
     policy = _policy(**given)
     if replay is not None:
         _nothing_else(**given)
         found = record.read(replay)
         fleet = _with_wanted(found.fleet, policy.sweep, **given)
-        proof.show_and_exit(fleet, found.history, decide(fleet, found.history, policy), form)
+        proof.show_and_exit(
+            fleet, found.history, decide(fleet, found.history, policy), Destination(str(replay), form, metrics)
+        )
     _can_keep(given["record"])
     way = select.node_access(**given)
     kept, policy = given["record"], replace(policy, sweep=with_env(policy.sweep, way.env))
@@ -98,7 +108,7 @@ def command(replay: Path | None, form: Output, **given: Any) -> None:
     select.preflight(way, **given)
     history, end = run(fleet, way, policy, kept, before)
     record_history.keep("isolate", way.where, history, end.findings, IN_HISTORY)
-    proof.show_and_exit(fleet, history, end, form)
+    proof.show_and_exit(fleet, history, end, Destination(way.where, form, metrics))
 
 
 def _nothing_else(**given: Any) -> None:
@@ -138,7 +148,7 @@ def run(
     return history, end
 
 
-def _policy(screens: int, false_alarm: float, **given: Any) -> Policy:
+def _policy(pairs_per_node: int, false_alarm: float, **given: Any) -> Policy:
     from dataclasses import replace
 
     from gpuctl.nccl.flow import check_sizes
@@ -146,7 +156,8 @@ def _policy(screens: int, false_alarm: float, **given: Any) -> Policy:
 
     asked = sweep_options.sweep_of(**given)
     check_sizes("isolate", asked)
-    return Policy(sweep=replace(asked, env={**RING.env, **asked.env}), screens=screens, false_alarm=false_alarm)
+    sweep = replace(asked, env={**RING.env, **asked.env})
+    return Policy(sweep=sweep, pairs_per_node=pairs_per_node, false_alarm=false_alarm)
 
 
 def _fleet(way: NodeAccess, kept: Path | None, rails: str) -> Fleet:

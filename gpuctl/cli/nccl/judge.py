@@ -1,4 +1,4 @@
-"""nccl judge: whether runs reached what they should have, size by size."""
+"""nccl judge: compare runs with the expected bandwidth, size by size."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import click
 
 from gpuctl.cli.nccl import log_files
 from gpuctl.cli.nccl.baselines import about_of, agreed, known_instance, shape
-from gpuctl.cli.shared import options, output
-from gpuctl.cli.shared.output import Output
+from gpuctl.cli.shared import output
+from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
@@ -25,41 +25,48 @@ if TYPE_CHECKING:
 @click.command()
 @log_files.argument
 @shape
-@options.output
+@click.option("--strict", is_flag=True, help="Exit with status 1 for WARN, too, as in a CI pipeline.")
+@report_options
 def judge(
     files: tuple[Path, ...],
-    form: Output,
-    **told: Any,
+    form: Form,
+    metrics: Path | None,
+    strict: bool,
+    **params: Any,
 ) -> None:
     """Judge logs of nccl-tests, size by size; - is standard input.
 
-    Looks at the end of the run, wrong values, the network of every rank, bandwidth against the baseline, sudden drops,
-    and whether two nodes alone prove anything. The options tell what a log leaves open: where it says otherwise,
-    nothing is judged. Exit status 1 where something failed or could not be told, 2 where options or files are wrong.
+    Checks the end of the run, wrong values, the network of every rank, bandwidth against the baseline, sudden drops,
+    and whether a run over two nodes proves anything. Options supply facts that a log does not contain; if they
+    contradict the log, nothing is judged. Exit status 1 for FAIL and UNKNOWN (with --strict also for WARN), 2 for
+    unusable options or files.
     """
+    from gpuctl.domain.report import Report
     from gpuctl.nccl import context as known
     from gpuctl.nccl.baselines import load
     from gpuctl.nccl.judge.run import judge as judged
 
-    given = about_of(**told)
+    check_folder(metrics)
+    stated = about_of(**params)
     book = load.book()
-    known_instance(given.system, "judge", book)
+    known_instance(stated.system, "judge", book)
     runs = list(log_files.runs(files))
-    agreed("judge", runs, given)
-    found = [(name, known.infer(run, given), judged(run, given, book)) for name, run in runs]
-    if form == "table":
-        _show(found)
-    else:
-        output.data([_plain(*one) for one in found], form)
-    sys.exit(_exit_code(found))
+    agreed("judge", runs, stated)
+    judged_runs = [(name, known.infer(run, stated), judged(run, stated, book)) for name, run in runs]
+    targets = {name: findings for name, _, findings in judged_runs}
+    code = _exit_code(judged_runs, strict)
+    details = {"runs": [_plain(*one) for one in judged_runs]}
+    publish(Report("nccl judge", targets, details, code=code), form, metrics, lambda: _show(judged_runs))
+    sys.exit(code)
 
 
-def _exit_code(found: Iterable[Judged]) -> int:
+def _exit_code(judged_runs: Iterable[Judged], strict: bool) -> int:
     from gpuctl.domain.findings import Verdict
     from gpuctl.nccl.judge.run import worst
 
-    # Every run by itself: one of which nothing was found is unknown.
-    return int(any(worst(findings) in (Verdict.FAIL, Verdict.UNKNOWN) for _, _, findings in found))
+    problems = (Verdict.FAIL, Verdict.UNKNOWN, *((Verdict.WARN,) if strict else ()))
+    # Every run by itself: one without findings is unknown.
+    return int(any(worst(findings) in problems for _, _, findings in judged_runs))
 
 
 def _plain(name: str, about: RunContext, findings: list[Finding]) -> dict[str, object]:
@@ -67,14 +74,13 @@ def _plain(name: str, about: RunContext, findings: list[Finding]) -> dict[str, o
 
     from gpuctl.nccl.judge.run import worst
 
-    told = [one.as_dict() for one in findings]
-    return {"run": name, "verdict": str(worst(findings)), "known": asdict(about), "findings": told}
+    return {"run": name, "verdict": str(worst(findings)), "known": asdict(about)}
 
 
-def _show(found: Iterable[Judged]) -> None:
+def _show(judged_runs: Iterable[Judged]) -> None:
     from gpuctl.nccl.judge.run import worst
 
-    for name, about, findings in found:
+    for name, about, findings in judged_runs:
         click.echo(f"{worst(findings)}  {name}: {_known(about)}")
         for finding, following in zip_longest(findings, findings[1:]):
             click.echo(f"  {finding.verdict:7}  {finding.check:10}  {finding.message}{_reached(finding)}")
@@ -83,7 +89,7 @@ def _show(found: Iterable[Judged]) -> None:
 
 
 def _reached(finding: Finding) -> str:
-    """What was measured where no baseline judges it."""
+    """Measured bandwidth, for runs that no baseline judges."""
     from gpuctl.nccl.judge.messages import size
 
     best, at = finding.numbers.get("peak_gbs"), finding.numbers.get("peak_bytes")
@@ -93,19 +99,19 @@ def _reached(finding: Finding) -> str:
 
 
 def _known(about: RunContext) -> str:
-    """What the run was taken for: a reader sees at once where the log was read wrong."""
+    """The facts the run was judged with, so that a misread log is noticed at once."""
     nodes = output.plural(about.nodes, "node") if about.nodes else None
     gpus = f"{output.plural(about.gpus_per_node, 'GPU')} each" if about.gpus_per_node else None
     ranks = output.plural(about.ranks, "rank") if about.ranks else None
-    told = ", ".join(text for text in (nodes, gpus, ranks) if text)
+    facts = ", ".join(text for text in (nodes, gpus, ranks) if text)
     missing = [what for what, text in (("nodes", nodes), ("GPUs", gpus), ("ranks", ranks)) if text is None]
-    where = (f" on {told}" if told else "") + (f" ({', '.join(missing)} not told)" if missing else "")
+    where = (f" on {facts}" if facts else "") + (f" ({', '.join(missing)} not told)" if missing else "")
     system = about.system or "no machine type given"
     return f"{about.collective or 'collective not named'}{where}; {_algorithm(about)}; {system}"
 
 
 def _algorithm(about: RunContext) -> str:
-    """What was forced, and what NCCL used: two different things."""
+    """Forced and chosen algorithms, which are two different things."""
     used = f" (used: {', '.join(about.chosen)})" if about.chosen else ""
     if about.algorithm is None:
         return f"whether NCCL_ALGO was set is not told{used}"

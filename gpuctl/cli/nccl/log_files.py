@@ -1,4 +1,4 @@
-"""Files of a user: logs to read, looked at before anything is done with them, and the folder that gets new ones."""
+"""Log files given by the user, checked before any is read, and the folder for new logs."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ argument = click.argument(
 
 
 def by_file(files: Sequence[Path]) -> Iterator[tuple[str, list[Run]]]:
-    """Each file with its runs; every file is looked at before any is read, so that a bad one is told at once."""
+    """Return each file with its runs; every file is checked before any is read."""
     for path in files:
         _usable(path)
     return ((str(path), list(_read(path))) for path in files)
 
 
 def runs(files: Sequence[Path]) -> Iterator[tuple[str, Run]]:
-    """Every run with the file it is from, and its number there where the file has several."""
-    for name, found in by_file(files):
-        for number, run in enumerate(found, 1):
-            yield (f"{name} run {number}" if len(found) > 1 else name), run
+    """Return every run with its file name, numbered if the file has several."""
+    for name, file_runs in by_file(files):
+        for number, run in enumerate(file_runs, 1):
+            yield (f"{name} run {number}" if len(file_runs) > 1 else name), run
 
 
 def _usable(path: Path) -> None:
@@ -61,7 +61,7 @@ def _read(path: Path) -> Iterator[Run]:
 
 @contextmanager
 def _read_of(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked where gzip packed it, whatever its name; `InvalidInput` if they cannot be read."""
+    """Open a file, decompressing gzip whatever its name; raises `InvalidInput` if it cannot be read."""
     import gzip
     import zlib
 
@@ -80,14 +80,14 @@ def _read_of(path: Path) -> Iterator[BinaryIO]:
 
 
 def _text(stream: TextIO) -> Iterable[str]:
-    """Standard input as lines, whatever bytes come."""
+    """Standard input as lines, tolerating any bytes."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     return stream
 
 
 def made(folder: Path | None) -> Path | None:
-    """The folder that is to keep what runs print, there from now on; `GpuctlError` where nothing can be kept in it."""
+    """Create the folder for run output; raises `GpuctlError` if it is not writable."""
     if folder is None:
         return None
     doing = f"keep what runs print in {folder}"

@@ -1,4 +1,4 @@
-"""nccl parse: what a log of nccl-tests says, for people, programs and spreadsheets."""
+"""nccl parse: show the content of nccl-tests logs to people, programs and spreadsheets."""
 
 from __future__ import annotations
 
@@ -34,48 +34,48 @@ def parse(files: tuple[Path, ...], form: Form) -> None:
     """
     from gpuctl.nccl.model import Outcome
 
-    found = list(log_files.by_file(files))
-    {"table": _tables, "json": _json, "csv": _csv}[form](found)
-    complete = all(run.outcome is Outcome.COMPLETE for _, runs in found for run in runs)
+    named_runs = list(log_files.by_file(files))
+    {"table": _tables, "json": _json, "csv": _csv}[form](named_runs)
+    complete = all(run.outcome is Outcome.COMPLETE for _, runs in named_runs for run in runs)
     raise click.exceptions.Exit(0 if complete else 1)
 
 
-def _json(found: list[Named]) -> None:
-    """One run as an object, several as a list; with several files each by its name."""
+def _json(named_runs: list[Named]) -> None:
+    """Print one run as an object, several as a list, and several files as a mapping by name."""
     from gpuctl.nccl import serialize
 
-    told = {name: [serialize.run_as_dict(run) for run in runs] for name, runs in found}
-    shown: dict[str, object] = {name: runs[0] if len(runs) == 1 else runs for name, runs in told.items()}
-    output.data(next(iter(shown.values())) if len(found) == 1 else shown, "json")
+    as_dict = {name: [serialize.run_as_dict(run) for run in runs] for name, runs in named_runs}
+    shown: dict[str, object] = {name: runs[0] if len(runs) == 1 else runs for name, runs in as_dict.items()}
+    output.data(next(iter(shown.values())) if len(named_runs) == 1 else shown, "json")
 
 
-def _csv(found: list[Named]) -> None:
-    """A line for each row of each run; a run without rows has one line, so that none is lost."""
-    told = io.StringIO()
-    writer = csv.writer(told, lineterminator="\n")
+def _csv(named_runs: list[Named]) -> None:
+    """Print one line a row of each run; a run without rows gets one line, so that none is lost."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
     halves = [f"{half}_{cell}" for cells in (_CELLS, _EACH) for half in _HALVES for cell in cells]
     writer.writerow(["file", "run", "outcome", "cause", "collective", *_COLUMNS, *halves])
-    for name, runs in found:
+    for name, runs in named_runs:
         for number, run in enumerate(runs, 1):
             before = [name, number, str(run.outcome), run.cause, run.collective]
             writer.writerows([*before, *_flat(row)] for row in run.rows)
             if not run.rows:
                 writer.writerow([*before, *[None] * (len(_COLUMNS) + len(halves))])
-    click.echo(told.getvalue(), nl=False)
+    click.echo(text.getvalue(), nl=False)
 
 
 def _flat(row: Row) -> list[object]:
     halves = [getattr(row, half) for half in _HALVES]
     cells = [getattr(half, cell) if half else None for half in halves for cell in _CELLS]
-    each = [
+    per_iteration = [
         getattr(half.per_iteration, cell) if half and half.per_iteration else None for half in halves for cell in _EACH
     ]
-    return [*(getattr(row, name) for name in _COLUMNS), *cells, *each]
+    return [*(getattr(row, name) for name in _COLUMNS), *cells, *per_iteration]
 
 
-def _tables(found: list[Named]) -> None:
-    many = len(found) > 1 or len(found[0][1]) > 1
-    for at, (name, run) in enumerate((name, run) for name, runs in found for run in runs):
+def _tables(named_runs: list[Named]) -> None:
+    many = len(named_runs) > 1 or len(named_runs[0][1]) > 1
+    for at, (name, run) in enumerate((name, run) for name, runs in named_runs for run in runs):
         if many:
             click.echo(("\n" if at else "") + f"{name}:")
         _table(run)
@@ -88,15 +88,17 @@ def _table(run: Run) -> None:
     for one in run.transports:
         click.echo(f"  rank {'?' if one.rank is None else one.rank} on {one.host or '?'}: {_network(one)}")
     if run.rows:
-        each = any(half and half.per_iteration for row in run.rows for half in (row.out_of_place, row.in_place))
-        head = ("TIME US", "BUSBW", "WRONG", *(("P99 US", "MAX US") if each else ()))
+        per_iteration = any(
+            half and half.per_iteration for row in run.rows for half in (row.out_of_place, row.in_place)
+        )
+        head = ("TIME US", "BUSBW", "WRONG", *(("P99 US", "MAX US") if per_iteration else ()))
         columns = ("BYTES", "TYPE", "REDOP", "ROOT", *(f"{half} {word}" for half in ("OUT", "IN") for word in head))
-        output.table(columns, (_cells(row, each) for row in run.rows))
+        output.table(columns, (_cells(row, per_iteration) for row in run.rows))
     for odd in run.not_numbers:
         where = f"{odd.size_bytes} bytes, {odd.half.replace('_', '-')}"
         click.echo(f"no number: {odd.column.partition('_')[0]} {odd.printed} at {where}")
-    if run.sizes_announced is not None and run.rows and (seen := sizes_seen(run)) < run.sizes_announced:
-        click.echo(f"{seen} of {run.sizes_announced} sizes that the heading announced are here")
+    if run.sizes_announced is not None and run.rows and (sizes_measured := sizes_seen(run)) < run.sizes_announced:
+        click.echo(f"{sizes_measured} of {run.sizes_announced} sizes that the heading announced are here")
     if run.left_out:
         click.echo("an excerpt: lines were left out of this text")
     click.echo(f"{run.outcome}" + (f": {run.cause}" if run.cause else "") + _summary(run))
@@ -107,13 +109,13 @@ def _facts(run: Run) -> list[str]:
     gpus = list(dict.fromkeys(rank.gpu for rank in run.ranks if rank.gpu))
     versions = {"NCCL": run.versions.nccl, "nccl-tests": run.versions.nccl_tests, "CUDA": run.versions.cuda}
     where = output.names(hosts) or "unnamed hosts"
-    told = [f"{output.plural(len(run.ranks), 'rank')} listed on {where}"] if run.ranks else []
-    told += [", ".join(gpus)] if gpus else []
-    told += [f"{name} {value}" for name, value in versions.items() if value]
-    told += [run.versions.plugin] if run.versions.plugin else []
-    told += [f"NCCL_ALGO {','.join(run.forced_algorithms)}"] if run.forced_algorithms else []
-    told += [f"NCCL used {', '.join(run.algorithms)}"] if run.algorithms else []
-    return [f"- {'; '.join(told)}"] if told else []
+    parts = [f"{output.plural(len(run.ranks), 'rank')} listed on {where}"] if run.ranks else []
+    parts += [", ".join(gpus)] if gpus else []
+    parts += [f"{name} {value}" for name, value in versions.items() if value]
+    parts += [run.versions.plugin] if run.versions.plugin else []
+    parts += [f"NCCL_ALGO {','.join(run.forced_algorithms)}"] if run.forced_algorithms else []
+    parts += [f"NCCL used {', '.join(run.algorithms)}"] if run.algorithms else []
+    return [f"- {'; '.join(parts)}"] if parts else []
 
 
 def _network(one: Transport) -> str:
@@ -122,12 +124,12 @@ def _network(one: Transport) -> str:
     return ", ".join(part for part in (" ".join(p for p in parts if p), gdr) if part)
 
 
-def _cells(row: Row, each: bool) -> list[object]:
+def _cells(row: Row, per_iteration: bool) -> list[object]:
     cells: list[object] = [row.size_bytes, _shown(row.type), _shown(row.redop), _shown(row.root)]
     for half in (row.out_of_place, row.in_place):
         cells += [f"{half.time_us:.10g}", f"{half.busbw_gbs:.2f}", _wrong(half.wrong)] if half else ["-"] * 3
         one = half.per_iteration if half else None
-        cells += ([f"{one.p99_us:.10g}", f"{one.max_us:.10g}"] if one else ["-"] * 2) if each else []
+        cells += ([f"{one.p99_us:.10g}", f"{one.max_us:.10g}"] if one else ["-"] * 2) if per_iteration else []
     return cells
 
 
@@ -143,7 +145,7 @@ def _summary(run: Run) -> str:
     from gpuctl.nccl import serialize
     from gpuctl.nccl.judge.messages import size
 
-    told = serialize.run_as_dict(run)
-    best = told["max_busbw_gbs"]
-    most = f"; best {best:.2f} GB/s at {size(told['max_busbw_size_bytes'])}" if best is not None else ""
+    as_dict = serialize.run_as_dict(run)
+    best = as_dict["max_busbw_gbs"]
+    most = f"; best {best:.2f} GB/s at {size(as_dict['max_busbw_size_bytes'])}" if best is not None else ""
     return most + (f"; average line {run.avg_busbw_gbs:g} GB/s" if run.avg_busbw_gbs is not None else "")

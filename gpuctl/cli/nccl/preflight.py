@@ -1,4 +1,4 @@
-"""nccl preflight, nccl advise: what nodes are like before any run, and which environment a run should have."""
+"""nccl preflight and nccl advise: check nodes before a run, and derive its environment."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gpuctl.cli.nccl import findings
 from gpuctl.cli.nccl.targets import hosts as nccl_hosts
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
+from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ File = click.Path(dir_okay=False, path_type=Path)
 
 
 def _only_hosts(ctx: click.Context, param: click.Parameter, value: str) -> None:
-    """Facts of pods are judged only by what holds for pods, too."""
+    """Facts of pods are judged only by checks that apply to pods."""
     if options.not_empty(ctx, param, value):
         hint = f"`gpuctl nccl run --cluster {value}` looks at the pods before it begins"
         raise InvalidInput(f"look at the pods of {value}", f"`nccl {ctx.info_name}` is for hosts", hint)
@@ -58,31 +59,36 @@ fleet_options = options.together(
 
 @click.command()
 @fleet_options
-@options.output
-def preflight(form: Output, **given: Any) -> None:
+@report_options
+def preflight(form: Form, metrics: Path | None, **params: Any) -> None:
     """Look at every node before a run, in one trip each: fail in seconds, with the node's name.
 
     Nodes are compared with each other. The first node tries to log in to every other, and each to the next in a ring.
     """
+    from gpuctl.domain.report import Report
     from gpuctl.nccl import preflight as rules
 
-    fleet = _fleet(**given)
-    with _understood(given["source"]):
-        found = rules.judge(fleet.nodes, fleet.unasked)
-    if form != "table":
-        told = {"nodes": [*fleet.nodes, *fleet.unasked], "findings": [one.as_dict() for one in found]}
-        output.data(told, form)
-    else:
-        findings.show(found)
-        click.echo(f"\n{output.plural(len(fleet.nodes) + len(fleet.unasked), 'node')}: {_counted(found)}")
-    raise click.exceptions.Exit(_exit_code(found, fleet))
+    check_folder(metrics)
+    fleet = _fleet(**params)
+    with _understood(params["source"]):
+        results = rules.judge(fleet.nodes, fleet.unasked)
+    nodes = [*fleet.nodes, *fleet.unasked]
+    code = _exit_code(results, fleet)
+
+    def table() -> None:
+        findings.show(results)
+        click.echo(f"\n{output.plural(len(nodes), 'node')}: {_counted(results)}")
+
+    target = str(params["source"] or params["inventory"] or "localhost")
+    publish(Report("nccl preflight", {target: results}, {"nodes": nodes}, code=code), form, metrics, table)
+    raise click.exceptions.Exit(code)
 
 
 @click.command()
 @fleet_options
 @click.option("--topology", metavar="FILE", type=File, help="Slurm's topology.conf, or EC2's instance topology (JSON).")
 @options.output
-def advise(topology: Path | None, form: Output, **given: Any) -> None:
+def advise(topology: Path | None, form: Output, **params: Any) -> None:
     """Derive NCCL's environment from what the nodes are, and say why; order nodes so that a ring crosses few racks."""
     from gpuctl.nccl import advise as advising
     from gpuctl.nccl.topology import racks as placement
@@ -90,8 +96,8 @@ def advise(topology: Path | None, form: Output, **given: Any) -> None:
 
     if topology is not None:
         placement.read(topology)  # a file that cannot be used is told before anybody is asked
-    fleet = _fleet(**given, racks=True)
-    with _understood(given["source"]):
+    fleet = _fleet(**params, racks=True)
+    with _understood(params["source"]):
         places, racks = _places(fleet, topology)
         advice = advising.advise(fleet.nodes)
     order = ring_order.order([*fleet.nodes, *fleet.unasked], places)
@@ -104,7 +110,7 @@ def advise(topology: Path | None, form: Output, **given: Any) -> None:
 
 @contextmanager
 def _understood(source: Path | None) -> Iterator[None]:
-    """A file of facts may have been changed by hand: what it cannot mean is its fault, not ours."""
+    """Report a facts file that was edited by hand into nonsense as invalid input, not as a fault of gpuctl."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -122,9 +128,9 @@ def _fleet(
     save: Path | None,
     rack_var: str,
     racks: bool = False,
-    **way: Any,
+    **access: Any,
 ) -> Fleet:
-    """Facts of a file, or of hosts that are asked now."""
+    """Load facts from a file, or collect them from hosts now."""
     from gpuctl.nccl.preflight import facts_file
 
     if source is not None and (inventory is not None or limit):
@@ -132,16 +138,16 @@ def _fleet(
             "use facts of a file and of an inventory", "only one of the two can be meant", "leave one out"
         )
     if source is not None:
-        found = facts_file.read(source)
+        fleet = facts_file.read(source)
     else:
         hosts = nccl_hosts.hosts_of(inventory, limit, nodes, rack_var)
-        found = _asked(hosts.targets, **way)
+        fleet = _asked(hosts.targets, **access)
         if racks or save:
-            found = _with_racks(found, hosts.racks)
-    found = _only(found, nodes)
+            fleet = _with_racks(fleet, hosts.racks)
+    fleet = _only(fleet, nodes)
     if save is not None:
-        facts_file.save(save, found)
-    return found
+        facts_file.save(save, fleet)
+    return fleet
 
 
 def _only(fleet: Fleet, nodes: str) -> Fleet:
@@ -161,9 +167,9 @@ def _asked(
         if visit.answer is None:
             click.echo(f"{visit.host}: {visit.wrong}" + (f"; {visit.hint}" if visit.hint else ""), err=True)
 
-    way = preflight_facts.Way(tuple(folders), by_name, preflight_facts.words_for_ssh(ssh_args), forks, timeout)
+    access = preflight_facts.Way(tuple(folders), by_name, preflight_facts.words_for_ssh(ssh_args), forks, timeout)
     started = time.monotonic()
-    fleet = preflight_facts.ask(hosts, way, seen)
+    fleet = preflight_facts.ask(hosts, access, seen)
     click.echo(f"asked {output.plural(len(hosts), 'node')} in {time.monotonic() - started:.1f} s", err=True)
     return fleet
 
@@ -176,7 +182,7 @@ def _with_racks(fleet: Fleet, racks: Mapping[str, str]) -> Fleet:
 
 
 def _places(fleet: Fleet, topology: Path | None) -> tuple[Mapping[str, tuple[str, ...]], str]:
-    """Of the file where there is one, else of the inventory, else what the nodes know; and what a rack is."""
+    """Node locations from a topology file, else the inventory, else the nodes; and what a location is."""
     from gpuctl.nccl.topology import racks as placement
 
     if topology is not None:
@@ -186,18 +192,18 @@ def _places(fleet: Fleet, topology: Path | None) -> tuple[Mapping[str, tuple[str
     return (racks, "as the inventory has them") if racks else placement.of_facts(fleet.nodes)
 
 
-def _exit_code(found: Iterable[Finding], fleet: Fleet) -> int:
-    """1 where something is wrong or unknown, 3 where a node was not reached."""
+def _exit_code(findings: Iterable[Finding], fleet: Fleet) -> int:
+    """Return 1 if something is wrong or unknown, 3 if a node was not reached."""
     from gpuctl.domain.findings import Verdict, worst_code
 
-    problems = any(one.verdict in (Verdict.FAIL, Verdict.UNKNOWN) for one in found)
+    problems = any(one.verdict in (Verdict.FAIL, Verdict.UNKNOWN) for one in findings)
     return worst_code([int(problems), 3 if fleet.unasked else 0])
 
 
-def _counted(found: Sequence[Finding]) -> str:
+def _counted(findings: Sequence[Finding]) -> str:
     from gpuctl.domain.findings import Verdict
 
-    counts = {verdict: sum(one.verdict == verdict for one in found) for verdict in reversed(Verdict)}
+    counts = {verdict: sum(one.verdict == verdict for one in findings) for verdict in reversed(Verdict)}
     return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "nothing to look at"
 
 
@@ -228,8 +234,8 @@ def _told(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, A
 def _show_advice(advice: Advice, order: Order, racks: str, fleet: Fleet) -> None:
     for s in advice.settings:
         where = f"   # on {output.names(s.nodes)}" if s.nodes else ""
-        given = f"# {s.name}: unset" if s.value is None else f"export {s.name}={_quoted(s.value)}"
-        click.echo(f"{given}{where}")
+        line = f"# {s.name}: unset" if s.value is None else f"export {s.name}={_quoted(s.value)}"
+        click.echo(f"{line}{where}")
         click.echo(f"    {s.why}  [{s.source}]")
     groups: dict[tuple[str, ...], list[str]] = {}
     for node, ports in advice.left_out.items():
@@ -248,7 +254,7 @@ def _show_advice(advice: Advice, order: Order, racks: str, fleet: Fleet) -> None
 
 
 def _quoted(value: str) -> str:
-    """For any shell: zsh takes a leading = for a program's name."""
+    """Quote for any shell: zsh expands a leading = to a program's path."""
     return f"'{value}'" if value.startswith("=") else shlex.quote(value)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from gpuctl.cli.nccl import findings
 from gpuctl.cli.shared import output
-from gpuctl.cli.shared.output import Output
+from gpuctl.cli.shared.report import Form, publish
 
 if TYPE_CHECKING:
     from gpuctl.nccl.isolate.model import Conclusion, Fleet, Round
@@ -17,27 +19,38 @@ if TYPE_CHECKING:
     from gpuctl.nccl.model import LaunchResult
 
 
-def show_and_exit(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion | Round, form: Output) -> None:
+@dataclass(frozen=True)
+class Destination:
+    """Where a verdict goes. `target`: the nodes it is about, as the history names them, or a file of recorded runs."""
+
+    target: str
+    form: Form
+    metrics: Path | None
+
+
+def show_and_exit(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion | Round, to: Destination) -> NoReturn:
     """`end` is what these runs came to; a round where they do not carry a verdict yet."""
     from gpuctl.nccl.isolate.model import Round
 
     if isinstance(end, Round):
-        _unfinished(history, end, form)
-    if form == "table":
-        _show(fleet, history, end)
-    else:
-        from gpuctl.nccl.isolate import serialize
+        _unfinished(history, end, to)
+    conclusion = end
+    from gpuctl.domain.report import Report
+    from gpuctl.nccl.isolate import serialize
 
-        output.data(serialize.of(fleet, history, end), form)
-    bad = any(finding.verdict in ("FAIL", "UNKNOWN") for finding in end.findings)
-    raise click.exceptions.Exit(1 if bad else 0)
+    report = Report("nccl isolate", {to.target: end.findings}, serialize.of(fleet, history, end))
+    publish(report, to.form, to.metrics, lambda: _show(fleet, history, conclusion))
+    raise click.exceptions.Exit(report.exit_code)
 
 
-def _unfinished(history: Sequence[LaunchResult], following: Round, form: Output) -> NoReturn:
+def _unfinished(history: Sequence[LaunchResult], following: Round, to: Destination) -> NoReturn:
     """Of runs that do not carry a verdict yet."""
+    from gpuctl.domain.findings import PROBLEMS
+    from gpuctl.domain.report import Report
+
     runs = output.plural(len(following.launches), "run")
-    if form != "table":
-        output.data({"finished": False, "runs": len(history), "next": following.why, "findings": []}, form)
+    details = {"finished": False, "runs": len(history), "next": following.why}
+    publish(Report("nccl isolate", {to.target: []}, details, code=PROBLEMS), to.form, to.metrics, lambda: None)
     click.echo(f"not at its end; next would be {runs}: {following.why}", err=True)
     click.echo("`gpuctl nccl isolate --record` with this file and the same options goes on with it", err=True)
     raise click.exceptions.Exit(1)

@@ -1,4 +1,4 @@
-"""What was measured goes into the history, whichever command measured it."""
+"""Save measurements to the history, whichever command made them."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 def keep(
     kind: str,
     where: str,
-    ended: Sequence[LaunchResult],
+    results: Sequence[LaunchResult],
     findings: Sequence[Finding],
-    told: str = "kept: {} shows it in full",
+    message: str = "kept: {} shows it in full",
 ) -> None:
-    """Into the history, where anything was run; what was measured is the more important where that fails."""
+    """Save to the history if anything ran; a failure to save is reported and does not hide the measurement."""
     from gpuctl.nccl import history
 
-    if not ended:
+    if not results:
         return
     try:
-        number = history.keep(kind, where, ended, findings)
+        number = history.keep(kind, where, results, findings)
     except GpuctlError as error:
         click.echo(f"gpuctl: {error}", err=True)
     else:
-        click.echo(told.format(f"`gpuctl nccl report {number}`"), err=True)
+        click.echo(message.format(f"`gpuctl nccl report {number}`"), err=True)
 
 
 @contextmanager
-def save_partial_results(ended: Sequence[LaunchResult], kept: Callable[[], object]) -> Iterator[None]:
-    """Where something is raised within it, what had ended by then is kept all the same; then it is raised."""
+def save_partial_results(results: Sequence[LaunchResult], kept: Callable[[], object]) -> Iterator[None]:
+    """On an exception, save the results that exist by then and raise again."""
     try:
         yield
     except Exception:
-        if ended:
+        if results:
             kept()
         raise

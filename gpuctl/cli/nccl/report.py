@@ -1,4 +1,4 @@
-"""nccl report, nccl history: what was measured, on a terminal, for programs and as a page."""
+"""nccl report and nccl history: show measurements on a terminal, as data and as a page."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def history(node: str, last: int, form: Output) -> None:
     """List what `gpuctl nccl` measured from this machine, newest first."""
     from gpuctl.nccl import history as kept
 
-    found = kept.latest(last, node)
-    if node and not found:
+    measurements = kept.latest(last, node)
+    if node and not measurements:
         _nothing_of(node)
     if form != "table":
-        output.data([_summary(measured) for measured in found], form)
+        output.data([_summary(measured) for measured in measurements], form)
         return
-    rows = [(m.id, m.at, m.by, m.kind, len(m.nodes), len(m.ended), _worst(m), m.inventory) for m in found]
+    rows = [(m.id, m.at, m.by, m.kind, len(m.nodes), len(m.results), _worst(m), m.inventory) for m in measurements]
     output.table(("NUMBER", "AT", "BY", "KIND", "NODES", "RUNS", "VERDICT", "INVENTORY"), rows)
 
 
 def _nothing_of(node: str) -> None:
-    """Why the list is empty: a name that may have been meant, or whose measurements there are."""
+    """Explain an empty list: suggest a similar name, or list the nodes that have measurements."""
     from difflib import get_close_matches
 
     from gpuctl.nccl import history as kept
@@ -70,12 +70,12 @@ def report(number: int | None, html: Path | None, instance: str, form: Output) -
 def _last() -> Measured:
     from gpuctl.nccl import history as kept
 
-    found = kept.latest(1)
-    if not found:
+    measurements = kept.latest(1)
+    if not measurements:
         raise InvalidInput(
             "show the last measurement", "nothing was measured from here yet", "begin with `gpuctl nccl run`"
         )
-    return found[0]
+    return measurements[0]
 
 
 def _show(measured: Measured) -> None:
@@ -87,13 +87,13 @@ def _show(measured: Measured) -> None:
         f"{measured.kind} on {output.plural(len(measured.nodes), 'node')} of {measured.inventory}, {measured.at}"
     )
     findings.show(measured.findings)
-    pairs = matrix.of(measured.ended)
+    pairs = matrix.of(measured.results)
     if pairs.nodes:
         for line in heat.lines(pairs, shutil.get_terminal_size((WIDTH, 0)).columns):
             click.echo(line)
     rows = [
         (run_name(e), e.run.outcome, _number(speed(e.run)), f"{e.seconds:.0f}", e.run.cause or "")
-        for e in measured.ended
+        for e in measured.results
     ]
     output.table(("RUN", "OUTCOME", "MEDIAN GB/S", "SECONDS", "CAUSE"), rows)
 
@@ -104,8 +104,8 @@ def _write(measured: Measured, html: Path, instance: str) -> None:
     from gpuctl.nccl.report.page import Content, page
 
     title = f"NCCL {measured.kind}: {output.plural(len(measured.nodes), 'node')} of {measured.inventory}"
-    at, drawn = f"Measured {measured.at} by {measured.by}.", bars(measured.ended, instance) if instance else ()
-    text = page(Content(title, at, measured.ended, measured.findings, drawn))
+    at, drawn = f"Measured {measured.at} by {measured.by}.", bars(measured.results, instance) if instance else ()
+    text = page(Content(title, at, measured.results, measured.findings, drawn))
     try:
         write_atomically(html, text)
     except OSError as error:
@@ -118,21 +118,21 @@ def _write(measured: Measured, html: Path, instance: str) -> None:
 def _whole(measured: Measured) -> dict[str, object]:
     from gpuctl.nccl import serialize
 
-    told = [finding.as_dict() for finding in measured.findings]
+    findings = [finding.as_dict() for finding in measured.findings]
     return {
         **_summary(measured),
-        "findings": told,
-        "launches": [serialize.launch_as_dict(end) for end in measured.ended],
+        "findings": findings,
+        "launches": [serialize.launch_as_dict(end) for end in measured.results],
     }
 
 
 def _summary(measured: Measured) -> dict[str, object]:
-    said = {name: getattr(measured, name) for name in ("id", "at", "by", "kind", "inventory", "nodes")}
-    return {**said, "runs": len(measured.ended), "verdict": _worst(measured)}
+    summary = {name: getattr(measured, name) for name in ("id", "at", "by", "kind", "inventory", "nodes")}
+    return {**summary, "runs": len(measured.results), "verdict": _worst(measured)}
 
 
 def _worst(measured: Measured) -> str:
-    """The worst verdict; what was never judged is UNKNOWN."""
+    """Worst verdict; UNKNOWN if nothing was judged."""
     from gpuctl.domain.findings import Verdict
 
     order = list(Verdict)

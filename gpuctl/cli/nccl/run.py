@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,9 +13,9 @@ from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.nccl import baselines, record_history, sweep_options
 from gpuctl.cli.nccl import findings as nccl_findings
 from gpuctl.cli.nccl.targets import select
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import output
 from gpuctl.cli.shared.option_sections import Sectioned
-from gpuctl.cli.shared.output import Output
+from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.signals import ctrl_c
 
 if TYPE_CHECKING:
@@ -34,8 +35,16 @@ QUIET_S = 5.0  # of one launch, no more than one size in so long a time is told
 )
 @sweep_options.sweep_options
 @select.way_options
-@options.output
-def command(kind: Any, split: bool, instance: str | None, network: str | None, form: Output, **given: Any) -> None:
+@report_options
+def command(
+    kind: Any,
+    split: bool,
+    instance: str | None,
+    network: str | None,
+    form: Form,
+    metrics: Path | None,
+    **params: Any,
+) -> None:
     """Run NCCL tests on the nodes of an inventory, over ssh and Open MPI, as the user that ssh logs in as.
 
     Nodes that only Ansible reaches are reached by its playbook nccl.yml, which tells of no sizes.
@@ -50,62 +59,61 @@ def command(kind: Any, split: bool, instance: str | None, network: str | None, f
 
     A run that hangs is ended on every node, and said to be gone only where that was seen.
     """
-    from gpuctl.nccl import flow, plan
+    from gpuctl.domain.report import Report
+    from gpuctl.nccl import flow, plan, serialize
     from gpuctl.nccl.baselines import load
     from gpuctl.nccl.context import RunContext
 
-    given = select.complete(given)
-    sweep = sweep_options.sweep_of(**given)
+    check_folder(metrics)
+    params = select.complete(params)
+    sweep = sweep_options.sweep_of(**params)
     book = load.book()  # a file that cannot be read is told before anything runs
     baselines.known_instance(instance, "run the tests", book)
-    way = select.node_access(**given)
-    rounds = flow.planned(kind, way.nodes, plan.with_env(sweep, way.env), split)
-    select.preflight(way, alone=kind == "single" and not split, together=kind in ("quick", "full"), **given)
-    ended: list[LaunchResult] = []
+    access = select.node_access(**params)
+    rounds = flow.planned(kind, access.nodes, plan.with_env(sweep, access.env), split)
+    select.preflight(access, alone=kind == "single" and not split, together=kind in ("quick", "full"), **params)
+    results: list[LaunchResult] = []
 
     def kept() -> list[Finding]:
-        found = flow.findings(kind, ended, RunContext(system=instance, network=network), book, way.racks)
-        record_history.keep(kind, way.where, ended, found)
-        _show(ended, found, form)
-        return found
+        findings = flow.findings(kind, results, RunContext(system=instance, network=network), book, access.racks)
+        record_history.keep(kind, access.where, results, findings)
+        details = {"launches": [serialize.launch_as_dict(end) for end in results]}
+        report = Report("nccl run", {access.where: findings}, details, code=flow.exit_code(results, findings))
+        publish(report, form, metrics, lambda: _show(results, findings))
+        return findings
 
-    with ctrl_c() as broken_off, record_history.save_partial_results(ended, kept):
-        flow.run(way.runner, rounds, progress(), broken_off, ended)
+    with ctrl_c() as broken_off, record_history.save_partial_results(results, kept):
+        flow.run(access.runner, rounds, progress(), broken_off, results)
         interrupted = broken_off()
-    found = kept()
-    raise click.exceptions.Exit(INTERRUPTED if interrupted else flow.exit_code(ended, found))
+    findings = kept()
+    raise click.exceptions.Exit(INTERRUPTED if interrupted else flow.exit_code(results, findings))
 
 
 def progress() -> Callable[[Launch, str], None]:
-    """Plain lines on standard error; of a launch's sizes only a few."""
+    """Return a listener that prints plain lines to standard error, and only some of the sizes."""
     last: dict[str, float] = {}
 
-    def told(launch: Launch, words: str) -> None:
+    def listener(launch: Launch, message: str) -> None:
         name, now = f"{launch.sweep.collective} on {name_of(launch)}", time.monotonic()
-        if words.endswith(" done") and now - last.get(name, 0.0) < QUIET_S:
+        if message.endswith(" done") and now - last.get(name, 0.0) < QUIET_S:
             return
         last[name] = now
-        click.echo(f"{name}: {words}", err=True)
+        click.echo(f"{name}: {message}", err=True)
 
-    return told
+    return listener
 
 
 def name_of(launch: Launch) -> str:
-    """What a launch is called: its nodes, and the adapter it is kept to."""
+    """Label of a launch: its nodes, and the adapter it is restricted to."""
     return output.names(launch.nodes, 2) + (f" on {launch.rail}" if launch.rail else "")
 
 
-def _show(ended: Sequence[LaunchResult], findings: Sequence[Finding], form: Output) -> None:
-    from gpuctl.nccl import serialize
+def _show(results: Sequence[LaunchResult], findings: Sequence[Finding]) -> None:
     from gpuctl.nccl.bandwidth import speed
 
-    if form != "table":
-        told = [finding.as_dict() for finding in findings]
-        output.data({"findings": told, "launches": [serialize.launch_as_dict(end) for end in ended]}, form)
-        return
     rows = [
         (name_of(e.launch), e.launch.sweep.collective, e.run.outcome, _gbs(speed(e.run)), f"{e.seconds:.0f}", _why(e))
-        for e in ended
+        for e in results
     ]
     output.table(("NODES", "TEST", "OUTCOME", "MEDIAN GB/S", "SECONDS", "WHY"), rows)
     nccl_findings.show(findings)

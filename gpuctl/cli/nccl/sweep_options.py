@@ -1,4 +1,4 @@
-"""What a test sweeps over: the sizes, the GPUs of a node, the environment of the ranks."""
+"""Options of a sweep: sizes, GPUs per node, environment and nccl-tests settings."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class Size(click.ParamType[int]):
-    """A size as nccl-tests takes it: 8, 512K, 64M, 8G."""
+    """A message size as nccl-tests takes it: 8, 512K, 64M, 8G."""
 
     name = "SIZE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"(\d{1,18})([KMG]?)", str(value).upper())
-        if found is None or not int(found[1]):
+        match = re.fullmatch(r"(\d{1,18})([KMG]?)", str(value).upper())
+        if match is None or not int(match[1]):
             self.fail(f"{value!r} is not a size such as 8, 512K, 64M or 8G", param, ctx)
-        return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
+        return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
 
 
 class Pair(click.ParamType[tuple[str, str]]):
@@ -32,14 +32,14 @@ class Pair(click.ParamType[tuple[str, str]]):
     name = "NAME=VALUE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        found = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", value, re.DOTALL) if isinstance(value, str) else None
-        if found is None:
+        match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", value, re.DOTALL) if isinstance(value, str) else None
+        if match is None:
             self.fail(f"{value!r} is not of the form NAME=VALUE", param, ctx)
-        return found[1], found[2]
+        return match[1], match[2]
 
 
 class Network(click.ParamType[str]):
-    """A network by any of its names: efa, ib, InfiniBand, RoCEv2, tcp, gIB; NET/NAME is any plugin's."""
+    """A network under any of its names: efa, ib, InfiniBand, RoCEv2, tcp, gIB; NET/NAME for other plugins."""
 
     name = "NAME"
 
@@ -48,17 +48,17 @@ class Network(click.ParamType[str]):
 
         from gpuctl.nccl.judge.expected import NETWORKS, network
 
-        found = network(str(value))
-        if found is None:
+        name = network(str(value))
+        if name is None:
             close = get_close_matches(str(value).lower(), NETWORKS, 1)
             meant = f" (did you mean {close[0]}?)" if close else ""
             known = "efa, ib, roce, socket, or what NCCL prints: gIB, FasTrak; NET/NAME is any other plugin's"
             self.fail(f"no network is called {value!r}{meant}: it can be {known}", param, ctx)
-        return found
+        return name
 
 
 def sizes(begin: str, end: str) -> Callable[[options.Command], options.Command]:
-    """--begin and --end with these defaults."""
+    """Options --begin and --end with these defaults."""
     return options.together(
         click.option("--begin", "-b", type=Size(), default=begin, show_default=True, help="Smallest message."),
         click.option("--end", "-e", type=Size(), default=end, show_default=True, help="Largest message."),
@@ -66,7 +66,7 @@ def sizes(begin: str, end: str) -> Callable[[options.Command], options.Command]:
 
 
 def ranks(limit_s: float) -> Callable[[options.Command], options.Command]:
-    """What every rank gets, how many there are on a node, and how long they may take by default."""
+    """Options for the environment of ranks, the GPUs per node and the default timeout."""
     late = "A run that has not ended by then hangs: it is ended on every node."
     return options.together(
         click.option(
@@ -95,7 +95,7 @@ def sweep_of(
     no_verify: bool = False,
     **_: Any,
 ) -> Sweep:
-    """What the options above ask for, as far as a command has them."""
+    """Build the sweep from the options that a command has."""
     from gpuctl.nccl.model import Sweep
 
     return Sweep(

@@ -1,4 +1,4 @@
-"""Line by line from the older layout to today's: what becomes of each field, so that comments stay where they are."""
+"""Map each field of the older layout to today's, line by line, so that comments stay in place."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 LEVELS = {"0": "LOC", "1": "PIX", "2": "PXB", "3": "PHB", "4": "SYS", "5": "SYS"}
 TO_VARIABLES = {"ib_timeout": "NCCL_IB_TIMEOUT", "min_nchannels": "NCCL_MIN_NCHANNELS"}
-HTTPS_PORT = "6443"  # where OpenShift's API listens
+HTTPS_PORT = "6443"  # the port of OpenShift's API
 
 
 @dataclass(frozen=True)
 class Old:
-    """A field of the older file: its way from the top, its text, and whether RDMA is enabled there."""
+    """A field of the older file: its path, its text, and whether the file enables RDMA."""
 
     path: str
     value: str
@@ -26,14 +26,14 @@ class Old:
 
 @dataclass(frozen=True)
 class New:
-    """What becomes of it: `name: value`, or nothing where `value` is None; `said` is what a person should know."""
+    """The replacement: `name: value`, or nothing if `value` is None; `note` is a remark for the user."""
 
     value: str | None
-    said: str = ""
+    note: str = ""
 
 
 def becomes(old: Old) -> New | None:
-    """What becomes of a field; None where today's layout does not know it."""
+    """Return the replacement of a field, or None if today's layout does not know it."""
     if old.path in KEPT:
         return New(old.value) if old.value else New(None)
     return CHANGED[old.path](old) if old.path in CHANGED else None
@@ -42,8 +42,8 @@ def becomes(old: Old) -> New | None:
 def _api(old: Old) -> New:
     host = re.sub(r"^https?://", "", old.value).rstrip("/")
     whole = host if ":" in host else f"{host}:{HTTPS_PORT}"
-    said = "" if ":" in host else f"the port {HTTPS_PORT} is a guess: `oc whoami --show-server` tells"
-    return New(f"https://{whole}", said)
+    note = "" if ":" in host else f"the port {HTTPS_PORT} is a guess: `oc whoami --show-server` shows it"
+    return New(f"https://{whole}", note)
 
 
 def _listed(old: Old) -> New:
@@ -53,27 +53,27 @@ def _listed(old: Old) -> New:
 
 def _excluded(old: Old) -> New:
     if not old.value.startswith("^"):
-        return New(None, f"it named interfaces to use ({old.value}), and today's layout those not to use")
+        return New(None, f"it named interfaces to use ({old.value}); today's layout names those to exclude")
     return _listed(Old(old.path, old.value.removeprefix("^"), old.rdma))
 
 
 def _level(old: Old) -> New:
     named = LEVELS.get(old.value, old.value)
-    said = f"{old.value} is the older number for {named}" if named != old.value else ""
-    return New(named, said)
+    note = f"{old.value} is the older number for {named}" if named != old.value else ""
+    return New(named, note)
 
 
 def _only_with_rdma(old: Old) -> New:
     if old.value.lower() == "true" and not old.rdma:
-        return New(None, "it is for RDMA pods, and RDMA is not enabled")
-    said = "today there are smaller rights than that: ipc_lock, sys_resource" if "privileged" in old.path else ""
-    return New(old.value.lower(), said if old.value.lower() == "true" else "")
+        return New(None, "it applies to RDMA pods, and RDMA is not enabled")
+    note = "less privileged alternatives exist today: ipc_lock, sys_resource" if "privileged" in old.path else ""
+    return New(old.value.lower(), note if old.value.lower() == "true" else "")
 
 
 def _account(old: Old) -> New:
     if not old.value:
         return New(None)
-    return New(old.value, "it has to be there: deploy makes none of that name; left out, it makes one of its own")
+    return New(old.value, "it has to exist: deploy does not create it; if omitted, deploy creates its own")
 
 
 KEPT = frozenset(

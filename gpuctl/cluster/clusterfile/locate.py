@@ -1,4 +1,4 @@
-"""Cluster files by their names: clusters/NAME.yaml here, with the user's settings, or among those of gpuctl."""
+"""Find cluster files by name: clusters/NAME.yaml here, in the user's settings folder, or among gpuctl's examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLDER, ENDINGS = "clusters", (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class Listed:
-    """A cluster file that goes by its name; `ours`: it came with gpuctl, as an example."""
+    """A cluster file that can be named; `ours`: an example shipped with gpuctl."""
 
     name: str
     path: Path
@@ -24,17 +24,17 @@ class Listed:
 
 
 def find(name: str) -> Path:
-    """The file of a name or path; `InvalidInput` where there is none, or more than one."""
+    """Return the file of a name or path; raises `InvalidInput` if there is none, or more than one."""
     return file_lookup.find("cluster", name, FOLDER, ENDINGS)
 
 
 def cluster(name: str) -> Cluster:
-    """The cluster of a name or path; `InvalidInput` with every mistake in its file."""
+    """Load the cluster of a name or path; raises `InvalidInput` with every mistake in its file."""
     return load(find(name))
 
 
 def all_of_them() -> list[Listed]:
-    """Every file that can be named, each once, whether it can be used or not."""
+    """List every file that can be named, once each, valid or not."""
     shipped = (collection_dir() / "examples" / FOLDER).resolve()
     paths = dict.fromkeys(path.resolve() for path in file_lookup.listed(FOLDER, ENDINGS) if path.is_file())
     return [Listed(path.stem, path, path.parent == shipped, look(path)) for path in paths]

@@ -1,6 +1,6 @@
-"""The cluster file as values. Each field says what it is for; its unit, default and source stand beside it."""
+"""The cluster file's model. Each field has a description, and optionally a unit, default and source."""
 
-# ruff: noqa: RUF009 - `part` gives a dataclass field, which is what may stand there
+# ruff: noqa: RUF009 - `part` returns a dataclass field
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -37,44 +37,43 @@ from gpuctl.core.strict_yaml import Choice, Flag, ListOf, MappingOf, Whole
 
 @dataclass(frozen=True)
 class About:
-    """Which cluster, and where on it."""
+    """The cluster, and the place on it."""
 
-    name: str = holds(NAME, "What the cluster is called.", source=FIELD)
-    api: str = holds(URL, "Its API server; a kubeconfig that leads elsewhere is refused.", source=FIELD)
-    namespace: str = holds(LABEL, "The namespace that everything is made in; it has to be there.", source=FIELD)
-    flavour: str = holds(Choice(("openshift", "kubernetes", "eks")), "What kind of cluster: it decides the objects.")
+    name: str = holds(NAME, "The cluster's name.", source=FIELD)
+    api: str = holds(URL, "The URL of its API server; a kubeconfig that leads elsewhere is refused.", source=FIELD)
+    namespace: str = holds(LABEL, "The namespace of all objects; it has to exist.", source=FIELD)
+    flavour: str = holds(Choice(("openshift", "kubernetes", "eks")), "The kind of cluster, which decides the objects.")
     environment: str = holds(
         NAME,
-        "The name of this environment, which its objects carry: users of one namespace take one each. "
-        "[the cluster's name]",
+        "The name of the environment and its objects: each user of a namespace chooses one. [the cluster's name]",
         default="",
         source=K8S,
     )
-    description: str = holds(LINE, "For people.", default="", source=FIELD)
+    description: str = holds(LINE, "Free text for people.", default="", source=FIELD)
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """Which nodes the pods may run on."""
+    """The nodes that pods may run on."""
 
     gpu_nodes: tuple[str, ...] = holds(
         ListOf(OBJECT, "node names", unique=True),
-        "Only these nodes, by name. [every node that has the GPUs]",
+        "The only nodes to use, by name. [every node with the GPUs]",
         default=(),
         source=FIELD,
     )
     selector: Mapping[str, str] = holds(
-        MappingOf(KEY, LABEL_VALUE), "Labels that a node must have, too.", default={}, source="Kubernetes: nodeSelector"
+        MappingOf(KEY, LABEL_VALUE), "Labels that a node must also have.", default={}, source="Kubernetes: nodeSelector"
     )
     tolerations: tuple[str, ...] = holds(
         ListOf(KEY, "taint names", unique=True),
-        "Taints of nodes to put up with, besides those named after the GPUs and adapters.",
+        "Taints to tolerate, besides those named after the GPUs and adapters.",
         default=(),
         source="Kubernetes: taints and tolerations",
     )
     topology_key: str = holds(
         KEY,
-        "A node label, such as the rack's or the leaf switch's: pods go where it is the same, as far as they can.",
+        "A node label, such as the rack or leaf switch: pods are placed where it is the same, if possible.",
         default="",
         source="Kubernetes: inter-pod affinity",
     )
@@ -86,16 +85,20 @@ class Storage:
 
     mode: str = holds(
         Choice(("rwx", "volumeClaimTemplates")),
-        "rwx: one volume of each for all pods; volumeClaimTemplates: each pod has its own.",
+        "rwx: volumes shared by all pods; volumeClaimTemplates: each pod has its own.",
         source=FIELD,
     )
-    class_rwx: str = holds(OBJECT, "The storage class for volumes that many nodes write.", default="", source=FIELD)
-    class_rwo: str = holds(OBJECT, "The storage class for volumes of a single node.", default="", source=FIELD)
-    workspace_size: str = holds(Size(), "The volume at /workspace.", default="100Gi", source=FIELD, unit="bytes")
-    datasets_size: str = holds(Size(), "The volume at /datasets.", default="500Gi", source=FIELD, unit="bytes")
+    class_rwx: str = holds(OBJECT, "The storage class of volumes that many nodes write.", default="", source=FIELD)
+    class_rwo: str = holds(OBJECT, "The storage class of volumes that one node writes.", default="", source=FIELD)
+    workspace_size: str = holds(
+        Size(), "The size of the volume at /workspace.", default="100Gi", source=FIELD, unit="bytes"
+    )
+    datasets_size: str = holds(
+        Size(), "The size of the volume at /datasets.", default="500Gi", source=FIELD, unit="bytes"
+    )
     folders: Mapping[str, str] = holds(
         MappingOf(PLACE, INSIDE),
-        "More paths in the pods, each a folder of a volume bound there: /checkpoints: workspace/checkpoints.",
+        "More mount paths, each for a folder of a volume: /checkpoints: workspace/checkpoints.",
         default={},
         source="Kubernetes: subPath",
     )
@@ -103,32 +106,38 @@ class Storage:
 
 @dataclass(frozen=True)
 class Security:
-    """What pods may do. In TCP mode they always keep to the restricted profile."""
+    """Rights of the pods. In TCP mode they always comply with the restricted profile."""
 
     service_account: str = holds(
-        OBJECT, "A service account that is there. [one of our own, made and removed]", default="", source=FIELD
+        OBJECT, "An existing service account. [deploy creates and removes its own]", default="", source=FIELD
     )
     requires_privileged_scc: bool = holds(
-        Flag(), "OpenShift: RDMA pods are privileged. [the smallest rights of our own]", default=False, source=FIELD
+        Flag(),
+        "OpenShift: RDMA pods use the constraints `privileged`. [constraints of its own with the least privileges]",
+        default=False,
+        source=FIELD,
     )
     ipc_lock: bool = holds(
-        Flag(), "RDMA pods get IPC_LOCK, which lifts the limit of locked memory for root.", default=False, source=FIELD
+        Flag(),
+        "RDMA pods get IPC_LOCK, which removes the limit of locked memory for root.",
+        default=False,
+        source=FIELD,
     )
     sys_resource: bool = holds(
         Flag(),
-        "RDMA pods get SYS_RESOURCE, so that root may raise limits by `ulimit`.",
+        "RDMA pods get SYS_RESOURCE, with which root may raise limits by `ulimit`.",
         default=False,
         source="EldritchJS/ml-dev-env, k8s/scc-modification-for-memlock.yaml",
     )
     rdma_as_root: bool = holds(
         Flag(),
-        "RDMA pods run as root: capabilities do not reach other users.",
+        "RDMA pods run as root: capabilities have no effect for other users.",
         default=False,
         source="NVIDIA/nvidia-container-toolkit#2037",
     )
     run_as_user: int | None = holds(
         Whole(1, 2**31 - 1),
-        "The number of the pods' user; OpenShift gives each namespace its own. [1000]",
+        "The user ID of the pods; OpenShift assigns one to each namespace. [1000]",
         default=None,
         source="Kubernetes: pod security standards, restricted",
     )
@@ -136,39 +145,42 @@ class Security:
 
 @dataclass(frozen=True)
 class Gpus:
-    """The GPUs of a node, all of which one pod takes."""
+    """The GPUs of a node, all of which one pod uses."""
 
-    per_node: int = holds(Whole(1, 16), "GPUs a pod asks for: all that a node has.", source=FIELD, unit="GPUs")
-    type: str = holds(LINE, "What they are; for people.", default="", source=FIELD)
-    default_nodes: int = holds(Whole(1, 4096), "How many pods where no --nodes is given.", default=2, source=FIELD)
+    per_node: int = holds(Whole(1, 16), "GPUs that a pod requests: all GPUs of a node.", source=FIELD, unit="GPUs")
+    type: str = holds(LINE, "The GPU model; informational.", default="", source=FIELD)
+    default_nodes: int = holds(Whole(1, 4096), "The number of pods without --nodes.", default=2, source=FIELD)
     resource: str = holds(
-        RESOURCE, "What their device plugin calls them.", default="nvidia.com/gpu", source="NVIDIA/k8s-device-plugin"
+        RESOURCE,
+        "The resource name of their device plugin.",
+        default="nvidia.com/gpu",
+        source="NVIDIA/k8s-device-plugin",
     )
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a pod gets, and keeps: what it asks for is also its limit."""
+    """Resources of a pod: requests equal limits."""
 
-    cpu: str = holds(Cores(), "CPU cores; whole ones can be pinned.", source=FIELD, unit="cores")
-    memory: str = holds(Size(), "Memory, with shared memory in it.", source=FIELD, unit="bytes")
+    cpu: str = holds(Cores(), "CPU cores; only whole cores can be pinned.", source=FIELD, unit="cores")
+    memory: str = holds(Size(), "Memory, including shared memory.", source=FIELD, unit="bytes")
     shm: str = holds(
         Size(),
-        "Shared memory, which NCCL and data loaders use; the runtime's own is 64 MiB.",
+        "Shared memory, used by NCCL and data loaders; container runtimes default to 64 MiB.",
         default="32Gi",
         source="EldritchJS/ml-dev-env, k8s/statefulset-multi-node-rdma.yaml",
         unit="bytes",
     )
     hugepages_2mi: str = holds(
         Size(),
-        "Huge pages of 2 MiB; EFA asks for 5120Mi. [none]",
+        "Huge pages of 2 MiB; EFA needs 5120Mi. [none]",
         default="",
         source="awsome-distributed-training, micro-benchmarks/nccl-tests/kubernetes",
         unit="bytes",
     )
     scratch: str = holds(
         Size(),
-        "Each of the folders for temporary files and of the user, on the node's disk; gone with the pod.",
+        "The size limit of /tmp and of the home folder, each on the node's disk; deleted with the pod.",
         default="20Gi",
         unit="bytes",
     )
@@ -176,58 +188,58 @@ class Resources:
 
 @dataclass(frozen=True)
 class Build:
-    """How OpenShift makes the image: a Dockerfile written here, a git repository, or {} for a folder that is sent."""
+    """An image build on OpenShift: an inline Dockerfile, a git repository, or {} for an uploaded folder."""
 
-    dockerfile: str = holds(ANY, "The Dockerfile itself.", default="", source="OpenShift: BuildConfig")
-    git: str = holds(GIT, "A repository that has a Dockerfile.", default="", source="OpenShift: BuildConfig")
-    ref: str = holds(REF, "Its branch, tag or commit. [its default branch]", default="")
-    folder: str = holds(FOLDER, "The folder of it to build in. [its top]", default="")
+    dockerfile: str = holds(ANY, "The content of the Dockerfile.", default="", source="OpenShift: BuildConfig")
+    git: str = holds(GIT, "A repository with a Dockerfile.", default="", source="OpenShift: BuildConfig")
+    ref: str = holds(REF, "The branch, tag or commit. [the default branch]", default="")
+    folder: str = holds(FOLDER, "The folder of the repository to build. [its root]", default="")
     memory: str = holds(Size(), "Memory of the build's pod.", default="16Gi", unit="bytes")
     cpu: str = holds(Cores(), "CPU cores of the build's pod.", default="4", unit="cores")
 
 
 @dataclass(frozen=True)
 class Image:
-    """What the pods run: one that is there, or one that OpenShift builds."""
+    """The container image: an existing one, or one built by OpenShift."""
 
     name: str = holds(IMAGE, "The image, with a tag or digest.", default="")
-    pull_secret: str = holds(OBJECT, "The Secret it is pulled with.", default="")
-    pull_policy: str = holds(Choice(("IfNotPresent", "Always")), "When nodes pull it again.", default="IfNotPresent")
-    build: Build | None = part(Build, "Build it on the cluster (OpenShift): `gpuctl cluster build`.", empty=None)
+    pull_secret: str = holds(OBJECT, "The Secret to pull the image with.", default="")
+    pull_policy: str = holds(
+        Choice(("IfNotPresent", "Always")), "The pull policy of the image.", default="IfNotPresent"
+    )
+    build: Build | None = part(Build, "Build the image on the cluster (OpenShift): `gpuctl cluster build`.", empty=None)
 
 
 @dataclass(frozen=True)
 class Ingress:
-    """How browsers come in where there are no Routes."""
+    """External access for browsers on clusters without Routes."""
 
-    domain: str = holds(DOMAIN, "Names below it lead to the cluster: vscode-ENVIRONMENT.DOMAIN.")
+    domain: str = holds(DOMAIN, "The domain whose names resolve to the cluster: vscode-ENVIRONMENT.DOMAIN.")
     ingress_class: str = holds(OBJECT, "The IngressClass. [the cluster's default]", default="")
-    tls_secret: str = holds(OBJECT, "The Secret with the certificate for those names.", default="")
-    annotations: Mapping[str, str] = holds(
-        MappingOf(KEY, LINE), "What the ingress controller wants to be told.", default={}
-    )
-    from_namespace: str = holds(LABEL, "The namespace that the controller's pods run in.", default="")
+    tls_secret: str = holds(OBJECT, "The Secret with the certificate for these names.", default="")
+    annotations: Mapping[str, str] = holds(MappingOf(KEY, LINE), "Annotations for the ingress controller.", default={})
+    from_namespace: str = holds(LABEL, "The namespace of the controller's pods.", default="")
     from_addresses: tuple[str, ...] = holds(
-        ListOf(CIDR, "address ranges", unique=True), "Where a load balancer outside the cluster comes from.", default=()
+        ListOf(CIDR, "address ranges", unique=True), "The source addresses of an external load balancer.", default=()
     )
 
 
 @dataclass(frozen=True)
 class Ports:
-    """What listens in the pods. TensorBoard and the debugger have no password: they are reached by forwards only."""
+    """Ports in the pods. TensorBoard and the debugger have no password: only port forwards reach them."""
 
     vscode: int = holds(PORT, "code-server, on the first pod.", default=8080, source=FIELD)
     jupyter: int = holds(PORT, "Jupyter, on the first pod.", default=8888, source=FIELD)
-    tensorboard: int = holds(PORT, "TensorBoard; by forward only.", default=6006, source=FIELD)
-    debug: int = holds(PORT, "debugpy; by forward only.", default=5678, source=FIELD)
-    master: int = holds(PORT, "Where ranks meet; from pod to pod only.", default=29500, source=FIELD)
-    ssh: int = holds(PORT, "sshd, for launchers that use ssh; from pod to pod only.", default=2222)
+    tensorboard: int = holds(PORT, "TensorBoard; by port forward only.", default=6006, source=FIELD)
+    debug: int = holds(PORT, "debugpy; by port forward only.", default=5678, source=FIELD)
+    master: int = holds(PORT, "The rendezvous port of the ranks; between pods only.", default=29500, source=FIELD)
+    ssh: int = holds(PORT, "sshd, for launchers that use ssh; between pods only.", default=2222)
     expose: tuple[str, ...] = holds(
         ListOf(Choice(("vscode", "jupyter")), "vscode and jupyter", unique=True),
-        "Which are also reached from outside, with a password: by Route or Ingress. [none]",
+        "Editors exposed by Route or Ingress, with a password. [none]",
         default=(),
     )
-    ingress: Ingress | None = part(Ingress, "How they are reached where there are no Routes.", empty=None)
+    ingress: Ingress | None = part(Ingress, "The Ingress on clusters without Routes.", empty=None)
 
 
 @dataclass(frozen=True)
@@ -235,7 +247,10 @@ class Nccl:
     """NCCL in both modes."""
 
     debug: str = holds(
-        Choice(("VERSION", "WARN", "INFO", "TRACE")), "How much NCCL logs (NCCL_DEBUG).", default="WARN", source=GUIDE
+        Choice(("VERSION", "WARN", "INFO", "TRACE")),
+        "The log level of NCCL (NCCL_DEBUG).",
+        default="WARN",
+        source=GUIDE,
     )
 
 
@@ -243,14 +258,14 @@ class Nccl:
 class Cluster:
     """A cluster file."""
 
-    cluster: About = part(About, "Which cluster, and where on it.")
+    cluster: About = part(About, "The cluster, and the place on it.")
     storage: Storage = part(Storage, "The workspace and the data sets.")
     gpus: Gpus = part(Gpus, "The GPUs of a node.")
-    resources: Resources = part(Resources, "What a pod gets.")
-    image: Image = part(Image, "What the pods run.")
-    nodes: Nodes = part(Nodes, "Which nodes the pods may run on.", optional=True)
-    network: Network = part(Network, "How pods reach each other.", optional=True)
-    security: Security = part(Security, "What pods may do.", optional=True)
-    ports: Ports = part(Ports, "What listens in the pods.", optional=True)
+    resources: Resources = part(Resources, "Resources of a pod.")
+    image: Image = part(Image, "The container image.")
+    nodes: Nodes = part(Nodes, "The nodes that pods may run on.", optional=True)
+    network: Network = part(Network, "The network between pods.", optional=True)
+    security: Security = part(Security, "Rights of the pods.", optional=True)
+    ports: Ports = part(Ports, "Ports in the pods.", optional=True)
     nccl: Nccl = part(Nccl, "NCCL in both modes.", optional=True)
-    notes: str = holds(ANY, "For people.", default="", source=FIELD)
+    notes: str = holds(ANY, "Free text for people.", default="", source=FIELD)

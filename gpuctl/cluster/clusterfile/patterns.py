@@ -1,4 +1,4 @@
-"""What names and values of the cluster file look like, and where its fields come from."""
+"""Patterns of the cluster file's names and values, and the sources of its fields."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ GIT = Text(r"(https|ssh)://[^\s]+", "a git repository's https or ssh URL")
 FOLDER = Text(r"[A-Za-z0-9.][-_.A-Za-z0-9]*(/[A-Za-z0-9][-_.A-Za-z0-9]*)*", "a folder of the repository")
 REF = Text(r"[A-Za-z0-9][-_./A-Za-z0-9]*", "a branch, tag or commit")
 ANY, LINE = Text(), Text(r"[^\n]*\S[^\n]*", "text of one line")
-PORT = Whole(1024, 65535)  # below 1024 an ordinary user may not listen
+PORT = Whole(1024, 65535)  # below 1024 an unprivileged user may not listen
 LEVELS = ("LOC", "PIX", "PXB", "PHB", "SYS")
 ENVIRONMENT = MappingOf(VARIABLE, Value())

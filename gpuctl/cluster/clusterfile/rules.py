@@ -1,4 +1,4 @@
-"""Combinations that cannot be: each rule names the fields it looks at, and is left out where one of them is wrong."""
+"""Rules for combinations of fields; each rule names its fields, and is skipped if one of them is invalid."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gpuctl.cluster.clusterfile import variables
 from gpuctl.cluster.clusterfile.field_types import bytes_of
 from gpuctl.cluster.clusterfile.model import Cluster
 
-Broken = tuple[str, str, str]  # the field that is told of, what is wrong, what to try
+Broken = tuple[str, str, str]  # the field, what is wrong, what to try
 Rule = Callable[[Cluster], Iterator[Broken]]
 RDMA = "network.rdma"
 RIGHTS = ("requires_privileged_scc", "ipc_lock", "sys_resource", "rdma_as_root")
 PORTS = ("vscode", "jupyter", "tensorboard", "debug", "master", "ssh")
 RULES: list[tuple[tuple[str, ...], Rule]] = []
-# Where the pod itself, or the image's own system, has something.
+# Paths that the pod or the image's system uses.
 RESERVED = (
     *("/workspace", "/datasets", "/home/gpuctl", "/job", "/run", "/tmp"),  # noqa: S108 - paths in a pod
     *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/sbin", "/sys", "/usr", "/var"),
@@ -23,7 +23,7 @@ RESERVED = (
 
 
 def broken(cluster: Cluster, wrong: Collection[str]) -> Iterator[Broken]:
-    """What is wrong between fields that are right by themselves."""
+    """Yield mistakes in combinations of valid fields."""
     for looked_at, rule in RULES:
         if not any(_touches(field, need) for field in wrong for need in looked_at):
             yield from rule(cluster)
@@ -34,7 +34,7 @@ def _touches(wrong: str, need: str) -> bool:
 
 
 def needs(*fields: str) -> Callable[[Rule], Rule]:
-    """Puts a rule on the list, with the fields it looks at."""
+    """Register a rule with the fields it uses."""
 
     def put(rule: Rule) -> Rule:
         RULES.append((fields, rule))
@@ -46,81 +46,81 @@ def needs(*fields: str) -> Callable[[Rule], Rule]:
 @needs("storage.mode", "storage.class_rwx", "storage.class_rwo")
 def storage_class(cluster: Cluster) -> Iterator[Broken]:
     storage = cluster.storage
-    wanted = "class_rwx" if storage.mode == "rwx" else "class_rwo"
-    if not getattr(storage, wanted):
-        hint = "`kubectl get storageclass` lists those there are"
-        yield "storage.mode", f"is {storage.mode}, which needs storage.{wanted}", hint
+    field = "class_rwx" if storage.mode == "rwx" else "class_rwo"
+    if not getattr(storage, field):
+        hint = "`kubectl get storageclass` lists the classes"
+        yield "storage.mode", f"is {storage.mode}, which needs storage.{field}", hint
 
 
 @needs("storage.folders")
 def folders(cluster: Cluster) -> Iterator[Broken]:
     for place in cluster.storage.folders:
         if any(f"{place}/".startswith(f"{taken}/") for taken in RESERVED):
-            yield f"storage.folders.{place}", "is taken already by the pod itself", "choose another path"
+            yield f"storage.folders.{place}", "is used by the pod itself", "choose another path"
 
 
 @needs("cluster.namespace")
 def namespace(cluster: Cluster) -> Iterator[Broken]:
     name = cluster.cluster.namespace
     if name == "default" or name.startswith(("kube-", "openshift-")):
-        yield "cluster.namespace", f"is {name}, which is the cluster's own", "use a namespace of yours"
+        yield "cluster.namespace", f"is {name}, which is reserved for the cluster", "use a namespace of yours"
 
 
 @needs(RDMA + ".enabled", RDMA + ".fabric", RDMA + ".resources")
 def rdma(cluster: Cluster) -> Iterator[Broken]:
-    way = cluster.network.rdma
-    if not way.enabled:
+    network = cluster.network.rdma
+    if not network.enabled:
         return
-    if not way.fabric:
-        yield "network.rdma", "is enabled, but does not say its fabric", "fabric: roce, infiniband or efa"
-    if not way.resources:
+    if not network.fabric:
+        yield "network.rdma", "is enabled, but fabric is missing", "fabric: roce, infiniband or efa"
+    if not network.resources:
         yield (
             "network.rdma",
-            "is enabled without the resource that brings the adapters into a pod",
+            "is enabled without the resource that gives pods the adapters",
             "resources: {NAME: COUNT}; `kubectl describe node` lists them under Allocatable",
         )
 
 
 @needs(RDMA + ".host_network", RDMA + ".attachments")
 def host_network(cluster: Cluster) -> Iterator[Broken]:
-    way = cluster.network.rdma
-    if way.host_network and way.attachments:
-        yield "network.rdma.host_network", "leaves no room for attachments: Multus adds none there", "choose one"
+    network = cluster.network.rdma
+    if network.host_network and network.attachments:
+        yield "network.rdma.host_network", "excludes attachments: Multus adds none to the host network", "choose one"
 
 
 @needs(RDMA + ".enabled", RDMA + ".fabric")
 def efa(cluster: Cluster) -> Iterator[Broken]:
-    way = cluster.network.rdma
-    for name in ("devices", "gid_index") if way.enabled and way.fabric == "efa" else ():
-        if getattr(way, name) not in ((), None):
+    network = cluster.network.rdma
+    for name in ("devices", "gid_index") if network.enabled and network.fabric == "efa" else ():
+        if getattr(network, name) not in ((), None):
             yield (
                 f"network.rdma.{name}",
-                "means nothing to EFA: its NCCL plugin takes all devices itself",
-                "leave it out",
+                "has no effect with EFA: its NCCL plugin uses all devices",
+                "omit it",
             )
 
 
 @needs(RDMA + ".enabled", RDMA + ".devices", RDMA + ".interfaces", RDMA + ".attachments")
 def lengths(cluster: Cluster) -> Iterator[Broken]:
-    way = cluster.network.rdma
-    counted = {name: len(getattr(way, name)) for name in ("devices", "interfaces", "attachments")}
-    given = {name: count for name, count in counted.items() if count}
-    if way.enabled and len(set(given.values())) > 1:
-        told = ", ".join(f"{count} {name}" for name, count in given.items())
-        yield "network.rdma", f"has {told}: each adapter is one of each", "name as many of each"
+    network = cluster.network.rdma
+    counted = {name: len(getattr(network, name)) for name in ("devices", "interfaces", "attachments")}
+    named = {name: count for name, count in counted.items() if count}
+    if network.enabled and len(set(named.values())) > 1:
+        counts = ", ".join(f"{count} {name}" for name, count in named.items())
+        yield "network.rdma", f"has {counts}: each adapter needs one of each", "list the same number of each"
 
 
 @needs(RDMA + ".resources", "gpus.resource")
 def resources(cluster: Cluster) -> Iterator[Broken]:
     if cluster.gpus.resource in cluster.network.rdma.resources:
-        yield "network.rdma.resources", f"names {cluster.gpus.resource}, which are the GPUs", "leave it out"
+        yield "network.rdma.resources", f"names {cluster.gpus.resource}, which is the GPU resource", "omit it"
 
 
 @needs("network", "nccl")
 def own_variables(cluster: Cluster) -> Iterator[Broken]:
-    for mode, way in (("rdma", cluster.network.rdma), ("tcp", cluster.network.tcp)):
-        ours = {each.name: each.field for each in variables.derived(cluster, mode)}
-        for name in way.environment:
+    for mode, network in (("rdma", cluster.network.rdma), ("tcp", cluster.network.tcp)):
+        ours = {variable.name: variable.field for variable in variables.derived(cluster, mode)}
+        for name in network.environment:
             if name in ours:
                 yield (
                     f"network.{mode}.environment.{name}",
@@ -134,11 +134,15 @@ def rights(cluster: Cluster) -> Iterator[Broken]:
     may = cluster.security
     if not cluster.network.rdma.enabled:
         for name in (name for name in RIGHTS if getattr(may, name)):
-            yield f"security.{name}", "is for RDMA pods, and network.rdma is not enabled", "leave it out"
+            yield f"security.{name}", "applies to RDMA pods, and network.rdma is not enabled", "omit it"
     if may.requires_privileged_scc and cluster.cluster.flavour != "openshift":
-        yield "security.requires_privileged_scc", "is OpenShift's; this flavour has no such constraints", "leave it out"
+        yield (
+            "security.requires_privileged_scc",
+            "exists on OpenShift only; this flavour has no security context constraints",
+            "omit it",
+        )
     if may.rdma_as_root and not (may.ipc_lock or may.requires_privileged_scc):
-        yield "security.rdma_as_root", "without ipc_lock brings root nothing", "add `ipc_lock: true`, or leave it out"
+        yield "security.rdma_as_root", "has no effect without ipc_lock", "add `ipc_lock: true`, or omit it"
 
 
 @needs("security.run_as_user", "cluster.flavour")
@@ -146,8 +150,8 @@ def user(cluster: Cluster) -> Iterator[Broken]:
     if cluster.security.run_as_user is not None and cluster.cluster.flavour == "openshift":
         yield (
             "security.run_as_user",
-            "is not yours to choose: OpenShift gives each namespace its numbers",
-            "leave it out",
+            "cannot be chosen: OpenShift assigns user IDs to each namespace",
+            "omit it",
         )
 
 
@@ -155,34 +159,42 @@ def user(cluster: Cluster) -> Iterator[Broken]:
 def enough_nodes(cluster: Cluster) -> Iterator[Broken]:
     named = len(cluster.nodes.gpu_nodes)
     if named and named < cluster.gpus.default_nodes:
-        yield "gpus.default_nodes", f"is {cluster.gpus.default_nodes}, and nodes.gpu_nodes names {named}", "name more"
+        yield (
+            "gpus.default_nodes",
+            f"is {cluster.gpus.default_nodes}, and nodes.gpu_nodes names {named}",
+            "name more nodes",
+        )
 
 
 @needs(*(f"ports.{name}" for name in PORTS))
 def ports_differ(cluster: Cluster) -> Iterator[Broken]:
-    seen: dict[int, str] = {}
+    taken: dict[int, str] = {}
     for name in PORTS:
         port = getattr(cluster.ports, name)
-        if port in seen:
-            yield f"ports.{name}", f"is {port}, as ports.{seen[port]} is", "choose another"
-        seen.setdefault(port, name)
+        if port in taken:
+            yield f"ports.{name}", f"is {port}, as ports.{taken[port]} is", "choose another"
+        taken.setdefault(port, name)
 
 
 @needs("ports.expose", "ports.ingress", "cluster.flavour")
 def way_in(cluster: Cluster) -> Iterator[Broken]:
     ports, openshift = cluster.ports, cluster.cluster.flavour == "openshift"
     if ports.ingress and openshift:
-        yield "ports.ingress", "is for clusters without Routes, and OpenShift has them", "leave it out"
+        yield "ports.ingress", "is for clusters without Routes; OpenShift has them", "omit it"
     if ports.expose and not openshift and not ports.ingress:
         yield (
             "ports.expose",
             "needs ports.ingress on this flavour",
-            "ingress: {domain: …, tls_secret: …}, or leave it out",
+            "ingress: {domain: …, tls_secret: …}, or omit it",
         )
     if ports.ingress and not (ports.ingress.tls_secret or ports.ingress.annotations):
-        yield "ports.ingress", "has neither tls_secret nor annotations: passwords would travel unencrypted", "give one"
+        yield (
+            "ports.ingress",
+            "has neither tls_secret nor annotations: passwords would be sent unencrypted",
+            "set one of them",
+        )
     if ports.ingress and bool(ports.ingress.from_namespace) == bool(ports.ingress.from_addresses):
-        wrong = "does not say in one way where its traffic comes from, which the NetworkPolicy has to let in"
+        wrong = "needs exactly one of from_namespace and from_addresses, which the NetworkPolicy admits"
         yield "ports.ingress", wrong, "from_namespace: ingress-nginx, or from_addresses: [10.0.0.0/16]"
 
 
@@ -190,21 +202,25 @@ def way_in(cluster: Cluster) -> Iterator[Broken]:
 def route_names(cluster: Cluster) -> Iterator[Broken]:
     wrong = environment.too_long(cluster, cluster.cluster.environment or cluster.cluster.name)
     if wrong:
-        yield "cluster.environment", wrong, "give a shorter one"
+        yield "cluster.environment", wrong, "use a shorter name"
 
 
 @needs("image.name", "image.build", "cluster.flavour")
 def image(cluster: Cluster) -> Iterator[Broken]:
-    given, build = cluster.image, cluster.image.build
-    if bool(given.name) == bool(build):
-        yield "image", "needs one of name and build", "name the image, or say how it is built"
+    image, build = cluster.image, cluster.image.build
+    if bool(image.name) == bool(build):
+        yield "image", "needs exactly one of name and build", "name the image, or say how it is built"
     if build and cluster.cluster.flavour != "openshift":
-        yield "image.build", "is OpenShift's; this flavour builds no images", "build it elsewhere, and give its name"
+        yield (
+            "image.build",
+            "works on OpenShift only; this flavour builds no images",
+            "build it elsewhere, and set image.name",
+        )
     if build and build.dockerfile and build.git:
-        yield "image.build", "has both dockerfile and git", "keep one; without both a folder of yours is built"
+        yield "image.build", "has both dockerfile and git", "keep one; without both, a local folder is built"
     for name in ("ref", "folder") if build and not build.git else ():
         if getattr(build, name):
-            yield f"image.build.{name}", "is of a git repository, and none is named", "leave it out"
+            yield f"image.build.{name}", "needs image.build.git", "omit it"
 
 
 @needs("resources.shm", "resources.memory", "resources.hugepages_2mi")
@@ -214,7 +230,11 @@ def sizes(cluster: Cluster) -> Iterator[Broken]:
         yield (
             "resources.shm",
             f"is {pod.shm} of {pod.memory} memory: shared memory counts as memory",
-            "leave room for more",
+            "make it smaller than resources.memory",
         )
     if pod.hugepages_2mi and bytes_of(pod.hugepages_2mi) % (2 * 2**20):
-        yield "resources.hugepages_2mi", f"is {pod.hugepages_2mi}: not a whole number of pages of 2 MiB", "even it"
+        yield (
+            "resources.hugepages_2mi",
+            f"is {pod.hugepages_2mi}: not a whole number of 2 MiB pages",
+            "use an even number of Mi",
+        )

@@ -1,4 +1,4 @@
-"""The cluster file as JSON Schema, for editors; made from the model, which the reader goes by, too."""
+"""JSON Schema of the cluster file, for editors; generated from the model that the reader uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def document() -> Schema:
-    """The whole schema. Combinations that cannot be are told by the reader alone."""
+    """Return the whole schema. Invalid combinations are checked by the reader only."""
     return {
         "$schema": DRAFT,
         "title": "gpuctl cluster file",
@@ -23,17 +23,17 @@ def document() -> Schema:
 
 
 def rows() -> list[dict[str, str]]:
-    """Every field: its way from the top, what it takes, unit, default, what it is for, and where that comes from."""
+    """Return every field: its path, accepted values, unit, default, purpose and source."""
     return [
         {
             "field": path,
             "takes": _takes(spec.kind.schema()),
             "unit": spec.unit,
-            "default": _default(fields.default(each)),
+            "default": _default(fields.default(field)),
             "about": spec.about,
             "source": spec.source,
         }
-        for path, each, spec in fields.walk(Cluster)
+        for path, field, spec in fields.walk(Cluster)
     ]
 
 
@@ -48,7 +48,7 @@ def _default(default: Any) -> str:
 
 
 def _takes(shape: Schema) -> str:
-    """A few words for a kind."""
+    """Summarize the accepted values."""
     if "enum" in shape:
         return " | ".join(shape["enum"])
     if "anyOf" in shape:

@@ -1,4 +1,4 @@
-"""The variables of NCCL and its kin in a pod, each with the reason: what follows from the file, then what it adds."""
+"""The NCCL and related variables of a pod, each with its reason: derived from fields, or added by the file."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from gpuctl.cluster.clusterfile.model import Cluster
 
-Given = tuple[str, str, str, str]  # variable, value, the field that sets it, why
+Row = tuple[str, str, str, str]  # variable, value, the field that sets it, the reason
 
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable; `field` is the one of the cluster file that sets it."""
+    """One variable; `field` is the cluster file's field that sets it."""
 
     name: str
     value: str
@@ -21,67 +21,68 @@ class Variable:
 
 
 def all_of(cluster: Cluster, mode: str) -> tuple[Variable, ...]:
-    """Every variable of a pod in this mode, by name."""
-    way = cluster.network.rdma if mode == "rdma" else cluster.network.tcp
+    """Return every variable of a pod in this mode, sorted by name."""
+    network = cluster.network.rdma if mode == "rdma" else cluster.network.tcp
     field = f"network.{mode}.environment"
     added = [
-        Variable(name, value, field, f"The cluster file sets it: {field}.") for name, value in way.environment.items()
+        Variable(name, value, field, f"The cluster file sets it: {field}.")
+        for name, value in network.environment.items()
     ]
-    return tuple(sorted([*derived(cluster, mode), *added], key=lambda each: each.name))
+    return tuple(sorted([*derived(cluster, mode), *added], key=lambda variable: variable.name))
 
 
 def derived(cluster: Cluster, mode: str) -> list[Variable]:
-    """What follows from the other fields."""
+    """Return the variables derived from other fields."""
     chosen = _rdma(cluster) if mode == "rdma" else _tcp(cluster)
-    return [Variable(*each) for each in (*_both(cluster), *chosen)]
+    return [Variable(*row) for row in (*_both(cluster), *chosen)]
 
 
-def _both(cluster: Cluster) -> Iterator[Given]:
+def _both(cluster: Cluster) -> Iterator[Row]:
     yield "NCCL_DEBUG", cluster.nccl.debug, "nccl.debug", "How much NCCL logs; INFO tells which adapters it uses."
 
 
-def _tcp(cluster: Cluster) -> Iterator[Given]:
-    way = cluster.network.tcp
+def _tcp(cluster: Cluster) -> Iterator[Row]:
+    network = cluster.network.tcp
     yield "NCCL_IB_DISABLE", "1", "the mode", "TCP was asked for: no adapter is looked for."
     yield "NCCL_NET", "Socket", "the mode", "TCP was asked for: no plugin of the image takes over."
     yield _excluded(cluster)
-    if way.p2p_level:
+    if network.p2p_level:
         why = "How far apart two GPUs of a node may be to talk directly."
-        yield "NCCL_P2P_LEVEL", way.p2p_level, "network.tcp.p2p_level", why
+        yield "NCCL_P2P_LEVEL", network.p2p_level, "network.tcp.p2p_level", why
 
 
-def _rdma(cluster: Cluster) -> Iterator[Given]:
-    way = cluster.network.rdma
-    names = way.interfaces or tuple(f"net{number}" for number, _ in enumerate(way.attachments, 1))
+def _rdma(cluster: Cluster) -> Iterator[Row]:
+    network = cluster.network.rdma
+    names = network.interfaces or tuple(f"net{number}" for number, _ in enumerate(network.attachments, 1))
     if names:
         why = "Ranks find each other on these interfaces; the sign = makes the names exact."
         yield "NCCL_SOCKET_IFNAME", f"={','.join(names)}", "network.rdma.interfaces", why
     else:
         yield _excluded(cluster)
-    if way.devices and way.fabric != "efa":
+    if network.devices and network.fabric != "efa":
         why = "These adapters and no others; the sign = makes names exact: mlx5_1 alone would also take mlx5_10."
-        yield "NCCL_IB_HCA", f"={','.join(way.devices)}", "network.rdma.devices", why
+        yield "NCCL_IB_HCA", f"={','.join(network.devices)}", "network.rdma.devices", why
     yield from _tuned(cluster)
 
 
-def _tuned(cluster: Cluster) -> Iterator[Given]:
-    """What the file leaves to NCCL is not set at all."""
-    way = cluster.network.rdma
-    if way.gid_index is not None and way.fabric != "efa":
+def _tuned(cluster: Cluster) -> Iterator[Row]:
+    """Yield tuning variables; those that the file omits are not set at all."""
+    network = cluster.network.rdma
+    if network.gid_index is not None and network.fabric != "efa":
         why = "The RoCE address to use; NCCL before 2.21 does not find it by itself."
-        yield "NCCL_IB_GID_INDEX", str(way.gid_index), "network.rdma.gid_index", why
-    if way.gdr_level:
+        yield "NCCL_IB_GID_INDEX", str(network.gid_index), "network.rdma.gid_index", why
+    if network.gdr_level:
         why = "How far apart GPU and adapter may be for data to go past the CPU's memory."
-        yield "NCCL_NET_GDR_LEVEL", way.gdr_level, "network.rdma.gdr_level", why
-    if way.cross_nic is not None:
+        yield "NCCL_NET_GDR_LEVEL", network.gdr_level, "network.rdma.gdr_level", why
+    if network.cross_nic is not None:
         why = "0 keeps traffic on the same adapter at both ends, as subnets apart need it; 1 and 2 let it change."
-        yield "NCCL_CROSS_NIC", str(way.cross_nic), "network.rdma.cross_nic", why
-    if way.dmabuf is not None:
+        yield "NCCL_CROSS_NIC", str(network.cross_nic), "network.rdma.cross_nic", why
+    if network.dmabuf is not None:
         why = "GPUDirect RDMA by DMA-BUF, which needs no nvidia_peermem on the node."
-        yield "NCCL_DMABUF_ENABLE", str(int(way.dmabuf)), "network.rdma.dmabuf", why
+        yield "NCCL_DMABUF_ENABLE", str(int(network.dmabuf)), "network.rdma.dmabuf", why
 
 
-def _excluded(cluster: Cluster) -> Given:
+def _excluded(cluster: Cluster) -> Row:
     names = ",".join(cluster.network.tcp.interface_exclude)
     why = "Ranks find each other on any interface but these; bridges of containers reach nobody."
     return "NCCL_SOCKET_IFNAME", f"^{names}", "network.tcp.interface_exclude", why

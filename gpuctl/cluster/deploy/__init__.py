@@ -1,1 +1,1 @@
-"""From an environment to objects on a cluster, and away again: preflight, diff, apply, wait, status, scale, destroy."""
+"""Deploy an environment to a cluster and manage it: preflight, diff, apply, wait, status, scale, destroy."""

@@ -1,4 +1,4 @@
-"""Brings the objects of a plan to the cluster, one after the other, each by server-side apply that is never forced."""
+"""Apply a plan's objects one after the other by server-side apply, never forced."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuctl.cluster.deploy import removal
-from gpuctl.cluster.deploy.model import Change, Plan, Tell, is_ours
+from gpuctl.cluster.deploy.model import Change, Plan, ProgressListener, is_ours
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import secret
 from gpuctl.core.errors import GpuctlError
@@ -14,78 +14,82 @@ from gpuctl.edges import ssh_keys
 from gpuctl.edges.kube.cluster import Cluster, name_of
 from gpuctl.edges.kube.errors import Conflict
 
-GOING_S = 120.0  # until an object that is made anew, or of no use any more, is gone
-WORDS: Mapping[str, str] = {"create": "created", "change": "changed", "recreate": "made anew", "remove": "removed"}
-DOING = "deploy"
+REMOVAL_S = 120.0  # limit for the removal of an object that is recreated or no longer needed
+PAST_TENSE: Mapping[str, str] = {"create": "created", "change": "changed", "recreate": "recreated", "remove": "removed"}
+ACTION = "deploy"
 
 
 @dataclass
 class Applied:
-    """What was done so far, in words, and how much there is to do."""
+    """Progress of an apply: the subjects that were changed, and the total number of changes."""
 
     done: list[str] = field(default_factory=list)
-    of: int = 0
+    total: int = 0
 
     @property
-    def words(self) -> str:
-        told = f": {', '.join(self.done)}" if self.done else ""
-        return f"{len(self.done)} of {self.of} changes were made{told}"
+    def summary(self) -> str:
+        listed = f": {', '.join(self.done)}" if self.done else ""
+        return f"{len(self.done)} of {self.total} changes were made{listed}"
 
 
 class NotApplied(GpuctlError):
-    """It stopped half way; the same command goes on from there."""
+    """The apply stopped half way; running the same command again continues from there."""
 
 
-def filled(env: Environment, wanted: Sequence[Object], live: Sequence[Object | None]) -> list[Object]:
-    """The objects with the Secret's values: those that are there, new ones where there are none."""
+def filled(env: Environment, desired: Sequence[Object], live: Sequence[Object | None]) -> list[Object]:
+    """Return the objects with the Secret filled in: existing values are kept, missing ones generated."""
     return [
-        secret.filled(env, (there or {}).get("data") or {}, ssh_keys.pair) if each["kind"] == "Secret" else each
-        for each, there in zip(wanted, live, strict=True)
+        secret.filled(env, (live_object or {}).get("data") or {}, ssh_keys.pair) if obj["kind"] == "Secret" else obj
+        for obj, live_object in zip(desired, live, strict=True)
     ]
 
 
-def apply(cluster: Cluster, plan: Plan, tell: Tell, applied: Applied) -> None:
-    """Make every change of the plan; `applied` knows at any moment what was done.
+def apply(cluster: Cluster, plan: Plan, tell: ProgressListener, applied: Applied) -> None:
+    """Make every change of the plan; `applied` is up to date at any moment.
 
-    `NotApplied` where one fails: those before it stay, for they are of use to the next try.
+    Raises `NotApplied` when a change fails. Earlier changes stay: the next attempt builds on them.
     """
-    wanted = {each.subject: each.wanted for each in plan.standing}
-    leftovers = {name_of(each): each for each in plan.leftovers}
-    todo = [each for each in plan.changes if each.action in WORDS]
-    applied.of = len(todo)
-    for each in todo:
+    desired = {state.subject: state.desired for state in plan.states}
+    leftovers = {name_of(obj): obj for obj in plan.leftovers}
+    todo = [change for change in plan.changes if change.action in PAST_TENSE]
+    applied.total = len(todo)
+    for change in todo:
         try:
-            if each.action == "remove":
-                _remove(cluster, leftovers[each.subject])
+            if change.action == "remove":
+                _remove(cluster, leftovers[change.subject])
             else:
-                _one(cluster, plan.env, each, wanted[each.subject], tell)
+                _apply_change(cluster, plan.env, change, desired[change.subject], tell)
         except GpuctlError as error:
-            hint = error.hint or "the same command goes on from here"
-            raise NotApplied(f"{DOING} {plan.env.name}", f"{_told(each, error)}; {applied.words}", hint) from error
-        applied.done.append(each.subject)
-        tell(each.subject, WORDS[each.action])
+            hint = error.hint or "run the same command again to continue"
+            raise NotApplied(
+                f"{ACTION} {plan.env.name}", f"{_failure(change, error)}; {applied.summary}", hint
+            ) from error
+        applied.done.append(change.subject)
+        tell(change.subject, PAST_TENSE[change.action])
 
 
-def _told(each: Change, error: GpuctlError) -> str:
-    return f"{each.subject}: {error.wrong}"
+def _failure(change: Change, error: GpuctlError) -> str:
+    return f"{change.subject}: {error.wrong}"
 
 
-def _one(cluster: Cluster, env: Environment, each: Change, wanted: Object, tell: Tell) -> None:
-    """Looked at once more: somebody may have made one of that name since."""
-    kind = cluster.kind_of(wanted)
-    live = cluster.get(kind, wanted["metadata"]["name"])
+def _apply_change(cluster: Cluster, env: Environment, change: Change, desired: Object, tell: ProgressListener) -> None:
+    """Apply one change; the live object is read again, because somebody may have created one of that name since."""
+    kind = cluster.kind_of(desired)
+    live = cluster.get(kind, desired["metadata"]["name"])
     if live is not None and not is_ours(env, live):
-        raise Conflict(f"apply {each.subject}", "it is there by now, and is not ours; it was left alone")
-    if wanted["kind"] == "Secret":  # as it is now, for a password that changes locks people out
-        wanted = filled(env, [wanted], [live])[0]
-    if each.action == "recreate" and live is not None:
-        tell(each.subject, "is removed, to be made anew")
+        raise Conflict(
+            f"apply {change.subject}", "an object of that name was created meanwhile and is not ours; it was left alone"
+        )
+    if desired["kind"] == "Secret":  # filled from the current one: a changed password locks people out
+        desired = filled(env, [desired], [live])[0]
+    if change.action == "recreate" and live is not None:
+        tell(change.subject, "is removed and recreated")
         _remove(cluster, live)
-    cluster.apply(wanted)
+    cluster.apply(desired)
 
 
-def _remove(cluster: Cluster, found: Object) -> None:
-    """With what belongs to it, and until it is gone."""
-    left = removal.remove(cluster, [found], GOING_S)
+def _remove(cluster: Cluster, obj: Object) -> None:
+    """Delete an object with its dependents and wait until it is gone."""
+    left = removal.remove(cluster, [obj], REMOVAL_S)
     if left:
-        raise GpuctlError(f"remove {name_of(found)}", f"it is still there after {GOING_S:g} s")
+        raise GpuctlError(f"remove {name_of(obj)}", f"it still exists after {REMOVAL_S:g} s")

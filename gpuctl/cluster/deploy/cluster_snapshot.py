@@ -1,4 +1,4 @@
-"""What the preflight needs to know of a cluster, asked at once; what may not be read is said, not guessed."""
+"""Snapshot of what the preflight needs of a cluster, read concurrently; what may not be read carries the reason."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from gpuctl.cluster.deploy.model import Standing
+from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import rights
 from gpuctl.core.abandonable_pool import Askers
@@ -21,63 +21,63 @@ WATCHED = (("v1", "Pod", ("get", "list", "watch")), ("v1", "Event", ("list",)))
 SCC = ("security.openshift.io/v1", "SecurityContextConstraints")
 SHARED_QUOTA = ("quota.openshift.io/v1", "AppliedClusterResourceQuota")
 ATTACHMENT = ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition")
-# Those that hold something of a node: placed on one, and not ended.
+# Pods that hold resources of a node: scheduled, and not finished.
 LIVE_PODS = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True)
-class Read(Generic[T]):
-    """What was read; `why` it could not be, and then the value says nothing."""
+class Maybe(Generic[T]):
+    """A value that was read, or `why` it could not be read; the value is then meaningless."""
 
     value: T
     why: str = ""
 
 
 @dataclass(frozen=True)
-class There:
-    """A cluster as the preflight sees it; None: it is not there."""
+class ClusterSnapshot:
+    """A cluster as the preflight sees it; None means that the object does not exist."""
 
     server: str
-    namespace: Read[Object | None]
-    quotas: Read[list[Object]]
-    shared_quotas: Read[list[Object]]  # OpenShift's, of several namespaces together
-    limits: Read[list[Object]]
-    claims: Read[list[Object]]
-    classes: Read[list[Object]]
-    nodes: Read[list[Object]]
-    pods: Read[list[Object]]  # of all namespaces, those that are on a node
-    own: Read[list[Object]]  # of the environment, those too that wait for a node
-    account: Read[Object | None]
-    pull_secret: Read[Object | None]
-    stream: Read[Object | None]
-    constraints: Read[Object | None]
-    attachments: Mapping[str, Read[Object | None]]
-    may: Mapping[tuple[str, str], Read[bool]]  # (verb, kind) -> whether we may
-    may_use: Read[bool]  # the constraints: who may not, may not give them to others either
+    namespace: Maybe[Object | None]
+    quotas: Maybe[list[Object]]
+    shared_quotas: Maybe[list[Object]]  # OpenShift's quotas across several namespaces
+    limits: Maybe[list[Object]]
+    claims: Maybe[list[Object]]
+    classes: Maybe[list[Object]]
+    nodes: Maybe[list[Object]]
+    pods: Maybe[list[Object]]  # of all namespaces, those scheduled to a node
+    env_pods: Maybe[list[Object]]  # of the environment, including pods that are not scheduled yet
+    account: Maybe[Object | None]
+    pull_secret: Maybe[Object | None]
+    stream: Maybe[Object | None]
+    constraints: Maybe[Object | None]
+    attachments: Mapping[str, Maybe[Object | None]]
+    may: Mapping[tuple[str, str], Maybe[bool]]  # (verb, kind) -> allowed
+    may_use: Maybe[bool]  # the constraints: who may not use them may not grant them either
 
 
-def look(cluster: Cluster, env: Environment, standing: Sequence[Standing]) -> There:
-    """Everything of it; `Unreachable` where the cluster does not answer."""
+def take_snapshot(cluster: Cluster, env: Environment, states: Sequence[ObjectState]) -> ClusterSnapshot:
+    """Read everything concurrently; raises `Unreachable` if the cluster does not answer."""
     with Askers(AT_ONCE) as pool:
-        asking = Asking(cluster, pool)
+        reader = ClusterReader(cluster, pool)
         security, image = env.cluster.security, env.cluster.image
-        wanted_constraints = rights.constraints_name(env)
-        one, several = asking.one, asking.several
-        namespace = one("v1", "Namespace", env.namespace)
-        quotas, claims = several("v1", "ResourceQuota"), several("v1", "PersistentVolumeClaim")
-        shared_quotas, limits = several(*SHARED_QUOTA), several("v1", "LimitRange")
-        classes, nodes = several("storage.k8s.io/v1", "StorageClass"), several("v1", "Node")
-        pods = pool.submit(read, lambda: cluster.find_everywhere(cluster.kind("v1", "Pod"), LIVE_PODS), [])
-        own = pool.submit(read, lambda: cluster.find(cluster.kind("v1", "Pod"), env.selector), [])
-        account = one("v1", "ServiceAccount", security.service_account)
-        secret = one("v1", "Secret", image.pull_secret)
-        stream = one("image.openshift.io/v1", "ImageStream", env.name if image.build else "")
-        constraints = one(*SCC, wanted_constraints)
+        constraints_name = rights.constraints_name(env)
+        get, find = reader.get, reader.find
+        namespace = get("v1", "Namespace", env.namespace)
+        quotas, claims = find("v1", "ResourceQuota"), find("v1", "PersistentVolumeClaim")
+        shared_quotas, limits = find(*SHARED_QUOTA), find("v1", "LimitRange")
+        classes, nodes = find("storage.k8s.io/v1", "StorageClass"), find("v1", "Node")
+        pods = pool.submit(attempt, lambda: cluster.find_everywhere(cluster.kind("v1", "Pod"), LIVE_PODS), [])
+        env_pods = pool.submit(attempt, lambda: cluster.find(cluster.kind("v1", "Pod"), env.selector), [])
+        account = get("v1", "ServiceAccount", security.service_account)
+        secret = get("v1", "Secret", image.pull_secret)
+        stream = get("image.openshift.io/v1", "ImageStream", env.name if image.build else "")
+        constraints = get(*SCC, constraints_name)
         attached = env.cluster.network.rdma.attachments if env.rdma else ()
-        attachments = {each: asking.attachment(each) for each in attached}
-        may = asking.rights({(each.wanted["apiVersion"], each.wanted["kind"]) for each in standing if each.served})
-        may_use = pool.submit(read, lambda: _may_use(cluster, wanted_constraints), False)
-        return There(
+        attachments = {name: reader.attachment(name) for name in attached}
+        may = reader.rights({(state.desired["apiVersion"], state.desired["kind"]) for state in states if state.served})
+        may_use = pool.submit(attempt, lambda: _may_use(cluster, constraints_name), False)
+        return ClusterSnapshot(
             server=cluster.server,
             namespace=namespace.result(),
             quotas=quotas.result(),
@@ -87,85 +87,85 @@ def look(cluster: Cluster, env: Environment, standing: Sequence[Standing]) -> Th
             classes=classes.result(),
             nodes=nodes.result(),
             pods=pods.result(),
-            own=own.result(),
+            env_pods=env_pods.result(),
             account=account.result(),
             pull_secret=secret.result(),
             stream=stream.result(),
             constraints=constraints.result(),
-            attachments={name: each.result() for name, each in attachments.items()},
-            may={asked: each.result() for asked, each in may.items()},
+            attachments={name: pending.result() for name, pending in attachments.items()},
+            may={right: pending.result() for right, pending in may.items()},
             may_use=may_use.result(),
         )
 
 
-def standing(cluster: Cluster, wanted: Sequence[Object]) -> list[Standing]:
-    """Each of the objects as it is on the cluster."""
-    # One of each group first: asked all at once, every one of them would ask what the group has.
-    groups = {each["apiVersion"]: (each["apiVersion"], each["kind"]) for each in wanted}
+def object_states(cluster: Cluster, objects: Sequence[Object]) -> list[ObjectState]:
+    """Look up the current state of each object on the cluster."""
+    # One kind of each API group first: otherwise every concurrent request would run the group's discovery.
+    groups = {obj["apiVersion"]: (obj["apiVersion"], obj["kind"]) for obj in objects}
     with Askers(AT_ONCE) as pool:
-        list(pool.map(lambda each: cluster.serves(*each), groups.values()))
-        return list(pool.map(lambda each: _standing(cluster, each), wanted))
+        list(pool.map(lambda obj: cluster.serves(*obj), groups.values()))
+        return list(pool.map(lambda obj: _object_state(cluster, obj), objects))
 
 
-def _standing(cluster: Cluster, wanted: Object) -> Standing:
+def _object_state(cluster: Cluster, desired: Object) -> ObjectState:
     try:
-        kind = cluster.kind_of(wanted)
+        kind = cluster.kind_of(desired)
     except NotThere:
-        return Standing(wanted, served=False)
+        return ObjectState(desired, served=False)
     try:
-        return Standing(wanted, cluster.get(kind, wanted["metadata"]["name"]))
+        return ObjectState(desired, cluster.get(kind, desired["metadata"]["name"]))
     except Forbidden as error:
-        return Standing(wanted, unread=error.wrong)
+        return ObjectState(desired, unread=error.wrong)
 
 
-class Asking:
-    """Questions that do not wait for each other."""
+class ClusterReader:
+    """Concurrent reads of a cluster."""
 
     def __init__(self, cluster: Cluster, pool: Executor) -> None:
         self.cluster, self.pool = cluster, pool
 
-    def one(self, api_version: str, kind: str, name: str) -> Future[Read[Object | None]]:
-        """An object by its name; None where it is not there, its kind is not known, or no name is given."""
+    def get(self, api_version: str, kind: str, name: str) -> Future[Maybe[Object | None]]:
+        """Read an object by name; None if it does not exist, its kind is not served, or the name is empty."""
 
         def ask() -> Object | None:
             return self.cluster.get(self.cluster.kind(api_version, kind), name) if name else None
 
-        return self.pool.submit(read, ask, None)
+        return self.pool.submit(attempt, ask, None)
 
-    def several(self, api_version: str, kind: str) -> Future[Read[list[Object]]]:
-        """All of a kind, in our namespace where it has one."""
-        return self.pool.submit(read, lambda: self.cluster.find(self.cluster.kind(api_version, kind), {}), [])
+    def find(self, api_version: str, kind: str) -> Future[Maybe[list[Object]]]:
+        """List all objects of a kind, in our namespace if the kind is namespaced."""
+        return self.pool.submit(attempt, lambda: self.cluster.find(self.cluster.kind(api_version, kind), {}), [])
 
-    def attachment(self, name: str) -> Future[Read[Object | None]]:
-        """A NetworkAttachmentDefinition, NAME or NAMESPACE/NAME."""
-        namespace, _, own = name.rpartition("/")
-        there = Cluster(self.cluster.client, namespace or self.cluster.namespace, self.cluster.patience_s)
-        return Asking(there, self.pool).one(*ATTACHMENT, own)
+    def attachment(self, name: str) -> Future[Maybe[Object | None]]:
+        """Read a NetworkAttachmentDefinition, given as NAME or NAMESPACE/NAME."""
+        namespace, _, own_name = name.rpartition("/")
+        elsewhere = Cluster(self.cluster.client, namespace or self.cluster.namespace, self.cluster.patience_s)
+        return ClusterReader(elsewhere, self.pool).get(*ATTACHMENT, own_name)
 
-    def rights(self, kinds: set[tuple[str, str]]) -> dict[tuple[str, str], Future[Read[bool]]]:
-        """Whether we may do all that deploy, status and destroy do."""
-        asked = [(*kind, VERBS) for kind in sorted(kinds)] + list(WATCHED)
-        found = {}
-        for api_version, kind, verbs in asked:
+    def rights(self, kinds: set[tuple[str, str]]) -> dict[tuple[str, str], Future[Maybe[bool]]]:
+        """Check the rights that deploy, status and destroy need."""
+        needed = [(*kind, VERBS) for kind in sorted(kinds)] + list(WATCHED)
+        answers = {}
+        for api_version, kind, verbs in needed:
             for verb in verbs:
-                found[verb, kind] = self.pool.submit(_may, self.cluster, verb, (api_version, kind))
-        return found
+                answers[verb, kind] = self.pool.submit(_may, self.cluster, verb, (api_version, kind))
+        return answers
 
 
-def _may(cluster: Cluster, verb: str, kind: tuple[str, str]) -> Read[bool]:
-    return read(lambda: cluster.may(verb, cluster.kind(*kind)), False)
+def _may(cluster: Cluster, verb: str, kind: tuple[str, str]) -> Maybe[bool]:
+    return attempt(lambda: cluster.may(verb, cluster.kind(*kind)), False)
 
 
 def _may_use(cluster: Cluster, name: str) -> bool:
-    """By name, and whether they are there already or not."""
+    """Check the right by name; the constraints need not exist yet."""
     plural = Kind(SCC[0], SCC[1], "securitycontextconstraints", namespaced=True)
     return not name or cluster.may("use", plural, name)
 
 
-def read(ask: Callable[[], T], nothing: T) -> Read[T]:
+def attempt(ask: Callable[[], T], nothing: T) -> Maybe[T]:
     try:
-        return Read(ask())
-    except NotThere:  # a kind that the cluster does not know
-        return Read(nothing)
+        return Maybe(ask())
+    except NotThere:  # a kind that the cluster does not serve
+        return Maybe(nothing)
     except Forbidden as error:
-        return Read(nothing, error.wrong)
+        return Maybe(nothing, error.wrong)

@@ -1,4 +1,4 @@
-"""What an environment that is deployed already runs as: its mode and its number of pods."""
+"""State of a deployed environment: its mode, its number of pods and the image that was built."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gpuctl.edges.kube.errors import Forbidden, NotThere
 
 
 def nodes(cluster: Cluster, env: Environment) -> int | None:
-    """How many pods it is to have; None where it is not deployed."""
-    found = cluster.get(cluster.kind("apps/v1", "StatefulSet"), env.name)
-    return int(found["spec"]["replicas"]) if found and is_ours(env, found) else None
+    """Return the desired number of pods, or None if the environment is not deployed."""
+    live = cluster.get(cluster.kind("apps/v1", "StatefulSet"), env.name)
+    return int(live["spec"]["replicas"]) if live and is_ours(env, live) else None
 
 
 def built(cluster: Cluster, env: Environment) -> str:
-    """The digest of the image that was built last; empty where there is none, or where nobody may say so."""
+    """Return the digest of the latest built image; empty if there is none, or if it may not be read."""
     if not env.cluster.image.build:
         return ""
     with contextlib.suppress(NotThere, Forbidden):
@@ -28,7 +28,7 @@ def built(cluster: Cluster, env: Environment) -> str:
 
 
 def digest_of(stream: Object) -> str:
-    """The digest behind the tag `latest` of an ImageStream, whose items are the newest first."""
+    """Return the digest behind the tag `latest` of an ImageStream, whose items are sorted newest first."""
     for tag in (stream.get("status") or {}).get("tags") or []:
         if tag.get("tag") == "latest" and tag.get("items"):
             return str(tag["items"][0].get("image") or "")
@@ -36,18 +36,18 @@ def digest_of(stream: Object) -> str:
 
 
 def mode(cluster: Cluster, env: Environment) -> Mode | None:
-    """What its pods were made for, as their own settings say; None where it is not deployed, or does not say."""
-    found = cluster.get(cluster.kind("v1", "ConfigMap"), f"{env.name}-start")
-    return mode_of(found) if found and is_ours(env, found) else None
+    """Return the mode that the pods' settings name; None if the environment is not deployed, or none is named."""
+    live = cluster.get(cluster.kind("v1", "ConfigMap"), f"{env.name}-start")
+    return mode_of(live) if live and is_ours(env, live) else None
 
 
 def mode_of(start: Object) -> Mode | None:
-    """The mode in a ConfigMap with the files of a pod's start."""
+    """Read the mode from the ConfigMap with a pod's start files."""
     for line in str((start.get("data") or {}).get("settings.sh") or "").splitlines():
         name, _, value = line.partition("=")
-        words = shlex.split(value) if name == "mode" else []
-        if words == ["rdma"]:
+        parts = shlex.split(value) if name == "mode" else []
+        if parts == ["rdma"]:
             return "rdma"
-        if words == ["tcp"]:
+        if parts == ["tcp"]:
             return "tcp"
     return None

@@ -1,4 +1,4 @@
-"""Removes an environment: exactly its own objects, found by their labels; its volumes only when that is asked for."""
+"""Remove an environment: exactly its own objects, selected by their labels; volumes only on request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuctl.cluster.deploy import prune, removal
-from gpuctl.cluster.deploy.model import Tell
+from gpuctl.cluster.deploy.model import ProgressListener
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import VOLUMES
 from gpuctl.core.errors import GpuctlError
@@ -14,30 +14,32 @@ from gpuctl.edges.kube.cluster import Cluster, name_of
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is there of it, in the order in which it is removed; `unread`: kinds that nobody let us look for."""
+class EnvironmentObjects:
+    """The existing objects of an environment in the order of removal; `unread`: why some kinds could not be listed."""
 
     objects: Sequence[Object]
     volumes: Sequence[Object]
     unread: Sequence[str] = ()
 
 
-def find(cluster: Cluster, env: Environment) -> Found:
-    """All of it; of kinds that the cluster serves."""
-    looked = [prune.found(cluster, env, kind) for kind in reversed(prune.kinds(cluster))]
-    mine = [each for objects, _ in looked for each in objects]
-    volumes = [each for each in mine if (each["apiVersion"], each["kind"]) == VOLUMES]
-    return Found([each for each in mine if each not in volumes], volumes, [why for _, why in looked if why])
+def find(cluster: Cluster, env: Environment) -> EnvironmentObjects:
+    """List all objects of the environment, of every kind that the cluster serves."""
+    listings = [prune.find_ours(cluster, env, kind) for kind in reversed(prune.kinds(cluster))]
+    mine = [obj for objects, _ in listings for obj in objects]
+    volumes = [obj for obj in mine if (obj["apiVersion"], obj["kind"]) == VOLUMES]
+    return EnvironmentObjects([obj for obj in mine if obj not in volumes], volumes, [why for _, why in listings if why])
 
 
-def remove(cluster: Cluster, env: Environment, found: Found, tell: Tell, limit_s: float) -> None:
-    """One kind after the other, what uses the others first; `GpuctlError` where something stays."""
-    todo = [*found.objects, *found.volumes]
-    kinds = dict.fromkeys((each["apiVersion"], each["kind"]) for each in todo)
+def remove(
+    cluster: Cluster, env: Environment, objects: EnvironmentObjects, tell: ProgressListener, limit_s: float
+) -> None:
+    """Remove one kind after the other, dependents first; raises `GpuctlError` if something remains."""
+    todo = [*objects.objects, *objects.volumes]
+    kinds = dict.fromkeys((obj["apiVersion"], obj["kind"]) for obj in todo)
     done = 0
     for kind in kinds:
-        mine = [each for each in todo if (each["apiVersion"], each["kind"]) == kind]
-        left = removal.remove(cluster, mine, limit_s, lambda each: tell(name_of(each), "removed"))
+        mine = [obj for obj in todo if (obj["apiVersion"], obj["kind"]) == kind]
+        left = removal.remove(cluster, mine, limit_s, lambda obj: tell(name_of(obj), "removed"))
         done += len(mine) - len(left)
         if left:
             wrong = (
@@ -48,4 +50,4 @@ def remove(cluster: Cluster, env: Environment, found: Found, tell: Tell, limit_s
 
 
 def _why(left: Object) -> str:
-    return ", ".join(left["metadata"].get("finalizers") or []) or "what belongs to it goes first"
+    return ", ".join(left["metadata"].get("finalizers") or []) or "its dependents are removed first"

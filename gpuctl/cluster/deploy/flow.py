@@ -1,4 +1,4 @@
-"""Deploys an environment: preflight, diff, apply, wait; and what the other commands begin with."""
+"""Deploy an environment: preflight, diff, apply, wait. The other cluster commands share its connection and plan."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from gpuctl.cluster import manifests
 from gpuctl.cluster.clusterfile.model import Cluster as File
 from gpuctl.cluster.deploy import apply, checks, cluster_snapshot, deployed_state, diff, memlock, prune, wait
 from gpuctl.cluster.deploy.apply import Applied
-from gpuctl.cluster.deploy.model import Change, Plan, Tell
-from gpuctl.cluster.environment import BY, Asked, Environment, Object, environment
+from gpuctl.cluster.deploy.model import Change, Plan, ProgressListener
+from gpuctl.cluster.environment import BY, Environment, EnvironmentRequest, Object, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.errors import Forbidden, NotThere
 
-AskedMode = Literal["rdma", "tcp", "auto"]
+RequestedMode = Literal["rdma", "tcp", "auto"]
 DEPLOYED_BY = f"metadata.annotations[{BY}]"
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What somebody wants deployed. Where `nodes` is None as many as are there, else what the file says.
+class PlanRequest:
+    """A request to deploy. `nodes` None keeps the current number of pods, else the file's default.
 
-    `auto`: RDMA, and TCP where the cluster cannot give what only RDMA needs.
+    `auto` is RDMA, or TCP if the cluster lacks only what RDMA needs.
     """
 
-    mode: AskedMode | None = None
+    mode: RequestedMode | None = None
     nodes: int | None = None
     name: str = ""
     by: str = ""
@@ -38,17 +38,17 @@ class Wish:
 
 
 def connect(file: File, context: str = "", patience_s: float = 60) -> Cluster:
-    """The cluster that the file is for; `InvalidInput` where the kubeconfig leads elsewhere."""
-    found = kube.connect(context, file.cluster.namespace, patience_s=patience_s)
-    if not same_server(found.server, file.cluster.api):
-        wrong = f"the kubeconfig's context leads to {found.server}, and the cluster file is for {file.cluster.api}"
+    """Connect to the file's cluster; raises `InvalidInput` if the kubeconfig leads to another one."""
+    cluster = kube.connect(context, file.cluster.namespace, patience_s=patience_s)
+    if not same_server(cluster.server, file.cluster.api):
+        wrong = f"the kubeconfig's context leads to {cluster.server}, and the cluster file is for {file.cluster.api}"
         raise InvalidInput(f"use the cluster {file.cluster.name}", wrong, "give the right --context")
-    return found
+    return cluster
 
 
-def same_server(one: str, other: str) -> bool:
-    """Whether two URLs lead to the same port of the same host."""
-    return _address(one) == _address(other)
+def same_server(first: str, second: str) -> bool:
+    """Return True if two URLs name the same port of the same host."""
+    return _address(first) == _address(second)
 
 
 def _address(url: str) -> tuple[str | None, int]:
@@ -56,105 +56,105 @@ def _address(url: str) -> tuple[str | None, int]:
     return at.hostname, at.port or (443 if at.scheme == "https" else 80)
 
 
-# ---- what would be done ---------------------------------------------------------------------------------------------
+# ---- planning -------------------------------------------------------------------------------------------------------
 
 
-def plan(cluster: Cluster, file: File, wish: Wish) -> Plan:
-    """What a deployment would do; nothing is changed. Its changes are looked at only where the preflight passes."""
-    if wish.mode != "auto":
-        return _with_changes(cluster, _checked(cluster, _environment(cluster, file, wish)))
+def plan(cluster: Cluster, file: File, request: PlanRequest) -> Plan:
+    """Plan a deployment without changing anything; changes are computed only if the preflight passes."""
+    if request.mode != "auto":
+        return _with_changes(cluster, _checked(cluster, _environment(cluster, file, request)))
     if not file.network.rdma.enabled:
-        found = _checked(cluster, _environment(cluster, file, replace(wish, mode="tcp")))
-        return _with_changes(cluster, replace(found, fell_back="the cluster file does not enable RDMA"))
-    found = _checked(cluster, _environment(cluster, file, replace(wish, mode="rdma")))
-    if found.failed:
-        without = _checked(cluster, _environment(cluster, file, replace(wish, mode="tcp")))
+        checked = _checked(cluster, _environment(cluster, file, replace(request, mode="tcp")))
+        return _with_changes(cluster, replace(checked, fell_back="the cluster file does not enable RDMA"))
+    checked = _checked(cluster, _environment(cluster, file, replace(request, mode="rdma")))
+    if checked.failed:
+        without = _checked(cluster, _environment(cluster, file, replace(request, mode="tcp")))
         if not without.failed:
-            why = "; ".join(f"{each.subject}: {each.message}" for each in found.failed)
-            found = replace(without, fell_back=why)
-    return _with_changes(cluster, found)
+            why = "; ".join(f"{finding.subject}: {finding.message}" for finding in checked.failed)
+            checked = replace(without, fell_back=why)
+    return _with_changes(cluster, checked)
 
 
-def _environment(cluster: Cluster, file: File, wish: Wish) -> Environment:
-    mode = None if wish.mode == "auto" else wish.mode
-    asked = Asked(mode, wish.nodes, wish.name, wish.by, wish.single)
-    made = environment(file, asked)
-    if wish.nodes is None and not wish.single:
-        with contextlib.suppress(Forbidden):  # which the preflight tells, with all else that we may not do
-            made = environment(file, replace(asked, nodes=deployed_state.nodes(cluster, made)))
-    return replace(made, built=deployed_state.built(cluster, made))
+def _environment(cluster: Cluster, file: File, request: PlanRequest) -> Environment:
+    mode = None if request.mode == "auto" else request.mode
+    wanted_env = EnvironmentRequest(mode, request.nodes, request.name, request.by, request.single)
+    env = environment(file, wanted_env)
+    if request.nodes is None and not request.single:
+        with contextlib.suppress(Forbidden):  # the preflight reports it, with all other missing rights
+            env = environment(file, replace(wanted_env, nodes=deployed_state.nodes(cluster, env)))
+    return replace(env, built=deployed_state.built(cluster, env))
 
 
 def _checked(cluster: Cluster, env: Environment) -> Plan:
     """The preflight alone."""
     try:
-        standing = cluster_snapshot.standing(cluster, manifests.everything(env))
-        found = checks.all_of(env, cluster_snapshot.look(cluster, env, standing), standing)
-        found += memlock.look(cluster, env, pods_of(cluster, env))
+        states = cluster_snapshot.object_states(cluster, manifests.everything(env))
+        findings = checks.all_of(env, cluster_snapshot.take_snapshot(cluster, env, states), states)
+        findings += memlock.look(cluster, env, pods_of(cluster, env))
     except GpuctlError as error:
         error.hint = error.hint or f"is {env.cluster.cluster.api} up, and are you logged in?"
         raise
-    return Plan(env, found, (), [each for each in standing if not each.spared])
+    return Plan(env, findings, (), [state for state in states if not state.optional_kind_missing])
 
 
-def _with_changes(cluster: Cluster, found: Plan) -> Plan:
-    if found.failed:
-        return found
-    live = [each.live for each in found.standing]
-    wanted = apply.filled(found.env, [each.wanted for each in found.standing], live)
-    standing = [replace(each, wanted=whole) for each, whole in zip(found.standing, wanted, strict=True)]
-    left, unread = prune.unwanted(cluster, found.env, wanted)
-    changes = [*diff.changes(cluster, found.env, standing), *prune.removals(left)]
-    unknown = [Finding("leftovers", found.env.name, Verdict.UNKNOWN, why) for why in unread]
-    return replace(found, changes=changes, standing=standing, leftovers=left, findings=[*found.findings, *unknown])
+def _with_changes(cluster: Cluster, checked: Plan) -> Plan:
+    if checked.failed:
+        return checked
+    live = [state.live for state in checked.states]
+    desired = apply.filled(checked.env, [state.desired for state in checked.states], live)
+    states = [replace(state, desired=whole) for state, whole in zip(checked.states, desired, strict=True)]
+    leftovers, unread = prune.unwanted(cluster, checked.env, desired)
+    changes = [*diff.changes(cluster, checked.env, states), *prune.removals(leftovers)]
+    unknown = [Finding("leftovers", checked.env.name, Verdict.UNKNOWN, why) for why in unread]
+    return replace(checked, changes=changes, states=states, leftovers=leftovers, findings=[*checked.findings, *unknown])
 
 
-# ---- doing it -------------------------------------------------------------------------------------------------------
+# ---- applying -------------------------------------------------------------------------------------------------------
 
 
-def refuse(found: Plan) -> None:
-    """`GpuctlError` with all that stands against the plan; nothing was touched."""
-    doing = f"deploy {found.env.name}"
-    if found.failed:
-        first = found.failed[0]
-        more = f"; and {len(found.failed) - 1} more of the preflight" if len(found.failed) > 1 else ""
+def refuse(plan: Plan) -> None:
+    """Raise `GpuctlError` if something stands against the plan; nothing was changed."""
+    doing = f"deploy {plan.env.name}"
+    if plan.failed:
+        first = plan.failed[0]
+        more = f"; and {len(plan.failed) - 1} more of the preflight" if len(plan.failed) > 1 else ""
         raise GpuctlError(doing, f"{first.check}: {first.subject}: {first.message}{more}", first.hint)
-    for change in found.changes:
+    for change in plan.changes:
         if change.action == "refused":
             raise GpuctlError(doing, f"{change.subject}: {change.note}", "nothing was changed")
 
 
-def deploy(cluster: Cluster, found: Plan, tell: Tell, limit_s: float, applied: Applied) -> list[Finding]:
-    """Make the changes of a plan and wait for the pods; `limit_s` 0 does not wait. What only shows in pods."""
-    refuse(found)
-    apply.apply(cluster, found, tell, applied)
+def deploy(cluster: Cluster, plan: Plan, tell: ProgressListener, limit_s: float, applied: Applied) -> list[Finding]:
+    """Apply a plan and wait for the pods (`limit_s` 0 does not wait); returns what can only be checked in pods."""
+    refuse(plan)
+    apply.apply(cluster, plan, tell, applied)
     if not limit_s:
         return []
-    wait.wait(cluster, found.env, tell, limit_s)
-    return memlock.look(cluster, found.env, pods_of(cluster, found.env))
+    wait.wait(cluster, plan.env, tell, limit_s)
+    return memlock.look(cluster, plan.env, pods_of(cluster, plan.env))
 
 
 def pods_of(cluster: Cluster, env: Environment) -> list[Object]:
-    """The environment's pods, as far as the cluster tells."""
+    """List the environment's pods; empty if they may not be read."""
     with contextlib.suppress(Forbidden, NotThere):
         return cluster.find(cluster.kind("v1", "Pod"), env.selector)
     return []
 
 
-def scaling(found: Plan) -> Plan:
-    """The plan of a scale: `GpuctlError` where more than the number of pods would change, or nothing is there."""
-    doing = f"scale {found.env.name}"
-    if not found.failed and not any(s.live and s.wanted["kind"] == "StatefulSet" for s in found.standing):
-        raise InvalidInput(doing, "it is not deployed", "`gpuctl cluster deploy` does it, with --nodes")
-    other = [each for each in found.changes if each.action != "same" and not _only_counts(each)]
+def scaling(plan: Plan) -> Plan:
+    """Check that a plan only scales; raises `GpuctlError` if more would change, or nothing is deployed."""
+    doing = f"scale {plan.env.name}"
+    if not plan.failed and not any(s.live and s.desired["kind"] == "StatefulSet" for s in plan.states):
+        raise InvalidInput(doing, "it is not deployed", "`gpuctl cluster deploy --nodes N` deploys it")
+    other = [change for change in plan.changes if change.action != "same" and not _only_counts(change)]
     if other:
-        wrong = f"more would change than the number of pods: {', '.join(each.subject for each in other)}"
+        wrong = f"more would change than the number of pods: {', '.join(change.subject for change in other)}"
         raise InvalidInput(doing, wrong, "`gpuctl cluster diff` shows it, `deploy --nodes` brings it")
-    return found
+    return plan
 
 
 def _only_counts(change: Change) -> bool:
-    of_pods = change.kind == "StatefulSet" and {each.path for each in change.fields} <= {"spec.replicas", DEPLOYED_BY}
-    of_hosts = change.kind == "ConfigMap" and {each.path for each in change.fields} <= {"data.hostfile", DEPLOYED_BY}
-    of_others = {each.path for each in change.fields} == {DEPLOYED_BY}
+    of_pods = change.kind == "StatefulSet" and {field.path for field in change.fields} <= {"spec.replicas", DEPLOYED_BY}
+    of_hosts = change.kind == "ConfigMap" and {field.path for field in change.fields} <= {"data.hostfile", DEPLOYED_BY}
+    of_others = {field.path for field in change.fields} == {DEPLOYED_BY}
     return change.action == "change" and (of_pods or of_hosts or of_others)

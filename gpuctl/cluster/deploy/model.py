@@ -1,7 +1,9 @@
-"""What a deployment is made of: what was checked, what would change, and what is told meanwhile."""
+"""Values of a deployment: findings of the preflight, changes of objects, and the plan."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -9,17 +11,19 @@ from typing import Any, Literal
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.domain.findings import Finding, Verdict
 
-# refused: the server does not take it. recreate: it does so only where the object is made anew.
+# refused: the server rejects it. recreate: the server accepts it only if the object is deleted and created again.
 Action = Literal["create", "change", "recreate", "remove", "same", "refused"]
-# Kinds that an older cluster may lack, and what it is then without.
-SPARED = {"PodDisruptionBudget": "pods may be evicted in the middle of a training (Kubernetes 1.21 and newer have it)"}
-# Hears what goes on: what it is about ("Pod lab-0"), and a few words.
-Tell = Callable[[str, str], None]
+# Kinds that an older cluster may lack, and the consequence.
+OPTIONAL_KINDS = {
+    "PodDisruptionBudget": "pods may be evicted in the middle of a training (Kubernetes 1.21 and newer have it)"
+}
+# Receives progress: the subject ("Pod lab-0") and a short message.
+ProgressListener = Callable[[str, str], None]
 
 
 @dataclass(frozen=True)
 class Field:
-    """One value of an object, by its way from the top; None where it is not there."""
+    """One value of an object, by its path; None if it is absent."""
 
     path: str
     before: Any
@@ -28,7 +32,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of an object; `note` says what the fields do not."""
+    """The planned change of an object; `note` adds what the fields do not show."""
 
     kind: str
     name: str
@@ -42,75 +46,97 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """An object as it is wanted, and as it is on the cluster; `served`: the cluster knows its kind.
+class ObjectState:
+    """An object as desired and as it is on the cluster; `served`: the cluster serves its kind.
 
-    `unread`: why nobody knows whether it is there.
+    `unread`: why it could not be read; whether it exists is then unknown.
     """
 
-    wanted: Object
+    desired: Object
     live: Object | None = None
     served: bool = True
     unread: str = ""
 
     @property
     def subject(self) -> str:
-        return f"{self.wanted['kind']} {self.wanted['metadata']['name']}"
+        return f"{self.desired['kind']} {self.desired['metadata']['name']}"
 
     @property
-    def spared(self) -> bool:
-        """Whether the cluster lacks its kind, and may."""
-        return not self.served and self.wanted["kind"] in SPARED
+    def optional_kind_missing(self) -> bool:
+        """True if the cluster does not serve the kind, and the environment works without it."""
+        return not self.served and self.desired["kind"] in OPTIONAL_KINDS
 
     @property
-    def going(self) -> bool:
-        """Whether it is being deleted."""
-        return is_going(self.live or {})
+    def terminating(self) -> bool:
+        """True if the object is being deleted."""
+        return is_terminating(self.live or {})
 
     @property
     def missing(self) -> bool:
-        """Whether it should be there, and is not."""
-        return not (self.live or self.unread or self.spared)
+        """True if the object should exist and does not."""
+        return not (self.live or self.unread or self.optional_kind_missing)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a deployment would do. `fell_back`: why it is TCP although RDMA was wanted; empty where it is as wanted."""
+    """The plan of a deployment. `fell_back`: why it is TCP although RDMA was preferred; else empty."""
 
     env: Environment
     findings: Sequence[Finding]
     changes: Sequence[Change]
-    standing: Sequence[Standing]
+    states: Sequence[ObjectState]
     leftovers: Sequence[Object] = ()
     fell_back: str = ""
 
     @property
     def failed(self) -> list[Finding]:
-        return [each for each in self.findings if each.verdict is Verdict.FAIL]
+        return [finding for finding in self.findings if finding.verdict is Verdict.FAIL]
 
     def changes_of(self, *actions: Action) -> list[Change]:
-        return [each for each in self.changes if each.action in actions]
+        return [change for change in self.changes if change.action in actions]
 
 
-def told(plan: Plan) -> dict[str, Any]:
-    """A plan as plain data; of Secrets it has no values."""
+def digest(plan: Plan) -> str:
+    """Return a hash of everything that applying the plan would do: equal plans have equal digests.
+
+    Values of Secrets are left out: they are generated anew for every plan of a first deployment.
+    """
+    desired = [
+        {name: part for name, part in state.desired.items() if not _is_secret_value(state.desired, name)}
+        for state in plan.states
+    ]
+    content = {
+        "environment": [plan.env.name, plan.env.namespace, plan.env.mode, plan.env.nodes],
+        "changes": [asdict(change) for change in plan.changes],
+        "desired": desired,
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _is_secret_value(obj: Object, part: str) -> bool:
+    return obj["kind"] == "Secret" and part in ("data", "stringData")
+
+
+def plan_as_dict(plan: Plan) -> dict[str, Any]:
+    """Serialize a plan; values of Secrets are hidden."""
     return {
         "environment": plan.env.name,
         "namespace": plan.env.namespace,
         "mode": plan.env.mode,
         "nodes": plan.env.nodes,
         "fell_back": plan.fell_back,
+        "digest": digest(plan),
         "findings": [finding.as_dict() for finding in plan.findings],
-        "changes": [asdict(each) for each in plan.changes],
+        "changes": [asdict(change) for change in plan.changes],
     }
 
 
-def is_going(found: Object) -> bool:
-    """Whether an object on the cluster is being deleted: nobody can take that back."""
-    return "deletionTimestamp" in (found.get("metadata") or {})
+def is_terminating(obj: Object) -> bool:
+    """Return True if an object is being deleted, which cannot be undone."""
+    return "deletionTimestamp" in (obj.get("metadata") or {})
 
 
-def is_ours(env: Environment, found: Object) -> bool:
-    """Whether an object on the cluster is of this environment: it has all of its labels."""
-    labels: Mapping[str, str] = found["metadata"].get("labels") or {}
+def is_ours(env: Environment, obj: Object) -> bool:
+    """Return True if an object belongs to this environment: it has all of its labels."""
+    labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
     return env.labels.items() <= labels.items()

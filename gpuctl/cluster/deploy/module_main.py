@@ -1,4 +1,4 @@
-"""The module's side: deploy or remove as it is asked for, as JSON on standard input, and answer as JSON.
+"""Entry point of the Ansible module: read a request as JSON on standard input, deploy or remove, answer as JSON.
 
 `python -m gpuctl.cluster.deploy.module_main` is what plugins/modules/cluster.py runs.
 """
@@ -15,93 +15,105 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.progress import report_progress
-
 from gpuctl.cluster.clusterfile import locate as files
 from gpuctl.cluster.deploy import destroy, flow
 from gpuctl.cluster.deploy.apply import Applied
-from gpuctl.cluster.deploy.destroy import Found
-from gpuctl.cluster.deploy.flow import Wish
-from gpuctl.cluster.deploy.model import Change, Plan, told
-from gpuctl.cluster.environment import Asked, Environment, environment
+from gpuctl.cluster.deploy.destroy import EnvironmentObjects
+from gpuctl.cluster.deploy.flow import PlanRequest
+from gpuctl.cluster.deploy.model import Change, Plan, digest, plan_as_dict
+from gpuctl.cluster.environment import Environment, EnvironmentRequest, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.run_history import who
 from gpuctl.edges.kube.cluster import name_of
+from gpuctl.engine import report_progress
 
 Answer = dict[str, Any]
 LOOK_S = 0.5
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
+    params = json.load(sys.stdin)
     _end_with_parent()
     applied = Applied()
     try:
-        _go_to(asked["folder"])
-        answer = absent(asked, applied) if asked["state"] == "absent" else present(asked, applied)
+        _go_to(params["folder"])
+        answer = absent(params, applied) if params["state"] == "absent" else present(params, applied)
     except GpuctlError as error:
         answer = {**_failed(error), "changed": bool(applied.done), "applied": applied.done}
     json.dump(answer, sys.stdout)
 
 
-def present(asked: Mapping[str, Any], applied: Applied) -> Answer:
-    """Deploy it; the whole answer of the module."""
-    file = files.cluster(asked["cluster"])
-    cluster = flow.connect(file, asked["context"])
-    wish = Wish(asked["mode"], asked["nodes"], asked["environment"], asked["by"] or who(), asked["single"])
-    plan = flow.plan(cluster, file, wish)
+def present(params: Mapping[str, Any], applied: Applied) -> Answer:
+    """Deploy the environment; returns the module's whole result."""
+    file = files.cluster(params["cluster"])
+    cluster = flow.connect(file, params["context"])
+    request = PlanRequest(
+        params["mode"], params["nodes"], params["environment"], params["by"] or who(), params["single"]
+    )
+    plan = flow.plan(cluster, file, request)
     try:
         flow.refuse(plan)
-        if not asked["recreate"] and (anew := plan.changes_of("recreate")):
-            names = ", ".join(each.subject for each in anew)
-            hint = "recreate: true does it; volumes stay"
-            raise GpuctlError(f"deploy {plan.env.name}", f"{names} would have to be made anew: {anew[0].note}", hint)
-        found = [] if asked["check"] else flow.deploy(cluster, plan, _tell, asked["timeout"], applied)
+        check_confirmed(plan, params.get("plan") or "")
+        if not params["recreate"] and (anew := plan.changes_of("recreate")):
+            names = ", ".join(change.subject for change in anew)
+            hint = "recreate: true allows it; volumes stay"
+            raise GpuctlError(f"deploy {plan.env.name}", f"{names} would have to be recreated: {anew[0].note}", hint)
+        findings = [] if params["check"] else flow.deploy(cluster, plan, _tell, params["timeout"], applied)
     except GpuctlError as error:
-        return {**_failed(error), "changed": bool(applied.done), "cluster": _told(plan, applied)}
-    shown = _told(plan, applied)
-    asked_again = {each.check for each in found}  # what only a pod could tell, and by now has
-    shown["findings"] = [each for each in shown["findings"] if each["check"] not in asked_again]
-    shown["findings"] += [finding.as_dict() for finding in found]
-    diff = [difference(each) for each in plan.changes if each.action != "same"]
-    return {"changed": bool(diff), "cluster": shown, "diff": diff}
+        return {**_failed(error), "changed": bool(applied.done), "cluster": _result(plan, applied)}
+    result = _result(plan, applied)
+    rechecked = {finding.check for finding in findings}  # checks that need a running pod
+    result["findings"] = [finding for finding in result["findings"] if finding["check"] not in rechecked]
+    result["findings"] += [finding.as_dict() for finding in findings]
+    diff = [difference(change) for change in plan.changes if change.action != "same"]
+    return {"changed": bool(diff), "cluster": result, "diff": diff}
 
 
-def absent(asked: Mapping[str, Any], applied: Applied) -> Answer:
-    """Remove it; the whole answer of the module."""
-    file = files.cluster(asked["cluster"])
-    cluster = flow.connect(file, asked["context"])
-    env = environment(file, Asked(name=asked["environment"], single=asked["single"]))
-    there = destroy.find(cluster, env)
-    todo = Found(there.objects, there.volumes if asked["volumes"] else (), there.unread)
+def check_confirmed(plan: Plan, confirmed: str) -> None:
+    """Raise `GpuctlError` if the plan is not the confirmed one; without a confirmed digest every plan passes."""
+    if not confirmed or confirmed == digest(plan):
+        return
+    changes = ", ".join(f"{change.action} {change.subject}" for change in plan.changes if change.action != "same")
+    wrong = "the cluster or the cluster file changed after the plan was shown, so nothing was applied"
+    hint = f"review the new plan ({changes or 'nothing changes'}) with `gpuctl cluster diff`, then deploy again"
+    raise GpuctlError(f"deploy {plan.env.name}", wrong, hint)
 
-    def gone(subject: str, words: str) -> None:
+
+def absent(params: Mapping[str, Any], applied: Applied) -> Answer:
+    """Remove the environment; returns the module's whole result."""
+    file = files.cluster(params["cluster"])
+    cluster = flow.connect(file, params["context"])
+    env = environment(file, EnvironmentRequest(name=params["environment"], single=params["single"]))
+    existing = destroy.find(cluster, env)
+    selected = EnvironmentObjects(existing.objects, existing.volumes if params["volumes"] else (), existing.unread)
+
+    def gone(subject: str, message: str) -> None:
         applied.done.append(subject)
-        _tell(subject, words)
+        _tell(subject, message)
 
-    if not asked["check"]:
-        destroy.remove(cluster, env, todo, gone, asked["timeout"] or 1)
-    return removed(env, todo, applied)
+    if not params["check"]:
+        destroy.remove(cluster, env, selected, gone, params["timeout"] or 1)
+    return removed(env, selected, applied)
 
 
-def removed(env: Environment, todo: Found, applied: Applied) -> Answer:
-    """What was removed, or would be; failed where nobody knows whether more of it is there."""
-    listed = [*todo.objects, *todo.volumes]
-    changes = [Change(each["kind"], each["metadata"]["name"], "remove") for each in listed]
-    shown = {"environment": env.name, "namespace": env.namespace, "unread": list(todo.unread)}
+def removed(env: Environment, selected: EnvironmentObjects, applied: Applied) -> Answer:
+    """Build the result of a removal; it is a failure if some kinds could not be listed."""
+    listed = [*selected.objects, *selected.volumes]
+    changes = [Change(obj["kind"], obj["metadata"]["name"], "remove") for obj in listed]
+    shown = {"environment": env.name, "namespace": env.namespace, "unread": list(selected.unread)}
     answer: Answer = {
         "changed": bool(listed),
-        "cluster": {**shown, "changes": [asdict(each) for each in changes], "applied": applied.done},
-        "diff": [{"before": f"{name_of(each)}\n", "after": "", "before_header": name_of(each)} for each in listed],
+        "cluster": {**shown, "changes": [asdict(change) for change in changes], "applied": applied.done},
+        "diff": [{"before": f"{name_of(obj)}\n", "after": "", "before_header": name_of(obj)} for obj in listed],
     }
-    if not todo.unread:
+    if not selected.unread:
         return answer
-    unknown = f"UNKNOWN whether more of it is there: {'; '.join(todo.unread)}"
+    unknown = f"UNKNOWN whether more of it exists: {'; '.join(selected.unread)}"
     return {**answer, **_failed(GpuctlError(f"destroy {env.name}", unknown, "ask for the right to list these kinds"))}
 
 
 def _go_to(folder: str | None) -> None:
-    """Let relative paths begin there. Python is not started there: `-m` would import what lies in that folder."""
+    """Resolve relative paths against a folder. Python is not started there: `-m` would import modules from it."""
     if not folder:
         return
     try:
@@ -114,15 +126,16 @@ def _failed(error: GpuctlError) -> Answer:
     return {"msg": str(error), "error": {"wrong": error.wrong, "hint": error.hint}}
 
 
-def _told(plan: Plan, applied: Applied) -> Answer:
-    return {**told(plan), "applied": applied.done}
+def _result(plan: Plan, applied: Applied) -> Answer:
+    return {**plan_as_dict(plan), "applied": applied.done}
 
 
 def difference(change: Change) -> dict[str, str]:
-    """A change as Ansible shows differences."""
+    """Format a change for Ansible's --diff."""
     header = f"{change.subject} ({change.action})"
     lines = [
-        (f"{each.path}: {json.dumps(each.before)}", f"{each.path}: {json.dumps(each.after)}") for each in change.fields
+        (f"{field.path}: {json.dumps(field.before)}", f"{field.path}: {json.dumps(field.after)}")
+        for field in change.fields
     ]
     before, after = ("".join(f"{line}\n" for line in side) for side in zip(*lines, strict=True)) if lines else ("", "")
     if change.action == "create":
@@ -132,12 +145,12 @@ def difference(change: Change) -> dict[str, str]:
     return {"before": before, "after": after, "before_header": header, "after_header": header}
 
 
-def _tell(subject: str, words: str) -> None:
-    report_progress(f"{subject}: {words}")
+def _tell(subject: str, message: str) -> None:
+    report_progress(f"{subject}: {message}")
 
 
 def _end_with_parent() -> None:
-    """Nothing is to go on when the play was broken off: this process has no terminal that would tell it."""
+    """Exit with the parent process: without a terminal, an aborted play would not signal this process."""
     parent = os.getppid()
 
     def look() -> None:

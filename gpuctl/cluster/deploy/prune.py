@@ -1,4 +1,4 @@
-"""Objects of an environment that are there, by its labels: those that nobody wants any more among them."""
+"""List an environment's existing objects by their labels, and those that a deployment no longer needs."""
 
 from __future__ import annotations
 
@@ -14,44 +14,42 @@ from gpuctl.edges.kube.errors import Forbidden, NotThere
 
 
 def kinds(cluster: Cluster) -> list[Kind]:
-    """Those of our kinds that the cluster serves, in the order in which they are made."""
+    """Return the kinds of ours that the cluster serves, in the order of creation."""
     with Askers(AT_ONCE) as pool:
-        served = list(pool.map(lambda each: cluster.serves(*each), KINDS))
-    return [cluster.kind(*each) for each, is_served in zip(KINDS, served, strict=True) if is_served]
+        served = list(pool.map(lambda kind: cluster.serves(*kind), KINDS))
+    return [cluster.kind(*kind) for kind, is_served in zip(KINDS, served, strict=True) if is_served]
 
 
 def ours(cluster: Cluster, env: Environment, kind: Kind) -> list[Object]:
-    """All of a kind that are the environment's own; not what belongs to another object, and goes with it."""
-    return [each for each in cluster.find(kind, env.labels) if is_own(env, kind, each)]
+    """List the environment's objects of a kind, without those owned by another object."""
+    return [obj for obj in cluster.find(kind, env.labels) if is_own(env, kind, obj)]
 
 
-def is_own(env: Environment, kind: Kind, found: Object) -> bool:
-    """Whether we made it. What belongs to no namespace has ours in its name: its labels may be another's, too."""
-    if not is_ours(env, found) or any(
-        each.get("controller") for each in found["metadata"].get("ownerReferences") or []
-    ):
+def is_own(env: Environment, kind: Kind, obj: Object) -> bool:
+    """Return True if we created it. Cluster-wide objects are matched by name too: labels repeat across namespaces."""
+    if not is_ours(env, obj) or any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or []):
         return False
-    return kind.namespaced or found["metadata"]["name"] == rights.own_constraints(env)
+    return kind.namespaced or obj["metadata"]["name"] == rights.own_constraints(env)
 
 
-def unwanted(cluster: Cluster, env: Environment, wanted: Sequence[Object]) -> tuple[list[Object], list[str]]:
-    """What an earlier deployment made and this one has no use for, but no volumes; and what we may not list."""
-    names = {(each["kind"], each["metadata"]["name"]) for each in wanted}
+def unwanted(cluster: Cluster, env: Environment, desired: Sequence[Object]) -> tuple[list[Object], list[str]]:
+    """Return objects of earlier deployments that are not needed any more (never volumes), and unreadable kinds."""
+    names = {(obj["kind"], obj["metadata"]["name"]) for obj in desired}
     with Askers(AT_ONCE) as pool:
-        looked = list(pool.map(lambda kind: found(cluster, env, kind), _removable(cluster)))
-    left = [each for mine, _ in looked for each in mine if (each["kind"], each["metadata"]["name"]) not in names]
-    return left, [why for _, why in looked if why]
+        listings = list(pool.map(lambda kind: find_ours(cluster, env, kind), _removable(cluster)))
+    left = [obj for mine, _ in listings for obj in mine if (obj["kind"], obj["metadata"]["name"]) not in names]
+    return left, [why for _, why in listings if why]
 
 
 def _removable(cluster: Cluster) -> list[Kind]:
     return [kind for kind in kinds(cluster) if (kind.api_version, kind.kind) != VOLUMES]
 
 
-def found(cluster: Cluster, env: Environment, kind: Kind) -> tuple[list[Object], str]:
-    """Ours of a kind; and why nobody let us look.
+def find_ours(cluster: Cluster, env: Environment, kind: Kind) -> tuple[list[Object], str]:
+    """List our objects of a kind, and the reason if that is forbidden.
 
-    Security constraints are the whole cluster's, and not everybody may list them: where the file asks for none of its
-    own, they are not missed.
+    Security constraints are cluster-wide, and not everybody may list them: unless the file needs its own, that is
+    no problem.
     """
     try:
         return ours(cluster, env, kind), ""
@@ -63,5 +61,5 @@ def found(cluster: Cluster, env: Environment, kind: Kind) -> tuple[list[Object],
 
 
 def removals(left: Iterable[Object]) -> list[Change]:
-    """As changes, in the order in which they are made."""
-    return [Change(each["kind"], each["metadata"]["name"], "remove", note="it is of no use any more") for each in left]
+    """Return removals as changes, in the order in which they are made."""
+    return [Change(obj["kind"], obj["metadata"]["name"], "remove", note="it is no longer needed") for obj in left]

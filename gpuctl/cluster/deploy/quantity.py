@@ -1,4 +1,4 @@
-"""Quantities as Kubernetes writes them: 500m, 128Gi, 1e3."""
+"""Parse Kubernetes quantities: 500m, 128Gi, 1e3."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ _UNITS |= {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
 
 
 def amount(text: object) -> Decimal | None:
-    """How much it is, in cores, bytes or pieces; None where it is no quantity."""
-    words = str(text)
+    """Parse a quantity in cores, bytes or pieces; None if it is not one."""
+    written = str(text)
     for unit, factor in _UNITS.items():
-        if words.endswith(unit):
-            found = _number(words.removesuffix(unit))
-            return None if found is None else found * factor
-    return _number(words)
+        if written.endswith(unit):
+            number = _number(written.removesuffix(unit))
+            return None if number is None else number * factor
+    return _number(written)
 
 
 def _number(text: str) -> Decimal | None:
     try:
-        found = Decimal(text)
+        number = Decimal(text)
     except InvalidOperation:
         return None
-    return found if found.is_finite() else None
+    return number if number.is_finite() else None
 
 
-def at_least(has: object, wanted: object) -> bool:
-    """Whether it is as much; what cannot be read is not."""
-    own, needed = amount(has), amount(wanted)
-    return own is not None and needed is not None and own >= needed
+def at_least(has: object, needed: object) -> bool:
+    """Return True if the first quantity is at least the second; False if one cannot be parsed."""
+    available, needed = amount(has), amount(needed)
+    return available is not None and needed is not None and available >= needed

@@ -1,4 +1,4 @@
-"""Takes objects away, each exactly as it was found, and waits until they are gone."""
+"""Delete exactly the given objects, by UID, and wait until they are gone."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections.abc import Callable, Sequence
 
 from gpuctl.edges.kube.cluster import Cluster, Object
 
-FIRST_PAUSE_S, PAUSE_S = 0.05, 0.3  # most objects are gone at once, pods are not
+FIRST_PAUSE_S, PAUSE_S = 0.05, 0.3  # most objects disappear at once, pods do not
 
 
 def remove(
-    cluster: Cluster, found: Sequence[Object], limit_s: float, gone: Callable[[Object], None] = lambda _: None
+    cluster: Cluster, objects: Sequence[Object], limit_s: float, on_gone: Callable[[Object], None] = lambda _: None
 ) -> list[Object]:
-    """Ask that they go, with what belongs to them first, and wait; those that still are there after the time."""
+    """Delete objects with their dependents and wait; returns those that still exist after the time limit."""
     end = time.monotonic() + limit_s
-    for each in found:
-        cluster.delete(each, "Foreground")
-    left, pause = list(found), FIRST_PAUSE_S
+    for obj in objects:
+        cluster.delete(obj, "Foreground")
+    left, pause = list(objects), FIRST_PAUSE_S
     while True:
         late = time.monotonic() > end
-        here = [each for each in left if _is_there(cluster, each)]
-        for each in left:
-            if each not in here:
-                gone(each)
-        left = here
+        present = [obj for obj in left if _exists(cluster, obj)]
+        for obj in left:
+            if obj not in present:
+                on_gone(obj)
+        left = present
         if late or not left:
             return left
         time.sleep(pause)
         pause = min(2 * pause, PAUSE_S)
 
 
-def _is_there(cluster: Cluster, found: Object) -> bool:
-    """The same one, not another of its name."""
-    now = cluster.get(cluster.kind_of(found), found["metadata"]["name"])
-    return now is not None and now["metadata"]["uid"] == found["metadata"]["uid"]
+def _exists(cluster: Cluster, obj: Object) -> bool:
+    """Return True if the same object still exists, not another of its name."""
+    now = cluster.get(cluster.kind_of(obj), obj["metadata"]["name"])
+    return now is not None and now["metadata"]["uid"] == obj["metadata"]["uid"]

@@ -1,4 +1,4 @@
-"""How an environment stands: its objects, pods, volumes, and the ways in."""
+"""Status of an environment: its objects, pods, volumes and external addresses."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from gpuctl.cluster import manifests
 from gpuctl.cluster.clusterfile.model import Cluster as File
 from gpuctl.cluster.deploy import cluster_snapshot, deployed_state, wait
-from gpuctl.cluster.deploy.model import Standing, is_going, is_ours
-from gpuctl.cluster.deploy.wait import Looking
-from gpuctl.cluster.environment import Asked, Environment, Mode, Object, environment
+from gpuctl.cluster.deploy.model import ObjectState, is_ours, is_terminating
+from gpuctl.cluster.deploy.wait import ViewReader
+from gpuctl.cluster.environment import Environment, EnvironmentRequest, Mode, Object, environment
 from gpuctl.domain.findings import Verdict
 from gpuctl.domain.pod_status import statuses
 from gpuctl.edges.kube.cluster import Cluster, name_of
@@ -25,87 +25,92 @@ class Pod:
     node: str
     ready: bool
     restarts: int
-    words: str
+    summary: str
     trouble: str
 
 
 @dataclass(frozen=True)
 class Status:
-    """`mode` is None where it is not deployed. `nodes`: how many pods it is to have. `going`: what is being deleted.
+    """`mode` is None if it is not deployed. `nodes`: the desired number of pods. `foreign`: objects of others.
 
-    `unread`: objects of which nobody knows whether they are there.
+    `terminating`: objects being deleted. `unread`: objects that could not be read.
     """
 
     name: str
     namespace: str
     mode: Mode | None
     nodes: int
-    there: Sequence[str]
+    present: Sequence[str]
     missing: Sequence[str]
-    not_ours: Sequence[str]
-    going: Sequence[str]
+    foreign: Sequence[str]
+    terminating: Sequence[str]
     unread: Sequence[str]
     pods: Sequence[Pod]
     volumes: Sequence[str]
-    ways_in: Sequence[str]
+    addresses: Sequence[str]
 
     @property
     def verdict(self) -> Verdict:
-        if self.missing or self.not_ours or self.going or self.mode is None:
+        if self.missing or self.foreign or self.terminating or self.mode is None:
             return Verdict.FAIL
         if len(self.pods) < self.nodes or not all(pod.ready for pod in self.pods):
             return Verdict.FAIL
         return Verdict.UNKNOWN if self.unread else Verdict.OK
 
 
-def look(cluster: Cluster, file: File, name: str = "", single: bool = False) -> Status:
-    """The environment as it is deployed, in whatever mode and size that is."""
+def read_status(cluster: Cluster, file: File, name: str = "", single: bool = False) -> Status:
+    """Read the status of the environment in the mode and size in which it is deployed."""
     env, mode = deployed(cluster, file, name, single)
     count = None if single else deployed_state.nodes(cluster, env)
-    standing = cluster_snapshot.standing(cluster, manifests.everything(env))
-    served = [each for each in standing if each.served]
+    states = cluster_snapshot.object_states(cluster, manifests.everything(env))
+    served = [state for state in states if state.served]
     claims = _claims(cluster, env)
     return Status(
         env.name,
         env.namespace,
         mode,
-        env.nodes if count is None else count,  # also where the file allows no more so many
-        [each.subject for each in served if each.live and is_ours(env, each.live)],
-        [each.subject for each in standing if each.missing],
-        [each.subject for each in served if each.live and not is_ours(env, each.live)],
-        sorted({*(each.subject for each in served if each.going), *(name_of(c) for c in claims.value if is_going(c))}),
-        [f"{each.subject}: {each.unread}" for each in standing if each.unread],
+        env.nodes if count is None else count,  # even if the file no longer allows as many
+        [state.subject for state in served if state.live and is_ours(env, state.live)],
+        [state.subject for state in states if state.missing],
+        [state.subject for state in served if state.live and not is_ours(env, state.live)],
+        sorted(
+            {
+                *(state.subject for state in served if state.terminating),
+                *(name_of(c) for c in claims.value if is_terminating(c)),
+            }
+        ),
+        [f"{state.subject}: {state.unread}" for state in states if state.unread],
         _pods(cluster, env),
-        [f"not known: {claims.why}"] if claims.why else [_volume(each) for each in claims.value],
-        _ways_in(served),
+        [f"unknown: {claims.why}"] if claims.why else [_volume(state) for state in claims.value],
+        _addresses(served),
     )
 
 
 def deployed(cluster: Cluster, file: File, name: str = "", single: bool = False) -> tuple[Environment, Mode | None]:
-    """The environment in the mode and size that are there, as far as the file allows; no mode: it is not deployed."""
-    asked = Asked(name=name, single=single)
-    env = environment(file, asked)
+    """Return the environment in its deployed mode and size, as far as the file allows; mode None: not deployed."""
+    request = EnvironmentRequest(name=name, single=single)
+    env = environment(file, request)
     mode = deployed_state.mode(cluster, env)
     count = None if single else deployed_state.nodes(cluster, env)
-    return _as_deployed(file, asked, mode, count), mode
+    return _as_deployed(file, request, mode, count), mode
 
 
-def _as_deployed(file: File, asked: Asked, mode: Mode | None, count: int | None) -> Environment:
-    """Where the file does not allow any more what is there (fewer nodes, no RDMA), what the file allows."""
+def _as_deployed(file: File, request: EnvironmentRequest, mode: Mode | None, count: int | None) -> Environment:
+    """Reduce the deployed mode and size to what the file still allows (fewer nodes, no RDMA)."""
     usable = mode if mode != "rdma" or file.network.rdma.enabled else None
     most = len(file.nodes.gpu_nodes) or count
     fits = count if count and most and count <= most else None
-    return environment(file, Asked(usable, fits, asked.name, single=asked.single))
+    return environment(file, EnvironmentRequest(usable, fits, request.name, single=request.single))
 
 
 def _pods(cluster: Cluster, env: Environment) -> list[Pod]:
     kind = cluster.kind("v1", "Pod")
-    found = {each["metadata"]["name"]: each for each in cluster.find(kind, env.selector)}
-    view = Looking(cluster, env).view(found)
+    pods = {progress["metadata"]["name"]: progress for progress in cluster.find(kind, env.selector)}
+    view = ViewReader(cluster, env).view(pods)
     states = wait.states_of(env, view)
     return [
-        Pod(name, _node(found.get(name)), each.ready, _restarts(found.get(name)), each.words, each.trouble)
-        for name, each in states.items()
+        Pod(name, _node(pods.get(name)), progress.ready, _restarts(pods.get(name)), progress.summary, progress.trouble)
+        for name, progress in states.items()
     ]
 
 
@@ -114,31 +119,31 @@ def _node(pod: Object | None) -> str:
 
 
 def _restarts(pod: Object | None) -> int:
-    return sum(each.get("restartCount", 0) for each in statuses(pod or {}))
+    return sum(container.get("restartCount", 0) for container in statuses(pod or {}))
 
 
-def _claims(cluster: Cluster, env: Environment) -> cluster_snapshot.Read[list[Object]]:
+def _claims(cluster: Cluster, env: Environment) -> cluster_snapshot.Maybe[list[Object]]:
     try:
-        found = cluster.find(cluster.kind("v1", "PersistentVolumeClaim"), env.labels)
+        claims = cluster.find(cluster.kind("v1", "PersistentVolumeClaim"), env.labels)
     except Forbidden as error:
-        return cluster_snapshot.Read([], error.wrong)
-    return cluster_snapshot.Read(sorted(found, key=lambda each: str(each["metadata"]["name"])))
+        return cluster_snapshot.Maybe([], error.wrong)
+    return cluster_snapshot.Maybe(sorted(claims, key=lambda claim: str(claim["metadata"]["name"])))
 
 
 def _volume(claim: Object) -> str:
     status = claim.get("status") or {}
     size = (status.get("capacity") or {}).get("storage") or claim["spec"]["resources"]["requests"]["storage"]
-    phase = status.get("phase", "phase not known")
-    return f"{claim['metadata']['name']}: {size}, {f'{phase}, is being deleted' if is_going(claim) else phase}"
+    phase = status.get("phase", "phase unknown")
+    return f"{claim['metadata']['name']}: {size}, {f'{phase}, is being deleted' if is_terminating(claim) else phase}"
 
 
-def _ways_in(standing: Sequence[Standing]) -> list[str]:
-    """The addresses of what is exposed."""
-    found = []
-    for each in standing:
-        spec = (each.live or {}).get("spec") or {}
-        if each.wanted["kind"] == "Route":
-            found.append(f"https://{spec['host']}" if spec.get("host") else f"{each.subject} has no host yet")
-        elif each.wanted["kind"] == "Ingress":
-            found += [f"https://{rule['host']}" for rule in spec.get("rules") or [] if rule.get("host")]
-    return found
+def _addresses(states: Sequence[ObjectState]) -> list[str]:
+    """Return the addresses of exposed services."""
+    addresses = []
+    for state in states:
+        spec = (state.live or {}).get("spec") or {}
+        if state.desired["kind"] == "Route":
+            addresses.append(f"https://{spec['host']}" if spec.get("host") else f"{state.subject} has no host yet")
+        elif state.desired["kind"] == "Ingress":
+            addresses += [f"https://{rule['host']}" for rule in spec.get("rules") or [] if rule.get("host")]
+    return addresses

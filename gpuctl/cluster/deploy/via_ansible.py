@@ -1,4 +1,4 @@
-"""Deploys by the playbook cluster_deploy.yml, as anybody with Ansible would, and hears of each step as it is made."""
+"""Deploy through the playbook cluster_deploy.yml, as any Ansible user would, with progress for each step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuctl.cluster.deploy.model import Plan
+from gpuctl.cluster.deploy.model import Plan, digest
 from gpuctl.cluster.environment import SINGLE
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.paths import collection_dir
@@ -20,8 +20,8 @@ PLAYBOOK = "gpuctl.fleet.cluster_deploy"
 
 
 @dataclass(frozen=True)
-class Order:
-    """What the playbook is to do: a plan that somebody has seen, and agreed to what it makes anew."""
+class DeployRequest:
+    """A plan to apply: somebody has seen it and agreed to what it recreates."""
 
     file: Path
     plan: Plan
@@ -29,57 +29,58 @@ class Order:
     timeout_s: int = 900
 
 
-def deploy(order: Order, say: Callable[[str], None]) -> Mapping[str, Any]:
-    """What the module answered; `GpuctlError` in its words where it failed. Ctrl-C ends all of it."""
-    plan, told = order.plan, list[ansible.Told]()
+def deploy(request: DeployRequest, say: Callable[[str], None]) -> Mapping[str, Any]:
+    """Run the playbook and return the module's result; raises `GpuctlError` with its message. Ctrl-C ends all of it."""
+    plan, results = request.plan, list[ansible.Told]()
     with ansible.no_new_folder(), hearing(say), ctrl_c() as broken_off:
-        wrong = ansible.run(play(order), told.append, broken_off)
+        wrong = ansible.run(play(request), results.append, broken_off)
     if broken_off():
         raise KeyboardInterrupt
-    end = told[-1] if told else None
+    end = results[-1] if results else None
     result = end.result if end else None
     if result is None:
-        said = (end.wrong if end else "") or wrong or "Ansible gave no answer"
-        raise GpuctlError(f"deploy {plan.env.name}", said, end.hint if end else "")
+        message = (end.wrong if end else "") or wrong or "Ansible gave no answer"
+        raise GpuctlError(f"deploy {plan.env.name}", message, end.hint if end else "")
     return answered(plan, result)
 
 
 def answered(plan: Plan, result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the module tells of the cluster. It was given a mode that is settled: why, only the plan knows."""
+    """Return the module's `cluster` result; only the plan knows why the mode fell back, so it adds that."""
     if "error" in result:
         raise GpuctlError(f"deploy {plan.env.name}", result["error"]["wrong"], result["error"]["hint"])
     return {**result["cluster"], "fell_back": plan.fell_back}
 
 
 def findings(done: Mapping[str, Any]) -> list[Finding]:
-    """Those of the module's answer."""
-    return [Finding(**{**each, "verdict": Verdict(each["verdict"])}) for each in done["findings"]]
+    """Parse the findings of the module's result."""
+    return [Finding(**{**finding, "verdict": Verdict(finding["verdict"])}) for finding in done["findings"]]
 
 
-def play(order: Order) -> ansible.Play:
-    """The playbook with the plan's mode and number of pods.
+def play(request: DeployRequest) -> ansible.Play:
+    """Return the playbook's run with the plan's mode, number of pods and digest.
 
-    The module reads the file and the cluster again, so what has changed since is deployed as it is by then. It makes
-    objects anew only if the plan made any anew.
+    The module plans again from the file and the cluster, and applies nothing if the digest differs: what was shown and
+    confirmed is what is applied.
     """
-    env = order.plan.env
+    env = request.plan.env
     name = env.name.removesuffix(f"-{SINGLE}") if env.single else env.name
-    given = {
-        "cluster_file": str(order.file),
+    variables = {
+        "cluster_file": str(request.file),
         "cluster_mode": env.mode,
         "cluster_nodes": env.nodes,
         "cluster_environment": name,
         "cluster_single": env.single,
-        "cluster_recreate": bool(order.plan.changes_of("recreate")),
-        "cluster_timeout": order.timeout_s,
-        "cluster_context": order.context,
+        "cluster_recreate": bool(request.plan.changes_of("recreate")),
+        "cluster_timeout": request.timeout_s,
+        "cluster_context": request.context,
         "cluster_by": env.by,
+        "cluster_plan": digest(request.plan),
     }
     return ansible.Play(
         playbook=PLAYBOOK,
         inventory=collection_dir() / "inventories" / "localhost",
         hosts=["localhost"],
-        variables=given,
+        variables=variables,
         files={},
         file_of={},
         forks=1,

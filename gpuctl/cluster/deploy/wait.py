@@ -1,4 +1,4 @@
-"""Waits until all pods of an environment are ready as they are now wanted, and tells what goes on with each."""
+"""Wait until all pods of an environment are ready in their current form, and report the progress of each."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuctl.cluster.deploy import pod_progress
-from gpuctl.cluster.deploy.model import Tell
-from gpuctl.cluster.deploy.pod_progress import State
+from gpuctl.cluster.deploy.model import ProgressListener
+from gpuctl.cluster.deploy.pod_progress import PodProgress
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.pod_status import is_ready
@@ -23,12 +23,12 @@ POD_EVENTS, SET_EVENTS = "involvedObject.kind=Pod", "involvedObject.kind=Statefu
 
 
 class NotReady(GpuctlError):
-    """Pods are not ready; what was applied stays, and they may still become so."""
+    """Pods are not ready; what was applied stays, and they may still become ready."""
 
 
 @dataclass(frozen=True)
-class View:
-    """The environment at one moment; `owner` is its StatefulSet, None where there is none."""
+class EnvironmentView:
+    """The environment at one moment; `owner` is its StatefulSet, or None."""
 
     pods: Mapping[str, Object]
     owner: Object | None
@@ -36,53 +36,53 @@ class View:
     claims: Sequence[Object] = ()
 
 
-def wait(cluster: Cluster, env: Environment, tell: Tell, limit_s: float) -> None:
-    """Until all are ready; `NotReady` with the reason of each that is not, after the time or when it is hopeless."""
-    end, told = time.monotonic() + limit_s, Told(tell)
+def wait(cluster: Cluster, env: Environment, tell: ProgressListener, limit_s: float) -> None:
+    """Wait until all pods are ready; raises `NotReady` with the reasons on timeout, or once it is hopeless."""
+    end, reporter = time.monotonic() + limit_s, PodChangeReporter(tell)
     with Pods(cluster, env.selector) as pods:
-        looking, seen = Looking(cluster, env), 0
+        reader, version = ViewReader(cluster, env), 0
         while True:
             pods.check()
-            seen = pods.wait(seen, min(LOOK_S, max(0.05, end - time.monotonic())))
+            version = pods.wait(version, min(LOOK_S, max(0.05, end - time.monotonic())))
             if pods.latest is None and time.monotonic() < end:
                 continue
-            view = looking.view(pods.latest or {})
+            view = reader.view(pods.latest or {})
             states = states_of(env, view)
-            told.tell(states)
+            reporter.report(states)
             if is_done(env, view):
                 return
             late = time.monotonic() > end
-            if late or any(each.hopeless for each in states.values()):
+            if late or any(state.hopeless for state in states.values()):
                 raise NotReady(f"deploy {env.name}", _words(env, states, limit_s if late else 0), HINT)
 
 
-HINT = "what was applied stays: `gpuctl cluster status` shows how it goes on, `destroy` removes it"
+HINT = "what was applied stays: `gpuctl cluster status` shows the progress, `destroy` removes it"
 
 
-def states_of(env: Environment, view: View) -> dict[str, State]:
-    """Each pod that is wanted, by name; and what is still there of others."""
+def states_of(env: Environment, view: EnvironmentView) -> dict[str, PodProgress]:
+    """Return the progress of each desired pod by name, and of pods that still exist beyond those."""
     names = [env.pod_name(rank) for rank in range(env.nodes)]
-    found = {name: _state(name, view) for name in names}
-    return {**found, **{name: _state(name, view) for name in view.pods if name not in found}}
+    states = {name: _state(name, view) for name in names}
+    return {**states, **{name: _state(name, view) for name in view.pods if name not in states}}
 
 
-def _state(name: str, view: View) -> State:
+def _state(name: str, view: EnvironmentView) -> PodProgress:
     pod = view.pods.get(name)
     if pod is None:
-        about = [each for each in _of(view.events, view.owner) if f"Pod {name} " in str(each.get("message"))]
-        return State("is not there yet", trouble=pod_progress.warning(about[-1:]))
+        about = [event for event in _of(view.events, view.owner) if f"Pod {name} " in str(event.get("message"))]
+        return PodProgress("does not exist yet", trouble=pod_progress.warning(about[-1:]))
     return pod_progress.state(pod, _of(view.events, pod), view.claims)
 
 
 def _of(events: Sequence[Object], about: Object | None) -> list[Object]:
-    """Those of exactly this object, not of an earlier one of its name; the oldest first."""
+    """Return the events of exactly this object, not of an earlier one of its name; oldest first."""
     uid = about["metadata"]["uid"] if about else ""
-    mine = [each for each in events if (each.get("involvedObject") or {}).get("uid") == uid]
-    return sorted(mine, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+    mine = [event for event in events if (event.get("involvedObject") or {}).get("uid") == uid]
+    return sorted(mine, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
 
 
-def is_done(env: Environment, view: View) -> bool:
-    """Every pod that is wanted is there, ready, and made from what is wanted now; and no other is left."""
+def is_done(env: Environment, view: EnvironmentView) -> bool:
+    """Return True if exactly the desired pods exist, are ready, and are of the current revision."""
     if set(view.pods) != {env.pod_name(rank) for rank in range(env.nodes)}:
         return False
     if any("deletionTimestamp" in pod["metadata"] or not is_ready(pod) for pod in view.pods.values()):
@@ -98,35 +98,37 @@ def _is_current(owner: Object, pods: Mapping[str, Object]) -> bool:
     return all(pod["metadata"]["labels"].get(REVISION) == revision for pod in pods.values())
 
 
-def _words(env: Environment, states: Mapping[str, State], limit_s: float) -> str:
-    ready = sum(each.ready for each in states.values())
+def _words(env: Environment, states: Mapping[str, PodProgress], limit_s: float) -> str:
+    ready = sum(state.ready for state in states.values())
     after = f" after {limit_s:g} s" if limit_s else ""
-    open_ = {name: each for name, each in states.items() if not each.ready}
-    told = [f"{name} {each.words}" + (f": {each.trouble}" if each.trouble else "") for name, each in open_.items()]
+    open_ = {name: state for name, state in states.items() if not state.ready}
+    reasons = [
+        f"{name} {state.summary}" + (f": {state.trouble}" if state.trouble else "") for name, state in open_.items()
+    ]
     if not open_:
-        told = ["not all are of the new form"]
-    more = f"; and {len(told) - 4} more" if len(told) > 4 else ""
-    return f"{ready} of {env.nodes} pods are ready{after}; {'; '.join(told[:4])}{more}"
+        reasons = ["not all are of the current revision"]
+    more = f"; and {len(reasons) - 4} more" if len(reasons) > 4 else ""
+    return f"{ready} of {env.nodes} pods are ready{after}; {'; '.join(reasons[:4])}{more}"
 
 
 @dataclass
-class Told:
-    """Says each change of a pod once."""
+class PodChangeReporter:
+    """Reports each change of a pod once."""
 
-    say: Tell
-    before: dict[str, State] = field(default_factory=dict)
+    notify: ProgressListener
+    before: dict[str, PodProgress] = field(default_factory=dict)
 
-    def tell(self, states: Mapping[str, State]) -> None:
+    def report(self, states: Mapping[str, PodProgress]) -> None:
         for name, now in states.items():
             if self.before.get(name) != now:
-                self.say(f"Pod {name}", f"{now.words}: {now.trouble}" if now.trouble else now.words)
+                self.notify(f"Pod {name}", f"{now.summary}: {now.trouble}" if now.trouble else now.summary)
         for name in set(self.before) - set(states):
-            self.say(f"Pod {name}", "is gone")
+            self.notify(f"Pod {name}", "is gone")
         self.before = dict(states)
 
 
-class Looking:
-    """What a watch of pods does not say: their owner, volumes and events, asked for only while something waits."""
+class ViewReader:
+    """Reads what a watch of pods lacks: their owner, volumes and events; only while a pod is not ready."""
 
     def __init__(self, cluster: Cluster, env: Environment) -> None:
         self.cluster, self.env = cluster, env
@@ -134,22 +136,22 @@ class Looking:
         self._claims: list[Object] = []
         self._asked = 0.0
 
-    def view(self, pods: Mapping[str, Object]) -> View:
+    def view(self, pods: Mapping[str, Object]) -> EnvironmentView:
         owner = None if self.env.single else self.cluster.get(self._kind("apps/v1", "StatefulSet"), self.env.name)
         waiting = len(pods) < self.env.nodes or not all(map(is_ready, pods.values()))
         if waiting and time.monotonic() - self._asked > EVENTS_S:
             self._asked = time.monotonic()
             self._events, self._claims = self._now()
-        return View(pods, owner, self._events, self._claims)
+        return EnvironmentView(pods, owner, self._events, self._claims)
 
     def _now(self) -> tuple[list[Object], list[Object]]:
-        """Events and claims; without the right to read them pods are told of all the same."""
+        """Read events and claims; empty without the right to, which does not stop the report on pods."""
         try:
             events = self._kind("v1", "Event")
-            found = [each for fields in (POD_EVENTS, SET_EVENTS) for each in self.cluster.find_by(events, fields)]
+            listed = [event for fields in (POD_EVENTS, SET_EVENTS) for event in self.cluster.find_by(events, fields)]
             mine = {self.env.name, *(self.env.pod_name(rank) for rank in range(self.env.nodes))}
-            found = [each for each in found if (each.get("involvedObject") or {}).get("name") in mine]
-            return found, self.cluster.find(self._kind("v1", "PersistentVolumeClaim"), self.env.labels)
+            listed = [event for event in listed if (event.get("involvedObject") or {}).get("name") in mine]
+            return listed, self.cluster.find(self._kind("v1", "PersistentVolumeClaim"), self.env.labels)
         except Forbidden:
             return [], []
 

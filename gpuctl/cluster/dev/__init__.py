@@ -1,1 +1,1 @@
-"""A program in a pod while it is being written: synced, run, and begun anew on every change."""
+"""Run a script in a pod while it is being edited: sync, run, restart on every change."""

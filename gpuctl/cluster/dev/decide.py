@@ -1,6 +1,6 @@
-"""When a program is started, ended and begun anew. Plain values in, plain values out.
+"""Decide when a program is started, ended and restarted. Plain values in, plain values out.
 
-`Folder` below: what pods have the code in, by number; pods that share one folder are one.
+A `folder` below is a number for the pods that share one copy of the code.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-QUIET_S = 0.2  # an editor writes several files; only when nothing has changed for so long is it begun anew
-# A program whose connection broke is not begun at once: the pod may be going, which the sync notices, too.
+QUIET_S = 0.2  # an editor writes several files; restart only after this long without a change
+# A program whose connection broke is not restarted at once: the pod may be terminating, which the sync notices, too.
 SETTLE_S = 2.0
 
 
 class Phase(StrEnum):
-    """How the program stands. STOPPING: it was told to end, or was lost, and nobody knows yet that it is gone."""
+    """State of the program. STOPPING: it was asked to end, or was lost, and is not confirmed gone."""
 
     WAITING = "waiting"
     STARTING = "starting"
@@ -25,7 +25,7 @@ class Phase(StrEnum):
 
 
 class Action(StrEnum):
-    """What to do now. LEAVE: nothing runs any more, and nothing is to."""
+    """What to do next. LEAVE: nothing runs any more, and nothing will."""
 
     NOTHING = "nothing"
     START = "start"
@@ -35,7 +35,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Changed:
-    """The folder here has a new version; `paths`: what changed."""
+    """The local folder has a new version; `paths`: what changed."""
 
     version: int
     paths: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class Reached:
-    """A folder in pods has a version, but for the paths `without`, which it did not take."""
+    """A folder in pods has a version, except for the paths `without`, which it rejected."""
 
     folder: int
     version: int
@@ -52,7 +52,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Away:
-    """A folder in pods cannot be reached now."""
+    """A folder in pods is unreachable."""
 
     folder: int
 
@@ -61,36 +61,36 @@ class Started:
     """The program runs."""
 
 
-class Ended:
-    """The program has ended, by itself or as it was told to; all of it is gone."""
+class Exited:
+    """The program has ended, by itself or on request; all of it is gone."""
 
 
 class Lost:
-    """Nobody hears the program any more: it may run, or not."""
+    """The connection to the program is lost: it may or may not run."""
 
 
 class Cleared:
-    """What was lost is gone for certain."""
+    """The lost program is confirmed gone."""
 
 
 class Leave:
-    """The user has had enough, or nothing can go on."""
+    """The user wants to stop, or nothing can continue."""
 
 
 class Tick:
     """Time has passed."""
 
 
-Event = Changed | Reached | Away | Started | Ended | Lost | Cleared | Leave | Tick
+Event = Changed | Reached | Away | Started | Exited | Lost | Cleared | Leave | Tick
 
 
 @dataclass(frozen=True)
 class State:
-    """`has`: folder -> the version that it has, 0 while it is away. `newest`: the version here; `ran`: the one that
-    was the newest when the program was started last, 0 where it is to be started anyway.
+    """`has`: folder -> its version, 0 while unreachable. `newest`: the local version; `ran`: the version with which the
+    program was last started, 0 to start it in any case.
 
-    `owing`: what changed since then; `lacking`: folder -> paths that it did not take. `at`: when something changed
-    last, `not_before`: when the program may be started. Times are in seconds of one clock.
+    `owing`: paths changed since then; `lacking`: folder -> paths it rejected. `at`: time of the last change,
+    `not_before`: earliest time to start the program. Times are seconds of one clock.
     """
 
     has: Mapping[int, int]
@@ -106,52 +106,52 @@ class State:
 
 
 def begin(folders: int, script: str, restarts: bool = True, at: float = float("-inf")) -> State:
-    """Before anything is synced. The program cannot be started where a pod does not take it."""
+    """Initial state, before anything is synced. The program cannot start while a pod rejects the script."""
     return State(dict.fromkeys(range(folders), 0), restarts, owing=frozenset({script}), at=at)
 
 
-def step(state: State, event: Event, now: float) -> tuple[State, Action]:
-    """How it stands after this, and what to do."""
-    return _act(_after(state, event, now), now)
+def step(state: State, event: Event, at_s: float) -> tuple[State, Action]:
+    """Return the state after an event, and the action to take."""
+    return _act(_after(state, event, at_s), at_s)
 
 
-def _after(state: State, event: Event, now: float) -> State:
+def _after(state: State, event: Event, at_s: float) -> State:
     changes: dict[str, Any] = {}
     match event:
         case Changed() | Reached() | Away():
-            changes = _of_folders(state, event, now)
+            changes = _of_folders(state, event, at_s)
         case Started() if state.phase is Phase.STARTING:
             changes["phase"] = Phase.RUNNING
-        case Ended():
+        case Exited():
             changes = {"phase": Phase.WAITING, "leaving": state.leaving or not state.restarts}
         case Lost():
             changes = {"phase": Phase.STOPPING, "ran": 0, "leaving": state.leaving or not state.restarts}
         case Cleared():
-            changes = {"phase": Phase.WAITING, "not_before": now + SETTLE_S}
+            changes = {"phase": Phase.WAITING, "not_before": at_s + SETTLE_S}
         case Leave():
             changes["leaving"] = True
     return replace(state, **changes)
 
 
-def _of_folders(state: State, event: Changed | Reached | Away, now: float) -> dict[str, Any]:
+def _of_folders(state: State, event: Changed | Reached | Away, at_s: float) -> dict[str, Any]:
     match event:
         case Changed(version, paths):
-            return {**_newest(state, version, now), "at": now, "owing": state.owing | paths}
-        case Reached(folder, version, without):  # a pod may be faster than the news that something changed here
-            own = {"has": {**state.has, folder: version}, "lacking": {**state.lacking, folder: without}}
-            return {**_newest(state, version, now), **own}
+            return {**_newest(state, version, at_s), "at": at_s, "owing": state.owing | paths}
+        case Reached(folder, version, without):  # a pod may report the version before the local change is reported
+            changes = {"has": {**state.has, folder: version}, "lacking": {**state.lacking, folder: without}}
+            return {**_newest(state, version, at_s), **changes}
         case Away(folder):
             return {"has": {**state.has, folder: 0}}
 
 
-def _newest(state: State, version: int, now: float) -> dict[str, Any]:
-    return {"newest": version, "at": now} if version > state.newest else {}
+def _newest(state: State, version: int, at_s: float) -> dict[str, Any]:
+    return {"newest": version, "at": at_s} if version > state.newest else {}
 
 
-def _act(state: State, now: float) -> tuple[State, Action]:
+def _act(state: State, at_s: float) -> tuple[State, Action]:
     if state.leaving:
         return _leave(state)
-    if not is_due(state, now):
+    if not is_due(state, at_s):
         return state, Action.NOTHING
     if state.phase is Phase.WAITING:
         return replace(state, phase=Phase.STARTING, ran=state.newest, owing=frozenset()), Action.START
@@ -168,19 +168,19 @@ def _leave(state: State) -> tuple[State, Action]:
     return replace(state, phase=Phase.STOPPING), Action.STOP
 
 
-def is_due(state: State, now: float) -> bool:
-    """Whether all pods have something that the program was not started with, and nothing is changing."""
-    if state.newest <= state.ran or now < max(state.at + QUIET_S, state.not_before):
+def is_due(state: State, at_s: float) -> bool:
+    """Return whether all pods have a version the program was not started with, and nothing is changing."""
+    if state.newest <= state.ran or at_s < max(state.at + QUIET_S, state.not_before):
         return False
     return not behind(state) and not refused(state)
 
 
 def behind(state: State) -> list[int]:
-    """The folders that do not have the newest version yet."""
+    """Folders that do not have the newest version yet."""
     return [folder for folder, version in state.has.items() if version < state.newest]
 
 
 def refused(state: State) -> dict[int, frozenset[str]]:
-    """What changed and was not taken, by folder: the program would run with something else there."""
-    found = {folder: paths & state.owing for folder, paths in state.lacking.items()}
-    return {folder: paths for folder, paths in found.items() if paths}
+    """Changed paths that folders rejected: the program would run with different content there."""
+    rejected = {folder: paths & state.owing for folder, paths in state.lacking.items()}
+    return {folder: paths for folder, paths in rejected.items() if paths}

@@ -1,4 +1,4 @@
-"""One program after the other in a pod, each heard in a thread of its own, and gone for certain before the next."""
+"""Run one program after another in a pod, each followed in its own thread and confirmed gone before the next."""
 
 from __future__ import annotations
 
@@ -13,61 +13,61 @@ from gpuctl.edges.kube.cluster import Request
 from gpuctl.edges.kube.errors import NotThere
 from gpuctl.remote import attached, detached
 from gpuctl.remote.connection import Refused
-from gpuctl.remote.model import Ended, Program, There
+from gpuctl.remote.model import PodTarget, ProcessExit, Program
 
-GRACE_S = 5.0  # after SIGTERM; who writes a program waits for each end of it
+GRACE_S = 5.0  # after SIGTERM; the developer waits for every restart
 AGAIN_S, ANSWER_S = 1.0, 10.0
 UNKNOWN = "?"
-GIVE_UP_S = 15.0  # once the user wants to leave: so long a pod that does not answer is asked
+GIVE_UP_S = 15.0  # how long a silent pod is retried once the user wants to leave
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to run: a script by its path in `folder` of the pod. `debug`: its port; 0 without a debugger."""
+class ScriptRun:
+    """A script to run, by its path in `folder` of the pod. `debug`: debugger port; 0 for none."""
 
     script: str
-    words: Sequence[str] = ()
+    args: Sequence[str] = ()
     folder: str = "/workspace"
     python: str = "python3"
     debug: int = 0
     wait: bool = False
 
 
-def argv(wanted: Wanted) -> list[str]:
-    """The command line in the pod. What is no Python runs by itself."""
-    if not wanted.script.endswith(".py"):
-        if wanted.debug:
+def argv(script_run: ScriptRun) -> list[str]:
+    """Return the command line in the pod. A file that is not Python is executed directly."""
+    if not script_run.script.endswith(".py"):
+        if script_run.debug:
             hint = "give a script that ends in .py, or leave --debug out"
-            raise InvalidInput(f"debug {wanted.script}", "it is no Python", hint)
-        return [f"./{wanted.script}", *wanted.words]
-    waits = ["--wait-for-client"] if wanted.wait else []
-    # Else the debugger misses breakpoints from Python 3.11 on; older ones do not mind.
+            raise InvalidInput(f"debug {script_run.script}", "it is not a Python file", hint)
+        return [f"./{script_run.script}", *script_run.args]
+    waits = ["--wait-for-client"] if script_run.wait else []
+    # From Python 3.11 on the debugger misses breakpoints without it; older versions ignore it.
     debugger = (
-        ["-Xfrozen_modules=off", "-m", "debugpy", "--listen", f"127.0.0.1:{wanted.debug}", *waits]
-        if wanted.debug
+        ["-Xfrozen_modules=off", "-m", "debugpy", "--listen", f"127.0.0.1:{script_run.debug}", *waits]
+        if script_run.debug
         else []
     )
-    return [wanted.python, *debugger, wanted.script, *wanted.words]
+    return [script_run.python, *debugger, script_run.script, *script_run.args]
 
 
-def check(there: There, wanted: Wanted) -> None:
-    """`GpuctlError` where the pod cannot run such a program: no Python, no debugpy, no right to run anything."""
-    argv(wanted)
-    if not wanted.script.endswith(".py"):
+def check(target: PodTarget, script_run: ScriptRun) -> None:
+    """`GpuctlError` if the pod cannot run the program: no Python, no debugpy, no permission to execute."""
+    argv(script_run)
+    if not script_run.script.endswith(".py"):
         return
-    said: list[bytes] = []
-    module = "debugpy" if wanted.debug else "sys"
-    done = attached.run(there, Program([wanted.python, "-c", f"import {module}"]), said.append)
-    if not done.well:
-        last = b"".join(said).decode(errors="replace").strip().rpartition("\n")[2]
+    output: list[bytes] = []
+    module = "debugpy" if script_run.debug else "sys"
+    done = attached.run(target, Program([script_run.python, "-c", f"import {module}"]), output.append)
+    if not done.succeeded:
+        last = b"".join(output).decode(errors="replace").strip().rpartition("\n")[2]
         home = "`gpuctl cluster shell NAME -- pip install --user debugpy` lasts as long as the pod"
-        hint = f"add debugpy to the image; {home}" if wanted.debug else "--python names another one"
-        raise GpuctlError(f"run {wanted.script} in {there.pod}", last or done.words, hint)
+        hint = f"add debugpy to the image; {home}" if script_run.debug else "--python names another one"
+        raise GpuctlError(f"run {script_run.script} in {target.pod}", last or done.description, hint)
 
 
 @dataclass(frozen=True)
-class Ways:
-    """Where it goes: what the program prints, what people are told (which never fails), and what happened."""
+class Callbacks:
+    """Receivers of the program's output, of messages for people (never raises), and of events."""
 
     out: Callable[[bytes], object]
     say: Callable[[str], object]
@@ -75,103 +75,104 @@ class Ways:
 
 
 class Runner:
-    """`last`: how it ended last; `wrong`: why there is no such end. `broke`: what nobody expected on this side.
+    """Runs the program. `last`: its last exit status; `wrong`: why there is none. `broke`: an unexpected error on our
+    side.
 
-    `unsure`: why nobody knows whether it is gone; "" where it is.
+    `unsure`: why it is unknown whether the program is gone; "" if it is.
     """
 
-    def __init__(self, there: There, wanted: Wanted, ways: Ways) -> None:
-        self.there, self.wanted, self.ways = there, wanted, ways
-        self.name = f"{wanted.script} in {there.pod}"
-        self.last: Ended | None = None
+    def __init__(self, target: PodTarget, script_run: ScriptRun, callbacks: Callbacks) -> None:
+        self.target, self.script_run, self.callbacks = target, script_run, callbacks
+        self.name = f"{script_run.script} in {target.pod}"
+        self.last: ProcessExit | None = None
         self.broke: Exception | None = None
         self.wrong = self.unsure = ""
         self.leaving_at = float("inf")
         self._stop = threading.Event()
 
     def start(self) -> None:
-        """Begin it; how that goes is posted."""
+        """Start the program; the result is posted."""
         self._stop, self.last, self.wrong = threading.Event(), None, ""
         threading.Thread(target=self._run, args=[self._stop], daemon=True, name="program").start()
 
     def end(self) -> None:
-        """Tell it to end; that it did is posted."""
+        """Ask it to end; the end is posted."""
         self._stop.set()
 
     def leave(self) -> None:
-        """From now on a pod that does not answer is not asked for ever."""
+        """From now on, do not retry a silent pod forever."""
         self.leaving_at = min(self.leaving_at, time.monotonic())
 
     def _run(self, stop: threading.Event) -> None:
         environment = {"PYTHONUNBUFFERED": "1"}
-        program = Program(argv(self.wanted), self.wanted.folder, environment, grace_s=GRACE_S)
+        program = Program(argv(self.script_run), self.script_run.folder, environment, grace_s=GRACE_S)
         before = self._uid()
         try:
-            self._hear(program, stop)
-        except Refused as error:  # there is no such program: a change may bring it
+            self._follow(program, stop)
+        except Refused as error:  # no such program: a change may add it
             self.wrong = f"it cannot be started: {error.wrong}"
-            self.ways.say(f"{self.name} cannot be started: {error.wrong}")
-            self.ways.post(decide.Ended())
+            self.callbacks.say(f"{self.name} cannot be started: {error.wrong}")
+            self.callbacks.post(decide.Exited())
         except GpuctlError as error:
             self._lost(program, before, error.wrong)
         except Exception as error:  # noqa: BLE001 - nobody reads what it prints any more, as with `| head`
             self.broke = error
-            self.ways.post(decide.Leave())
+            self.callbacks.post(decide.Leave())
             self._lost(program, before, str(error))
 
-    def _hear(self, program: Program, stop: threading.Event) -> None:
-        """To its end."""
-        self.last = attached.run(self.there, program, self.ways.out, stop, self._started)
+    def _follow(self, program: Program, stop: threading.Event) -> None:
+        """Follow the program to its end."""
+        self.last = attached.run(self.target, program, self.callbacks.out, stop, self._started)
         self.unsure = _left(self.last.left) or self.unsure
-        self.ways.say(f"{self.name} {self.last.words}")
-        self.ways.post(decide.Ended())
+        self.callbacks.say(f"{self.name} {self.last.description}")
+        self.callbacks.post(decide.Exited())
 
     def _started(self) -> None:
-        self.ways.say(f"{self.name} runs")
-        self.ways.post(decide.Started())
+        self.callbacks.say(f"{self.name} runs")
+        self.callbacks.post(decide.Started())
 
     def _lost(self, program: Program, before: str, why: str) -> None:
         self.wrong = why
-        self.ways.say(f"{self.name} is not heard any more: {why}")
-        self.ways.post(decide.Lost())
+        self.callbacks.say(f"{self.name} has lost its connection: {why}")
+        self.callbacks.post(decide.Lost())
         self._clear(program.token, before)
-        self.ways.post(decide.Cleared())
+        self.callbacks.post(decide.Cleared())
 
     def _clear(self, token: str, before: str) -> None:
-        """Until nothing of it is left in a pod that answers, or the pod is another one."""
-        told = False
+        """Retry until nothing of it is left in a responding pod, or the pod is another one."""
+        reported = False
         while why := self._why_not_gone(token, before):
             if time.monotonic() - self.leaving_at > (GIVE_UP_S if self.unsure else 0):
                 return
-            if not told:
-                self.ways.say(f"{self.there.pod}: {why}; trying again")
-                told = True
+            if not reported:
+                self.callbacks.say(f"{self.target.pod}: {why}; trying again")
+                reported = True
             time.sleep(AGAIN_S)
 
     def _why_not_gone(self, token: str, before: str) -> str:
-        """Why nothing can be begun there yet; "" where all of it was ended as far as that can be done."""
+        """Why nothing can be started there yet; "" once all of it was ended as far as possible."""
         try:
-            self.unsure = _left(detached.sweep(self.there, token, GRACE_S))
+            self.unsure = _left(detached.sweep(self.target, token, GRACE_S))
             return ""
         except GpuctlError as error:
             why = error.wrong
-        now = self._uid()
-        went = UNKNOWN not in (now, before) and now != before  # and with it all that ran in it
-        self.unsure = why if now and not went else ""
-        return "" if now and went else why
+        uid = self._uid()
+        replaced = UNKNOWN not in (uid, before) and uid != before  # and with it everything that ran in it
+        self.unsure = why if uid and not replaced else ""
+        return "" if uid and replaced else why
 
     def _uid(self) -> str:
-        """Which pod it is: "" where there is none of that name, UNKNOWN where nobody can say."""
-        cluster = self.there.cluster
+        """The pod's uid: "" if no pod has that name, UNKNOWN if that cannot be read."""
+        cluster = self.target.cluster
         try:
-            path = cluster.path_of(cluster.kind("v1", "Pod"), self.there.pod)
-            # Once: who is patient with a cluster that is away keeps the user from leaving.
-            found = cluster.once(Request(f"read the pod {self.there.pod}", "GET", path), ANSWER_S)
+            path = cluster.path_of(cluster.kind("v1", "Pod"), self.target.pod)
+            # One attempt: retrying against an unreachable cluster would keep the user from leaving.
+            pod = cluster.once(Request(f"read the pod {self.target.pod}", "GET", path), ANSWER_S)
         except NotThere:
             return ""
         except GpuctlError:
             return UNKNOWN
-        return str(found["metadata"]["uid"])
+        return str(pod["metadata"]["uid"])
 
 
 def _left(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The draft's first section: which cluster it is, and what kind of one."""
+"""The draft's first section: the cluster's name, address, namespace and flavour."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def about(facts: Facts) -> Iterator[Line]:
 
 
 def name_of(facts: Facts) -> str:
-    """A name from what the kubeconfig calls the cluster: of an ARN and a URL the telling part; empty where none is."""
-    found = facts.named.rpartition("/")[2].partition(":")[0].lower()
-    found = re.sub(r"[^a-z0-9]+", "-", found.removeprefix("api-").removeprefix("api."))
-    return re.sub(r"^[^a-z]+", "", found)[:MOST].strip("-")
+    """Derive a name from the cluster's name in the kubeconfig, which may be an ARN or a URL; empty if impossible."""
+    name = facts.named.rpartition("/")[2].partition(":")[0].lower()
+    name = re.sub(r"[^a-z0-9]+", "-", name.removeprefix("api-").removeprefix("api."))
+    return re.sub(r"^[^a-z]+", "", name)[:MOST].strip("-")
 
 
 def _name(facts: Facts) -> Iterator[Line]:
     if re.fullmatch(NAME.pattern, facts.file):
-        yield known("cluster.name", facts.file, "As the file is called; yours to change.")
+        yield known("cluster.name", facts.file, "From the file's name; you may change it.")
         return
     name = name_of(facts)
     if re.fullmatch(NAME.pattern, name):
-        yield known("cluster.name", name, f"From the kubeconfig, which calls it {facts.named}; yours to change.")
+        yield known("cluster.name", name, f"From the kubeconfig, which calls it {facts.named}; you may change it.")
     else:
-        why = f"the kubeconfig calls it {facts.named!r}, which makes no name"
-        yield unknown("cluster.name", why, f"a name of your own: {NAME.shape}", needed=True)
+        why = f"the kubeconfig calls it {facts.named!r}, which cannot be used as a name"
+        yield unknown("cluster.name", why, f"a name: {NAME.shape}", needed=True)
 
 
 def _api(facts: Facts) -> Line:
@@ -54,16 +54,16 @@ def _api(facts: Facts) -> Line:
 def _namespace(facts: Facts) -> Line:
     name, path = facts.namespace, "cluster.namespace"
     if name == "default" or name.startswith(("kube-", "openshift-")):
-        why = f"the context's namespace is {name}, the cluster's own, where no environment is made"
-        return unknown(path, why, "a namespace of yours, or draft again with --namespace", needed=True)
+        why = f"the context's namespace is {name}, which is reserved for the cluster"
+        return unknown(path, why, "a namespace of yours, or run it again with --namespace", needed=True)
     if facts.space.why:
         return known(
-            path, name, f"As asked for, or of the context. Whether it is there is not known: {facts.space.why}."
+            path, name, f"From --namespace or the context. It is not known whether it exists: {facts.space.why}."
         )
     if facts.space.value is None:
         make = "oc new-project" if facts.openshift else "kubectl create namespace"
-        return known(path, name, f"As asked for, or of the context. It is not there yet: `{make} {name}`.")
-    return known(path, name, "As asked for, or of the context; it is there.")
+        return known(path, name, f"From --namespace or the context. It does not exist yet: `{make} {name}`.")
+    return known(path, name, "From --namespace or the context; it exists.")
 
 
 def _flavour(facts: Facts) -> Line:
@@ -71,11 +71,9 @@ def _flavour(facts: Facts) -> Line:
     if facts.openshift:
         return known(path, "openshift", "It serves security.openshift.io and route.openshift.io.")
     if (urlsplit(facts.server).hostname or "").endswith(EKS_HOST):
-        return known(path, "eks", f"Its API is at {EKS_HOST[1:]}, and it serves no kinds of OpenShift.")
-    marked = [each for each in facts.nodes.value if any(key.startswith(EKS_LABEL) for key in labels(each))]
+        return known(path, "eks", f"Its API is at {EKS_HOST[1:]}, and it serves no OpenShift kinds.")
+    marked = [node for node in facts.nodes.value if any(key.startswith(EKS_LABEL) for key in labels(node))]
     if marked:
-        return known(
-            path, "eks", f"{len(marked)} nodes have labels of {EKS_LABEL}, and there are no kinds of OpenShift."
-        )
+        return known(path, "eks", f"{len(marked)} nodes have labels of {EKS_LABEL}, and it serves no OpenShift kinds.")
     nodes = f"nodes may not be read: {facts.nodes.why}" if facts.nodes.why else f"no node has a label of {EKS_LABEL}"
-    return known(path, "kubernetes", f"It serves no kinds of OpenShift, its API is not at {EKS_HOST[1:]}, and {nodes}.")
+    return known(path, "kubernetes", f"It serves no OpenShift kinds, its API is not at {EKS_HOST[1:]}, and {nodes}.")

@@ -1,4 +1,4 @@
-"""From what a cluster says of itself to a cluster file: every value with its origin, nothing invented."""
+"""Turn the facts of a cluster into a cluster file: every value with its origin, nothing invented."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from gpuctl.cluster.discover.facts import Facts
 from gpuctl.cluster.discover.fleet import fleet
 
 HEAD = (
-    "Drafted by `gpuctl cluster discover` from what the cluster's API told. Each value says where it came from.",
-    f"What could not be found is a comment with {UNKNOWN}, why, and what to fill in.",
-    "`gpuctl cluster validate FILE` says what is wrong in it; `gpuctl cluster schema -o table` lists all fields.",
+    "Drafted by `gpuctl cluster discover` from the cluster's API. A comment gives the origin of each value.",
+    f"Values that could not be determined are comments with {UNKNOWN}, the reason, and what to fill in.",
+    "`gpuctl cluster validate FILE` checks it; `gpuctl cluster schema -o table` lists all fields.",
 )
 
 
 @dataclass(frozen=True)
 class Draft:
-    """The text of a cluster file, and what has to be filled in before it can be used: field and words."""
+    """The text of a cluster file, and the fields to fill in before it can be used, with a hint each."""
 
     text: str
     left: tuple[tuple[str, str], ...]
 
 
 def draft(facts: Facts, image: str = "") -> Draft:
-    """`image`: what the pods are to run, which no cluster tells."""
+    """Draft the file; `image`: the pods' image, which cannot be discovered."""
     lines = tuple(_lines(facts, image))
-    left = tuple((each.path, each.fill) for each in lines if each.needed)
+    left = tuple((line.path, line.fill) for line in lines if line.needed)
     return Draft(draft_yaml.text(HEAD, lines), left)
 
 
 def _lines(facts: Facts, image: str) -> Iterator[Line]:
-    found = fleet(facts.nodes.value)
-    rdma = adapters.rdma(facts, found)
+    gpu_fleet = fleet(facts.nodes.value)
+    rdma = adapters.rdma(facts, gpu_fleet)
     first = list(cluster_section.about(facts))
-    flavour = next(each.value for each in first if each.path == "cluster.flavour")
+    flavour = next(line.value for line in first if line.path == "cluster.flavour")
     yield from first
-    yield from gpus.nodes(facts, found, flavour, rdma.names)
+    yield from gpus.nodes(facts, gpu_fleet, flavour, rdma.names)
     yield from volumes.storage(facts)
-    yield from adapters.network(facts, found, rdma)
+    yield from adapters.network(facts, gpu_fleet, rdma)
     yield from rights.security(facts, rdma)
-    yield from gpus.gpus(facts, found)
-    yield from gpus.resources(facts, found, rdma.fabric)
+    yield from gpus.gpus(facts, gpu_fleet)
+    yield from gpus.resources(facts, gpu_fleet, rdma.fabric)
     yield _image(image, flavour)
 
 
 def _image(image: str, flavour: str) -> Line:
     if image:
-        return known("image.name", image, "As asked for (--image).")
-    built = "; or `build:`, and OpenShift makes it" if flavour == "openshift" else ""
-    fill = f"the image that pods run, with a tag or digest (--image){built}"
-    return unknown("image.name", "no cluster tells what you want to run", fill, needed=True)
+        return known("image.name", image, "From --image.")
+    built = "; or `build:`, and OpenShift builds it" if flavour == "openshift" else ""
+    fill = f"the pods' image, with a tag or digest (--image){built}"
+    return unknown("image.name", "the image cannot be discovered", fill, needed=True)

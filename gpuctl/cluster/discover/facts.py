@@ -1,33 +1,33 @@
-"""What a draft is made from: what a cluster says of itself; what may not be read says why."""
+"""Facts of a cluster for a draft; what may not be read carries the reason."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuctl.cluster.deploy.cluster_snapshot import Read
+from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.environment import Object
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A cluster as its API shows it to us. `named`: what the kubeconfig calls it; `file`: what ours is to be called.
+    """A cluster as its API shows it. `named`: its name in the kubeconfig; `file`: the name of the drafted file.
 
-    `openshift` and `multus`: whether it serves their kinds; `usable`: the security constraints that we may use;
-    `may_make`: whether we may make some.
+    `openshift` and `multus`: their kinds are served; `usable`: the security constraints that we may use;
+    `may_make`: we may create some.
     """
 
     server: str
     named: str
     namespace: str
-    space: Read[Object | None]
+    space: Maybe[Object | None]
     openshift: bool
     multus: bool
-    nodes: Read[list[Object]]
-    pods: Read[list[Object]]  # of all namespaces, those that are on a node
-    classes: Read[list[Object]]
-    claims: Read[list[Object]]
-    attachments: Read[list[Object]]
+    nodes: Maybe[list[Object]]
+    pods: Maybe[list[Object]]  # of all namespaces, those scheduled to a node
+    classes: Maybe[list[Object]]
+    claims: Maybe[list[Object]]
+    attachments: Maybe[list[Object]]
     usable: tuple[str, ...] = ()
-    constraints_why: str = ""  # why not all of them are known
+    constraints_why: str = ""  # the reason if not all of them are known
     may_make: bool = False
     file: str = ""

@@ -1,4 +1,4 @@
-"""The GPU nodes of a cluster: which of them are alike, and what fits on the smallest."""
+"""Group a cluster's GPU nodes by what they have, and compute what fits on the smallest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes that are alike: so many GPUs of a product (empty where no label tells it)."""
+    """Identical nodes: the number of GPUs, and their product (empty without a label)."""
 
     gpus: int
     product: str
@@ -28,17 +28,17 @@ class Group:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(name_of(each) for each in self.nodes)
+        return tuple(name_of(node) for node in self.nodes)
 
     @property
-    def words(self) -> str:
-        """As in "8 NVIDIA-H100-80GB-HBM3"."""
-        return f"{self.gpus} {self.product or 'GPUs of a type that no label tells'}"
+    def description(self) -> str:
+        """Such as "8 NVIDIA-H100-80GB-HBM3"."""
+        return f"{self.gpus} {self.product or 'GPUs of an unknown type'}"
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """`groups`: the largest first; `out`: GPU nodes that no draft can use, and why."""
+    """`groups`: largest first; `out`: unusable GPU nodes, with the reason."""
 
     groups: tuple[Group, ...] = ()
     out: Mapping[str, str] = field(default_factory=dict)
@@ -50,14 +50,14 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Room:
-    """What a pod can have on each of some nodes: an even number of cores, bytes of memory."""
+    """Resources for one pod on each of some nodes: an even number of cores, bytes of memory."""
 
     cores: int
     memory: int
 
 
 def fleet(nodes: Iterable[Object]) -> Fleet:
-    """The groups: the most nodes first, among these the most GPUs."""
+    """Group GPU nodes: most nodes first, then most GPUs."""
     groups: dict[tuple[int, str], list[Object]] = {}
     out = {}
     for node in sorted(nodes, key=name_of):
@@ -66,9 +66,9 @@ def fleet(nodes: Iterable[Object]) -> Fleet:
             out[name_of(node)] = why
         elif count := _count(node):
             groups.setdefault((count, labels(node).get(PRODUCT, "")), []).append(node)
-    found = [Group(count, product, tuple(each)) for (count, product), each in groups.items()]
-    found.sort(key=lambda each: (-len(each.nodes), -each.gpus, each.product))
-    return Fleet(tuple(found), out)
+    found_groups = [Group(count, product, tuple(members)) for (count, product), members in groups.items()]
+    found_groups.sort(key=lambda group: (-len(group.nodes), -group.gpus, group.product))
+    return Fleet(tuple(found_groups), out)
 
 
 def labels(node: Object) -> Mapping[str, str]:
@@ -84,45 +84,45 @@ def _offered(node: Object) -> int:
 
 
 def _count(node: Object) -> int:
-    """By the label, which stays as it is while a GPU is away; else what the node offers."""
+    """Count GPUs by the label, which is stable while a GPU is missing; else by what the node offers."""
     label = labels(node).get(COUNT, "")
     return int(label) if label.isdecimal() else _offered(node)
 
 
 def _unfit(node: Object) -> str:
-    """Why a GPU node has no whole GPUs for us; empty where it has, or is no GPU node."""
-    offered, told = _offered(node), _count(node)
+    """Return why a GPU node has no whole GPUs for us; empty if it has, or is no GPU node."""
+    offered, counted = _offered(node), _count(node)
     cut = [name for name, count in allocatable(node).items() if name.startswith(MIG) and amount(count)]
     if cut or "-MIG-" in labels(node).get(PRODUCT, ""):
-        return f"its GPUs are cut up by MIG ({', '.join(sorted(cut)) or labels(node)[PRODUCT]})"
-    if told and offered > told:
-        return f"its {told} GPUs are shared: it offers {offered} ({REPLICAS})"
-    if offered < told:
-        return f"it offers {offered} of its {told} GPUs ({GPU})"
-    return away(node) if told else ""
+        return f"its GPUs are partitioned by MIG ({', '.join(sorted(cut)) or labels(node)[PRODUCT]})"
+    if counted and offered > counted:
+        return f"its {counted} GPUs are shared: it offers {offered} ({REPLICAS})"
+    if offered < counted:
+        return f"it offers {offered} of its {counted} GPUs ({GPU})"
+    return away(node) if counted else ""
 
 
-# ---- what fits ------------------------------------------------------------------------------------------------------
+# ---- sizes ----------------------------------------------------------------------------------------------------------
 
 
 def room(nodes: Sequence[Object], pods: Iterable[Object]) -> Room:
-    """Nine tenths of what the smallest node has for pods, without what its daemons ask for."""
-    daemons = [each for each in pods if _is_daemon(each)]
+    """Return nine tenths of the smallest node's allocatable resources, minus the requests of its daemons."""
+    daemons = [pod for pod in pods if _is_daemon(pod)]
     cores = min(_left(node, daemons, "cpu") for node in nodes)
     memory = min(_left(node, daemons, "memory") for node in nodes)
     return Room(max(0, int(cores * 9 / 10)) // 2 * 2, max(0, int(memory * 9 / 10)) // GIB * GIB)
 
 
 def _left(node: Object, daemons: Iterable[Object], name: str) -> Decimal:
-    here = (each for each in daemons if each["spec"].get("nodeName") == name_of(node))
-    return (amount(allocatable(node).get(name, "0")) or Decimal(0)) - sum(requested(each, name) for each in here)
+    on_node = (pod for pod in daemons if pod["spec"].get("nodeName") == name_of(node))
+    return (amount(allocatable(node).get(name, "0")) or Decimal(0)) - sum(requested(pod, name) for pod in on_node)
 
 
 def _is_daemon(pod: Object) -> bool:
-    """Of a DaemonSet, or of the node itself: it stays where it is."""
-    return any(each.get("kind") in ("DaemonSet", "Node") for each in pod["metadata"].get("ownerReferences") or [])
+    """Return True for pods of a DaemonSet or of the node itself, which stay on their node."""
+    return any(owner.get("kind") in ("DaemonSet", "Node") for owner in pod["metadata"].get("ownerReferences") or [])
 
 
 def least(nodes: Sequence[Object], name: str) -> Decimal:
-    """What each of the nodes has of a resource, at least."""
-    return min(amount(allocatable(each).get(name, "0")) or Decimal(0) for each in nodes)
+    """Return the smallest amount of a resource among the nodes."""
+    return min(amount(allocatable(node).get(name, "0")) or Decimal(0) for node in nodes)

@@ -1,4 +1,4 @@
-"""Read a cluster, draft its file, and put it in its place."""
+"""Maybe a cluster, draft its file, and put it in its place."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gpuctl.core.strict_yaml import Mistake
 
 
 def discover(context: str = "", namespace: str = "", image: str = "", file: str = "") -> Draft:
-    """A draft for the cluster of a context; nothing is changed there. `InvalidInput` if what is given cannot be used.
+    """Draft a file for the cluster of a context, read-only; raises `InvalidInput` for unusable options.
 
-    `file`: what the draft's file is to be called, without its ending: commands find it by that.
+    `file`: the draft's file name without its ending, by which commands find it.
     """
     for option, kind, value in (("--namespace", LABEL, namespace), ("--image", IMAGE, image)):
         if value and not re.fullmatch(kind.pattern, value):
@@ -31,27 +31,27 @@ def discover(context: str = "", namespace: str = "", image: str = "", file: str 
 
 
 def mistakes(drafted: Draft) -> tuple[Mistake, ...]:
-    """What `gpuctl cluster validate` would say of it, by the draft's own lines."""
+    """Validate the draft as `gpuctl cluster validate` does; mistakes refer to the draft's lines."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "draft.yaml"
         path.write_text(drafted.text, encoding="utf-8")
-        found = look(path).mistakes
-    return tuple(each._replace(where=each.where.replace(f"{path}:", "line ")) for each in found)
+        mistakes = look(path).mistakes
+    return tuple(mistake._replace(where=mistake.where.replace(f"{path}:", "line ")) for mistake in mistakes)
 
 
 def check_free(path: Path, force: bool) -> None:
-    """`InvalidInput` where a file is there already, or no folder for it."""
+    """Raise `InvalidInput` if the file already exists, or cannot be written there."""
     doing = f"write {path}"
     if not path.parent.is_dir():
         raise InvalidInput(doing, f"there is no folder {path.parent}", "make it first")
     if path.is_dir():
         raise InvalidInput(doing, "it is a folder", "give the name of a file")
     if os.path.lexists(path) and not force:
-        raise InvalidInput(doing, "it is there already, and was left alone", "give another name, or --force")
+        raise InvalidInput(doing, "it exists already and was left alone", "give another name, or --force")
 
 
 def write(path: Path, text: str, force: bool) -> None:
-    """Whole or not at all; without `force` never over a file, not even one that has just come."""
+    """Write the file atomically; without `force` never over an existing file, not even one just created."""
     doing = f"write {path}"
     if force:
         _writing(doing, path, text)
@@ -61,7 +61,9 @@ def write(path: Path, text: str, force: bool) -> None:
     try:
         path.hardlink_to(beside)
     except FileExistsError as error:
-        raise InvalidInput(doing, "it is there by now, and was left alone", "give another name, or --force") from error
+        raise InvalidInput(
+            doing, "it was created meanwhile and was left alone", "give another name, or --force"
+        ) from error
     except OSError as error:
         raise GpuctlError(doing, error.strerror or str(error), "without --output-file it is printed") from error
     finally:

@@ -1,4 +1,4 @@
-"""The draft's sections on nodes, GPUs and what a pod gets."""
+"""The draft's sections on nodes, GPUs and the resources of a pod."""
 
 from __future__ import annotations
 
@@ -21,35 +21,33 @@ FIRST_TRY = 2  # pods where no --nodes is given
 def nodes(facts: Facts, fleet: Fleet, flavour: str, adapters: tuple[str, ...]) -> Iterator[Line]:
     group, path = fleet.chosen, "nodes.gpu_nodes"
     if group is None:
-        yield unknown(path, _none(facts, fleet), "the nodes by name, or leave it out to take every GPU node")
+        yield unknown(path, _none(facts, fleet), "the nodes by name, or omit it to use every GPU node")
         return
-    said = [
-        f"{len(group.nodes)} nodes with {group.words} each (by {_where(group)}). Left out, every GPU node is taken."
-    ]
-    said += [f"Not among them: {words}." for words in _left_out(fleet)]
+    comments = [f"{len(group.nodes)} nodes with {group.description} each (by {_where(group)}). Default: all GPU nodes."]
+    comments += [f"Not included: {left_out}." for left_out in _left_out(fleet)]
     if flavour == "eks" and (kind := _instance(group)):
-        said += [
-            f"Node groups bring nodes with new names: `selector: {{{INSTANCE}: {kind}}}` in place of this takes all."
+        comments += [
+            f"Node groups create nodes with new names: `selector: {{{INSTANCE}: {kind}}}` instead of this matches all."
         ]
-    yield known(path, group.names, *said)
+    yield known(path, group.names, *comments)
     yield from _tolerations(group, (GPU, *adapters))
-    if all(TOPOLOGY in labels(each) for each in group.nodes):
-        words = "All these nodes have this label, of the nearest network layer: pods gather where it is the same."
-        yield known("nodes.topology_key", TOPOLOGY, words)
+    if all(TOPOLOGY in labels(node) for node in group.nodes):
+        message = "All these nodes have this label of the nearest network layer: pods are placed where it is the same."
+        yield known("nodes.topology_key", TOPOLOGY, message)
 
 
 def _tolerations(group: Group, tolerated: tuple[str, ...]) -> Iterator[Line]:
-    """Those of all nodes belong to the group; one that some have may keep others' work apart, or a repair."""
-    path, of = "nodes.tolerations", {name_of(each): _taints(each) - set(tolerated) for each in group.nodes}
+    """Tolerate only taints that all nodes of the group share; the others may mark other users' nodes, or repairs."""
+    path, of = "nodes.tolerations", {name_of(node): _taints(node) - set(tolerated) for node in group.nodes}
     common = set.intersection(*of.values())
     some = {key: tuple(name for name in of if key in of[name]) for key in sorted(set.union(*of.values()) - common)}
-    words = "; ".join(f"{key} ({_names(names)})" for key, names in some.items())
-    said = ["Taints of all these nodes, besides those named after GPUs and adapters."]
-    said += [f"Left out, for only some have them: {words}."] if some else []
+    tainted = "; ".join(f"{key} ({_names(names)})" for key, names in some.items())
+    comments = ["Taints of all these nodes, besides those named after GPUs and adapters."]
+    comments += [f"Omitted, because only some nodes have them: {tainted}."] if some else []
     if common:
-        yield known(path, tuple(sorted(common)), *said)
+        yield known(path, tuple(sorted(common)), *comments)
     elif some:
-        yield unknown(path, f"only some of these nodes have taints: {words}", "those that your pods are to tolerate")
+        yield unknown(path, f"only some of these nodes have taints: {tainted}", "the taints that your pods tolerate")
 
 
 def gpus(facts: Facts, fleet: Fleet) -> Iterator[Line]:
@@ -57,7 +55,7 @@ def gpus(facts: Facts, fleet: Fleet) -> Iterator[Line]:
     if group is None:
         why = _none(facts, fleet)
         yield unknown("gpus.per_node", why, f"how many {GPU} a node has (`kubectl describe node`)", needed=True)
-        yield unknown("gpus.type", why, "what they are; it is for people")
+        yield unknown("gpus.type", why, "the GPU model; informational")
         return
     yield known("gpus.per_node", group.gpus, f"From {_where(group)} of these nodes.")
     if group.product:
@@ -65,9 +63,9 @@ def gpus(facts: Facts, fleet: Fleet) -> Iterator[Line]:
     else:
         kind = f"; their instance type is {_instance(group)}" if _instance(group) else ""
         why = f"no label {PRODUCT} (GPU feature discovery does not run){kind}"
-        yield unknown("gpus.type", why, "what `nvidia-smi` says on a node; it is for people")
+        yield unknown("gpus.type", why, "the model that `nvidia-smi` prints on a node; informational")
     count = min(FIRST_TRY, len(group.nodes))
-    yield known("gpus.default_nodes", count, f"A first try; there are {len(group.nodes)}. `--nodes` asks for more.")
+    yield known("gpus.default_nodes", count, f"A first try; there are {len(group.nodes)}. `--nodes` requests more.")
 
 
 def resources(facts: Facts, fleet: Fleet, fabric: str) -> Iterator[Line]:
@@ -77,27 +75,31 @@ def resources(facts: Facts, fleet: Fleet, fabric: str) -> Iterator[Line]:
             fill = f"{what}: most of what a GPU node has"
             yield unknown(f"resources.{name}", _none(facts, fleet), fill, needed=True)
         return
-    found = room(group.nodes, facts.pods.value)
-    daemons = "without what daemons ask for there"
+    pod_room = room(group.nodes, facts.pods.value)
+    daemons = "the requests of daemons are subtracted"
     if facts.pods.why:
-        daemons = f"daemons are not counted, for pods may not be read ({facts.pods.why})"
-    said = f"Nine tenths of the cores that the smallest of these nodes has for pods; {daemons}."
-    yield _or_unknown("resources.cpu", found.cores, found.cores, f"{said} An even number: cores have two threads.")
-    yield _or_unknown("resources.memory", found.memory // GIB, f"{found.memory // GIB}Gi", "The same of its memory.")
-    yield from _shared(found.memory)
+        daemons = f"daemons are not counted, because pods may not be read ({facts.pods.why})"
+    comment = f"Nine tenths of the allocatable cores of the smallest of these nodes; {daemons}."
+    yield _or_unknown(
+        "resources.cpu", pod_room.cores, pod_room.cores, f"{comment} An even number: cores have two threads."
+    )
+    yield _or_unknown(
+        "resources.memory", pod_room.memory // GIB, f"{pod_room.memory // GIB}Gi", "The same share of its memory."
+    )
+    yield from _shared(pod_room.memory)
     yield from _pages(group, fabric)
 
 
-def _or_unknown(path: str, much: int, value: object, said: str) -> Line:
+def _or_unknown(path: str, much: int, value: object, comment: str) -> Line:
     if much:
-        return known(path, value, said)
-    return unknown(path, "the smallest of these nodes has too little left", "what a pod is to have", needed=True)
+        return known(path, value, comment)
+    return unknown(path, "the smallest of these nodes has too little left", "the resources of a pod", needed=True)
 
 
 def _shared(memory: int) -> Iterator[Line]:
     if 0 < memory <= 2 * bytes_of(SHM):
         size = f"{memory // 2**20 // 2}Mi"
-        yield known("resources.shm", size, f"Half of the memory: the usual {SHM} would leave too little.")
+        yield known("resources.shm", size, f"Half of the memory: the default of {SHM} would leave too little.")
 
 
 def _pages(group: Group, fabric: str) -> Iterator[Line]:
@@ -105,18 +107,20 @@ def _pages(group: Group, fabric: str) -> Iterator[Line]:
     if fabric != "efa":
         return
     if has >= bytes_of(EFA_PAGES):
-        words = f"libfabric's EFA provider takes its buffers from them; each node has {int(has) // 2**20}Mi or more."
-        yield known(path, EFA_PAGES, words)
+        message = (
+            f"libfabric's EFA provider allocates its buffers from them; each node has {int(has) // 2**20}Mi or more."
+        )
+        yield known(path, EFA_PAGES, message)
     else:
-        why = f"nodes have {int(has) // 2**20}Mi of them, and EFA asks for {EFA_PAGES}"
-        yield unknown(path, why, "set it once the nodes have them, or leave it out: EFA goes without, more slowly")
+        why = f"nodes have {int(has) // 2**20}Mi of them, and EFA needs {EFA_PAGES}"
+        yield unknown(path, why, "set it once the nodes have them, or omit it: EFA works without, more slowly")
 
 
-# ---- words ----------------------------------------------------------------------------------------------------------
+# ---- text -----------------------------------------------------------------------------------------------------------
 
 
 def _none(facts: Facts, fleet: Fleet) -> str:
-    """Why no group of nodes was found."""
+    """Return why there is no group of nodes."""
     if facts.nodes.why:
         return f"nodes may not be read ({facts.nodes.why})"
     if fleet.out:
@@ -125,18 +129,18 @@ def _none(facts: Facts, fleet: Fleet) -> str:
 
 
 def _where(group: Group) -> str:
-    return f"the label {COUNT}" if all(COUNT in labels(each) for each in group.nodes) else f"allocatable {GPU}"
+    return f"the label {COUNT}" if all(COUNT in labels(node) for node in group.nodes) else f"allocatable {GPU}"
 
 
 def _instance(group: Group) -> str:
-    """The type of the instances where all are of one."""
-    kinds = {labels(each).get(INSTANCE, "") for each in group.nodes}
+    """Return the instance type if all nodes have the same."""
+    kinds = {labels(node).get(INSTANCE, "") for node in group.nodes}
     return kinds.pop() if len(kinds) == 1 else ""
 
 
 def _left_out(fleet: Fleet) -> Iterator[str]:
     for other in fleet.groups[1:]:
-        yield f"{_names(other.names)}, with {other.words} each"
+        yield f"{_names(other.names)}, with {other.description} each"
     yield from _grouped(fleet)
 
 
@@ -153,7 +157,7 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _taints(node: Object) -> set[str]:
-    """Those of Kubernetes itself come and go, and say that a node is in trouble."""
+    """Return the node's taints without Kubernetes' own, which are temporary and mark trouble."""
     return {
         taint["key"]
         for taint in node["spec"].get("taints") or []

@@ -1,4 +1,4 @@
-"""The draft's section on storage: what the classes can do, as far as that is known."""
+"""The draft's section on storage: the access modes of the classes, as far as they are known."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gpuctl.cluster.environment import Object
 
 # Kubernetes, Storage Classes, "default StorageClass"; the second is its older name.
 DEFAULTS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-BY_HAND = "kubernetes.io/no-provisioner"  # somebody makes the volumes
+BY_HAND = "kubernetes.io/no-provisioner"  # volumes are created by an administrator
 FSX = "fsx.csi.aws.com"
 MANY, ONE, HAND = (
     "many nodes write its volumes",
     "one node at a time writes its volumes",
-    "its volumes are made by hand",
+    "its volumes are created by hand",
 )
 
 
 @dataclass(frozen=True)
 class Class:
-    """A storage class; `can`: what is known of its volumes, empty where nothing is."""
+    """A storage class; `can`: the known access mode of its volumes, or ""."""
 
     name: str
     provisioner: str
@@ -32,86 +32,86 @@ class Class:
     proof: str = ""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         default = ", the default" if self.default else ""
-        can = f"{self.can} ({self.proof})" if self.proof else self.can or f"what its volumes can do is {UNKNOWN}"
+        can = f"{self.can} ({self.proof})" if self.proof else self.can or f"the access mode of its volumes is {UNKNOWN}"
         return f"{self.name} ({self.provisioner}{default}): {can}"
 
 
 def classes(facts: Facts) -> list[Class]:
-    """Those there are; where they may not be listed, those that volumes of the namespace have."""
+    """Return the storage classes; if they may not be listed, those of the namespace's volumes."""
     proofs = _proofs(facts)
     if facts.classes.why:
-        return [Class(name, "provisioner not known", False, MANY, claim) for name, claim in sorted(proofs.items())]
-    return sorted((_class(each, proofs) for each in facts.classes.value), key=lambda each: each.name)
+        return [Class(name, "provisioner unknown", False, MANY, claim) for name, claim in sorted(proofs.items())]
+    return sorted((_class(item, proofs) for item in facts.classes.value), key=lambda item: item.name)
 
 
 def storage(facts: Facts) -> Iterator[Line]:
-    found = classes(facts)
-    said = [f"Class {each.words}." for each in found]
+    listed = classes(facts)
+    comments = [f"Class {item.description}." for item in listed]
     if facts.classes.why:
-        said.insert(0, f"Storage classes may not be read: {facts.classes.why}.")
-    said.append("What provisioners can do: Kubernetes, Persistent Volumes; OpenShift, supported access modes.")
-    yield Line("storage", None, tuple(said))
-    many = [each for each in found if each.can == MANY]
-    own = _chosen([each for each in found if each.can in (ONE, "")])
+        comments.insert(0, f"Storage classes may not be read: {facts.classes.why}.")
+    comments.append("Access modes of provisioners: Kubernetes, Persistent Volumes; OpenShift, supported access modes.")
+    yield Line("storage", None, tuple(comments))
+    many = [item for item in listed if item.can == MANY]
+    single_node = _chosen([item for item in listed if item.can in (ONE, "")])
     if many:
         yield from _shared(many)
-        if own:
-            yield known("storage.class_rwo", own.name, f"Not used in this mode. {own.words}.")
-    elif own:
-        yield from _own(own)
+        if single_node:
+            yield known("storage.class_rwo", single_node.name, f"Not used in this mode. {single_node.description}.")
+    elif single_node:
+        yield from _own(single_node)
     else:
-        yield from _none(facts, found)
+        yield from _none(facts, listed)
 
 
 def _shared(many: list[Class]) -> Iterator[Line]:
     yield known("storage.mode", "rwx", "One volume for all pods: there is a class that many nodes can write.")
     chosen = _chosen(many)
     if chosen is None:
-        names = ", ".join(each.name for each in many)
+        names = ", ".join(item.name for item in many)
         fill = f"one of {names}"
-        yield unknown("storage.class_rwx", "several can do it, and none of them is the default", fill, needed=True)
+        yield unknown(
+            "storage.class_rwx", "several classes qualify, and none of them is the default", fill, needed=True
+        )
         return
-    yield known("storage.class_rwx", chosen.name, f"{chosen.words}.")
+    yield known("storage.class_rwx", chosen.name, f"{chosen.description}.")
     if chosen.provisioner == FSX:  # examples/clusters/p5-efa-eks.yaml
-        yield known("storage.workspace_size", "1200Gi", "FSx for Lustre takes 1200Gi, or multiples of 2400Gi.")
+        yield known("storage.workspace_size", "1200Gi", "FSx for Lustre supports 1200Gi and multiples of 2400Gi.")
         yield known("storage.datasets_size", "2400Gi")
 
 
-def _own(own: Class) -> Iterator[Line]:
-    why = "A volume for each pod: no class is known to be written by many nodes."
+def _own(chosen: Class) -> Iterator[Line]:
+    why = "One volume per pod: no class is known to support writing by many nodes."
     yield known("storage.mode", "volumeClaimTemplates", why)
-    yield known("storage.class_rwo", own.name, f"{own.words}.")
-    if not own.can:
-        words = "whether many nodes can write its volumes is not known"
-        yield unknown("storage.class_rwx", words, f"{own.name}, and mode: rwx, if they can")
+    yield known("storage.class_rwo", chosen.name, f"{chosen.description}.")
+    if not chosen.can:
+        message = "it is not known whether many nodes can write its volumes"
+        yield unknown("storage.class_rwx", message, f"{chosen.name}, and mode: rwx, if they can")
 
 
-def _none(facts: Facts, found: list[Class]) -> Iterator[Line]:
+def _none(facts: Facts, listed: list[Class]) -> Iterator[Line]:
     why = facts.classes.why or (
-        "several classes, none of which is the default" if found else "the cluster has no storage class"
+        "several classes, none of which is the default" if listed else "the cluster has no storage class"
     )
-    names = ", ".join(each.name for each in found) or "a class's name (`kubectl get storageclass`)"
-    yield unknown(
-        "storage.mode", why, "rwx where many nodes can write a volume, else volumeClaimTemplates", needed=True
-    )
+    names = ", ".join(item.name for item in listed) or "a class's name (`kubectl get storageclass`)"
+    yield unknown("storage.mode", why, "rwx if many nodes can write a volume, else volumeClaimTemplates", needed=True)
     yield unknown("storage.class_rwx", why, f"with mode: rwx: {names}")
     yield unknown("storage.class_rwo", why, f"with mode: volumeClaimTemplates: {names}")
 
 
 def _chosen(among: list[Class]) -> Class | None:
-    """The default, or the only one."""
-    defaults = [each for each in among if each.default]
+    """Return the default class, or the only one."""
+    defaults = [item for item in among if item.default]
     if len(defaults) == 1:
         return defaults[0]
     return among[0] if len(among) == 1 else None
 
 
-def _class(found: Object, proofs: Mapping[str, str]) -> Class:
-    meta, provisioner = found["metadata"], str(found.get("provisioner"))
+def _class(definition: Object, proofs: Mapping[str, str]) -> Class:
+    meta, provisioner = definition["metadata"], str(definition.get("provisioner"))
     name, annotations = str(meta["name"]), meta.get("annotations") or {}
-    default = any(annotations.get(each) == "true" for each in DEFAULTS)
+    default = any(annotations.get(key) == "true" for key in DEFAULTS)
     if provisioner.endswith(BY_MANY_NODES):
         return Class(name, provisioner, default, MANY)
     if name in proofs:
@@ -122,11 +122,11 @@ def _class(found: Object, proofs: Mapping[str, str]) -> Class:
 
 
 def _proofs(facts: Facts) -> dict[str, str]:
-    """Classes of which somebody of the namespace has a volume that many nodes write."""
+    """Return classes with a bound ReadWriteMany volume in the namespace, with the volume as proof."""
     return {
-        str(each["spec"]["storageClassName"]): f"as the claim {each['metadata']['name']} shows"
-        for each in facts.claims.value
-        if each["spec"].get("storageClassName")
-        and "ReadWriteMany" in (each["spec"].get("accessModes") or [])
-        and (each.get("status") or {}).get("phase") == "Bound"
+        str(claim["spec"]["storageClassName"]): f"as the claim {claim['metadata']['name']} shows"
+        for claim in facts.claims.value
+        if claim["spec"].get("storageClassName")
+        and "ReadWriteMany" in (claim["spec"].get("accessModes") or [])
+        and (claim.get("status") or {}).get("phase") == "Bound"
     }

@@ -11,24 +11,29 @@ from gpuctl.domain.findings import Finding, Verdict, group_by_subject
 
 
 def walk(trouble: Trouble, facts: Facts) -> Diagnosis:
-    """Every check is looked at, also after one has failed: the others are its evidence, or trouble of their own."""
-    found = {check.name: group_by_subject(map(_without_secrets, check.look(facts))) for check in trouble.checks}
-    return conclude(trouble, found)
+    """Run every check, also after one has failed: later failures are evidence, or separate faults."""
+    findings = {check.name: group_by_subject(map(_without_secrets, check.look(facts))) for check in trouble.checks}
+    return conclude(trouble, findings)
 
 
-def _without_secrets(found: Finding) -> Finding:
-    """Events, and what containers leave when they end, are others' words."""
-    return replace(found, message=removed(found.message)[0])
+def _without_secrets(finding: Finding) -> Finding:
+    """Events and container output are written by others and may contain secrets."""
+    return replace(finding, message=removed(finding.message)[0])
 
 
-def conclude(trouble: Trouble, found: Mapping[str, Sequence[Finding]]) -> Diagnosis:
-    """The cause is the first check that failed; what it does not explain is told besides."""
-    failed = {check.name: check for check in trouble.checks if _those(found[check.name], Verdict.FAIL)}
+def conclude(trouble: Trouble, findings: Mapping[str, Sequence[Finding]]) -> Diagnosis:
+    """Choose the cause: the first failed check; failures it does not explain are reported separately."""
+    failed = {check.name: check for check in trouble.checks if _those(findings[check.name], Verdict.FAIL)}
     first = next(iter(failed.values()), None)
     explained = _explained(first, failed) if first else set()
 
     def of(names: set[str], verdict: Verdict) -> list[Finding]:
-        return [each for check in trouble.checks if check.name in names for each in _those(found[check.name], verdict)]
+        return [
+            finding
+            for check in trouble.checks
+            if check.name in names
+            for finding in _those(findings[check.name], verdict)
+        ]
 
     every = {check.name for check in trouble.checks}
     aside = {check.name for check in trouble.checks if check.aside}
@@ -40,22 +45,22 @@ def conclude(trouble: Trouble, found: Mapping[str, Sequence[Finding]]) -> Diagno
         warnings=of(every, Verdict.WARN),
         unknown=of(every - aside, Verdict.UNKNOWN),
         aside=of(aside, Verdict.UNKNOWN),
-        looked=[check.name for check in trouble.checks if found[check.name]],
-        passed_over=[check.name for check in trouble.checks if not found[check.name]],
+        looked=[check.name for check in trouble.checks if findings[check.name]],
+        passed_over=[check.name for check in trouble.checks if not findings[check.name]],
     )
 
 
 def _explained(first: Check, failed: Mapping[str, Check]) -> set[str]:
-    """What follows from the first, and from what follows from it."""
-    found: set[str] = set()
+    """Failures that follow from the first one, directly or indirectly."""
+    names: set[str] = set()
     open_ = [first]
     while open_:
         for name in open_.pop().explains:
-            if name in failed and name not in found and name != first.name:
-                found.add(name)
+            if name in failed and name not in names and name != first.name:
+                names.add(name)
                 open_.append(failed[name])
-    return found
+    return names
 
 
-def _those(found: Sequence[Finding], verdict: Verdict) -> list[Finding]:
-    return [each for each in found if each.verdict is verdict]
+def _those(findings: Sequence[Finding], verdict: Verdict) -> list[Finding]:
+    return [finding for finding in findings if finding.verdict is verdict]

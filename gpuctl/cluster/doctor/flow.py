@@ -43,20 +43,22 @@ def look(way: Way, file: File, name: str = "", single: bool = False, trouble: Na
 
 
 def suggested(facts: Facts) -> list[Name]:
-    """Pods that are not all ready will not start; where they are, they hang or are slow."""
+    """Pods that are not all ready will not start; if they are, they hang or are slow."""
     ready = [name for name, pod in facts.pods.items() if is_ready(pod)]
     return ["hang", "slow"] if facts.mode and set(facts.wanted) <= set(ready) else ["start"]
 
 
 def _redacted(inside: dict[str, Inside]) -> dict[str, Inside]:
-    """What pods say of lines that others wrote, without secrets."""
-    found = {}
-    for name, each in inside.items():
+    """The pods' answers without secrets in quoted log lines."""
+    redacted = {}
+    for name, answer in inside.items():
         files = [
             {**file, "lines": removed("\n".join(file["lines"]))[0].splitlines()}
-            for file in each.get("words", "files") or ()
+            for file in answer.get("words", "files") or ()
         ]
-        found[name] = (
-            replace(each, said={**each.said, "words": {**each.said["words"], "files": files}}) if files else each
+        redacted[name] = (
+            replace(answer, said={**answer.said, "words": {**answer.said["words"], "files": files}})
+            if files
+            else answer
         )
-    return found
+    return redacted

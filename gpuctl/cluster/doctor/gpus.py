@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
-
 from gpuctl.cluster.doctor.model import Inside
+from gpuctl.engine import gpu_xml
 
 # Where drivers have it, the newest first.
 POWER = ("gpu_power_readings/instant_power_draw", "gpu_power_readings/power_draw", "power_readings/power_draw")
@@ -56,15 +55,15 @@ class Gpus:
 
 def of(inside: Inside) -> Gpus:
     """The GPUs of a pod that told of itself."""
-    said = inside.said.get("gpu") or {}
+    answer = inside.said.get("gpu") or {}
     if why := inside.unread("gpu"):
         return Gpus(why=why)
-    complaint, late = str(said.get("said") or ""), bool(said.get("late"))
-    if not said.get("xml"):
-        missing = bool(said.get("missing"))
+    complaint, late = str(answer.get("said") or ""), bool(answer.get("late"))
+    if not answer.get("xml"):
+        missing = bool(answer.get("missing"))
         return Gpus(why=complaint or "nvidia-smi printed nothing", complaint=complaint, late=late, missing=missing)
     try:
-        gpus = _parsed(str(said["xml"]))
+        gpus = _parsed(str(answer["xml"]))
     except ValueError as error:
         return Gpus(why=complaint or str(error), complaint=complaint)
     return Gpus(gpus, complaint=complaint)
@@ -72,16 +71,16 @@ def of(inside: Inside) -> Gpus:
 
 @lru_cache(maxsize=1024)
 def _parsed(text: str) -> tuple[Gpu, ...]:
-    own = gpu_xml.parse(text)["gpus"]
+    values = gpu_xml.parse(text)["gpus"]
     root = Tree.fromstring(text[text.find("<") :])  # noqa: S314 - the pod's own nvidia-smi
-    both = zip(own, root.findall("gpu"), strict=True)
-    return tuple(_gpu(number, *each) for number, each in enumerate(both))
+    both = zip(values, root.findall("gpu"), strict=True)
+    return tuple(_gpu(number, *parts) for number, parts in enumerate(both))
 
 
-def _gpu(index: int, own: Mapping[str, Any], gpu: Tree.Element) -> Gpu:
+def _gpu(index: int, values: Mapping[str, Any], gpu: Tree.Element) -> Gpu:
     return Gpu(
         index,
-        own,
+        values,
         power_w=_number(gpu, *POWER),
         limit_w=_number(gpu, *LIMIT),
         default_w=_number(gpu, *DEFAULT),
@@ -98,6 +97,6 @@ def _gpu(index: int, own: Mapping[str, Any], gpu: Tree.Element) -> Gpu:
 def _number(gpu: Tree.Element, *paths: str) -> float | None:
     """The first of them that says a number."""
     for path in paths:
-        if found := re.match(r"\s*(-?\d+(?:\.\d+)?)", gpu.findtext(path) or ""):
-            return float(found[1])
+        if match := re.match(r"\s*(-?\d+(?:\.\d+)?)", gpu.findtext(path) or ""):
+            return float(match[1])
     return None

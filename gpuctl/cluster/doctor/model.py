@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpuctl.cluster.deploy.cluster_snapshot import There
+from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
 from gpuctl.cluster.environment import Environment, Mode, Object
-from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.findings import Finding, Verdict, ok
 
 Name = Literal["start", "hang", "slow"]
 WORDS: Mapping[Name, str] = {"start": "a pod will not start", "hang": "NCCL hangs", "slow": "training is slow"}
@@ -64,7 +64,7 @@ class Facts:
     owner: Object | None
     pods: Mapping[str, Object]
     missing: Sequence[str]  # objects that are not there any more
-    there: There
+    there: ClusterSnapshot
     preflight: Sequence[Finding]
     events: Sequence[Object]
     events_why: str = ""
@@ -161,3 +161,10 @@ def told(found: Diagnosis) -> dict[str, Any]:
     }
     words = {"trouble": found.trouble, "verdict": str(found.verdict)}
     return {**words, **listed, "looked_at": list(found.looked), "passed_over": list(found.passed_over)}
+
+
+def findings(diagnosis: Diagnosis) -> list[Finding]:
+    """All that counts for the verdict, and an OK for each check that found nothing."""
+    listed = [*diagnosis.cause, *diagnosis.evidence, *diagnosis.also, *diagnosis.warnings, *diagnosis.unknown]
+    named = {finding.check for finding in [*listed, *diagnosis.aside]}
+    return [*listed, *(ok(check, "") for check in diagnosis.looked if check not in named)]

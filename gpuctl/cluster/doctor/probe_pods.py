@@ -103,5 +103,5 @@ def _told(printed: bytes, token: str, done: pod_exec.Done, python: str) -> Insid
         return Inside(why=f"its answer is not understood: {error}")
     if found is not None:
         return Inside(found)
-    ended = connection.failure(done, ASKING, python)
+    ended = connection.explain_exit(done, ASKING, python)
     return Inside(why=ended.wrong, hint=ended.hint)

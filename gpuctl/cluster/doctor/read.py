@@ -1,4 +1,4 @@
-"""What the doctor knows of an environment from its cluster: objects, events, logs; nothing runs in a pod for it."""
+"""Read an environment's objects, events and logs from its cluster; nothing runs in a pod."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from datetime import datetime
 from gpuctl.cluster import manifests
 from gpuctl.cluster.clusterfile.model import Cluster as File
 from gpuctl.cluster.deploy import checks, cluster_snapshot, status
-from gpuctl.cluster.deploy.cluster_snapshot import Read
-from gpuctl.cluster.deploy.model import Standing
+from gpuctl.cluster.deploy.cluster_snapshot import Maybe
+from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.sync.targets import natural
@@ -34,11 +34,11 @@ TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)
 def look(cluster: Cluster, file: File, name: str = "", single: bool = False) -> Facts:
     """Everything of it but what pods say of themselves; `Unreachable` where the cluster does not answer."""
     env, mode = status.deployed(cluster, file, name, single)
-    standing = cluster_snapshot.standing(cluster, manifests.everything(env))
-    there = cluster_snapshot.look(cluster, env, standing)
+    standing = cluster_snapshot.object_states(cluster, manifests.everything(env))
+    there = cluster_snapshot.take_snapshot(cluster, env, standing)
     pods = cluster.find(cluster.kind("v1", "Pod"), env.selector)
     by_name = {each["metadata"]["name"]: each for each in pods}
-    events: Read[list[Object]] = cluster_snapshot.read(lambda: _events(cluster), [])
+    events: Maybe[list[Object]] = cluster_snapshot.attempt(lambda: _events(cluster), [])
     return Facts(
         env=env,
         mode=mode,
@@ -54,8 +54,8 @@ def look(cluster: Cluster, file: File, name: str = "", single: bool = False) -> 
     )
 
 
-def _live(standing: list[Standing], kind: str) -> Object | None:
-    return next((each.live for each in standing if each.live and each.wanted["kind"] == kind), None)
+def _live(standing: list[ObjectState], kind: str) -> Object | None:
+    return next((each.live for each in standing if each.live and each.desired["kind"] == kind), None)
 
 
 def _events(cluster: Cluster) -> list[Object]:

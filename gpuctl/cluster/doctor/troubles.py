@@ -9,4 +9,4 @@ from gpuctl.cluster.doctor.model import Name, Trouble
 from gpuctl.cluster.doctor.slow import SLOW
 from gpuctl.cluster.doctor.start import START
 
-TROUBLES: Mapping[Name, Trouble] = {each.name: each for each in (START, HANG, SLOW)}
+TROUBLES: Mapping[Name, Trouble] = {trouble.name: trouble for trouble in (START, HANG, SLOW)}

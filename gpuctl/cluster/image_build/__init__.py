@@ -1,1 +1,1 @@
-"""Have OpenShift build an environment's image, from a folder here or a git repository."""
+"""Build an environment's image on OpenShift, from a local folder or a git repository."""

@@ -1,4 +1,4 @@
-"""Builds through OpenShift's API: begin one, with or without a folder, and cancel it (build.openshift.io/v1)."""
+"""Builds through OpenShift's API (build.openshift.io/v1): start one, with or without a folder, and cancel it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BINARY, PLAIN = "instantiatebinary", "instantiate"
 
 
 def builds(cluster: Cluster, env: Environment) -> list[Object]:
-    """Those of the environment's BuildConfig."""
+    """List the builds of the environment's BuildConfig."""
     return cluster.find(cluster.kind(API, BUILD), labels(env))
 
 
 def since(cluster: Cluster, env: Environment, before: Iterable[Object]) -> list[Object]:
-    """Those that came since."""
-    old = {each["metadata"]["uid"] for each in before}
-    return [each for each in builds(cluster, env) if each["metadata"]["uid"] not in old]
+    """List the builds created since `before`."""
+    old = {build["metadata"]["uid"] for build in before}
+    return [build for build in builds(cluster, env) if build["metadata"]["uid"] not in old]
 
 
 def labels(env: Environment) -> dict[str, str]:
@@ -33,26 +33,26 @@ def labels(env: Environment) -> dict[str, str]:
 
 
 def check_rights(cluster: Cluster, env: Environment, sends: bool) -> None:
-    """`Forbidden` with all that we may not do and have to; asked before anything is made."""
+    """Raise `Forbidden` with all missing rights, before anything is created."""
     config, stream = cluster.kind(API, CONFIG), cluster.kind("image.openshift.io/v1", "ImageStream")
     begin = Kind(API, CONFIG, f"{config.plural}/{BINARY if sends else PLAIN}", namespaced=True)
     build = cluster.kind(API, BUILD)
     log = Kind(API, BUILD, f"{build.plural}/log", namespaced=True)
-    asked = [("create", begin), *((verb, build) for verb in ("get", "list", "watch", "patch")), ("get", log)]
-    asked += [(verb, kind) for kind in (config, stream) for verb in ("get", "create", "patch")]
-    lacking = [f"{verb} {kind.plural}" for verb, kind in asked if not cluster.may(verb, kind)]
+    needed = [("create", begin), *((verb, build) for verb in ("get", "list", "watch", "patch")), ("get", log)]
+    needed += [(verb, kind) for kind in (config, stream) for verb in ("get", "create", "patch")]
+    lacking = [f"{verb} {kind.plural}" for verb, kind in needed if not cluster.may(verb, kind)]
     if lacking:
         wrong = f"you may not {', '.join(lacking)} in the namespace {env.namespace}"
         raise Forbidden(f"build the image of {env.name}", wrong, "ask for the role `edit` there")
 
 
 def begin(cluster: Cluster, env: Environment, archive: Iterable[bytes] | None) -> Object:
-    """The build that has begun; never asked twice, for that would begin two. `archive`: the folder to build in."""
+    """Start a build; never retried, because that would start two. `archive`: the folder to build."""
     doing = f"begin a build of {env.name}"
     path = f"{cluster.path_of(cluster.kind(API, CONFIG), env.name)}/{BINARY if archive is not None else PLAIN}"
     if archive is not None:
         return cluster.once(Request(doing, "POST", path, form="application/gzip", stream=archive), UPLOAD_S)
-    # As `oc start-build` says it.
+    # As `oc start-build` sends it.
     body = {
         "apiVersion": API,
         "kind": "BuildRequest",
@@ -63,7 +63,7 @@ def begin(cluster: Cluster, env: Environment, archive: Iterable[bytes] | None) -
 
 
 def cancel(cluster: Cluster, name: str) -> None:
-    """Ask that it ends; its controller does so, and deletes its pod. Asking again does no harm."""
+    """Request cancellation; the controller ends the build and deletes its pod. Idempotent."""
     body = {"status": {"cancelled": True}}
     path = cluster.path_of(cluster.kind(API, BUILD), name)
     cluster.ask(Request(f"cancel the build {name}", "PATCH", path, body=body, form="application/merge-patch+json"))

@@ -1,6 +1,6 @@
-"""The folder that an image is built from: which of its files are sent, and as a stream of a tar archive.
+"""The build context: the files of a folder that are sent, as a stream of a tar archive.
 
-The archive is made while it is sent, in pieces: a folder of any size takes little memory and no disk.
+The archive is created in pieces while it is sent: a folder of any size needs little memory and no disk.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gpuctl.cluster.sync.model import FILE, FOLDER, LINK, Item
 from gpuctl.core.errors import GpuctlError, InvalidInput
 
 DOCKERFILE, CONTAINERFILE = "Dockerfile", "Containerfile"
-PIECE = 1 << 18  # bytes that are read at a time
-GZIP = 31  # zlib's word for the form of gzip, with the largest window
+PIECE = 1 << 18  # bytes per read
+GZIP = 31  # zlib's code for the gzip format, with the largest window
 NANO = 10**9
 
 
 @dataclass(frozen=True)
 class Member:
-    """A path in the archive, and where its content is here."""
+    """A path in the archive, and the local path of its content."""
 
     path: str
     item: Item
@@ -33,49 +33,51 @@ class Member:
 
 @dataclass(frozen=True)
 class Context:
-    """What is sent."""
+    """The files to send."""
 
     members: tuple[Member, ...]
 
     @property
     def files(self) -> int:
-        return sum(each.item.kind == FILE for each in self.members)
+        return sum(member.item.kind == FILE for member in self.members)
 
     @property
     def size(self) -> int:
-        """Bytes of all files, before they are packed."""
-        return sum(each.item.source[0] for each in self.members if each.item.kind == FILE)
+        """Bytes of all files, uncompressed."""
+        return sum(member.item.source[0] for member in self.members if member.item.kind == FILE)
 
 
 def read(folder: Path, inside: str = "", own_dockerfile: bool = False) -> Context:
-    """What of a folder is sent; `inside`: the folder in it that is built in; `own_dockerfile`: it has to have one.
+    """Collect a folder's files to send; `inside`: the subfolder to build; `own_dockerfile`: it needs a Dockerfile.
 
-    What .dockerignore and the sync leave out is left out. `InvalidInput` without Dockerfile or Containerfile, or if a
-    file cannot be read.
+    Files excluded by .dockerignore or by sync are not sent. Raises `InvalidInput` without a Dockerfile or
+    Containerfile, or if a file cannot be read.
     """
     doing = f"build from {folder}"
     if not folder.is_dir():
-        raise InvalidInput(doing, "there is no such folder", "give another --folder")
-    found = scan.scan(folder, excludes.of(folder, ()))
+        raise InvalidInput(doing, "the folder does not exist", "use another --folder")
+    scanned = scan.scan(folder, excludes.of(folder, ()))
     left_out = dockerignore.of(folder)
-    if unread := {path or ".": why for path, why in found.unread.items() if not path or not left_out(path)}:
-        told = "; ".join(f"{path}: {why}" for path, why in list(unread.items())[:3])
-        raise InvalidInput(doing, f"not all of it can be read: {told}", "name it in .dockerignore, or mend its rights")
-    taken = {path: Member(path, item, folder / path) for path, item in found.items.items() if not left_out(path)}
+    if unread := {path or ".": why for path, why in scanned.unread.items() if not path or not left_out(path)}:
+        reasons = "; ".join(f"{path}: {why}" for path, why in list(unread.items())[:3])
+        raise InvalidInput(
+            doing, f"not all of it can be read: {reasons}", "list it in .dockerignore, or correct its permissions"
+        )
+    taken = {path: Member(path, item, folder / path) for path, item in scanned.items.items() if not left_out(path)}
     if own_dockerfile:
         taken |= _with_dockerfile(folder, f"{inside}/" if inside else "", doing)
     return Context(tuple(taken[path] for path in sorted(taken)))
 
 
 def _with_dockerfile(folder: Path, inside: str, doing: str) -> dict[str, Member]:
-    """It is sent although a pattern leaves it out; a Containerfile goes by the name that the builder looks for."""
-    wanted = f"{inside}{DOCKERFILE}"
+    """Include the Dockerfile even if a pattern excludes it; a Containerfile is sent as the builder's `Dockerfile`."""
+    target = f"{inside}{DOCKERFILE}"
     for name in (DOCKERFILE, CONTAINERFILE):
         source = folder / f"{inside}{name}"
         if source.is_file():
-            return {wanted: Member(wanted, scan.item(FILE, source.stat()), source)}
+            return {target: Member(target, scan.item(FILE, source.stat()), source)}
     where = f"its folder {inside.rstrip('/')}" if inside else "it"
-    hint = "write one, give another --folder, or put it into the cluster file as image.build.dockerfile"
+    hint = "write one, use another --folder, or put it into the cluster file as image.build.dockerfile"
     raise InvalidInput(doing, f"{where} has neither a {DOCKERFILE} nor a {CONTAINERFILE}", hint)
 
 
@@ -83,9 +85,9 @@ def _with_dockerfile(folder: Path, inside: str, doing: str) -> dict[str, Member]
 
 
 def stream(context: Context, sent: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
-    """A gzipped tar archive, piece by piece; `sent` hears how many bytes of files were read so far.
+    """Yield a gzipped tar archive in pieces; `sent` receives the number of file bytes read so far.
 
-    `GpuctlError` where a file changed so that it cannot be sent any more.
+    Raises `GpuctlError` if a file changed so that it cannot be sent any more.
     """
     packer = zlib.compressobj(6, zlib.DEFLATED, GZIP)
     for piece in _archive(context.members, sent):
@@ -96,41 +98,41 @@ def stream(context: Context, sent: Callable[[int], None] = lambda _: None) -> It
 
 def _archive(members: Iterable[Member], sent: Callable[[int], None]) -> Iterator[bytes]:
     done = 0
-    for each in members:
-        yield _header(each).tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-        if each.item.kind != FILE:
+    for member in members:
+        yield _header(member).tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+        if member.item.kind != FILE:
             continue
-        for piece in _content(each):
+        for piece in _content(member):
             yield piece
             done += len(piece)
             sent(done)
-        yield b"\0" * (-each.item.source[0] % tarfile.BLOCKSIZE)
+        yield b"\0" * (-member.item.source[0] % tarfile.BLOCKSIZE)
     yield b"\0" * (2 * tarfile.BLOCKSIZE)
 
 
-def _header(each: Member) -> tarfile.TarInfo:
-    """Nobody's in particular: what owns it in the image is for the Dockerfile to say."""
-    found = tarfile.TarInfo(each.path)
-    size, changed, _ = each.item.source
-    found.mode = each.item.mode
-    if each.item.kind == FOLDER:
-        found.type = tarfile.DIRTYPE
-    elif each.item.kind == LINK:
-        found.type, found.linkname = tarfile.SYMTYPE, each.item.to
+def _header(member: Member) -> tarfile.TarInfo:
+    """Return a member's header without an owner: the Dockerfile decides that."""
+    header = tarfile.TarInfo(member.path)
+    size, changed, _ = member.item.source
+    header.mode = member.item.mode
+    if member.item.kind == FOLDER:
+        header.type = tarfile.DIRTYPE
+    elif member.item.kind == LINK:
+        header.type, header.linkname = tarfile.SYMTYPE, member.item.to
     else:
-        found.size, found.mtime = size, changed // NANO
-    return found
+        header.size, header.mtime = size, changed // NANO
+    return header
 
 
-def _content(each: Member) -> Iterator[bytes]:
-    """As many bytes as the header says."""
-    left = each.item.source[0]
+def _content(member: Member) -> Iterator[bytes]:
+    """Yield exactly as many bytes as the header announces."""
+    left = member.item.source[0]
     try:
-        with each.at.open("rb") as content:
+        with member.at.open("rb") as content:
             while left and (piece := content.read(min(PIECE, left))):
                 left -= len(piece)
                 yield piece
     except OSError as error:
-        raise GpuctlError(f"send {each.path}", error.strerror or str(error), "the same command tries again") from error
+        raise GpuctlError(f"send {member.path}", error.strerror or str(error), "run the same command again") from error
     if left:
-        raise GpuctlError(f"send {each.path}", "it became shorter while it was read", "the same command tries again")
+        raise GpuctlError(f"send {member.path}", "it became shorter while it was read", "run the same command again")

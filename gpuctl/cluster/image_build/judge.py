@@ -1,4 +1,4 @@
-"""How a build stands, in words: build.openshift.io/v1, BuildStatus (openshift/api, build/v1/types.go)."""
+"""Judge a build's status: build.openshift.io/v1, BuildStatus (openshift/api, build/v1/types.go)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from gpuctl.core.errors import GpuctlError
 
 NEW, PENDING, RUNNING, COMPLETE, CANCELLED = "New", "Pending", "Running", "Complete", "Cancelled"
 FAILED, ERROR = "Failed", "Error"
-BEGUN = (RUNNING, COMPLETE, FAILED)  # of these there is a log
+BEGUN = (RUNNING, COMPLETE, FAILED)  # phases that have a log
 OVER = (COMPLETE, FAILED, ERROR, CANCELLED)
-# What to try, by status.reason.
+# Hints by status.reason.
 HINTS = {
-    "DockerBuildFailed": "a step of the Dockerfile failed: the lines above are the last of the log; --follow shows all",
+    "DockerBuildFailed": "a step of the Dockerfile failed: the end of the log is above; --follow shows all",
     "FetchSourceFailed": "is the repository's URL right, and may the cluster read it? image.build.git, image.build.ref",
-    "InvalidContextDirectory": "the folder that image.build.folder names is not there",
+    "InvalidContextDirectory": "the folder image.build.folder does not exist",
     "PullBuilderImageFailed": "can the cluster pull the image after FROM? The account `builder` needs its pull secret",
-    "PushImageToRegistryFailed": "is the cluster's own registry up, and has it room?",
+    "PushImageToRegistryFailed": "is the cluster's internal registry up, and does it have space?",
     "OutOfMemoryKilled": "raise image.build.memory",
     "BuildPodEvicted": "the node had too little disk or memory: raise image.build.memory, or try again",
-    "BuildPodDeleted": "somebody deleted its pod; the same command tries again",
-    "ExceededRetryTimeout": "its pod could not be made in time: is there room for image.build.cpu and memory?",
-    "CannotCreateBuildPod": "does a quota of the namespace stand in its way? `kubectl describe quota`",
-    "InvalidOutputReference": "the ImageStream is gone, or the cluster has no registry: the same command looks again",
+    "BuildPodDeleted": "somebody deleted its pod; run the same command again",
+    "ExceededRetryTimeout": "its pod could not be created in time: is there room for image.build.cpu and memory?",
+    "CannotCreateBuildPod": "does a quota of the namespace prevent it? `kubectl describe quota`",
+    "InvalidOutputReference": "the ImageStream is gone, or the cluster has no registry: run the same command again",
 }
 
 
@@ -33,7 +33,7 @@ class NotBuilt(GpuctlError):
 
 @dataclass(frozen=True)
 class Built:
-    """An image; `digest` is empty where the registry told none."""
+    """A built image; `digest` is empty if the registry reported none."""
 
     build: str
     image: str
@@ -48,23 +48,23 @@ def is_over(build: Object) -> bool:
     return phase(build) in OVER
 
 
-def words(build: Object) -> str:
-    """As in "is running", with the reason where it waits for something."""
+def describe(build: Object) -> str:
+    """Return the phase, such as "is running", with the reason if it is waiting."""
     status = build.get("status") or {}
     about = str(status.get("message") or status.get("reason") or "")
-    told = {NEW: "waits to be begun", PENDING: "waits for its pod", RUNNING: "is running", COMPLETE: "is complete"}
-    told |= {FAILED: "has failed", ERROR: "has failed"}
-    now = told.get(phase(build), f"is {phase(build).lower()}")
+    phrases = {NEW: "waits to be started", PENDING: "waits for its pod", RUNNING: "is running", COMPLETE: "is complete"}
+    phrases |= {FAILED: "has failed", ERROR: "has failed"}
+    now = phrases.get(phase(build), f"is {phase(build).lower()}")
     return f"{now}: {about}" if about else now
 
 
 def hint(build: Object) -> str:
-    """What to try about the reason that it gives; empty where nobody knows."""
+    """Return a hint for the build's reason, or ""."""
     return HINTS.get(str((build.get("status") or {}).get("reason")), "")
 
 
 def result(build: Object) -> Built:
-    """The image that it made; `NotBuilt` with the reason, and the last lines of its log, where it made none."""
+    """Return the built image; raises `NotBuilt` with the reason and the end of the log if there is none."""
     name, status = str(build["metadata"]["name"]), build.get("status") or {}
     if phase(build) != COMPLETE:
         raise failed(build)
@@ -73,12 +73,12 @@ def result(build: Object) -> Built:
 
 
 def failed(build: Object) -> NotBuilt:
-    """Why it made no image, with the last lines of its log."""
+    """Return the failure with its reason and the end of the log."""
     name, status = str(build["metadata"]["name"]), build.get("status") or {}
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
     if phase(build) == CANCELLED:
-        return NotBuilt(f"build {name}", "it was cancelled", "the same command begins it again")
+        return NotBuilt(f"build {name}", "it was cancelled", "run the same command to start it again")
     why = f"{message} ({reason})" if message and reason else message or reason or "the cluster gives no reason"
     snippet = str(status.get("logSnippet") or "").strip("\n")
     last = "".join(f"\n    {line}" for line in snippet.splitlines())
-    return NotBuilt(f"build {name}", f"{why}{last}", hint(build) or f"`oc describe build {name}` tells more")
+    return NotBuilt(f"build {name}", f"{why}{last}", hint(build) or f"`oc describe build {name}` shows more")

@@ -1,4 +1,4 @@
-"""Waits for builds: for its turn, and until it is over, with its phases by one watch and its log beside it."""
+"""Wait for builds: for our turn, and until ours has finished, by one watch, with its log streamed in parallel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from gpuctl.cluster.deploy.model import Tell
+from gpuctl.cluster.deploy.model import ProgressListener
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.image_build import builds, judge
 from gpuctl.core.errors import GpuctlError
@@ -16,38 +16,40 @@ from gpuctl.edges.kube import watch
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
 
-LOG_S = 20.0  # for the rest of a log, once the build is over
+LOG_S = 20.0  # limit for the rest of a log, once the build has finished
 
 
 @dataclass(frozen=True)
-class Wish:
-    """`show` gets the lines of the log (None: nobody follows it); `limit_s`: how long the build may take."""
+class BuildOptions:
+    """`show` receives the lines of the log (None: not followed); `limit_s`: the time limit of the build."""
 
     show: Callable[[str], None] | None = None
     limit_s: float = 7200
 
 
-def turn(cluster: Cluster, env: Environment, limit_s: float, tell: Tell) -> list[Object]:
-    """The environment's builds, once none of them runs.
+def turn(cluster: Cluster, env: Environment, limit_s: float, tell: ProgressListener) -> list[Object]:
+    """Wait until no build of the environment is running, and return its builds.
 
-    For a folder: the server lets a build wait for 5 minutes only, and one that runs may take longer.
+    Needed for uploads: the server lets a new build wait for 5 minutes only, and a running one may take longer.
     """
-    stop, told = Stop(), set[str]()
+    stop, reported = Stop(), set[str]()
     with _limited(stop, limit_s):
         for known in watch.watch(cluster, cluster.kind(builds.API, builds.BUILD), builds.labels(env), stop):
-            running = {name for name, each in known.items() if judge.phase(each) == judge.RUNNING}
+            running = {name for name, build in known.items() if judge.phase(build) == judge.RUNNING}
             if not running:
                 return list(known.values())
-            for name in sorted(running - told):
-                tell(f"Build {name}", "is running; ours begins when it is over")
-            told |= running
-    wrong = f"{', '.join(sorted(told)) or 'another build'} is not over after {limit_s:g} s"
-    raise GpuctlError(f"begin a build of {env.name}", wrong, "--timeout waits longer; `oc cancel-build NAME` ends it")
+            for name in sorted(running - reported):
+                tell(f"Build {name}", "is running; ours starts when it has finished")
+            reported |= running
+    wrong = f"{', '.join(sorted(reported)) or 'another build'} has not finished after {limit_s:g} s"
+    raise GpuctlError(
+        f"begin a build of {env.name}", wrong, "--timeout waits longer; `oc cancel-build NAME` cancels it"
+    )
 
 
 @contextlib.contextmanager
 def _limited(stop: Stop, limit_s: float) -> Iterator[None]:
-    """Ends what is read after a while, and with the block."""
+    """Set `stop` after the time limit, and at the end of the block."""
     timer = threading.Timer(limit_s, stop.set)
     timer.daemon = True
     timer.start()
@@ -58,46 +60,48 @@ def _limited(stop: Stop, limit_s: float) -> Iterator[None]:
         stop.set()
 
 
-class Waiting:
-    """`tell` hears each phase."""
+class BuildWaiter:
+    """Waits for one build; `tell` receives each phase."""
 
-    def __init__(self, cluster: Cluster, env: Environment, name: str, tell: Tell) -> None:
+    def __init__(self, cluster: Cluster, env: Environment, name: str, tell: ProgressListener) -> None:
         self.cluster, self.env, self.name, self.tell = cluster, env, name, tell
         self.over, self.stop, self.log_stop = threading.Event(), Stop(), Stop()
 
-    def wait(self, wish: Wish) -> Object:
-        """The build as it is when it is over."""
+    def wait(self, options: BuildOptions) -> Object:
+        """Wait for the end; returns the finished build."""
         log: Future[None] | None = None
         pool = ThreadPoolExecutor(1)
-        with _limited(self.stop, wish.limit_s):
+        with _limited(self.stop, options.limit_s):
             try:
                 for now in self._phases():
-                    if wish.show and log is None and judge.phase(now) in judge.BEGUN:
-                        log = pool.submit(self._log, wish.show)
+                    if options.show and log is None and judge.phase(now) in judge.BEGUN:
+                        log = pool.submit(self._log, options.show)
                     if judge.is_over(now):
                         self._end_of(log, now)
                         return now
             finally:
                 self.log_stop.set()
-                # Not waited for: who reads the log may have stopped reading, and a build waits to be cancelled.
+                # Not joined: the log's reader may be blocked, and the build may have to be cancelled.
                 pool.shutdown(wait=False)
         raise GpuctlError(
             f"wait for build {self.name}",
-            f"it is not over after {wish.limit_s:g} s, and goes on",
+            f"it has not finished after {options.limit_s:g} s, and continues",
             f"`oc logs -f build/{self.name} -n {self.env.namespace}` follows it; --timeout waits longer",
         )
 
     def _phases(self) -> Iterator[Object]:
-        """The build, each time that it changed; what changed is told."""
-        told = ""
+        """Yield the build on every change; phases are reported."""
+        reported = ""
         kind = self.cluster.kind(builds.API, builds.BUILD)
         for known in watch.watch(self.cluster, kind, builds.labels(self.env), self.stop):
             if self.name not in known:
-                raise judge.NotBuilt(f"build {self.name}", "somebody deleted it", "the same command begins another")
+                raise judge.NotBuilt(
+                    f"build {self.name}", "somebody deleted it", "run the same command to start another"
+                )
             now = known[self.name]
-            if judge.words(now) != told and not judge.is_over(now):
-                told = judge.words(now)
-                self.tell(f"Build {self.name}", told)
+            if judge.describe(now) != reported and not judge.is_over(now):
+                reported = judge.describe(now)
+                self.tell(f"Build {self.name}", reported)
                 if hint := judge.hint(now):
                     self.tell("hint", hint)
             yield now
@@ -108,16 +112,16 @@ class Waiting:
         try:
             for line in log.lines(self.over.is_set, self.log_stop):
                 show(line)
-        except GpuctlError as error:  # the build goes on, and is what counts
+        except GpuctlError as error:  # the build continues, and its result matters
             if not self.log_stop.is_set():
                 self.tell(f"Build {self.name}", f"its log cannot be read: {error.wrong}")
 
     def _end_of(self, log: Future[None] | None, now: Object) -> None:
-        """What is left of the log; a build that was cancelled has none any more."""
+        """Wait for the rest of the log; a cancelled build has no log any more."""
         self.over.set()
         if log and judge.phase(now) in judge.BEGUN:
             try:
                 log.result(LOG_S)
             except TimeoutError:
-                words = f"the rest of its log did not come within {LOG_S:g} s; `oc logs build/{self.name}` shows it"
-                self.tell(f"Build {self.name}", words)
+                message = f"the rest of its log did not arrive within {LOG_S:g} s; `oc logs build/{self.name}` shows it"
+                self.tell(f"Build {self.name}", message)

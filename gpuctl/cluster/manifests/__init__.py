@@ -1,11 +1,11 @@
-"""The Kubernetes objects of an environment: each a function from the environment to plain data."""
+"""Render the Kubernetes objects of an environment: each a function from the environment to plain data."""
 
 from __future__ import annotations
 
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import access, build, config, network, pods, rights, secret, storage
 
-# Every kind that an environment can have, in the order in which they are made; removed in the other order.
+# Every kind that an environment can have, in the order of creation; removal is in reverse order.
 KINDS = (
     ("v1", "ServiceAccount"),
     ("security.openshift.io/v1", "SecurityContextConstraints"),
@@ -24,9 +24,9 @@ KINDS = (
     ("route.openshift.io/v1", "Route"),
     ("networking.k8s.io/v1", "Ingress"),
 )
-# What holds data, and is removed only when that is asked for.
+# Holds data, and is removed only on request.
 VOLUMES = ("v1", "PersistentVolumeClaim")
-# Fields of a spec that the API server never changes: to change one, the object is made anew.
+# Immutable fields of a spec: to change one, the object is recreated.
 FIXED = {
     "StatefulSet": ("serviceName", "podManagementPolicy", "selector", "volumeClaimTemplates"),
     "PersistentVolumeClaim": ("accessModes", "storageClassName"),
@@ -34,7 +34,7 @@ FIXED = {
 
 
 def everything(env: Environment) -> list[Object]:
-    """All objects of an environment, in the order in which they are made."""
+    """Return all objects of an environment, in the order of creation."""
     return [
         *rights.account(env),
         *rights.constraints(env),
@@ -47,5 +47,5 @@ def everything(env: Environment) -> list[Object]:
         *storage.claims(env),
         *pods.all_of(env),
         *access.services(env),
-        *access.ways_in(env),
+        *access.external_access(env),
     ]

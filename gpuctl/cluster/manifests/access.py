@@ -1,4 +1,4 @@
-"""How VS Code and Jupyter of the first pod are reached from outside: Services, and Routes or an Ingress."""
+"""External access to VS Code and Jupyter of the first pod: Services, and Routes or an Ingress."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from gpuctl.cluster.manifests import network
 
 ACCESS = "access"
 POD_NAME = "statefulset.kubernetes.io/pod-name"
-# Redirected, so that no password ever goes out unencrypted.
+# Redirected, so that no password is ever sent unencrypted.
 EDGE = {"termination": "edge", "insecureEdgeTerminationPolicy": "Redirect"}
 
 
 def services(env: Environment) -> list[Object]:
-    """One for each that is exposed; only of the first pod, where they run."""
+    """Return a Service for each exposed editor, of the first pod only, where they run."""
     return [_service(env, word) for word in env.cluster.ports.expose]
 
 
@@ -23,8 +23,8 @@ def _service(env: Environment, word: str) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": env.meta(f"{env.name}-{word}", ACCESS), "spec": spec}
 
 
-def ways_in(env: Environment) -> list[Object]:
-    """Routes on OpenShift, one Ingress elsewhere; nothing where nothing is exposed."""
+def external_access(env: Environment) -> list[Object]:
+    """Return Routes on OpenShift, one Ingress elsewhere; empty if nothing is exposed."""
     exposed, ingress = env.cluster.ports.expose, env.cluster.ports.ingress
     if env.openshift:
         return [_route(env, word) for word in exposed]
@@ -44,14 +44,14 @@ def _route(env: Environment, word: str) -> Object:
     return {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": meta, "spec": spec}
 
 
-def _ingress(env: Environment, way: Ingress) -> Object:
-    hosts = [f"{word}-{env.name}.{way.domain}" for word in env.cluster.ports.expose]
+def _ingress(env: Environment, ingress: Ingress) -> Object:
+    hosts = [f"{word}-{env.name}.{ingress.domain}" for word in env.cluster.ports.expose]
     spec: Object = {
-        **({"ingressClassName": way.ingress_class} if way.ingress_class else {}),
+        **({"ingressClassName": ingress.ingress_class} if ingress.ingress_class else {}),
         "rules": [_rule(env, host, word) for host, word in zip(hosts, env.cluster.ports.expose, strict=True)],
-        **({"tls": [{"hosts": hosts, "secretName": way.tls_secret}]} if way.tls_secret else {}),
+        **({"tls": [{"hosts": hosts, "secretName": ingress.tls_secret}]} if ingress.tls_secret else {}),
     }
-    meta = env.meta(env.name, ACCESS, way.annotations)
+    meta = env.meta(env.name, ACCESS, ingress.annotations)
     return {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": meta, "spec": spec}
 
 

@@ -1,4 +1,4 @@
-"""Objects as text that people and `kubectl apply -f` read; the same objects always give the same text."""
+"""Format objects for people and `kubectl apply -f`; the output is deterministic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuctl.cluster.environment import Object
 
 
 class _Dumper(yaml.SafeDumper):
-    """Programs as blocks, lists set in, and everything written out where it stands."""
+    """Multi-line text as blocks, indented lists, no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -29,12 +29,12 @@ _Dumper.add_representer(str, _text)
 
 
 def as_yaml(objects: Sequence[Object]) -> str:
-    """One document an object."""
+    """Format objects as YAML, one document per object."""
     return "".join(
-        "---\n" + yaml.dump(each, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000) for each in objects
+        "---\n" + yaml.dump(obj, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000) for obj in objects
     )
 
 
 def as_json(objects: Sequence[Object]) -> str:
-    """One List of all."""
+    """Format objects as one JSON List."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}, indent=2, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""The image: the one that is named, or one that OpenShift builds."""
+"""The image: an existing one, or one built by OpenShift."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from gpuctl.cluster.clusterfile.model import Build
 from gpuctl.cluster.environment import Environment, Object
 
 BUILD = "build"
-# Where OpenShift's own registry is reached inside the cluster.
+# OpenShift's internal registry, as reached inside the cluster.
 REGISTRY = "image-registry.openshift-image-registry.svc:5000"
 
 
 def reference(env: Environment) -> str:
-    """What the pods run: of what was built exactly that, so that ranks never run two of them."""
+    """Return the pods' image; a built one by its digest, so that all ranks run the same."""
     which = f"@{env.built}" if env.built else ":latest"
     return env.cluster.image.name or f"{REGISTRY}/{env.namespace}/{env.name}{which}"
 
 
 def image(env: Environment) -> list[Object]:
-    """The ImageStream and the BuildConfig that fills it; none where the image is there."""
+    """Return the ImageStream and its BuildConfig; empty for an existing image."""
     build = env.cluster.image.build
     return [_stream(env), _config(env, build)] if build else []
 
@@ -35,9 +35,9 @@ def _config(env: Environment, build: Build) -> Object:
         "source": _source(build),
         "strategy": {"type": "Docker", "dockerStrategy": {}},
         "resources": {"requests": room, "limits": dict(room)},
-        # All make the same tag: of those that do not run yet, OpenShift cancels all but the newest.
+        # All builds push the same tag: OpenShift cancels all pending builds but the newest.
         "runPolicy": "SerialLatestOnly",
-        # It is begun by `gpuctl cluster build`, not by being made.
+        # Builds are started by `gpuctl cluster build`, not by creating the BuildConfig.
         "triggers": [],
         "successfulBuildsHistoryLimit": 2,
         "failedBuildsHistoryLimit": 2,

@@ -1,4 +1,4 @@
-"""ConfigMaps: what pods run when they start, and who belongs together."""
+"""ConfigMaps: the pods' start files, and the hostfile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LISTENING = ("vscode", "jupyter")
 
 
 def maps(env: Environment) -> list[Object]:
-    """Two, because the second changes with every scale, and pods are not to start anew for that."""
+    """Return two ConfigMaps: the hostfile changes with every scale, and pods must not restart for that."""
     return [
         _map(env, f"{env.name}-start", start_files(env)),
         _map(env, f"{env.name}-hosts", {"hostfile": hostfile(env)}),
@@ -26,7 +26,7 @@ def _map(env: Environment, name: str, data: dict[str, str]) -> Object:
 
 
 def start_files(env: Environment) -> dict[str, str]:
-    """The programs of a pod's start, and their settings."""
+    """Return the programs that start a pod, and their settings."""
     return {
         "prepare.sh": scripts.PREPARE,
         "start.sh": scripts.START,
@@ -37,7 +37,7 @@ def start_files(env: Environment) -> dict[str, str]:
 
 
 def _settings(env: Environment) -> str:
-    """Ports, and whom they listen to: what is not exposed only listens inside the pod, where forwards come in."""
+    """Return the ports and their addresses: unexposed editors listen on localhost only, where forwards arrive."""
     ports, lines = env.cluster.ports, []
     for word in LISTENING:
         lines.append(f"{word}_port={getattr(ports, word)}")
@@ -46,11 +46,11 @@ def _settings(env: Environment) -> str:
 
 
 def hostfile(env: Environment) -> str:
-    """Every pod by its name in DNS, with the GPUs it has: as DeepSpeed and MPI read it."""
+    """Return every pod's DNS name with its number of GPUs, in the format of DeepSpeed and MPI."""
     slots = env.cluster.gpus.per_node
     return "".join(f"{env.host(rank)} slots={slots}\n" for rank in range(env.nodes))
 
 
 def fingerprint(env: Environment) -> str:
-    """Changes when a pod would start otherwise, so that it is then started anew."""
+    """Return a hash of the start files: a change restarts the pods."""
     return hashlib.sha256(json.dumps(start_files(env), sort_keys=True).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The containers of a pod: who they are, what they get, what they see."""
+"""The containers of a pod: user, resources, environment and mounts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.manifests import rights, storage
 from gpuctl.cluster.manifests.scripts import HOME, HOSTS, KEYS, PASSWD, RUN, START_AT
 
-ORDINARY = 1000  # a user where the cluster gives none
+ORDINARY = 1000  # the user if the cluster assigns none
 PORTS = ("master", "ssh", "vscode", "jupyter")
 TEMPORARY = "/tmp"  # noqa: S108 - a path in the pod
 
 
 def user(env: Environment) -> Object:
-    """Who runs it. On OpenShift the namespace gives the number."""
+    """Return the pod's security context. On OpenShift the namespace assigns the user."""
     number = env.cluster.security.run_as_user or ORDINARY
-    # Volumes are the group's, too: root without CAP_DAC_OVERRIDE is no more than anybody else.
+    # Volumes belong to the group too: root without CAP_DAC_OVERRIDE has no more access than other users.
     always = {
         **_seccomp(env),
         **({} if env.openshift else {"fsGroup": number}),
@@ -37,7 +37,7 @@ def _seccomp(env: Environment) -> Object:
 
 
 def _rights(env: Environment) -> Object:
-    """Nothing but what the file asks for."""
+    """Return the container's privileges: only those that the file requests."""
     if _privileged(env):
         return {"privileged": True}
     add = rights.capabilities(env)
@@ -46,7 +46,7 @@ def _rights(env: Environment) -> Object:
 
 
 def main(env: Environment, image: str) -> Object:
-    """The container that training runs in. NVIDIA_VISIBLE_DEVICES is not set: the device plugin says which GPUs."""
+    """Return the training container. NVIDIA_VISIBLE_DEVICES is not set: the device plugin assigns the GPUs."""
     return {
         "name": CONTAINER,
         "image": image,
@@ -66,13 +66,13 @@ def main(env: Environment, image: str) -> Object:
 
 
 def prepare(env: Environment, image: str) -> Object:
-    """What has to be there before that: a name for the user."""
+    """Return the init container that gives the user a name."""
     return {
         "name": "prepare",
         "image": image,
         "imagePullPolicy": env.cluster.image.pull_policy,
         "command": ["/bin/sh", f"{START_AT}/prepare.sh"],
-        # As much as the other gets: of a pod's containers that start one after the other, the largest counts.
+        # The same as the main container: of init and main containers, the largest request counts.
         "resources": _same(_room(env)),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -85,30 +85,30 @@ def _room(env: Environment) -> dict[str, str]:
 
 
 def _devices(env: Environment) -> dict[str, str]:
-    """GPUs in both modes, adapters and huge pages for RDMA."""
+    """Return GPUs in both modes, adapters and huge pages for RDMA."""
     gpus, pages = env.cluster.gpus, env.cluster.resources.hugepages_2mi
-    found = {gpus.resource: str(gpus.per_node)}
+    devices = {gpus.resource: str(gpus.per_node)}
     if env.rdma:
-        found |= {name: str(count) for name, count in env.cluster.network.rdma.resources.items()}
-        found |= {"hugepages-2Mi": pages} if pages else {}
-    return found
+        devices |= {name: str(count) for name, count in env.cluster.network.rdma.resources.items()}
+        devices |= {"hugepages-2Mi": pages} if pages else {}
+    return devices
 
 
 def _same(resources: dict[str, str]) -> Object:
-    """What is asked for is the limit, too: the pod is Guaranteed, keeps its cores, and is evicted last."""
+    """Return equal requests and limits: the pod is Guaranteed, keeps its cores, and is evicted last."""
     return {"requests": dict(resources), "limits": dict(resources)}
 
 
 def _env(env: Environment) -> list[Object]:
-    own = {
+    fixed = {
         "GPUS_PER_NODE": str(env.cluster.gpus.per_node),
         "HOME": HOME,
         "MASTER_ADDR": env.host(0),
         "MASTER_PORT": str(env.cluster.ports.master),
     }
-    chosen = {each.name: each.value for each in variables.all_of(env.cluster, env.mode)}
+    chosen = {variable.name: variable.value for variable in variables.all_of(env.cluster, env.mode)}
     pod = [_of_pod("POD_NAME", "metadata.name"), _of_pod("POD_NAMESPACE", "metadata.namespace")]
-    return [*pod, *({"name": name, "value": value} for name, value in {**own, **chosen}.items())]
+    return [*pod, *({"name": name, "value": value} for name, value in {**fixed, **chosen}.items())]
 
 
 def _of_pod(name: str, field: str) -> Object:
@@ -116,7 +116,7 @@ def _of_pod(name: str, field: str) -> Object:
 
 
 def _passwd() -> Object:
-    """The list of users that `prepare` wrote."""
+    """Mount the passwd file that `prepare` wrote."""
     return {"name": "run", "mountPath": PASSWD, "subPath": "passwd", "readOnly": True}
 
 
@@ -133,7 +133,7 @@ def _mounts() -> list[Object]:
 
 
 def volumes(env: Environment) -> list[Object]:
-    """Those of every pod, but for workspace and data sets."""
+    """Return the volumes of every pod, except workspace and data sets."""
     pod = env.cluster.resources
     return [
         {"name": "start", "configMap": {"name": f"{env.name}-start"}},

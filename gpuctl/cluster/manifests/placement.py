@@ -1,4 +1,4 @@
-"""Where pods run: one on a node, on nodes that are named, near each other."""
+"""Placement of pods: one per node, on the selected nodes, close to each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 def where(env: Environment) -> Object:
-    """The part of a pod's spec that says where it runs."""
+    """Return the scheduling part of a pod's spec."""
     nodes = env.cluster.nodes
     affinity = {**_on_nodes(nodes.gpu_nodes), **({} if env.single else _beside_others(env))}
     return {
@@ -19,25 +19,25 @@ def where(env: Environment) -> Object:
 
 
 def _on_nodes(names: tuple[str, ...]) -> Object:
-    """By the nodes' names: their label kubernetes.io/hostname may be another. A field takes only one name."""
+    """Match nodes by name: their label kubernetes.io/hostname may differ. A matchField accepts one name only."""
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in names]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     return {"nodeAffinity": required} if terms else {}
 
 
 def _beside_others(env: Environment) -> Object:
-    """Never two on a node; as many as can be where the topology's label is the same."""
+    """Require one pod per node; prefer nodes with the same topology label."""
     others = {"labelSelector": {"matchLabels": env.selector}}
     apart = [{**others, "topologyKey": HOSTNAME}]
-    found: Object = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}}
+    affinity: Object = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}}
     key = env.cluster.nodes.topology_key
     if key:
         near = [{"weight": 100, "podAffinityTerm": {**others, "topologyKey": key}}]
-        found["podAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": near}
-    return found
+        affinity["podAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": near}
+    return affinity
 
 
 def _tolerated(env: Environment) -> list[str]:
-    """GPU nodes are often kept free for pods that use their GPUs or adapters."""
+    """Return the tolerated taints: GPU nodes are often reserved for pods that use their GPUs or adapters."""
     adapters = env.cluster.network.rdma.resources if env.rdma else ()
     return list(dict.fromkeys([env.cluster.gpus.resource, *adapters, *env.cluster.nodes.tolerations]))

@@ -1,4 +1,4 @@
-"""The pods: one model of a pod, for RDMA and TCP, for many that belong together and for one that stands alone."""
+"""The pods: one pod template for RDMA and TCP, for a StatefulSet and for a standalone pod."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
 
 def all_of(env: Environment) -> list[Object]:
-    """The StatefulSet and the budget that keeps its pods where they are, or the one pod."""
+    """Return the StatefulSet with its disruption budget, or the standalone pod."""
     return [single(env)] if env.single else [stateful_set(env), budget(env)]
 
 
 def stateful_set(env: Environment) -> Object:
-    """All pods at once, for none is of use without the others."""
+    """Return the StatefulSet, which starts all pods at once: none is useful without the others."""
     spec = {
         "serviceName": env.name,
         "replicas": env.nodes,
@@ -33,22 +33,22 @@ def stateful_set(env: Environment) -> Object:
 
 
 def single(env: Environment) -> Object:
-    """One pod that belongs to nobody."""
+    """Return the standalone pod, without a controller."""
     meta = env.meta(env.name, env.component, {**reasons(env), **_annotations(env)})
     spec = {**_spec(env), "restartPolicy": "Always"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
 def budget(env: Environment) -> Object:
-    """No pod may be evicted: a training that loses one rank has lost all."""
+    """Forbid evictions: a training that loses one rank has lost all."""
     spec = {"maxUnavailable": 0, "selector": {"matchLabels": env.selector}}
     meta = env.meta(env.name, env.component)
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}
 
 
 def reasons(env: Environment) -> dict[str, str]:
-    """Why each variable is set; not in the pod's own metadata, where other words would start it anew."""
-    return {f"{WHY}{each.name}": each.why for each in variables.all_of(env.cluster, env.mode)}
+    """Return the reason for each variable; not part of the pod template, where a new text would restart pods."""
+    return {f"{WHY}{variable.name}": variable.why for variable in variables.all_of(env.cluster, env.mode)}
 
 
 def _meta(env: Environment) -> Object:
@@ -71,7 +71,7 @@ def _spec(env: Environment) -> Object:
         **({"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if own_network else {}),
         "serviceAccountName": rights.account_name(env),
         "automountServiceAccountToken": False,
-        # Variables for every Service of the namespace are of use to nobody, and slow a start down.
+        # Variables for every Service of the namespace are useless, and slow down the start.
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 30,
         **({"imagePullSecrets": [{"name": image.pull_secret}]} if image.pull_secret else {}),

@@ -1,4 +1,4 @@
-"""What the pods may do: their account, and on OpenShift the constraints that it may use."""
+"""Rights of the pods: their service account, and on OpenShift the constraints it may use."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from gpuctl.cluster.environment import Environment, Object
 RIGHTS = "rights"
 RBAC = "rbac.authorization.k8s.io"
 PRIVILEGED = "privileged"
-# sshd as root becomes another user for each login.
+# sshd as root switches to another user for each login.
 OF_ROOTS_SSHD = ("SETGID", "SETUID", "SYS_CHROOT")
 VOLUMES = ("configMap", "downwardAPI", "emptyDir", "persistentVolumeClaim", "projected", "secret")
 
 
 def account(env: Environment) -> list[Object]:
-    """A service account of our own, which may do nothing; none where the file names one that is there."""
+    """Return our own service account, without any rights; none if the file names an existing one."""
     if env.cluster.security.service_account:
         return []
     meta = env.meta(env.name, RIGHTS)
@@ -25,17 +25,17 @@ def account_name(env: Environment) -> str:
 
 
 def capabilities(env: Environment) -> list[str]:
-    """What a pod's container gets; in TCP mode never any."""
+    """Return the capabilities of a pod's container; none in TCP mode."""
     may = env.cluster.security
     if not env.rdma:
         return []
-    asked = {"IPC_LOCK": may.ipc_lock, "SYS_RESOURCE": may.sys_resource}
-    own = [name for name, wanted in asked.items() if wanted]
-    return sorted([*own, *(OF_ROOTS_SSHD if may.rdma_as_root else ())])
+    configured = {"IPC_LOCK": may.ipc_lock, "SYS_RESOURCE": may.sys_resource}
+    names = [name for name, is_set in configured.items() if is_set]
+    return sorted([*names, *(OF_ROOTS_SSHD if may.rdma_as_root else ())])
 
 
 def constraints_name(env: Environment) -> str:
-    """The constraints that the pods need beside the restricted ones; empty where they need none."""
+    """Return the name of the constraints that the pods need beyond the restricted ones, or ""."""
     if not (env.openshift and env.rdma):
         return ""
     if env.cluster.security.requires_privileged_scc:
@@ -45,12 +45,12 @@ def constraints_name(env: Environment) -> str:
 
 
 def own_constraints(env: Environment) -> str:
-    """The name of ours. They belong to the whole cluster: the namespace is part of it."""
+    """Return the name of our constraints. They are cluster-wide, so the name contains the namespace."""
     return f"gpuctl-{env.namespace}-{env.name}"
 
 
 def constraints(env: Environment) -> list[Object]:
-    """Our own: the restricted ones, and what the file asks for beyond them. None of ours where it says privileged."""
+    """Return our own constraints: restricted, plus what the file requests. None if it uses the privileged ones."""
     name = constraints_name(env)
     if name in ("", PRIVILEGED):
         return []
@@ -60,7 +60,7 @@ def constraints(env: Environment) -> list[Object]:
             "apiVersion": "security.openshift.io/v1",
             "kind": "SecurityContextConstraints",
             "metadata": env.meta(name, RIGHTS, everywhere=True),
-            # As good as none, which has to be said: no pod gets them that does with less.
+            # The lowest priority, which has to be explicit: pods that need less never get them.
             "priority": 0,
             "allowHostDirVolumePlugin": False,
             "allowHostIPC": False,
@@ -86,7 +86,7 @@ def constraints(env: Environment) -> list[Object]:
 
 
 def binding(env: Environment) -> list[Object]:
-    """The account may `use` the constraints: by a Role of the namespace, which touches nobody else."""
+    """Allow the account to `use` the constraints, by a Role of the namespace, which affects nobody else."""
     name = constraints_name(env)
     if not name:
         return []
@@ -97,9 +97,9 @@ def binding(env: Environment) -> list[Object]:
         "verbs": ["use"],
     }
     subject = {"kind": "ServiceAccount", "name": account_name(env), "namespace": env.namespace}
-    own = f"{env.name}-scc"
-    role = {"apiGroup": RBAC, "kind": "Role", "name": own}
-    meta = env.meta(own, RIGHTS)
+    role_name = f"{env.name}-scc"
+    role = {"apiGroup": RBAC, "kind": "Role", "name": role_name}
+    meta = env.meta(role_name, RIGHTS)
     return [
         {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": meta, "rules": [rule]},
         {"apiVersion": f"{RBAC}/v1", "kind": "RoleBinding", "metadata": meta, "roleRef": role, "subjects": [subject]},

@@ -1,4 +1,4 @@
-"""What runs in a pod when it starts, as shell programs; any image with /bin/sh will do."""
+"""Shell programs that start a pod; any image with /bin/sh works."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ done
 
 
 def sshd_config(port: int) -> str:
-    """sshd as an ordinary user, too: keys only."""
+    """Configure sshd for keys only; it also works as an unprivileged user."""
     return sshd.keys_only(port, f"{RUN}/keys/host", f"{RUN}/keys/authorized", "Subsystem sftp internal-sftp")
 
 
 def ssh_config(port: int, alias: str) -> str:
-    """From pod to pod; host keys are checked: all pods have the one that the environment's name stands for."""
+    """Configure ssh between pods; all pods share one host key, which is checked under the environment's name."""
     return f"""Host *
   Port {port}
   IdentityFile {RUN}/keys/identity

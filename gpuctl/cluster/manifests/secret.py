@@ -1,4 +1,4 @@
-"""The Secret: made empty, so that nothing that is shown or kept holds a secret; deploy fills it."""
+"""The Secret: rendered empty, so that no output contains a secret; deploy fills it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Pair = Callable[[], tuple[str, str]]
 
 
 def empty(env: Environment) -> Object:
-    """The Secret without its values: a pod that meets it so does not start, and no known password opens anything."""
+    """Return the Secret without values: a pod does not start with it, so no known password ever opens anything."""
     meta = env.meta(env.name, SECRET, {FILLED: ", ".join(KEYS)})
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque"}
 
 
 def values(env: Environment, pair: Pair) -> dict[str, str]:
-    """New values of all keys; `pair` makes an ssh key: its private half, and its public one as a line."""
+    """Generate values for all keys; `pair` makes an ssh key: the private half, and the public half as a line."""
     (identity, public), (host, host_public) = pair(), pair()
     return {
         VSCODE: secrets.token_urlsafe(24),
@@ -33,18 +33,18 @@ def values(env: Environment, pair: Pair) -> dict[str, str]:
         IDENTITY: identity,
         AUTHORIZED: f"{public}\n",
         HOST: host,
-        # All pods have the same host key, and ssh knows them by the environment's name.
+        # All pods share a host key, which ssh checks under the environment's name.
         KNOWN: f"{env.name} {host_public}\n",
     }
 
 
-def filled(env: Environment, there: Mapping[str, str], pair: Pair) -> Object:
-    """The Secret as the cluster gets it; never to be printed.
+def filled(env: Environment, existing: Mapping[str, str], pair: Pair) -> Object:
+    """Return the Secret as it is applied; never print it.
 
-    `there` is the `data` of the one on the cluster, empty where there is none: what it has is kept, so that a second
-    deploy changes no password. The four of ssh belong together, and are kept or made together.
+    `existing` is the `data` of the Secret on the cluster, or empty. Its values are kept, so that a second deploy
+    changes no password. The four ssh values belong together: they are kept or generated together.
     """
     made = {key: base64.b64encode(value.encode()).decode() for key, value in values(env, pair).items()}
-    whole = all(there.get(key) for key in OF_SSH)
-    kept = {key: there[key] for key in KEYS if there.get(key) and (whole or key not in OF_SSH)}
+    whole = all(existing.get(key) for key in OF_SSH)
+    kept = {key: existing[key] for key in KEYS if existing.get(key) and (whole or key not in OF_SSH)}
     return {**empty(env), "data": {**made, **kept}}

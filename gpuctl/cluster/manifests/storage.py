@@ -1,4 +1,4 @@
-"""Volumes: of all pods together, or of each pod, and what is bound where."""
+"""Volumes shared by all pods or private to each pod, and their mounts."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ WHERE = {"workspace": "/workspace", "datasets": "/datasets"}
 
 
 def claims(env: Environment) -> list[Object]:
-    """The volumes that all pods share, or that a single pod has; none where each of many has its own."""
+    """Return the claims shared by all pods, or of a standalone pod; empty if each pod has its own."""
     if env.cluster.storage.mode != "rwx" and not env.single:
         return []
     return [_claim(env, volume, env.meta(f"{env.name}-{volume}", STORAGE)) for volume in WHERE]
 
 
 def templates(env: Environment) -> list[Object]:
-    """The volumes that each pod of a StatefulSet gets of its own; they stay when it goes."""
+    """Return the claim templates of a StatefulSet; their volumes outlive the pods."""
     if env.cluster.storage.mode == "rwx" or env.single:
         return []
-    # No kind or version here: the server adds them, and a second apply would see a change.
+    # No kind or version here: the server would add them, and a second apply would see a change.
     labels = {**env.selector, **env.labels}
     return [{"metadata": {"name": volume, "labels": dict(labels)}, "spec": _spec(env, volume)} for volume in WHERE]
 
 
 def of_templates(env: Environment) -> dict[str, Object]:
-    """The template of each claim that a StatefulSet makes, by the name that it gives the claim."""
+    """Return the template of each claim that the StatefulSet creates, by the claim's name."""
     return {
-        f"{each['metadata']['name']}-{env.pod_name(rank)}": each for each in templates(env) for rank in range(env.nodes)
+        f"{template['metadata']['name']}-{env.pod_name(rank)}": template
+        for template in templates(env)
+        for rank in range(env.nodes)
     }
 
 
@@ -36,7 +38,7 @@ def _claim(env: Environment, volume: str, meta: Object) -> Object:
 
 
 def storage_class(env: Environment) -> str:
-    """The one that all volumes are of."""
+    """Return the storage class of all volumes."""
     storage = env.cluster.storage
     return storage.class_rwx if storage.mode == "rwx" else storage.class_rwo
 
@@ -51,14 +53,14 @@ def _spec(env: Environment, volume: str) -> Object:
 
 
 def volumes(env: Environment) -> list[Object]:
-    """What a pod's spec says of them; of claim templates it says nothing."""
+    """Return the volumes of a pod's spec; empty with claim templates."""
     if templates(env):
         return []
     return [{"name": name, "persistentVolumeClaim": {"claimName": f"{env.name}-{name}"}} for name in WHERE]
 
 
 def mounts(env: Environment) -> list[Object]:
-    """The volumes, and folders of them bound to more paths."""
+    """Return the mounts of the volumes, and of their folders at further paths."""
     whole = [{"name": volume, "mountPath": path} for volume, path in WHERE.items()]
     bound = []
     for place, source in env.cluster.storage.folders.items():

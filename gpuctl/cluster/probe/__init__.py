@@ -1,1 +1,1 @@
-"""What pods of an environment find in and around themselves, asked in all of them at the same time, and judged here."""
+"""Probes of an environment's pods, and the checks that `train` and `test` share."""

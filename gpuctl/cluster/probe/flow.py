@@ -1,4 +1,4 @@
-"""Asks all pods at the same time, while the first one holds the port that the others try."""
+"""Probe all pods concurrently while the first one listens on the port that the others try to reach."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuctl.cluster.probe.model import Facts, Wanted
+from gpuctl.cluster.probe.model import Facts, ProbeRequest
 from gpuctl.core.errors import GpuctlError
 from gpuctl.remote.connection import MODULES as CARRIED
-from gpuctl.remote.connection import in_all, link
-from gpuctl.remote.model import There
+from gpuctl.remote.connection import connect, run_in_all
+from gpuctl.remote.model import PodTarget
 
-HERE = "gpuctl.cluster.probe.pod"
-MODULES = (*CARRIED[:-1], *(f"{HERE}.{name}" for name in ("run_programs", "network", "container", "main")))
+PACKAGE = "gpuctl.cluster.probe.pod"
+MODULES = (*CARRIED[:-1], *(f"{PACKAGE}.{name}" for name in ("run_programs", "network", "container", "main")))
 
 
 @dataclass(frozen=True)
-class Held:
-    """Whether the first pod could listen on the port: `wrong` is "busy", another reason, or empty where it could."""
+class PortCheck:
+    """Whether the first pod could listen on the port: `wrong` is "busy", another reason, or empty if it could."""
 
     wrong: str
 
 
-def ask(pods: Sequence[There], wanted: Wanted) -> tuple[list[Facts], Held | None]:
-    """What each pod answers, in their order; of the port, None where none was asked for."""
-    with _holding(pods[0], wanted.port) as held:
-        return in_all(pods, lambda there: _one(there, wanted, pods[0].pod)), held
+def probe(pods: Sequence[PodTarget], request: ProbeRequest) -> tuple[list[Facts], PortCheck | None]:
+    """Return each pod's answer in order, and the port check (None if no port was requested)."""
+    with _listening(pods[0], request.port) as port_check:
+        return run_in_all(pods, lambda target: _one(target, request, pods[0].pod)), port_check
 
 
-def _one(there: There, wanted: Wanted, first: str) -> Facts:
+def _one(target: PodTarget, request: ProbeRequest, first: str) -> Facts:
     try:
-        with link(there, wanted.order(there.pod, first, there.runs), MODULES) as found:
-            return Facts(there.pod, found.answer())
+        with connect(target, request.order(target.pod, first, target.runs), MODULES) as connection:
+            return Facts(target.pod, connection.answer())
     except GpuctlError as error:
-        return Facts(there.pod, unread=error.wrong, hint=error.hint)
+        return Facts(target.pod, unread=error.wrong, hint=error.hint)
 
 
 @contextlib.contextmanager
-def _holding(there: There, port: int) -> Iterator[Held | None]:
+def _listening(target: PodTarget, port: int) -> Iterator[PortCheck | None]:
     if not port:
         yield None
         return
     with contextlib.ExitStack() as stack:
         try:
-            found = stack.enter_context(link(there, {"what": "hold", "port": port}, MODULES))
-            held = Held(str(found.answer()["wrong"]))
+            connection = stack.enter_context(connect(target, {"what": "hold", "port": port}, MODULES))
+            port_check = PortCheck(str(connection.answer()["wrong"]))
         except GpuctlError as error:
-            held = Held(error.wrong)
-        yield held
+            port_check = PortCheck(error.wrong)
+        yield port_check

@@ -1,4 +1,4 @@
-"""What pods are asked, and what they answer, as values."""
+"""Requests to pods and their answers, as values."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
-
 from gpuctl.cluster.manifests.storage import WHERE
-from gpuctl.remote.model import SAYS
+from gpuctl.engine import gpu_xml
+from gpuctl.remote.model import ENV_FILE
 
 HOSTFILE = "/job/hostfile"
 LIMIT_S = 8.0  # for names, and for a port
@@ -18,10 +17,10 @@ ASK_S, DETAILS_S = 30.0, 60.0  # for programs: eight GPUs without persistence mo
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What each pod is asked. `hosts`: names to look up; `script`: a file to hash; `whole`: GPUs in detail, too.
+class ProbeRequest:
+    """Request to every pod. `hosts`: names to resolve; `script`: a file to hash; `whole`: GPU details, too.
 
-    `ssh`: pod -> hosts that it is to reach by ssh. `port`: what all pods but the first are to reach on that one.
+    `ssh`: pod -> hosts it must reach by ssh. `port`: a port of the first pod that all others must reach.
     """
 
     hosts: Sequence[str]
@@ -33,7 +32,7 @@ class Wanted:
     ds_env: Sequence[str] = ()  # files with variables for DeepSpeed
 
     def order(self, pod: str, first: str, runs: str) -> dict[str, Any]:
-        """As it is told to a pod."""
+        """Serialise the request for one pod."""
         reach = [self.hosts[0], self.port] if self.port and pod != first else None
         return {
             "what": "facts",
@@ -47,7 +46,7 @@ class Wanted:
             "ask_s": DETAILS_S if self.whole else ASK_S,
             "hostfile": HOSTFILE,
             "workspace": WHERE["workspace"],
-            "says": SAYS,
+            "env_file": ENV_FILE,
             "runs": runs,
             "ds_env": list(self.ds_env),
         }
@@ -55,77 +54,77 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Facts:
-    """What one pod answered; `unread`: why it did not, and then nothing else is known."""
+    """One pod's answer; `unread`: why there is none, and then nothing else is known."""
 
     pod: str
-    told: Mapping[str, Any] = field(default_factory=dict)
+    answer: Mapping[str, Any] = field(default_factory=dict)
     unread: str = ""
     hint: str = ""
 
     @property
     def gpus(self) -> int | None:
-        """How many the container sees; None where nothing can say."""
+        """Number of GPUs visible in the container; None if unknown."""
         if self._listed is not None:
             return len(re.findall(r"^GPU \d+:", self._listed, re.MULTILINE))
-        files = len(self.told["devices"]["gpus"])
-        return files if self.told["answers"]["gpus"]["code"] is None and files else None
+        files = len(self.answer["devices"]["gpus"])
+        return files if self.answer["answers"]["gpus"]["code"] is None and files else None
 
     @property
     def migs(self) -> int | None:
-        """How many parts of GPUs (MIG) it sees, which stand below theirs; None where nothing can say."""
+        """Number of visible GPU partitions (MIG devices); None if unknown."""
         return None if self._listed is None else len(re.findall(r"^\s+MIG \S+\s+Device", self._listed, re.MULTILINE))
 
     @property
     def _listed(self) -> str | None:
-        """What nvidia-smi -L told; None where it did not."""
-        said = self.told["answers"]["gpus"]
-        return str(said["text"]) if said["code"] == 0 else None
+        """Output of nvidia-smi -L; None if it failed."""
+        listing = self.answer["answers"]["gpus"]
+        return str(listing["text"]) if listing["code"] == 0 else None
 
     @property
     def gpus_wrong(self) -> str:
-        """What nvidia-smi complained of; empty where it did not, or is not there."""
-        said = self.told["answers"]["gpus"]
-        if said.get("why") == "late":
+        """Error of nvidia-smi; empty if there was none or the program does not exist."""
+        listing = self.answer["answers"]["gpus"]
+        if listing.get("why") == "late":
             return "it does not answer"
-        return _last(said["text"]) or f"exit code {said['code']}" if said["code"] else ""
+        return _last(listing["text"]) or f"exit code {listing['code']}" if listing["code"] else ""
 
     @property
     def details(self) -> Mapping[str, Any] | None:
-        """What nvidia-smi -q -x tells (see `gpu_xml.parse`); None where it does not."""
-        said = self.told["answers"].get("details") or {}
+        """Parsed output of nvidia-smi -q -x (see `gpu_xml.parse`); None if it failed."""
+        result = self.answer["answers"].get("details") or {}
         try:
-            return gpu_xml.parse(said["text"]) if said.get("code") == 0 else None
+            return gpu_xml.parse(result["text"]) if result.get("code") == 0 else None
         except ValueError:
             return None
 
     @property
     def hostfile(self) -> dict[str, int] | str:
-        """Hosts and their slots, as DeepSpeed reads them; a text where it cannot."""
-        said = self.told["hostfile"]
-        if "why" in said:
-            return f"{HOSTFILE}: {said['why']}"
-        found: dict[str, int] = {}
-        for line in filter(None, map(str.strip, said["text"].splitlines())):
+        """Hosts and their slots, as DeepSpeed reads the file; a text if it cannot."""
+        result = self.answer["hostfile"]
+        if "why" in result:
+            return f"{HOSTFILE}: {result['why']}"
+        slots: dict[str, int] = {}
+        for line in filter(None, map(str.strip, result["text"].splitlines())):
             match = re.match(r"(\S+)\s+slots=(\d+)", line)
             if match:
-                found[match[1]] = int(match[2])
+                slots[match[1]] = int(match[2])
             elif not line.startswith("#"):
                 return f"{HOSTFILE} has a line that no launcher reads: {line[:80]}"
-        return found
+        return slots
 
     def ssh(self, host: str) -> str:
-        """Why a host cannot be reached by ssh; empty where it can."""
-        said = self.told["answers"][f"ssh {host}"]
-        if said["code"] == 0:
+        """Why a host cannot be reached by ssh; empty if it can."""
+        result = self.answer["answers"][f"ssh {host}"]
+        if result["code"] == 0:
             return ""
-        if said["code"] is None:
-            return "there is no ssh" if said["why"] == "none" else "ssh does not answer"
-        return _last(said["text"]) or f"ssh ended with exit code {said['code']}"
+        if result["code"] is None:
+            return "the image has no ssh" if result["why"] == "none" else "ssh does not answer"
+        return _last(result["text"]) or f"ssh ended with exit code {result['code']}"
 
     def names_wrong(self) -> dict[str, str]:
-        """Names that have no address here, and why."""
-        found = {host: said for host, said in self.told["names"].items() if isinstance(said, str)}
-        return {host: "no answer" if said == "late" else said for host, said in found.items()}
+        """Names that do not resolve in the pod, and why."""
+        errors = {host: result for host, result in self.answer["names"].items() if isinstance(result, str)}
+        return {host: "no answer" if error == "late" else error for host, error in errors.items()}
 
 
 def _last(text: str) -> str:

@@ -1,1 +1,1 @@
-"""Tests the pods of an environment: what they have, and whether they reach each other."""
+"""Test the pods of an environment: their equipment, and whether they reach each other."""

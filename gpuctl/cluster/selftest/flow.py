@@ -1,4 +1,4 @@
-"""Asks all pods of an environment at the same time, and judges."""
+"""Probe all pods of an environment concurrently, and judge."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from gpuctl.cluster.deploy import deployed_state
 from gpuctl.cluster.environment import CONTAINER, Environment
 from gpuctl.cluster.probe import flow, judge
-from gpuctl.cluster.probe.model import Facts, Wanted
+from gpuctl.cluster.probe.model import Facts, ProbeRequest
 from gpuctl.cluster.selftest import judge as more
 from gpuctl.cluster.train.prepare import pods_of, pods_to_use
 from gpuctl.core.sizes import size
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.remote.model import There
+from gpuctl.remote.model import PodTarget
 
 
 @dataclass(frozen=True)
 class Row:
-    """A pod: what it has, "?" where nobody knows, and how it stands."""
+    """One pod in the table: its equipment, "?" if unknown, and its verdict."""
 
     pod: str
     node: str
@@ -32,27 +32,27 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Tested:
-    """What came of it."""
+class TestReport:
+    """Result of a test."""
 
     env: Environment
     rows: Sequence[Row]
     findings: Sequence[Finding]
 
 
-def look(cluster: Cluster, env: Environment, python: str) -> Tested:
-    """Ask, and judge. The mode is the one that is deployed, where that can be known."""
+def look(cluster: Cluster, env: Environment, python: str) -> TestReport:
+    """Probe and judge. The mode is the deployed one, if it can be read."""
     env = replace(env, mode=deployed_state.mode(cluster, env) or env.mode)
-    found, count = pods_of(cluster, env), pods_to_use(cluster, env)
-    theirs = [There(cluster, env.pod_name(rank), CONTAINER, python=python) for rank in range(count)]
-    listed = [each for each in theirs if each.pod in found]
+    pods, count = pods_of(cluster, env), pods_to_use(cluster, env)
+    targets = [PodTarget(cluster, env.pod_name(rank), CONTAINER, python=python) for rank in range(count)]
+    listed = [target for target in targets if target.pod in pods]
     facts: list[Facts] = []
     hosts = [env.host(rank) for rank in range(count)]
-    by_ssh = {env.pod_name(0): hosts}
+    ssh_hosts = {env.pod_name(0): hosts}
     if listed:
-        facts, _ = flow.ask(listed, Wanted(hosts, ssh=by_ssh, whole=True))
+        facts, _ = flow.probe(listed, ProbeRequest(hosts, ssh=ssh_hosts, whole=True))
     findings = [
-        *judge.pods(env, count, found),
+        *judge.pods(env, count, pods),
         *judge.unread(facts),
         *judge.gpus(env, facts, env.cluster.gpus.per_node, exactly=True),
         *more.health(facts),
@@ -62,21 +62,21 @@ def look(cluster: Cluster, env: Environment, python: str) -> Tested:
         *more.rdma(env, facts),
         *judge.hostfile(env, count, facts, needed=True),
         *judge.names(facts),
-        *[replace(each, verdict=Verdict.WARN) for each in judge.ssh(facts, by_ssh)],
+        *[replace(finding, verdict=Verdict.WARN) for finding in judge.ssh(facts, ssh_hosts)],
     ]
-    nodes = {name: str(pod["spec"].get("nodeName") or "-") for name, pod in found.items()}
-    by_pod = {each.pod: each for each in facts}
-    rows = [_row(each.pod, nodes.get(each.pod, "-"), by_pod.get(each.pod), findings) for each in theirs]
-    return Tested(env, rows, findings)
+    nodes = {name: str(pod["spec"].get("nodeName") or "-") for name, pod in pods.items()}
+    by_pod = {answer.pod: answer for answer in facts}
+    rows = [_row(target.pod, nodes.get(target.pod, "-"), by_pod.get(target.pod), findings) for target in targets]
+    return TestReport(env, rows, findings)
 
 
 def _row(pod: str, node: str, facts: Facts | None, findings: Sequence[Finding]) -> Row:
-    verdict = _worst([each.verdict for each in findings if each.subject == pod])
+    verdict = _worst([finding.verdict for finding in findings if finding.subject == pod])
     if facts is None or facts.unread:
         return Row(pod, node, Verdict.FAIL, *["?"] * 5)
-    told, details = facts.told, facts.details or {}
-    shm, lock = told["shm"], told["memlock"]
-    devices = told["devices"]["infiniband"]
+    answer, details = facts.answer, facts.details or {}
+    shm, lock = answer["shm"], answer["memlock"]
+    devices = answer["devices"]["infiniband"]
     return Row(
         pod,
         node,
@@ -91,4 +91,4 @@ def _row(pod: str, node: str, facts: Facts | None, findings: Sequence[Finding]) 
 
 def _worst(verdicts: Sequence[Verdict]) -> Verdict:
     order = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN)
-    return next((each for each in order if each in verdicts), Verdict.OK)
+    return next((verdict for verdict in order if verdict in verdicts), Verdict.OK)

@@ -1,1 +1,1 @@
-"""Programs that a person runs in pods: a shell on the terminal, or a command in all of them."""
+"""Interactive programs in pods: a shell on the terminal, or a command in all of them."""

@@ -1,4 +1,4 @@
-"""One command in all pods at the same time; what each prints is told line by line, and how each ended."""
+"""Run one command in all pods concurrently; print output line by line, and report each exit code."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from gpuctl.edges.kube.cluster import Cluster, Object
 from gpuctl.edges.kube.pod_exec import BrokenOff, Command
 
 MOST = 64  # pods at the same time
-LONGEST = 1 << 16  # bytes of a line; what has no end is told in pieces
+MAX_LINE = 1 << 16  # bytes of a line; a longer one is printed in parts
 FAILED, NOT_RUN = 1, 3
 LOOK_S = 0.2
-NEVER = float("inf")  # a command may say nothing for as long as it likes
+NEVER = float("inf")  # a command may be silent for as long as it likes
 
 Print = Callable[[str, str], None]  # pod, line
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How it ended in one pod; `code` None: it did not run to its end there, and `wrong` says why."""
+class CommandResult:
+    """Result in one pod; `code` None: it did not run to its end there, and `wrong` says why."""
 
     pod: str
     code: int | None
@@ -37,33 +37,33 @@ class Ended:
 
 
 def run(
-    cluster: Cluster, found: Sequence[Object], words: Sequence[str], say: Print, broken_off: Callable[[], bool]
-) -> list[Ended]:
-    """Run it in each; once it is to be `broken_off` it is ended in all of them. In the order of the pods.
+    cluster: Cluster, pods: Sequence[Object], argv: Sequence[str], say: Print, broken_off: Callable[[], bool]
+) -> list[CommandResult]:
+    """Run the command in every pod; ended everywhere once `broken_off` is true. Results in pod order.
 
-    So it is where `say` cannot: nobody reads it any more (`| head`). Its error is raised when all have ended.
+    Also ended everywhere if `say` fails because nobody reads the output (`| head`); its error is raised afterwards.
     """
     marked, stop = programs.mark(), Stop()
-    teller = Teller(say, stop)
-    with ThreadPoolExecutor(min(MOST, len(found))) as pool:
-        jobs = [pool.submit(_one, Place(cluster, pod, stop), marked, words, teller.tell) for pod in found]
+    printer = LinePrinter(say, stop)
+    with ThreadPoolExecutor(min(MOST, len(pods))) as pool:
+        jobs = [pool.submit(_one, CommandTarget(cluster, pod, stop), marked, argv, printer.print_line) for pod in pods]
         while wait(jobs, LOOK_S).not_done:
             if broken_off():
                 stop.set()
-        ended = [job.result() for job in jobs]
-    if teller.wrong is not None and not broken_off():
-        raise teller.wrong
-    return ended
+        results = [job.result() for job in jobs]
+    if printer.wrong is not None and not broken_off():
+        raise printer.wrong
+    return results
 
 
-class Teller:
-    """Tells one line at a time; `wrong`: why none can be told any more, by which everything is broken off."""
+class LinePrinter:
+    """Prints one line at a time; `wrong`: why printing failed, which stops everything."""
 
     def __init__(self, say: Print, stop: Stop) -> None:
         self._say, self._stop, self._lock = say, stop, threading.Lock()
         self.wrong: OSError | None = None
 
-    def tell(self, pod: str, line: str) -> None:
+    def print_line(self, pod: str, line: str) -> None:
         with self._lock:
             if self.wrong is not None:
                 return
@@ -75,49 +75,49 @@ class Teller:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where it runs, and what ends it there."""
+class CommandTarget:
+    """A pod to run in, and the flag that ends the command there."""
 
     cluster: Cluster
     pod: Object
     stop: Stop
 
 
-def _one(place: Place, marked: str, words: Sequence[str], say: Print) -> Ended:
+def _one(place: CommandTarget, marked: str, argv: Sequence[str], say: Print) -> CommandResult:
     cluster, pod, stop = place.cluster, place.pod, place.stop
     name = pod_selection.name_of(pod)
     if why := pod_selection.why_not(pod):
-        return Ended(name, None, why)
+        return CommandResult(name, None, why)
     if stop.is_set():
-        return Ended(name, None, "broken off before it began")
+        return CommandResult(name, None, "interrupted before it started")
     lines = Lines(lambda line: say(name, line))
     try:
-        command = Command(programs.enter(marked, words, together=True), CONTAINER, NEVER, stop)
-        return Ended(name, pod_exec.run(cluster, name, command, out=lines.add).code)
+        command = Command(programs.enter(marked, argv, together=True), CONTAINER, NEVER, stop)
+        return CommandResult(name, pod_exec.run(cluster, name, command, out=lines.add).code)
     except GpuctlError as error:
-        return Ended(name, None, _after(cluster, name, marked, error))
+        return CommandResult(name, None, _after(cluster, name, marked, error))
     finally:
         lines.end()
 
 
 def _after(cluster: Cluster, pod: str, marked: str, error: GpuctlError) -> str:
-    """Why it was not heard to its end, and what that left in the pod."""
-    if not isinstance(error, BrokenOff | Unreachable):  # it never began
+    """Explain why the command was not followed to its end, and what it left in the pod."""
+    if not isinstance(error, BrokenOff | Unreachable):  # it never started
         return error.wrong
-    why = "broken off" if isinstance(error, BrokenOff) else error.wrong
+    why = "interrupted" if isinstance(error, BrokenOff) else error.wrong
     left = left_by(cluster, pod, marked)
     if left is None:
-        return f"{why}; whether it goes on there cannot be said"
+        return f"{why}; whether it still runs there is unknown"
     return f"{why}; {left.processes} of its processes could not be ended" if left.processes else why
 
 
-def code(found: Sequence[Ended]) -> int:
-    """0 where it ended with 0 in every pod, 1 where it failed in one, 3 where it did not run to its end in one."""
-    return worst_code(NOT_RUN if each.code is None else FAILED if each.code else 0 for each in found)
+def code(results: Sequence[CommandResult]) -> int:
+    """Exit code: 0 if it ended with 0 everywhere, 1 if it failed in a pod, 3 if it did not run to its end in one."""
+    return worst_code(NOT_RUN if result.code is None else FAILED if result.code else 0 for result in results)
 
 
 class Lines:
-    """Cuts what comes into lines."""
+    """Splits output into lines."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._rest = say, b""
@@ -126,11 +126,11 @@ class Lines:
         *whole, self._rest = (self._rest + part).split(b"\n")
         for line in whole:
             self._say(line.decode(errors="replace").rstrip("\r"))
-        if len(self._rest) > LONGEST:
+        if len(self._rest) > MAX_LINE:
             self.end()
 
     def end(self) -> None:
-        """The last one may have no end."""
+        """Print the last line, which may have no line end."""
         if self._rest:
             self._say(self._rest.decode(errors="replace"))
         self._rest = b""

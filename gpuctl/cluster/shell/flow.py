@@ -1,4 +1,4 @@
-"""A shell in one pod: kubectl does the talking with the terminal, and what a lost connection leaves there is ended."""
+"""Run a command in a pod on the user's terminal through kubectl, and end it for certain."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from gpuctl.edges.kube.errors import NotThere
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.edges.kube.pod_exec import Command
 
-SILENT_S, ENDING_S = 20.0, 60.0  # that a pod may say nothing; while it ends a command, which takes 4 s and many looks
-NOT_KNOWN = 3  # the exit code where nobody can say how a command ended
-LOST = (0, 1)  # what kubectl says of a connection that broke; 0: kubernetes/kubectl#1726
+SILENT_S, ENDING_S = (
+    20.0,
+    60.0,
+)  # maximum silence of a pod; longer while it ends a command, which takes 4 s and several checks
+NOT_KNOWN = 3  # the exit code if it is unknown how a command ended
+LOST = (0, 1)  # kubectl's exit codes for a broken connection; 0: kubernetes/kubectl#1726
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Door:
-    """How pods of an environment are reached: by our own client, and by kubectl with this context."""
+class PodAccess:
+    """Access to an environment's pods: our own client, and kubectl with this context."""
 
     cluster: Cluster
     env: Environment
@@ -35,38 +38,38 @@ class Door:
         return Kubectl(self.context, self.env.namespace)
 
 
-def enter(door: Door, pod: Object, words: Sequence[str], say: Say) -> int:
-    """A shell in a pod, or the command `words`; its exit code, 3 where that is not known.
+def enter(access: PodAccess, pod: Object, argv: Sequence[str], say: Say) -> int:
+    """Open a shell in a pod or run the command `argv`; return its exit code, 3 if unknown.
 
-    On a terminal it gets one of its own.
+    On a terminal, the program gets a terminal, too.
     """
     name = pod_selection.name_of(pod)
     doing = f"open a shell in {name}"
     pod_selection.check(pod, doing)
-    _try(door.cluster, name)
-    marked = programs.mark()
+    _check_exec(access.cluster, name)
+    mark = programs.mark()
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     flags = ("--stdin", "--tty") if terminal else ("--stdin",)
-    argv = door.kubectl.argv("exec", *flags, name, f"--container={CONTAINER}", "--", *programs.enter(marked, words))
-    code = kubectl.show(argv)
-    told = broke(left_by(door.cluster, name, marked))
-    if told:
-        say(f"{name}: {told}")
-    if told and code in LOST:
+    command = access.kubectl.argv("exec", *flags, name, f"--container={CONTAINER}", "--", *programs.enter(mark, argv))
+    code = kubectl.show(command)
+    message = broke(left_by(access.cluster, name, mark))
+    if message:
+        say(f"{name}: {message}")
+    if message and code in LOST:
         return NOT_KNOWN
     return code if code >= 0 else 128 - code
 
 
-def _try(cluster: Cluster, pod: str) -> None:
-    """Whether anything may be run there, and can: kubectl tells neither apart from a command that failed."""
+def _check_exec(cluster: Cluster, pod: str) -> None:
+    """Check that programs may run there, and can: kubectl does not distinguish that from a command that failed."""
     pod_exec.run(cluster, pod, Command(["sh", "-c", ":"], CONTAINER, SILENT_S))
 
 
 @dataclass(frozen=True)
 class Left:
-    """Whether a command still ran when nobody heard it any more, how many of its processes could not be ended.
+    """Whether a command still ran after its connection broke, and how many of its processes could not be ended.
 
-    `gone`: so has its pod, with all that ran in it.
+    `gone`: the pod is gone, with everything that ran in it.
     """
 
     went_on: bool
@@ -74,12 +77,12 @@ class Left:
     gone: bool = False
 
 
-def left_by(cluster: Cluster, pod: str, marked: str) -> Left | None:
-    """End a command that lost its connection; None where nobody knows what became of it."""
-    told: list[bytes] = []
+def left_by(cluster: Cluster, pod: str, mark: str) -> Left | None:
+    """End a command that lost its connection; None if its state is unknown."""
+    output: list[bytes] = []
     try:
-        pod_exec.run(cluster, pod, Command(programs.end(marked), CONTAINER, ENDING_S), out=told.append)
-        went_on, processes = map(int, b"".join(told).split())
+        pod_exec.run(cluster, pod, Command(programs.end(mark), CONTAINER, ENDING_S), out=output.append)
+        went_on, processes = map(int, b"".join(output).split())
     except NotThere:
         return Left(False, 0, gone=True)
     except (GpuctlError, ValueError):
@@ -88,11 +91,11 @@ def left_by(cluster: Cluster, pod: str, marked: str) -> Left | None:
 
 
 def broke(left: Left | None) -> str:
-    """What is to be told of a command that kubectl does not hear any more; "" where it had ended."""
+    """Message about a command that kubectl lost; "" if it had ended."""
     if left is None:
-        return "it cannot be said whether the command goes on there: the pod does not answer"
+        return "it is unknown whether the command still runs there: the pod does not answer"
     if left.gone:
-        return "the pod has gone"
+        return "the pod is gone"
     if left.processes:
         return f"{left.processes} processes of the command could not be ended"
     return "the command still ran there, and was ended" if left.went_on else ""

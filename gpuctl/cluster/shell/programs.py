@@ -1,14 +1,14 @@
-"""What runs in a pod around a person's command, as shell programs; any image with sh and cat will do."""
+"""Shell programs that wrap a user's command in a pod; any image with sh and cat will do."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
 
-# Everything that a command starts has this in its environment: by it the command is found again.
+# Environment variable of every process of a command, by which they are found again.
 MARK = "GPUCTL_SHELL"
 
-# As the pod's own start script does it: the rank, and /workspace. Without words a shell, bash where there is one.
+# As the pod's start script: the rank, and /workspace. Without arguments a shell, bash if available.
 ENTER = f"""
 export {MARK}="$1"
 shift
@@ -54,13 +54,13 @@ echo 1 $#
 
 
 def mark() -> str:
-    """A name that no other command has."""
+    """A unique name for one command."""
     return secrets.token_hex(8)
 
 
-def enter(marked: str, words: Sequence[str], together: bool = False) -> list[str]:
-    """The command line in the pod; `together`: what it complains of goes to its standard output."""
-    return ["sh", "-c", TOGETHER if together else ENTER, "sh", marked, *words]
+def enter(marked: str, argv: Sequence[str], together: bool = False) -> list[str]:
+    """The command line in the pod; `together`: standard error goes to standard output."""
+    return ["sh", "-c", TOGETHER if together else ENTER, "sh", marked, *argv]
 
 
 def end(marked: str) -> list[str]:

@@ -1,1 +1,1 @@
-"""Bring a folder to all pods of an environment, and keep it there while it is worked on."""
+"""Copy a folder to all pods of an environment, and keep it in sync."""

@@ -1,48 +1,52 @@
-"""What changes in a folder here, as the system tells it; the only file that knows the library for that."""
+"""Changes in a local folder, reported by the operating system; the only file that uses watchfiles."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from watchfiles import watch
 
-from gpuctl.cluster.sync.scan import which
+from gpuctl.cluster.sync.scan import folder_id
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.kube.cancel import Stop
 
-QUIET_MS, AT_MOST_MS = 20, 200  # changes that follow each other closely are told together
+QUIET_MS, AT_MOST_MS = 20, 200  # changes in quick succession are reported together
 NOTHING_MS = 500
+NOT_UTF8 = "Unable to decode path"  # of watchfiles
 
 
 def changes(source: Path, stop: Stop) -> Iterator[set[str]]:
-    """Paths in the folder at which something changed, "" for all of them; empty twice a second where nothing does.
+    """Yield changed paths, "" for the whole folder; an empty set twice a second if nothing changes.
 
-    Another folder that takes its name (`rm -rf` and `git clone` make one) is watched from then on: all of it is new.
+    If another folder takes the name (`rm -rf` and `git clone`), it is watched from then on: all of it is new.
     """
     while not stop.is_set():
-        folder = which(source)
+        folder = folder_id(source)
         if folder is None:
             stop.wait(NOTHING_MS / 1000)
             yield set()
         else:
-            yield from _while_there(source, folder, stop)
+            yield from _watch_until_replaced(source, folder, stop)
 
 
-def _while_there(source: Path, folder: tuple[int, int], stop: Stop) -> Iterator[set[str]]:
-    """The same until another folder, or none, has its name. Whatever was before it was watched is in the first."""
+def _watch_until_replaced(source: Path, folder: tuple[int, int], stop: Stop) -> Iterator[set[str]]:
+    """Yield changes until another folder, or none, has the name. The first set covers everything before the watch
+    began.
+    """
     paths = {""}
-    for found in _told(source, stop):
-        paths |= found
-        gone = which(source) != folder
+    for changed in _events(source, stop):
+        paths |= changed
+        gone = folder_id(source) != folder
         yield paths | {""} if gone else paths
-        if gone or "" in found:  # a folder that was moved or deleted is watched no longer, even if it is there again
+        if gone or "" in changed:  # a moved or deleted folder is no longer watched, even if it exists again
             return
         paths = set()
 
 
-def _told(source: Path, stop: Stop) -> Iterator[set[str]]:
-    told = watch(
+def _events(source: Path, stop: Stop) -> Iterator[set[str]]:
+    events = watch(
         source,
         watch_filter=None,
         step=QUIET_MS,
@@ -53,16 +57,31 @@ def _told(source: Path, stop: Stop) -> Iterator[set[str]]:
         ignore_permission_denied=True,
     )
     try:
-        for found in told:
-            yield {_inside(source, path) for _, path in found}
-    except FileNotFoundError:  # it, or what is in it, has just gone
+        for changed in events:
+            yield {inside for _, path in changed if (inside := _inside(source, path)) is not None}
+    except FileNotFoundError:  # the folder, or something in it, was just deleted
         stop.wait(NOTHING_MS / 1000)
         yield set()
+    except RuntimeError as error:  # watchfiles cannot name a file whose name is not UTF-8, nor say where it is
+        if NOT_UTF8 not in str(error):
+            raise
+        yield {""}
     except OSError as error:
         hint = "raise fs.inotify.max_user_watches and max_user_instances, or sync a smaller folder"
         raise GpuctlError(f"watch {source}", str(error), hint) from error
 
 
-def _inside(source: Path, path: str) -> str:
-    inside = str(Path(path).relative_to(source))
-    return "" if inside == "." else inside
+def _inside(source: Path, path: str) -> str | None:
+    """The changed path in the folder; None if it is outside.
+
+    The library follows links to folders, and reports a change by the link's path: a link to a folder above ours hides
+    the real paths of all that is below it.
+    """
+    folder, name = os.path.split(path)
+    if path == str(source):
+        return ""
+    real = Path(os.path.realpath(folder)) / name
+    top = Path(os.path.realpath(source))
+    if real == top:
+        return ""
+    return str(real.relative_to(top)) if real.is_relative_to(top) else None

@@ -1,4 +1,4 @@
-"""Sync to all pods at the same time: each its own stream, one for those that share a folder."""
+"""Sync to all pods concurrently: one stream each, or one for pods that share a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuctl.cluster.sync import push
 from gpuctl.cluster.sync import targets as places
 from gpuctl.cluster.sync.local import Local
 from gpuctl.cluster.sync.model import FOLDER, Outcome
-from gpuctl.cluster.sync.push import Bringer, Wanted
+from gpuctl.cluster.sync.push import PodSync, SyncRequest
 from gpuctl.cluster.sync.stream import PodStream, open_to
 from gpuctl.cluster.sync.targets import Target
 from gpuctl.core.errors import GpuctlError, Unreachable
@@ -24,17 +24,17 @@ from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.pod_exec import BrokenOff
 from gpuctl.remote.supervisor import frames
 
-TRIES = 3  # a connection that breaks is made again, and everything looked at anew
+TRIES = 3  # a broken connection is reopened, and everything is compared again
 PAUSE_S = 1.0
-SEEN_S = 10.0  # how long a shared folder may take until all pods see what is in it
+SHARED_S = 10.0  # how long a shared folder may take until all pods see its new content
 MOST = 64  # pods at the same time
 
-Told = Callable[[Outcome], object]
+OnOutcome = Callable[[Outcome], object]
 
 
 @dataclass(frozen=True)
-class Way:
-    """How pods are reached. `python`: the program there that runs ours."""
+class PodConnector:
+    """Opens streams to pods. `python`: the interpreter there."""
 
     cluster: Cluster
     python: str = "python3"
@@ -42,7 +42,7 @@ class Way:
 
     @contextlib.contextmanager
     def stream(self, target: Target) -> Iterator[PodStream]:
-        """An open stream to a pod."""
+        """Open a stream to a pod."""
         if target.wrong:
             raise Unreachable(f"sync to the pod {target.pod}", target.wrong)
         with contextlib.closing(open_to(self.cluster, target.pod, target.container, self.python, self.stop)) as opened:
@@ -50,25 +50,29 @@ class Way:
 
 
 def sync(
-    way: Way, targets: Sequence[Target], local: Local, wanted: Wanted, told: Told = lambda _: None
+    connector: PodConnector,
+    targets: Sequence[Target],
+    local: Local,
+    request: SyncRequest,
+    on_outcome: OnOutcome = lambda _: None,
 ) -> list[Outcome]:
-    """Bring the folder to all of them; what came of it, in their order. `told` hears of each pod as it is done."""
-    found: dict[str, Outcome] = {}
+    """Sync the folder to all targets; outcomes in their order. `on_outcome` is called as each pod finishes."""
+    outcomes: dict[str, Outcome] = {}
 
-    def tell(outcome: Outcome) -> None:
-        found[outcome.pod] = outcome
-        told(outcome)
+    def report(outcome: Outcome) -> None:
+        outcomes[outcome.pod] = outcome
+        on_outcome(outcome)
 
     groups = places.groups(targets)
     with ThreadPoolExecutor(max_workers=min(MOST, len(groups)) or 1) as pool:
-        jobs = [pool.submit(_group, way, group, local, wanted, tell) for group in groups]
+        jobs = [pool.submit(_group, connector, group, local, request, report) for group in groups]
         try:
             _wait(jobs)
         except BaseException:
-            way.stop.set()
+            connector.stop.set()
             pool.shutdown(cancel_futures=True)
             raise
-    return [found[each.pod] for each in targets]
+    return [outcomes[target.pod] for target in targets]
 
 
 def _wait(jobs: Sequence[Future[None]]) -> None:
@@ -76,84 +80,94 @@ def _wait(jobs: Sequence[Future[None]]) -> None:
         job.result()
 
 
-def _group(way: Way, group: Sequence[Target], local: Local, wanted: Wanted, tell: Told) -> None:
-    """One of them gets it; the others are asked whether they see it."""
+def _group(
+    connector: PodConnector, group: Sequence[Target], local: Local, request: SyncRequest, report: OnOutcome
+) -> None:
+    """Sync to one pod of a group; check that the others see the result."""
     taker = group[0]
-    outcome, paths, generation = _bring(way, taker, local, wanted)
-    tell(outcome)
-    if outcome.wrong or wanted.check:
-        for each in group[1:]:
-            tell(_not_asked(each, outcome))
+    outcome, paths, generation = _sync_pod(connector, taker, local, request)
+    report(outcome)
+    if outcome.wrong or request.check:
+        for other in group[1:]:
+            report(_not_checked(other, outcome))
         return
     with ThreadPoolExecutor(max_workers=min(MOST, len(group))) as pool:
-        jobs = [pool.submit(sees, way, each, wanted, paths, generation) for each in group[1:]]
+        jobs = [pool.submit(check_shared, connector, other, request, paths, generation) for other in group[1:]]
         for job in jobs:
-            tell(job.result())
+            report(job.result())
 
 
-def _not_asked(target: Target, taker: Outcome) -> Outcome:
-    """Of a pod that shares the folder of another, where nothing was written there."""
-    wrong = f"it shares the folder of {taker.pod}, which did not get it" if taker.wrong else target.wrong
+def _not_checked(target: Target, taker: Outcome) -> Outcome:
+    """Outcome of a pod that shares a folder to which nothing was written."""
+    wrong = f"it shares the folder of {taker.pod}, which was not synced" if taker.wrong else target.wrong
     verdict = Verdict.UNKNOWN if wrong else Verdict.OK
     return Outcome(target.pod, verdict, "sees", wrong=wrong, shares=taker.pod)
 
 
-def _bring(way: Way, target: Target, local: Local, wanted: Wanted) -> tuple[Outcome, Mapping[str, Any], str]:
-    """Bring it to one pod, again after a break; with the paths that were put, and the generation that they make."""
+def _sync_pod(
+    connector: PodConnector, target: Target, local: Local, request: SyncRequest
+) -> tuple[Outcome, Mapping[str, Any], str]:
+    """Sync to one pod, retrying broken connections; also return the paths and generation it then has."""
     begun = time.monotonic()
-    wanted = replace(wanted, session=secrets.token_hex(8))
+    request = replace(request, session=secrets.token_hex(8))
     for tries in range(1, TRIES + 1):
         try:
-            outcome, paths, generation = _try(way, target, local, wanted)
+            outcome, paths, generation = _attempt(connector, target, local, request)
             return replace(outcome, seconds=time.monotonic() - begun), paths, generation
         except BrokenOff:
             raise
         except Unreachable as error:
-            if tries == TRIES or target.wrong or way.stop.wait(PAUSE_S):
+            if tries == TRIES or target.wrong or connector.stop.wait(PAUSE_S):
                 return push.failed(target.pod, error), {}, ""
         except GpuctlError as error:
             return push.failed(target.pod, error), {}, ""
-    raise AssertionError("every try ends in one of these ways")
+    raise AssertionError("every attempt returns or raises")
 
 
-def _try(way: Way, target: Target, local: Local, wanted: Wanted) -> tuple[Outcome, Mapping[str, Any], str]:
-    with way.stream(target) as stream:
-        bringer = Bringer(stream, local, wanted)
-        bringer.begin()
-        plan = bringer.plan()
-        if wanted.check:
-            return push.would(target.pod, plan), {}, ""
-        outcome = bringer.carry_out(plan)
-        return outcome, put(bringer), bringer.generation
+def _attempt(
+    connector: PodConnector, target: Target, local: Local, request: SyncRequest
+) -> tuple[Outcome, Mapping[str, Any], str]:
+    with connector.stream(target) as stream:
+        pod_sync = PodSync(stream, local, request)
+        pod_sync.begin()
+        plan = pod_sync.plan()
+        if request.check:
+            return push.preview(target.pod, plan), {}, ""
+        outcome = pod_sync.carry_out(plan)
+        return outcome, recorded_paths(pod_sync), pod_sync.generation
 
 
-def put(bringer: Bringer) -> dict[str, Any]:
-    """What a pod's folder holds by its record, for other pods to compare."""
-    entries = bringer.seen.entries.items()
+def recorded_paths(pod_sync: PodSync) -> dict[str, Any]:
+    """The content of a pod's folder by its manifest, for other pods to compare."""
+    entries = pod_sync.pod_state.entries.items()
     return {
-        path: (each.kind, each.value) for path, each in entries if each.kind != FOLDER and not bringer.differs(path)
+        path: (entry.kind, entry.value)
+        for path, entry in entries
+        if entry.kind != FOLDER and not pod_sync.differs(path)
     }
 
 
-def sees(way: Way, target: Target, wanted: Wanted, paths: Mapping[str, Any], generation: str) -> Outcome:
-    """Whether a pod sees what another was given; UNKNOWN where it does not, or cannot be asked."""
+def check_shared(
+    connector: PodConnector, target: Target, request: SyncRequest, paths: Mapping[str, Any], generation: str
+) -> Outcome:
+    """Check that a pod sees the content another pod received; UNKNOWN if it does not, or does not answer."""
     begun = time.monotonic()
     try:
-        with way.stream(target) as stream:
+        with connector.stream(target) as stream:
             while True:
-                answer = stream.ask(frames.CHECK, {"target": wanted.target, "paths": paths})
+                answer = stream.ask(frames.CHECK, {"target": request.target, "paths": paths})
                 if answer["generation"] == generation and not answer["differs"]:
                     seconds = time.monotonic() - begun
                     return Outcome(target.pod, Verdict.OK, "sees", files=len(paths), seconds=seconds)
-                if time.monotonic() - begun > SEEN_S or way.stop.wait(PAUSE_S):
-                    return _does_not_see(target, answer["differs"])
+                if time.monotonic() - begun > SHARED_S or connector.stop.wait(PAUSE_S):
+                    return _differs_outcome(target, answer["differs"])
     except BrokenOff:
         raise
     except GpuctlError as error:
-        return replace(push.failed(target.pod, error), way="sees")
+        return replace(push.failed(target.pod, error), kind="sees")
 
 
-def _does_not_see(target: Target, differs: Sequence[str]) -> Outcome:
-    wrong = f"it sees {len(differs)} files otherwise, {differs[0]} among them" if differs else "it sees an older sync"
-    hint = "a network file system may take a minute; is it the same volume?"
+def _differs_outcome(target: Target, differs: Sequence[str]) -> Outcome:
+    wrong = f"{len(differs)} files differ there, such as {differs[0]}" if differs else "it still shows an older sync"
+    hint = "a network file system may take a minute; otherwise check that it is the same volume"
     return Outcome(target.pod, Verdict.UNKNOWN, "sees", wrong=wrong, hint=hint)

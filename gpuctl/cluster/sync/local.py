@@ -1,6 +1,6 @@
-"""The folder here: its files, their hashes and what of them goes to pods.
+"""The local folder: its files, their hashes, and the messages that carry them to pods.
 
-Files up to `SMALL` are read once for all pods that need the same; larger ones for each pod, as they are sent.
+Files up to `SMALL` are read once for all pods that need the same ones; larger files are read again for each pod.
 """
 
 from __future__ import annotations
@@ -20,76 +20,80 @@ from pathlib import Path
 from gpuctl.cluster.sync import scan
 from gpuctl.cluster.sync.excludes import Excludes
 from gpuctl.cluster.sync.model import FILE, Item, Kept
-from gpuctl.cluster.sync.scan import Found
+from gpuctl.cluster.sync.scan import FolderScan
 from gpuctl.remote.supervisor import frames
 
-SMALL = 1 << 18  # bytes: files up to this are read whole
+SMALL = 1 << 18  # bytes; smaller files are read at once
 PART = 1 << 18
-KEPT = 64 << 20  # bytes of batches that are kept for the other pods
+CACHE_BYTES = 64 << 20  # batches cached for the other pods
 TRIES = 3
-# A file that was written so shortly before it was read may be written again without another time.
+# A file modified this recently may change again without a new timestamp.
 RACY_NS = 2 * 10**9
 
 
-MOVES = "it kept changing while it was read"
+KEEPS_CHANGING = "it kept changing while it was read"
 Files = tuple[tuple[str, Item], ...]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Small files as a message; their hashes and times as sent, and which could not be read."""
+    """Small files as one message; their hashes and times as sent, and the files that could not be read."""
 
     message: bytes
     sent: Mapping[str, tuple[str, Item]]
     failed: tuple[Kept, ...]
 
 
-class Moving(Exception):
-    """A file changed each time it was read."""
+class KeepsChanging(Exception):
+    """A file changed during every attempt to read it."""
 
 
 class Local:
-    """A folder to sync. Several threads, one a pod, use it at the same time."""
+    """A folder to sync. Thread-safe: used by one thread per pod."""
 
     def __init__(self, source: Path, excludes: Excludes) -> None:
         self.source, self.excludes = source, excludes
         self.name = f"{_who()}:{source}"
-        self.found = scan.scan(source, excludes)
+        self.scanned = scan.scan(source, excludes)
         self.version = 1
         self._hashes: dict[str, tuple[Item, str]] = {}
         self._batches: dict[tuple[int, Files], Future[Batch]] = {}
         self._size = 0
         self._lock = threading.Lock()
 
-    def look_again(self, changed: Iterable[str] | None = None) -> list[str]:
-        """Take in what changed at these paths (None: anywhere); where something that pods should know did."""
-        before = self.found
-        self.found = (
+    def rescan(self, changed: Iterable[str] | None = None) -> list[str]:
+        """Read changed paths again (None: everything); return those whose change matters to pods."""
+        before = self.scanned
+        self.scanned = (
             scan.scan(self.source, self.excludes)
             if changed is None
-            else scan.again(self.source, self.excludes, before, changed)
+            else scan.rescan(self.source, self.excludes, before, changed)
         )
-        differs = _differences(before, self.found)
+        differs = _differences(before, self.scanned)
         self.version += bool(differs)
         return differs
 
-    def spared(self, found: Found, path: str) -> bool:
-        """Whether nothing is known of a path: it is left out, or it or a folder above it could not be read."""
-        return found.knows_nothing_of(path) or self.excludes.any(path, False) or self.excludes.any(path, True)
+    def is_unknown(self, scanned: FolderScan, path: str) -> bool:
+        """Return whether nothing is known about a path: excluded, or unreadable itself or through a folder above it."""
+        return (
+            scanned.is_unknown(path)
+            or self.excludes.excludes_below(path, False)
+            or self.excludes.excludes_below(path, True)
+        )
 
     def hashes(self, paths: Iterable[str]) -> dict[str, str]:
-        """SHA-256 of files; one that cannot be read is missing, and will be told of when it is sent."""
-        found = {}
+        """SHA-256 of files; an unreadable one is missing here, and is reported when it is sent."""
+        digests = {}
         for path in paths:
-            item = self.found.items.get(path)
+            item = self.scanned.items.get(path)
             if item is not None and (value := self._hash(path, item)):
-                found[path] = value
-        return found
+                digests[path] = value
+        return digests
 
     def _hash(self, path: str, item: Item) -> str:
-        known = self._hashes.get(path)
-        if known and known[0] == item:
-            return known[1]
+        cached = self._hashes.get(path)
+        if cached and cached[0] == item:
+            return cached[1]
         try:
             with (self.source / path).open("rb") as stream:
                 value = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -99,26 +103,26 @@ class Local:
             self._hashes[path] = item, value
         return value
 
-    # ---- what goes to pods ----------------------------------------------------------------------------------------
+    # ---- messages to pods -----------------------------------------------------------------------------------------
 
     def batch(self, files: Files) -> Batch:
-        """Small files as one message; made once, however many pods ask for it."""
+        """Return small files as one message; built once, however many pods need it."""
         key = (self.version, files)
         with self._lock:
-            known = self._batches.get(key)
-            if known is None:
-                known = self._batches[key] = Future()
-                mine = True
+            batch = self._batches.get(key)
+            if batch is None:
+                batch = self._batches[key] = Future()
+                is_first = True
             else:
-                mine = False
-        if mine:
+                is_first = False
+        if is_first:
             try:
-                known.set_result(self._pack(files))
+                batch.set_result(self._pack(files))
             except BaseException as error:
-                known.set_exception(error)  # others wait for it
+                batch.set_exception(error)  # other threads wait for it
                 raise
-            self._make_room(len(known.result().message))
-        return known.result()
+            self._make_room(len(batch.result().message))
+        return batch.result()
 
     def _pack(self, files: Files) -> Batch:
         parts, sent, failed = [], {}, []
@@ -126,23 +130,23 @@ class Local:
             try:
                 item, value, content = self._read(path)
             except FileNotFoundError:
-                continue  # it has just gone: the next look at the folder says so
-            except Moving:
-                failed.append(Kept(path, MOVES))
+                continue  # just deleted: the next scan reports that
+            except KeepsChanging:
+                failed.append(Kept(path, KEEPS_CHANGING))
             except OSError as error:
                 failed.append(Kept(path, f"cannot read it here: {error.strerror}"))
             else:
-                now = as_sent(item)
-                head = {"path": path, "mode": now.mode, "source": now.source, "value": value}
+                sent_item = as_sent(item)
+                head = {"path": path, "mode": sent_item.mode, "source": sent_item.source, "value": value}
                 parts.append(frames.whole(head, content))
-                sent[path] = value, now
+                sent[path] = value, sent_item
         message = frames.raw(frames.PACK, zlib.compress(b"".join(parts), 1)) if parts else b""
         return Batch(message, sent, tuple(failed))
 
     def _make_room(self, size: int) -> None:
         with self._lock:
             self._size += size
-            while self._size > KEPT and len(self._batches) > 1:
+            while self._size > CACHE_BYTES and len(self._batches) > 1:
                 oldest = next(iter(self._batches))
                 if not self._batches[oldest].done():
                     return
@@ -157,18 +161,18 @@ class Local:
             if _same(before, after, len(content)):
                 return scan.item(FILE, after), hashlib.sha256(content).hexdigest(), content
             time.sleep(0.02)
-        raise Moving(path)
+        raise KeepsChanging(path)
 
     def large(self, path: str, sent: dict[str, tuple[str, Item]]) -> Iterator[bytes]:
-        """A large file as messages, as it is read; `sent` then has its hash, and its times as sent.
+        """Yield a large file as messages while it is read; `sent` then holds its hash and its times as sent.
 
-        OSError where it cannot be read; `Moving` where it never stays the same while it is read.
+        OSError if it cannot be read; `KeepsChanging` if it changes during every attempt.
         """
         for _ in range(TRIES):
             with (self.source / path).open("rb") as stream:
                 before, digest, size = os.fstat(stream.fileno()), hashlib.sha256(), 0
                 yield _begin(path, scan.item(FILE, before))
-                # No further than it was long: a log that grows has no end.
+                # Stop at the initial size: a growing log has no end.
                 while part := stream.read(min(PART, before.st_size - size)):
                     size += len(part)
                     digest.update(part)
@@ -179,18 +183,18 @@ class Local:
                 yield _end(digest.hexdigest())
                 return
             yield _end("")
-        raise Moving(path)
+        raise KeepsChanging(path)
 
 
-def _differences(before: Found, now: Found) -> list[str]:
-    """Paths that are something else now, or nothing, or cannot be read any more, or can again."""
+def _differences(before: FolderScan, after: FolderScan) -> list[str]:
+    """Paths that changed, disappeared, or became unreadable or readable."""
     old = before.items
-    paths = {path for path, item in now.items.items() if old.get(path) is not item and old.get(path) != item}
-    paths |= old.keys() - now.items.keys()
-    paths |= before.special - now.special
-    known = {path for path in paths if not now.knows_nothing_of(path)}
-    unread = {path or "." for path, _ in before.unread.items() ^ now.unread.items()}
-    return sorted(known | unread)
+    paths = {path for path, item in after.items.items() if old.get(path) is not item and old.get(path) != item}
+    paths |= old.keys() - after.items.keys()
+    paths |= before.special - after.special
+    readable = {path for path in paths if not after.is_unknown(path)}
+    unread = {path or "." for path, _ in before.unread.items() ^ after.unread.items()}
+    return sorted(readable | unread)
 
 
 def _begin(path: str, item: Item) -> bytes:
@@ -202,7 +206,7 @@ def _end(value: str) -> bytes:
 
 
 def as_sent(item: Item) -> Item:
-    """Its times as the record is to have them: of a file that has just been written, none that prove anything."""
+    """The item with the times to record: a recently written file gets none that would prove it unchanged."""
     size, written, changed = item.source
     if time.time_ns() - max(written, changed) > RACY_NS:
         return item
@@ -210,8 +214,8 @@ def as_sent(item: Item) -> Item:
 
 
 def _same(before: os.stat_result, after: os.stat_result, size: int) -> bool:
-    def stamp(found: os.stat_result) -> tuple[int, ...]:
-        return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    def stamp(info: os.stat_result) -> tuple[int, ...]:
+        return info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
     return stamp(before) == stamp(after) and after.st_size == size
 

@@ -1,4 +1,4 @@
-"""What a sync works with: what is here, what a pod has, what is to be done, and what came of it."""
+"""Values of a sync: local items, a pod's folder, the plan, and the outcome."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal
 
 from gpuctl.domain.findings import Verdict
 
-# Of a file here: bytes; when it was last written, and when it was changed at all, in ns since 1970.
+# Of a local file: size in bytes, mtime and ctime in ns since 1970.
 Source = tuple[int, int, int]
 FILE, LINK, FOLDER, BLOCKED, UNREADABLE = "file", "link", "folder", "blocked", "unreadable"
 
 
 @dataclass(frozen=True)
 class Item:
-    """A file, link or folder here. `to`: where a link leads."""
+    """A local file, link or folder. `to`: target of a link."""
 
     kind: str
     mode: int
@@ -25,9 +25,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a pod's record says of a path. `value`: SHA-256 of a file, or where a link leads.
+    """A path in a pod's manifest. `value`: SHA-256 of a file, or target of a link.
 
-    `by`: which folder it came from; `put`: a sync wrote it, it was not there before.
+    `by`: the folder it came from; `put`: written by a sync, rather than found identical.
     """
 
     kind: str
@@ -39,8 +39,8 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class There:
-    """What a pod has at a path. `ours`: it is what a sync wrote, although not what the record says last."""
+class PodEntry:
+    """A path in a pod. `ours`: a sync wrote it, although the manifest's last line says otherwise."""
 
     kind: str
     value: str
@@ -48,25 +48,25 @@ class There:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A pod's folder: its record; what is there where that differs (None: gone); what no sync knows."""
+class PodState:
+    """A pod's folder: its manifest; deviations from it (None: deleted); paths unknown to any sync."""
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
-    now: Mapping[str, There | None] = field(default_factory=dict)
-    others: Mapping[str, There] = field(default_factory=dict)
+    deviations: Mapping[str, PodEntry | None] = field(default_factory=dict)
+    others: Mapping[str, PodEntry] = field(default_factory=dict)
     generation: str = ""
 
-    def at(self, path: str) -> There | None:
-        """What is at a path."""
-        if path in self.now:
-            return self.now[path]
+    def at(self, path: str) -> PodEntry | None:
+        """The pod's entry at a path."""
+        if path in self.deviations:
+            return self.deviations[path]
         entry = self.entries.get(path)
-        return There(entry.kind, entry.value, True) if entry else self.others.get(path)
+        return PodEntry(entry.kind, entry.value, True) if entry else self.others.get(path)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do in a pod. `put` writes; `note` only records that it is there already; `forget`: it is gone."""
+    """One action in a pod. `put` writes; `note` only records an existing path; `forget`: it is deleted."""
 
     what: Literal["put", "note", "delete", "forget"]
     path: str
@@ -76,7 +76,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Kept:
-    """A path that was left as it is in the pod, and why."""
+    """A path that was left unchanged in the pod, and why."""
 
     path: str
     why: str
@@ -84,9 +84,9 @@ class Kept:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do in one pod, in this order. `strangers`: files of a sync from another folder, which stay.
+    """Actions for one pod, in order. `strangers`: files of a sync from another folder, which stay.
 
-    `unread`: what could not be read here; nothing is done where it is.
+    `unread`: local paths that could not be read; nothing is done there.
     """
 
     steps: tuple[Step, ...] = ()
@@ -97,14 +97,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it in one pod. `bytes`: of the files written, all of them verified there. `wrong`: why it failed.
+    """Result in one pod. `bytes`: size of the written files, all verified there. `wrong`: why it failed.
 
-    `shares`: the pod whose folder it has, where it was not asked whether it sees it.
+    `shares`: the pod whose folder it shares, if the result was not checked.
     """
 
     pod: str
     verdict: Verdict
-    way: str = "sync"  # or "sees": it shares the folder of another pod
+    kind: str = "sync"  # or "sees": it shares the folder of another pod
     files: int = 0
     bytes: int = 0
     deleted: int = 0

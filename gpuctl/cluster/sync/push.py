@@ -1,4 +1,4 @@
-"""Bring one pod's folder to how it is here: ask how it stands, decide, send, and hear that all of it is there."""
+"""Sync one pod's folder: read its state, decide, send, and wait for its confirmation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from gpuctl.cluster.sync import plan as planning
-from gpuctl.cluster.sync.local import MOVES, SMALL, Local, Moving, as_sent
-from gpuctl.cluster.sync.model import FILE, FOLDER, Item, Kept, Outcome, Plan, Seen, Step
+from gpuctl.cluster.sync.local import KEEPS_CHANGING, SMALL, KeepsChanging, Local, as_sent
+from gpuctl.cluster.sync.model import FILE, FOLDER, Item, Kept, Outcome, Plan, PodState, Step
 from gpuctl.cluster.sync.plan import Rules
 from gpuctl.cluster.sync.stream import PodStream
 from gpuctl.core.errors import GpuctlError
@@ -18,14 +18,14 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.remote.supervisor import frames
 
 FULL = "its disk is full"
-TOGETHER = 1 << 17  # bytes of small files that are sent together
+TOGETHER = 1 << 17  # bytes of small files sent together
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is asked: into which folder of the pods, over what changed there, or only to say what it would do.
+class SyncRequest:
+    """Target folder in the pods; `force`: overwrite changes there; `check`: only report.
 
-    `session`: one connection after the other has the same, and takes the folder from the one before.
+    `session`: shared by successive connections, so that one takes the folder over from the one before.
     """
 
     target: str
@@ -34,43 +34,46 @@ class Wanted:
     session: str = ""
 
 
-class Bringer:
-    """One pod, over one stream. `seen` is how the pod stands, as far as we know."""
+class PodSync:
+    """Syncs one pod over one stream. `pod_state`: the pod's folder, as far as known."""
 
-    def __init__(self, stream: PodStream, local: Local, wanted: Wanted) -> None:
-        self.stream, self.local, self.wanted = stream, local, wanted
-        self.seen = Seen()
+    def __init__(self, stream: PodStream, local: Local, request: SyncRequest) -> None:
+        self.stream, self.local, self.request = stream, local, request
+        self.pod_state = PodState()
         self.generation = ""
 
     def begin(self) -> None:
-        """Ask the pod how it stands: all of it."""
-        asked = self.wanted
-        self.seen = self.stream.hello(
-            asked.target,
+        """Read the whole state of the pod's folder."""
+        request = self.request
+        self.pod_state = self.stream.hello(
+            request.target,
             self.local.name,
             self.local.name,
-            force=asked.force,
-            check=asked.check,
-            session=asked.session,
+            force=request.force,
+            check=request.check,
+            session=request.session,
         )
 
     def differs(self, path: str) -> bool:
-        """Whether the pod has something else there than its record says."""
-        return path in self.seen.now
+        """Return whether the pod's content at a path deviates from its manifest."""
+        return path in self.pod_state.deviations
 
     def plan(self) -> Plan:
-        """What is to be done now."""
-        found = self.local.found  # the next one is for the next plan: items and what is spared have to fit together
-        here, rules = found.items, Rules(self.local.name, partial(self.local.spared, found), self.wanted.force)
-        if unknown := planning.unknown(here, self.seen):
+        """Decide the actions."""
+        scanned = self.local.scanned  # one scan for the whole plan: items and unknown paths must match
+        local, rules = (
+            scanned.items,
+            Rules(self.local.name, partial(self.local.is_unknown, scanned), self.request.force),
+        )
+        if unknown := planning.unknown(local, self.pod_state):
             others = self.stream.look(unknown)
-            self.seen = replace(self.seen, others={**self.seen.others, **others})
-        hashes = self.local.hashes(planning.to_hash(here, self.seen))
-        unread = tuple(Kept(path or ".", f"cannot read it here: {why}") for path, why in found.unread.items())
-        return replace(planning.plan(here, self.seen, hashes, rules), unread=unread)
+            self.pod_state = replace(self.pod_state, others={**self.pod_state.others, **others})
+        hashes = self.local.hashes(planning.to_hash(local, self.pod_state))
+        unread = tuple(Kept(path or ".", f"cannot read it here: {why}") for path, why in scanned.unread.items())
+        return replace(planning.plan(local, self.pod_state, hashes, rules), unread=unread)
 
     def carry_out(self, plan: Plan) -> Outcome:
-        """Do it, and say what came of it once the pod has all of it. A full disk takes nothing, but gives up things."""
+        """Carry out a plan; return the outcome once the pod confirms it. A full disk only accepts deletes."""
         begun = time.monotonic()
         sent: list[Step] = []
         failed: list[Kept] = []
@@ -90,44 +93,44 @@ class Bringer:
         first = group[0]
         if _is_small(first):
             batch = self.local.batch(tuple((step.path, step.item) for step in group if step.item))
-            self.stream.tell(batch.message)
+            self.stream.send(batch.message)
             values.update(batch.sent)
             failed.extend(batch.failed)
         elif _is_file(first):
             self._send_large(first.path, values, failed)
         else:
-            self.stream.tell(_message(first))
+            self.stream.send(_message(first))
 
     def _send_large(self, path: str, values: dict[str, tuple[str, Item]], failed: list[Kept]) -> None:
         try:
             for message in self.local.large(path, values):
-                self.stream.tell(message)
+                self.stream.send(message)
                 if self.stream.full:
-                    return  # it was refused with what came before
+                    return  # already rejected with an earlier part
         except FileNotFoundError:
-            pass  # it has just gone: the next look at the folder says so
-        except Moving:
-            failed.append(Kept(path, MOVES))
+            pass  # just deleted: the next scan reports that
+        except KeepsChanging:
+            failed.append(Kept(path, KEEPS_CHANGING))
         except OSError as error:
-            self.stream.tell(frames.pack(frames.END, {"value": ""}))
+            self.stream.send(frames.pack(frames.END, {"value": ""}))
             failed.append(Kept(path, f"cannot read it here: {error.strerror}"))
 
     def _settle(self, tried: Plan, values: Mapping[str, tuple[str, Item]], failed: list[Kept]) -> None:
-        """How the pod stands now. What went wrong there is asked for, not guessed."""
+        """Update the pod's state. Paths with errors are read again, not guessed."""
         wrong = {kept.path for _, kept in self.stream.troubles} | {kept.path for kept in failed}
         unread = {step.path for step in tried.steps if _is_file(step) and step.path not in values}
         steps = tuple(step for step in tried.steps if step.path not in wrong | unread)
-        self.seen = planning.after(self.seen, replace(tried, steps=steps), values, self.local.name)
+        self.pod_state = planning.after(self.pod_state, replace(tried, steps=steps), values, self.local.name)
         if wrong:
-            found = self.stream.look(sorted(wrong))
-            self.seen = planning.looked(self.seen, {path: found.get(path) for path in wrong})
+            entries = self.stream.look(sorted(wrong))
+            self.pod_state = planning.with_entries(self.pod_state, {path: entries.get(path) for path in wrong})
 
     def _outcome(self, tried: Plan, done: Mapping[str, Any], failed: list[Kept], seconds: float) -> Outcome:
-        told = self.stream.troubles
-        wrong = {each.path for _, each in told}
-        kept = [*tried.kept, *(Kept(each.path, _CHANGED) for word, each in told if word == "changed")]
-        failed = [*failed, *(each for word, each in told if word in ("failed", "damaged")), *tried.unread]
-        found = Outcome(
+        troubles = self.stream.troubles
+        wrong = {kept_path.path for _, kept_path in troubles}
+        kept = [*tried.kept, *(Kept(kept_path.path, _CHANGED) for word, kept_path in troubles if word == "changed")]
+        failed = [*failed, *(kept_path for word, kept_path in troubles if word in ("failed", "damaged")), *tried.unread]
+        outcome = Outcome(
             self.stream.pod,
             Verdict.FAIL if kept or failed else Verdict.OK,
             files=done["files"],
@@ -139,16 +142,16 @@ class Bringer:
             seconds=seconds,
         )
         if self.stream.full:
-            return replace(found, verdict=Verdict.FAIL, wrong=f"{FULL} ({self.stream.full})", hint=_MAKE_ROOM)
-        return found
+            return replace(outcome, verdict=Verdict.FAIL, wrong=f"{FULL} ({self.stream.full})", hint=_MAKE_ROOM)
+        return outcome
 
 
 _CHANGED = "changed in the pod while it was being synced"
-_MAKE_ROOM = "make room there; the same command then goes on from here"
+_MAKE_ROOM = "free some space there; the same command then continues"
 
 
 def grouped(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Steps in their order, small files that follow each other together: the same for all pods that need the same."""
+    """Yield steps in order, consecutive small files together: the same groups for all pods that need the same files."""
     group: list[Step] = []
     size = 0
     for step in steps:
@@ -177,26 +180,26 @@ def _message(step: Step) -> bytes:
     if step.item is None:
         return frames.pack(kinds[step.what], {"path": step.path})
     item = as_sent(step.item)
-    told = {"path": step.path, "mode": item.mode, "source": item.source, "kind": item.kind, "value": step.value}
+    entry = {"path": step.path, "mode": item.mode, "source": item.source, "kind": item.kind, "value": step.value}
     if step.what == "note":
-        return frames.pack(frames.NOTE, told)
-    return frames.pack(frames.FOLDER if item.kind == FOLDER else frames.LINK, told)
+        return frames.pack(frames.NOTE, entry)
+    return frames.pack(frames.FOLDER if item.kind == FOLDER else frames.LINK, entry)
 
 
-def nothing(pod: str, plan: Plan) -> Outcome:
-    """Of a plan that has nothing to do."""
+def unchanged(pod: str, plan: Plan) -> Outcome:
+    """Outcome of a plan without actions."""
     verdict = Verdict.FAIL if plan.kept or plan.unread else Verdict.OK
     return Outcome(pod, verdict, kept=plan.kept, failed=plan.unread, strangers=plan.strangers)
 
 
-def would(pod: str, plan: Plan) -> Outcome:
-    """What a plan would come to, for a check."""
+def preview(pod: str, plan: Plan) -> Outcome:
+    """Outcome of a plan that is not carried out, for --check."""
     puts = [step.item for step in plan.steps if step.what == "put" and step.item and step.item.kind != FOLDER]
     size = sum(item.source[0] for item in puts if item.kind == FILE)
     deleted = sum(step.what == "delete" for step in plan.steps)
-    return replace(nothing(pod, plan), files=len(puts), bytes=size, deleted=deleted)
+    return replace(unchanged(pod, plan), files=len(puts), bytes=size, deleted=deleted)
 
 
 def failed(pod: str, error: GpuctlError) -> Outcome:
-    """A pod that could not be brought anything."""
+    """Outcome of a pod that could not be synced."""
     return Outcome(pod, Verdict.UNKNOWN, wrong=error.wrong, hint=error.hint)

@@ -1,4 +1,4 @@
-"""Read a folder here: what is in it, what is left out, and what cannot be read."""
+"""Read a local folder: its items, excluded paths, and unreadable paths."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gpuctl.cluster.sync.model import FILE, FOLDER, LINK, Item
 
 
 @dataclass(frozen=True)
-class Found:
-    """A folder's files, links and folders by their paths in it.
+class FolderScan:
+    """Files, links and folders by their paths.
 
-    `left_out`: by a pattern, without what is below them. `unread`: why what is there could not be read; such a path
-    says nothing of what is below it, and "" says nothing of anything. `special`: sockets, pipes and devices.
+    `left_out`: excluded paths, without those below them. `unread`: path -> error; nothing is known about paths below
+    it, and with "" about any. `special`: sockets, pipes and devices.
     """
 
     items: Mapping[str, Item] = field(default_factory=dict)
@@ -25,120 +25,122 @@ class Found:
     unread: Mapping[str, str] = field(default_factory=dict)
     special: frozenset[str] = frozenset()
 
-    def knows_nothing_of(self, path: str) -> bool:
-        """Whether it, or a folder above it, could not be read or is nothing to take."""
+    def is_unknown(self, path: str) -> bool:
+        """Return whether a path, or a folder above it, is unreadable or special."""
         parts = path.split("/")
         above = ["", *("/".join(parts[:count]) for count in range(1, len(parts) + 1))]
-        return any(each in self.unread or each in self.special for each in above)
+        return any(parent in self.unread or parent in self.special for parent in above)
 
 
 class _Walk:
-    """Collects what is below some paths."""
+    """Collects the items below some paths."""
 
     def __init__(self, source: Path, excludes: Excludes) -> None:
         self.source, self.excludes = source, excludes
-        self.top = which(source)
+        self.top = folder_id(source)
         self.items: dict[str, Item] = {}
         self.left_out: set[str] = set()
         self.unread: dict[str, str] = {}
         self.special: set[str] = set()
 
     def folder(self, path: str) -> None:
-        """All that is in a folder; "" is the top."""
+        """Collect everything in a folder; "" is the top."""
         waiting = [path]
         while waiting:
             at = waiting.pop()
             try:
                 with os.scandir(self.source / at) as entries:
-                    names = [(f"{at}/{each.name}" if at else each.name, each) for each in entries]
+                    names = [(f"{at}/{entry.name}" if at else entry.name, entry) for entry in entries]
             except FileNotFoundError:
-                self.items.pop(at, None)  # it has just gone
+                self.items.pop(at, None)  # just deleted
                 continue
             except OSError as error:
                 self.unread[at] = error.strerror or str(error)
                 continue
-            waiting += [name for name, each in names if self.one(name, each)]
+            waiting += [name for name, entry in names if self.visit(name, entry)]
 
-    def one(self, path: str, entry: os.DirEntry[str] | Path) -> bool:
-        """Take note of one path; whether it is a folder to look into."""
+    def visit(self, path: str, entry: os.DirEntry[str] | Path) -> bool:
+        """Record one path; return whether it is a folder to descend into."""
         try:
-            found = entry.stat(follow_symlinks=False)
-            to = str((self.source / path).readlink()) if stat.S_ISLNK(found.st_mode) else ""
+            info = entry.stat(follow_symlinks=False)
+            to = str((self.source / path).readlink()) if stat.S_ISLNK(info.st_mode) else ""
         except FileNotFoundError:
             return False
         except OSError as error:
             self.unread[path] = error.strerror or str(error)
             return False
-        folder = stat.S_ISDIR(found.st_mode)
-        if self.excludes.one(path, folder):
+        folder = stat.S_ISDIR(info.st_mode)
+        if self.excludes.excludes(path, folder):
             self.left_out.add(path)
-        elif (kind := _KINDS.get(stat.S_IFMT(found.st_mode))) is None:
+        elif (kind := _KINDS.get(stat.S_IFMT(info.st_mode))) is None:
             self.special.add(path)
         else:
-            self.items[path] = item(kind, found, to)
+            self.items[path] = item(kind, info, to)
             return folder
         return False
 
 
-def which(source: Path) -> tuple[int, int] | None:
-    """Which folder has this name now: its device and inode; None where there is none."""
+def folder_id(source: Path) -> tuple[int, int] | None:
+    """Device and inode of the folder with this name; None if there is none."""
     try:
-        found = source.stat()
+        info = source.stat()
     except OSError:
         return None
-    return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
+    return (info.st_dev, info.st_ino) if stat.S_ISDIR(info.st_mode) else None
 
 
 _KINDS = {stat.S_IFREG: FILE, stat.S_IFLNK: LINK, stat.S_IFDIR: FOLDER}
 
 
-def item(kind: str, found: os.stat_result, to: str = "") -> Item:
-    """What a sync wants to know of a path. A folder's times change with what is in it, and say nothing."""
-    mode = 0o777 if kind == LINK else stat.S_IMODE(found.st_mode) & 0o777
-    times = (0, 0, 0) if kind == FOLDER else (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+def item(kind: str, info: os.stat_result, to: str = "") -> Item:
+    """Build the item of a path. A folder's times change with its content and are ignored."""
+    mode = 0o777 if kind == LINK else stat.S_IMODE(info.st_mode) & 0o777
+    times = (0, 0, 0) if kind == FOLDER else (info.st_size, info.st_mtime_ns, info.st_ctime_ns)
     return Item(kind, mode, times, to)
 
 
-def scan(source: Path, excludes: Excludes) -> Found:
-    """All of a folder."""
+def scan(source: Path, excludes: Excludes) -> FolderScan:
+    """Read a whole folder."""
     walk = _Walk(source, excludes)
     walk.folder("")
-    return _found(walk)
+    return _result(walk)
 
 
-def again(source: Path, excludes: Excludes, before: Found, changed: Iterable[str]) -> Found:
-    """The same after something changed at these paths; nothing else is looked at."""
-    tops = sorted(_tops(changed))
+def rescan(source: Path, excludes: Excludes, before: FolderScan, changed: Iterable[str]) -> FolderScan:
+    """Read changed paths again; nothing else is read."""
+    tops = sorted(_topmost(changed))
     if "" in tops:
         return scan(source, excludes)
     walk = _Walk(source, excludes)
-    walk.items = {path: each for path, each in before.items.items() if not _below(path, tops)}
+    walk.items = {path: item_below for path, item_below in before.items.items() if not _below(path, tops)}
     walk.left_out = {path for path in before.left_out if not _below(path, tops)}
     walk.unread = {path: why for path, why in before.unread.items() if not _below(path, tops)}
     walk.special = {path for path in before.special if not _below(path, tops)}
     for path in tops:
         above = path.rpartition("/")[0]
         if above and walk.items.get(above, Item("", 0, (0, 0, 0))).kind != FOLDER:
-            continue  # its folder is gone, left out, or told of by itself
-        if walk.one(path, source / path):
+            continue  # its folder is deleted, excluded, or reported separately
+        if walk.visit(path, source / path):
             walk.folder(path)
-    return _found(walk)
+    return _result(walk)
 
 
-def _found(walk: _Walk) -> Found:
-    """A folder that was moved away, or made anew, while it was read was not emptied: nothing is known of it."""
-    now = which(walk.source)
-    if now is None or now != walk.top:
-        walk.unread.setdefault("", "the folder is not there" if now is None else "it was replaced while it was read")
-    return Found(walk.items, frozenset(walk.left_out), walk.unread, frozenset(walk.special))
+def _result(walk: _Walk) -> FolderScan:
+    """A folder that was moved away or replaced during the scan is unknown, not empty."""
+    current_id = folder_id(walk.source)
+    if current_id is None or current_id != walk.top:
+        walk.unread.setdefault(
+            "", "the folder does not exist" if current_id is None else "it was replaced while it was read"
+        )
+    return FolderScan(walk.items, frozenset(walk.left_out), walk.unread, frozenset(walk.special))
 
 
-def _tops(paths: Iterable[str]) -> Iterator[str]:
-    """Those that are not below another."""
-    known = set(paths)
-    for path in known:
+def _topmost(paths: Iterable[str]) -> Iterator[str]:
+    """Paths that are not below another one."""
+    all_paths = set(paths)
+    for path in all_paths:
         parts = path.split("/")
-        if not any("/".join(parts[:count]) in known for count in range(1, len(parts))):
+        if not any("/".join(parts[:count]) in all_paths for count in range(1, len(parts))):
             yield path
 
 

@@ -1,4 +1,4 @@
-"""The talk with one pod: a program of ours runs there, takes messages and answers them."""
+"""Stream to our receiver in one pod, which takes messages and answers them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpuctl.cluster.sync.model import Entry, Kept, Seen, There
+from gpuctl.cluster.sync.model import Entry, Kept, PodEntry, PodState
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cancel import Stop
@@ -22,18 +22,18 @@ RECEIVER = (
     "gpuctl.remote.supervisor.frames",
     *(f"gpuctl.cluster.sync.pod.{name}" for name in ("tree", "record", "write", "serve")),
 )
-AT_ONCE = 1 << 17  # bytes that wait to be sent together
+AT_ONCE = 1 << 17  # bytes buffered before they are sent
 SILENT_S = 60.0  # a pod at work says so every 10 s
 
 
 class Refused(GpuctlError):
-    """The pod cannot take this sync as it is: another one writes there, or the folder cannot be written."""
+    """The pod rejects this sync: another one writes there, or the folder is not writable."""
 
 
 class PodStream:
-    """An open stream to one pod, whose `python` runs our program.
+    """An open stream to the receiver in one pod, run by `python`.
 
-    What goes wrong with single paths there is collected in `troubles`, by what it is.
+    Errors of single paths are collected in `troubles`, with their kind.
     """
 
     def __init__(self, started: Program, pod: str, python: str) -> None:
@@ -49,77 +49,80 @@ class PodStream:
 
     # ---- questions ------------------------------------------------------------------------------------------------
 
-    def hello(self, target: str, source: str, who: str, **how: Any) -> Seen:
-        """Begin: the pod takes the folder for us (with `check` it only looks) and says how it stands.
+    def hello(self, target: str, source: str, who: str, **how: Any) -> PodState:
+        """Begin: the pod locks the folder for us (with `check` it only reads) and returns its state.
 
-        `how`: force, check, session; a connection of the same session that broke has to give the folder up.
+        `how`: force, check, session; a broken connection of the same session must release the folder.
         """
-        asked = {"target": target, "source": source, "who": who, "force": False, "check": False, "session": "", **how}
-        answer = self.ask(frames.HELLO, asked)
+        request = {"target": target, "source": source, "who": who, "force": False, "check": False, "session": "", **how}
+        answer = self.ask(frames.HELLO, request)
         entries = {path: _entry(row, answer["sources"]) for path, row in answer["entries"].items()}
-        now = {path: None if row is None else There(row[0], row[1], row[3]) for path, row in answer["now"].items()}
-        return Seen(entries, now, {}, answer["generation"])
+        deviations = {
+            path: None if row is None else PodEntry(row[0], row[1], row[3])
+            for path, row in answer["deviations"].items()
+        }
+        return PodState(entries, deviations, {}, answer["generation"])
 
-    def look(self, paths: list[str]) -> Mapping[str, There]:
-        """What the pod has at these paths."""
-        return {path: There(row[0], row[1]) for path, row in self.ask(frames.LOOK, paths).items()}
+    def look(self, paths: list[str]) -> Mapping[str, PodEntry]:
+        """Read the pod's entries at these paths."""
+        return {path: PodEntry(row[0], row[1]) for path, row in self.ask(frames.LOOK, paths).items()}
 
     def sync(self) -> Mapping[str, Any]:
-        """Wait until all that was told is done: the number of files and bytes written."""
+        """Wait until everything sent is done; return the number of files and bytes written."""
         answer: Mapping[str, Any] = self.ask(frames.SYNC, {})
         return answer
 
     def alive(self) -> None:
-        """Hear from it; `Unreachable` where it is gone."""
+        """Wait for a sign of life; `Unreachable` if the pod is gone."""
         self.ask(frames.ALIVE, {})
 
     def has_news(self) -> bool:
-        """Whether it said something unasked, or has ended: `alive` then tells which."""
+        """Return whether it sent something unrequested, or ended: `alive` then raises the reason."""
         return self._program.waiting()
 
     def ask(self, kind: int, value: Any) -> Any:
-        """Send a question after all that waits, and wait for its answer."""
+        """Send a request after everything queued, and wait for the answer."""
         self._waiting += frames.pack(kind, value)
         self._flush()
         while True:
             kind, payload = self._next()
             if kind == frames.ANSWER:
                 return frames.unpack(payload)
-            self._hear(kind, payload)
+            self._receive(kind, payload)
 
     # ---- work -----------------------------------------------------------------------------------------------------
 
-    def tell(self, message: bytes) -> None:
-        """Send something that is only answered where it fails; small messages wait for each other."""
+    def send(self, message: bytes) -> None:
+        """Queue a message that is answered only on failure; small messages are sent together."""
         self._waiting += message
         if len(self._waiting) > AT_ONCE:
             self._flush()
             while self._program.waiting():
-                self._hear(*self._next())
+                self._receive(*self._next())
 
     @property
     def full(self) -> str:
-        """Why the pod can write nothing more; empty where it can."""
+        """Why the pod cannot write any more; empty if it can."""
         return next((kept.why for word, kept in self.troubles if word == "full"), "")
 
-    def _hear(self, kind: int, payload: bytes) -> None:
-        """Something unasked: that it is still at work, or trouble."""
+    def _receive(self, kind: int, payload: bytes) -> None:
+        """Process an unrequested message: a heartbeat, or an error."""
         if kind != frames.TROUBLE:
             return
-        told = frames.unpack(payload)
-        if told["word"] == "refused":
-            raise Refused(self.doing, told["wrong"], _HINTS.get(told["wrong"].partition(":")[0], ""))
-        self.troubles.append((told["word"], Kept(told["path"], told["wrong"])))
+        trouble = frames.unpack(payload)
+        if trouble["word"] == "refused":
+            raise Refused(self.doing, trouble["wrong"], _HINTS.get(trouble["wrong"].partition(":")[0], ""))
+        self.troubles.append((trouble["word"], Kept(trouble["path"], trouble["wrong"])))
 
     def _flush(self) -> None:
-        with contextlib.suppress(EOFError):  # it has ended: reading tells why
+        with contextlib.suppress(EOFError):  # it has ended: the next read raises the reason
             self._program.send(bytes(self._waiting))
         self._waiting.clear()
 
     def _next(self) -> tuple[int, bytes]:
         try:
             if not self._greeted and self._messages.take(len(frames.MAGIC)) != frames.MAGIC:
-                raise ValueError("it answers with something else than our program")
+                raise ValueError("something other than our program answers")
             self._greeted = True
             return self._messages.next()
         except EOFError:
@@ -131,7 +134,7 @@ class PodStream:
         return self._program.read()
 
 
-_HINTS = {"another sync writes there": "wait until it has ended, or end it: a --watch holds the folder"}
+_HINTS = {"another sync writes there": "wait until it ends, or end it: a --watch keeps the folder locked"}
 
 
 def _entry(row: Any, sources: list[str]) -> Entry:
@@ -140,6 +143,6 @@ def _entry(row: Any, sources: list[str]) -> Entry:
 
 
 def open_to(cluster: Cluster, pod: str, container: str, python: str, stop: Stop) -> PodStream:
-    """Start our program in a pod."""
+    """Start the receiver in a pod."""
     started = pod_exec.start(cluster, pod, Command(packing.command(python), container, SILENT_S, stop))
     return PodStream(started, pod, python)

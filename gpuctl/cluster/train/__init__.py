@@ -1,1 +1,1 @@
-"""Trains in the pods of an environment: checks, starts, listens, and ends it everywhere."""
+"""Distributed training in the pods of an environment: check, start, follow, and end it everywhere."""

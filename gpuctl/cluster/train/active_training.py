@@ -1,4 +1,4 @@
-"""What trains in an environment's pods now: asked before something ends them."""
+"""Detect running trainings in an environment's pods before something ends those pods."""
 
 from __future__ import annotations
 
@@ -6,35 +6,42 @@ from gpuctl.cluster import pod_selection
 from gpuctl.cluster.deploy.model import Change, Plan
 from gpuctl.cluster.environment import CONTAINER, Environment
 from gpuctl.cluster.probe import flow, judge
-from gpuctl.cluster.probe.model import Wanted
+from gpuctl.cluster.probe.model import ProbeRequest
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.remote.model import There
+from gpuctl.remote.model import PodTarget
 
 COUNT = "spec.replicas"
 
 
 def look(cluster: Cluster, env: Environment) -> list[Finding]:
-    """FAIL for a pod in which something trains, UNKNOWN for one that runs and cannot be asked; at most a minute."""
-    found = cluster.find(cluster.kind("v1", "Pod"), env.selector)
-    theirs = [
-        There(cluster, pod_selection.name_of(each), CONTAINER) for each in found if not pod_selection.why_not(each)
+    """Return FAIL for a pod that trains and UNKNOWN for a running one that does not answer; takes at most a minute."""
+    pods = cluster.find(cluster.kind("v1", "Pod"), env.selector)
+    targets = [
+        PodTarget(cluster, pod_selection.name_of(pod), CONTAINER) for pod in pods if not pod_selection.why_not(pod)
     ]
-    if not theirs:
+    if not targets:
         return []
-    facts, _ = flow.ask(theirs, Wanted([]))
-    silent = {each.pod: f"nobody knows whether something trains there: {each.unread}" for each in facts if each.unread}
+    facts, _ = flow.probe(targets, ProbeRequest([]))
+    silent = {
+        answer.pod: f"cannot tell whether something is training there: {answer.unread}"
+        for answer in facts
+        if answer.unread
+    }
     return [*judge.trainings(facts), *judge.together("busy", Verdict.UNKNOWN, silent)]
 
 
 def ends_pods(plan: Plan) -> bool:
-    """Whether a deployment ends pods that run: of another form, fewer, or made anew."""
-    of_pods = [each for each in plan.changes if each.kind in ("StatefulSet", "Pod")]
-    return any(each.action in ("recreate", "remove") or (each.action == "change" and _ends(each)) for each in of_pods)
+    """Return whether a deployment ends running pods: changed template, fewer replicas, or recreated objects."""
+    pod_changes = [change for change in plan.changes if change.kind in ("StatefulSet", "Pod")]
+    return any(
+        change.action in ("recreate", "remove") or (change.action == "change" and _ends(change))
+        for change in pod_changes
+    )
 
 
 def _ends(change: Change) -> bool:
-    for each in change.fields:
-        if each.path.startswith("spec.template") or (each.path == COUNT and int(each.after) < int(each.before)):
+    for field in change.fields:
+        if field.path.startswith("spec.template") or (field.path == COUNT and int(field.after) < int(field.before)):
             return True
     return False

@@ -1,4 +1,4 @@
-"""Starts a training in all pods together, and ends one everywhere, with what is confirmed gone."""
+"""Start a training in all pods together, and end one everywhere with confirmation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.core.text import named
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.remote import detached
-from gpuctl.remote.connection import Refused, in_all
+from gpuctl.remote.connection import Refused, run_in_all
 from gpuctl.remote.detached import Label
-from gpuctl.remote.model import Program, There
+from gpuctl.remote.model import PodTarget, Program
 
 GRACE_S = 15.0
 DS_FILE = "deepspeed_env"
-GONE = ("the pod is gone", "the pod was made anew")  # with all that ran in it
+GONE = ("the pod is gone", "the pod was recreated")  # with everything that ran in it
 
 
 @dataclass(frozen=True)
-class Gone:
-    """Whether nothing of a training is left in a pod; `wrong`: why nobody knows, `left`: what is still there."""
+class EndResult:
+    """Result of ending a training in one pod; `wrong`: why that is unknown, `left`: processes still running."""
 
     pod: str
     wrong: str = ""
@@ -38,76 +38,76 @@ class Gone:
         return not (self.wrong or self.left)
 
 
-def start(ready: Ready, by: str) -> Training:
-    """Begin it in its pods at the same time. Where one of them cannot, it is ended in all: `GpuctlError`."""
+def start(ready: Ready, actor: str) -> Training:
+    """Start a training in its pods concurrently. If one pod cannot start it, end it in all: `GpuctlError`."""
     name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
     token = detached.token()
     pods = [ready.pods[rank] for rank in ready.launch.starts]
     training = Training(name, token, pods, gone(pods[0].cluster, ready.uids))
-    label = Label(name, by, ready.launch.script)
+    label = Label(name, actor, ready.launch.script)
 
-    def begin(there: There) -> GpuctlError | None:
-        program, files = _program(ready, ready.pods.index(there), token, name)
+    def begin(target: PodTarget) -> GpuctlError | None:
+        program, files = _program(ready, ready.pods.index(target), token, name)
         try:
-            detached.keep(there, program, label, files)
+            detached.start(target, program, label, files)
         except GpuctlError as error:
             return error
         return None
 
-    errors = in_all(pods, begin)
-    if wrong := [(there.pod, error) for there, error in zip(pods, errors, strict=True) if error]:
+    errors = run_in_all(pods, begin)
+    if wrong := [(target.pod, error) for target, error in zip(pods, errors, strict=True) if error]:
         raise _not_started(ready, wrong, end(training, ready.pods))
     return training
 
 
-def _not_started(ready: Ready, wrong: Sequence[tuple[str, GpuctlError]], gone: Sequence[Gone]) -> GpuctlError:
-    """In which pod it could not be begun, and where it may run nevertheless."""
+def _not_started(ready: Ready, wrong: Sequence[tuple[str, GpuctlError]], gone: Sequence[EndResult]) -> GpuctlError:
+    """Name the pod that could not start it, and pods where it may run nevertheless."""
     pod, first = wrong[0]
-    unsure = [each.pod for each in gone if not each.confirmed]
+    unsure = [result.pod for result in gone if not result.confirmed]
     hint = f"not confirmed to have ended in {named(unsure)}: --stop tries again" if unsure else first.hint
     return GpuctlError(f"start {ready.launch.script} in {pod}", first.wrong, hint)
 
 
 def _program(ready: Ready, rank: int, token: str, name: str) -> tuple[Program, Mapping[str, str]]:
-    asked, env, files = ready.launch, launch.variables(ready.launch), {}
-    if asked.uses_ssh:
-        files = {DS_FILE: launch.passed_on(asked, ready.facts[0].told["ds_env"])}
-        env["DS_ENV_FILE"] = f"{detached.folder(ready.pods[rank], name)}/{DS_FILE}"
-    return Program(launch.command(asked, rank), asked.folder, env, GRACE_S, token), files
+    launch_spec, env, files = ready.launch, launch.variables(ready.launch), {}
+    if launch_spec.uses_ssh:
+        files = {DS_FILE: launch.passed_on(launch_spec, ready.facts[0].answer["ds_env"])}
+        env["DS_ENV_FILE"] = f"{detached.run_folder(ready.pods[rank], name)}/{DS_FILE}"
+    return Program(launch.command(launch_spec, rank), launch_spec.folder, env, GRACE_S, token), files
 
 
-def end(training: Training, pods: Sequence[There]) -> list[Gone]:
-    """End it in all pods at the same time, also what it began there by ssh; what is left of it in each."""
+def end(training: Training, pods: Sequence[PodTarget]) -> list[EndResult]:
+    """End a training in all pods concurrently, including processes started by ssh; report what is left in each."""
 
-    def one(there: There) -> Gone:
+    def end_in(target: PodTarget) -> EndResult:
         left: list[str] = []
         try:
-            if any(there.pod == each.pod for each in training.pods):
-                left += _stop(there, training.name)
-            left += detached.sweep(there, training.token, GRACE_S)
+            if any(target.pod == pod.pod for pod in training.pods):
+                left += _stop(target, training.name)
+            left += detached.sweep(target, training.token, GRACE_S)
         except GpuctlError as error:
-            return Gone(there.pod, "" if _went(training, there.pod) else error.wrong)
-        return Gone(there.pod, left=left)
+            return EndResult(target.pod, "" if _pod_is_gone(training, target.pod) else error.wrong)
+        return EndResult(target.pod, left=left)
 
-    return in_all(pods, one)
+    return run_in_all(pods, end_in)
 
 
-def _went(training: Training, pod: str) -> bool:
-    """Whether all of it there has gone with its pod."""
+def _pod_is_gone(training: Training, pod: str) -> bool:
+    """Return whether the pod is gone, and with it everything that ran there."""
     with contextlib.suppress(GpuctlError):
         return training.gone(pod) in GONE
     return False
 
 
-def _stop(there: There, name: str) -> Sequence[str]:
+def _stop(target: PodTarget, name: str) -> Sequence[str]:
     try:
-        return detached.stop(there, name).left
-    except Refused:  # it has never been there, or another pod has taken its name
+        return detached.stop(target, name).left
+    except Refused:  # it never ran there, or another pod has taken its name
         return ()
 
 
 def gone(cluster: Cluster, uids: Mapping[str, str]) -> Callable[[str], str]:
-    """Asks why a pod that does not answer is not to be waited for; "" where it may come back. One try each time."""
+    """Return a function that says why a silent pod will not come back; "" if it may. One attempt each time."""
 
     def why(pod: str) -> str:
         quick = Cluster(cluster.client, cluster.namespace, patience_s=0)
@@ -116,14 +116,14 @@ def gone(cluster: Cluster, uids: Mapping[str, str]) -> Callable[[str], str]:
     return why
 
 
-def why_gone(found: Object | None, uid: str) -> str:
-    """Why the pod that had this uid does not come back, as the cluster has it now; "" where it may."""
-    if found is None:
+def why_gone(pod: Object | None, uid: str) -> str:
+    """Return why the pod with this uid does not come back; "" if it may."""
+    if pod is None:
         return GONE[0]
-    if found["metadata"]["uid"] != uid:
+    if pod["metadata"]["uid"] != uid:
         return GONE[1]
-    if "deletionTimestamp" in found["metadata"]:
+    if "deletionTimestamp" in pod["metadata"]:
         return "the pod is being deleted"
-    status = found.get("status") or {}
-    said = [str(status[key]) for key in ("reason", "message") if status.get(key)]
-    return ": ".join(["the pod has ended", *said]) if status.get("phase") in ("Failed", "Succeeded") else ""
+    status = pod.get("status") or {}
+    reasons = [str(status[key]) for key in ("reason", "message") if status.get(key)]
+    return ": ".join(["the pod has ended", *reasons]) if status.get("phase") in ("Failed", "Succeeded") else ""

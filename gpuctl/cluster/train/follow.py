@@ -1,4 +1,4 @@
-"""Hears one pod of a training, through broken connections, until it has ended there or there is no way back."""
+"""Follow a training in one pod through broken connections, until it ends there or cannot be reached again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.kube.errors import Forbidden, NotLoggedIn
 from gpuctl.remote.connection import Refused
 from gpuctl.remote.detached import Follower, Run
-from gpuctl.remote.model import There
+from gpuctl.remote.model import PodTarget
 
 PAUSE_S = 2.0  # until a pod that does not answer is tried again
-SHUT_OUT_S = 30.0  # an API server that has just begun refuses what it allows a moment later
+SHUT_OUT_S = 30.0  # an API server that has just started rejects requests that it allows a moment later
 WAIT_S = 0.2
 MOST_OF_A_LINE = 1 << 16  # bytes
 AFTER_EACH = re.compile(rb"(?<=\n)|(?<=\r)(?!\n|\Z)")
@@ -25,39 +25,41 @@ AFTER_EACH = re.compile(rb"(?<=\n)|(?<=\r)(?!\n|\Z)")
 
 @dataclass(frozen=True)
 class News:
-    """`kind`: line, note, ended (with its `run`), gone (the pod is), lost (it can be listened to no longer)."""
+    """An event in one pod; `kind`: line, note, ended (with its `run`), gone (the pod is), lost (cannot be followed any
+    more).
+    """
 
     pod: str
     kind: str
-    words: str = ""
+    text: str = ""
     run: Run | None = None
 
 
 class Listener:
-    """Hears a run in one pod. `gone`: why there is nothing to come back to; "" where it may only be out of reach."""
+    """Follows a run in one pod. `gone`: why the pod does not come back; "" if it is only unreachable."""
 
     def __init__(
-        self, there: There, gone: Callable[[str], str], news: queue.Queue[News], enough: threading.Event
+        self, target: PodTarget, gone: Callable[[str], str], news: queue.Queue[News], enough: threading.Event
     ) -> None:
-        self.there, self.gone, self.news, self.enough = there, gone, news, enough
-        self.away = ""  # what was told of a pod that does not answer
+        self.target, self.gone, self.news, self.enough = target, gone, news, enough
+        self.away = ""  # the last message about a pod that does not answer
         self.refused_s = 0.0
 
-    def hear(self, name: str) -> None:
-        """Until it has ended, or that is `enough`. Whatever breaks is told: nobody is to wait for it for ever."""
+    def listen(self, name: str) -> None:
+        """Follow until the run ends or `enough` is set. Every error is reported: nobody waits forever."""
         try:
-            self._hear(name)
+            self._listen(name)
         except Exception as error:  # noqa: BLE001 - in a thread, where nobody would see it
-            self._put("lost", f"{self.there.pod}: {type(error).__name__}: {error}")
+            self._put("lost", f"{self.target.pod}: {type(error).__name__}: {error}")
 
-    def _hear(self, name: str) -> None:
+    def _listen(self, name: str) -> None:
         lines = Lines(lambda line: self._put("line", line))
-        follower = Follower(self.there, name, lines.add, self._skipped, answers=self._answers)
+        follower = Follower(self.target, name, lines.add, self._skipped, on_alive=self._answers)
         while not self.enough.is_set():
             try:
                 run = follower.follow(self.enough)
             except GpuctlError as error:
-                if not self._goes_on(error):
+                if not self._should_retry(error):
                     return
                 self.enough.wait(PAUSE_S)
             else:
@@ -66,8 +68,8 @@ class Listener:
                     self._put("ended", run=run)
                 return
 
-    def _goes_on(self, error: GpuctlError) -> bool:
-        """Whether it is worth another try; what is to be told of it is."""
+    def _should_retry(self, error: GpuctlError) -> bool:
+        """Return whether to try again, and report the error."""
         if gone := self._why_gone(error):
             self._put("gone", gone)
             return False
@@ -76,7 +78,7 @@ class Listener:
         elif not self.refused_s:
             self.refused_s = time.monotonic()
         elif time.monotonic() - self.refused_s > SHUT_OUT_S:
-            self._put("lost", f"{self.there.pod}: {error.wrong}")
+            self._put("lost", f"{self.target.pod}: {error.wrong}")
             return False
         if error.wrong != self.away:
             self._put("note", f"{error.wrong}; trying again")
@@ -85,11 +87,11 @@ class Listener:
 
     def _why_gone(self, error: GpuctlError) -> str:
         try:
-            found = self.gone(self.there.pod)
+            reason = self.gone(self.target.pod)
         except GpuctlError:
             return ""
-        wrong = f"{error.wrong}: was the pod made anew, or its /tmp emptied?"
-        return found or (wrong if isinstance(error, Refused) else "")
+        wrong = f"{error.wrong}: was the pod recreated, or its /tmp emptied?"
+        return reason or (wrong if isinstance(error, Refused) else "")
 
     def _answers(self) -> None:
         if self.away:
@@ -97,18 +99,18 @@ class Listener:
         self.away, self.refused_s = "", 0.0
 
     def _skipped(self, count: int) -> None:
-        self._put("note", f"{count} bytes of output that was not kept any more are missing here")
+        self._put("note", f"{count} bytes of older output are missing here: the pod no longer has them")
 
-    def _put(self, kind: str, words: str = "", run: Run | None = None) -> None:
-        """A pod waits while nobody takes its lines."""
+    def _put(self, kind: str, text: str = "", run: Run | None = None) -> None:
+        """Queue an event; the pod waits while the queue is full."""
         while not self.enough.is_set():
             with contextlib.suppress(queue.Full):
-                self.news.put(News(self.there.pod, kind, words, run), timeout=WAIT_S)
+                self.news.put(News(self.target.pod, kind, text, run), timeout=WAIT_S)
                 return
 
 
 class Lines:
-    """Pieces of output as lines, without their ends; what is to be drawn over (a progress bar) keeps its \\r."""
+    """Split output into lines without their ends; a line to be drawn over (progress bar) keeps its \\r."""
 
     def __init__(self, line: Callable[[str], object]) -> None:
         self.line, self.rest = line, b""
@@ -117,8 +119,8 @@ class Lines:
         *whole, self.rest = AFTER_EACH.split(self.rest + data)
         if len(self.rest) > MOST_OF_A_LINE:
             whole, self.rest = [*whole, self.rest], b""
-        for each in whole:
-            text = each.rstrip(b"\r\n") if each.endswith(b"\n") else each
+        for chunk in whole:
+            text = chunk.rstrip(b"\r\n") if chunk.endswith(b"\n") else chunk
             if text != b"\r":
                 self.line(text.decode(errors="replace"))
 

@@ -1,4 +1,4 @@
-"""What each pod runs, by launcher. Their options: deepspeed/launcher/runner.py (0.19.8), torch/distributed/run.py."""
+"""Command lines of the launchers, by pod. Options: deepspeed/launcher/runner.py (0.19.8), torch/distributed/run.py."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PROGRAMS: Mapping[Launcher, Sequence[str]] = {
     "deepspeed-nossh": ("deepspeed",),
     "torchrun": ("torchrun",),
 }
-DS_ENV = ("~/.deepspeed_env", ".deepspeed_env")  # what DeepSpeed reads by itself: its variables for the other pods
-OF_SHELLS = re.compile(r"[$`\"'\\;&|<>(){}*?!#~%\n\t]")  # % is pdsh's own
+DS_ENV = ("~/.deepspeed_env", ".deepspeed_env")  # files from which DeepSpeed reads variables for the other pods
+SHELL_CHARACTERS = re.compile(r"[$`\"'\\;&|<>(){}*?!#~%\n\t]")  # % is pdsh's own
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A training that is asked for. `nodes`: how many pods, from the first on; `processes`: in each."""
+    """A requested training. `nodes`: number of pods, from the first one; `processes`: per pod."""
 
     env: Environment
     launcher: Launcher
@@ -39,17 +39,17 @@ class Launch:
 
     @property
     def starts(self) -> list[int]:
-        """The ranks of the pods in which we start it ourselves."""
+        """Ranks of the pods in which gpuctl starts a process."""
         return [0] if self.launcher == "deepspeed" else list(range(self.nodes))
 
     @property
     def uses_ssh(self) -> bool:
-        """For one pod DeepSpeed needs none."""
+        """DeepSpeed needs no ssh for a single pod."""
         return self.launcher == "deepspeed" and self.nodes > 1
 
 
 def command(launch: Launch, rank: int) -> list[str]:
-    """What the pod of a rank runs."""
+    """Return the command line for the pod of a rank."""
     where = [f"--master_addr={launch.env.host(0)}", f"--master_port={launch.env.cluster.ports.master}"]
     program = [launch.script, *launch.args]
     if launch.launcher == "torchrun":
@@ -61,53 +61,54 @@ def command(launch: Launch, rank: int) -> list[str]:
 
 
 def is_by_ssh(argv: Sequence[str]) -> bool:
-    """Whether such a command was begun in the first pod alone."""
+    """Return whether the command was started in the first pod only."""
     return list(argv[:1]) == ["deepspeed"] and "--no_ssh" not in argv
 
 
 def size(argv: Sequence[str]) -> int:
-    """In how many pods such a command was begun, or is to run."""
-    found = next((match for word in argv if (match := re.fullmatch(r"--(?:nnodes|num_nodes)=(\d+)", word))), None)
-    return int(found[1]) if found else 1
+    """Return the number of pods that a command line names."""
+    count = next((match for word in argv if (match := re.fullmatch(r"--(?:nnodes|num_nodes)=(\d+)", word))), None)
+    return int(count[1]) if count else 1
 
 
 def variables(launch: Launch) -> dict[str, str]:
-    """What is added to each container's environment; output comes as it is printed."""
+    """Variables added to each container's environment; output is unbuffered."""
     return {"PYTHONUNBUFFERED": "1", **launch.variables}
 
 
-def passed_on(launch: Launch, own: Sequence[str]) -> str:
-    """The file by which DeepSpeed gives variables to the other pods. `own`: what stands in those it would have read."""
-    lines = [line for text in own for line in text.splitlines() if "=" in line]
+def passed_on(launch: Launch, existing: Sequence[str]) -> str:
+    """Render the file by which DeepSpeed passes variables on. `existing`: content of the files it would have read."""
+    lines = [line for text in existing for line in text.splitlines() if "=" in line]
     return "".join(f"{line}\n" for line in [*lines, *(f"{k}={v}" for k, v in launch.variables.items())])
 
 
 def shown(argv: Sequence[str]) -> str:
-    """A command as it would be typed."""
+    """Format a command as it would be typed."""
     return shlex.join(argv)
 
 
 def check(launch: Launch) -> None:
-    """`InvalidInput` where a shell on the other pods would read more into it than is meant."""
+    """`InvalidInput` if a shell on the other pods would expand an argument."""
     if not launch.uses_ssh:
         return
     plain = [launch.script, launch.folder]  # DeepSpeed quotes arguments that have spaces, and nothing else
-    said = {repr(word): word for word in [*plain, *launch.args]}
-    said |= {f"the value of {name}": value for name, value in launch.variables.items()}  # it may be a secret
-    for name, word in said.items():
-        if OF_SHELLS.search(word) or (word in plain and " " in word) or (word in launch.args and not word):
+    texts = {repr(word): word for word in [*plain, *launch.args]}
+    texts |= {f"the value of {name}": value for name, value in launch.variables.items()}  # it may be a secret
+    for name, word in texts.items():
+        if SHELL_CHARACTERS.search(word) or (word in plain and " " in word) or (word in launch.args and not word):
             wrong = f"{name} goes through ssh and pdsh, where it would be read as something else"
             raise InvalidInput(f"train {launch.script}", wrong, "--launcher torchrun and deepspeed-nossh take any")
 
 
 def chosen(programs: Sequence[Mapping[str, str | None]], no_ssh: Sequence[bool | None]) -> tuple[Launcher, str]:
-    """The launcher for `auto`, and why: by the programs that the pods have, the first pod's first.
+    """The launcher for `auto`, and the reason. `programs`: those found in each pod, the first pod's first.
 
-    Scripts for DeepSpeed run under torchrun, too: it sets all that `deepspeed.init_distributed` reads (comm/comm.py).
-    Its own launcher hands each script an argument, --local_rank, that a plain one does not take (launcher/launch.py).
+    DeepSpeed scripts run under torchrun, too: it sets everything that `deepspeed.init_distributed` reads
+    (comm/comm.py).
+    DeepSpeed's launcher passes --local_rank to each script, which a plain script does not accept (launcher/launch.py).
     """
-    has_deepspeed = all(each.get("deepspeed") for each in programs)
-    if all(each.get("torchrun") for each in programs):
+    has_deepspeed = all(found_programs.get("deepspeed") for found_programs in programs)
+    if all(found_programs.get("torchrun") for found_programs in programs):
         more = "; --launcher deepspeed-nossh is for scripts that need the argument --local_rank"
         return "torchrun", "all pods have it" + (more if has_deepspeed else "")
     if has_deepspeed and all(no_ssh):

@@ -1,4 +1,4 @@
-"""Before a training: who is there, what the pods answer, and what each would run. Nothing is started."""
+"""Prepare a training: which pods exist, what they answer, and what each would run. Nothing is started."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Literal
 from gpuctl.cluster.deploy import deployed_state
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.probe import flow, judge
-from gpuctl.cluster.probe.model import Facts, Wanted
+from gpuctl.cluster.probe.model import Facts, ProbeRequest
 from gpuctl.cluster.train import checks, launch
 from gpuctl.cluster.train.launch import DS_ENV, Launch, Launcher
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.remote.model import There
+from gpuctl.remote.model import PodTarget
 
 ALL_PROGRAMS = tuple(dict.fromkeys(name for names in launch.PROGRAMS.values() for name in names))
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What somebody wants trained; where `processes` or `nodes` is None: all GPUs of a pod, all pods."""
+class TrainRequest:
+    """A requested training; `processes` or `nodes` None: all GPUs of a pod, all pods."""
 
     script: str
     args: Sequence[str] = ()
@@ -42,10 +42,10 @@ class Wish:
 
 @dataclass(frozen=True)
 class Ready:
-    """A training that can be started, unless something `failed`. `why`: why this launcher, where it was chosen."""
+    """A training that can be started unless something `failed`. `why`: the reason for a chosen launcher."""
 
     launch: Launch
-    pods: Sequence[There]
+    pods: Sequence[PodTarget]
     uids: Mapping[str, str]
     facts: Sequence[Facts]
     findings: Sequence[Finding]
@@ -53,55 +53,55 @@ class Ready:
 
     @property
     def failed(self) -> list[Finding]:
-        return [each for each in self.findings if each.verdict is Verdict.FAIL]
+        return [finding for finding in self.findings if finding.verdict is Verdict.FAIL]
 
 
-def prepare(cluster: Cluster, env: Environment, wish: Wish) -> Ready:
-    """Ask all pods at the same time; all that stands against it at once, within seconds."""
-    found = pods_of(cluster, env)
+def prepare(cluster: Cluster, env: Environment, request: TrainRequest) -> Ready:
+    """Probe all pods concurrently and return every problem at once, within seconds."""
+    pods = pods_of(cluster, env)
     deployed = pods_to_use(cluster, env)
-    nodes = _nodes(wish, env, deployed)
-    theirs = [There(cluster, env.pod_name(rank), CONTAINER, python=wish.python) for rank in range(nodes)]
-    listed = [each for each in theirs if each.pod in found]
+    nodes = _nodes(request, env, deployed)
+    targets = [PodTarget(cluster, env.pod_name(rank), CONTAINER, python=request.python) for rank in range(nodes)]
+    listed = [target for target in targets if target.pod in pods]
     if not listed:
-        wrong = f"none of its pods is there: {named(each.pod for each in theirs)}"
+        wrong = f"none of its pods exists: {named(target.pod for target in targets)}"
         raise GpuctlError(f"train on {env.name}", wrong, "`gpuctl cluster status` says why")
-    first = _launch(env, wish, "deepspeed" if wish.launcher == "auto" else wish.launcher, nodes)
-    asked = Wanted(
+    first = _launch(env, request, "deepspeed" if request.launcher == "auto" else request.launcher, nodes)
+    probe = ProbeRequest(
         [env.host(rank) for rank in range(nodes)],
-        script=wish.path,
+        script=request.path,
         programs=ALL_PROGRAMS,
         ssh=checks.ssh_hosts(first),
         port=env.cluster.ports.master if listed[0].pod == env.pod_name(0) else 0,
-        ds_env=[posixpath.join(wish.folder, path) if path[0] != "~" else path for path in DS_ENV],
+        ds_env=[posixpath.join(request.folder, path) if path[0] != "~" else path for path in DS_ENV],
     )
-    facts, held = flow.ask(listed, asked)
+    facts, port_check = flow.probe(listed, probe)
     chosen, why = first, ""
-    if wish.launcher == "auto":
-        heard = judge.read(facts)
-        programs = [each.told["programs"] for each in heard] or [{}]
-        name, why = launch.chosen(programs, [each.told["no_ssh"] for each in heard])
-        chosen = _launch(env, wish, name, nodes)
+    if request.launcher == "auto":
+        answers = judge.read(facts)
+        programs = [each.answer["programs"] for each in answers] or [{}]
+        name, why = launch.chosen(programs, [each.answer["no_ssh"] for each in answers])
+        chosen = _launch(env, request, name, nodes)
     launch.check(chosen)
-    findings = checks.all_of(chosen, deployed, found, facts, held)
-    uids = {name: str(pod["metadata"]["uid"]) for name, pod in found.items()}
-    return Ready(chosen, theirs, uids, facts, findings, why)
+    findings = checks.all_of(chosen, deployed, pods, facts, port_check)
+    uids = {name: str(pod["metadata"]["uid"]) for name, pod in pods.items()}
+    return Ready(chosen, targets, uids, facts, findings, why)
 
 
-def _launch(env: Environment, wish: Wish, name: Launcher, nodes: int) -> Launch:
-    processes = env.cluster.gpus.per_node if wish.processes is None else wish.processes
-    return Launch(env, name, wish.script, wish.args, nodes, processes, wish.folder, wish.variables)
+def _launch(env: Environment, request: TrainRequest, name: Launcher, nodes: int) -> Launch:
+    processes = env.cluster.gpus.per_node if request.processes is None else request.processes
+    return Launch(env, name, request.script, request.args, nodes, processes, request.folder, request.variables)
 
 
-def _nodes(wish: Wish, env: Environment, deployed: int) -> int:
-    if wish.nodes is not None and wish.nodes > deployed:
-        wrong = f"{wish.nodes} pods were asked for, and {env.name} has {deployed}"
+def _nodes(request: TrainRequest, env: Environment, deployed: int) -> int:
+    if request.nodes is not None and request.nodes > deployed:
+        wrong = f"{request.nodes} pods were asked for, and {env.name} has {deployed}"
         raise InvalidInput(f"train on {env.name}", wrong, "`gpuctl cluster scale --nodes` makes more")
-    return wish.nodes or deployed
+    return request.nodes or deployed
 
 
 def deployed_pods(cluster: Cluster, env: Environment) -> int:
-    """How many pods the environment is to have; `GpuctlError` where it is not deployed."""
+    """Number of pods the environment requests; `GpuctlError` if it is not deployed."""
     count = 1 if env.single else deployed_state.nodes(cluster, env)
     if count is None:
         wrong = f"the namespace {env.namespace} has no environment of that name"
@@ -110,7 +110,7 @@ def deployed_pods(cluster: Cluster, env: Environment) -> int:
 
 
 def pods_to_use(cluster: Cluster, env: Environment) -> int:
-    """The same; `GpuctlError` also where it is to have none."""
+    """As `deployed_pods`; `GpuctlError` also if it is scaled to zero."""
     count = deployed_pods(cluster, env)
     if not count:
         raise GpuctlError(f"use {env.name}", "it is scaled to no pod", "`gpuctl cluster scale --nodes` makes some")
@@ -118,5 +118,5 @@ def pods_to_use(cluster: Cluster, env: Environment) -> int:
 
 
 def pods_of(cluster: Cluster, env: Environment) -> dict[str, Object]:
-    """The environment's pods by their names."""
-    return {each["metadata"]["name"]: each for each in cluster.find(cluster.kind("v1", "Pod"), env.selector)}
+    """The environment's pods by name."""
+    return {pod["metadata"]["name"]: pod for pod in cluster.find(cluster.kind("v1", "Pod"), env.selector)}

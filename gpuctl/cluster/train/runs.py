@@ -1,4 +1,4 @@
-"""Finds trainings again: those that pods remember, and those that live in pods which do not remember them."""
+"""Find trainings again: those that pods have recorded, and those whose processes run in pods without a record."""
 
 from __future__ import annotations
 
@@ -15,100 +15,111 @@ from gpuctl.core.redact import removed
 from gpuctl.core.text import named
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.remote import detached
-from gpuctl.remote.connection import in_all
-from gpuctl.remote.detached import Known, Run
-from gpuctl.remote.model import There
+from gpuctl.remote.connection import run_in_all
+from gpuctl.remote.detached import PodRuns, Run
+from gpuctl.remote.model import PodTarget
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What each of the `pods` knows, in their order; a text where it cannot be asked. `uids`: of all pods, by name."""
+class Survey:
+    """The `answers` of the `pods`, in order; a text for a pod that did not answer. `uids`: of all pods, by name."""
 
     env: Environment
-    pods: Sequence[There]
-    known: Sequence[Known | str]
+    pods: Sequence[PodTarget]
+    answers: Sequence[PodRuns | str]
     uids: Mapping[str, str]
 
     @property
-    def heard(self) -> list[tuple[There, Known]]:
-        """Those that could be asked."""
-        return [(there, each) for there, each in zip(self.pods, self.known, strict=True) if not isinstance(each, str)]
+    def answered(self) -> list[tuple[PodTarget, PodRuns]]:
+        """The pods that answered."""
+        return [
+            (target, answer)
+            for target, answer in zip(self.pods, self.answers, strict=True)
+            if not isinstance(answer, str)
+        ]
 
     @property
     def runs(self) -> list[Run]:
-        return [run for _, known in self.heard for run in known.runs]
+        return [run for _, answer in self.answered for run in answer.runs]
 
 
 @dataclass(frozen=True)
-class Found:
-    """A training. `words`: what it is, for people; `runs`: whether it does, as far as its pods know."""
+class KnownTraining:
+    """A training; `description` for people; `runs`: whether it is running, as far as its pods know."""
 
     training: Training
-    words: str
+    description: str
     runs: bool
 
 
-def look(cluster: Cluster, env: Environment, python: str) -> Looked:
-    """Ask all pods at the same time; `GpuctlError` where there are none."""
-    found = prepare.pods_of(cluster, env)
-    count = max(prepare.deployed_pods(cluster, env), len(found))
+def survey(cluster: Cluster, env: Environment, python: str) -> Survey:
+    """Ask all pods concurrently; `GpuctlError` if none exists."""
+    existing = prepare.pods_of(cluster, env)
+    count = max(prepare.deployed_pods(cluster, env), len(existing))
     pods = [
-        There(cluster, name, CONTAINER, python=python) for rank in range(count) if (name := env.pod_name(rank)) in found
+        PodTarget(cluster, name, CONTAINER, python=python)
+        for rank in range(count)
+        if (name := env.pod_name(rank)) in existing
     ]
     if not pods:
-        raise GpuctlError(_finding(env), "none of its pods is there")
-    uids = {name: str(pod["metadata"]["uid"]) for name, pod in found.items()}
-    return Looked(env, pods, in_all(pods, _known), uids)
+        raise GpuctlError(_finding(env), "none of its pods exists")
+    uids = {name: str(pod["metadata"]["uid"]) for name, pod in existing.items()}
+    return Survey(env, pods, run_in_all(pods, _known), uids)
 
 
-def newest(at: Looked) -> Found:
-    """The training that was begun last, of those that the pods remember; `GpuctlError` where they remember none."""
+def newest(at: Survey) -> KnownTraining:
+    """Return the training started last among the recorded ones; `GpuctlError` if there is none."""
     if not at.runs:
         raise _none(at)
     return _training(at, _last(at.runs).token)
 
 
-def to_end(at: Looked) -> list[Found]:
-    """The newest; where that does not run, also all others of which anything does. `GpuctlError` where there is none.
+def to_end(at: Survey) -> list[KnownTraining]:
+    """Return the newest training and, if it does not run, every other one with running processes. `GpuctlError` if
+    none.
 
-    Such are left where a pod was made anew: it alone may have known of what it began by ssh in the others.
+    Such processes stay when a pod is recreated that alone knew what it had started by ssh in the others.
     """
-    found = [newest(at)] if at.runs else []
-    if not any(each.runs for each in found):
-        living = {token for _, known in at.heard for token in known.living}
-        living |= {run.token for run in at.runs if run.running}
-        found += [_training(at, token) for token in sorted(living - {each.training.token for each in found})]
-    if not found:
+    trainings = [newest(at)] if at.runs else []
+    if not any(training.runs for training in trainings):
+        tokens = {token for _, answer in at.answered for token in answer.processes}
+        tokens |= {run.token for run in at.runs if run.running}
+        trainings += [
+            _training(at, token) for token in sorted(tokens - {training.training.token for training in trainings})
+        ]
+    if not trainings:
         raise _none(at)
-    return found
+    return trainings
 
 
-def _training(at: Looked, token: str) -> Found:
-    its = [(there, run) for there, known in at.heard for run in known.runs if run.token == token]
-    if not its:
+def _training(at: Survey, token: str) -> KnownTraining:
+    records = [(target, run) for target, answer in at.answered for run in answer.runs if run.token == token]
+    if not records:
         return _orphan(at, token)
-    last, pods = _last([run for _, run in its]), [there for there, _ in its]
-    if not launch.is_by_ssh(last.argv):  # a pod that knows nothing of its part has lost it
+    last, pods = _last([run for _, run in records]), [target for target, _ in records]
+    if not launch.is_by_ssh(last.argv):  # a pod without a record of its part has lost it
         names = [at.env.pod_name(rank) for rank in range(launch.size(last.argv))]
-        pods = [There(at.pods[0].cluster, name, CONTAINER, python=at.pods[0].python) for name in names]
+        pods = [PodTarget(at.pods[0].cluster, name, CONTAINER, python=at.pods[0].python) for name in names]
     training = Training(last.name, token, pods, gone(at.pods[0].cluster, at.uids))
-    return Found(training, f"training {last.name}, {last.about} of {last.by}", any(run.running for _, run in its))
+    return KnownTraining(
+        training, f"training {last.name}, {last.about} of {last.actor}", any(run.running for _, run in records)
+    )
 
 
-def _orphan(at: Looked, token: str) -> Found:
-    commands = {there.pod: known.living[token] for there, known in at.heard if token in known.living}
+def _orphan(at: Survey, token: str) -> KnownTraining:
+    commands = {target.pod: answer.processes[token] for target, answer in at.answered if token in answer.processes}
     command = removed(next(iter(commands.values())))[0][: judge.MOST_OF_A_COMMAND]
-    words = f"what no pod remembers, and still runs in {named(commands)}: {command}"
-    return Found(Training("", token, (), gone(at.pods[0].cluster, at.uids)), words, runs=True)
+    description = f"unrecorded processes that still run in {named(commands)}: {command}"
+    return KnownTraining(Training("", token, (), gone(at.pods[0].cluster, at.uids)), description, runs=True)
 
 
 def _last(runs: Sequence[Run]) -> Run:
     return max(runs, key=lambda run: run.began)
 
 
-def _known(there: There) -> Known | str:
+def _known(target: PodTarget) -> PodRuns | str:
     try:
-        return detached.known(there)
+        return detached.inspect(target)
     except GpuctlError as error:
         return error.wrong
 
@@ -117,7 +128,9 @@ def _finding(env: Environment) -> str:
     return f"find a training of {env.name}"
 
 
-def _none(at: Looked) -> GpuctlError:
-    unread = [f"{there.pod}: {each}" for there, each in zip(at.pods, at.known, strict=True) if isinstance(each, str)]
-    asked = "no pod can be asked" if len(unread) == len(at.pods) else "the pods that can be asked know of none"
-    return GpuctlError(_finding(at.env), f"{asked}; {unread[0]}" if unread else "its pods know of none")
+def _none(at: Survey) -> GpuctlError:
+    unread = [
+        f"{target.pod}: {answer}" for target, answer in zip(at.pods, at.answers, strict=True) if isinstance(answer, str)
+    ]
+    summary = "no pod answers" if len(unread) == len(at.pods) else "the pods that answer have no record of one"
+    return GpuctlError(_finding(at.env), f"{summary}; {unread[0]}" if unread else "its pods have no record of one")

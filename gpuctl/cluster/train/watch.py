@@ -1,4 +1,4 @@
-"""A training in all of its pods: heard until it has ended, one pod has failed, or it can be heard no longer."""
+"""Follow a training in all of its pods until it ends, one pod fails, or it cannot be followed any more."""
 
 from __future__ import annotations
 
@@ -15,113 +15,113 @@ from typing import Protocol
 from gpuctl.cluster.train.follow import Listener, News
 from gpuctl.core.errors import GpuctlError
 from gpuctl.remote.detached import Run
-from gpuctl.remote.model import There
+from gpuctl.remote.model import PodTarget
 
 LAST_LINES = 20
-MOST_WAITING = 10_000  # lines that are not shown yet; beyond that pods wait
-SETTLE_S = 3.0  # pods often fail together: which was the first is seen in their clocks
-LEAVE_S = 2.0  # for those who listen
-# How pdsh tells that a pod's part ended; it then waits for the others, for ever if they hang.
+MOST_WAITING = 10_000  # queued lines; beyond that pods wait
+SETTLE_S = 3.0  # pods often fail together: their clocks tell which was first
+LEAVE_S = 2.0  # for listeners to finish
+# pdsh reports that a pod's part ended, then waits for the others, forever if they hang.
 PDSH = re.compile(r"^pdsh@\S+: (\S+): ssh exited with exit code (\d+)$")
 
 ENDED = "ended with exit code {}"
-LOST_SSH = "ended with exit code 255, which is also ssh's word for a connection that broke"
-LOST = "what kept it there was killed, or could not write: did memory or disk run out, or the container start anew?"
+LOST_SSH = "ended with exit code 255, which ssh also returns for a broken connection"
+LOST = "its supervisor was killed or could not write: out of memory, disk full, or the container restarted?"
 
 
-class Told(Protocol):
-    """Hears what goes on, in one thread."""
+class ProgressListener(Protocol):
+    """Receives progress, in one thread."""
 
     def printed(self, pod: str, line: str) -> None:
-        """A line of a pod's output; one that is to be drawn over ends in \\r."""
+        """A line of a pod's output; one to be drawn over ends in \\r."""
 
-    def note(self, pod: str, words: str) -> None:
-        """Something about a pod: that it does not answer, or does again."""
+    def note(self, pod: str, text: str) -> None:
+        """A message about a pod, such as a lost or restored connection."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """One that was begun. `pods`: those it was begun in.
+    """A started training. `pods`: those it was started in.
 
-    `gone` asks the cluster whether a pod of it does not come back: why, or "" where it may.
+    `gone` asks the cluster why a pod does not come back; "" if it may.
     """
 
     name: str
     token: str
-    pods: Sequence[There]
+    pods: Sequence[PodTarget]
     gone: Callable[[str], str] = field(default=lambda _: "", compare=False)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A pod that failed, how, and the last that it printed.
+    """A failed pod, the reason, and its last output.
 
-    `at`: when, by the pod's clock; 0 where none says. Such are causes: a pod that is gone makes the others fail.
+    `at`: time by the pod's clock, 0 if unknown. Unknown times sort first: a pod that is gone makes the others fail.
     """
 
     pod: str
-    words: str
+    description: str
     last: Sequence[str]
     at: float = 0.0
 
 
 @dataclass
-class Heard:
-    """What is known by now. `lost`: why it can be listened to no longer, though it goes on."""
+class TrainingState:
+    """What is known so far. `lost`: why the training cannot be followed any more, though it goes on."""
 
-    ended: dict[str, Run] = field(default_factory=dict)
+    exits: dict[str, Run] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     lost: str = ""
 
     @property
     def first(self) -> Failure | None:
-        return min(self.failures, key=lambda each: each.at, default=None)
+        return min(self.failures, key=lambda failure: failure.at, default=None)
 
 
 class Watch:
-    """Listens in all of its pods at the same time."""
+    """Follows all pods of a training concurrently."""
 
-    def __init__(self, training: Training, told: Told) -> None:
-        self.training, self.told = training, told
+    def __init__(self, training: Training, listener: ProgressListener) -> None:
+        self.training, self.listener = training, listener
         self.enough = threading.Event()
-        self.heard = Heard()
+        self.state = TrainingState()
         self._news: queue.Queue[News] = queue.Queue(MOST_WAITING)
-        self._ears = [Listener(each, training.gone, self._news, self.enough) for each in training.pods]
-        self._over: set[str] = set()  # pods of which nothing more will be heard
-        self._last = {each.pod: deque[str](maxlen=LAST_LINES) for each in training.pods}
+        self._ears = [Listener(target, training.gone, self._news, self.enough) for target in training.pods]
+        self._over: set[str] = set()  # pods from which nothing more will come
+        self._last = {target.pod: deque[str](maxlen=LAST_LINES) for target in training.pods}
 
-    def until_ended(self, broken_off: Callable[[], bool]) -> Heard:
-        """Until all pods have ended, one has failed, it can be heard no longer, or it is `broken_off`."""
+    def until_ended(self, broken_off: Callable[[], bool]) -> TrainingState:
+        """Return when all pods have ended, one has failed, the training is lost, or `broken_off` is true."""
         name = self.training.name
-        threads = [threading.Thread(target=each.hear, args=(name,), daemon=True) for each in self._ears]
+        threads = [threading.Thread(target=listener.listen, args=(name,), daemon=True) for listener in self._ears]
         for thread in threads:
             thread.start()
         settled = float("inf")
         try:
             while not (broken_off() or self._is_over() or time.monotonic() > settled):
                 self._take()
-                if self.heard.failures and settled == float("inf"):
+                if self.state.failures and settled == float("inf"):
                     settled = time.monotonic() + SETTLE_S
         finally:
             self.enough.set()
             end = time.monotonic() + LEAVE_S
-            for thread in threads:  # one that waits for a server that does not answer is left behind
+            for thread in threads:  # a listener that waits for a silent server is abandoned
                 thread.join(max(0.0, end - time.monotonic()))
         while not self._news.empty():
             self._take()
-        self.heard.failures = [self._explained(each) for each in self.heard.failures]
-        return self.heard
+        self.state.failures = [self._explained(failure) for failure in self.state.failures]
+        return self.state
 
     def _explained(self, failure: Failure) -> Failure:
-        """Where ssh lost a pod, whether that is gone."""
+        """If ssh lost the pod: explain whether it is gone."""
         why = ""
-        if failure.words == LOST_SSH:
+        if failure.description == LOST_SSH:
             with contextlib.suppress(GpuctlError):
                 why = self.training.gone(failure.pod)
-        return replace(failure, words=why) if why else failure
+        return replace(failure, description=why) if why else failure
 
     def _is_over(self) -> bool:
-        return bool(self.heard.lost) or len(self._over) == len(self.training.pods)
+        return bool(self.state.lost) or len(self._over) == len(self.training.pods)
 
     def _take(self) -> None:
         try:
@@ -131,39 +131,39 @@ class Watch:
         if news.kind in ("ended", "gone"):
             self._over.add(news.pod)
         if news.kind == "line":
-            self._line(news.pod, news.words)
+            self._line(news.pod, news.text)
         elif news.kind == "ended" and news.run:
-            self._ended(news.pod, news.run)
+            self._exited(news.pod, news.run)
         elif news.kind == "gone":
-            self._failed(news.pod, news.words)
+            self._failed(news.pod, news.text)
         elif news.kind == "lost":
-            self.heard.lost = news.words
+            self.state.lost = news.text
         else:
-            self.told.note(news.pod, news.words)
+            self.listener.note(news.pod, news.text)
 
     def _line(self, pod: str, line: str) -> None:
         last = self._last[pod]
         if last and last[-1].endswith("\r"):
             last.pop()
         last.append(line)
-        self.told.printed(pod, line)
-        if found := PDSH.match(line.rstrip()):
-            host = found[1].partition(".")[0]
-            begin = f"{found[1]}: "
-            theirs = [each[len(begin) :] for each in last if each.startswith(begin)]
-            words = LOST_SSH if found[2] == "255" else ENDED.format(found[2])
-            self.heard.failures.append(Failure(host, words, theirs))
+        self.listener.printed(pod, line)
+        if match := PDSH.match(line.rstrip()):
+            host = match[1].partition(".")[0]
+            begin = f"{match[1]}: "
+            theirs = [printed[len(begin) :] for printed in last if printed.startswith(begin)]
+            description = LOST_SSH if match[2] == "255" else ENDED.format(match[2])
+            self.state.failures.append(Failure(host, description, theirs))
 
-    def _ended(self, pod: str, run: Run) -> None:
-        self.heard.ended[pod] = run
-        if run.ended and run.ended.unlogged:
-            self.told.note(pod, f"{run.ended.unlogged} bytes of its output were not kept: is its disk full?")
-        if run.ended is None:
+    def _exited(self, pod: str, run: Run) -> None:
+        self.state.exits[pod] = run
+        if run.exit and run.exit.unlogged:
+            self.listener.note(pod, f"{run.exit.unlogged} bytes of its output were not stored: is its disk full?")
+        if run.exit is None:
             self._failed(pod, LOST)
-        elif not run.ended.well:
-            if run.ended.asked:  # connections that broke for that are no failures
-                self.heard.failures = [each for each in self.heard.failures if each.words != LOST_SSH]
-            self._failed(pod, run.ended.words, run.ended_at or 0.0)
+        elif not run.exit.succeeded:
+            if run.exit.requested:  # connections that broke for that are no failures
+                self.state.failures = [failure for failure in self.state.failures if failure.description != LOST_SSH]
+            self._failed(pod, run.exit.description, run.ended_at or 0.0)
 
-    def _failed(self, pod: str, words: str, at: float = 0.0) -> None:
-        self.heard.failures.append(Failure(pod, words, list(self._last[pod]), at))
+    def _failed(self, pod: str, description: str, at: float = 0.0) -> None:
+        self.state.failures.append(Failure(pod, description, list(self._last[pod]), at))

@@ -109,7 +109,7 @@ class Running:
         """Ask it to end; it may take a moment."""
         self._to_end.set()
 
-    def ended(self, patience_s: float = END_S) -> tuple[int, str]:
+    def wait(self, patience_s: float = END_S) -> tuple[int, str]:
         """Its exit status, or LOST, and its standard error or why nobody knows; then it is left alone."""
         if self._program is None:
             return LOST, self.wrong.wrong if self.wrong else "it was not started"

@@ -1,4 +1,4 @@
-"""Derives NCCL's environment from what nodes are, says why, and where the nodes cannot share one: pure."""
+"""Derive NCCL's environment from node facts, with reasons; nodes that need different values get their own. No I/O."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ DERIVED: tuple[Callable[[Facts], list[Setting]], ...] = (
 
 
 def advise(fleet: Mapping[str, Facts]) -> Advice:
-    """What every rank of a run on these nodes should get; see advise/model.py."""
-    own = {node: [setting for derive in DERIVED for setting in derive(facts)] for node, facts in fleet.items()}
+    """Derive the environment of every rank of a run on these nodes; see advise/model.py."""
+    by_node = {node: [setting for derive in DERIVED for setting in derive(facts)] for node, facts in fleet.items()}
     by_name: dict[str, dict[str, Setting]] = {}
-    for node, settings in own.items():
+    for node, settings in by_node.items():
         for setting in settings:
             by_name.setdefault(setting.name, {})[node] = setting
     merged = [_merge(nodes, fleet) for nodes in by_name.values()]
-    found = [finding for _, conflict in merged for finding in conflict]
+    findings = [finding for _, conflict in merged for finding in conflict]
     chosen = tuple(setting for same, _ in merged for setting in same)
-    return Advice(chosen, (*_unread(fleet), *found, *_already_set(chosen, fleet)), _left_out(fleet))
+    return Advice(chosen, (*_unread(fleet), *findings, *_already_set(chosen, fleet)), _left_out(fleet))
 
 
 def _unread(fleet: Mapping[str, Facts]) -> list[Finding]:
-    """What no advice could be made from: silence would look like "nothing is needed"."""
+    """Facts that advice needs but that are missing; silence would look like "nothing is needed"."""
     return [
         unread("environment", node, what, why(facts, *needed), so)
         for needed, (what, so) in NEEDED.items()
@@ -53,7 +53,7 @@ def _unread(fleet: Mapping[str, Facts]) -> list[Finding]:
 
 
 def _merge(nodes: Mapping[str, Setting], fleet: Mapping[str, Facts]) -> tuple[list[Setting], list[Finding]]:
-    """One setting for all; where nodes need different values, one list of names that fits all, or one each."""
+    """Merge to one setting for all; where nodes differ, one list of names that fits all, or one value a node."""
     by_value: dict[str | None, list[str]] = {}
     for node, setting in nodes.items():
         by_value.setdefault(setting.value, []).append(node)
@@ -66,17 +66,17 @@ def _merge(nodes: Mapping[str, Setting], fleet: Mapping[str, Facts]) -> tuple[li
     union = _union(first.name, list(by_value), fleet)
     if union:
         reason = f"{first.why} Nodes have different ones; this list fits each of them."
-        says = f"{first.name}: nodes have different ones ({shown}); one list of all of them fits each"
-        return [Setting(first.name, union, reason, first.source)], [Finding("environment", "", Verdict.WARN, says)]
-    says = f"{first.name} must differ between nodes: {shown}"
+        message = f"{first.name}: nodes have different ones ({shown}); one list of all of them fits each"
+        return [Setting(first.name, union, reason, first.source)], [Finding("environment", "", Verdict.WARN, message)]
+    message = f"{first.name} must differ between nodes: {shown}"
     advice = "give mpirun none; set it in /etc/nccl.conf of each node, or make the nodes alike"
-    conflict = Finding("environment", "", Verdict.FAIL, says, {"values": len(by_value)}, advice)
-    each = [Setting(first.name, v, nodes[m[0]].why, first.source, tuple(m)) for v, m in by_value.items()]
-    return each, [conflict]
+    conflict = Finding("environment", "", Verdict.FAIL, message, {"values": len(by_value)}, advice)
+    merged = [Setting(first.name, v, nodes[m[0]].why, first.source, tuple(m)) for v, m in by_value.items()]
+    return merged, [conflict]
 
 
 def _union(setting: str, values: list[str | None], fleet: Mapping[str, Facts]) -> str:
-    """A list of exact names is shared where no node has one of the others' names for something else."""
+    """A list of exact names can be shared if no node uses one of the names for something else."""
     taken = {"NCCL_IB_HCA": _adapters_not_for_nccl, "NCCL_SOCKET_IFNAME": sockets.others}.get(setting)
     if taken is None or None in values:
         return ""
@@ -86,28 +86,28 @@ def _union(setting: str, values: list[str | None], fleet: Mapping[str, Facts]) -
 
 
 def _adapters_not_for_nccl(facts: Facts) -> set[str]:
-    """Ports that NCCL would take if it were given their names: it leaves those alone that are not active."""
-    own = adapters(facts)
-    active = [port for port, _ in own.others if port["state"] == ACTIVE] if own else []
+    """Ports that NCCL must be kept away from; it ignores inactive ports by itself."""
+    ports = adapters(facts)
+    active = [port for port, _ in ports.others if port["state"] == ACTIVE] if ports else []
     return {word for port in active for word in (port["device"], name(port))}
 
 
 def _already_set(settings: tuple[Setting, ...], fleet: Mapping[str, Facts]) -> list[Finding]:
-    """What /etc/nccl.conf of a node says otherwise: it holds wherever the environment is silent."""
-    found = []
+    """Conflicts with /etc/nccl.conf, which applies wherever the environment does not set a variable."""
+    findings = []
     for node, facts in fleet.items():
         conf = facts.get("programs", {}).get("conf") or {}
         for s in settings:
             if s.name in conf and conf[s.name] != s.value and (not s.nodes or node in s.nodes):
-                says = f"/etc/nccl.conf sets {s.name}={conf[s.name]}, advised is {s.value or 'to leave it unset'}"
-                found.append(Finding("environment", node, Verdict.WARN, says, hint="take it out of that file"))
-    return found
+                message = f"/etc/nccl.conf sets {s.name}={conf[s.name]}, advised is {s.value or 'to leave it unset'}"
+                findings.append(Finding("environment", node, Verdict.WARN, message, hint="take it out of that file"))
+    return findings
 
 
 def _left_out(fleet: Mapping[str, Facts]) -> dict[str, tuple[str, ...]]:
-    told = {}
+    reasons = {}
     for node, facts in fleet.items():
-        own = adapters(facts)
-        if own and own.others:
-            told[node] = tuple(f"{name(port)}: {reason}" for port, reason in own.others)
-    return told
+        ports = adapters(facts)
+        if ports and ports.others:
+            reasons[node] = tuple(f"{name(port)}: {reason}" for port, reason in ports.others)
+    return reasons

@@ -1,4 +1,4 @@
-"""FI_* on EFA: most of what older guides set is needless or harmful with the libfabric of today."""
+"""FI_* variables on EFA: with current libfabric most older advice is needless or harmful."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PROVIDER_BY_ITSELF = (1, 6)  # of aws-ofi-nccl
 
 
 def settings(facts: Facts) -> list[Setting]:
-    """What to set, and what of the old advice to leave out."""
-    own = adapters(facts)
+    """Variables to set, and older advice to leave out."""
+    ports = adapters(facts)
     efa = facts.get("rdma", {}).get("efa")
-    if own is None or own.kind != "efa" or efa is None:
+    if ports is None or ports.kind != "efa" or efa is None:
         return []
     return [
         _provider(version(efa["plugin"])),
@@ -42,11 +42,16 @@ def _provider(plugin: tuple[int, ...]) -> Setting:
 
 
 def _device_rdma(efa: Facts, libfabric: tuple[int, ...], plugin: tuple[int, ...]) -> Setting:
-    name, told = "FI_EFA_USE_DEVICE_RDMA", f"libfabric {efa['libfabric'] or '?'}, aws-ofi-nccl {efa['plugin'] or '?'}"
+    name, versions = (
+        "FI_EFA_USE_DEVICE_RDMA",
+        f"libfabric {efa['libfabric'] or '?'}, aws-ofi-nccl {efa['plugin'] or '?'}",
+    )
     old = (libfabric and libfabric < RDMA_BY_ITSELF["libfabric"]) or (plugin and plugin < RDMA_BY_ITSELF["plugin"])
     if old:
-        why = f"{told}: before libfabric 1.18 and aws-ofi-nccl 1.7 it is off without this."
+        why = f"{versions}: before libfabric 1.18 and aws-ofi-nccl 1.7 it is off without this."
         return Setting(name, "1", why, CHEATSHEET)
     if libfabric:
-        return Setting(name, None, f"{told}: on by itself where the device has it.", CHEATSHEET)
-    return Setting(name, None, f"{told}: not known; 1 is needed before libfabric 1.18 or aws-ofi-nccl 1.7.", CHEATSHEET)
+        return Setting(name, None, f"{versions}: on by itself where the device has it.", CHEATSHEET)
+    return Setting(
+        name, None, f"{versions}: not known; 1 is needed before libfabric 1.18 or aws-ofi-nccl 1.7.", CHEATSHEET
+    )

@@ -1,4 +1,4 @@
-"""NCCL_NET, NCCL_IB_HCA, NCCL_IB_GID_INDEX, NCCL_CROSS_NIC: which ports, and how they may be paired."""
+"""NCCL_NET, NCCL_IB_HCA, NCCL_IB_GID_INDEX, NCCL_CROSS_NIC: ports and how they pair up."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ LINK_LOCAL = "fe80:0000:0000:0000"
 
 
 def net(facts: Facts) -> list[Setting]:
-    """Pin the network, so that a fall-back to TCP fails instead of being slow; not where a plugin brings another.
+    """Pin the network, so that a fall-back to TCP fails instead of being slow; not if a plugin provides another.
 
-    NCCL_NET names one network, and NCCL's own is "IB": the one of nccl-rdma-sharp-plugins is "IBext", in newer versions
-    with a number behind it.
+    NCCL_NET names one network. NCCL's own is "IB"; that of nccl-rdma-sharp-plugins is "IBext", with a version
+    number in newer releases.
     """
-    own = adapters(facts)
-    if own is None or not own.kind:
+    ports = adapters(facts)
+    if ports is None or not ports.kind:
         return []
     source = guide("NCCL_NET")
-    if own.kind == "efa":
+    if ports.kind == "efa":
         why = "The plugin's name differs between its versions: `gpuctl nccl parse` tells from the log what was used."
         return [Setting("NCCL_NET", None, why, "aws/aws-ofi-nccl")]
     return [_own_net(facts.get("programs", {}).get("net_plugins"), source)]
@@ -43,29 +43,29 @@ def _own_net(plugins: list[str] | None, source: str) -> Setting:
 
 
 def hca(facts: Facts) -> list[Setting]:
-    """The fabric's ports by their exact names."""
-    own = adapters(facts)
-    if own is None:
+    """List the fabric's ports by their exact names."""
+    fabric = adapters(facts)
+    if fabric is None:
         return []
     source = guide("NCCL_IB_HCA")
-    if own.kind == "efa":
+    if fabric.kind == "efa":
         why = "EFA is none of NCCL's own adapters: the plugin aws-ofi-nccl takes all its devices by itself."
         return [Setting("NCCL_IB_HCA", None, why, "aws/aws-ofi-nccl; libfabric fi_efa(7)")]
-    if not own.kind:
+    if not fabric.kind:
         return [Setting("NCCL_IB_HCA", None, "The node has no active RDMA port to name.", source)]
     ports = Counter(port["device"] for port in facts["rdma"]["ports"])
-    words = [port["device"] if ports[port["device"]] == 1 else name(port) for port in own.fabric]
-    why = f"The fabric's {own}. The sign = makes names exact: mlx5_1 alone would also take mlx5_10."
-    return [Setting("NCCL_IB_HCA", "=" + ",".join(sorted(words, key=in_order)), why, source)]
+    devices = [port["device"] if ports[port["device"]] == 1 else name(port) for port in fabric.fabric]
+    why = f"The fabric's {fabric}. The sign = makes names exact: mlx5_1 alone would also take mlx5_10."
+    return [Setting("NCCL_IB_HCA", "=" + ",".join(sorted(devices, key=in_order)), why, source)]
 
 
 def gid_index(facts: Facts) -> list[Setting]:
-    """Which of a RoCE port's addresses: only an NCCL before 2.21 has to be told."""
-    own = adapters(facts)
-    if own is None or own.kind != "roce":
+    """Address index of RoCE ports; needed only by NCCL before 2.21."""
+    fabric = adapters(facts)
+    if fabric is None or fabric.kind != "roce":
         return []
     installed = facts.get("programs", {}).get("nccl")
-    index, source = _common_index(own.fabric), guide("NCCL_IB_GID_INDEX") + " (since 2.21: -1)"
+    index, source = _common_index(fabric.fabric), guide("NCCL_IB_GID_INDEX") + " (since 2.21: -1)"
     if installed is None:
         would = f"set it to {index}" if index is not None else "find the index with show_gids"
         why = f"NCCL's version was not found. From 2.21 on it chooses itself; for an older one, {would}."
@@ -81,7 +81,7 @@ def gid_index(facts: Facts) -> list[Setting]:
 
 
 def _common_index(ports: tuple[Facts, ...]) -> int | None:
-    """The lowest index that is a RoCE v2 address with IPv4 on every port."""
+    """Lowest index that is a RoCE v2 address with IPv4 on every port."""
     fitting = [
         {g["index"] for g in port["gids"] if g["type"] == "RoCE v2" and g["gid"].startswith(IPV4_GID)} for port in ports
     ]
@@ -89,11 +89,11 @@ def _common_index(ports: tuple[Facts, ...]) -> int | None:
 
 
 def cross_nic(facts: Facts) -> list[Setting]:
-    """Rings keep to their rail where one rail cannot reach another."""
-    own = adapters(facts)
-    if own is None or own.kind not in ("roce", "infiniband") or len(own.fabric) < 2:
+    """Keep rings on their rail if one rail cannot reach another."""
+    fabric = adapters(facts)
+    if fabric is None or fabric.kind not in ("roce", "infiniband") or len(fabric.fabric) < 2:
         return []
-    source, isolated = guide("NCCL_CROSS_NIC"), _isolated(own.kind, own.fabric, facts)
+    source, isolated = guide("NCCL_CROSS_NIC"), _isolated(fabric.kind, fabric.fabric, facts)
     if isolated:
         why = "Each port is in a subnet of its own, and none has a gateway: a ring must stay on one rail."
         return [Setting("NCCL_CROSS_NIC", "0", why, source)]
@@ -102,7 +102,7 @@ def cross_nic(facts: Facts) -> list[Setting]:
 
 
 def _isolated(kind: str, ports: tuple[Facts, ...], facts: Facts) -> bool | None:
-    """Whether every port lives in a subnet that it cannot leave; None where that is not known."""
+    """Return True if every port is in a subnet it cannot leave; None if unknown."""
     if kind == "infiniband":
         prefixes = [next((g["gid"][:19] for g in port["gids"] if g["index"] == 0), None) for port in ports]
         return None if None in prefixes else LINK_LOCAL not in prefixes and len(set(prefixes)) == len(ports)

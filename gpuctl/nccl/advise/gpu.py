@@ -1,4 +1,4 @@
-"""NCCL_DMABUF_ENABLE and NCCL_NVLS_ENABLE: both are chosen well by NCCL, where the node allows them."""
+"""NCCL_DMABUF_ENABLE and NCCL_NVLS_ENABLE: NCCL chooses both well if the node allows them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ SINCE = (2, 13)  # of DMA-BUF in NCCL
 
 
 def dmabuf(facts: Facts) -> list[Setting]:
-    """Leave it to NCCL, and say which way data takes."""
-    own, way = adapters(facts), peer_memory(facts)
-    if own is None or own.kind not in ("roce", "infiniband"):
+    """Leave it to NCCL, and report which path data takes."""
+    ports, path = adapters(facts), peer_memory(facts)
+    if ports is None or ports.kind not in ("roce", "infiniband"):
         return []
     modules = facts["peer_memory"].get("modules") or []
     old = len(version(facts.get("programs", {}).get("nccl"))) > 0 and version(facts["programs"]["nccl"]) < SINCE
-    if way == DMABUF and old:
+    if path == DMABUF and old:
         loaded = "it uses nvidia_peermem, which is loaded" if "nvidia_peermem" in modules else "modprobe nvidia_peermem"
         why = f"NCCL {facts['programs']['nccl']} knows no DMA-BUF (it came with 2.13): {loaded}."
-    elif way == DMABUF:
+    elif path == DMABUF:
         why = "Kernel and open driver have DMA-BUF, and NCCL takes it by itself; nvidia_peermem is not needed."
-    elif way:
-        why = f"No DMA-BUF here (it needs Linux 5.12 and NVIDIA's open module); NCCL takes {way}, which is loaded."
-    elif way is None:
+    elif path:
+        why = f"No DMA-BUF here (it needs Linux 5.12 and NVIDIA's open module); NCCL takes {path}, which is loaded."
+    elif path is None:
         why = "Whether DMA-BUF works here could not be read; NCCL tries it by itself."
     else:
         why = "Neither way is open: modprobe nvidia_peermem. Without it data goes through the host's memory."
@@ -31,7 +31,7 @@ def dmabuf(facts: Facts) -> list[Setting]:
 
 
 def nvls(facts: Facts) -> list[Setting]:
-    """NVLink SHARP: on wherever the switches have it."""
+    """NVLink SHARP is on wherever the switches support it."""
     gpus = facts.get("gpu", {}).get("gpus")
     if gpus is None:
         return []

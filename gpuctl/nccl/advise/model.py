@@ -1,4 +1,4 @@
-"""What advice is made of."""
+"""Values that advice consists of."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHEATSHEET = "awsome-distributed-training, efa-cheatsheet.md"
 
 @dataclass(frozen=True)
 class Setting:
-    """A variable of a run's environment; value None: leave it unset. `nodes`: whom it is for, empty for all."""
+    """One environment variable; value None means leave it unset. `nodes`: who it is for, empty for all."""
 
     name: str
     value: str | None
@@ -24,7 +24,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Advice:
-    """Settings in the order they are explained, what stands against them, and each node's ports that are left out."""
+    """Settings in the order of their explanation, conflicts with them, and the ports each node leaves out."""
 
     settings: tuple[Setting, ...]
     findings: tuple[Finding, ...] = ()
@@ -32,10 +32,10 @@ class Advice:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What every rank on every node gets."""
+        """Variables that every rank on every node gets."""
         return {s.name: s.value for s in self.settings if s.value is not None and not s.nodes}
 
 
 def guide(name: str) -> str:
-    """The source of most settings."""
+    """Source of most settings."""
     return GUIDE.format(name)

@@ -1,4 +1,4 @@
-"""NCCL_SOCKET_IFNAME: the interface that nodes know each other by."""
+"""NCCL_SOCKET_IFNAME: the interface whose address other nodes use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gpuctl.nccl.topology.adapters import Facts, outward
 
 
 def ifname(facts: Facts) -> list[Setting]:
-    """The interface with the address the inventory gives the node, else that of the default route."""
+    """Interface with the node's inventory address, else the one of the default route."""
     source, chosen = guide("NCCL_SOCKET_IFNAME"), _chosen(facts)
     if chosen is None:
         return []
@@ -28,7 +28,7 @@ def _chosen(facts: Facts) -> tuple[str, str] | None:
 
 
 def others(facts: Facts) -> set[str]:
-    """Interfaces with an address that are not the chosen one."""
+    """Interfaces with an address, except the chosen one."""
     chosen = _chosen(facts)
     interfaces: dict[str, list[str]] = facts.get("names", {}).get("interfaces") or {}
     return {name for name, addresses in interfaces.items() if addresses and (chosen is None or name != chosen[0])}

@@ -1,7 +1,8 @@
-"""What somebody says of a run, and its own log says otherwise: neither of the two is then to be believed."""
+"""Contradictions between a run's log and the user's options; neither can be trusted then."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpuctl.nccl import context as known
@@ -10,60 +11,86 @@ from gpuctl.nccl.judge.messages import names, plural
 from gpuctl.nccl.model import Run
 from gpuctl.nccl.parsing import algorithms
 
+# GPUs by machine type. Source: the providers' pages of these types (aws.amazon.com/ec2/instance-types/p4, p5, p6;
+# learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated). A longer name stands before its beginning.
+GPUS = (
+    ("p4d", "A100"),
+    ("p5.", "H100"),
+    ("p5e", "H200"),
+    ("p6-b200", "B200"),
+    ("p6-b300", "B300"),
+    ("Standard_ND96isr_H100", "H100"),
+    ("Standard_ND96isr_H200", "H200"),
+)
+MODEL = re.compile(r"\b(?:A100|H100|H200|GH200|B200|B300|GB200|GB300|V100)\b")
 NO_NAMES = {"", "localhost"}  # of hosts: several may be called so
 
 
-def contradicted(run: Run, given: RunContext) -> list[str]:
-    """Every contradiction, by the option that tells it; what the log leaves open contradicts nothing."""
-    return [*_collective(run, given), *_nodes(run, given), *_gpus(run, given), *_algorithm(run, given)]
+def contradicted(run: Run, stated: RunContext) -> list[str]:
+    """List every contradiction by the option that causes it; facts missing from the log contradict nothing."""
+    return [
+        *_gpu(run, stated),
+        *_collective(run, stated),
+        *_nodes(run, stated),
+        *_gpus(run, stated),
+        *_algorithm(run, stated),
+    ]
 
 
-def _collective(run: Run, given: RunContext) -> Iterator[str]:
-    told = known.infer(run).collective
-    if given.collective and told and given.collective != told:
-        yield f"--collective {given.collective}: the log is of {told}"
+def _gpu(run: Run, stated: RunContext) -> Iterator[str]:
+    """The GPUs in the device list must be those of the machine type."""
+    expected = next((gpu for prefix, gpu in GPUS if (stated.system or "").startswith(prefix)), None)
+    listed = {model for rank in run.ranks for model in MODEL.findall(rank.gpu or "")}
+    if expected and listed - {expected}:
+        yield f"--instance {stated.system}: it has {expected} GPUs, the log lists {names(listed)}"
 
 
-def _nodes(run: Run, given: RunContext) -> Iterator[str]:
-    """A whole list of devices tells how many nodes there were, one with holes how many there were at least."""
-    told, hosts = known.infer(run), {rank.host for rank in run.ranks}
+def _collective(run: Run, stated: RunContext) -> Iterator[str]:
+    inferred = known.infer(run).collective
+    if stated.collective and inferred and stated.collective != inferred:
+        yield f"--collective {stated.collective}: the log is of {inferred}"
+
+
+def _nodes(run: Run, stated: RunContext) -> Iterator[str]:
+    """A complete device list gives the number of nodes, one with gaps a lower bound."""
+    inferred, hosts = known.infer(run), {rank.host for rank in run.ranks}
     named = hosts - NO_NAMES
-    if given.nodes is None:
+    if stated.nodes is None:
         return
-    whole = told.nodes is not None and named == hosts
-    if named and (given.nodes != len(named) if whole else given.nodes < len(named)):
-        yield f"--nodes {given.nodes}: the log lists {plural(len(named), 'node')} ({names(named)})"
-    elif told.ranks is not None and given.nodes > told.ranks:
-        yield f"--nodes {given.nodes}: the log is of {plural(told.ranks, 'rank')}, and a node has one at least"
+    whole = inferred.nodes is not None and named == hosts
+    if named and (stated.nodes != len(named) if whole else stated.nodes < len(named)):
+        yield f"--nodes {stated.nodes}: the log lists {plural(len(named), 'node')} ({names(named)})"
+    elif inferred.ranks is not None and stated.nodes > inferred.ranks:
+        yield f"--nodes {stated.nodes}: the log is of {plural(inferred.ranks, 'rank')}, and a node has one at least"
 
 
-def _gpus(run: Run, given: RunContext) -> Iterator[str]:
-    """Every rank is a GPU, so nodes times GPUs are the ranks."""
-    told = known.infer(run)
-    gpus, nodes = given.gpus_per_node, given.nodes or told.nodes
+def _gpus(run: Run, stated: RunContext) -> Iterator[str]:
+    """Every rank is one GPU, so nodes times GPUs equals the ranks."""
+    inferred = known.infer(run)
+    gpus, nodes = stated.gpus_per_node, stated.nodes or inferred.nodes
     if gpus is None:
         return
-    if told.gpus_per_node is not None and gpus != told.gpus_per_node:
-        yield f"--gpus-per-node {gpus}: the log lists {told.gpus_per_node} on each node"
-    elif told.ranks is not None and nodes is not None and nodes * gpus != told.ranks:
-        yield f"--gpus-per-node {gpus}: {plural(nodes, 'node')} of {gpus} are not the {told.ranks} ranks of the log"
+    if inferred.gpus_per_node is not None and gpus != inferred.gpus_per_node:
+        yield f"--gpus-per-node {gpus}: the log lists {inferred.gpus_per_node} on each node"
+    elif inferred.ranks is not None and nodes is not None and nodes * gpus != inferred.ranks:
+        yield f"--gpus-per-node {gpus}: {plural(nodes, 'node')} of {gpus} are not the {inferred.ranks} ranks of the log"
 
 
-def _algorithm(run: Run, given: RunContext) -> Iterator[str]:
-    """What the log says was forced has to be what is given, and what NCCL used has to be among it."""
-    if given.algorithm is None:
+def _algorithm(run: Run, stated: RunContext) -> Iterator[str]:
+    """The log's forced algorithms must equal the option, and the ones NCCL used must be among them."""
+    if stated.algorithm is None:
         return
-    collective = given.collective or run.collective or "all_reduce"
-    words = () if given.algorithm == DEFAULT else algorithms.requested(given.algorithm)
-    asked = set(algorithms.of_collective(words, collective))
+    collective = stated.collective or run.collective or "all_reduce"
+    requested = () if stated.algorithm == DEFAULT else algorithms.requested(stated.algorithm)
+    names = set(algorithms.of_collective(requested, collective))
     forced = set(algorithms.of_collective(run.forced_algorithms, collective))
-    shown = ",".join(sorted(asked)) or DEFAULT
-    if forced and forced != asked:
+    shown = ",".join(sorted(names)) or DEFAULT
+    if forced and forced != names:
         yield f"--algo {shown}: the log says that NCCL_ALGO was {','.join(sorted(forced))}"
         return
-    banned = {name for name in asked if name.startswith("^")}
+    banned = {name for name in names if name.startswith("^")}
     # What cannot do a collective fell back to the ring, before NCCL 2.24.
-    used = set(run.algorithms) - ({"Ring"} if asked - {"Ring"} else set())
-    other = {name for name in used if f"^{name}" in banned} if banned else used - asked if asked else set()
+    used = set(run.algorithms) - ({"Ring"} if names - {"Ring"} else set())
+    other = {name for name in used if f"^{name}" in banned} if banned else used - names if names else set()
     if other:
         yield f"--algo {shown}: the log says that NCCL used {', '.join(sorted(other))}"

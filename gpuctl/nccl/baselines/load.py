@@ -1,4 +1,4 @@
-"""Baselines in files: the ones that come with gpuctl, and the site's own in front of them."""
+"""Baseline files: the rows shipped with gpuctl, preceded by the site's own."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ EMPTY = EmptyFile("file of baselines", "give it `baselines:`, or remove it")
 
 
 def site_file() -> Path:
-    """The site's own rows: like a profile theirs to read, to share and to mend."""
+    """Path of the site's rows: a file users may read, share and edit."""
     return config_dir() / "nccl_baselines.yml"
 
 
 def book() -> Book:
-    """All rows, the site's first; `InvalidInput` with every mistake in a file."""
+    """All rows, the site's first; raises `InvalidInput` with every mistake in a file."""
     shipped, own = load(SHIPPED), site_file()
     site = load(own) if own.is_file() else Book({}, ())
     rows = [replace(row, site=True) for row in site.rows]
@@ -53,19 +53,19 @@ def book() -> Book:
 
 
 def load(path: Path) -> Book:
-    """The rows of one file, strictly: nothing unknown, nothing missing, nothing twice."""
+    """Rows of one file, read strictly: nothing unknown, missing or duplicated."""
     book: Book = load_file(path, SCHEMA, f"use the baselines {path}", EMPTY, f"{SHIPPED} shows what a row holds")
     return book
 
 
 def size(text: str) -> int | None:
-    """Bytes of a message size such as 4GiB or 512; None where it is none."""
+    """Bytes of a message size such as 4GiB or 512; None if it is not a size."""
     found = re.fullmatch(r"(\d{1,18}) ?(|KiB|MiB|GiB)", text)
     return int(found[1]) * UNITS[found[2]] if found else None
 
 
 def nodes(text: str) -> tuple[int, int | None] | None:
-    """Least and most of 2, 4-16 or 4+."""
+    """Bounds of 2, 4-16 or 4+."""
     found = re.fullmatch(r"([1-9]\d{0,8})(?:(\+)|-([1-9]\d{0,8}))?", text)
     if found is None or (found[3] and int(found[3]) < int(found[1])):
         return None
@@ -73,7 +73,7 @@ def nodes(text: str) -> tuple[int, int | None] | None:
 
 
 def plain(row: Baseline) -> dict[str, Any]:
-    """A row as the file has it."""
+    """Convert a row to the file's format."""
     low, high = row.nodes
     optional = {name: value for name in OPTIONAL if (value := getattr(row, name))}
     return {
@@ -94,7 +94,7 @@ def plain(row: Baseline) -> dict[str, Any]:
 
 
 def plain_system(system: System) -> dict[str, Any]:
-    """A machine type as the file has it."""
+    """Convert a machine type to the file's format."""
     return {name: value for name, value in asdict(system).items() if name != "name"}
 
 

@@ -1,4 +1,4 @@
-"""What a run should reach: rows of knowledge, and which of them is about a run."""
+"""Expected bandwidths: rows with their sources, and how a row is matched to a run."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class System:
 
 @dataclass(frozen=True)
 class Baseline:
-    """One row. Sizes in bytes, both included; bandwidths are out-of-place busbw in GB/s; None: the row has no such.
+    """One row: sizes in bytes, inclusive; limits are out-of-place busbw in GB/s, None if the row has none.
 
-    `site`: measured here by calibrate. `below_published`: the fail limit that this row was forced below.
+    `site`: measured here by calibrate. `below_published`: the published fail limit that this row was forced below.
     """
 
     systems: tuple[str, ...]
@@ -46,9 +46,10 @@ class Baseline:
     where: str = ""
 
     def fits(self, about: RunContext) -> bool:
-        """Whether it is about such runs, at some size. What is not known fits nothing, but the two that say so:
+        """Return True if the row applies to such runs at some size.
 
-        an algorithm nobody spoke of is taken for NCCL's own choice, and processes count only where a row names them.
+        Unknown values match nothing, with two exceptions: an algorithm nobody named counts as NCCL's own
+        choice, and processes count only if the row names them.
         """
         low, high = self.nodes
         return (
@@ -66,7 +67,7 @@ class Baseline:
 
     @property
     def origin(self) -> str:
-        """Where it comes from, in a few words for a finding."""
+        """Short source note for a finding."""
         if not self.site:
             return f"{self.kind}: {self.source}"
         mark = "" if self.below_published is None else f", FORCED below the published limit {self.below_published:g}"
@@ -75,7 +76,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Book:
-    """All rows, the site's first: the first that fits wins."""
+    """All rows, the site's first; the first that fits wins."""
 
     systems: Mapping[str, System]
     rows: Sequence[Baseline]
@@ -84,10 +85,10 @@ class Book:
         return [row for row in self.rows if row.fits(about)]
 
     def of(self, about: RunContext, size_bytes: int) -> Baseline | None:
-        """The row to judge one message size by."""
+        """Row that judges one message size."""
         return next((row for row in self.fitting(about) if row.covers(size_bytes)), None)
 
     @property
     def known(self) -> list[str]:
-        """Every name that a system has, in a row or in the list of systems."""
+        """Every system name, from rows and from the list of systems."""
         return sorted({*self.systems, *(name for row in self.rows for name in row.systems)})

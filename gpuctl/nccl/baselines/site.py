@@ -1,4 +1,4 @@
-"""The site's own baselines on disk: rows are put in whole or not at all, and what was there before can come back."""
+"""The site's baseline file: changes are atomic, and the last one can be undone."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ HEAD = """\
 
 
 def before(path: Path) -> Path:
-    """Where a site's file is kept as it was before the last change."""
+    """Path of the copy that a change leaves of the previous file."""
     return path.with_name(f"{path.name}.before")
 
 
 def keep(rows: Sequence[Baseline], path: Path) -> None:
-    """Put rows into a site's file; those of the same key are replaced, and the file as it was is kept beside it."""
+    """Save rows, replacing rows of the same key; the previous file is kept beside it."""
     import yaml
 
     with _locked(path):
@@ -42,7 +42,7 @@ def keep(rows: Sequence[Baseline], path: Path) -> None:
 
 @dataclass(frozen=True)
 class Restored:
-    """The rows that count again, and how many of them had not, and of the others had; None: nobody could read those."""
+    """Rows in force again, how many were put back, and how many were removed (None if they were unreadable)."""
 
     rows: tuple[Baseline, ...]
     put_back: int
@@ -50,9 +50,9 @@ class Restored:
 
 
 def restore(path: Path) -> Restored:
-    """Put back the file as it was before the last change, and keep the present one in its place.
+    """Swap the site file with its previous version.
 
-    Twice is as if it had not been done. `InvalidInput` where there is nothing to put back, or it cannot be read.
+    A second restore undoes the first. Raises `InvalidInput` if there is no previous version or it cannot be read.
     """
     with _locked(path):
         if not before(path).is_file():
@@ -68,13 +68,13 @@ def restore(path: Path) -> Restored:
 
 
 def _rows(path: Path) -> dict[str, Baseline]:
-    """The rows of a file by what they say."""
+    """Rows of a file, keyed by their content."""
     return {str(load.plain(row)): row for row in load.load(path).rows}
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One calibration at a time changes the file."""
+    """Serialise changes by concurrent calibrations."""
     try:
         private(path.parent)
         with path.with_name(f".{path.name}.lock").open("w") as lock:

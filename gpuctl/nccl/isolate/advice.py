@@ -9,6 +9,11 @@ from gpuctl.nccl.isolate.model import Guilt, Kind
 LOST = "look at it by its console or its management address; it was not there to be cleaned up"
 CUT_OFF = "see whether this machine still reaches them, and what they share (power, a switch); then isolate anew"
 UNTESTED = "mend what the cause names, which says nothing of the hardware: `gpuctl nccl preflight` finds the usual ones"
+WRONG = (
+    "keep these out of service until one of them is known to be the cause: wrong sums are never chance; look at their"
+    " GPUs' Xid errors, ECC counters and row remaps, run DCGM's diagnostics on each, then isolate again"
+)
+ONCE = "look at the kernel's log of both at that time; --pairs-per-node 8 tests for what comes and goes"
 SHARED = (
     "look at what all nodes share: how the test is launched, driver and NCCL versions, a fall-back to TCP, the switches"
 )
@@ -24,8 +29,8 @@ TWO_RACKS = (
     " rack, or --expect, would tell"
 )
 TOGETHER = (
-    "large rings reach less than pairs on oversubscribed uplinks; else run isolate with more --screens, as a fault"
-    " that comes and goes may have stayed unseen"
+    "large rings reach less than pairs on oversubscribed uplinks; else isolate with a higher --pairs-per-node, as a"
+    " fault that comes and goes may have stayed unseen"
 )
 
 EFA = "NCCL_IB_HCA does not choose among EFA's adapters: to run these one at a time, name them with --rails"

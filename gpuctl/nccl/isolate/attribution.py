@@ -170,6 +170,8 @@ class Case:
 
         Nothing speaks for a node that never did, however mild its bad runs are: one more tells.
         """
+        if seen.wrong:
+            return True
         left = [[run for run in self._telling(node) if run.number not in self.taken] for node in seen.nodes]
         bad = [[self._bad_as(seen, run) for run in runs] for runs in left]
         back = any(found.count(True) > 1 for found in bad)

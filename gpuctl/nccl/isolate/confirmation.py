@@ -67,7 +67,12 @@ def unexplained(story: Story, policy: Policy) -> list[Seen]:
         group: [s for s in runs if s.failed or (least is not None and s.gbs is not None and s.gbs < least)]
         for group, runs in groups.items()
     }
-    return [seen for group, runs in groups.items() if len(bad[group]) == len(runs) >= TRIES for seen in runs]
+    return [
+        seen
+        for group, runs in groups.items()
+        if len(bad[group]) == len(runs) >= TRIES or any(run.wrong for run in runs)
+        for seen in runs
+    ]
 
 
 def silent(story: Story, runs: Sequence[Seen]) -> list[str]:

@@ -42,7 +42,7 @@ def decide(fleet: Fleet, history: Sequence[LaunchResult], policy: Policy | None 
     if seen.cut_off:
         why = Doubt(tuple(sorted(seen.cut_off)), (), _contact(seen, history))
         return verdict.conclusion(seen, explain(seen, rules), (why,), rules)  # what was proved before still is
-    if found := _unseen(seen, rules, rules.screens) or _only_across(seen, rules):
+    if found := _unseen(seen, rules, rules.pairs_per_node) or _only_across(seen, rules):
         return found
     unexplained = bool(confirmation.unexplained(seen, rules))
     state = State(seen, explain(seen, _stricter(rules) if unexplained else rules), rules)
@@ -75,7 +75,7 @@ def _the_rest(state: State, doubts: Sequence[Doubt], unexplained: bool) -> Round
     state, doubts = replace(state, explained=explained), (*doubts, *unsure)
     step = _confirmation(state, doubts)
     if step is None and unexplained:
-        step = _unseen(seen, rules, rules.screens + 1)
+        step = _unseen(seen, rules, rules.pairs_per_node + 1)
     return step or _adapters(state) or verdict.conclusion(seen, explained, doubts, rules)
 
 
@@ -84,11 +84,11 @@ def _stricter(policy: Policy) -> Policy:
     return replace(policy, let_go=1.0)
 
 
-def _unseen(seen: Story, policy: Policy, screens: int) -> Round | None:
+def _unseen(seen: Story, policy: Policy, pairs_per_node: int) -> Round | None:
     """Pairs of the nodes that were in too few runs."""
     if len(seen.alive) < 2:
         return None
-    for turn in range(screens):
+    for turn in range(pairs_per_node):
         due = [node for node in seen.alive if len(seen.tried.get(node, ())) <= turn]
         if len(due) > 1:
             pairs = pairing.pairs(due, seen.fleet.racks, turn)

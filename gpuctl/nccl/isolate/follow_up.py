@@ -15,6 +15,9 @@ from gpuctl.nccl.isolate.observations import Seen, Story, last_never
 
 NEAR = math.log(100)  # causes whose odds are this close to the best one's are still in question
 WEAK = math.log(20)  # below these odds chance is so much likelier that one run of the same pair comes first
+WRONG_REPEATS = (
+    3  # runs of a pair that printed wrong values, and of each of its nodes with others, before it stays open
+)
 MOST_ACROSS = 2  # pairs at the same time over one uplink
 Pair = tuple[str, ...]
 
@@ -146,7 +149,18 @@ class _Planning:
         uplinks = uplinks or self._behind_the_path(seen, in_question)
         if uplinks and (probes := list(_uplinks(uplinks, seen, self.story, self.good))):
             return probes
-        return () if _over(seen, self.story) else self._pair_or_nodes(seen, in_question)
+        if _over(seen, self.story):
+            return ()
+        return self._wrong(seen) if seen.wrong else self._pair_or_nodes(seen, in_question)
+
+    def _wrong(self, seen: Seen) -> Iterable[Pair]:
+        """The same pair again and its nodes with known-good ones by turns: wrong values are nobody's chance."""
+        pair = len(_launches(seen, self.story)) - 1
+        alone = {node: len(_others(node, seen, self.story)) for node in seen.nodes}
+        if pair < WRONG_REPEATS and pair <= min(alone.values()):
+            return [seen.nodes]
+        few = [node for node in seen.nodes if alone[node] < WRONG_REPEATS]
+        return list(_with_good(few, self.good)) or ([seen.nodes] if pair < WRONG_REPEATS else [])
 
     def _behind_the_path(self, seen: Seen, in_question: Set[Cause]) -> list[str]:
         """The racks of a path that was bad more than once: an uplink that comes and goes has to be ruled out, too."""
@@ -184,6 +198,12 @@ def _launches(seen: Seen, story: Story) -> list[Seen]:
     return [run for run in story.tried[seen.nodes[0]] if set(run.nodes) == set(seen.nodes)]
 
 
+def _repeated(seen: Seen, story: Story) -> bool:
+    """Whether a pair that printed wrong values was run again often enough, and so was each of its nodes with others."""
+    pair = len(_launches(seen, story)) > WRONG_REPEATS
+    return pair and all(len(_others(node, seen, story)) >= WRONG_REPEATS for node in seen.nodes)
+
+
 def _over(seen: Seen, story: Story) -> bool:
     """Whether it cannot be run again: launches of its nodes, or of any, do not begin any more."""
     if story.stalled or not story.shut.isdisjoint(seen.nodes):
@@ -217,6 +237,8 @@ def _in_rack(racks: Mapping[str, str], rack: str, node: str) -> bool:
 
 
 def _worn_out(seen: Seen, story: Story, policy: Policy) -> bool:
+    if seen.wrong and _repeated(seen, story):
+        return True
     return any(len(story.tried[node]) >= policy.most for node in seen.nodes)
 
 
@@ -237,7 +259,9 @@ def _doubt(seen: Seen, odds: Mapping[Cause, float], story: Story, policy: Policy
         near |= {cause for cause in odds if cause.kind is Kind.UPLINK}
     may_be = sorted(near, key=lambda c: (-odds[c], c.kind, c.names))
     why = "no node is left that is known to be good and could be run with them"
-    if _worn_out(seen, story, policy):
+    if seen.wrong and _repeated(seen, story):
+        why = f"{WRONG_REPEATS} more runs of the pair and of each of the two with others did not settle it"
+    elif _worn_out(seen, story, policy):
         why = f"{policy.most} runs of them did not settle it"
     if _over(seen, story):
         why = "launches to settle it did not begin any more"

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 from gpuctl.nccl.isolate.model import Cause, Kind
-from gpuctl.nccl.isolate.noise import Noise
+from gpuctl.nccl.isolate.noise import WRONG, Noise
 from gpuctl.nccl.isolate.observations import Seen, Story
 
 # (share of its runs that are spoilt, how probable we hold such a cause beforehand)
@@ -97,13 +97,17 @@ def _held(shortfall: float) -> float:
 
 
 def _failing(runs: Sequence[Seen], noise: Noise, shares: Sequence[tuple[float, float]]) -> float:
-    failed = sum(bool(seen.failed) for seen in runs)
-    fine = len(runs) - failed
-    if not failed:
+    wrong = sum(seen.wrong for seen in runs)
+    failed = sum(bool(seen.failed) for seen in runs) - wrong
+    fine = len(runs) - failed - wrong
+    if not failed and not wrong:
         return NEVER
     return _sum(
         [
-            math.log(held) + failed * math.log(share / noise.failed + 1 - share) + fine * math.log(1 - share)
+            math.log(held)
+            + failed * math.log(share / noise.failed + 1 - share)
+            + wrong * math.log(share / WRONG + 1 - share)
+            + fine * math.log(1 - share)
             for share, held in shares
         ]
     )

@@ -39,7 +39,7 @@ class Policy:
     `look_again`: from these odds on a slow run is looked into, where there are enough runs to know their spread;
     `let_go`: below these odds a suspect that also ran well is let go. Both are odds of "bad" against "chance" before
     asking how rare bad nodes are.
-    `screens`: in how many runs every node is seen, at least; more of them find faults that come and go.
+    `pairs_per_node`: the pairs in which every node is run, at least; more of them find faults that come and go.
     `most`: runs of one suspect after which it stays undecided. `least_gap`: a shortfall below this share is never held
     against anybody, however small the spread. `rest`: the share of what pairs reach that the confirmation must reach.
     """
@@ -49,7 +49,7 @@ class Policy:
     rival: float = 100.0
     look_again: float = 3.0
     let_go: float = 60.0
-    screens: int = 1
+    pairs_per_node: int = 1
     most: int = 14
     least_gap: float = 0.03
     rest: float = 0.8

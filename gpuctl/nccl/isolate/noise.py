@@ -19,6 +19,7 @@ from gpuctl.nccl.isolate.speed_clusters import between
 T3_PEAK = 2 / (math.pi * math.sqrt(3))  # density of Student's t (3) at zero
 T3_HALF = 0.7649  # half of it lies within this of zero: the median absolute deviation of scale one
 PASSING_MEAN = 0.2  # mean shortfall by something passing
+WRONG = 1e-6  # the chance that a healthy run prints wrong values; it is not learnt from runs: sums are never noise
 ASSUMED_RUNS, ASSUMED_SLOW, ASSUMED_FAILED = 500, 1.0, 0.5  # as if seen before: 1 in 500 slow, 1 in 1000 failed
 FEW = 16  # below so many runs the spread cannot be had from them alone
 A_FEW = 0.1  # the share of slow runs that the median bears

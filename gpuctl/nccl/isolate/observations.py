@@ -46,6 +46,11 @@ class Seen:
     never: str = ""
 
     @property
+    def wrong(self) -> bool:
+        """Whether it printed wrong values, which no healthy run ever does."""
+        return self.failed == Outcome.CORRUPT
+
+    @property
     def pair(self) -> bool:
         return len(self.nodes) == 2
 

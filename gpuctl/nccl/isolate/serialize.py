@@ -27,7 +27,6 @@ def of(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion) -> dict[s
         ],
         "chance": [number + 1 for number in end.chance],
         "never_began": [{"run": s.number + 1, "nodes": list(s.nodes), "why": s.never} for s in seen.all if s.never],
-        "findings": [finding.as_dict() for finding in end.findings],
         "runs_used": end.used,
         "budget": end.budget,
         "adapter_runs": end.rails,

@@ -15,6 +15,7 @@ from gpuctl.nccl.isolate.observations import REACHES, Seen, Story
 from gpuctl.nccl.judge import leftovers
 
 RULE = "isolate"
+MOST_WRONG = 8  # pairs with wrong values that are named one by one
 MOST_PAIRS = 4  # that are named of those that are faster than the others
 Numbers = dict[str, float | int | str | None]
 
@@ -28,7 +29,9 @@ def conclusion(story: Story, explained: Explained, doubts: Sequence[Doubt], poli
     used, budget = len(story.all) - by_adapter, spend(story, explained, policy)
     findings = (
         *(_guilty(guilt, story, policy) for guilt in guilty),
-        *(_doubtful(doubt, story) for doubt in doubts),
+        *_wrong(story, guilty),
+        *(_doubtful(doubt, story) for doubt in doubts if not _is_of_wrong(doubt, story)),
+        *_once(story, explained.chance),
         *launch_failures.findings(story, shared=any(not doubt.may_be for doubt in doubts)),
         *story.transport,
         *_all(story, guilty, doubts),
@@ -46,11 +49,11 @@ def spend(story: Story, explained: Explained, policy: Policy) -> int:
     """The budget: a pair for every two nodes, two runs for every pair of these that looked bad, one confirmation."""
     suspects, met = 0, dict.fromkeys(story.fleet.nodes, 0)
     for seen in story.pairs:
-        first = any(met[node] < policy.screens for node in seen.nodes)
+        first = any(met[node] < policy.pairs_per_node for node in seen.nodes)
         suspects += first and looks_bad(seen, explained.noise, policy)
         for node in seen.nodes:
             met[node] += 1
-    return policy.screens * math.ceil(len(story.fleet.nodes) / 2) + 2 * suspects + 1
+    return policy.pairs_per_node * math.ceil(len(story.fleet.nodes) / 2) + 2 * suspects + 1
 
 
 def _guilty(guilt: Guilt, story: Story, policy: Policy) -> Finding:
@@ -99,6 +102,40 @@ def _doubtful(doubt: Doubt, story: Story) -> Finding:
     suspects = ", or ".join(str(cause) for cause in doubt.may_be)
     says = f"cannot tell what it is: {suspects}; {doubt.why}"
     return Finding(RULE, " and ".join(nodes), Verdict.UNKNOWN, says, {"bad_runs": len(doubt.runs)}, advice.DOUBT)
+
+
+def _is_of_wrong(doubt: Doubt, story: Story) -> bool:
+    """Whether a doubt is about one pair that printed wrong values, which is a finding of its own."""
+    return bool(doubt.may_be) and any(seen.wrong for seen in story.pairs if seen.number in doubt.runs)
+
+
+def _wrong(story: Story, guilty: Sequence[Guilt]) -> Iterator[Finding]:
+    """FAIL for every pair that printed wrong values and of which no run named one of the two."""
+    explained = {number for guilt in guilty for number in guilt.bad}
+    pairs: dict[frozenset[str], list[Seen]] = {}
+    for seen in story.pairs:
+        if seen.wrong and seen.number not in explained:
+            pairs.setdefault(frozenset(seen.nodes), []).append(seen)
+    for nodes, runs in list(pairs.items())[:MOST_WRONG]:
+        same = sum(set(run.nodes) == nodes for run in story.pairs)
+        others = [run for run in story.pairs if len(nodes & set(run.nodes)) == 1]
+        says = f"{len(runs)} of their {same} runs together printed wrong values"
+        says += f"; {len(others)} runs of the two with other nodes did not tell which of them it is"
+        numbers: Numbers = {"wrong_runs": len(runs), "runs": same, "runs_with_others": len(others)}
+        yield Finding(RULE, " and ".join(runs[0].nodes), Verdict.FAIL, says, numbers, advice.WRONG)
+    if len(pairs) > MOST_WRONG:
+        says = f"{len(pairs) - MOST_WRONG} more pairs printed wrong values"
+        yield Finding(RULE, "other pairs", Verdict.FAIL, says, {"pairs": len(pairs)}, advice.WRONG)
+
+
+def _once(story: Story, chance: Sequence[Seen]) -> Iterator[Finding]:
+    """WARN for every pair whose run failed and did not fail again."""
+    for seen in chance:
+        if seen.failed:
+            again = [run for run in story.pairs if run.number > seen.number and set(run.nodes) & set(seen.nodes)]
+            says = f"their run {seen.number + 1} ended badly ({seen.failed}) and {len(again)} later ones did not"
+            numbers: Numbers = {"run": seen.number + 1, "later_runs": len(again)}
+            yield Finding(RULE, " and ".join(seen.nodes), Verdict.WARN, says, numbers, advice.ONCE)
 
 
 def _on_shared(doubt: Doubt, story: Story) -> str:
@@ -163,6 +200,10 @@ def _rest(left: Rest, story: Story) -> Iterator[Finding]:
     if len(left.nodes) < 2 or not left.runs:
         return
     subject = f"the {'other ' if len(left.nodes) < len(story.fleet.nodes) else ''}{len(left.nodes)} nodes together"
+    if wrong := [run for run in left.runs if run.wrong]:
+        says = f"{len(wrong)} of their {len(left.runs)} runs printed wrong values, and no pair shows where from"
+        yield Finding(RULE, subject, Verdict.FAIL, says, {"nodes": len(left.nodes)}, advice.WRONG)
+        return
     last = next((run for run in left.runs if not left.bad(run)), left.runs[-1])
     wanted = None if left.wanted is None else round(left.wanted, 1)
     numbers: Numbers = {"gbs": last.gbs and round(last.gbs, 1), "wanted_gbs": wanted, "nodes": len(left.nodes)}

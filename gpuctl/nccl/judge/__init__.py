@@ -1,1 +1,1 @@
-"""The rules a run is judged by, one a file: each a function of a run, what is known of it and the baselines."""
+"""Rules that judge a run, one per file: functions of the run, its context and the baselines."""

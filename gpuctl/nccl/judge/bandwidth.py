@@ -1,4 +1,4 @@
-"""baseline: out-of-place busbw at every message size against the row that is about it.
+"""baseline: out-of-place busbw at every message size against the row that applies to it.
 
 Without a row nothing is judged: the finding is then a WARN, neither a pass nor a failure, and says that nobody has
 told what this fabric should reach. It is UNKNOWN where the row is there and the run, or whoever gave it, could have
@@ -28,9 +28,9 @@ def bandwidth(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     rows = [row for row in by_size(run) if row.out_of_place is not None]
     if not rows:
         if run.rows:
-            says = "not judged: no out-of-place bandwidth is there, and baselines are for that alone"
+            message = "not judged: no out-of-place bandwidth is there, and baselines are for that alone"
             yield Finding(
-                RULE, "", Verdict.UNKNOWN, says, {"rows": len(run.rows)}, "run it again without in-place alone"
+                RULE, "", Verdict.UNKNOWN, message, {"rows": len(run.rows)}, "run it again without in-place alone"
             )
         return
     judged = [(row, base) for row in rows if (base := book.of(about, row.size_bytes)) is not None]
@@ -59,21 +59,21 @@ def _slow(row: Row, base: Baseline, about: RunContext, book: Book) -> Finding:
     verdict = _verdict(row, base)
     advice = SLOW_ALONE if about.nodes == 1 else SLOW
     name, least = ("fail", base.fail) if verdict is Verdict.FAIL else ("warn", base.warn)
-    says = f"{_speed(row):g} GB/s at {size(row.size_bytes)} is below the {name} limit {least:g} ({base.origin})"
-    return Finding(RULE, size(row.size_bytes), verdict, says, _numbers(row, base, about, book), advice)
+    message = f"{_speed(row):g} GB/s at {size(row.size_bytes)} is below the {name} limit {least:g} ({base.origin})"
+    return Finding(RULE, size(row.size_bytes), verdict, message, _numbers(row, base, about, book), advice)
 
 
 def _good(pairs: Sequence[tuple[Row, Baseline]], counts: Numbers, about: RunContext, book: Book) -> Finding:
-    """The one that is nearest to its limit speaks for all; one that a forced row let pass says so first."""
+    """One OK finding: the size nearest to its limit; a size that passed only by a forced row comes first."""
     row, base = min(pairs, key=lambda pair: (pair[1].below_published is None, _speed(pair[0]) / pair[1].fail))
     where = sizes(row.size_bytes for row, _ in pairs)
     least, name = (base.warn, "warn") if base.warn is not None else (base.fail, "fail")
     nearest = f"{where} hold, the nearest with " if len(pairs) > 1 else ""
-    says = f"{nearest}{_speed(row):g} GB/s at {size(row.size_bytes)}, {name} below {least:g} ({base.origin})"
+    message = f"{nearest}{_speed(row):g} GB/s at {size(row.size_bytes)}, {name} below {least:g} ({base.origin})"
     marked = base.below_published is not None
     advice = "find out why this fabric is slower than others of its kind, then calibrate again" if marked else ""
     verdict = Verdict.WARN if marked else Verdict.OK
-    return Finding(RULE, where, verdict, says, {**_numbers(row, base, about, book), **counts}, advice)
+    return Finding(RULE, where, verdict, message, {**_numbers(row, base, about, book), **counts}, advice)
 
 
 def _numbers(row: Row, base: Baseline, about: RunContext, book: Book) -> Numbers:
@@ -92,7 +92,7 @@ def _numbers(row: Row, base: Baseline, about: RunContext, book: Book) -> Numbers
 
 
 def _of_line(row: Row, about: RunContext, book: Book) -> Numbers:
-    """What it is of the line rate, where several nodes took part."""
+    """Share of the line rate, if several nodes took part."""
     system = book.systems.get(about.system or "")
     if system is None or about.nodes is None or about.nodes < 2:
         return {}
@@ -121,12 +121,12 @@ def _not_judged(about: RunContext, book: Book, rows: Sequence[Row]) -> Finding:
         verdict, why, advice = _other_sizes(fitting, rows)
         low, high = _span(fitting)
         numbers = {**numbers, "baseline_from_bytes": low, "baseline_to_bytes": high}
-    says = f"not judged, no baseline{why}"  # the same for all that are alike: what each reached is in its numbers
-    return Finding(RULE, "", verdict, says, numbers, advice)
+    message = f"not judged, no baseline{why}"  # the same for all that are alike: what each reached is in its numbers
+    return Finding(RULE, "", verdict, message, numbers, advice)
 
 
 def _why_not(about: RunContext, book: Book) -> tuple[Verdict, str, str]:
-    """The verdict, the reason and the advice where no row is about any of the sizes."""
+    """Verdict, reason and advice if no row applies to any of the sizes."""
     if about.system is None:
         return Verdict.WARN, ": the machine type is not told", f"give it with --instance; {CALIBRATE}"
     if about.collective is None and any(about.system in row.systems for row in book.rows):
@@ -140,27 +140,27 @@ def _why_not(about: RunContext, book: Book) -> tuple[Verdict, str, str]:
 
 
 def _other_sizes(fitting: Sequence[Baseline], rows: Sequence[Row]) -> tuple[Verdict, str, str]:
-    """Rows there are, and none for a size that was run: which sizes they are for, and how a sweep reaches them."""
+    """Rows exist for other sizes only: name them, and the options that measure them."""
     least, most = rows[0].size_bytes, rows[-1].size_bytes
     low, high = _span(fitting)
     whose = "your own" if fitting[0].site else f"the {fitting[0].kind}"
     are = "row is" if len(fitting) == 1 else "rows are"
     why = f" at the sizes that were run ({sizes((least, most))}); {whose} {are} for {sizes((low, high))}"
-    wanted = f"-b {flag(low)} -e {flag(high)}"
+    options = f"-b {flag(low)} -e {flag(high)}"
     if most < low:
-        wanted = f"-e {flag(high)}"
+        options = f"-e {flag(high)}"
     elif least > high:
-        wanted = f"-b {flag(low)}"
-    return Verdict.UNKNOWN, why, f"run it again with {wanted}"
+        options = f"-b {flag(low)}"
+    return Verdict.UNKNOWN, why, f"run it again with {options}"
 
 
 def _span(fitting: Sequence[Baseline]) -> tuple[int, int]:
-    """The least and greatest message size that rows are for, in bytes."""
+    """Least and greatest message size of the rows, in bytes."""
     return min(row.from_bytes for row in fitting), max(row.to_bytes for row in fitting)
 
 
 def _nobody(about: RunContext, book: Book, near: Sequence[Baseline]) -> str:
-    """What no row is about, a name that may have been meant, and the rows that come near."""
+    """No row applies: say what none is about, suggest similar names, and list rows that come close."""
     close = get_close_matches(about.system or "", book.known, 1)
     if about.system not in book.known and close:
         return f"{about.system} is not known (did you mean {close[0]}?)"
@@ -174,7 +174,7 @@ def _nobody(about: RunContext, book: Book, near: Sequence[Baseline]) -> str:
 
 
 def _situation(row: Baseline) -> str:
-    """What a row is about, but for the machine type, the collective and the sizes."""
+    """Conditions of a row, except machine type, collective and sizes."""
     low, high = row.nodes
     nodes = f"{low}+ nodes" if high is None else plural(low, "node") if low == high else f"{low} to {high} nodes"
     return f"{nodes} of {plural(row.gpus_per_node, 'GPU')}, {' or '.join(row.algorithms)}"

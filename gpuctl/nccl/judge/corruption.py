@@ -1,4 +1,4 @@
-"""corruption: one wrong value is one too many, at any speed; and what nobody checked is not right."""
+"""corruption: a single wrong value is a failure at any speed; unchecked values are UNKNOWN."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ def corruption(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     wrong = [row for row in rows if _wrong(row) >= 1]
     for row in wrong:
         numbers = {f"{name.replace('-', '_')}_wrong": half.wrong for name, half in halves(row)}
-        says = f"wrong values at {size(row.size_bytes)}: " + _told(row)
-        yield Finding(RULE, size(row.size_bytes), Verdict.FAIL, says, numbers, ADVICE)
+        message = f"wrong values at {size(row.size_bytes)}: " + _told(row)
+        yield Finding(RULE, size(row.size_bytes), Verdict.FAIL, message, numbers, ADVICE)
     if wrong:
         return
     if run.outcome is Outcome.CORRUPT or (run.out_of_bounds or 0) > 0:
-        says = f"the run saw wrong values: {run.cause or 'the log does not say at which size'}"
-        yield Finding(RULE, "", Verdict.FAIL, says, {"out_of_bounds": run.out_of_bounds}, ADVICE)
+        message = f"the run saw wrong values: {run.cause or 'the log does not say at which size'}"
+        yield Finding(RULE, "", Verdict.FAIL, message, {"out_of_bounds": run.out_of_bounds}, ADVICE)
     elif rows:
         yield _checked(rows)
 
 
 def _checked(rows: list[Row]) -> Finding:
-    """All right, or not checked at some size."""
+    """OK if every size was checked, else UNKNOWN."""
     unchecked = [row for row in rows if all(half.wrong is None for _, half in halves(row))]
     numbers: Numbers = {"sizes_checked": len(rows) - len(unchecked), "sizes_not_checked": len(unchecked), "wrong": 0}
     if not unchecked:
-        says = f"no wrong value at {sizes(row.size_bytes for row in rows)}"
-        return Finding(RULE, "", Verdict.OK, says, numbers)
-    says = f"correctness is not checked at {sizes(row.size_bytes for row in unchecked)}"
-    return Finding(RULE, "", Verdict.UNKNOWN, says, numbers, "run it again without `-c 0`")
+        message = f"no wrong value at {sizes(row.size_bytes for row in rows)}"
+        return Finding(RULE, "", Verdict.OK, message, numbers)
+    message = f"correctness is not checked at {sizes(row.size_bytes for row in unchecked)}"
+    return Finding(RULE, "", Verdict.UNKNOWN, message, numbers, "run it again without `-c 0`")
 
 
 def _wrong(row: Row) -> float:

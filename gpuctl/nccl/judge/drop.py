@@ -1,4 +1,4 @@
-"""drop: bandwidth rises with the message size and stays; where it falls, something gave way.
+"""drop: bandwidth grows with the message size and stays there; a fall means that something gave way.
 
 Small messages measure latency and are noisy, and NCCL changes its protocol (LL, LL128, Simple) on the way up, which
 may cost a little: only sizes count from where half of the run's best bandwidth was reached, and a fall of a tenth is
@@ -30,7 +30,7 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class Fall:
-    """At one size, in one half of the row: the best busbw at a smaller size, and what is left (GB/s)."""
+    """A fall at one size, in one half of the row: best busbw at a smaller size, and what is left (GB/s)."""
 
     size_bytes: int
     half: str
@@ -45,17 +45,17 @@ class Fall:
 def drop(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     # One size alone has nothing to fall from: nothing is said then.
     rows = by_size(run)
-    found = [fall for name in ("out-of-place", "in-place") for fall in _falls(rows, name)]
-    for group in _neighbours(rows, found):
+    falls = [fall for name in ("out-of-place", "in-place") for fall in _falls(rows, name)]
+    for group in _neighbours(rows, falls):
         yield _finding(group, rows)
     counted = [row.size_bytes for row in grown(rows)]
-    if not found and len(counted) > 1:
-        says = f"no sudden drop over the {len(counted)} sizes that are large enough to tell, {sizes(counted)}"
-        yield Finding(RULE, "", Verdict.OK, says, {"sizes": len(counted), "least_share": LEFT})
+    if not falls and len(counted) > 1:
+        message = f"no sudden drop over the {len(counted)} sizes that are large enough to tell, {sizes(counted)}"
+        yield Finding(RULE, "", Verdict.OK, message, {"sizes": len(counted), "least_share": LEFT})
 
 
 def _falls(rows: Sequence[Row], name: str) -> Iterator[Fall]:
-    speeds = [(row.size_bytes, half.busbw_gbs) for row in rows for own, half in halves(row) if own == name]
+    speeds = [(row.size_bytes, half.busbw_gbs) for row in rows for half_name, half in halves(row) if half_name == name]
     peak = max((speed for _, speed in speeds), default=0.0)
     best = 0.0
     for size_bytes, speed in speeds:
@@ -64,15 +64,15 @@ def _falls(rows: Sequence[Row], name: str) -> Iterator[Fall]:
         best = max(best, speed)
 
 
-def _neighbours(rows: Sequence[Row], found: Sequence[Fall]) -> Iterator[list[Fall]]:
-    """Falls at sizes that follow each other are one."""
+def _neighbours(rows: Sequence[Row], falls: Sequence[Fall]) -> Iterator[list[Fall]]:
+    """Group falls at consecutive sizes."""
     group: list[Fall] = []
     for row in rows:
-        here = [fall for fall in found if fall.size_bytes == row.size_bytes]
-        if not here and group:
+        at_size = [fall for fall in falls if fall.size_bytes == row.size_bytes]
+        if not at_size and group:
             yield group
             group = []
-        group = group + here
+        group = group + at_size
     if group:
         yield group
 
@@ -82,7 +82,7 @@ def _finding(group: Sequence[Fall], rows: Sequence[Row]) -> Finding:
     where = sorted({fall.size_bytes for fall in group})
     both = _in_both(group, rows)
     stays = "it does not recover" if where[-1] == rows[-1].size_bytes and len(where) > 1 else ""
-    says = f"busbw falls {worst.half} from {worst.best:g} to {worst.left:g} GB/s at {size(worst.size_bytes)}"
+    message = f"busbw falls {worst.half} from {worst.best:g} to {worst.left:g} GB/s at {size(worst.size_bytes)}"
     more = [
         stays,
         f"below at {sizes(where)}" if len(where) > 1 else "",
@@ -97,11 +97,11 @@ def _finding(group: Sequence[Fall], rows: Sequence[Row]) -> Finding:
         "to_bytes": where[-1],
     }
     verdict, advice = (Verdict.FAIL, ADVICE) if both else (Verdict.WARN, AGAIN)
-    return Finding(RULE, sizes(where), verdict, "; ".join([says, *filter(None, more)]), numbers, advice)
+    return Finding(RULE, sizes(where), verdict, "; ".join([message, *filter(None, more)]), numbers, advice)
 
 
 def _in_both(group: Sequence[Fall], rows: Sequence[Row]) -> bool:
-    """Whether at one of these sizes every half that was printed fell."""
+    """Return True if at one of these sizes every printed half fell."""
     printed = {row.size_bytes: {name for name, _ in halves(row)} for row in rows}
     fallen: dict[int, set[str]] = {}
     for fall in group:

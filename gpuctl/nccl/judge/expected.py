@@ -1,4 +1,4 @@
-"""Which network a rank uses, in the words of those who ask: efa, ib, roce, socket, or NCCL's own word."""
+"""Match a rank's network with the expected one: efa, ib, roce, socket, or NCCL's own word."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _VERSION = re.compile(r"_v\d+$")
 
 
 def network(text: str) -> str | None:
-    """The word for a network by any of its names: "ib" for InfiniBand or NET/IB; None where nobody calls one so."""
-    own = text.strip().removeprefix(_OWN)
-    known = NETWORKS.get(re.sub(r"[\s_-]", "", _bare(own)))
-    return known or (own or None if text.strip().startswith(_OWN) else None)
+    """Canonical name of a network: "ib" for InfiniBand or NET/IB; None for an unknown name."""
+    plugin = text.strip().removeprefix(_OWN)
+    known = NETWORKS.get(re.sub(r"[\s_-]", "", _bare(plugin)))
+    return known or (plugin or None if text.strip().startswith(_OWN) else None)
 
 
 def _bare(name: str) -> str:
-    """Without case and the version of the plugin's interface: GPUDirectTCPX_v7."""
+    """Lower-case name without the plugin interface's version: GPUDirectTCPX_v7."""
     return _VERSION.sub("", name.lower())
 
 
 def describe(one: Transport) -> str:
-    """What the rank named: NCCL's word, and libfabric's provider or the link layer of its adapters where it said so."""
+    """NCCL's word for the network, with libfabric's provider or the adapters' link layer if known."""
     more = one.provider or "+".join(sorted(_links(one)))
     return f"{one.network or 'nothing'}/{more}" if more else one.network or "nothing"
 
 
 def word(one: Transport) -> str:
-    """The kind of network, to compare ranks by: what one said more than another, or by another name, is no difference.
+    """Kind of network, for comparing ranks: more detail or another name for the same network is no difference.
 
     NCCL 2.4 called one plugin both "OFI" and "AWS Libfabric" in one log; "IBext_v8" is InfiniBand, too.
     """
@@ -55,30 +55,30 @@ def word(one: Transport) -> str:
 
 
 def suits(one: Transport, expected: str) -> bool | None:
-    """Whether a rank uses the network that is expected, by any name; None where it said too little."""
-    wanted, named = network(expected) or expected, (one.network or "").lower()
-    if wanted == SOCKET:
+    """Return True if a rank uses the expected network, under any name; None if the log does not tell."""
+    kind, named = network(expected) or expected, (one.network or "").lower()
+    if kind == SOCKET:
         return _is_socket(one)
-    if wanted == EFA:
+    if kind == EFA:
         # The plugin alone is not EFA: libfabric also has providers that go over TCP.
         return (None if one.provider is None else one.provider.startswith(EFA)) if _is_libfabric(named) else False
-    if wanted == LIBFABRIC:
+    if kind == LIBFABRIC:
         return _is_libfabric(named) and not _is_socket(one)
-    if wanted in (IB, ROCE):
-        return wanted == ROCE if named == GIB.lower() else _verbs(one, named, wanted)
-    return _bare(named) == _bare(wanted)
+    if kind in (IB, ROCE):
+        return kind == ROCE if named == GIB.lower() else _verbs(one, named, kind)
+    return _bare(named) == _bare(kind)
 
 
-def _verbs(one: Transport, named: str, wanted: str) -> bool | None:
-    """InfiniBand and RoCE have one word; the adapters' list tells them apart ("mlx5_5:1/RoCE")."""
+def _verbs(one: Transport, named: str, kind: str) -> bool | None:
+    """Distinguish InfiniBand from RoCE, which share one word, by the adapter list ("mlx5_5:1/RoCE")."""
     # A plugin of the switch's maker stands before NCCL's own: "IBext", "IBext_v8".
     if not named.startswith("ib"):
         return False
     links = {link.lower() for link in _links(one)}
     if not links:
-        return True if wanted == IB else None
+        return True if kind == IB else None
     # A fast Ethernet adapter beside those of InfiniBand is no other network.
-    return wanted in links
+    return kind in links
 
 
 def _links(one: Transport) -> set[str]:

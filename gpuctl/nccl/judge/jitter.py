@@ -1,4 +1,4 @@
-"""jitter: single iterations at a large size take about as long as each other; one that takes twice as long was held up.
+"""jitter: iterations at a large size take similar times; one that takes twice as long was delayed.
 
 Only where nccl-tests measured them (-I). A training step waits for its slowest iteration, and an average hides it. The
 limit is this project's own; it is worth a look and never a failure.
@@ -35,7 +35,7 @@ def jitter(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
 
 
 def _finding(times: float, size_bytes: int, half: str, one: Iterations, counted: int) -> Finding:
-    says = f"the slowest iteration took {times:.2g} times the quickest, at {size(size_bytes)}, {half}"
+    text = f"the slowest iteration took {times:.2g} times the quickest, at {size(size_bytes)}, {half}"
     numbers: Numbers = {
         "size_bytes": size_bytes,
         "min_us": one.min_us,
@@ -46,7 +46,7 @@ def _finding(times: float, size_bytes: int, half: str, one: Iterations, counted:
         "sizes": counted,
         "most_times": MOST,
     }
-    told = f"{says} ({one.min_us:g} and {one.max_us:g} us)"
+    message = f"{text} ({one.min_us:g} and {one.max_us:g} us)"
     if times >= MOST:
-        return Finding(RULE, size(size_bytes), Verdict.WARN, told, numbers, ADVICE)
-    return Finding(RULE, "", Verdict.OK, told, numbers)
+        return Finding(RULE, size(size_bytes), Verdict.WARN, message, numbers, ADVICE)
+    return Finding(RULE, "", Verdict.OK, message, numbers)

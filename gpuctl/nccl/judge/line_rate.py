@@ -1,4 +1,4 @@
-"""line-rate: a ring fills no more than the adapters of a node carry; who says Ring of a faster run is wrong somewhere.
+"""line-rate: a ring cannot exceed the adapters of a node, so a faster Ring run contradicts its options.
 
 All that the bus bandwidth of a ring counts leaves every node once (rates.ring_share). So it was no ring, or the
 machines are of another type: what was then judged is not the run that was given.
@@ -28,9 +28,9 @@ def line_rate(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     best, at = max(speeds, default=(0.0, 0))
     line = system.line_rate_gbs
     if best > ROUNDED * line:
-        says = (
+        message = (
             f"{best:g} GB/s at {size(at)} is above the {line:g} GB/s that the adapters of a {system.name} carry: "
             f"it was no ring, or these are other machines"
         )
         numbers: Numbers = {"busbw_gbs": best, "line_rate_gbs": line, "size_bytes": at}
-        yield Finding(RULE, "", Verdict.UNKNOWN, says, numbers, ADVICE)
+        yield Finding(RULE, "", Verdict.UNKNOWN, message, numbers, ADVICE)

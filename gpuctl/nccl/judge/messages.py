@@ -1,4 +1,4 @@
-"""Words and rows that several rules use."""
+"""Text and row helpers shared by rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def size(size_bytes: int) -> str:
-    """4 GiB; 1000 B where no unit fits without a rest, but for sizes above 1 GiB: 25.5 GiB."""
+    """4 GiB; 1000 B if no unit divides it, except above 1 GiB: 25.5 GiB."""
     for unit, name in UNITS:
         if size_bytes >= unit and size_bytes % unit == 0:
             return f"{size_bytes // unit} {name}"
@@ -30,15 +30,15 @@ def flag(size_bytes: int) -> str:
     return str(size_bytes)
 
 
-def sizes(found: Iterable[int]) -> str:
-    """The span of several."""
-    every = sorted(set(found))
+def sizes(sizes_bytes: Iterable[int]) -> str:
+    """Span of several sizes."""
+    every = sorted(set(sizes_bytes))
     return size(every[0]) if len(every) == 1 else f"{size(every[0])} to {size(every[-1])}"
 
 
-def names(found: Iterable[str], most: int = 8) -> str:
-    """A few names in order, and how many more."""
-    return named(sorted(set(found)), most)
+def names(items: Iterable[str], most: int = 8) -> str:
+    """First names in order, and the number of others."""
+    return named(sorted(set(items)), most)
 
 
 def plural(count: int, word: str) -> str:
@@ -46,14 +46,14 @@ def plural(count: int, word: str) -> str:
 
 
 def halves(row: Row) -> Iterator[tuple[str, Timing]]:
-    """What was printed of a row, out of place first."""
+    """Printed halves of a row, out of place first."""
     for name, half in (("out-of-place", row.out_of_place), ("in-place", row.in_place)):
         if half is not None:
             yield name, half
 
 
 def grown(rows: Sequence[Row]) -> list[Row]:
-    """Of rows in the order of their sizes, those from the first at which half of the best bandwidth is reached."""
+    """Rows, sorted by size, from the first that reaches half of the best bandwidth."""
     best = [max((half.busbw_gbs for _, half in halves(row)), default=0.0) for row in rows]
     peak = max(best, default=0.0)
     first = next((at for at, speed in enumerate(best) if peak and speed >= GROWN * peak), len(rows))
@@ -61,10 +61,10 @@ def grown(rows: Sequence[Row]) -> list[Row]:
 
 
 def sizes_seen(run: Run) -> int:
-    """How many sizes are there, of the type, operation and root of which the fewest are."""
+    """Number of sizes measured, for the type, operation and root with the fewest."""
     return min(Counter(map(kind, run.rows)).values(), default=0)
 
 
 def by_size(run: Run) -> list[Row]:
-    """The rows in the order of their sizes, whatever order they came in; empty messages measure nothing."""
+    """Rows sorted by size, without empty messages."""
     return sorted((row for row in run.rows if row.size_bytes > 0), key=lambda row: row.size_bytes)

@@ -1,4 +1,4 @@
-"""outcome: a run that did not come to its end proves nothing, and says why it did not."""
+"""outcome: a run that did not complete proves nothing; report why it ended."""
 
 from __future__ import annotations
 
@@ -60,35 +60,35 @@ def outcome(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     elif run.outcome in VERDICTS:
         yield _bad_end(run)
     elif not run.rows:
-        says = "the run ended and printed no row"
-        yield Finding(RULE, "", Verdict.UNKNOWN, says, {"rows": 0}, ADVICE[Outcome.EMPTY])
+        message = "the run ended and printed no row"
+        yield Finding(RULE, "", Verdict.UNKNOWN, message, {"rows": 0}, ADVICE[Outcome.EMPTY])
     elif run.outcome is Outcome.COMPLETE:
         yield from _holes(run)
 
 
 def broken_off(run: Run) -> bool:
-    """Whether the one who began it ended it: what it had not said by then is nobody's fault."""
+    """Return True if the user stopped the run: missing results are nobody's fault then."""
     return run.outcome is Outcome.KILLED and run.cause == BROKEN_OFF
 
 
 def _bad_end(run: Run) -> Finding:
     why = run.cause or "nothing in the log says why"
     after = f" after {plural(len(run.rows), 'row')}" if run.rows else " before its first row" if run.ranks else ""
-    says = f"{SAYS[run.outcome]}{after}: {why}"
+    message = f"{SAYS[run.outcome]}{after}: {why}"
     if run.outcome is Outcome.EMPTY:
-        says = run.cause or SAYS[run.outcome]
+        message = run.cause or SAYS[run.outcome]
     numbers: Numbers = {"rows": len(run.rows), "sizes_announced": run.sizes_announced, "outcome": str(run.outcome)}
     advice = UNANSWERED if NO_ANSWER.search(why) else ADVICE[run.outcome]
-    return Finding(RULE, "", VERDICTS[run.outcome], says, numbers, advice)
+    return Finding(RULE, "", VERDICTS[run.outcome], message, numbers, advice)
 
 
 def _gap(every: Sequence[int]) -> tuple[int, int] | None:
-    """Two sizes that follow each other too far apart: nccl-tests goes by one factor, or by one step, all the way.
+    """First pair of consecutive sizes that are too far apart for one factor or one step.
 
     Small sizes are rounded to the number of ranks, so only gaps that end at 1 MiB and above count.
     """
-    found = sorted(set(every))
-    pairs = list(pairwise(found))
+    sizes_found = sorted(set(every))
+    pairs = list(pairwise(sizes_found))
     if len({high - low for low, high in pairs}) < 2:
         return None
     least = min(high / low for low, high in pairs)
@@ -96,59 +96,68 @@ def _gap(every: Sequence[int]) -> tuple[int, int] | None:
 
 
 def _holes(run: Run) -> Iterator[Finding]:
-    """Rows that are not there, a summary that is not, and cells that are no numbers."""
+    """Missing rows, a missing summary, or cells that are not numbers."""
     if (missing := _missing(run)) is not None:
         yield missing
     if run.avg_busbw_gbs is None and run.out_of_bounds is None:
-        says = "its summary is not in the log: out of bounds values and average, the last that a run prints"
+        message = "its summary is not in the log: out of bounds values and average, the last that a run prints"
         numbers: Numbers = {
             "rows": len(run.rows),
             "sizes_seen": sizes_seen(run),
             "sizes_announced": run.sizes_announced,
         }
-        yield Finding(RULE, "", Verdict.UNKNOWN, says, numbers, NO_SUMMARY)
+        yield Finding(RULE, "", Verdict.UNKNOWN, message, numbers, NO_SUMMARY)
     for one in run.not_numbers[:MOST_TOLD]:
         yield _no_number(one, len(run.not_numbers))
 
 
 def _missing(run: Run) -> Finding | None:
-    """What shows first that rows are missing: the heading, a gap, "..." in the text, or the average of the summary."""
-    announced, seen = run.sizes_announced, sizes_seen(run)
-    numbers: Numbers = {"rows": len(run.rows), "sizes_seen": seen, "sizes_announced": announced}
-    if announced is not None and seen < announced:
+    """First sign of missing rows: the heading, a gap, "..." in the text, or the average of the summary."""
+    announced, measured = run.sizes_announced, sizes_seen(run)
+    numbers: Numbers = {"rows": len(run.rows), "sizes_seen": measured, "sizes_announced": announced}
+    if announced is not None and measured < announced:
         where = sizes(row.size_bytes for row in run.rows)
-        says = (
-            f"only {seen} of {announced} sizes that the heading announced are there ({where}), and it came to its end"
+        message = (
+            f"only {measured} of {announced} sizes that the heading announced are there ({where}), "
+            "and it came to its end"
         )
-        return Finding(RULE, "", Verdict.UNKNOWN, says, numbers, HOLES)
+        return Finding(RULE, "", Verdict.UNKNOWN, message, numbers, HOLES)
     if announced is None and (gap := _gap([row.size_bytes for row in by_size(run)])):
-        says = f"sizes are missing between {size(gap[0])} and {size(gap[1])}, and the heading that announces them, too"
+        message = (
+            f"sizes are missing between {size(gap[0])} and {size(gap[1])}, and the heading that announces them, too"
+        )
         numbers = {"rows": len(run.rows), "below_bytes": gap[0], "above_bytes": gap[1]}
-        return Finding(RULE, "", Verdict.UNKNOWN, says, numbers, HOLES)
+        return Finding(RULE, "", Verdict.UNKNOWN, message, numbers, HOLES)
     if announced is None and run.left_out:
-        says = f'the text is an excerpt: "..." stands for lines that are not there, {plural(len(run.rows), "row")} are'
-        return Finding(RULE, "", Verdict.UNKNOWN, says, numbers, HOLES)
+        message = (
+            f'the text is an excerpt: "..." stands for lines that are not there, {plural(len(run.rows), "row")} are'
+        )
+        return Finding(RULE, "", Verdict.UNKNOWN, message, numbers, HOLES)
     return _average_of_others(run)
 
 
 def _average_of_others(run: Run) -> Finding | None:
-    """nccl-tests averages the busbw of both halves of all rows; where it comes to another, it had other rows, too."""
+    """Average over other rows: nccl-tests averages the busbw of both halves of all rows."""
     speeds = [half.busbw_gbs for row in run.rows for _, half in halves(row)]
     if run.avg_busbw_gbs is None or run.not_numbers or not speeds:
         return None
-    here = sum(speeds) / len(speeds)
-    if abs(here - run.avg_busbw_gbs) <= max(OFF * run.avg_busbw_gbs, 0.01):
+    average = sum(speeds) / len(speeds)
+    if abs(average - run.avg_busbw_gbs) <= max(OFF * run.avg_busbw_gbs, 0.01):
         return None
     rows = plural(len(run.rows), "row")
-    says = f"the average line says {run.avg_busbw_gbs:g} GB/s, and the {rows} here come to {here:g}"
-    numbers: Numbers = {"rows": len(run.rows), "average_gbs": run.avg_busbw_gbs, "average_of_rows_gbs": round(here, 3)}
-    return Finding(RULE, "", Verdict.UNKNOWN, f"{says}: rows are missing, or changed", numbers, HOLES)
+    message = f"the average line says {run.avg_busbw_gbs:g} GB/s, and the {rows} here come to {average:g}"
+    numbers: Numbers = {
+        "rows": len(run.rows),
+        "average_gbs": run.avg_busbw_gbs,
+        "average_of_rows_gbs": round(average, 3),
+    }
+    return Finding(RULE, "", Verdict.UNKNOWN, f"{message}: rows are missing, or changed", numbers, HOLES)
 
 
 def _no_number(one: NoNumber, cells: int) -> Finding:
     column, half = one.column.partition("_")[0], one.half.replace("_", "-")
-    says = f"{column} {one.printed} at {size(one.size_bytes)}, {half}: no number, so nothing was measured there"
+    message = f"{column} {one.printed} at {size(one.size_bytes)}, {half}: no number, so nothing was measured there"
     if one.column == "wrong":
-        says = f"the count of wrong values is {one.printed} at {size(one.size_bytes)}, {half}: nobody can read it"
+        message = f"the count of wrong values is {one.printed} at {size(one.size_bytes)}, {half}: nobody can read it"
     numbers: Numbers = {"size_bytes": one.size_bytes, "printed": one.printed, "cells": cells}
-    return Finding(RULE, size(one.size_bytes), Verdict.UNKNOWN, says, numbers, NO_NUMBER)
+    return Finding(RULE, size(one.size_bytes), Verdict.UNKNOWN, message, numbers, NO_NUMBER)

@@ -1,4 +1,4 @@
-"""Judge a run: every rule over its rows and what its ranks said, never over an average.
+"""Judge a run: every rule over its rows and the messages of its ranks, never over an average.
 
 Verdicts: FAIL is a fault that was seen. UNKNOWN is what the run could have told and did not: run it again as the advice
 says. WARN is worth a look, and is also the one answer where nobody has told what a fabric should reach ("no baseline"):
@@ -30,22 +30,21 @@ RULES: tuple[Rule, ...] = (outcome, corruption, transport, bandwidth, drop, jitt
 
 
 def judge(run: Run, about: RunContext | None = None, book: Book | None = None) -> list[Finding]:
-    """What every rule finds, worst first. What `about` leaves open is taken from the run itself.
+    """Findings of every rule, worst first; facts missing from `about` are inferred from the run.
 
-    Of a run that the user broke off only faults that were seen are told: all else would come with its end.
-
-    Without a book the rows that come with gpuctl and the site's own are read; `InvalidInput` where a file cannot be.
+    For a run that the user stopped only observed faults are reported. Without a book, the shipped rows and the
+    site's own are loaded, which raises `InvalidInput` for an unusable file.
     """
     book = book or load.book()
     all_known = known.infer(run, about)
-    found = [finding for rule in RULES for finding in rule(run, all_known, book)]
+    findings = [finding for rule in RULES for finding in rule(run, all_known, book)]
     if broken_off(run):
-        found = [finding for finding in found if finding.check == OUTCOME or finding.verdict is Verdict.FAIL]
+        findings = [finding for finding in findings if finding.check == OUTCOME or finding.verdict is Verdict.FAIL]
     order = list(Verdict)
-    return sorted(found, key=lambda finding: -order.index(finding.verdict))
+    return sorted(findings, key=lambda finding: -order.index(finding.verdict))
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:
-    """The verdict of the whole; what nobody judged is UNKNOWN."""
+    """Worst verdict; UNKNOWN if nothing was judged."""
     order = list(Verdict)
     return max((finding.verdict for finding in findings), key=order.index, default=Verdict.UNKNOWN)

@@ -1,4 +1,4 @@
-"""transport: every rank on the network it should use, with as many adapters as the others, past the host's memory.
+"""transport: every rank uses the expected network, as many adapters as the others, and GPUDirect RDMA.
 
 A run that fell back to TCP ends well, and slowly: only what NCCL says when it begins (NCCL_DEBUG=INFO) tells.
 """
@@ -30,148 +30,152 @@ def transport(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
         return  # one node alone uses no network
     system = book.systems.get(about.system or "")
     expected = about.network or (system.network if system else None)
-    told = _by_node(run)
-    found = [*_networks(told, expected), *_fewer_adapters(told), *_staged(told)]
-    yield from found
+    by_node = _by_node(run)
+    findings = [*_networks(by_node, expected), *_fewer_adapters(by_node), *_staged(by_node)]
+    yield from findings
     silent = _silent(run, about)
     if silent is not None:
         numbers: Numbers = {"ranks": about.ranks, "ranks_told": len(_ranks_told(run)), "expected": expected}
         yield Finding(RULE, "", Verdict.UNKNOWN, silent, numbers, TALK + (ALONE if about.nodes is None else ""))
-    elif not found:
-        yield _good(told, expected)
+    elif not findings:
+        yield _good(by_node, expected)
 
 
 def _by_node(run: Run) -> Nodes:
-    """What was said, by the node it was said on; a rank whose node is not known stands for itself."""
+    """Group transports by node; a rank whose node is unknown is a group of its own."""
     hosts = {rank.rank: rank.host for rank in run.ranks}
-    told = defaultdict(list)
+    by_node = defaultdict(list)
     for one in run.transports:
         named = f"rank {one.rank}" if one.rank is not None else "a rank without a number"
-        told[one.host or hosts.get(-1 if one.rank is None else one.rank) or named].append(one)
-    return told
+        by_node[one.host or hosts.get(-1 if one.rank is None else one.rank) or named].append(one)
+    return by_node
 
 
 def _ranks_told(run: Run) -> set[int]:
-    """The ranks whose network was said.
+    """Ranks whose network is known.
 
-    A process that spoke without a rank is one rank of its node, whichever; all of them where one process has them all.
+    A process that reported without a rank counts as any one rank of its node, or as all of them if one process has
+    them all.
     """
-    told = {one.rank for one in run.transports if one.rank is not None and one.network}
+    ranks_reported = {one.rank for one in run.transports if one.rank is not None and one.network}
     nameless = Counter(one.host for one in run.transports if one.rank is None and one.network)
     on: dict[str | None, list[Rank]] = defaultdict(list)
     for rank in run.ranks:
         on[rank.host].append(rank)
     for host, spoke in nameless.items():
-        here = on[host]
-        alone = len({rank.pid for rank in here}) == 1
-        told.update([rank.rank for rank in here if rank.rank not in told][: None if alone else spoke])
-    return told
+        on_host = on[host]
+        alone = len({rank.pid for rank in on_host}) == 1
+        ranks_reported.update(
+            [rank.rank for rank in on_host if rank.rank not in ranks_reported][: None if alone else spoke]
+        )
+    return ranks_reported
 
 
 def _silent(run: Run, about: RunContext) -> str | None:
-    """What is missing until every rank has said its network; None where nothing is."""
-    told = _ranks_told(run)
-    if not told:
+    """Ranks that have not reported a network, as text; None if all have."""
+    ranks_reported = _ranks_told(run)
+    if not ranks_reported:
         return "which network the ranks used is not in the log"
     if about.ranks is None:
-        return f"{plural(len(told), 'rank')} said which network they used; how many there were is not known"
-    if len(told) >= about.ranks:
+        return f"{plural(len(ranks_reported), 'rank')} said which network they used; how many there were is not known"
+    if len(ranks_reported) >= about.ranks:
         return None
-    missing = {rank.host for rank in run.ranks if rank.rank not in told}
+    missing = {rank.host for rank in run.ranks if rank.rank not in ranks_reported}
     where = f", on {names(missing)}" if missing else ""
-    return f"{about.ranks - len(told)} of {plural(about.ranks, 'rank')} did not say which network they used{where}"
+    silent_ranks = about.ranks - len(ranks_reported)
+    return f"{silent_ranks} of {plural(about.ranks, 'rank')} did not say which network they used{where}"
 
 
-def _networks(told: Nodes, expected: str | None) -> Iterator[Finding]:
-    """Nodes with a rank on another network than expected; without an expectation, on a socket or unlike the others."""
-    used = {node: {word(one) for one in ones if one.network} for node, ones in told.items()}
-    kinds = {kind for words in used.values() for kind in words}
+def _networks(by_node: Nodes, expected: str | None) -> Iterator[Finding]:
+    """Nodes with a rank on an unexpected network; without an expectation, on a socket or unlike the others."""
+    used = {node: {word(one) for one in ones if one.network} for node, ones in by_node.items()}
+    kinds = {kind for kinds_used in used.values() for kind in kinds_used}
     if expected is not None:
-        for node, ones in sorted(told.items()):
+        for node, ones in sorted(by_node.items()):
             yield from _not_as_expected(node, [one for one in ones if one.network], expected)
     elif len(kinds) > 1:
         yield from _unlike(used)
     elif kinds == {SOCKET}:
-        says = "every rank uses TCP sockets; whether that is meant is not told"
+        message = "every rank uses TCP sockets; whether that is meant is not told"
         advice = f"give --network socket if this fabric has nothing better; else {FALL_BACK}"
-        yield Finding(RULE, names(used), Verdict.UNKNOWN, says, {"network": SOCKET}, advice)
+        yield Finding(RULE, names(used), Verdict.UNKNOWN, message, {"network": SOCKET}, advice)
 
 
 def _not_as_expected(node: str, ones: Sequence[Transport], expected: str) -> Iterator[Finding]:
     other = [one for one in ones if suits(one, expected) is False]
     unsure = [one for one in ones if suits(one, expected) is None]
-    found = names(map(describe, other or unsure))
-    numbers: Numbers = {"expected": expected, "found": found, "ranks": len(other or unsure), "ranks_told": len(ones)}
+    reported = names(map(describe, other or unsure))
+    numbers: Numbers = {"expected": expected, "found": reported, "ranks": len(other or unsure), "ranks_told": len(ones)}
     if other:
-        what = "socket fallback" if any(word(one) == SOCKET for one in other) else f"{found} instead of {expected}"
-        says = f"{what} on {node} ({len(other)} of {plural(len(ones), 'rank')} that spoke)"
-        yield Finding(RULE, node, Verdict.FAIL, says, numbers, FALL_BACK)
+        what = "socket fallback" if any(word(one) == SOCKET for one in other) else f"{reported} instead of {expected}"
+        message = f"{what} on {node} ({len(other)} of {plural(len(ones), 'rank')} that spoke)"
+        yield Finding(RULE, node, Verdict.FAIL, message, numbers, FALL_BACK)
     elif unsure:
-        says = f"{node} uses {found}; that it is {expected} is not in the log"
-        yield Finding(RULE, node, Verdict.UNKNOWN, says, numbers, TALK)
+        message = f"{node} uses {reported}; that it is {expected} is not in the log"
+        yield Finding(RULE, node, Verdict.UNKNOWN, message, numbers, TALK)
 
 
 def _unlike(used: Mapping[str, Set[str]]) -> Iterator[Finding]:
-    """Ranks that disagree: nodes on a socket are named, else those unlike most; where none are most, all of them."""
+    """Nodes that disagree: those on a socket, else the minority; without a majority, all of them."""
     count = Counter(kind for kinds in used.values() for kind in kinds if kind != SOCKET).most_common(2)
     usual, most = count[0]
     if len(count) > 1 and count[1][1] == most:
-        says = "the nodes use different networks: " + "; ".join(
+        message = "the nodes use different networks: " + "; ".join(
             f"{node} {names(kinds)}" for node, kinds in used.items()
         )
-        yield Finding(RULE, names(used), Verdict.FAIL, says, {"networks": len(count)}, FALL_BACK)
+        yield Finding(RULE, names(used), Verdict.FAIL, message, {"networks": len(count)}, FALL_BACK)
         return
     for node, kinds in sorted(used.items()):
         other = kinds - {usual}
         if other:
             what = "socket fallback" if SOCKET in other else f"{names(other)} instead of {usual}"
-            says = f"{what} on {node}, while {plural(most, 'node')} used {usual}"
+            message = f"{what} on {node}, while {plural(most, 'node')} used {usual}"
             numbers: Numbers = {"expected": usual, "found": names(other), "nodes_as_expected": most}
-            yield Finding(RULE, node, Verdict.FAIL, says, numbers, FALL_BACK)
+            yield Finding(RULE, node, Verdict.FAIL, message, numbers, FALL_BACK)
 
 
-def _fewer_adapters(told: Nodes) -> Iterator[Finding]:
-    """Nodes that opened fewer adapters than another did; interfaces of TCP are no adapters of a fabric."""
-    fabric = {node: [one for one in ones if word(one) != SOCKET] for node, ones in told.items()}
+def _fewer_adapters(by_node: Nodes) -> Iterator[Finding]:
+    """Nodes that opened fewer adapters than another did; TCP interfaces are not adapters of a fabric."""
+    fabric = {node: [one for one in ones if word(one) != SOCKET] for node, ones in by_node.items()}
     opened = {node: len({nic for one in ones for nic in one.nics}) for node, ones in fabric.items() if ones}
     most = max(opened.values(), default=0)
     for node, count in sorted(opened.items()):
         if 0 < count < most:
-            says = f"{node} opened {plural(count, 'adapter')}, other nodes {most}"
-            here = names({nic for one in told[node] for nic in one.nics}, most=64)
-            numbers: Numbers = {"adapters": count, "most": most, "opened": here}
-            yield Finding(RULE, node, Verdict.FAIL, says, numbers, ADAPTERS)
+            message = f"{node} opened {plural(count, 'adapter')}, other nodes {most}"
+            names_opened = names({nic for one in by_node[node] for nic in one.nics}, most=64)
+            numbers: Numbers = {"adapters": count, "most": most, "opened": names_opened}
+            yield Finding(RULE, node, Verdict.FAIL, message, numbers, ADAPTERS)
         elif count < most:
-            says = f"{node} did not say which adapters it opened, others did"
-            yield Finding(RULE, node, Verdict.UNKNOWN, says, {"adapters": None, "most": most}, TALK)
+            message = f"{node} did not say which adapters it opened, others did"
+            yield Finding(RULE, node, Verdict.UNKNOWN, message, {"adapters": None, "most": most}, TALK)
 
 
-def _staged(told: Nodes) -> Iterator[Finding]:
-    """Data that goes through the host's memory: on some nodes alone a fault, on all of them worth a look."""
-    gdr = {node: {one.gdr for one in ones if one.gdr is not None} for node, ones in told.items()}
+def _staged(by_node: Nodes) -> Iterator[Finding]:
+    """Data staged through host memory: a fault on some nodes, worth a look on all of them."""
+    gdr = {node: {one.gdr for one in ones if one.gdr is not None} for node, ones in by_node.items()}
     without = [node for node, states in gdr.items() if False in states]
     if not without:
         return
     if any(True in states for states in gdr.values()):
         for node in sorted(without):
-            says = f"data goes through the host's memory on {node} (no GDR), and past it on others"
-            yield Finding(RULE, node, Verdict.FAIL, says, {"gdr": 0, "nodes_without": len(without)}, GDR)
+            message = f"data goes through the host's memory on {node} (no GDR), and past it on others"
+            yield Finding(RULE, node, Verdict.FAIL, message, {"gdr": 0, "nodes_without": len(without)}, GDR)
     else:
-        says = f"data goes through the host's memory on every node that says so (no GDR): {names(without)}"
-        yield Finding(RULE, names(without), Verdict.WARN, says, {"gdr": 0, "nodes_without": len(without)}, GDR)
+        message = f"data goes through the host's memory on every node that says so (no GDR): {names(without)}"
+        yield Finding(RULE, names(without), Verdict.WARN, message, {"gdr": 0, "nodes_without": len(without)}, GDR)
 
 
-def _good(told: Nodes, expected: str | None) -> Finding:
-    every = [one for ones in told.values() for one in ones]
+def _good(by_node: Nodes, expected: str | None) -> Finding:
+    every = [one for ones in by_node.values() for one in ones]
     used = names({describe(one) for one in every if one.network})
-    adapters = sorted({len({nic for one in ones for nic in one.nics}) for ones in told.values()})
+    adapters = sorted({len({nic for one in ones for nic in one.nics}) for ones in by_node.values()})
     gdr = "" if any(one.gdr for one in every) else "; whether data goes past the host's memory (GDR) is not told"
     as_told = f", as expected ({expected})" if expected else "; none was expected by name"
-    says = f"every rank on {plural(len(told), 'node')} uses {used}{as_told}{gdr}"
+    message = f"every rank on {plural(len(by_node), 'node')} uses {used}{as_told}{gdr}"
     numbers: Numbers = {
-        "nodes": len(told),
+        "nodes": len(by_node),
         "network": used,
         "expected": expected,
         "adapters_per_node": adapters[-1] or None,
     }
-    return Finding(RULE, "", Verdict.OK, says, numbers)
+    return Finding(RULE, "", Verdict.OK, message, numbers)

@@ -1,4 +1,4 @@
-"""two-nodes: between two nodes a tree moves less over the network than busbw counts, and a fast run proves little.
+"""two-nodes: between two nodes a tree sends less over the network than busbw counts, so speed proves little.
 
 NCCL takes the whole rate between the nodes for a tree of two, half of it beyond (src/graph/tuning.cc); reported busbw
 there may be above the line rate of the node, and a dead adapter may not show. See nccl-tests#22 and #196.
@@ -23,11 +23,11 @@ def two_nodes(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     peak = max((row.out_of_place.busbw_gbs for row in by_size(run) if row.out_of_place), default=None)
     system = book.systems.get(about.system or "")
     line = system.line_rate_gbs if system else None
-    says = "two nodes cannot qualify the fabric: Ring was not forced"
+    message = "two nodes cannot qualify the fabric: Ring was not forced"
     if about.chosen == ("Ring",):
-        says += " (NCCL chose Ring by itself for what it told, and may choose a tree at another size)"
+        message += " (NCCL chose Ring by itself for what it told, and may choose a tree at another size)"
     if peak is not None and line is not None and peak > line:
-        says += f", and {peak:g} GB/s is above the line rate of {line:g} of the node, as only a tree can be"
+        message += f", and {peak:g} GB/s is above the line rate of {line:g} of the node, as only a tree can be"
     numbers: dict[str, float | int | str | None] = {
         "nodes": 2,
         "peak_gbs": peak,
@@ -35,4 +35,4 @@ def two_nodes(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
         "algorithm": about.algorithm,
     }
     numbers["chosen"] = ", ".join(about.chosen) or None
-    yield Finding("two-nodes", "", Verdict.UNKNOWN, says, numbers, ADVICE)
+    yield Finding("two-nodes", "", Verdict.UNKNOWN, message, numbers, ADVICE)

@@ -1,1 +1,1 @@
-"""What every launch of nccl-tests shares, whichever runner makes it."""
+"""Parts shared by all runners: output, outcome, host names and error messages of a launch."""

@@ -1,4 +1,4 @@
-"""What mpirun, ssh and the shell say when a launch fails before or beside the test itself."""
+"""Known error messages of mpirun, ssh and the shell, for launches that fail before or beside the test."""
 
 from __future__ import annotations
 
@@ -38,37 +38,37 @@ LONGEST = 300
 
 
 def cause(lines: Sequence[str]) -> str | None:
-    """The first real reason among the words of the programs around the test; None where none is known."""
-    for pattern, words in _KNOWN:
+    """First known reason in the output of the surrounding programs; None if there is none."""
+    for pattern, template in _KNOWN:
         for line in lines:
-            found = re.search(pattern, line)
-            if found:
-                return words.format(*found.groups())
+            match = re.search(pattern, line)
+            if match:
+                return template.format(*match.groups())
     return None
 
 
 def first_error(lines: Sequence[str]) -> str | None:
-    """The first thing that reads like an error, in its own words; None where nothing does.
+    """First text that looks like an error; None if there is none.
 
-    What Open MPI frames by lines of dashes is taken by the paragraph, with the next one where it ends in a colon.
+    A block that Open MPI frames with dashes is taken by the paragraph, including the next one after a colon.
     """
     heading, framed = False, False
     for number, line in enumerate(lines):
         if _FRAME.match(line):
             heading = framed = not framed
         elif line.strip() and (heading or not framed):
-            words = _paragraph(lines[number:]) if framed else line.strip()
-            if not _NO_ERROR.match(words) and (framed or _ERROR.search(words)):
-                return words[:LONGEST].rstrip(": ")
+            text = _paragraph(lines[number:]) if framed else line.strip()
+            if not _NO_ERROR.match(text) and (framed or _ERROR.search(text)):
+                return text[:LONGEST].rstrip(": ")
             heading = False  # the rest of this frame goes with it
     return None
 
 
 def _paragraph(lines: Sequence[str]) -> str:
-    """The paragraph that these lines begin with, as one line."""
-    words: list[str] = []
+    """First paragraph of these lines, joined to one line."""
+    parts: list[str] = []
     for line in lines:
-        if _FRAME.match(line) or not (line.strip() or words[-1].endswith(":")):
+        if _FRAME.match(line) or not (line.strip() or parts[-1].endswith(":")):
             break
-        words += [line.strip()] if line.strip() else []
-    return " ".join(words)
+        parts += [line.strip()] if line.strip() else []
+    return " ".join(parts)

@@ -1,4 +1,4 @@
-"""A launch that one thread reads while another watches it: ended once, by whoever is first."""
+"""A launch that one thread reads while another watches it; whichever is first ends it, once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from gpuctl.nccl.runners.base import ProgressListener
 
 
 class WatchedLaunch(ABC):
-    """`watch` is called again and again; whoever reads calls `is_read` after the last line.
+    """`watch` is called repeatedly; the reader calls `is_read` after the last line.
 
-    `token` is the run's own. `stop`: why we ended it, "limit" or "broken off". `looks`: what the ranks did then.
+    `token` identifies the run. `stop`: why gpuctl ended it, "limit" or "broken off". `looks`: the state of the
+    ranks then.
     """
 
     def __init__(self, launch: Launch, token: str, texts: Path | None, listener: ProgressListener) -> None:
@@ -32,18 +33,18 @@ class WatchedLaunch(ABC):
 
     @abstractmethod
     def look(self) -> dict[str, list[Process] | None]:
-        """Every node's ranks, as they stand."""
+        """Return the state of every node's ranks."""
 
     @abstractmethod
     def end(self) -> None:
-        """Make it end, so that whoever reads comes to the last line."""
+        """End it, so that the reader comes to the last line."""
 
     def report(self, message: str) -> None:
-        """Tell how it goes."""
+        """Report progress."""
         self._listener(self.launch, message)
 
     def watch(self, broken_off: bool) -> None:
-        """End it where its time is over, or the user wants no more."""
+        """End it after its time limit, or if the user stopped the test."""
         late = time.monotonic() - self.begun > self.launch.sweep.limit_s
         if not (broken_off or late) or not self._ending.acquire(blocking=False):
             return
@@ -64,7 +65,7 @@ class WatchedLaunch(ABC):
             self._ended_by_us.set()
 
     def is_read(self) -> None:
-        """Wait for whoever ends it, who may still be looking at the nodes; raises what went wrong with that."""
+        """Wait for the thread that ends it, which may still be querying nodes; raises that thread's error."""
         if not self._ending.acquire(blocking=False):
             self._ended_by_us.wait()
         if self._failed is not None:

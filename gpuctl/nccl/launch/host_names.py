@@ -1,4 +1,4 @@
-"""What we call the nodes that the words of a launch speak of: hosts have other names, ranks have numbers."""
+"""Map host names and rank numbers in launch output to inventory node names."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MOST = 4  # of several nodes with one name that are listed
 
 @dataclass(frozen=True)
 class Names:
-    """`meant`: what a host is called by itself or by whoever started the launch -> the nodes that it may mean.
+    """`meant`: a host name in the output, or the name used for the launch -> the nodes it may refer to.
 
-    Ranks fill one node after the other. `numbered`: the numbers in NCCL's messages are those of the whole launch.
+    Ranks fill one node after the other. `numbered`: rank numbers in NCCL's messages are those of the whole launch.
     """
 
     nodes: tuple[str, ...]
@@ -26,25 +26,25 @@ class Names:
     meant: Mapping[str, tuple[str, ...]]
 
     def of_number(self, rank: int) -> str | None:
-        """The node of a rank of the launch; None where it has no such rank."""
+        """Node of a rank of the launch; None if there is no such rank."""
         place = rank // self.ranks_a_node
         return self.nodes[place] if 0 <= place < len(self.nodes) else None
 
     def of(self, rank: int | None, host: str | None) -> str | None:
-        """The node that a rank of NCCL's on this host is on: its number tells more than a name others may have, too."""
-        own = self.of_number(rank) if self.numbered and rank is not None else None
-        return own or (self.word(host) if host else None)
+        """Node of an NCCL rank on this host; the rank number wins over a host name that others may share."""
+        by_number = self.of_number(rank) if self.numbered and rank is not None else None
+        return by_number or (self.word(host) if host else None)
 
     def word(self, host: str) -> str:
-        """Our name for a host; several nodes that are called so are all named, and an unknown word stays."""
-        found = self.meant.get(host, (host,))
-        if len(found) == 1:
-            return found[0]
-        more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-        return f"one of {', '.join(found[:_MOST])}{more} (each is called {host})"
+        """Node name for a host; all candidates if it is ambiguous, the word itself if it is unknown."""
+        nodes = self.meant.get(host, (host,))
+        if len(nodes) == 1:
+            return nodes[0]
+        more = f" and {len(nodes) - _MOST} more" if len(nodes) > _MOST else ""
+        return f"one of {', '.join(nodes[:_MOST])}{more} (each is called {host})"
 
     def text(self, text: str | None) -> str | None:
-        """The same text with our names, all replaced at once: what stands there after that is read by nobody again."""
+        """Replace all host names in a text in one pass."""
         begin = _RANK.match(text or "")
         if text is None or begin is None:
             return None if text is None else self._replaced(text)
@@ -59,7 +59,7 @@ class Names:
 
 
 def names(run: Run, launch: Launch, hosts: Sequence[str]) -> Names:
-    """Of a launch whose nodes were started by the names or addresses `hosts`, in the same order."""
+    """Name map of a launch whose nodes were started as `hosts`, in the same order."""
     # The parts of a launch that was split count their ranks anew, each from 0.
     plain = Names(launch.nodes, launch.sweep.gpus_per_node, plan.SPLIT not in launch.sweep.env, {})
     meant: dict[str, dict[str, None]] = {}
@@ -67,4 +67,4 @@ def names(run: Run, launch: Launch, hosts: Sequence[str]) -> Names:
     for word, node in [*zip(hosts, launch.nodes, strict=True), *listed]:
         if node is not None:
             meant.setdefault(word, {})[node] = None
-    return Names(plain.nodes, plain.ranks_a_node, plain.numbered, {word: tuple(found) for word, found in meant.items()})
+    return Names(plain.nodes, plain.ranks_a_node, plain.numbered, {word: tuple(nodes) for word, nodes in meant.items()})

@@ -1,4 +1,4 @@
-"""What a launch came to: the parsed run, and how the programs around it ended, as one result."""
+"""Result of a launch: the parsed run combined with how the surrounding programs ended."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ MISSING = {
 class ProgramEnd:
     """How the programs around a test ended.
 
-    `stop`: why we ended it ("limit", "broken off"), "" where it ended itself. `answer`: the starter's last word (code,
-    signal or missing), None where it said none; then `ssh` says why. `last`: the last lines that are no rows.
-    `unknown`: why all that happened tells nothing of the nodes, as where our own way to them broke.
+    `stop`: why gpuctl ended it ("limit", "broken off"), "" if it ended by itself. `answer`: the starter's final
+    record (code, signal or missing), None if there was none; then `ssh` has the reason. `last`: the last lines that
+    are not rows. `unknown`: why nothing can be concluded about the nodes, for example after losing the connection.
     """
 
     stop: str
@@ -47,7 +47,7 @@ class ProgramEnd:
 
 
 def settle(launch: Launch, runs: Sequence[Run], end: ProgramEnd, seconds: float) -> LaunchResult:
-    """One result. What the test printed of a failure goes before what mpirun said of it."""
+    """Build the result; failures printed by the test take precedence over those of mpirun."""
     last = runs[-1] if runs else _EMPTY
     if end.unknown:
         # Without ranks and rows, which would make it a test that began and failed.
@@ -64,7 +64,7 @@ _EMPTY = Run(Outcome.EMPTY, None, None, (), None, None)
 
 
 def _ended(launch: Launch, run: Run, end: ProgramEnd, names: Names) -> tuple[Outcome, str | None]:
-    """By our names: what we say ourselves has them, what others said is told with them."""
+    """Outcome and cause, with inventory node names throughout."""
     if end.stop == "limit":
         ranks = launch.sweep.gpus_per_node if len(launch.nodes) > 1 else 1
         story = hang.story(end.looks, ranks, launch.sweep.limit_s, end.done_size)
@@ -83,7 +83,7 @@ def _ended(launch: Launch, run: Run, end: ProgramEnd, names: Names) -> tuple[Out
 
 
 def _by_itself(run: Run, answer: Mapping[str, Any], last: Sequence[str], names: Names) -> tuple[Outcome, str | None]:
-    """It ended itself: with what it printed, and the exit status of mpirun or the test."""
+    """It ended by itself: combine its output with the exit status of mpirun or the test."""
     ended_well = answer.get("code") == 0
     if ended_well or run.outcome is Outcome.CORRUPT:
         return run.outcome, run.cause
@@ -94,12 +94,12 @@ def _by_itself(run: Run, answer: Mapping[str, Any], last: Sequence[str], names: 
 
 
 def _cause(run: Run, last: Sequence[str], names: Names) -> str | None:
-    """Before any test began it is mpirun, ssh and the shell that know why it failed."""
+    """First reason: before a test started, mpirun, ssh and the shell know why it failed."""
     theirs = names.text(error_messages.cause(last))
     if run.rows or run.ranks:
         return run.cause or theirs
-    own = None if run.outcome is Outcome.EMPTY else run.cause
-    return theirs or own or names.text(error_messages.first_error(last)) or run.cause
+    from_test = None if run.outcome is Outcome.EMPTY else run.cause
+    return theirs or from_test or names.text(error_messages.first_error(last)) or run.cause
 
 
 def _with_our_names(run: Run, names: Names) -> Run:
@@ -109,18 +109,18 @@ def _with_our_names(run: Run, names: Names) -> Run:
 
 
 def size_of_row(line: str) -> str | None:
-    """The message size of a row of results, as people write it ("64M"); None for any other line."""
-    found = _ROW.match(line)
-    return flag(int(found[1])) if found else None
+    """Message size of a result row, formatted ("64M"); None for any other line."""
+    match = _ROW.match(line)
+    return flag(int(match[1])) if match else None
 
 
-def summary_line(ended: LaunchResult) -> str:
-    """How a launch ended, in one line."""
-    run = ended.run
+def summary_line(result: LaunchResult) -> str:
+    """One-line summary of how a launch ended."""
+    run = result.run
     halves = (
         (half.busbw_gbs, -row.size_bytes) for row in run.rows for half in (row.out_of_place, row.in_place) if half
     )
     peak = max(halves, default=None)
     best = f", best {peak[0]:.1f} GB/s at {size(-peak[1])}" if peak is not None else ""
     why = f": {run.cause}" if run.cause else ""
-    return f"{run.outcome} after {ended.seconds:.1f} s{best}{why}"
+    return f"{run.outcome} after {result.seconds:.1f} s{best}{why}"

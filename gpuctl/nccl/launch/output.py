@@ -1,4 +1,4 @@
-"""What a launch prints while it is read: its sizes told, some of its words kept, the whole text written down."""
+"""Output of a launch as it is read: sizes are reported, some lines kept, the whole text saved."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ KEPT_LINES = 400
 
 
 def file_name(launch: Launch, name: str) -> str:
-    """That of the text of a launch: when, where, and `name`, which tells it from those of other launches."""
+    """File name for the output of a launch: time, nodes, and `name`, which keeps names unique."""
     return f"{time.strftime('%H%M%S')}-{'-'.join(launch.nodes)[:80]}-{name}.log"
 
 
 class LaunchOutput:
-    """`take` gets every line, within `with`, which keeps the text open. `done_size` is the newest row's, as "64M".
+    """Collects lines inside a `with` block, which keeps the file open. `done_size` is the newest row's, as "64M".
 
-    `name` tells the text from those of other launches in the folder; without a folder nothing is written.
+    `name` makes the file name unique in the folder; without a folder nothing is saved.
     """
 
-    def __init__(self, launch: Launch, name: str, folder: Path | None, told: Callable[[str], None]) -> None:
+    def __init__(self, launch: Launch, name: str, folder: Path | None, on_size: Callable[[str], None]) -> None:
         self.done_size = ""
-        self._told, self._folder = told, folder
+        self._told, self._folder = on_size, folder
         self._file = file_name(launch, name)
         self._text: IO[str] | None = None
         # Of the lines that are no rows the first, where the first error stands, and the last.
@@ -46,25 +46,25 @@ class LaunchOutput:
 
     @property
     def last(self) -> tuple[str, ...]:
-        """The lines kept, in their order."""
+        """Kept lines, in order."""
         return (*self._first, *self._last)
 
     def write(self, line: str) -> None:
-        """Only into the text."""
+        """Write to the file only."""
         if self._text:
             self._text.write(line + "\n")
 
     def add(self, lines: Iterable[str]) -> None:
-        """Errors that came beside it."""
+        """Add errors from outside the output."""
         self._last.extend(lines)
 
     def take(self, line: str) -> None:
-        """The next line of the test."""
+        """Take the next line of the test."""
         self.write(line)
         self.note(line)
 
     def note(self, line: str) -> None:
-        """As `take`, of a line that was written already."""
+        """Like `take`, for a line already written."""
         size = outcome.size_of_row(line)
         if size is None:
             (self._first if len(self._first) < KEPT_LINES else self._last).append(line)

@@ -1,1 +1,1 @@
-"""How the text of nccl-tests, and of all that prints beside it, is read."""
+"""Parse the output of nccl-tests and of everything that prints into it."""

@@ -1,4 +1,4 @@
-"""Which algorithms NCCL says it was forced to, and which it says it chose: two different things."""
+"""Algorithms in NCCL's output: those the environment forced, and those NCCL chose."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ _TUNED = re.compile(r"^\w+: \d+ Bytes -> Algo (\w+)")
 
 
 def forced(text: str) -> Iterator[str]:
-    """What a message says that the environment asks for: Ring, ^NVLS (all but it), allreduce:Ring (one collective)."""
+    """Algorithms a message says are forced: Ring, ^NVLS (all but it), allreduce:Ring (one collective)."""
     if _NO_TREE.match(text):
         yield "Ring"
-    found = _FORCED.match(text)
-    if found:
-        yield from requested(found[1].rstrip("."))
+    match = _FORCED.match(text)
+    if match:
+        yield from requested(match[1].rstrip("."))
 
 
 def requested(value: str) -> Iterator[str]:
-    """What a value of NCCL_ALGO asks for, as `forced` gives it; a word that names no algorithm stays as it is."""
+    """Algorithms in a value of NCCL_ALGO, formatted as in `forced`; unknown words stay as they are."""
     for part in value.split(";"):
-        function, colon, words = part.rpartition(":")
-        ban = "^" if words.startswith("^") else ""
-        for word in words.removeprefix("^").split(","):
+        function, colon, names = part.rpartition(":")
+        ban = "^" if names.startswith("^") else ""
+        for word in names.removeprefix("^").split(","):
             if word:
                 yield f"{function.lower()}{colon}{ban}{algorithm(word) or word}"
 
 
 def of_collective(names: Iterable[str], collective: str) -> list[str]:
-    """Of what was asked for, what counts for one collective: it may name one for each ("allreduce:Ring")."""
-    own = collective.replace("_", "")
+    """Entries that apply to one collective; each entry may name one ("allreduce:Ring")."""
+    name_in_nccl = collective.replace("_", "")
     split = [name.rpartition(":") for name in names]
-    return [name for function, _, name in split if function in ("", own)]
+    return [name for function, _, name in split if function in ("", name_in_nccl)]
 
 
 def unknown(value: str) -> list[str]:
-    """The words in a value of NCCL_ALGO that name no algorithm."""
+    """Words in a value of NCCL_ALGO that are not algorithms."""
     names = [name.rpartition(":")[2].removeprefix("^") for name in requested(value)]
     return [name for name in names if name not in ALGORITHMS] if names else [value]
 
 
 def chosen(text: str) -> str | None:
-    """The one that NCCL says it uses for some message."""
-    found = _TUNED.match(text)
-    return algorithm(found[1]) if found else None
+    """Algorithm that NCCL reports using for a message size."""
+    match = _TUNED.match(text)
+    return algorithm(match[1]) if match else None
 
 
 def algorithm(word: str) -> str | None:
-    """NCCL's name for an algorithm given as a number or in any spelling; None for what is none."""
+    """NCCL's name of an algorithm given as a number or in any spelling; None for any other word."""
     if word.isdecimal():
         return ALGORITHMS[int(word)] if len(word) == 1 and int(word) < len(ALGORITHMS) else None
     return _BY_NAME.get(word.replace("_", "").lower())

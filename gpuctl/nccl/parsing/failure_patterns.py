@@ -1,4 +1,4 @@
-"""The words in which ranks, launchers, schedulers and kernels tell that something ended badly."""
+"""Messages by which ranks, launchers, schedulers and kernels report failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuctl.nccl.parsing.lines import COUNT
 
 
 class Weight(IntEnum):
-    """How near a line is to the reason: a cause is the first line of the greatest weight that was met."""
+    """How directly a line states the reason; the cause is the first line of the greatest weight."""
 
     AFTER = 1  # what follows from something else: exit codes, closed connections, banners
     WARNING = 2  # NCCL warns; runs survive many of these
@@ -21,27 +21,27 @@ class Weight(IntEnum):
 
 @dataclass(frozen=True)
 class Known:
-    """One such line. Its named groups `host` and `rank` say whose it is; `says` is filled with all named groups.
+    """One such message. Named groups `host` and `rank` tell its origin; `message` is filled with all named groups.
 
-    Where `says` has {signal}, the signal is looked for behind it, also in the next line.
+    If `message` contains {signal}, the signal is searched for behind it, and in the next line.
     """
 
     pattern: re.Pattern[str]
-    says: str
+    message: str
     weight: Weight
     outcome: Outcome
 
 
-def _hard(pattern: str, says: str = "{what}", outcome: Outcome = Outcome.FAILED) -> Known:
-    return Known(re.compile(pattern), says, Weight.HARD, outcome)
+def _hard(pattern: str, message: str = "{what}", outcome: Outcome = Outcome.FAILED) -> Known:
+    return Known(re.compile(pattern), message, Weight.HARD, outcome)
 
 
-def _killed(pattern: str, says: str = "{what}") -> Known:
-    return _hard(pattern, says, Outcome.KILLED)
+def _killed(pattern: str, message: str = "{what}") -> Known:
+    return _hard(pattern, message, Outcome.KILLED)
 
 
-def _soft(weight: Weight, pattern: str, says: str = "{what}", outcome: Outcome = Outcome.FAILED) -> Known:
-    return Known(re.compile(pattern), says, weight, outcome)
+def _soft(weight: Weight, pattern: str, message: str = "{what}", outcome: Outcome = Outcome.FAILED) -> Known:
+    return Known(re.compile(pattern), message, weight, outcome)
 
 
 AFTER, WARNING, SYMPTOM = Weight.AFTER, Weight.WARNING, Weight.SYMPTOM

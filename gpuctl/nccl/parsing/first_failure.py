@@ -1,4 +1,4 @@
-"""Why a run ended badly: the first real reason among all that is printed afterwards."""
+"""Cause of a failed run: the first real reason among everything printed afterwards."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MOST = 64  # of each weight: what comes later is never the first
 
 @dataclass(frozen=True)
 class Trouble:
-    """One line that tells of something bad."""
+    """One line that reports a failure."""
 
     speaker: Speaker
-    says: str
+    message: str
     weight: Weight
     outcome: Outcome
     fatal: bool
@@ -29,14 +29,14 @@ class Trouble:
 
 
 class Troubles:
-    """Gathers them in the order in which they were printed."""
+    """Collects failures in the order they were printed."""
 
     def __init__(self) -> None:
         self._found: list[Trouble] = []
         self._unfinished = ""  # a sentence of a launcher that goes on in the next line
 
     def line(self, line: str, rank: int | None) -> None:
-        """Take note of a line that no rank's NCCL wrote."""
+        """Examine a line that was not written by a rank's NCCL."""
         if self._unfinished and (signal := _SIGNAL.search(line)):
             self._finish(signal)
         self._unfinished = ""
@@ -49,7 +49,7 @@ class Troubles:
         self._take(LINES, line, Speaker(rank=rank), fatal=True)
 
     def message(self, speaker: Speaker, text: str) -> None:
-        """Take note of a message of NCCL, which may be of no interest here."""
+        """Examine a message of NCCL, which may be irrelevant."""
         severe = _SEVERE.search(text)
         if severe:
             hard = severe[1] == "ERROR"
@@ -57,32 +57,32 @@ class Troubles:
 
     def _take(self, known: Sequence[Known], text: str, speaker: Speaker, fatal: bool) -> None:
         for one in known:
-            found = one.pattern.search(text)
-            if found is None:
+            match = one.pattern.search(text)
+            if match is None:
                 continue
-            words = {name: value or "" for name, value in found.groupdict().items()}
-            if "{signal}" in one.says:
-                words["signal"] = self._signal(text)
-            says = one.says.format(**words).strip(" :,")
+            groups = {name: value or "" for name, value in match.groupdict().items()}
+            if "{signal}" in one.message:
+                groups["signal"] = self._signal(text)
+            message = one.message.format(**groups).strip(" :,")
             who = replace(
                 speaker,
-                host=words.get("host") or speaker.host,
-                rank=int(words["rank"]) if words.get("rank") else speaker.rank,
+                host=groups.get("host") or speaker.host,
+                rank=int(groups["rank"]) if groups.get("rank") else speaker.rank,
             )
-            outcome = Outcome.FAILED if "signal" in words and _crash(words["signal"]) else one.outcome
-            self._add(Trouble(who, says, one.weight, outcome, fatal, "Test NCCL failure" in text))
+            outcome = Outcome.FAILED if "signal" in groups and _crash(groups["signal"]) else one.outcome
+            self._add(Trouble(who, message, one.weight, outcome, fatal, "Test NCCL failure" in text))
             return
 
     def _signal(self, text: str) -> str:
-        found = _SIGNAL.search(text)
-        self._unfinished = "" if found else text
-        return _named(found) if found else "{signal}"
+        match = _SIGNAL.search(text)
+        self._unfinished = "" if match else text
+        return _named(match) if match else "{signal}"
 
     def _finish(self, signal: re.Match[str]) -> None:
-        if self._found and "{signal}" in self._found[-1].says:
+        if self._found and "{signal}" in self._found[-1].message:
             last, name = self._found[-1], _named(signal)
             outcome = Outcome.FAILED if _crash(name) else last.outcome
-            self._found[-1] = replace(last, says=last.says.replace("{signal}", name), outcome=outcome)
+            self._found[-1] = replace(last, message=last.message.replace("{signal}", name), outcome=outcome)
 
     def _add(self, trouble: Trouble) -> None:
         if sum(one.weight is trouble.weight for one in self._found) < _MOST:
@@ -90,48 +90,48 @@ class Troubles:
 
     @property
     def fatal(self) -> bool:
-        """Whether a run with these cannot have ended well."""
+        """True if a run with these failures cannot have ended well."""
         return any(one.fatal for one in self._found)
 
     def first(self) -> Trouble | None:
-        """The first of the greatest weight; None where nothing says that the run failed."""
-        found = [one for one in self._found if one.weight >= Weight.SYMPTOM] if not self.fatal else self._found
-        most = max((one.weight for one in found), default=None)
-        best = [one for one in found if one.weight is most]
+        """First failure of the greatest weight; None if nothing indicates that the run failed."""
+        troubles = [one for one in self._found if one.weight >= Weight.SYMPTOM] if not self.fatal else self._found
+        most = max((one.weight for one in troubles), default=None)
+        best = [one for one in troubles if one.weight is most]
         named = [one for one in best if one.speaker.rank is not None or one.speaker.host]
         # Of banners and exit codes, which say little, one that names somebody says more.
         return next(iter(named if most is Weight.AFTER and named else best), None)
 
     def cause(self, whose: Whose) -> str | None:
-        """The first reason in words, with rank and host where they are known."""
+        """First reason as text, with rank and host where known."""
         first = self.first()
         if first is None:
             return None
         rank, host = whose(first.speaker)
         place = " on ".join(([f"rank {rank}"] if rank is not None else []) + ([host] if host else []))
         more = self._beside(first, rank is None, whose)
-        says = first.says.replace("{signal}", "a signal")
+        message = first.message.replace("{signal}", "a signal")
         if first.of_test or not more or more[1]:
-            says = ", ".join([says, *([more[0]] if more else [])])
+            message = ", ".join([message, *([more[0]] if more else [])])
         else:
-            says = f"{more[0]}, {says}"
-        return f"{place}: {says}" if place else says
+            message = f"{more[0]}, {message}"
+        return f"{place}: {message}" if place else message
 
     def _beside(self, first: Trouble, nameless: bool, whose: Whose) -> tuple[str, bool] | None:
-        """What another line adds: NCCL's warning and the error of the test belong together. (text, comes last)."""
+        """Detail from a related line: NCCL's warning and the test's error belong together. (text, comes last)."""
         host = whose(first.speaker)[1]
-        here = [one for one in self._found if one is not first and host and whose(one.speaker)[1] == host]
+        same_host = [one for one in self._found if one is not first and host and whose(one.speaker)[1] == host]
         if first.of_test:
             at = self._found.index(first)
-            warned = [one for one in self._found[:at] if one in here and not one.of_test and not one.fatal]
-            return (warned[-1].says, True) if warned else None
-        errors = [one for one in here if one.of_test]
+            warned = [one for one in self._found[:at] if one in same_host and not one.of_test and not one.fatal]
+            return (warned[-1].message, True) if warned else None
+        errors = [one for one in same_host if one.of_test]
         if errors and not first.fatal:
-            return errors[0].says, False
+            return errors[0].message, False
         earlier = self._found[: self._found.index(first)]
         warned = [one for one in earlier if one.weight is Weight.WARNING and one.speaker.rank is not None]
         if nameless and warned:
-            return f"after rank {warned[0].speaker.rank} warned: {warned[0].says}", True
+            return f"after rank {warned[0].speaker.rank} warned: {warned[0].message}", True
         return None
 
 
@@ -140,5 +140,5 @@ def _named(signal: re.Match[str]) -> str:
 
 
 def _crash(signal: str) -> bool:
-    """Whether a signal is a fault of the program itself: it was not killed from outside."""
+    """Return True for signals that are the program's own fault, not a kill from outside."""
     return signal.split()[1:2] in (["4"], ["6"], ["7"], ["8"], ["11"])

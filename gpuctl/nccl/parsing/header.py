@@ -1,4 +1,4 @@
-"""What stands around the table: settings, devices, versions, the summary."""
+"""Lines around the table: settings, devices, versions, summary."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ EXACT_DIGITS = 6  # nccl-tests prints the average with %g
 
 
 def rank(line: str) -> Rank | None:
-    """A line of the list "Using devices"; None for any other. A host that is not printed is ""."""
-    found = _RANK.match(line)
-    if found is None:
+    """Rank in a line of the list "Using devices"; None for any other line. A host that is not printed is ""."""
+    match = _RANK.match(line)
+    if match is None:
         return None
-    number, pid, host, device, gpu = found.groups()
+    number, pid, host, device, gpu = match.groups()
     return Rank(int(number), host or "", int(pid), int(device), gpu.strip() or None)
 
 
 def collective(program: str) -> str:
     """all_reduce for "/opt/nccl-tests/build/all_reduce_perf_mpi"."""
     name = program.rpartition("/")[2]
-    found = PROGRAM.match(name)
-    return found[1] if found else name
+    match = PROGRAM.match(name)
+    return match[1] if match else name
 
 
 def version(code: int) -> str:
@@ -55,7 +55,7 @@ def version(code: int) -> str:
 
 
 def sizes(least: int, most: int, step: int, by_factor: bool) -> int | None:
-    """How many sizes a sweep goes through; None where that cannot be told."""
+    """Number of sizes in a sweep; None if it cannot be computed."""
     if by_factor:
         return sum(1 for _ in _multiplied(least, most, step)) if least > 0 and step > 1 else None
     return (most - least) // step + 1 if step > 0 and most >= least else None

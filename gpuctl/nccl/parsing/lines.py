@@ -1,4 +1,4 @@
-"""What others put into the text: rank tags, labels, escapes, and NCCL's own lines in the middle of a row."""
+"""Text that others add to the output: timestamps, rank tags, labels, escapes, and NCCL lines inside rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CELL = re.compile(
 
 @dataclass(frozen=True)
 class Speaker:
-    """The process and the GPU of it that a line of NCCL comes from; None is "not said"."""
+    """Process and GPU that a line of NCCL comes from; None means not printed."""
 
     host: str | None = None
     pid: int | None = None
@@ -37,7 +37,7 @@ class Speaker:
 
 @dataclass(frozen=True)
 class NcclMessage:
-    """A line of NCCL: who said what. `before`: what may have stood before it on its line, the likeliest first."""
+    """A line of NCCL and its origin. `before`: possible texts in front of it on the same line, likeliest first."""
 
     speaker: Speaker
     text: str
@@ -45,7 +45,7 @@ class NcclMessage:
 
 
 def clean(line: str) -> str:
-    """Without escapes, control characters and the line's end: what may be shown on a terminal."""
+    """Strip escapes, control characters and the line end, so that the line is safe to print on a terminal."""
     line = line.rstrip("\r\n")
     if line.isprintable():
         return line
@@ -53,11 +53,11 @@ def clean(line: str) -> str:
 
 
 def untag(line: str) -> tuple[str, int | None]:
-    """Without the tags and labels of launchers; the rank a tag at its beginning names."""
+    """Strip the tags and labels of launchers; also return the rank that a leading tag names."""
     rank: int | None = None
     if "]<std" in line:
-        found = TAG.match(line)
-        rank = int(found[1]) if found else None
+        match = TAG.match(line)
+        rank = int(match[1]) if match else None
         line = TAG.sub("", line)
     if line[:5] == "[pod/" or ": " in line[:8]:
         label = _LABEL.match(line)
@@ -68,22 +68,22 @@ def untag(line: str) -> tuple[str, int | None]:
 
 
 def parse_message(line: str, hosts: set[str], rank: int | None = None) -> NcclMessage | None:
-    """The line of NCCL in this one, wherever it begins; None where there is none."""
+    """Find the NCCL message in a line, wherever it begins; None if there is none."""
     if " NCCL " not in line:
         other = _UCX.search(line) if " UCX " in line else None
         return NcclMessage(Speaker(rank=rank), "", (line[: other.start()],)) if other else None
-    found = _SPEAKER.search(line)
-    if found is None:
+    match = _SPEAKER.search(line)
+    if match is None:
         return None
-    before, host = _begin(line[: found.start()], found["host"], hosts)
+    before, host = _begin(line[: match.start()], match["host"], hosts)
     if not before[0]:
         hosts.add(host)
-    speaker = Speaker(host, int(found["pid"]), int(found["device"]), rank)
-    return NcclMessage(speaker, line[found.end() :], before)
+    speaker = Speaker(host, int(match["pid"]), int(match["device"]), rank)
+    return NcclMessage(speaker, line[match.end() :], before)
 
 
 def _begin(before: str, host: str, hosts: set[str]) -> tuple[tuple[str, ...], str]:
-    """Where the name of the host begins: a row that was broken off may stand right before it, with no space between."""
+    """Find where the host name begins: the end of a broken row may precede it without a space."""
     if not before.strip() and (host in hosts or not host[0].isdigit()):
         return (before,), host
     known = max((name for name in hosts if host.endswith(name)), key=len, default=None)
@@ -92,5 +92,5 @@ def _begin(before: str, host: str, hosts: set[str]) -> tuple[tuple[str, ...], st
     # Nobody named this host before. What looks like a cell in front of its name rather is the end of the row.
     likely = _CELL.match(host)
     first = likely.end() if likely else 0
-    ways = dict.fromkeys([first if first < len(host) else 0, *range(len(host))])
-    return tuple(before + host[:i] for i in ways), host
+    splits = dict.fromkeys([first if first < len(host) else 0, *range(len(host))])
+    return tuple(before + host[:i] for i in splits), host

@@ -1,10 +1,10 @@
-"""What each rank says of its network when NCCL begins (NCCL_DEBUG=INFO, subsystems INIT, NET and TUNING)."""
+"""Network of each rank as NCCL reports it at startup (NCCL_DEBUG=INFO, subsystems INIT, NET and TUNING)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuctl.nccl.model import Rank, Transport
 from gpuctl.nccl.parsing import algorithms
@@ -43,7 +43,7 @@ class _Heard:
 
 
 class Network:
-    """Gathers it, by process and by GPU of a process: some is said once for all GPUs of one."""
+    """Collects reports by process and by GPU; some are printed once for all GPUs of a process."""
 
     def __init__(self) -> None:
         self._processes: dict[_Process, _Heard] = {}
@@ -56,13 +56,13 @@ class Network:
         self.plugin: str | None = None
 
     def knows(self, prefix: str) -> bool:
-        """Whether a message was read that began in this way: so the line is one of NCCL from its first letter on."""
+        """Return True if a message with this beginning was read, so the line is NCCL's from its first character."""
         return prefix in self._by_prefix
 
     def fast(self, line: str, at: int) -> bool:
-        """Take note of a whole line of NCCL whose message begins at `at`; False where it has to be read slowly.
+        """Process a whole NCCL line whose message begins at `at`; False if it needs the slow path.
 
-        Nearly all of a large log goes through here, and most of that is of no interest.
+        Nearly all of a large log goes through here, and most of it is irrelevant.
         """
         head = line[at : at + 4]
         if head not in HEADS:
@@ -77,7 +77,7 @@ class Network:
         return True
 
     def hear(self, speaker: Speaker, text: str, prefix: str = "") -> None:
-        """Take note of one message of NCCL, without its "NCCL INFO"; `prefix` is all that stood before it."""
+        """Process one NCCL message without its "NCCL INFO"; `prefix` is everything in front of it."""
         process = (speaker.host, speaker.pid)
         device = self._devices.setdefault((process, speaker.device), _Heard())
         if speaker.rank is not None and device.rank is None:
@@ -147,30 +147,32 @@ class Network:
             self.chosen[name] = None
 
     def version(self, text: str) -> None:
-        """Take note of "NCCL version 2.26.2+cuda12.4"."""
-        found = NCCL_VERSION.search(text)
-        if found:
-            self.nccl = self.nccl or found[1]
-            self.cuda = self.cuda or found[2]
+        """Process "NCCL version 2.26.2+cuda12.4"."""
+        match = NCCL_VERSION.search(text)
+        if match:
+            self.nccl = self.nccl or match[1]
+            self.cuda = self.cuda or match[2]
 
     def rank(self, speaker: Speaker, ranks: Iterable[Rank]) -> tuple[int | None, str | None]:
-        """Rank and host of a speaker, as far as they are known."""
+        """Rank and host of a speaker, as far as known; of glued names ("devicesnode-3") the listed host counts."""
+        ranks = tuple(ranks)
+        reported, speaker = speaker, replace(speaker, host=_listed_host(speaker.host, ranks))
         listed = [r for r in ranks if (r.host, r.pid) == (speaker.host, speaker.pid)]
         if speaker.rank is not None:
             host = next((r.host for r in ranks if r.rank == speaker.rank), None)
             return speaker.rank, speaker.host or host or None
-        heard = self._devices.get(((speaker.host, speaker.pid), speaker.device))
+        heard = self._devices.get(((reported.host, reported.pid), reported.device))
         if heard is not None and heard.rank is not None:
             return heard.rank, speaker.host
         exact = [r for r in listed if r.device == speaker.device] if len(listed) > 1 else listed
         return (exact[0].rank if len(exact) == 1 else None), speaker.host
 
     def transports(self, ranks: Iterable[Rank]) -> tuple[Transport, ...]:
-        """What was heard, for each rank that said anything of its network, in the order of ranks."""
+        """One transport for each rank that reported a network, in rank order."""
         ranks = tuple(ranks)
-        found = [self._transport(key, heard, ranks) for key, heard in self._devices.items()]
-        told = [one for one in found if one.network or one.provider or one.nics or one.gdr is not None]
-        return tuple(sorted(told, key=lambda one: (one.rank is None, one.rank or 0, one.host or "")))
+        transports = [self._transport(key, heard, ranks) for key, heard in self._devices.items()]
+        reported = [one for one in transports if one.network or one.provider or one.nics or one.gdr is not None]
+        return tuple(sorted(reported, key=lambda one: (one.rank is None, one.rank or 0, one.host or "")))
 
     def _transport(self, key: tuple[_Process, int | None], heard: _Heard, ranks: tuple[Rank, ...]) -> Transport:
         process = self._processes.get(key[0], _Heard())
@@ -179,3 +181,11 @@ class Network:
         network = heard.network or process.network
         nics = process.sockets if network == "Socket" else process.nics
         return Transport(rank, host, network, process.provider, nics, heard.gdr)
+
+
+def _listed_host(host: str | None, ranks: tuple[Rank, ...]) -> str | None:
+    """Host of the rank list that a name ends with: other output may stand right in front of a line of NCCL."""
+    hosts = {rank.host for rank in ranks if rank.host}
+    if not host or not hosts or host in hosts:
+        return host
+    return max((name for name in hosts if host.endswith(name)), key=len, default=host)

@@ -1,4 +1,4 @@
-"""How a run ended, from what was printed of it and from what its runner knows.
+"""Outcome of a run, from its output and from what its runner knows.
 
 What counts as evidence, the strongest first:
 
@@ -21,7 +21,7 @@ from gpuctl.nccl.parsing.rows import NOT_FINITE
 
 
 class Stopped(StrEnum):
-    """What a runner knows about the end of the program that printed the text."""
+    """Runner's knowledge of how the program that printed the text ended."""
 
     ENDED_WELL = "ended well"  # exit status 0
     FAILED = "failed"  # any other exit status
@@ -31,7 +31,7 @@ class Stopped(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was seen of a run. `expected`: how many sizes its heading announced; `whole`: no line of it was cut."""
+    """Facts that decide the outcome. `expected`: sizes announced in the heading; `whole`: no line was cut."""
 
     rows: tuple[Row, ...]
     out_of_bounds: int | None
@@ -45,13 +45,13 @@ class Evidence:
 
     @property
     def to_its_end(self) -> bool:
-        """Whether every size was measured, as far as this tells."""
+        """True if every size was measured, as far as the output tells."""
         one_kind = len({kind(row) for row in self.rows}) == 1
         return self.summed_up or (self.expected is not None and one_kind and len(self.rows) >= self.expected)
 
 
 def kind(row: Row) -> tuple[str | None, str | None, int | None]:
-    """What a row is of; with -d all, -o all or -r all the sizes come again for each type, operation and root."""
+    """Type, operation and root of a row; with -d all, -o all or -r all the sizes repeat for each of them."""
     return row.type, row.redop, row.root
 
 
@@ -59,33 +59,37 @@ Judged = tuple[Outcome, str | None]
 
 
 def judged(
-    seen: Evidence, trouble: Outcome | None, fatal: bool, cause: str | None, stopped: Stopped | None = None
+    evidence: Evidence, trouble: Outcome | None, fatal: bool, cause: str | None, stopped: Stopped | None = None
 ) -> Judged:
-    """The outcome and its cause. `trouble`: what the first reason comes to; `fatal`: no run ends well after it."""
-    corrupt = _corrupt(seen)
+    """Decide the outcome and its cause. `trouble`: outcome of the first reason; `fatal`: no run survives it."""
+    corrupt = _corrupt(evidence)
     if corrupt:
         return Outcome.CORRUPT, corrupt
-    if seen.foreign and not seen.rows:
-        return Outcome.EMPTY, f"this is output of {seen.foreign}, not of nccl-tests"
-    if seen.to_its_end and not fatal:
+    if evidence.foreign and not evidence.rows:
+        return Outcome.EMPTY, f"this is output of {evidence.foreign}, not of nccl-tests"
+    if evidence.to_its_end and not fatal:
         return _complete(stopped)
     if trouble is not None:
         return trouble, cause
-    return _stopped(seen, stopped) if stopped else _silent(seen)
+    return _stopped(evidence, stopped) if stopped else _silent(evidence)
 
 
-def _corrupt(seen: Evidence) -> str | None:
-    bad = [row for row in seen.rows if any(half and (half.wrong or 0) > 0 for half in (row.out_of_place, row.in_place))]
+def _corrupt(evidence: Evidence) -> str | None:
+    bad = [
+        row for row in evidence.rows if any(half and (half.wrong or 0) > 0 for half in (row.out_of_place, row.in_place))
+    ]
     if bad:
         sizes = ", ".join(str(row.size_bytes) for row in bad[:4]) + (" and more" if len(bad) > 4 else "")
         counts = [f"{half.wrong:g}" for half in (bad[0].out_of_place, bad[0].in_place) if half and half.wrong]
         return f"wrong values at {sizes} bytes ({' and '.join(counts)} at the first)"
     # A deviation, or a count, that is no number: what was compared was none either.
-    odd = next((one for one in seen.not_numbers if one.column == "wrong" and NOT_FINITE.fullmatch(one.printed)), None)
+    odd = next(
+        (one for one in evidence.not_numbers if one.column == "wrong" and NOT_FINITE.fullmatch(one.printed)), None
+    )
     if odd:
         return f"wrong values: their count is {odd.printed} at {odd.size_bytes} bytes, {odd.half.replace('_', '-')}"
-    if seen.out_of_bounds:
-        return f"the summary says {seen.out_of_bounds} out of bounds values; none of the rows printed has them"
+    if evidence.out_of_bounds:
+        return f"the summary says {evidence.out_of_bounds} out of bounds values; none of the rows printed has them"
     return None
 
 
@@ -98,31 +102,31 @@ def _complete(stopped: Stopped | None) -> Judged:
     return ends.get(stopped, (Outcome.COMPLETE, None)) if stopped else (Outcome.COMPLETE, None)
 
 
-def _stopped(seen: Evidence, stopped: Stopped) -> Judged:
-    after = _after(seen)
+def _stopped(evidence: Evidence, stopped: Stopped) -> Judged:
+    after = _after(evidence)
     if stopped is Stopped.LIMIT:
         return Outcome.HUNG, f"it stood still {after}, until its time was over"
     if stopped is Stopped.KILLED:
         return Outcome.KILLED, f"killed from outside {after}"
     if stopped is Stopped.FAILED:
         return Outcome.FAILED, f"the program ended with an error {after} and printed no reason"
-    return _silent(seen)
+    return _silent(evidence)
 
 
-def _silent(seen: Evidence) -> Judged:
-    """No reason, no end, no runner to ask."""
-    if not seen.started and not seen.rows:
+def _silent(evidence: Evidence) -> Judged:
+    """Outcome without a printed reason, an end or a runner."""
+    if not evidence.started and not evidence.rows:
         return Outcome.EMPTY, "no test began: nothing of nccl-tests was printed"
-    if seen.begun and not seen.rows and seen.whole:
+    if evidence.begun and not evidence.rows and evidence.whole:
         return Outcome.HUNG, "it stood still in the first size: the table begins, and nothing more was printed"
-    return Outcome.TRUNCATED, f"the text ends {_after(seen)}, and nothing says why"
+    return Outcome.TRUNCATED, f"the text ends {_after(evidence)}, and nothing says why"
 
 
-def _after(seen: Evidence) -> str:
-    if not seen.rows:
+def _after(evidence: Evidence) -> str:
+    if not evidence.rows:
         return "before the first size"
-    last = seen.rows[-1]
-    alike = sum(1 for row in seen.rows if kind(row) == kind(last))
-    of = f", {alike} of {seen.expected} sizes" if seen.expected else ""
-    what = " of " + " ".join(str(part) for part in kind(last)[:2] if part) if alike < len(seen.rows) else ""
+    last = evidence.rows[-1]
+    alike = sum(1 for row in evidence.rows if kind(row) == kind(last))
+    of = f", {alike} of {evidence.expected} sizes" if evidence.expected else ""
+    what = " of " + " ".join(str(part) for part in kind(last)[:2] if part) if alike < len(evidence.rows) else ""
     return f"after {last.size_bytes} bytes{what}{of}"

@@ -1,11 +1,11 @@
-"""Read what nccl-tests and rccl-tests printed, as it comes and of any size; parsing/ending.py says what is evidence."""
+"""Parse streamed output of nccl-tests and rccl-tests of any size; parsing/outcome.py defines the evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from gpuctl.nccl.model import Outcome, Run
-from gpuctl.nccl.parsing import header, report
+from gpuctl.nccl.parsing import header, log_prefixes, report
 from gpuctl.nccl.parsing.lines import clean, parse_message, untag
 from gpuctl.nccl.parsing.network import HEADS
 from gpuctl.nccl.parsing.outcome import Stopped
@@ -18,13 +18,13 @@ _MOST_JSON = 256 << 20  # characters of one JSON document, however many lines it
 
 
 def runs(lines: Iterable[str], stopped: Stopped | None = None) -> Iterator[Run]:
-    """Every run in a text, in order, each as soon as the next begins; at least one, EMPTY where no test began.
+    """Yield every run in a text as soon as the next begins; at least one, EMPTY if no test began.
 
-    `lines` with or without their line ends. `stopped` is what is known of the end of the program, which then counts
-    for the last run. Never raises for anything that is in the text, and keeps no more of it than the table.
+    `lines` come with or without line ends. `stopped` is what is known of the end of the program; it applies to the
+    last run. Never raises for anything in the text, and keeps no more of it than the table.
     """
     reader = _Reader(stopped)
-    for line in lines:
+    for line in log_prefixes.strip(lines):
         at = line.find(_INFO)
         # Nearly all of a large log are debug lines of no interest: they are passed over here, as cheaply as can be.
         if at > 0 and reader.calm and line[at + _SKIP : at + _SKIP + 4] not in HEADS and line[0].isalpha():
@@ -48,7 +48,7 @@ class _Reader:
         self.foreign: Run | None = None
 
     def done_with(self, line: str, at: int) -> bool:
-        """Whether this is a line of NCCL from its first letter on, with its message at `at`, and was dealt with."""
+        """Consume a line that is NCCL's from its first character, with its message at `at`; False if it is not."""
         network = self.session.network
         if self.document is not None or self.cut:
             return False
@@ -56,7 +56,7 @@ class _Reader:
         return ((self.calm and line[0].isalpha()) or network.knows(line[:at])) and network.fast(line, at)
 
     def read(self, line: str) -> Iterator[Run]:
-        """Take any line."""
+        """Consume any line."""
         yield from self._line(line)
         self.calm = not self.session.table.pieces and self.document is None and not self.cut
 
@@ -87,9 +87,9 @@ class _Reader:
         if session.begins_another(text):
             yield from self._finish()
         self.session.line(text, rank)
-        found = header.rank(text) if "Pid" in text else None
-        if found and found.host:
-            self.hosts.add(found.host)
+        listed = header.rank(text) if "Pid" in text else None
+        if listed and listed.host:
+            self.hosts.add(listed.host)
 
     def _finish(self, stopped: Stopped | None = None, whole: bool = True) -> Iterator[Run]:
         session, self.session = self.session, Session(self.session.next_program)
@@ -100,7 +100,7 @@ class _Reader:
     # -- JSON ----------------------------------------------------------------------------------------------------------
 
     def _json(self, line: str) -> Iterator[Run]:
-        """A document in one line (-J, the inspector), or in many (RAS, or as tools rewrite it)."""
+        """Read a document in one line (-J, the inspector), or in many (RAS, or reformatted)."""
         if self.document is None:
             stripped = line.strip()
             if stripped != "{" and not stripped.startswith('{"'):
@@ -120,20 +120,20 @@ class _Reader:
         yield from self._document(text)
 
     def _document(self, text: str, stopped: Stopped | None = None) -> Iterator[Run]:
-        found = report.read(text, stopped)
-        if found is None:
+        runs = report.read(text, stopped)
+        if runs is None:
             return
-        if found.outcome is Outcome.EMPTY and not found.rows and found.collective is None:
-            self.foreign = self.foreign or found  # once, however many lines of it there are
+        if runs.outcome is Outcome.EMPTY and not runs.rows and runs.collective is None:
+            self.foreign = self.foreign or runs  # once, however many lines of it there are
             return
         yield from self._finish()
         self.yielded = True
-        yield found
+        yield runs
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def end(self) -> Iterator[Run]:
-        """The last run, and what is to be said where there was none."""
+        """Yield the last run, or an empty one that says why there is none."""
         whole = not self.cut
         if self.cut:
             yield from self._last_line()
@@ -145,7 +145,7 @@ class _Reader:
             yield self.foreign or self.session.run(self.stopped, whole)
 
     def _last_line(self) -> Iterator[Run]:
-        """A line without its end, after lines that had one: its last number may have gone on, so it is no row."""
+        """Last line without a line end, after lines that had one: its number may be cut, so it is not a row."""
         line, self.cut = self.cut, ""
         if self.document is not None or line.lstrip()[:1] == "{":
             yield from self._json(line)

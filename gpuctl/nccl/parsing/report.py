@@ -1,4 +1,4 @@
-"""The report that nccl-tests writes with -J, and JSON of other tools, which is only recognised."""
+"""The report of nccl-tests -J; JSON of other tools is only recognised."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PARTS = ("args", "nccl_version", "config", "out_of_bounds", "average_bus_bandwi
 
 
 def read(text: str, stopped: ending.Stopped | None = None) -> Run | None:
-    """The run that a report tells of, also where the report was cut; None where it is no JSON of any tool we know."""
+    """Run of a report, even if the report was cut; None if it is not JSON of a known tool."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -45,7 +45,7 @@ def read(text: str, stopped: ending.Stopped | None = None) -> Run | None:
 
 
 def _foreign(value: Mapping[str, Any]) -> str | None:
-    """What other tool of NCCL wrote this, in words."""
+    """Name of the other NCCL tool that wrote this."""
     if "communicators" in value and "communicators_count" in value:
         return f"this is RAS status of NCCL, not output of nccl-tests{_ras(value)}"
     if "coll_perf" in value or "inspector_output_format_version" in str(value.get("metadata", "")):
@@ -54,29 +54,29 @@ def _foreign(value: Mapping[str, Any]) -> str | None:
 
 
 def _ras(value: Mapping[str, Any]) -> str:
-    """What RAS says is wrong, for those who took it for the log."""
-    found = []
+    """Problems that RAS reports, for users who passed it as a log."""
+    ranks = []
     for group in _list(value.get("communicators")):
         if isinstance(group, dict) and group.get("missing_ranks_count"):
-            found.append(
+            ranks.append(
                 f"communicator {group.get('hash')} lacks {group['missing_ranks_count']} of {group.get('size')} ranks"
             )
         for one in _list(group.get("ranks") if isinstance(group, dict) else None):
             status = one.get("status") if isinstance(one, dict) else None
             if isinstance(status, dict) and status.get("async_error"):
-                found.append(
+                ranks.append(
                     f"rank {one.get('rank')} on {one.get('host')} has asynchronous error {status['async_error']}"
                 )
-    return clean(f" (it says: {'; '.join(found[:4])})") if found else ""
+    return clean(f" (it says: {'; '.join(ranks[:4])})") if ranks else ""
 
 
 def _salvaged(text: str) -> dict[str, Any]:
-    """The parts of a cut report that are whole."""
+    """Complete parts of a cut report."""
     value: dict[str, Any] = {}
     for name in _PARTS:
-        found = re.search(rf'"{name}": ?(?=["\[{{\d])', text)
-        if found:
-            part = _part(text, found.end())
+        match = re.search(rf'"{name}": ?(?=["\[{{\d])', text)
+        if match:
+            part = _part(text, match.end())
             # A number at the very end may go on behind the cut.
             if part and not (isinstance(part[0], int | float) and part[1] >= len(text)):
                 value[name] = part[0]
@@ -102,16 +102,16 @@ def _run(value: Mapping[str, Any], whole: bool, stopped: ending.Stopped | None) 
     average = _number(_dict(value.get("average_bus_bandwidth")).get("bandwidth"))
     bounds = int(out) if out is not None else None
     summed_up = bounds is not None or average is not None
-    odd = tuple(found for one in _list(value.get("results")) for found in _no_numbers(_dict(one)))
+    odd = tuple(cell for one in _list(value.get("results")) for cell in _no_numbers(_dict(one)))
     announced = _announced(config, rows, whole and summed_up)
-    seen = ending.Evidence(rows, bounds, summed_up, announced, "results" in value, True, whole, not_numbers=odd)
+    evidence = ending.Evidence(rows, bounds, summed_up, announced, "results" in value, True, whole, not_numbers=odd)
     troubles = Troubles()
     for error in _list(value.get("errors")):
         if text := _text(error):
             troubles.message(Speaker(), f"NCCL ERROR {text}")
     first = troubles.first()
     cause = troubles.cause(lambda _: (None, None))
-    outcome, why = ending.judged(seen, first.outcome if first else None, troubles.fatal, cause, stopped)
+    outcome, why = ending.judged(evidence, first.outcome if first else None, troubles.fatal, cause, stopped)
     ranks = tuple(rank for one in _list(config.get("devices")) if (rank := _rank(_dict(one))))
     return Run(
         outcome=outcome,
@@ -137,19 +137,19 @@ def _versions(value: Mapping[str, Any]) -> Versions:
     return Versions(nccl=header.version(code)) if _whole(code) and code > 0 else Versions()
 
 
-def _announced(config: Mapping[str, Any], rows: Sequence[Row], ended: bool) -> int | None:
-    """How many sizes there were to be: fewer than the settings say where memory was short, which no report tells.
+def _announced(config: Mapping[str, Any], rows: Sequence[Row], is_complete: bool) -> int | None:
+    """Number of sizes in the sweep; limited memory makes it smaller than configured, which no report records.
 
-    So it was where the run ended and its last row is of the size that it should be of, with none left out before it.
+    It is the configured number unless the run ended at a smaller size, complete up to it.
     """
     alike = [row for row in rows if ending.kind(row) == ending.kind(rows[-1])]
-    if ended and alike and _expected(config, alike[-1].size_bytes + ROUNDED) == len(alike):
+    if is_complete and alike and _expected(config, alike[-1].size_bytes + ROUNDED) == len(alike):
         return len(alike)
     return _expected(config, None)
 
 
 def _expected(config: Mapping[str, Any], most: int | None) -> int | None:
-    """The number of sizes up to this one, or to the greatest."""
+    """Number of sizes up to this one, or to the greatest."""
     least, greatest = config.get("minimum_bytes"), config.get("maximum_bytes")
     factor, step = config.get("step_factor"), config.get("step_bytes")
     by = factor if _whole(factor) else step
@@ -175,7 +175,7 @@ def _row(one: Mapping[str, Any]) -> Row | None:
 
 
 def _no_numbers(one: Mapping[str, Any]) -> Iterator[NoNumber]:
-    """The cells of a row that are there and are no numbers; null is "not checked" or "not measured"."""
+    """Cells of a row that exist but are not numbers; null means "not checked" or "not measured"."""
     size = one.get("size")
     if not _whole(size):
         return
@@ -221,7 +221,7 @@ def _whole(value: object) -> TypeGuard[int]:
 
 
 def _number(value: object) -> float | None:
-    """A number, also one that is written as a string ("    -1")."""
+    """A number, or a number in a string ("    -1")."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

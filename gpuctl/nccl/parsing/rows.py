@@ -1,4 +1,4 @@
-"""One row of the table: sizes, types and the two halves, whichever columns a version prints."""
+"""One row of the table: sizes, types and the two halves, for the columns of any version."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TYPE = re.compile(r"u?int\d*|u?int\d+|u?char|half|float\d*|double|bfloat16|bf16
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns that a heading announces."""
+    """Columns announced by a heading."""
 
     redop: bool
     root: bool
@@ -46,33 +46,33 @@ class Shape:
 
 
 def shape(heading: str) -> Shape | None:
-    """The columns of a heading line ("# size count type redop root time algbw busbw #wrong …"); None for any other."""
-    words = heading.replace("#", " ").split()
-    if words[:2] != ["size", "count"] or "busbw" not in words:
+    """Columns of a heading line ("# size count type redop root time algbw busbw #wrong …"); None for any other line."""
+    columns = heading.replace("#", " ").split()
+    if columns[:2] != ["size", "count"] or "busbw" not in columns:
         return None
-    return Shape("redop" in words, "root" in words, "i_p99" in words)
+    return Shape("redop" in columns, "root" in columns, "i_p99" in columns)
 
 
 def read(text: str, like: Shape | None) -> Row | None:
-    """The row in this text, whole and nothing else; None for any other, also for a row that was cut."""
+    """Parse a text that is exactly one row; None for any other text and for a cut row."""
     cells = text.split()
     if not 2 + _PLAIN <= len(cells) <= 32 or not all(map(_COUNT.fullmatch, cells[:2])):
         return None
     cells = _dated(cells)
-    words, numbers = _words(cells[2:])
-    if words is None or not (words and _TYPE.fullmatch(words[0])):
+    texts, numbers = _words(cells[2:])
+    if texts is None or not (texts and _TYPE.fullmatch(texts[0])):
         return None
     halves = _halves(numbers, like, text)
     if halves is None:
         return None
     root, *both = halves
-    out, within = (_timing(half, words[0]) if half else None for half in both)
-    redop = words[1] if len(words) > 1 else None
-    return Row(int(cells[0]), int(cells[1]), words[0], redop, root, out, within)
+    out, within = (_timing(half, texts[0]) if half else None for half in both)
+    redop = texts[1] if len(texts) > 1 else None
+    return Row(int(cells[0]), int(cells[1]), texts[0], redop, root, out, within)
 
 
 def no_numbers(text: str, like: Shape | None) -> tuple[NoNumber, ...]:
-    """The cells of a row that `read` takes for no number, though one belongs there."""
+    """Cells that `read` accepts although a number belongs there."""
     cells = _dated(text.split())
     halves = _halves(_words(cells[2:])[1], like, text)
     named = zip(("out_of_place", "in_place"), halves[1:] if halves else (), strict=False)
@@ -85,12 +85,12 @@ def no_numbers(text: str, like: Shape | None) -> tuple[NoNumber, ...]:
 
 
 def _dated(cells: list[str]) -> list[str]:
-    """Without the date and the time of day at its end."""
+    """Strip a trailing date and time."""
     return cells[:-2] if len(cells) > 3 and _DATE.fullmatch(cells[-2]) else cells
 
 
 def _words(cells: list[str]) -> tuple[list[str] | None, list[str]]:
-    """Type and operation, and all that follows; None for the words where more than two come."""
+    """Type and operation, and the remaining cells; None for the words if more than two come."""
     count = 0
     while count < len(cells) and _WORD.fullmatch(cells[count]) and not NOT_FINITE.fullmatch(cells[count]):
         count += 1
@@ -98,7 +98,7 @@ def _words(cells: list[str]) -> tuple[list[str] | None, list[str]]:
 
 
 def _halves(cells: list[str], like: Shape | None, text: str) -> tuple[int | None, list[str] | None, list[str]] | None:
-    """Root, out-of-place and in-place cells; None where they are not all there, or not where the heading wants them."""
+    """Root, out-of-place and in-place cells; None if they are incomplete or not in the heading's order."""
     for width in (_PLAIN, _PER_ITERATION):
         for halves in (2, 1):
             roots = len(cells) - halves * width
@@ -119,21 +119,21 @@ def _root(cell: str) -> int | None:
 
 
 def _numbers(half: list[str]) -> bool:
-    """Whether a half holds its numbers, or nan and inf; the fourth, the wrong values, may be N/A or cannot be read."""
+    """Return True if a half has its numbers, or nan and inf; the fourth, wrong values, may be N/A or unreadable."""
     numbers = all(_NUMBER.fullmatch(cell) or NOT_FINITE.fullmatch(cell) for i, cell in enumerate(half) if i != 3)
     wrong = (half[3] == "N/A", *(kind.fullmatch(half[3]) for kind in (_NUMBER, NOT_FINITE, _UNREADABLE)))
     return numbers and any(wrong)
 
 
 def _timing(half: list[str], kind: str) -> Timing | None:
-    """A half; None where its time or a bandwidth is no number, so that nothing was measured."""
+    """One half; None if its time or a bandwidth is not a number, so that nothing was measured."""
     if any(NOT_FINITE.fullmatch(cell) for cell in half[:3]):
         return None
     return Timing(float(half[0]), float(half[1]), float(half[2]), wrong(half[3], kind), _iterations(half[_PLAIN:]))
 
 
 def _iterations(cells: list[str]) -> Iterations | None:
-    """Of the cells i_min i_max i_p99 i_cv%, in that order."""
+    """Iteration times from the cells i_min i_max i_p99 i_cv%, in that order."""
     if len(cells) != _PER_ITERATION - _PLAIN or not all(map(_NUMBER.fullmatch, cells)):
         return None
     least, most, p99, cv = map(float, cells)
@@ -141,9 +141,9 @@ def _iterations(cells: list[str]) -> Iterations | None:
 
 
 def wrong(cell: str, kind: str) -> float | None:
-    """How many values were wrong. Old versions print the largest deviation instead (5e-07): 0 where it was allowed.
+    """Number of wrong values; old versions print the largest deviation (5e-07), which is 0 if within tolerance.
 
-    A deviation that was not allowed stays as it is; it is above 0, which is all that may be said.
+    A larger deviation is returned unchanged: it is above 0, and no more is known.
     """
     if not _NUMBER.fullmatch(cell):
         return None
@@ -152,7 +152,7 @@ def wrong(cell: str, kind: str) -> float | None:
 
 
 def agrees(row: Row) -> bool:
-    """Whether size, count, time and bandwidth fit together as printed: a row glued together wrongly does not."""
+    """Return True if size, count, time and bandwidth are consistent; a wrongly joined row is not."""
     if row.redop not in _OPERATIONS or (row.size_bytes and not _counts(row.size_bytes, row.count or 0, row.type or "")):
         return False
     for half in (row.out_of_place, row.in_place):
@@ -164,5 +164,5 @@ def agrees(row: Row) -> bool:
 
 
 def _counts(size: int, count: int, kind: str) -> bool:
-    """Whether so many values have this size: all of them, or those of each rank."""
+    """Return True if this count of values has this size: all of them, or those of each rank."""
     return count > 0 and size % (count * _BYTES.get(kind, 1)) == 0

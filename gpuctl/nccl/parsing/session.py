@@ -1,4 +1,4 @@
-"""One run while it is read: takes line after line and says at the end what became of it."""
+"""State of one run while its lines are read, and its result at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_RANKS = 100_000
 
 
 class Session:
-    """What was read of one run so far. Its parts come in a fixed order: a part that came before begins the next run."""
+    """Lines of one run. Its parts come in a fixed order: an earlier part starts the next run."""
 
     def __init__(self, program: str | None = None) -> None:
         self.stage = -1
@@ -38,18 +38,18 @@ class Session:
     # -- what a line is ------------------------------------------------------------------------------------------------
 
     def begins_another(self, line: str) -> bool:
-        """Whether this line belongs to the next run."""
+        """Return True if this line belongs to the next run."""
         stage = _stage(line)
         return stage is not None and stage <= self.stage and not (stage == _TABLE and not self.table.begun)
 
-    def message(self, said: NcclMessage, prefix: str = "") -> None:
-        """A message of NCCL; what stood before it on its line is a piece of a row, unless it is its own prefix."""
-        if said.before[0]:
-            self.table.piece(said.before)
-        self.heard(said.speaker, said.text, prefix)
+    def message(self, message: NcclMessage, prefix: str = "") -> None:
+        """Process an NCCL message; text in front of it is a piece of a row unless it is NCCL's own prefix."""
+        if message.before[0]:
+            self.table.piece(message.before)
+        self.heard(message.speaker, message.text, prefix)
 
     def heard(self, speaker: Speaker, text: str, prefix: str = "") -> None:
-        """A message of NCCL alone."""
+        """Process an NCCL message alone."""
         _, info, text_of_info = text.partition("NCCL INFO ")
         if info:
             self.network.hear(speaker, text_of_info, prefix)
@@ -59,7 +59,7 @@ class Session:
             self.troubles.message(speaker, text)
 
     def line(self, line: str, rank: int | None) -> None:
-        """Any other line."""
+        """Process any other line."""
         if self.table.pieces and self._goes_on(line):
             return
         if line.lstrip()[:1].isdigit() and self._row(line):
@@ -72,7 +72,7 @@ class Session:
             self.troubles.line(line, rank)
 
     def _goes_on(self, line: str) -> bool:
-        """Whether this line was needed for the row that was broken off before it."""
+        """Return True if this line completed the row that was broken off before it."""
         pieces = self.table.pieces
         whole = self.table.joined(line)
         if whole is not None:
@@ -97,7 +97,7 @@ class Session:
         return False
 
     def _part(self, line: str) -> bool:
-        """Whether the line is one of the parts around the table; taken note of if so."""
+        """Process a line of the parts around the table; False if it is not one."""
         stage = _stage(line)
         if stage is not None:
             self.stage = max(self.stage, stage)
@@ -107,19 +107,19 @@ class Session:
     def _around(self, line: str) -> bool:
         if self.table.heading(line):
             return True
-        if found := header.TESTS_VERSION.match(line):
-            self.tests = found[1]
-            self.library = header.version(int(found[2])) if found[2] else None
-        elif found := header.STARTING.match(line) or header.CONCLUDED.match(line):
-            self.named = header.collective(found[1])
-        elif found := header.SETTINGS.match(line):
-            least, most, step, kind = found.groups()
+        if match := header.TESTS_VERSION.match(line):
+            self.tests = match[1]
+            self.library = header.version(int(match[2])) if match[2] else None
+        elif match := header.STARTING.match(line) or header.CONCLUDED.match(line):
+            self.named = header.collective(match[1])
+        elif match := header.SETTINGS.match(line):
+            least, most, step, kind = match.groups()
             self._announced(int(least), int(most), int(step), kind == "factor")
-        elif found := header.OUT_OF_BOUNDS.match(line):
+        elif match := header.OUT_OF_BOUNDS.match(line):
             # That there are some is what matters, however the number of them was garbled.
-            self.out_of_bounds = int(found[1][:18])
-        elif found := header.AVERAGE.match(line):
-            self.average = float(found[1])
+            self.out_of_bounds = int(match[1][:18])
+        elif match := header.AVERAGE.match(line):
+            self.average = float(match[1])
         return True
 
     def _announced(self, least: int, most: int, step: int, by_factor: bool) -> None:
@@ -130,24 +130,24 @@ class Session:
         rank = header.rank(line) if "Pid" in line else None
         if rank and self.stage < _TABLE and len(self.ranks) < _MOST_RANKS:
             self.ranks.setdefault(rank.rank, rank)
-        elif self.sweep and (found := header.REDUCED.match(line)):
+        elif self.sweep and (match := header.REDUCED.match(line)):
             least, step, by_factor = self.sweep
             # nccl-tests measures its smallest size, however short memory is.
-            self._announced(least, max(least, int(found[1])), step, by_factor)
-        elif found := header.RCCL_TESTS.match(line):
-            self.tests = f"rccl-tests {found[1]}"
+            self._announced(least, max(least, int(match[1])), step, by_factor)
+        elif match := header.RCCL_TESTS.match(line):
+            self.tests = f"rccl-tests {match[1]}"
         elif "NCCL version" in line:
             self.network.version(line)
         elif "time:avg(us)" in line:
             self.foreign = "nccom-test (Neuron)"
         else:
-            if "_perf" in line and (found := header.PROGRAM.search(line)):
-                self._command(found[1])
+            if "_perf" in line and (match := header.PROGRAM.search(line)):
+                self._command(match[1])
             return False
         return True
 
     def _command(self, program: str) -> None:
-        """A command line before the run names what it runs; after the run it belongs to the next."""
+        """Process a command line: before the run it names the program, after the run it belongs to the next."""
         if self.stage < _TABLE:
             self.program = self.program or program
         elif self.stage >= _OUT:
@@ -157,15 +157,15 @@ class Session:
 
     @property
     def blank(self) -> bool:
-        """Whether nothing of a run, nor a reason why there is none, was read."""
+        """True if neither a run nor a reason for its absence was read."""
         return self.stage < 0 and not self.table.rows and self.troubles.first() is None and not self.foreign
 
     def run(self, stopped: ending.Stopped | None = None, whole: bool = True) -> Run:
-        """What was read, judged. `whole`: the last line was not cut."""
+        """Result of the run. `whole`: the last line was not cut."""
         self.table.settle()
         ranks = tuple(self.ranks[number] for number in sorted(self.ranks))
         rows = tuple(self.table.rows)
-        seen = ending.Evidence(
+        evidence = ending.Evidence(
             rows,
             self.out_of_bounds,
             summed_up=self.out_of_bounds is not None or self.average is not None or self.stage >= _CONCLUDED,
@@ -178,7 +178,7 @@ class Session:
         )
         cause = self.troubles.cause(lambda speaker: self.network.rank(speaker, ranks))
         first = self.troubles.first()
-        outcome, why = ending.judged(seen, first.outcome if first else None, self.troubles.fatal, cause, stopped)
+        outcome, why = ending.judged(evidence, first.outcome if first else None, self.troubles.fatal, cause, stopped)
         name = self.named or (self.program if outcome is not Outcome.EMPTY else None)
         heard = self.network
         versions = Versions(heard.nccl or self.library, self.tests, heard.cuda, heard.plugin)
@@ -195,13 +195,13 @@ class Session:
             versions=versions,
             forced_algorithms=tuple(heard.forced),
             sizes_announced=self.expected,
-            not_numbers=seen.not_numbers,
+            not_numbers=evidence.not_numbers,
             left_out=self.left_out,
         )
 
 
 def _stage(line: str) -> int | None:
-    """Which part of the fixed order this line is; None for rows and everything else."""
+    """Position of this line in the fixed order; None for rows and everything else."""
     if ":" not in line and "size" not in line and "devices" not in line and "version" not in line:
         return None
     for stage, pattern in (
@@ -215,5 +215,5 @@ def _stage(line: str) -> int | None:
     ):
         if pattern.match(line):
             return stage
-    words = line.replace("#", " ", 1).split(maxsplit=2)
-    return _TABLE if words[:2] == ["size", "count"] and "busbw" in line else None
+    columns = line.replace("#", " ", 1).split(maxsplit=2)
+    return _TABLE if columns[:2] == ["size", "count"] and "busbw" in line else None

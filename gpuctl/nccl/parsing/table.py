@@ -1,4 +1,4 @@
-"""The table of one run, put together again where lines of others broke its rows."""
+"""The table of one run, reassembled where other output split its rows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _MOST = 128  # ways in which a broken row may go on that are kept in mind
 
 
 class Table:
-    """Rows in the order in which they were printed.
+    """Rows in print order.
 
-    A row may come in pieces: nccl-tests prints it in three, and lines of other ranks, or warnings, come between them
-    and directly behind. `pieces` holds what there is of it so far, in every way it can be read.
+    A row may come in pieces: nccl-tests prints it in three, and lines of other ranks or warnings come in between
+    and directly behind. `pieces` holds the beginning so far, in every way it can be read.
     """
 
     def __init__(self) -> None:
@@ -25,26 +25,26 @@ class Table:
         self.pieces: tuple[str, ...] = ()
 
     def heading(self, line: str) -> bool:
-        """Whether this line is the heading of the columns; taken note of if so."""
-        found = rows.shape(line)
-        if found:
-            self.shape, self.begun = found, True
-        return found is not None
+        """Process a column heading; False if the line is not one."""
+        shape = rows.shape(line)
+        if shape:
+            self.shape, self.begun = shape, True
+        return shape is not None
 
-    def piece(self, ways: tuple[str, ...]) -> None:
-        """A line broke off here, after one of these texts."""
+    def piece(self, endings: tuple[str, ...]) -> None:
+        """Note that a line broke off here, after one of these texts."""
         if self.pieces:
-            ways = tuple(piece + way for piece in self.pieces for way in ways)
-        self.pieces = tuple(way for way in ways if len(way) <= _LONGEST)[:_MOST]
+            endings = tuple(piece + ending for piece in self.pieces for ending in endings)
+        self.pieces = tuple(ending for ending in endings if len(ending) <= _LONGEST)[:_MOST]
 
     def joined(self, line: str) -> str | None:
-        """The row that this line completes, if one was broken off; None where it does not."""
+        """Row completed by this line, if one was broken off; None if it does not complete it."""
         whole = [(piece + line, row) for piece in self.pieces if (row := rows.read(piece + line, self.shape))]
         fitting = [text for text, row in whole if rows.agrees(row)]
         return fitting[0] if fitting else whole[0][0] if len(whole) == 1 else None
 
     def settle(self) -> None:
-        """No more of the broken row comes: it is taken where it is whole as it stands."""
+        """Accept the broken row if it is whole as it stands; no more of it comes."""
         whole = [(piece, row) for piece in self.pieces if (row := rows.read(piece, self.shape))]
         fitting = [piece for piece, row in whole if rows.agrees(row)] or [piece for piece, _ in whole]
         if fitting:
@@ -52,17 +52,17 @@ class Table:
         self.pieces = ()
 
     def take(self, text: str) -> bool:
-        """Whether this is a row; kept if so."""
-        found = rows.read(text, self.shape)
-        if found:
-            self.rows.append(found)
+        """Add this line if it is a row; False if it is not."""
+        row = rows.read(text, self.shape)
+        if row:
+            self.rows.append(row)
             self.not_numbers += rows.no_numbers(text, self.shape)
             self.begun = True
-        return found is not None
+        return row is not None
 
 
 def begins(line: str) -> bool:
-    """Whether a line may be the beginning of a row that was broken off."""
+    """Return True if a line may be the beginning of a row that was broken off."""
     cells = line.split(maxsplit=3)
     return (
         bool(cells)

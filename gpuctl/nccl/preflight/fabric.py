@@ -16,50 +16,50 @@ MEMLOCK_DEFAULT = 8 * 2**20  # the kernel's and containers' (nvidia-container-to
 def adapters_(fleet: Fleet) -> list[Finding]:
     """As many ports of the fabric are active on each node as on the others, of one kind and rate."""
     rule = "adapters"
-    own = {node: adapters(facts) for node, facts in fleet.items()}
-    found = [
+    by_node = {node: adapters(facts) for node, facts in fleet.items()}
+    findings = [
         unread(rule, node, "its RDMA adapters are", why(facts, "rdma", "ports"))
         for node, facts in fleet.items()
-        if own[node] is None
+        if by_node[node] is None
     ]
     unsure = unknown_ports.untold(rule, fleet)
-    found += unsure.values()
+    findings += unsure.values()
     # A node of which less is known may have what the others have.
-    shown = {node: str(a) for node, a in own.items() if a is not None and node not in unsure}
+    shown = {node: str(a) for node, a in by_node.items() if a is not None and node not in unsure}
     for node in unknown_ports.unplaced(shown, fleet):
         reason = "of its ports, or of its routes, less is known than of other nodes'"
-        found.append(unread(rule, node, f"{shown.pop(node)}; which of them are the fabric's is", reason))
+        findings.append(unread(rule, node, f"{shown.pop(node)}; which of them are the fabric's is", reason))
     advice = "look at its ports: ibstat, or fi_info -p efa on EFA; a cable, a switch port, or the device itself"
-    found += [_named(f, own, fleet) for f in equal(rule, "{}", shown, advice)]
-    found += _down(own, {f.subject for f in found})
-    found += [finding for node, facts in fleet.items() for finding in _efa(node, facts)]
-    if not found and not any(a and a.kind for a in own.values()):
+    findings += [_named(f, by_node, fleet) for f in equal(rule, "{}", shown, advice)]
+    findings += _down(by_node, {f.subject for f in findings})
+    findings += [finding for node, facts in fleet.items() for finding in _efa(node, facts)]
+    if not findings and not any(a and a.kind for a in by_node.values()):
         advice = "fine only where TCP is all you have"
         return [warn(rule, "", "no node has an active RDMA port: NCCL will use TCP", advice)]
-    return or_ok(rule, "", found, f"{usual(shown)} active on each node")
+    return or_ok(rule, "", findings, f"{usual(shown)} active on each node")
 
 
-def _named(finding: Finding, own: dict[str, Adapters | None], fleet: Fleet) -> Finding:
+def _named(finding: Finding, by_node: dict[str, Adapters | None], fleet: Fleet) -> Finding:
     """An odd node's finding with the ports that are not active."""
-    odd = own.get(finding.subject)
+    odd = by_node.get(finding.subject)
     down = [f"{name(p)} {p['state']}/{p['physical']}" for p, _ in odd.others if _is_down(p)] if odd else []
-    says = f"{finding.message}; not active there: {', '.join(down)}" if down else finding.message
-    return Finding(finding.check, finding.subject, finding.verdict, says, finding.numbers, finding.hint)
+    message = f"{finding.message}; not active there: {', '.join(down)}" if down else finding.message
+    return Finding(finding.check, finding.subject, finding.verdict, message, finding.numbers, finding.hint)
 
 
 def _is_down(port: Facts) -> bool:
     return port["state"] not in (None, ACTIVE)
 
 
-def _down(own: dict[str, Adapters | None], told: set[str]) -> list[Finding]:
+def _down(by_node: dict[str, Adapters | None], reported: set[str]) -> list[Finding]:
     """Ports that are down on nodes that are not odd: perhaps never cabled, so a warning."""
-    found = []
-    for node, a in own.items():
+    findings = []
+    for node, a in by_node.items():
         down = [name(port) for port, _ in a.others if _is_down(port)] if a else []
-        if down and node not in told:
+        if down and node not in reported:
             advice = "where they belong to the fabric: cable, switch port, subnet manager"
-            found.append(warn("adapters", node, f"not active, and so not used: {', '.join(down)}", advice))
-    return found
+            findings.append(warn("adapters", node, f"not active, and so not used: {', '.join(down)}", advice))
+    return findings
 
 
 def _efa(node: str, facts: Facts) -> list[Finding]:
@@ -78,40 +78,40 @@ def _efa(node: str, facts: Facts) -> list[Finding]:
     named = [device for device in ports if device and device.startswith(EFA_NAMES)]
     advice = "dmesg; modprobe -r efa && modprobe efa, or stop and start the instance"
     if efa["on_bus"] is not None and len(ports) < efa["on_bus"]:
-        says = f"the driver serves {len(ports)} EFA devices, the bus shows {efa['on_bus']}"
-        return [fail("adapters", node, says, advice, served=len(ports), on_bus=efa["on_bus"])]
+        message = f"the driver serves {len(ports)} EFA devices, the bus shows {efa['on_bus']}"
+        return [fail("adapters", node, message, advice, served=len(ports), on_bus=efa["on_bus"])]
     if efa["domains"] < len(named):
-        says = f"libfabric offers {efa['domains']} EFA devices, the driver serves {len(named)}"
-        return [fail("adapters", node, says, advice, domains=efa["domains"], served=len(named))]
+        message = f"libfabric offers {efa['domains']} EFA devices, the driver serves {len(named)}"
+        return [fail("adapters", node, message, advice, domains=efa["domains"], served=len(named))]
     return []
 
 
 def peer_memory_(fleet: Fleet) -> list[Finding]:
     """Data goes between adapter and GPU without the host's memory: by DMA-BUF or a peer memory module."""
-    rule, ways = "gdr", {}
-    found, unsure = [], unknown_ports.untold("gdr", fleet)
+    rule, by_node = "gdr", {}
+    findings, unsure = [], unknown_ports.untold("gdr", fleet)
     for node, facts in fleet.items():
-        own = adapters(facts)
-        if own is None:
-            found.append(unread(rule, node, "its RDMA adapters are", why(facts, "rdma", "ports")))
+        ports = adapters(facts)
+        if ports is None:
+            findings.append(unread(rule, node, "its RDMA adapters are", why(facts, "rdma", "ports")))
             continue
-        if not own.kind:
-            found += [unsure[node]] if node in unsure else []
+        if not ports.kind:
+            findings += [unsure[node]] if node in unsure else []
             continue
-        ways[node] = peer_memory(facts)
-        if ways[node] is None:
-            found.append(unread(rule, node, "the way from adapter to GPU memory is", _why_no_way(facts, own.kind)))
-        elif not ways[node] and node in unsure:
-            found.append(unsure[node])
-        elif not ways[node]:
-            says = "neither DMA-BUF nor a peer memory module: every byte takes a detour through the host's memory"
+        by_node[node] = peer_memory(facts)
+        if by_node[node] is None:
+            findings.append(unread(rule, node, "the way from adapter to GPU memory is", _why_no_way(facts, ports.kind)))
+        elif not by_node[node] and node in unsure:
+            findings.append(unsure[node])
+        elif not by_node[node]:
+            message = "neither DMA-BUF nor a peer memory module: every byte takes a detour through the host's memory"
             advice = "modprobe nvidia_peermem, or use Linux 5.12 and NVIDIA's open kernel module"
-            found.append(fail(rule, node, says, advice))
-    if not ways and not found:
+            findings.append(fail(rule, node, message, advice))
+    if not by_node and not findings:
         return [ok(rule, "", "not asked: no node has an active RDMA port")]
-    used = {node: way for node, way in ways.items() if way}
-    found += equal(rule, "{}", used, "make the nodes alike", Verdict.WARN)
-    return or_ok(rule, "", found, f"by {usual(used)} on each node")
+    used = {node: path for node, path in by_node.items() if path}
+    findings += equal(rule, "{}", used, "make the nodes alike", Verdict.WARN)
+    return or_ok(rule, "", findings, f"by {usual(used)} on each node")
 
 
 def _why_no_way(facts: Facts, kind: str) -> str:
@@ -127,28 +127,28 @@ def _why_no_way(facts: Facts, kind: str) -> str:
 def memlock(fleet: Fleet) -> list[Finding]:
     """RDMA pins memory: the job's user may lock enough of it."""
     unsure = unknown_ports.untold("memlock", fleet)
-    found = [finding for node, facts in fleet.items() for finding in _memlock(node, facts, unsure.get(node))]
+    findings = [finding for node, facts in fleet.items() for finding in _memlock(node, facts, unsure.get(node))]
     users = sorted({str(get(facts, "limits", "user")) for facts in fleet.values()})
-    return or_ok("memlock", "", found, f"enough for user {', '.join(users)} on each node")
+    return or_ok("memlock", "", findings, f"enough for user {', '.join(users)} on each node")
 
 
 def _memlock(node: str, facts: Facts, unsure: Finding | None) -> list[Finding]:
     rule, value, user = "memlock", get(facts, "limits", "memlock"), get(facts, "limits", "user")
-    own = adapters(facts)
+    ports = adapters(facts)
     if value is None:
         return [unread(rule, node, "the memory its user may lock is", why(facts, "limits", "memlock"))]
     if value == "unlimited" or value >= MEMLOCK_ENOUGH:
         return []
-    if own is not None and not own.kind:
+    if ports is not None and not ports.kind:
         return [unsure] if unsure else []
     advice = "memlock unlimited in /etc/security/limits.d, then log in anew (gpuctl tune-nodes does it)"
-    says = f"user {user} may lock {_size(value)} of memory"
-    if own is None:
+    message = f"user {user} may lock {_size(value)} of memory"
+    if ports is None:
         reason = why(facts, "rdma", "ports")
-        return [unread(rule, node, f"{says}; whether it needs more for RDMA is", reason, advice)]
+        return [unread(rule, node, f"{message}; whether it needs more for RDMA is", reason, advice)]
     if value <= MEMLOCK_DEFAULT:
-        return [fail(rule, node, f"{says}: RDMA cannot register its buffers", advice, memlock_bytes=value)]
-    return [warn(rule, node, f"{says}, less than {_size(MEMLOCK_ENOUGH)}", advice, memlock_bytes=value)]
+        return [fail(rule, node, f"{message}: RDMA cannot register its buffers", advice, memlock_bytes=value)]
+    return [warn(rule, node, f"{message}, less than {_size(MEMLOCK_ENOUGH)}", advice, memlock_bytes=value)]
 
 
 def _size(value: int) -> str:

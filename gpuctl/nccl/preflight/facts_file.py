@@ -29,8 +29,8 @@ class Fleet:
 
 def save(path: Path, fleet: Fleet) -> None:
     """Put the facts in place whole or not at all."""
-    told = {"form": FORM, "taken": datetime.now(UTC).isoformat(timespec="seconds")}
-    text = json.dumps({**told, "nodes": fleet.nodes, "unasked": fleet.unasked}, indent=1)
+    document = {"form": FORM, "taken": datetime.now(UTC).isoformat(timespec="seconds")}
+    text = json.dumps({**document, "nodes": fleet.nodes, "unasked": fleet.unasked}, indent=1)
     try:
         write_atomically(path, text + "\n")
     except OSError as error:
@@ -41,27 +41,27 @@ def read(path: Path) -> Fleet:
     """Facts that `save` wrote; InvalidInput where they are not."""
     doing, hint = f"read the facts in {path}", "give a file that `gpuctl nccl preflight --save FILE` wrote"
     try:
-        told: Any = json.loads(path.read_text())
+        document: Any = json.loads(path.read_text())
     except OSError as error:
         raise InvalidInput(doing, error.strerror or str(error), hint) from error
     except ValueError as error:
         raise InvalidInput(doing, f"it is no JSON: {error}", hint) from error
-    wrong = _wrong(told)
+    wrong = _wrong(document)
     if wrong:
         raise InvalidInput(doing, wrong, hint)
-    return Fleet(told["nodes"], told["unasked"])
+    return Fleet(document["nodes"], document["unasked"])
 
 
-def _wrong(told: Any) -> str:
-    if not isinstance(told, dict) or not isinstance(told.get("nodes"), dict):
+def _wrong(document: Any) -> str:
+    if not isinstance(document, dict) or not isinstance(document.get("nodes"), dict):
         return "it holds no nodes"
-    if told.get("form") != FORM:
-        return f"its form is {told.get('form')!r}, this gpuctl reads {FORM}"
-    if not isinstance(told.get("unasked"), dict):
+    if document.get("form") != FORM:
+        return f"its form is {document.get('form')!r}, this gpuctl reads {FORM}"
+    if not isinstance(document.get("unasked"), dict):
         return "it does not say which nodes were not asked"
-    for node, facts in told["nodes"].items():
+    for node, facts in document["nodes"].items():
         for subject in SUBJECTS:
-            own = facts.get(subject) if isinstance(facts, dict) else None
-            if not isinstance(own, dict) or not isinstance(own.get("unread"), dict):
+            section = facts.get(subject) if isinstance(facts, dict) else None
+            if not isinstance(section, dict) or not isinstance(section.get("unread"), dict):
                 return f"of {node} it holds no facts on {subject}"
     return ""

@@ -41,8 +41,8 @@ DRAIN = "drain it first: a test in someone's job spoils both"
 
 def idle(fleet: Fleet) -> list[Finding]:
     """No node is at work."""
-    found = [f for node, facts in fleet.items() for f in [*_gpus(node, facts), *_given_away(node, facts)]]
-    return or_ok("idle", "", found, "no process, memory or allocation on any GPU")
+    findings = [f for node, facts in fleet.items() for f in [*_gpus(node, facts), *_given_away(node, facts)]]
+    return or_ok("idle", "", findings, "no process, memory or allocation on any GPU")
 
 
 def _gpus(node: str, facts: Facts) -> list[Finding]:
@@ -59,13 +59,13 @@ def _gpus(node: str, facts: Facts) -> list[Finding]:
 
 def _held(node: str, gpus: list[dict[str, Any]]) -> list[Finding]:
     """Memory in use with no process shown: one in a container, or one that died and left it."""
-    held = {index: gpu["used_mib"] for index, gpu in enumerate(gpus) if (gpu["used_mib"] or 0) > HELD_MIB}
-    if not held:
+    used_mib = {index: gpu["used_mib"] for index, gpu in enumerate(gpus) if (gpu["used_mib"] or 0) > HELD_MIB}
+    if not used_mib:
         return []
-    shown = ", ".join(f"GPU {index} {mib} MiB" for index, mib in held.items())
+    shown = ", ".join(f"GPU {index} {mib} MiB" for index, mib in used_mib.items())
     advice = "look for it with `fuser -v /dev/nvidia*`, also in containers; a reset frees what nobody holds"
-    says = f"memory is in use, and no process is shown: {shown}"
-    return [fail("idle", node, says, advice, used_mib=sum(held.values()))]
+    message = f"memory is in use, and no process is shown: {shown}"
+    return [fail("idle", node, message, advice, used_mib=sum(used_mib.values()))]
 
 
 def _silent(node: str, gpus: list[dict[str, Any]]) -> list[Finding]:
@@ -80,14 +80,14 @@ def _silent(node: str, gpus: list[dict[str, Any]]) -> list[Finding]:
 
 
 def _given_away(node: str, facts: Facts) -> list[Finding]:
-    found = []
-    for name, words in SCHEDULED.items():
+    findings = []
+    for name, state in SCHEDULED.items():
         value = get(facts, "jobs", name)
         if value is None:
-            found.append(unread("idle", node, f"{name.replace('_', ' ')} are", why(facts, "jobs", name)))
+            findings.append(unread("idle", node, f"{name.replace('_', ' ')} are", why(facts, "jobs", name)))
         elif value:
-            found.append(fail("idle", node, words.format(value), DRAIN, **{name: value}))
-    return found + _slurm(node, facts)
+            findings.append(fail("idle", node, state.format(value), DRAIN, **{name: value}))
+    return findings + _slurm(node, facts)
 
 
 def _slurm(node: str, facts: Facts) -> list[Finding]:
@@ -102,5 +102,5 @@ def _slurm(node: str, facts: Facts) -> list[Finding]:
     if word not in FREE:
         reason = f"Slurm has it {state}, which does not say that it is free"
         return [unread("idle", node, "whether a job has it is", reason, f"scontrol show node {node}")]
-    going = [MARKED_GOING[mark] for mark in marks if mark in MARKED_GOING]
-    return [warn("idle", node, f"Slurm {going[0]} ({state}): a run may be cut off", "wait for it")] if going else []
+    leaving = [MARKED_GOING[mark] for mark in marks if mark in MARKED_GOING]
+    return [warn("idle", node, f"Slurm {leaving[0]} ({state}): a run may be cut off", "wait for it")] if leaving else []

@@ -24,16 +24,18 @@ NETWORK = "`gpuctl cluster doctor` looks at names, keys and sshd of the pods"
 
 def at_work(work: Work) -> list[Finding]:
     """No process of the pods holds a GPU or is a rank of a job."""
-    found = []
-    for pod, told in work.items():
-        if told is None:
-            found.append(unread("idle", pod, "what runs there is", "it gave no answer"))
-        elif told["found"]:
-            says = f"a job runs there: {_named(told['found'])}"
-            found.append(fail("idle", pod, says, ADVICE, processes=len(told["found"])))
-        elif told["hidden"]:
-            found.append(unread("idle", pod, f"what {_named(told['hidden'])} is at is", "we may not look at it"))
-    return found or [ok("idle", "", "no process in the pods holds a GPU or is a rank")]
+    findings = []
+    for pod, processes in work.items():
+        if processes is None:
+            findings.append(unread("idle", pod, "what runs there is", "it gave no answer"))
+        elif processes["found"]:
+            message = f"a job runs there: {_named(processes['found'])}"
+            findings.append(fail("idle", pod, message, ADVICE, processes=len(processes["found"])))
+        elif processes["hidden"]:
+            findings.append(
+                unread("idle", pod, f"what {_named(processes['hidden'])} is at is", "we may not look at it")
+            )
+    return findings or [ok("idle", "", "no process in the pods holds a GPU or is a rank")]
 
 
 def advice(finding: Finding) -> str:

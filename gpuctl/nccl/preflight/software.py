@@ -13,24 +13,24 @@ GET_MPI = "install Open MPI in one version on all nodes (openmpi-bin, openmpi; o
 
 def tests(fleet: Fleet) -> list[Finding]:
     """all_reduce_perf is there on each node, at one place, of one build, with MPI where there are several nodes."""
-    rule, found = "nccl-tests", []
+    rule, findings = "nccl-tests", []
     for node, facts in fleet.items():
         if _untold(facts, "test"):
-            found.append(unread(rule, node, "whether it has nccl-tests is", why(facts, "programs", "*")))
+            findings.append(unread(rule, node, "whether it has nccl-tests is", why(facts, "programs", "*")))
         elif get(facts, "programs", "test") is None:
-            found.append(fail(rule, node, why(facts, "programs", "test"), GET_TESTS))
+            findings.append(fail(rule, node, why(facts, "programs", "test"), GET_TESTS))
         elif get(facts, "programs", "test_sha256") is None:
-            found.append(unread(rule, node, "its build is", why(facts, "programs", "test_sha256")))
+            findings.append(unread(rule, node, "its build is", why(facts, "programs", "test_sha256")))
         elif len(fleet) > 1 and get(facts, "programs", "test_mpi") is None:
-            found.append(unread(rule, node, "whether it was built with MPI is", why(facts, "programs", "test_mpi")))
+            findings.append(unread(rule, node, "whether it was built with MPI is", why(facts, "programs", "test_mpi")))
         elif len(fleet) > 1 and not get(facts, "programs", "test_mpi"):
-            says = "it was built without MPI: each rank would run a test of its own"
-            found.append(fail(rule, node, says, GET_TESTS))
+            message = "it was built without MPI: each rank would run a test of its own"
+            findings.append(fail(rule, node, message, GET_TESTS))
     builds = {node: _short(get(facts, "programs", "test_sha256")) for node, facts in fleet.items()}
     paths = {node: get(facts, "programs", "test") for node, facts in fleet.items()}
-    found += equal(rule, "build {}", builds, "copy one build to all nodes")
-    found += equal(rule, "{}", paths, "put it at the same place on all nodes: mpirun starts it by its path")
-    return or_ok(rule, "", found, f"{usual(paths)}, one build ({usual(builds)}) on each node")
+    findings += equal(rule, "build {}", builds, "copy one build to all nodes")
+    findings += equal(rule, "{}", paths, "put it at the same place on all nodes: mpirun starts it by its path")
+    return or_ok(rule, "", findings, f"{usual(paths)}, one build ({usual(builds)}) on each node")
 
 
 def _untold(facts: Facts, program: str) -> bool:
@@ -47,43 +47,43 @@ def mpi(fleet: Fleet) -> list[Finding]:
     """mpirun is there on each node in one version; a single node needs none."""
     if len(fleet) < 2:
         return or_ok("mpi", "", [], "a single node needs none")
-    rule, found = "mpi", []
+    rule, findings = "mpi", []
     for node, facts in fleet.items():
         if _untold(facts, "mpirun"):
-            found.append(unread(rule, node, "whether it has MPI is", why(facts, "programs", "*")))
+            findings.append(unread(rule, node, "whether it has MPI is", why(facts, "programs", "*")))
         elif get(facts, "programs", "mpirun") is None:
-            found.append(fail(rule, node, why(facts, "programs", "mpirun"), GET_MPI))
+            findings.append(fail(rule, node, why(facts, "programs", "mpirun"), GET_MPI))
         elif get(facts, "programs", "mpi") is None:
-            found.append(unread(rule, node, "its MPI's version is", why(facts, "programs", "mpi")))
+            findings.append(unread(rule, node, "its MPI's version is", why(facts, "programs", "mpi")))
     for name in ("mpi", "mpirun"):
-        found += equal(rule, "{}", {node: get(facts, "programs", name) for node, facts in fleet.items()}, GET_MPI)
+        findings += equal(rule, "{}", {node: get(facts, "programs", name) for node, facts in fleet.items()}, GET_MPI)
     versions = {node: get(facts, "programs", "mpi") for node, facts in fleet.items()}
-    return or_ok(rule, "", found, f"{usual(versions)} on each node")
+    return or_ok(rule, "", findings, f"{usual(versions)} on each node")
 
 
 def nccl(fleet: Fleet) -> list[Finding]:
     """One version of NCCL everywhere; a test may have it built in, so that none is found is no fault."""
     versions = {node: get(facts, "programs", "nccl") for node, facts in fleet.items()}
     advice = "install one version on all nodes: ranks of different versions do not talk to each other"
-    found = equal("nccl", "NCCL {}", versions, advice)
+    findings = equal("nccl", "NCCL {}", versions, advice)
     missing = [node for node, version in versions.items() if version is None]
-    if not found and 0 < len(missing) < len(fleet):
-        says = f"libnccl is not found, the others have {usual(versions)}"
-        found = [Finding("nccl", node, Verdict.WARN, says, hint=advice) for node in missing]
+    if not findings and 0 < len(missing) < len(fleet):
+        message = f"libnccl is not found, the others have {usual(versions)}"
+        findings = [Finding("nccl", node, Verdict.WARN, message, hint=advice) for node in missing]
     none = "no libnccl is found: the test may have it built in"
-    says = f"NCCL {usual(versions)} on each node" if usual(versions) else none
-    return or_ok("nccl", "", [*found, *_plugin(fleet)], says)
+    message = f"NCCL {usual(versions)} on each node" if usual(versions) else none
+    return or_ok("nccl", "", [*findings, *_plugin(fleet)], message)
 
 
 def _plugin(fleet: Fleet) -> list[Finding]:
     """EFA needs aws-ofi-nccl: without it NCCL falls back to TCP and says so in a debug line only."""
     lacking = [n for n, facts in fleet.items() if get(facts, "rdma", "efa") and not get(facts, "programs", "plugin")]
-    says = "aws-ofi-nccl is not found in /opt/amazon/ofi-nccl: NCCL would fall back to TCP"
+    message = "aws-ofi-nccl is not found in /opt/amazon/ofi-nccl: NCCL would fall back to TCP"
     advice = "install it (the EFA installer brings it), or see that the job finds it elsewhere"
-    found = [warn("nccl", node, says, advice) for node in lacking]
-    own = {n: _names(get(facts, "programs", "net_plugins")) for n, facts in fleet.items() if n not in lacking}
+    findings = [warn("nccl", node, message, advice) for node in lacking]
+    plugins = {n: _names(get(facts, "programs", "net_plugins")) for n, facts in fleet.items() if n not in lacking}
     advice = "install the same on all nodes: ranks that use different networks do not find each other"
-    return found + equal("nccl", "net plugins: {}", own, advice, Verdict.WARN)
+    return findings + equal("nccl", "net plugins: {}", plugins, advice, Verdict.WARN)
 
 
 def _names(paths: list[str] | None) -> str | None:
@@ -93,8 +93,8 @@ def _names(paths: list[str] | None) -> str | None:
 def settings(fleet: Fleet) -> list[Finding]:
     """What /etc/nccl.conf sets is set alike: it holds for every job, and nobody sees it in one's environment."""
     confs = {node: _conf(facts) for node, facts in fleet.items()}
-    found = equal("settings", "/etc/nccl.conf: {}", confs, "make it alike on all nodes", Verdict.WARN)
-    return or_ok("settings", "", found, f"/etc/nccl.conf: {usual(confs)}")
+    findings = equal("settings", "/etc/nccl.conf: {}", confs, "make it alike on all nodes", Verdict.WARN)
+    return or_ok("settings", "", findings, f"/etc/nccl.conf: {usual(confs)}")
 
 
 def _conf(facts: Facts) -> str | None:

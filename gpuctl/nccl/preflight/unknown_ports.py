@@ -13,14 +13,14 @@ def untold(rule: str, fleet: Fleet) -> dict[str, Finding]:
     """Node -> an UNKNOWN for all its ports of which it is not known whether they are the fabric's."""
     # Where no driver tells a rate, none differs by it.
     rated = any(port["rate_gbps"] is not None for facts in fleet.values() for port in _ports(facts))
-    found = {}
+    unclear = {}
     for node, facts in fleet.items():
         lacking = [(name(port), file) for port in _ports(facts) for file in _lacking(port) if rated or file != "rate"]
         if lacking:
             what = ", ".join(f"{file} of {port}" for port, file in lacking)
             reason = why(facts, "rdma", *(f"{port} {file}" for port, file in lacking))
-            found[node] = unread(rule, node, f"{what} {'is' if len(lacking) == 1 else 'are'}", reason)
-    return found
+            unclear[node] = unread(rule, node, f"{what} {'is' if len(lacking) == 1 else 'are'}", reason)
+    return unclear
 
 
 def _ports(facts: Facts) -> Sequence[Facts]:
@@ -43,7 +43,7 @@ def _lacking(port: Facts) -> Iterator[str]:
 def unplaced(shown: Mapping[str, str], fleet: Fleet) -> list[str]:
     """Nodes that differ from the usual, perhaps only since nobody knows which of their ports is for management."""
     blind = {node for node in shown if _is_blind(fleet[node])}
-    others = {node: own for node, own in shown.items() if node not in blind}
+    others = {node: ports for node, ports in shown.items() if node not in blind}
     return [node for node in shown if node in blind and others and shown[node] != usual(others)]
 
 

@@ -12,7 +12,7 @@ from gpuctl.nccl.model import LaunchResult
 from gpuctl.nccl.report.plots import Bar
 
 
-def bars(ended: Sequence[LaunchResult], system: str) -> list[Bar]:
+def bars(results: Sequence[LaunchResult], system: str) -> list[Bar]:
     """What the runs' machine type should reach at each size that was measured, where all runs are judged alike.
 
     Empty where no row fits or the runs are not of one kind; `InvalidInput` for a machine type that nothing is known of.
@@ -21,17 +21,17 @@ def bars(ended: Sequence[LaunchResult], system: str) -> list[Bar]:
     if system not in book.known:
         doing, hint = f"draw the baseline of {system!r}", "`gpuctl nccl baselines list` has all that are known"
         raise InvalidInput(doing, "there is none of that name", hint)
-    drawn = {_bars(end, system, book) for end in ended if end.run.rows}
+    drawn = {_bars(end, system, book) for end in results if end.run.rows}
     return list(drawn.pop()) if len(drawn) == 1 else []
 
 
 def _bars(end: LaunchResult, system: str, book: Book) -> tuple[Bar, ...]:
-    given = context.RunContext(
+    stated = context.RunContext(
         system,
         nodes=len(end.launch.nodes),
         gpus_per_node=end.launch.sweep.gpus_per_node,
         algorithm=end.launch.sweep.env.get("NCCL_ALGO", "default"),
     )
-    known = context.infer(end.run, given)
-    found = [(row.size_bytes, book.of(known, row.size_bytes)) for row in end.run.rows]
-    return tuple(Bar(size, base.expect, base.warn, base.fail) for size, base in found if base is not None)
+    known = context.infer(end.run, stated)
+    rows = [(row.size_bytes, book.of(known, row.size_bytes)) for row in end.run.rows]
+    return tuple(Bar(size, base.expect, base.warn, base.fail) for size, base in rows if base is not None)

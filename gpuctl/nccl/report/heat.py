@@ -19,7 +19,7 @@ def lines(matrix: Matrix, width: int) -> Iterator[str]:
         yield "no pair gave a number"
     label = max((len(node) for node in matrix.nodes), default=0)
     room = max(2, (width - label) // CELL)
-    worst = [standing.node for standing in node_summaries(matrix)][:room]
+    worst = [summary.node for summary in node_summaries(matrix)][:room]
     shown = [node for node in matrix.nodes if node in worst]
     yield " " * label + "".join(f"{_tail(node):>{CELL}}" for node in shown)
     for one in shown:

@@ -53,30 +53,30 @@ class Matrix:
         return median(known) if known else None
 
 
-def of(ended: Iterable[LaunchResult]) -> Matrix:
+def of(results: Iterable[LaunchResult]) -> Matrix:
     """The pairs among some runs; those kept to one adapter say nothing of the whole node, and are left out."""
     runs: dict[frozenset[str], list[float | None]] = {}
-    for end in ended:
+    for end in results:
         if len(end.launch.nodes) == 2 and not end.launch.rail:
             runs.setdefault(frozenset(end.launch.nodes), []).append(speed(end.run))
-    cells = {pair: Cell(tuple(s for s in found if s is not None), found.count(None)) for pair, found in runs.items()}
+    cells = {pair: Cell(tuple(s for s in speeds if s is not None), speeds.count(None)) for pair, speeds in runs.items()}
     return Matrix(tuple(sorted({node for pair in cells for node in pair}, key=_as_numbered)), cells)
 
 
 def node_summaries(matrix: Matrix) -> list[NodeSummary]:
     """Every node, the one that failed most first, then the slowest."""
-    found = [_standing(matrix, node) for node in matrix.nodes]
-    return sorted(found, key=lambda s: (-s.failed, s.median_gbs if s.median_gbs is not None else 0.0, s.node))
+    summaries = [_standing(matrix, node) for node in matrix.nodes]
+    return sorted(summaries, key=lambda s: (-s.failed, s.median_gbs if s.median_gbs is not None else 0.0, s.node))
 
 
 def _standing(matrix: Matrix, node: str) -> NodeSummary:
-    own = {next(iter(pair - {node})): cell for pair, cell in matrix.cells.items() if node in pair}
-    speeds = {other: cell.speed for other, cell in own.items() if cell.speed is not None}
+    cells = {next(iter(pair - {node})): cell for pair, cell in matrix.cells.items() if node in pair}
+    speeds = {other: cell.speed for other, cell in cells.items() if cell.speed is not None}
     slowest = min(speeds, key=speeds.__getitem__, default="")
     return NodeSummary(
         node,
-        sum(len(cell.speeds) + cell.failed for cell in own.values()),
-        sum(cell.failed for cell in own.values()),
+        sum(len(cell.speeds) + cell.failed for cell in cells.values()),
+        sum(cell.failed for cell in cells.values()),
         median(speeds.values()) if speeds else None,
         speeds.get(slowest),
         slowest,

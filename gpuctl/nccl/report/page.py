@@ -23,16 +23,16 @@ class Content:
 
     title: str
     at: str
-    ended: Sequence[LaunchResult]
+    results: Sequence[LaunchResult]
     findings: Sequence[Finding]
     bars: Sequence[plots.Bar] = ()
 
 
 def page(content: Content) -> str:
     """The whole page as HTML."""
-    pairs = matrix.of(content.ended)
+    pairs = matrix.of(content.results)
     drawn = {
-        "Bus bandwidth by message size": plots.bandwidth(content.ended, content.bars),
+        "Bus bandwidth by message size": plots.bandwidth(content.results, content.bars),
         "Pairs of nodes": plots.pairs(pairs),
         "Nodes": plots.nodes(pairs),
     }
@@ -44,7 +44,7 @@ def page(content: Content) -> str:
         plots={title: _embedded(figure) for title, figure in drawn.items() if figure is not None},
         plotly=get_plotlyjs(),
         standings=matrix.node_summaries(pairs),
-        runs=[(plots.run_name(end), end.run, speed(end.run), end.seconds) for end in content.ended],
+        runs=[(plots.run_name(end), end.run, speed(end.run), end.seconds) for end in content.results],
     )
 
 

@@ -33,9 +33,9 @@ class Bar:
     fail: float
 
 
-def bandwidth(ended: Sequence[LaunchResult], bars: Sequence[Bar]) -> go.Figure | None:
+def bandwidth(results: Sequence[LaunchResult], bars: Sequence[Bar]) -> go.Figure | None:
     """Bus bandwidth by message size, one line a run; None where no run has a row."""
-    drawn = [end for end in ended if end.run.rows]
+    drawn = [end for end in results if end.run.rows]
     if not drawn:
         return None
     by_speed = sorted(drawn, key=lambda end: speed(end.run) or 0.0)
@@ -98,11 +98,11 @@ def nodes(matrix: Matrix) -> go.Figure | None:
     """Each node's median pair and its slowest one, the worst node first; None where no pair gave a number."""
     if matrix.usual is None:
         return None
-    found = node_summaries(matrix)
-    names = [escape(standing.node) for standing in found]
+    summaries = node_summaries(matrix)
+    names = [escape(summary.node) for summary in summaries]
     figure = go.Figure()
-    figure.add_bar(x=names, y=[standing.median_gbs for standing in found], name="median of its pairs")
-    lowest = [standing.lowest_gbs for standing in found]
+    figure.add_bar(x=names, y=[summary.median_gbs for summary in summaries], name="median of its pairs")
+    lowest = [summary.lowest_gbs for summary in summaries]
     figure.add_scatter(x=names, y=lowest, name="its slowest pair", mode="markers", marker={"color": "black"})
     figure.add_hline(y=matrix.usual, line_dash="dot", annotation_text="median pair")
     figure.update_xaxes(type="category")

@@ -30,8 +30,8 @@ class AnsibleRunner:
     `addresses`: node -> how the others reach it.
     """
 
-    def __init__(self, inventory: Path, addresses: Mapping[str, str], way: MpirunOptions | None = None) -> None:
-        self.inventory, self.addresses, self.way = inventory, addresses, way or MpirunOptions()
+    def __init__(self, inventory: Path, addresses: Mapping[str, str], options: MpirunOptions | None = None) -> None:
+        self.inventory, self.addresses, self.way = inventory, addresses, options or MpirunOptions()
 
     def run(
         self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
@@ -47,17 +47,17 @@ class AnsibleRunner:
         for launch in launches:
             listener(launch, "started through Ansible")
         try:
-            words = ansible.run(self._play(nodes, mark, runs, longest), heard.take, broken_off)
+            error = ansible.run(self._play(nodes, mark, runs, longest), heard.take, broken_off)
             stop = "broken off" if broken_off() else ""
         except BaseException:
             self._end(nodes, mark, _Heard((), listener))
             raise
         # What was begun is ended, and seen to be; a node that gave no answer is asked again.
         self._end([node for node in nodes if stop or ("end", node) not in heard.answers], mark, heard)
-        ended = [self._settled(launch, heard, words, stop) for launch in launches]
-        for one in ended:
+        results = [self._settled(launch, heard, error, stop) for launch in launches]
+        for one in results:
             listener(one.launch, outcome.summary_line(one))
-        return ended
+        return results
 
     def hosts(self, launch: Launch) -> list[str]:
         """The nodes of a launch as they know each other."""
@@ -78,14 +78,14 @@ class AnsibleRunner:
 
     def _play(self, nodes: Sequence[str], mark: str, runs: Mapping[str, Any], longest: int = 0) -> ansible.Play:
         """Start these runs, and end all that has the mark; none of them takes longer than `longest` seconds."""
-        given = {"nccl_name": mark, "nccl_runs": runs, "nccl_group": "all"}
-        return ansible.Play(PLAYBOOK, self.inventory, nodes, given, {}, {}, len(nodes), longest + ANSIBLE_S)
+        variables = {"nccl_name": mark, "nccl_runs": runs, "nccl_group": "all"}
+        return ansible.Play(PLAYBOOK, self.inventory, nodes, variables, {}, {}, len(nodes), longest + ANSIBLE_S)
 
     def _end(self, nodes: Sequence[str], mark: str, heard: _Heard) -> None:
         if nodes:
             ansible.run(self._play(nodes, mark, {}), heard.take, lambda: False)
 
-    def _settled(self, launch: Launch, heard: _Heard, words: str, stop: str) -> LaunchResult:
+    def _settled(self, launch: Launch, heard: _Heard, error: str, stop: str) -> LaunchResult:
         answer = heard.answers.get(("run", launch.nodes[0]))
         text = str((answer or {}).get("text", "")).splitlines()
         late = answer is not None and "late" in answer
@@ -94,7 +94,7 @@ class AnsibleRunner:
         end = outcome.ProgramEnd(
             stop=stop or ("limit" if late else ""),
             answer=answer,
-            ssh=Failure(heard.wrong.get(launch.nodes[0]) or words or "Ansible gave no answer"),
+            ssh=Failure(heard.wrong.get(launch.nodes[0]) or error or "Ansible gave no answer"),
             last=[*words_only[:KEPT_LINES], *words_only[KEPT_LINES:][-KEPT_LINES:]],
             looks={node: heard.ranks(node, test) for node in launch.nodes} if late else {},
             lost=tuple(node for node in launch.nodes if heard.answers.get(("end", node), {}).get("left") != []),

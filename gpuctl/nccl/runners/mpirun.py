@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command
-
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.ranks import Process
 from gpuctl.edges.ssh import Failure
+from gpuctl.engine import mpirun_command
 from gpuctl.nccl import plan
 from gpuctl.nccl.judge.outcome import BROKEN_OFF
 from gpuctl.nccl.launch import outcome
@@ -24,7 +23,7 @@ from gpuctl.nccl.launch.handle import WatchedLaunch
 from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.nccl.runners.base import ProgressListener
 from gpuctl.remote import payload
-from gpuctl.remote.transport import LOOK_LIMIT_S, Carrier
+from gpuctl.remote.transport import LOOK_LIMIT_S, Transport
 
 
 @dataclass(frozen=True)
@@ -45,17 +44,17 @@ class MpirunOptions:
 
 
 class MpiRunner:
-    """A Runner (see runner.py) for nodes with mpirun that reach each other by ssh; `carrier` is how we reach them."""
+    """A Runner (see runner.py) for nodes with mpirun that reach each other by ssh; `transport` is how we reach them."""
 
-    def __init__(self, carrier: Carrier, way: MpirunOptions | None = None) -> None:
-        self.carrier, self.way = carrier, way or MpirunOptions()
+    def __init__(self, transport: Transport, options: MpirunOptions | None = None) -> None:
+        self.transport, self.way = transport, options or MpirunOptions()
 
     def run(
         self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
     ) -> list[LaunchResult]:
         """See Runner.run."""
         refuse_shared(launches)
-        self.carrier.check([launch.nodes[0] for launch in launches])
+        self.transport.check([launch.nodes[0] for launch in launches])
         listener, running, jobs = _one_at_a_time(listener), list[_Running](), list[Future[LaunchResult]]()
         with ThreadPoolExecutor(len(launches) or 1) as pool:
             try:
@@ -75,27 +74,27 @@ class MpiRunner:
 
     def hosts(self, launch: Launch) -> list[str]:
         """The nodes of a launch as they know each other."""
-        return [node if self.way.by_name else self.carrier.address(node) for node in launch.nodes]
+        return [node if self.way.by_name else self.transport.address(node) for node in launch.nodes]
 
 
 def refuse_shared(launches: Sequence[Launch]) -> None:
     """Launches at the same time must share no node."""
-    seen: set[str] = set()
+    used: set[str] = set()
     for launch in launches:
-        twice = seen.intersection(launch.nodes) or len(set(launch.nodes)) < len(launch.nodes)
+        twice = used.intersection(launch.nodes) or len(set(launch.nodes)) < len(launch.nodes)
         if twice or not launch.nodes:
             raise InvalidInput(
                 f"run a test on {', '.join(launch.nodes) or 'no node'}", "each node can be in one run at a time"
             )
-        seen.update(launch.nodes)
+        used.update(launch.nodes)
 
 
 def _one_at_a_time(listener: ProgressListener) -> ProgressListener:
     lock = threading.Lock()
 
-    def tell(launch: Launch, words: str) -> None:
+    def tell(launch: Launch, message: str) -> None:
         with lock:
-            listener(launch, words)
+            listener(launch, message)
 
     return tell
 
@@ -113,20 +112,20 @@ class _Running(WatchedLaunch):
         self.runner = runner
         self.mark = f"gpuctl-{secrets.token_hex(8)} "
         self.answer: dict[str, Any] | None = None
-        self.stream = runner.carrier.start(launch.nodes[0], self._start_program())
+        self.stream = runner.transport.start(launch.nodes[0], self._start_program())
 
     def _start_program(self) -> bytes:
-        launch, way = self.launch, self.runner.way
-        asked = {
+        launch, options = self.launch, self.runner.way
+        request = {
             "mark": self.mark,
-            "argv": plan.command(launch, self.runner.hosts(launch), way.as_root, way.ssh_args),
-            "env": {**way.env, **mpirun_command.environment(plan.environment(launch), self.token)},
+            "argv": plan.command(launch, self.runner.hosts(launch), options.as_root, options.ssh_args),
+            "env": {**options.env, **mpirun_command.environment(plan.environment(launch), self.token)},
             "program": plan.program(launch.sweep),
-            "folders": list(way.folders),
+            "folders": list(options.folders),
             "usual": mpirun_command.FOLDERS,
-            **self.runner.carrier.asked,
+            **self.runner.transport.start_options,
         }
-        return payload.program("start", asked)
+        return payload.program("start", request)
 
     def end(self) -> None:
         """See Watched."""
@@ -144,7 +143,7 @@ class _Running(WatchedLaunch):
             return self._read()
         except BaseException:
             self.stream.end()
-            self.stream.ended(LOOK_LIMIT_S)
+            self.stream.wait(LOOK_LIMIT_S)
             self._sweep()
             raise
 
@@ -153,27 +152,27 @@ class _Running(WatchedLaunch):
 
         runs = list(parse.runs(self._lines()))
         self.is_read()
-        ended = self.stream.ended(LOOK_LIMIT_S)
-        self.printed.add(ended[1].splitlines())
+        exit_and_error = self.stream.wait(LOOK_LIMIT_S)
+        self.printed.add(exit_and_error[1].splitlines())
         clean = not self.stop and self.answer is not None and self.answer.get("code") == 0
         lost = () if clean else self._sweep()
-        carrier, nodes, none = self.runner.carrier, self.launch.nodes, self.answer is None
-        looked = any(found is not None for found in self.looks.values())
+        transport, nodes, none = self.runner.transport, self.launch.nodes, self.answer is None
+        looked = any(look is not None for look in self.looks.values())
         end = outcome.ProgramEnd(
             stop=self.stop,
             answer=self.answer,
-            ssh=carrier.why(nodes[0], ended, self.launch.sweep.limit_s) if none else None,
+            ssh=transport.why(nodes[0], exit_and_error, self.launch.sweep.limit_s) if none else None,
             last=self.printed.last,
             looks=self.looks,
             lost=lost,
             done_size=self.printed.done_size,
             hosts=tuple(self.runner.hosts(self.launch)),
             # Nobody waits for that who wants no more.
-            unknown="" if self.stop == BROKEN_OFF else carrier.unknown(nodes, self.stream, looked),
+            unknown="" if self.stop == BROKEN_OFF else transport.inconclusive(nodes, self.stream, looked),
         )
-        found = outcome.settle(self.launch, runs, end, time.monotonic() - self.begun)
-        self.report(outcome.summary_line(found))
-        return found
+        look = outcome.settle(self.launch, runs, end, time.monotonic() - self.begun)
+        self.report(outcome.summary_line(look))
+        return look
 
     def _lines(self) -> Iterator[str]:
         """The output for the parser, while it is watched: our own last line is taken out."""
@@ -190,8 +189,8 @@ class _Running(WatchedLaunch):
         answers = self._ask_all(end=False, nodes=self.launch.nodes)
         name = plan.name_in_kernel(self.launch.sweep)
         return {
-            node: None if found is None else [Process(**one) for one in found["found"] if one["name"] == name]
-            for node, found in answers.items()
+            node: None if answer is None else [Process(**one) for one in answer["found"] if one["name"] == name]
+            for node, answer in answers.items()
         }
 
     def _sweep(self) -> tuple[str, ...]:
@@ -199,7 +198,7 @@ class _Running(WatchedLaunch):
 
         A node that gives no answer is asked again, over a new connection: one that is shared may be what is gone.
         """
-        silent = {node for node, found in self.looks.items() if found is None}
+        silent = {node for node, look in self.looks.items() if look is None}
         nodes = self.launch.nodes
         answers = self._ask_all(end=True, nodes=nodes, anew=silent)
         again = [node for node in nodes if answers[node] is None and node not in silent]
@@ -208,15 +207,15 @@ class _Running(WatchedLaunch):
 
     def _ask_all(self, end: bool, nodes: Sequence[str], anew: Collection[str] = ()) -> dict[str, dict[str, Any] | None]:
         """Each node's answer, None where it gave none; those of `anew` over a connection of their own."""
-        asked = {"mark": self.mark, "variable": f"{mpirun_command.VARIABLE}={self.token}", "end": end}
-        program = payload.program("process_tree", asked)
+        request = {"mark": self.mark, "variable": f"{mpirun_command.VARIABLE}={self.token}", "end": end}
+        program = payload.program("process_tree", request)
 
         def ask(node: str) -> dict[str, Any] | None:
-            said = self.runner.carrier.ask(node, program, node in anew)
-            return None if isinstance(said, Failure) else self._answer(said)
+            reply = self.runner.transport.query(node, program, node in anew)
+            return None if isinstance(reply, Failure) else self._answer(reply)
 
         with ThreadPoolExecutor(min(64, len(nodes)) or 1) as pool:
             return dict(zip(nodes, pool.map(ask, nodes), strict=True))
 
-    def _answer(self, said: bytes) -> dict[str, Any] | None:
-        return payload.answer(said, self.mark)
+    def _answer(self, output: bytes) -> dict[str, Any] | None:
+        return payload.answer(output, self.mark)

@@ -69,14 +69,14 @@ def rails(fleet: Mapping[str, Facts]) -> tuple[str, ...]:
 
     None where a node's are unknown or of another kind, nor on EFA, whose devices no variable of NCCL's chooses among.
     """
-    own = [adapters(facts) for facts in fleet.values()]
-    chosen = [a for a in own if a is not None]
-    if len(chosen) < len(own) or len({a.kind for a in chosen}) != 1 or chosen[0].kind in ("", "efa"):
+    by_node = [adapters(facts) for facts in fleet.values()]
+    chosen = [a for a in by_node if a is not None]
+    if len(chosen) < len(by_node) or len({a.kind for a in chosen}) != 1 or chosen[0].kind in ("", "efa"):
         return ()
     common = set.intersection(*({(p["device"], p["port"]) for p in a.fabric} for a in chosen))
     several = {p["device"] for facts in fleet.values() for p in facts["rdma"]["ports"] if p["port"] != 1}
-    words = (device if device not in several else f"{device}:{port}" for device, port in common)
-    return tuple(sorted(words, key=in_order))
+    names = (device if device not in several else f"{device}:{port}" for device, port in common)
+    return tuple(sorted(names, key=in_order))
 
 
 def devices(facts: Facts) -> tuple[str, ...] | None:
@@ -109,9 +109,9 @@ def outward(facts: Facts) -> set[str]:
     Tables beside it serve policy routing: there each rail may have a default route of its own.
     """
     routes = facts.get("names", {}).get("routes") or []
-    own = [r for r in routes if r["dst"] == "default" and r["gateway"] and r.get("table", "main") == "main"]
-    lowest = min((route.get("metric", 0) for route in own), default=0)
-    return {route["dev"] for route in own if route["dev"] and route.get("metric", 0) == lowest}
+    defaults = [r for r in routes if r["dst"] == "default" and r["gateway"] and r.get("table", "main") == "main"]
+    lowest = min((route.get("metric", 0) for route in defaults), default=0)
+    return {route["dev"] for route in defaults if route["dev"] and route.get("metric", 0) == lowest}
 
 
 def peer_memory(facts: Facts) -> str | None:
@@ -126,7 +126,7 @@ def peer_memory(facts: Facts) -> str | None:
     dmabuf = has_dmabuf(about.get("kernel"), facts.get("gpu", {}).get("open_module"))
     if dmabuf:
         return DMABUF
-    own = adapters(facts)
-    efa = own is not None and own.kind == "efa"
+    ports = adapters(facts)
+    efa = ports is not None and ports.kind == "efa"
     loaded = [m for m in ((EFA_PEERMEM,) if efa else PEERMEM) if m in modules]
     return loaded[0] if loaded else None if dmabuf is None or efa else ""

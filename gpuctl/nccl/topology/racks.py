@@ -27,11 +27,11 @@ def read(path: Path, instances: Mapping[str, str] | None = None) -> dict[str, Pl
         raise InvalidInput(
             doing, getattr(error, "strerror", None) or "it is no text", "give another --topology"
         ) from error
-    found = _ec2(doing, text, instances or {}) if text.lstrip().startswith(("{", "[")) else _slurm(text)
-    if not found:
+    places = _ec2(doing, text, instances or {}) if text.lstrip().startswith(("{", "[")) else _slurm(text)
+    if not places:
         hint = "give Slurm's topology.conf, or what `aws ec2 describe-instance-topology` printed"
         raise InvalidInput(doing, "it places no node", hint)
-    return found
+    return places
 
 
 def of_facts(fleet: Mapping[str, Facts]) -> tuple[dict[str, Place], str]:
@@ -44,9 +44,9 @@ def of_facts(fleet: Mapping[str, Facts]) -> tuple[dict[str, Place], str]:
         (_nvlink_domain, "NVLink domains, as nvidia-smi tells"),
         (_leaves, "leaf switches, by LLDP"),
     ):
-        found = {node: place for node, facts in fleet.items() if (place := read_one(facts))}
-        if found:
-            return found, what
+        places = {node: place for node, facts in fleet.items() if (place := read_one(facts))}
+        if places:
+            return places, what
     return {}, ""
 
 
@@ -58,21 +58,21 @@ def _nvlink_domain(facts: Facts) -> Place:
 
 def _leaves(facts: Facts) -> Place:
     """All switches that the fabric's ports end at: with one for each rail, nodes that share them all stand together."""
-    own, switches = adapters(facts), facts.get("names", {}).get("switches") or {}
-    if own is None or own.kind != "roce":
+    ports, switches = adapters(facts), facts.get("names", {}).get("switches") or {}
+    if ports is None or ports.kind != "roce":
         return ()
-    ends = [switches.get(port["net"]) for port in own.fabric]
+    ends = [switches.get(port["net"]) for port in ports.fabric]
     return ("+".join(sorted({str(end) for end in ends})),) if all(ends) else ()
 
 
 def _ec2(doing: str, text: str, instances: Mapping[str, str]) -> dict[str, Place]:
     """`aws ec2 describe-instance-topology`: three layers of network nodes, the last one nearest to the instance."""
     try:
-        told: Any = json.loads(text)
+        document: Any = json.loads(text)
     except ValueError as error:
         where = f" in line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
         raise InvalidInput(doing, f"it begins as JSON and is none{where}", EC2) from error
-    rows = told.get("Instances") if isinstance(told, dict) else told
+    rows = document.get("Instances") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise InvalidInput(doing, 'it is JSON without a list of "Instances"', EC2)
     places = dict(_ec2_row(doing, number, row) for number, row in enumerate(rows, 1))
@@ -92,10 +92,10 @@ def _slurm(text: str) -> dict[str, Place]:
     above: dict[str, str] = {}
     leaf: dict[str, str] = {}
     for line in text.splitlines():
-        words = {k.lower(): v for k, _, v in (word.partition("=") for word in line.split("#")[0].split()) if v}
-        switch = words.get("switchname", "")
-        above.update(dict.fromkeys(expand(words.get("switches", "")), switch) if switch else {})
-        leaf.update(dict.fromkeys(expand(words.get("nodes", "")), switch) if switch else {})
+        settings = {k.lower(): v for k, _, v in (word.partition("=") for word in line.split("#")[0].split()) if v}
+        switch = settings.get("switchname", "")
+        above.update(dict.fromkeys(expand(settings.get("switches", "")), switch) if switch else {})
+        leaf.update(dict.fromkeys(expand(settings.get("nodes", "")), switch) if switch else {})
     return {node: _up(switch, above) for node, switch in leaf.items()}
 
 
@@ -122,6 +122,6 @@ def _expand_one(part: str) -> Iterator[str]:
     for piece in match.group(1).split(","):
         first, dash, last = piece.partition("-")
         numbers = range(int(first), int(last) + 1) if dash and first.isdigit() and last.isdigit() else None
-        words = [f"{n:0{len(first)}d}" for n in numbers] if numbers is not None else [piece]
-        for word in words:
+        numbered = [f"{n:0{len(first)}d}" for n in numbers] if numbers is not None else [piece]
+        for word in numbered:
             yield from _expand_one(part[: match.start()] + word + part[match.end() :])

@@ -1,1 +1,1 @@
-"""Programs that run in a pod and supervise others there: standard library only."""
+"""Programs that run in pods: standard library only, Python 3.8, sent there as text by gpuctl.remote.packing."""

@@ -1,4 +1,6 @@
-"""Messages between here and a pod: a kind, a length, and so many bytes. No end of input is needed to know the end."""
+"""Messages between this machine and a pod: kind, length, payload. The end of a message never depends on the end of
+input.
+"""
 
 from __future__ import annotations
 
@@ -11,56 +13,56 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HEAD = struct.Struct(">BI")
-MOST = 1 << 26  # bytes of one message: more is no message of ours
+MOST = 1 << 26  # bytes of one message: a longer one is not ours
 MAGIC = b"gpuctl-sync 1\n"
 
-HELLO, LOOK, CHECK, SYNC, ALIVE = range(1, 6)  # each is answered
-FILE, DATA, END, LINK, FOLDER, NOTE, DELETE, FORGET, PACK, WHOLE = range(16, 26)  # only trouble is answered
+HELLO, LOOK, CHECK, SYNC, ALIVE = range(1, 6)  # requests with an answer
+FILE, DATA, END, LINK, FOLDER, NOTE, DELETE, FORGET, PACK, WHOLE = range(16, 26)  # only errors are answered
 ANSWER, TROUBLE, WORKING = 32, 33, 34
 
 
 def raw(kind: int, payload: bytes) -> bytes:
-    """A message of bytes."""
+    """Encode a message with a bytes payload."""
     return HEAD.pack(kind, len(payload)) + payload
 
 
 def pack(kind: int, value: Any) -> bytes:
-    """A message of plain data. Names that are no UTF-8 pass as JSON's lone surrogates."""
+    """Encode a message with a JSON payload. File names that are not UTF-8 pass as JSON lone surrogates."""
     text = json.dumps(value, separators=(",", ":")).encode()
     return raw(kind, zlib.compress(text, 1) if len(text) > 200 else text)
 
 
 def whole(head: Any, content: bytes) -> bytes:
-    """A message with data and the bytes of a small file."""
+    """Encode a message with JSON metadata and the content of a small file."""
     return raw(WHOLE, json.dumps(head, separators=(",", ":")).encode() + b"\n" + content)
 
 
 def unpack(payload: bytes) -> Any:
-    """The data of a message."""
+    """Decode a JSON payload."""
     return json.loads(payload if payload[:1] in b"{[" else zlib.decompress(payload))
 
 
 class Reader:
-    """Messages from a stream. `more` gives the next bytes of it, none at its end."""
+    """Read messages from a stream. `more` returns its next bytes, empty at the end."""
 
     def __init__(self, more: Callable[[], bytes]) -> None:
         self.more = more
         self.buffer = bytearray()
 
     def next(self) -> tuple[int, bytes]:
-        """The next one; EOFError where the stream ends, ValueError where it is none of ours."""
+        """Return the next message; EOFError at the end of the stream, ValueError if it is not one of ours."""
         kind, length = HEAD.unpack(self.take(HEAD.size))
         if length > MOST:
-            raise ValueError(f"no message: it says that it has {length} bytes")
+            raise ValueError(f"not a message: it claims {length} bytes")
         return kind, self.take(length)
 
     def take(self, count: int) -> bytes:
-        """So many bytes."""
+        """Return exactly `count` bytes."""
         while len(self.buffer) < count:
             part = self.more()
             if not part:
                 raise EOFError("the stream ended")
             self.buffer += part
-        found = bytes(self.buffer[:count])
+        data = bytes(self.buffer[:count])
         del self.buffer[:count]
-        return found
+        return data

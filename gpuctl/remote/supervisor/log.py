@@ -1,4 +1,4 @@
-"""What a program printed, in files of a pod: counted from its first byte, and only the newest of it kept."""
+"""A program's output in files of a pod: offsets count from its first byte, and only the newest files are kept."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ NAME = "log-"
 
 
 def files(folder: Path) -> dict[int, Path]:
-    """The files of a log by the count of bytes before each."""
-    found = {int(path.name[len(NAME) :]): path for path in folder.glob(f"{NAME}*")}
-    return dict(sorted(found.items()))
+    """Return the files of a log by the offset of their first byte."""
+    by_offset = {int(path.name[len(NAME) :]): path for path in folder.glob(f"{NAME}*")}
+    return dict(sorted(by_offset.items()))
 
 
 class Writer:
-    """Writes a log. What a full disk does not take is lost, counted, and nothing else is kept from its work."""
+    """Append to a log. Output that does not fit on a full disk is dropped and counted; the program is not disturbed."""
 
     def __init__(self, folder: Path, file_bytes: int = FILE_BYTES) -> None:
         self.folder, self.file_bytes = folder, file_bytes
@@ -25,7 +25,7 @@ class Writer:
         self.file: IO[bytes] | None = None
 
     def add(self, data: bytes) -> None:
-        """Write it, in a new file where the last is full."""
+        """Append data, starting a new file when the current one is full."""
         try:
             file = self._open()
             while data:
@@ -36,24 +36,24 @@ class Writer:
             self.lost += len(data)
 
     def _open(self) -> IO[bytes]:
-        """The file to write to now."""
+        """Return the file to write to."""
         if self.file and self.size - self.start < self.file_bytes:
             return self.file
-        found = (self.folder / f"{NAME}{self.size}").open("ab", buffering=0)
+        file = (self.folder / f"{NAME}{self.size}").open("ab", buffering=0)
         if self.file:
             self.file.close()
-        self.file, self.start = found, self.size
+        self.file, self.start = file, self.size
         for path in list(files(self.folder).values())[:-2]:
             path.unlink()
-        return found
+        return file
 
 
 def read(folder: Path, offset: int, most: int) -> tuple[int, bytes]:
-    """What was printed from so many bytes on: where it truly begins, as the oldest is not kept, and the bytes."""
-    found = list(files(folder).items())
-    if not found:
+    """Return output from an offset on: the actual start (the oldest output is deleted) and the bytes."""
+    log_files = list(files(folder).items())
+    if not log_files:
         return offset, b""
-    start, path = next((each for each in reversed(found) if each[0] <= offset), found[0])
+    start, path = next((entry for entry in reversed(log_files) if entry[0] <= offset), log_files[0])
     offset = max(offset, start)
     with path.open("rb") as file:
         file.seek(offset - start)

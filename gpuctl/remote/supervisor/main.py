@@ -1,4 +1,4 @@
-"""Runs one program for somebody who listens, and ends it when nobody does any more."""
+"""Run one program for a listener, and end it when nobody listens any more."""
 
 from __future__ import annotations
 
@@ -10,78 +10,78 @@ from typing import Any
 from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import process_tree
 
 from gpuctl.remote.supervisor import detached, protocol
-from gpuctl.remote.supervisor.process import Child, NoStart, variable
-from gpuctl.remote.supervisor.protocol import Ear, Gone, Voice
+from gpuctl.remote.supervisor.process import Child, StartFailed, environment_entry
+from gpuctl.remote.supervisor.protocol import Gone, Reader, Writer
 
 SLICE_S = 0.2
 
 
-def run(order: dict[str, Any], ear: Ear, voice: Voice) -> None:
-    """A program to its end, or until we are told to end it, or the connection is gone."""
-    child, ends = Child(order), ends_by_signal()
-    voice.say(protocol.STARTED, {"pid": child.pid})
+def run(order: dict[str, Any], reader: Reader, writer: Writer) -> None:
+    """Run a program to its end, or until we are told to stop it, or the connection is lost."""
+    child, signalled = Child(order), catch_signals()
+    writer.send(protocol.STARTED, {"pid": child.pid})
     printing = True
     while not child.is_over():
-        if ends() or ear.told_to_end():
-            child.tell_to_end()
-        voice.beat()
+        if signalled() or reader.should_end():
+            child.terminate()
+        writer.heartbeat()
         try:
-            voice.pass_on()
+            writer.flush()
         except Gone:
-            voice.hush()
-            child.tell_to_end()
-        listened = [ear.source] if not child.told_s else []
-        wanted = [child.out] if printing and voice.has_room else []
-        ready = select.select([*listened, *wanted], [voice.out] if voice.waiting else [], [], SLICE_S)[0]
+            writer.discard()
+            child.terminate()
+        inputs = [reader.source] if not child.terminated_at else []
+        outputs = [child.out] if printing and writer.has_room else []
+        ready = select.select([*inputs, *outputs], [writer.out] if writer.waiting else [], [], SLICE_S)[0]
         if child.out in ready:
             part = child.read()
             printing = bool(part)
-            voice.raw(protocol.OUT, part) if part else None
-    told, rest = child.finish()
-    voice.raw(protocol.OUT, rest)
-    voice.say(protocol.ENDED, told)
+            writer.raw(protocol.OUT, part) if part else None
+    status, rest = child.finish()
+    writer.raw(protocol.OUT, rest)
+    writer.send(protocol.ENDED, status)
 
 
-def ends_by_signal() -> Any:
-    """Whether somebody sent us a signal that ends programs; from now on none does."""
-    told: list[int] = []
+def catch_signals() -> Any:
+    """Catch termination signals from now on; return a function that tells whether one arrived."""
+    received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, lambda number, _: told.append(number))
+        signal.signal(number, lambda number, _: received.append(number))
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    return lambda: bool(told)
+    return lambda: bool(received)
 
 
-def swept(order: dict[str, Any], _: Ear, voice: Voice) -> None:
-    """End everything that has a program's mark."""
-    left = process_tree.end(variable(order["token"]), order["grace_s"])
-    voice.say(protocol.ANSWER, {"left": [str(each["name"]) for each in left]})
+def sweep(order: dict[str, Any], _: Reader, writer: Writer) -> None:
+    """End everything that carries a program's mark."""
+    left = process_tree.end(environment_entry(order["token"]), order["grace_s"])
+    writer.send(protocol.ANSWER, {"left": [str(process["name"]) for process in left]})
 
 
-DOES = {
+HANDLERS = {
     protocol.RUN: run,
-    protocol.SWEEP: swept,
-    protocol.KEEP: detached.keep,
+    protocol.SWEEP: sweep,
+    protocol.START: detached.start,
     protocol.FOLLOW: detached.follow,
     protocol.STOP: detached.stop,
-    protocol.LOOK: detached.look,
+    protocol.INSPECT: detached.inspect,
 }
 
 
 def main() -> int:
-    """One order, and what comes of it."""
-    ear, voice = Ear(), Voice()
+    """Carry out one order."""
+    reader, writer = Reader(), Writer()
     try:
-        order = ear.order()
-        DOES[order["what"]](order, ear.quietly(), voice)
+        order = reader.order()
+        HANDLERS[order["what"]](order, reader.nonblocking(), writer)
     except (EOFError, Gone):
         return 0
-    except NoStart as error:
-        voice.say(protocol.REFUSED, {"word": "start", "wrong": str(error)})
+    except StartFailed as error:
+        writer.send(protocol.REFUSED, {"reason": "start", "wrong": str(error)})
     except detached.Refused as error:
-        voice.say(protocol.REFUSED, {"word": error.word, "wrong": str(error)})
+        writer.send(protocol.REFUSED, {"reason": error.reason, "wrong": str(error)})
     except Exception:  # noqa: BLE001 - the last word of a program that runs elsewhere
         traceback.print_exc()
         return 1
     finally:
-        voice.finish()
+        writer.finish()
     return 0

@@ -1,6 +1,6 @@
-"""One program in a pod: begun in a session of its own, heard, and ended with all that it started.
+"""One program in a pod: started in its own session, read, and ended with everything it started.
 
-A mark in the environment of its processes finds those, too, that left its group (ssh, pdsh and mpirun do).
+A mark in the environment also finds processes that left its group (ssh, pdsh and mpirun do).
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import process_tree
 
-MARK = "PYTHON_GPUCTL_PROGRAM"  # DeepSpeed hands variables that begin with PYTHON on to the other pods
+MARK = "PYTHON_GPUCTL_PROGRAM"  # DeepSpeed passes variables that begin with PYTHON to the other pods
 PART = 1 << 16
-REST_S = 2.0  # for what is still printed once all of it has ended
+DRAIN_S = 2.0  # for output that arrives after the last process ended
 PATIENCE_S = 10.0
 
 
-class NoStart(Exception):
+class StartFailed(Exception):
     """The program cannot be started; the text says why."""
 
 
 class Child:
-    """A program that runs. `out` is where to read what it prints, errors among the rest in their order."""
+    """A running program. `out`: descriptor of its output, stdout and stderr interleaved."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self.grace_s = float(order["grace_s"])
-        self.mark = variable(order["token"])
-        self.told_s = 0.0
+        self.mark = environment_entry(order["token"])
+        self.terminated_at = 0.0
         self.status: int | None = None
         self.pid, self.out = _started(order)
 
     def read(self) -> bytes:
-        """What it printed; empty where there is nothing now."""
+        """Return its output; empty if there is none now."""
         try:
             return os.read(self.out, PART)
         except OSError:
@@ -47,18 +47,18 @@ class Child:
         return bool(select.select([self.out], [], [], wait_s)[0])
 
     def has_ended(self) -> bool:
-        """Whether its first process has."""
+        """Return whether its first process has ended."""
         if self.status is None:
             with contextlib.suppress(ChildProcessError):
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
                 self.status = status if pid else None
         return self.status is not None
 
-    def tell_to_end(self) -> None:
-        """Ask all of it to end, once."""
-        if self.told_s:
+    def terminate(self) -> None:
+        """Send SIGTERM to all of its processes, once."""
+        if self.terminated_at:
             return
-        self.told_s = time.monotonic()
+        self.terminated_at = time.monotonic()
         with contextlib.suppress(OSError):
             os.killpg(self.pid, signal.SIGTERM)
         for pid in process_tree.marked(self.mark):
@@ -67,88 +67,90 @@ class Child:
                     os.kill(pid, signal.SIGTERM)
 
     def is_over(self) -> bool:
-        """Whether nothing is to be waited for: it ended by itself, or all did, or the time to do so is over."""
-        ended = self.has_ended()
-        if not self.told_s:
-            return ended
-        return (ended and not process_tree.marked(self.mark)) or time.monotonic() - self.told_s > self.grace_s
+        """Return whether nothing is left to wait for: it ended by itself, all of it did, or its time is over."""
+        has_ended = self.has_ended()
+        if not self.terminated_at:
+            return has_ended
+        return (
+            has_ended and not process_tree.marked(self.mark)
+        ) or time.monotonic() - self.terminated_at > self.grace_s
 
     def finish(self) -> tuple[dict[str, Any], bytes]:
-        """End what is left of it: how it ended, and the last that it printed."""
+        """Kill what is left of it; return its exit status and the last output."""
         with contextlib.suppress(OSError):
             if not self.has_ended():
                 os.killpg(self.pid, signal.SIGKILL)
         left = process_tree.end(self.mark, PATIENCE_S)
-        rest, end = [], time.monotonic() + REST_S
+        rest, end = [], time.monotonic() + DRAIN_S
         while time.monotonic() < end and self.has_printed(0.1):
             rest.append(self.read())
             if not rest[-1]:
                 break
-        told: dict[str, Any] = {
+        status: dict[str, Any] = {
             "code": None,
             "signal": None,
-            "asked": bool(self.told_s),
-            "left": [str(each["name"]) for each in left],
+            "requested": bool(self.terminated_at),
+            "left": [str(process["name"]) for process in left],
         }
         if self.has_ended() and self.status is not None:
-            told.update(ending_of(self.status))
+            status.update(exit_status(self.status))
         else:
-            told["left"] = told["left"] or ["its first process"]
-        return told, b"".join(rest)
+            status["left"] = status["left"] or ["its first process"]
+        return status, b"".join(rest)
 
 
-def ending_of(status: int) -> dict[str, int]:
-    """How a process ended."""
+def exit_status(status: int) -> dict[str, int]:
+    """Decode the status that waitpid returned."""
     return {"code": os.WEXITSTATUS(status)} if os.WIFEXITED(status) else {"signal": os.WTERMSIG(status)}
 
 
-def variable(token: str) -> bytes:
-    """What stands in the environment of all that belongs to a program."""
+def environment_entry(token: str) -> bytes:
+    """Return the environment entry that marks every process of a program."""
     return f"{MARK}={token}".encode()
 
 
 def environment(order: dict[str, Any]) -> dict[str, str]:
-    """The container's, what the pod's start says of this pod, and what was asked for."""
-    return {**os.environ, **said(Path(order["says"])), **order["env"], MARK: order["token"]}
+    """Return the container's environment, the pod's own variables, and the requested ones."""
+    return {**os.environ, **read_env_file(Path(order["env_file"])), **order["env"], MARK: order["token"]}
 
 
-def said(path: Path) -> dict[str, str]:
-    """Variables from a file of lines such as: export NODE_RANK=1."""
-    found = {}
+def read_env_file(path: Path) -> dict[str, str]:
+    """Read variables from lines such as `export NODE_RANK=1`."""
+    variables = {}
     with contextlib.suppress(OSError, ValueError):
         for word in shlex.split(path.read_text(), comments=True):
             name, equals, value = word.partition("=")
             if equals:
-                found[name] = value
-    return found
+                variables[name] = value
+    return variables
 
 
 def _started(order: dict[str, Any]) -> tuple[int, int]:
-    """Its process and its output; `NoStart` where the folder or the program is not there."""
-    told, tell = os.pipe()
-    out, into = os.pipe()
+    """Start the process; return its pid and output. `StartFailed` if the folder or the program does not exist."""
+    errors, report = os.pipe()
+    out, output_end = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(order, into, tell)
-    os.close(tell)
-    os.close(into)
+        _become(order, output_end, report)
+    os.close(report)
+    os.close(output_end)
     wrong = b""
     while True:
-        part = os.read(told, PART)
+        part = os.read(errors, PART)
         if not part:
             break
         wrong += part
-    os.close(told)
+    os.close(errors)
     if wrong:
         os.close(out)
         os.waitpid(pid, 0)
-        raise NoStart(wrong.decode(errors="replace"))
+        raise StartFailed(wrong.decode(errors="replace"))
     os.set_blocking(out, False)
     return pid, out
 
 
-def _become(order: dict[str, Any], out: int, tell: int) -> None:
-    """The new process; it never returns."""
+def _become(order: dict[str, Any], out: int, report: int) -> None:
+    """Turn the forked process into the program; never returns."""
     doing = ""
     try:
         os.setsid()
@@ -164,13 +166,13 @@ def _become(order: dict[str, Any], out: int, tell: int) -> None:
         doing = f"{order['argv'][0]}: "
         os.execvpe(order["argv"][0], order["argv"], environment(order))  # noqa: S606 - a fixed list of arguments
     except OSError as error:
-        os.write(tell, f"{doing}{error.strerror}".encode())
+        os.write(report, f"{doing}{error.strerror}".encode())
     finally:
         os._exit(127)
 
 
 def _end_with_us() -> None:
-    """Should this process be killed (memory!), its program is told to end; where Python has no ctypes, it is not."""
+    """If the supervisor is killed (out of memory), the kernel ends its program; not where Python has no ctypes."""
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 

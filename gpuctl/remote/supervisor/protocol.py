@@ -1,4 +1,4 @@
-"""What is said between here and a pod about programs that run there; no answer ever keeps us from listening."""
+"""Messages between this machine and a supervisor in a pod; sending never blocks reading."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from typing import Any
 
 from gpuctl.remote.supervisor import frames
 
-RUN, KEEP, FOLLOW, STOP, LOOK, SWEEP = "run", "keep", "follow", "stop", "look", "sweep"  # what is asked
-ORDER, END, ALIVE = range(64, 67)  # from here
-STARTED, OUT, ENDED, REFUSED, BEAT, ANSWER = range(80, 86)  # from there
+RUN, START, FOLLOW, STOP, INSPECT, SWEEP = "run", "start", "follow", "stop", "inspect", "sweep"  # orders
+ORDER, END, ALIVE = range(64, 67)  # sent to the pod
+STARTED, OUT, ENDED, REFUSED, BEAT, ANSWER = range(80, 86)  # sent by the pod
 MAGIC = b"gpuctl-run 1\n"
-KEPT = "kept-"  # begins the token of what goes on without us: so it is told from what somebody listens to
-SILENT_S = 60.0  # who says nothing for so long is gone
+DETACHED = "detached-"  # prefix of the tokens of detached programs, which distinguishes them from attached ones
+SILENT_S = 60.0  # a peer that is silent for so long is gone
 BEAT_S = 10.0
-ROOM = 1 << 20  # bytes of output that wait; a program that prints faster than is read waits, as at any pipe
+BUFFER_BYTES = 1 << 20  # bytes of buffered output; beyond it the program blocks, as on any full pipe
 PART = 1 << 16
-LAST_WORDS_S = 20.0
+FLUSH_S = 20.0
 
 
 class Gone(Exception):
-    """Nobody is there any more whom it is said to."""
+    """The peer closed the connection."""
 
 
-class Voice:
-    """Says messages on a descriptor without ever waiting for who reads them."""
+class Writer:
+    """Write messages to a descriptor without blocking."""
 
     def __init__(self, out: int = 1) -> None:
         self.out, self.last = out, time.monotonic()
         self.waiting, self.size = deque([MAGIC]), len(MAGIC)
         os.set_blocking(out, False)
 
-    def say(self, kind: int, value: Any) -> None:
-        """A message of plain data."""
+    def send(self, kind: int, value: Any) -> None:
+        """Queue a message with a JSON payload."""
         self._add(frames.pack(kind, value))
 
     def raw(self, kind: int, payload: bytes) -> None:
-        """A message of bytes."""
+        """Queue a message with a bytes payload."""
         self._add(frames.raw(kind, payload))
 
-    def beat(self) -> None:
-        """That we are at work, where nothing else was said for a while."""
+    def heartbeat(self) -> None:
+        """Send a heartbeat if nothing else was sent for a while."""
         if time.monotonic() - self.last > BEAT_S:
             self.raw(BEAT, b"")
 
     @property
     def has_room(self) -> bool:
-        return self.size < ROOM
+        return self.size < BUFFER_BYTES
 
-    def pass_on(self) -> bool:
-        """Say what can be said now, and whether that was anything; `Gone` where nobody listens."""
+    def flush(self) -> bool:
+        """Write as much as possible; return whether anything was written. `Gone` if the peer closed the connection."""
         moved = False
         while self.waiting:
             try:
@@ -68,17 +68,17 @@ class Voice:
                 self.waiting.appendleft(rest)
         return moved
 
-    def hush(self) -> None:
-        """Nobody listens: nothing waits any more."""
+    def discard(self) -> None:
+        """Drop all queued messages: nobody listens."""
         self.waiting.clear()
         self.size = 0
 
     def finish(self) -> None:
-        """Say all of it; given up where nobody takes it for long."""
+        """Write all queued messages; give up if the peer reads nothing for too long."""
         last = time.monotonic()
         with contextlib.suppress(Gone):
-            while self.waiting and time.monotonic() - last < LAST_WORDS_S:
-                last = time.monotonic() if self.pass_on() else last
+            while self.waiting and time.monotonic() - last < FLUSH_S:
+                last = time.monotonic() if self.flush() else last
                 if self.waiting:
                     select.select([], [self.out], [], 0.2)
 
@@ -88,24 +88,24 @@ class Voice:
         self.last = time.monotonic()
 
 
-class Ear:
-    """Hears messages on a descriptor; `heard` is when it last did."""
+class Reader:
+    """Read messages from a descriptor; `heard_at`: time of the last one."""
 
     def __init__(self, source: int = 0) -> None:
-        self.source, self.heard = source, time.monotonic()
+        self.source, self.heard_at = source, time.monotonic()
         self.reader = frames.Reader(self._more)
 
     def order(self) -> Any:
-        """The first message: what is asked. EOFError where none comes."""
+        """Return the first message, the order. EOFError if there is none."""
         kind, payload = self.reader.next()
         if kind != ORDER:
             raise EOFError
         return frames.unpack(payload)
 
-    def told_to_end(self) -> bool:
-        """Whether the end was heard: the word for it, the connection's, or nothing for too long. Never waits.
+    def should_end(self) -> bool:
+        """Return whether to stop: on request, when the connection closed, or after too long a silence. Never blocks.
 
-        What follows an order has no payload, so that no message is ever cut in two for long.
+        Messages after the order have no payload, so none stays split for long.
         """
         try:
             while True:
@@ -113,16 +113,16 @@ class Ear:
                 if kind == END:
                     return True
         except BlockingIOError:
-            return time.monotonic() - self.heard > SILENT_S
+            return time.monotonic() - self.heard_at > SILENT_S
         except EOFError:
             return True
 
-    def quietly(self) -> Ear:
-        """From now on nothing is waited for."""
+    def nonblocking(self) -> Reader:
+        """Never block from now on."""
         os.set_blocking(self.source, False)
         return self
 
     def _more(self) -> bytes:
         part = os.read(self.source, PART)
-        self.heard = time.monotonic()
+        self.heard_at = time.monotonic()
         return part

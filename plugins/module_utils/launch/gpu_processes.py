@@ -33,25 +33,25 @@ def may_look(folder: Path) -> bool:
     return True
 
 
-def main(asked: dict[str, Any]) -> None:
+def main(request: dict[str, Any]) -> None:
     """The line with the mark tells {found}: pid, name, and rank or None of each; {hidden}: those we may not look at."""
-    sys.stdout.write("\n" + asked["mark"] + json.dumps({"found": at_work(), "hidden": hidden()}) + "\n")
+    sys.stdout.write("\n" + request["mark"] + json.dumps({"found": at_work(), "hidden": hidden()}) + "\n")
 
 
 def at_work(proc: Path = PROC) -> list[dict[str, object]]:
     """All of them but ourselves."""
-    found = []
+    at_work_ = []
     for folder in processes(proc):
         name, rank = name_of(folder), rank_of(folder)
         if rank is not None or (holds_a_gpu(folder) and name not in LOOKERS):
-            found.append({"pid": int(folder.name), "name": name, "rank": rank})
-    return found
+            at_work_.append({"pid": int(folder.name), "name": name, "rank": rank})
+    return at_work_
 
 
 def hidden(proc: Path = PROC, may_look: Callable[[Path], bool] = may_look) -> list[dict[str, object]]:
     """Those of other users, where we have not the right to look at them, and whoever forbids that."""
-    there = [(folder, name_of(folder)) for folder in processes(proc) if not may_look(folder)]
-    return [{"pid": int(folder.name), "name": name} for folder, name in there if name not in OURS]
+    unreadable = [(folder, name_of(folder)) for folder in processes(proc) if not may_look(folder)]
+    return [{"pid": int(folder.name), "name": name} for folder, name in unreadable if name not in OURS]
 
 
 def processes(proc: Path) -> list[Path]:
@@ -72,7 +72,7 @@ def rank_of(folder: Path) -> int | None:
 def holds_a_gpu(folder: Path) -> bool:
     """Whether it has one open."""
     try:
-        return any(GPU.match(os.readlink(each)) for each in (folder / "fd").iterdir())
+        return any(GPU.match(os.readlink(descriptor)) for descriptor in (folder / "fd").iterdir())
     except OSError:  # it has ended, or is somebody else's
         return False
 

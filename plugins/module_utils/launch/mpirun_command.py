@@ -41,38 +41,38 @@ def gpus_per_process(hosts: list[str], gpus: int) -> list[str]:
     return ["-g", str(gpus if len(hosts) == 1 else 1)]
 
 
-def full_command(asked: MpirunRequest) -> list[str]:
+def full_command(request: MpirunRequest) -> list[str]:
     """Everything that is started on the first node; "{program}" stands for the test's path there.
 
     A node alone needs no mpirun.
     """
-    around = mpirun(asked) if len(asked.hosts) > 1 else []
-    return [*around, "timeout", "--kill-after=5", f"{asked.limit_s + GRACE_S:g}", "{program}", *asked.arguments]
+    around = mpirun(request) if len(request.hosts) > 1 else []
+    return [*around, "timeout", "--kill-after=5", f"{request.limit_s + GRACE_S:g}", "{program}", *request.arguments]
 
 
-def mpirun(asked: MpirunRequest) -> list[str]:
+def mpirun(request: MpirunRequest) -> list[str]:
     """The mpirun of Open MPI 4 and 5 up to the program, as an argument list; ranks fill one node after the other.
 
     Values of the environment stand in mpirun's own (`-x NAME`), not on its command line. What it sets of
     BESIDE_THE_FABRIC (as OMPI_MCA_…) wins.
     """
-    beside = [(name, value) for name, value in BESIDE_THE_FABRIC.items() if f"OMPI_MCA_{name}" not in asked.names]
-    ssh = " ".join(["-o BatchMode=yes -o ConnectTimeout=10", asked.ssh_args]).strip()
+    beside = [(name, value) for name, value in BESIDE_THE_FABRIC.items() if f"OMPI_MCA_{name}" not in request.names]
+    ssh = " ".join(["-o BatchMode=yes -o ConnectTimeout=10", request.ssh_args]).strip()
     return [
         "mpirun",
-        *(("--allow-run-as-root",) if asked.as_root else ()),
-        *("--host", ",".join(f"{host}:{asked.gpus}" for host in asked.hosts)),
-        *("-n", str(asked.gpus * len(asked.hosts))),
+        *(("--allow-run-as-root",) if request.as_root else ()),
+        *("--host", ",".join(f"{host}:{request.gpus}" for host in request.hosts)),
+        *("-n", str(request.gpus * len(request.hosts))),
         # nccl-tests and NCCL bind their own threads; with few cores binding would refuse to start.
         *("--map-by", "slot", "--bind-to", "none"),
         *(word for setting in beside for word in ("--mca", *setting)),
         # The first node starts all others itself: they need no way to each other but the fabric's.
         *("--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "plm_rsh_args", ssh),
-        *(word for name in sorted([*asked.names, VARIABLE]) for word in ("-x", name)),
+        *(word for name in sorted([*request.names, VARIABLE]) for word in ("-x", name)),
     ]
 
 
-def environment(own: dict[str, str], token: str) -> dict[str, str]:
+def environment(variables: dict[str, str], token: str) -> dict[str, str]:
     """What mpirun is started with: the run's mark on all it starts, and what every rank gets."""
     variable = f"{VARIABLE}={token}"
     return {
@@ -80,6 +80,6 @@ def environment(own: dict[str, str], token: str) -> dict[str, str]:
         "OMPI_MCA_orte_launch_agent": f"env {variable} orted",
         "PRTE_MCA_prte_launch_agent": f"env {variable} prted",
         **{f"{of}_MCA_oob_tcp_keepalive_{name}": value for of in ("OMPI", "PRTE") for name, value in KEEPALIVE.items()},
-        **own,
+        **variables,
         VARIABLE: token,
     }

@@ -25,14 +25,14 @@ ENDING = 0x4  # PF_EXITING of the kernel, among a process's flags
 ENDED = ("Z", "X")
 
 
-def main(asked: dict[str, Any]) -> None:
+def main(request: dict[str, Any]) -> None:
     """Tell of every process with the mark in its environment; with `end`, end them and tell which are left.
 
     asked: mark (of the answer's line), variable ("NAME=VALUE"), end.
     """
-    variable = asked["variable"].encode()
-    answer = {"left": end(variable)} if asked["end"] else {"found": look(variable)}
-    sys.stdout.write("\n" + asked["mark"] + json.dumps(answer) + "\n")
+    variable = request["variable"].encode()
+    answer = {"left": end(variable)} if request["end"] else {"found": look(variable)}
+    sys.stdout.write("\n" + request["mark"] + json.dumps(answer) + "\n")
 
 
 def look(variable: bytes) -> list[dict[str, object]]:
@@ -49,11 +49,11 @@ def end(variable: bytes, patience_s: float = PATIENCE_S, proc: Path = PROC) -> l
     meanwhile is never gone: those of our user that were already ending are waited for, too, as they may be ours.
     """
     begun, ours, foreign = time.monotonic(), marked(variable, proc), leaving(proc)
-    told: set[int] = set()
+    signalled: set[int] = set()
     while (ours or foreign) and time.monotonic() - begun < patience_s:
         for pid in ours:
-            for number in signals(about(pid, proc)["name"] in LAUNCHERS, pid in told, time.monotonic() - begun):
-                told.add(pid)
+            for number in signals(about(pid, proc)["name"] in LAUNCHERS, pid in signalled, time.monotonic() - begun):
+                signalled.add(pid)
                 with contextlib.suppress(OSError):
                     os.kill(pid, number)
         time.sleep(0.1)
@@ -62,11 +62,11 @@ def end(variable: bytes, patience_s: float = PATIENCE_S, proc: Path = PROC) -> l
     return [about(pid, proc) for pid in {**foreign, **ours}]
 
 
-def signals(launcher: bool, told: bool, since_s: float) -> tuple[signal.Signals, ...]:
+def signals(launcher: bool, signalled: bool, since_s: float) -> tuple[signal.Signals, ...]:
     """What a process is sent so long after we began; `told`: it was sent something already."""
     if since_s >= (LAUNCHER_S if launcher else GENTLE_S):
         return (signal.SIGKILL,)
-    if told or (launcher and since_s < ALONE_S):
+    if signalled or (launcher and since_s < ALONE_S):
         return ()
     return (signal.SIGTERM, signal.SIGCONT)
 
@@ -74,14 +74,14 @@ def signals(launcher: bool, told: bool, since_s: float) -> tuple[signal.Signals,
 def marked(variable: bytes, proc: Path = PROC) -> dict[int, str]:
     """Every process that has it in its environment, with when it began: its number may soon be another's."""
     # When it began is asked first: where the number changes hands in between, what we know is of one that is gone.
-    found = {pid: began(pid, proc) for pid in numbers(proc)}
-    return {pid: when for pid, when in found.items() if variable in environment(pid, proc).split(b"\0")}
+    started = {pid: began(pid, proc) for pid in numbers(proc)}
+    return {pid: when for pid, when in started.items() if variable in environment(pid, proc).split(b"\0")}
 
 
 def leaving(proc: Path = PROC) -> dict[int, str]:
     """The processes of our user that are ending, and so have no environment any more, with when they began."""
-    found = {pid: began(pid, proc) for pid in numbers(proc) if ending(pid, proc) and owner(pid, proc) == os.geteuid()}
-    return {pid: when for pid, when in remaining(found, proc).items() if not environment(pid, proc)}
+    started = {pid: began(pid, proc) for pid in numbers(proc) if ending(pid, proc) and owner(pid, proc) == os.geteuid()}
+    return {pid: when for pid, when in remaining(started, proc).items() if not environment(pid, proc)}
 
 
 def ending(pid: int, proc: Path = PROC) -> bool:
@@ -90,9 +90,9 @@ def ending(pid: int, proc: Path = PROC) -> bool:
     return bool(flags) and bool(int(flags[0]) & ENDING)
 
 
-def remaining(found: dict[int, str], proc: Path = PROC) -> dict[int, str]:
+def remaining(started: dict[int, str], proc: Path = PROC) -> dict[int, str]:
     """Those that have not ended. One that waits to be collected by its parent has, unless it has threads that live."""
-    return {pid: when for pid, when in found.items() if began(pid, proc) == when and lives(pid, proc)}
+    return {pid: when for pid, when in started.items() if began(pid, proc) == when and lives(pid, proc)}
 
 
 def lives(pid: int, proc: Path = PROC) -> bool:
@@ -129,8 +129,8 @@ def owner(pid: int, proc: Path = PROC) -> int | None:
 
 def environment(pid: int, proc: Path = PROC) -> bytes:
     """What it was started with; where its first thread has ended, another one still has it."""
-    own = read(f"{pid}/environ", proc)
-    return own or next(filter(None, (read(f"{pid}/task/{one}/environ", proc) for one in threads(pid, proc))), b"")
+    first = read(f"{pid}/environ", proc)
+    return first or next(filter(None, (read(f"{pid}/task/{one}/environ", proc) for one in threads(pid, proc))), b"")
 
 
 def fields(pid: int, proc: Path = PROC, folder: str = "") -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 PATIENCE_S = 8
 
 
-def main(asked: dict[str, Any]) -> None:
+def main(request: dict[str, Any]) -> None:
     """Run `argv` with `env`; the last line, marked, tells how it ended: {code}, {signal} or {missing}.
 
     asked: mark, argv, env, program (the test's file name), folders (where it and mpirun are looked for first; each has
@@ -26,33 +26,33 @@ def main(asked: dict[str, Any]) -> None:
     passed, mpirun gives every rank also the variables that are there already and whose names begin so. Where held is
     true, our input stays open as long as somebody listens, and anything that comes there tells us to end.
     """
-    missing, argv = resolve(asked)
+    missing, argv = resolve(request)
     if missing:
-        say(asked["mark"], {"missing": missing})
+        say(request["mark"], {"missing": missing})
         return
-    argv[1:1] = passed(asked)
-    say(asked["mark"], run(argv, dict(os.environ, **asked["env"]), asked.get("held", False)))
+    argv[1:1] = passed(request)
+    say(request["mark"], run(argv, dict(os.environ, **request["env"]), request.get("held", False)))
 
 
-def passed(asked: dict[str, Any]) -> list[str]:
+def passed(request: dict[str, Any]) -> list[str]:
     """The words for mpirun that pass on what this node's own environment has; what is asked for anyway is not among."""
-    begins = tuple(asked.get("passed", ())) if asked["argv"][0] == "mpirun" else ()
-    names = sorted(name for name in os.environ if name.startswith(begins) and name not in asked["env"])
+    begins = tuple(request.get("passed", ())) if request["argv"][0] == "mpirun" else ()
+    names = sorted(name for name in os.environ if name.startswith(begins) and name not in request["env"])
     return [word for name in names for word in ("-x", name)] if begins else []
 
 
-def resolve(asked: dict[str, Any]) -> tuple[str, list[str]]:
+def resolve(request: dict[str, Any]) -> tuple[str, list[str]]:
     """The first folder or program that is not there, or "", and the arguments with the paths of those that are."""
-    program, first = (find(name, asked) for name in (asked["program"], asked["argv"][0]))
-    missing = [folder for folder in asked["folders"] if not Path(folder).expanduser().is_dir()]
-    missing += [name for name, path in ((asked["program"], program), (asked["argv"][0], first)) if not path]
+    program, first = (find(name, request) for name in (request["program"], request["argv"][0]))
+    missing = [folder for folder in request["folders"] if not Path(folder).expanduser().is_dir()]
+    missing += [name for name, path in ((request["program"], program), (request["argv"][0], first)) if not path]
     # By its whole path Open MPI also finds its own parts on the other nodes.
-    return "".join(missing[:1]), [first] + [program if word == "{program}" else word for word in asked["argv"][1:]]
+    return "".join(missing[:1]), [first] + [program if word == "{program}" else word for word in request["argv"][1:]]
 
 
-def find(name: str, asked: dict[str, Any]) -> str:
+def find(name: str, request: dict[str, Any]) -> str:
     """The path of a program; "" where there is none."""
-    for folder in asked["folders"] + os.environ.get("PATH", os.defpath).split(os.pathsep) + asked["usual"]:
+    for folder in request["folders"] + os.environ.get("PATH", os.defpath).split(os.pathsep) + request["usual"]:
         path = Path(folder).expanduser() / name
         if path.is_file() and os.access(path, os.X_OK):
             return str(path)
@@ -65,24 +65,24 @@ def say(mark: str, what: dict[str, object]) -> None:
     sys.stdout.flush()
 
 
-def run(argv: list[str], environment: dict[str, str], held: bool = False) -> dict[str, object]:
+def run(argv: list[str], environment: dict[str, str], input_open: bool = False) -> dict[str, object]:
     """Run it to its end, or until we are told to end or nobody reads what it prints."""
-    told: list[int] = []
+    signals_received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, lambda number, _: told.append(number))
+        signal.signal(number, lambda number, _: signals_received.append(number))
     child = os.fork()
     if child == 0:
         become(argv, environment)
     listener = select.poll()
     listener.register(1, 0)  # errors only: it is the reader's going that we wait for
-    if held:
+    if input_open:
         listener.register(0, select.POLLIN)
     asked_to_end = 0.0
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
             return ending(status)
-        if not asked_to_end and (told or listener.poll(0)):
+        if not asked_to_end and (signals_received or listener.poll(0)):
             asked_to_end = time.monotonic()
             os.killpg(child, signal.SIGTERM)  # mpirun ends its ranks on every node
         if asked_to_end and time.monotonic() - asked_to_end > PATIENCE_S:
@@ -90,23 +90,23 @@ def run(argv: list[str], environment: dict[str, str], held: bool = False) -> dic
         time.sleep(0.05)
 
 
-def kept(asked: dict[str, Any], limit_s: float) -> dict[str, object]:
+def kept(request: dict[str, Any], limit_s: float) -> dict[str, object]:
     """Run it with its output kept: {text} with {code}, {signal}, or {late} where it has not ended and is left so."""
-    missing, argv = resolve(asked)
+    missing, argv = resolve(request)
     if missing:
         return {"missing": missing}
     with tempfile.TemporaryFile() as text:
         child = os.fork()
         if child == 0:
             os.dup2(text.fileno(), 1)
-            become(argv, dict(os.environ, **asked["env"]))
+            become(argv, dict(os.environ, **request["env"]))
         end, pid = time.monotonic() + limit_s, 0
         while not pid and time.monotonic() < end:
             pid, status = os.waitpid(child, os.WNOHANG)
             time.sleep(0.05)
         text.seek(0)
-        told = {"text": text.read().decode(errors="replace")}
-    return dict(told, **(ending(status) if pid else {"late": True}))
+        result = {"text": text.read().decode(errors="replace")}
+    return dict(result, **(ending(status) if pid else {"late": True}))
 
 
 def ending(status: int) -> dict[str, object]:

@@ -1,5 +1,8 @@
 """A real Kubernetes API for tests: etcd, kube-apiserver, controller-manager and scheduler, and stand-ins for the nodes.
 
+Any version from 1.20 on will do. Where there are only etcd, kube-apiserver and kubectl (as setup-envtest brings them),
+stand-ins do the little that pods and namespaces need (tests/rig/kube/controllers.py), and tests of more are skipped.
+
 tests/rig/kube/assets.py says where its programs come from. With
 
     with plane() as cluster:
@@ -25,14 +28,23 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.rig.kube.assets import assets, missing
+from tests.rig.kube.assets import CONTROLLERS, assets, lacking, missing, server_version
+from tests.rig.kube.controllers import StandinControllers
 from tests.rig.kube.kubelet import StandinKubelet
 from tests.rig.needs import need
 
 READY = 90.0  # seconds
+BUSY = 60.0  # seconds that a request may be put off
+# Flags that only early versions need, and later ones do not know: program, first version that goes without, flag.
+EARLY_FLAGS = (
+    ("kube-apiserver", (1, 21), "--feature-gates=BoundServiceAccountTokenVolume=true"),  # pods need no token Secret
+    ("kube-controller-manager", (1, 22), "--port=0"),  # no open port
+    ("kube-scheduler", (1, 23), "--port=0"),
+)
 
 
 @dataclass
@@ -46,10 +58,29 @@ class Plane:
     port: int = 0
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     kubelet: StandinKubelet | None = None
+    controllers: StandinControllers | None = None
 
     @property
     def kubeconfig(self) -> Path:
         return self.folder / "admin.kubeconfig"
+
+    @cached_property
+    def version(self) -> tuple[int, int]:
+        """The server's minor version, such as (1, 34)."""
+        return server_version(self.assets)
+
+    @property
+    def has_controllers(self) -> bool:
+        """True where Deployments, Jobs and the like are acted upon: setup-envtest brings no controllers."""
+        return not lacking(self.assets, CONTROLLERS)
+
+    def serves(self, group: str, plural: str) -> bool:
+        """True if the server has this kind; `group` is such as policy/v1."""
+        try:
+            listed = self.api("GET", f"/apis/{group}")["resources"]
+        except AssertionError:
+            return False
+        return plural in [resource["name"] for resource in listed]
 
     @property
     def kubectl_program(self) -> str:
@@ -90,7 +121,19 @@ class Plane:
         return path
 
     def api(self, method: str, url: str, body: object = None) -> dict[str, Any]:
-        """Ask the API itself, which `kubectl` cannot do for every verb."""
+        """Ask the API itself, which `kubectl` cannot do for every verb; wait where it has too much to do (429)."""
+        end = time.monotonic() + BUSY
+        while True:
+            status, text, retry_after = self._request(method, url, body)
+            if status != http.HTTPStatus.TOO_MANY_REQUESTS or time.monotonic() > end:
+                break
+            time.sleep(retry_after)
+        assert status < 400, f"{method} {url}: {text}"
+        answer: dict[str, Any] = json.loads(text) if text.startswith("{") else {"text": text}
+        return answer
+
+    def _request(self, method: str, url: str, body: object) -> tuple[int, str, float]:
+        """Status, text, and the seconds after which to ask again where the server is busy."""
         trust = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
         trust.load_cert_chain(self.folder / "admin.crt", self.folder / "admin.key")
         connection = http.client.HTTPSConnection(self.address, self.port, context=trust, timeout=30)
@@ -102,9 +145,8 @@ class Plane:
                 text = answer.read().decode()
             except http.client.HTTPException as error:  # it died in the middle of its answer
                 raise ConnectionError(f"{method} {url}: {error!r}") from error
-            assert answer.status < 400, f"{method} {url}: {text}"
-            found: dict[str, Any] = json.loads(text) if text.startswith("{") else {"text": text}
-            return found
+        wait = answer.getheader("Retry-After", "")
+        return answer.status, text, min(float(wait), 5.0) if wait.isdecimal() else 0.5
 
     def context(self, name: str, *more: str, namespace: str = "default") -> dict[str, Any]:
         """A kubeconfig of this cluster whose contexts have these names; the first is the current one."""
@@ -132,25 +174,32 @@ class Plane:
         )
         self._spawn("kube-apiserver", *self._api_flags(at))
         self._wait("the API", lambda: self.api("GET", "/readyz") == {"text": "ok"})
-        # Version 1.20 says --port=0 for no open port; later ones have none and do not know the option.
-        kept = (f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", "--secure-port=0", "--port=0")
+        if self.has_controllers:
+            self._start_controllers()
+        else:
+            self.controllers = StandinControllers(self.api, (self.folder / "ca.crt").read_text())
+            self.controllers.start()
+        self._wait("the default account", lambda: self.api("GET", f"{NAMESPACED}/serviceaccounts/default"))
+        if self.standins:
+            self.kubelet = StandinKubelet(self.api, self.folder / "server.crt", self.folder / "server.key")
+            self.kubelet.start()
+
+    def _start_controllers(self) -> None:
+        common = (f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", "--secure-port=0")
         accounts = (
             f"--service-account-private-key-file={self.folder}/accounts.key",
             f"--root-ca-file={self.folder}/ca.crt",
         )
         # The stand-in sends no heartbeats: the nodes are to be taken for alive all the same.
         patience = ("--node-monitor-grace-period=24h", "--node-startup-grace-period=24h")
-        self._spawn("kube-controller-manager", "--controllers=*", *patience, *kept, *accounts)
-        self._spawn("kube-scheduler", *kept)
-        self._wait("the default account", lambda: self.api("GET", f"{NAMESPACED}/serviceaccounts/default"))
-        if self.standins:
-            self.kubelet = StandinKubelet(self.api, self.folder / "server.crt", self.folder / "server.key")
-            self.kubelet.start()
+        self._spawn("kube-controller-manager", "--controllers=*", *patience, *common, *accounts)
+        self._spawn("kube-scheduler", *common)
 
     def stop(self) -> None:
         """End everything and remove its files."""
-        if self.kubelet:
-            self.kubelet.stop()
+        for standin in (self.kubelet, self.controllers):
+            if standin:
+                standin.stop()
         for process in reversed(self.processes):
             process.terminate()
         for process in reversed(self.processes):
@@ -181,7 +230,6 @@ class Plane:
             "--endpoint-reconciler-type=none",
             "--profiling=false",
             "--kubelet-preferred-address-types=InternalIP",
-            "--feature-gates=BoundServiceAccountTokenVolume=true",
         ]
 
     def _certificates(self) -> None:
@@ -233,7 +281,7 @@ class Plane:
 
     def _spawn(self, name: str, *flags: str) -> None:
         with (self.folder / f"{name}.log").open("wb") as log:
-            argv = ["setpriv", "--pdeathsig", "KILL", str(self.assets / name), *flags]
+            argv = ["setpriv", "--pdeathsig", "KILL", str(self.assets / name), *flags, *early_flags(name, self.version)]
             self.processes.append(
                 subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder)
             )
@@ -252,6 +300,11 @@ class Plane:
 
 
 NAMESPACED = "/api/v1/namespaces/default"
+
+
+def early_flags(program: str, version: tuple[int, int]) -> list[str]:
+    """Flags that just this version of a program needs."""
+    return [flag for name, end, flag in EARLY_FLAGS if name == program and version < end]
 
 
 def _free_ports(count: int) -> list[int]:
@@ -283,9 +336,12 @@ def plane(address: str = "127.0.0.1", standins: bool = True) -> Iterator[Plane]:
         cluster.stop()
 
 
-def for_tests() -> Iterator[Plane]:
-    """The body of a fixture: a cluster, or a skipped test; in CI a machine that cannot have one fails."""
-    need(missing())
+def for_tests(controllers: bool = True) -> Iterator[Plane]:
+    """The body of a fixture: a cluster, or a skipped test; in CI a machine that cannot have one fails.
+
+    Without `controllers` the tests need just the API, pods and namespaces, which stand-ins can look after.
+    """
+    need(missing(controllers))
     with plane() as started:
         yield started
 

@@ -13,6 +13,7 @@ class Fault:
     are empty until the first round, one of whose pairs it then lies between).
 
     `share`: of the speed that is lost to a slow one (0.2: a fifth). `chance`: how often it shows, 1 for always.
+    `times`: the number of runs it shows in at most; None: no limit.
     """
 
     kind: str
@@ -20,6 +21,7 @@ class Fault:
     what: tuple[str, ...]  # (node,), (node, adapter), (node, node), (rack,)
     share: float = 0.0
     chance: float = 1.0
+    times: int | None = None
 
     def meets(self, nodes: Sequence[str], rail: str, racks: set[str]) -> bool:
         """Whether a run over these nodes, kept to an adapter or not (""), comes across it."""

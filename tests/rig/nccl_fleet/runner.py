@@ -22,7 +22,8 @@ class SimulatedFleet:
     """Keeps the promises of a runner; counts what it was asked for. `rows`: how many sizes a run prints.
 
     `speaks`: node -> the network it says it uses, "" for nothing; those that are not named use InfiniBand. `nics`: the
-    adapters that every node says it opened. `closed`: nodes that nothing ever begins on -> why.
+    adapters that every node says it opened. `closed`: nodes that nothing ever begins on -> why. `drift`: what the whole
+    fabric's speed is multiplied by, round by round; the last value holds from then on.
     """
 
     network: Network
@@ -33,9 +34,11 @@ class SimulatedFleet:
     speaks: Mapping[str, str] = field(default_factory=dict)
     nics: tuple[str, ...] = ()
     closed: Mapping[str, str] = field(default_factory=dict)
+    drift: Sequence[float] = (1.0,)
     gone: set[str] = field(default_factory=set)
     shown: set[tuple[str, ...]] = field(default_factory=set)  # what of the faults was met by any run
     rounds: list[list[Launch]] = field(default_factory=list)
+    times_shown: Counter[Fault] = field(default_factory=Counter)
 
     def run(
         self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
@@ -66,10 +69,12 @@ class SimulatedFleet:
             return _ended(launch, Outcome.FAILED, self.closed[closed[0]])
         met = [f for f in self.faults if f.meets(launch.nodes, launch.rail, racks) and self._shows(f)]
         self.shown |= {fault.what for fault in met}
+        self.times_shown.update(met)
         for fault in met:
             if fault.kind != "slow":
                 return self._spoken(self._spoilt(launch, fault, leaving))
         speed = self._speed(launch, leaving) * self.scatter.factor(self.random)
+        speed *= self.drift[min(len(self.rounds), len(self.drift)) - 1]
         speed *= 1 - max((fault.share for fault in met), default=0.0)  # the narrowest place alone counts
         return self._spoken(LaunchResult(launch, _complete(launch, speed, self.rows), 20.0))
 
@@ -82,6 +87,8 @@ class SimulatedFleet:
         return replace(ended, run=replace(ended.run, ranks=ranks, transports=told))
 
     def _shows(self, fault: Fault) -> bool:
+        if fault.times is not None and self.times_shown[fault] >= fault.times:
+            return False
         return fault.chance >= 1 or self.random.random() < fault.chance
 
     def _speed(self, launch: Launch, leaving: Mapping[str, int]) -> float:

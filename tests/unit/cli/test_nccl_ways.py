@@ -36,7 +36,7 @@ def said(*words: str) -> Result:
 def test_all_hosts_with_the_racks_that_are_known(fleet: str) -> None:
     way = node_access(**options(inventory=fleet))
     assert (way.nodes, way.racks, way.where) == (["a", "b", "c"], {"a": "r1", "b": "r2"}, fleet)
-    assert list(way.asked) == way.nodes
+    assert list(way.queryable) == way.nodes
 
 
 def test_named_nodes_come_in_the_order_they_are_named_in(fleet: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from gpuctl.cluster.deploy.cluster_snapshot import Read
+from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.discover.draft import Draft, draft
 from gpuctl.cluster.discover.facts import Facts
 from tests.unit.cluster.clusters import ROOT
@@ -62,20 +62,20 @@ def facts(**changes: Any) -> Facts:
         server="https://lab.example.org:6443",
         named="lab",
         namespace="team",
-        space=Read({"metadata": {"name": "team"}}),
+        space=Maybe({"metadata": {"name": "team"}}),
         openshift=False,
         multus=False,
-        nodes=Read([node("gpu-0"), node("gpu-1")]),
-        pods=Read([]),
-        classes=Read([storage_class("nfs", "nfs.csi.k8s.io"), storage_class("rbd", "lab.rbd.csi.ceph.com", True)]),
-        claims=Read([]),
-        attachments=Read([]),
+        nodes=Maybe([node("gpu-0"), node("gpu-1")]),
+        pods=Maybe([]),
+        classes=Maybe([storage_class("nfs", "nfs.csi.k8s.io"), storage_class("rbd", "lab.rbd.csi.ceph.com", True)]),
+        claims=Maybe([]),
+        attachments=Maybe([]),
     )
     return replace(plain, **changes)
 
 
 def nodes(*listed: Object) -> dict[str, Any]:
-    return {"nodes": Read(list(listed))}
+    return {"nodes": Maybe(list(listed))}
 
 
 def openshift(**changes: Any) -> Facts:
@@ -95,15 +95,15 @@ def openshift(**changes: Any) -> Facts:
         "namespace": "nccl-test",
         "openshift": True,
         "multus": True,
-        "nodes": Read([*listed, away, *older]),
-        "pods": Read([daemon("gpu-node-1", "1450m", "1000Mi"), daemon("gpu-node-2", "450m", "1Gi")]),
-        "classes": Read(
+        "nodes": Maybe([*listed, away, *older]),
+        "pods": Maybe([daemon("gpu-node-1", "1450m", "1000Mi"), daemon("gpu-node-2", "450m", "1Gi")]),
+        "classes": Maybe(
             [
                 storage_class("ocs-external-storagecluster-ceph-rbd", "openshift-storage.rbd.csi.ceph.com", True),
                 storage_class("ocs-external-storagecluster-cephfs", "openshift-storage.cephfs.csi.ceph.com"),
             ]
         ),
-        "attachments": Read(
+        "attachments": Maybe(
             [
                 attachment("eno5np0-network", "openshift.io/eno5np0rdma"),
                 attachment("eno6np0-network", "openshift.io/eno6np0rdma"),
@@ -131,8 +131,8 @@ def eks(**changes: Any) -> Facts:
         "server": "https://0123456789ABCDEF0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com",
         "named": "arn:aws:eks:us-west-2:111122223333:cluster/p5-efa",
         "namespace": "training",
-        "nodes": Read([*(node(name, labels, has, taints=taint) for name in names), _without_gpus("ip-10-0-0-7")]),
-        "classes": Read(
+        "nodes": Maybe([*(node(name, labels, has, taints=taint) for name in names), _without_gpus("ip-10-0-0-7")]),
+        "classes": Maybe(
             [storage_class("gp3", "ebs.csi.aws.com", True), storage_class("fsx-lustre", "fsx.csi.aws.com")]
         ),
     }
@@ -149,7 +149,9 @@ DRAFTS: Mapping[str, tuple[Facts, str]] = {
     "h100-roce-openshift.yaml": (openshift(), "quay.io/example/ml:2026.10"),
     "p5-efa-eks.yaml": (eks(), "quay.io/example/ml:2026.10"),
     "namespaced-user.yaml": (
-        facts(nodes=Read([], FORBIDDEN), pods=Read([], "pods may not be listed"), classes=Read([], "classes may not")),
+        facts(
+            nodes=Maybe([], FORBIDDEN), pods=Maybe([], "pods may not be listed"), classes=Maybe([], "classes may not")
+        ),
         "",
     ),
 }

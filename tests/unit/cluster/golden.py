@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpuctl.cluster.clusterfile.read import load
-from gpuctl.cluster.environment import Asked, environment
+from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.manifests import as_yaml, everything
 from tests.unit.cluster.clusters import EKS, OPENSHIFT, ROOT
 
@@ -17,15 +17,15 @@ class Golden(NamedTuple):
     """A cluster file and what is asked for."""
 
     file: Path
-    asked: Asked
+    asked: EnvironmentRequest
 
 
 FILES = {
-    "h100-roce-openshift-rdma.yaml": Golden(OPENSHIFT, Asked("rdma")),
-    "h100-roce-openshift-tcp.yaml": Golden(OPENSHIFT, Asked("tcp", 4, "alice")),
-    "h100-roce-openshift-single.yaml": Golden(OPENSHIFT, Asked(single=True)),
-    "p5-efa-eks-rdma.yaml": Golden(EKS, Asked("rdma", 8)),
-    "p5-efa-eks-tcp.yaml": Golden(EKS, Asked("tcp", by="someone@somewhere")),
+    "h100-roce-openshift-rdma.yaml": Golden(OPENSHIFT, EnvironmentRequest("rdma")),
+    "h100-roce-openshift-tcp.yaml": Golden(OPENSHIFT, EnvironmentRequest("tcp", 4, "alice")),
+    "h100-roce-openshift-single.yaml": Golden(OPENSHIFT, EnvironmentRequest(single=True)),
+    "p5-efa-eks-rdma.yaml": Golden(EKS, EnvironmentRequest("rdma", 8)),
+    "p5-efa-eks-tcp.yaml": Golden(EKS, EnvironmentRequest("tcp", by="someone@somewhere")),
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.cluster.clusterfile.read import load
-from gpuctl.cluster.environment import Asked, Environment, Object, environment
+from gpuctl.cluster.environment import Environment, EnvironmentRequest, Object, environment
 from tests.unit.cluster.clusters import EKS, ON_OPENSHIFT, OPENSHIFT, ROCE, write
 
 RDMA = {"network": {"rdma": {**ROCE, "devices": ["mlx5_0"], "attachments": ["net-a"], "dmabuf": False}}}
@@ -50,7 +50,7 @@ def environments(folder: Path) -> Iterator[tuple[str, Environment]]:
         cluster = load(path)
         if mode == "tcp" or cluster.network.rdma.enabled:
             shown = f"{name} {mode}{' single' * single}"
-            yield shown, environment(cluster, Asked("rdma" if mode == "rdma" else "tcp", single=single))
+            yield shown, environment(cluster, EnvironmentRequest("rdma" if mode == "rdma" else "tcp", single=single))
 
 
 def pod_specs(objects: list[Object]) -> list[Object]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuctl.cluster.deploy.cluster_snapshot import Read
+from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.discover import flow
 from gpuctl.cluster.discover.draft import draft
 from gpuctl.cluster.discover.facts import Facts
@@ -43,13 +43,13 @@ def test_a_draft_of_which_everything_was_found_can_be_used_as_it_is(found: Facts
     assert flow.mistakes(drafted(found)) == ()
 
 
-SEVERAL = Read([storage_class("a", "nfs.csi.k8s.io"), storage_class("b", "efs.csi.aws.com")])
-NO_GPUS = Read([node("cpu-0", {}, {"nvidia.com/gpu": "0"})])
+SEVERAL = Maybe([storage_class("a", "nfs.csi.k8s.io"), storage_class("b", "efs.csi.aws.com")])
+NO_GPUS = Maybe([node("cpu-0", {}, {"nvidia.com/gpu": "0"})])
 ADAPTERS = nodes(node("a", has={"rdma/hca": "63"}))
 INCOMPLETE = {
-    "gpus.per_node resources.cpu resources.memory": facts(nodes=Read([], FORBIDDEN)),
+    "gpus.per_node resources.cpu resources.memory": facts(nodes=Maybe([], FORBIDDEN)),
     "gpus.per_node resources.cpu resources.memory ": facts(nodes=NO_GPUS),
-    "storage.mode": facts(classes=Read([])),
+    "storage.mode": facts(classes=Maybe([])),
     "storage.class_rwx": facts(classes=SEVERAL),
     "network.rdma.fabric": facts(**ADAPTERS),
     "cluster.namespace": facts(namespace="default"),
@@ -68,13 +68,13 @@ def test_what_is_left_to_fill_in_is_exactly_what_keeps_the_file_from_being_used(
 
 
 def test_no_cluster_tells_the_image() -> None:
-    assert draft(facts()).left == (("image.name", "the image that pods run, with a tag or digest (--image)"),)
-    assert "or `build:`, and OpenShift makes it" in draft(openshift()).left[0][1]
+    assert draft(facts()).left == (("image.name", "the pods' image, with a tag or digest (--image)"),)
+    assert "or `build:`, and OpenShift builds it" in draft(openshift()).left[0][1]
 
 
 def test_what_the_cluster_calls_things_never_becomes_a_line_of_its_own() -> None:
     evil = storage_class("nfs", "nfs.csi.k8s.io\nsecurity: {requires_privileged_scc: true}\n")
-    text = drafted(facts(classes=Read([evil]))).text
+    text = drafted(facts(classes=Maybe([evil]))).text
     assert "security" not in yaml.safe_load(text)
 
 
@@ -85,7 +85,7 @@ def test_what_no_terminal_should_print_is_not_in_the_draft() -> None:
 
 
 def test_names_that_yaml_would_take_for_numbers_stay_names() -> None:
-    found = facts(classes=Read([storage_class("1e3", "nfs.csi.k8s.io")]), namespace="123")
+    found = facts(classes=Maybe([storage_class("1e3", "nfs.csi.k8s.io")]), namespace="123")
     read = document(found)
     assert (read["storage"]["class_rwx"], read["cluster"]["namespace"]) == ("1e3", "123")
     assert flow.mistakes(drafted(found)) == ()
@@ -127,8 +127,8 @@ def test_a_path_of_the_api_is_left_out_and_told() -> None:
 
 
 def test_a_namespace_that_is_not_there_or_may_not_be_read_is_told() -> None:
-    assert "`kubectl create namespace team`" in drafted(facts(space=Read(None))).text
-    assert "Whether it is there is not known: no right." in drafted(facts(space=Read(None, "no right"))).text
+    assert "`kubectl create namespace team`" in drafted(facts(space=Maybe(None))).text
+    assert "It is not known whether it exists: no right." in drafted(facts(space=Maybe(None, "no right"))).text
 
 
 # ---- nodes and GPUs -------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def test_of_a_mixed_fleet_the_most_nodes_that_are_alike_are_taken_and_the_others
     read = document(found)
     assert read["nodes"]["gpu_nodes"] == ["c", "d", "e"]
     assert (read["gpus"]["per_node"], read["gpus"]["type"]) == (8, "NVIDIA-A100-SXM4-40GB")
-    assert "Not among them: a, b, with 8 NVIDIA-H100-80GB-HBM3 each." in drafted(found).text
+    assert "Not included: a, b, with 8 NVIDIA-H100-80GB-HBM3 each." in drafted(found).text
 
 
 def test_of_as_many_nodes_those_with_more_gpus_are_taken() -> None:
@@ -153,10 +153,10 @@ OUT = {
     "it is cordoned": node("x", unschedulable=True),
     "it offers 7 of its 8 GPUs (nvidia.com/gpu)": node("x", has={"nvidia.com/gpu": "7"}),
     "its 8 GPUs are shared: it offers 32 (nvidia.com/gpu.replicas)": node("x", has={"nvidia.com/gpu": "32"}),
-    "its GPUs are cut up by MIG (nvidia.com/mig-7g.40gb)": node(
+    "its GPUs are partitioned by MIG (nvidia.com/mig-7g.40gb)": node(
         "x", {"nvidia.com/mig.strategy": "mixed"}, {"nvidia.com/gpu": "0", "nvidia.com/mig-7g.40gb": "1"}
     ),
-    "its GPUs are cut up by MIG (NVIDIA-A100-SXM4-40GB-MIG-1g.5gb)": node(
+    "its GPUs are partitioned by MIG (NVIDIA-A100-SXM4-40GB-MIG-1g.5gb)": node(
         "x", {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}
     ),
 }
@@ -166,7 +166,7 @@ OUT = {
 def test_a_node_whose_gpus_cannot_be_had_whole_is_left_out_with_the_reason(why: str) -> None:
     found = facts(**nodes(node("a"), OUT[why]))
     assert document(found)["nodes"]["gpu_nodes"] == ["a"]
-    assert f"Not among them: x: {why}." in " ".join(drafted(found).text.replace("\n  # ", " ").split())
+    assert f"Not included: x: {why}." in " ".join(drafted(found).text.replace("\n  # ", " ").split())
     alone = drafted(facts(**nodes(OUT[why])))
     assert "no GPU node can be used: x:" in alone.text
     assert "gpus.per_node" in dict(alone.left)
@@ -180,14 +180,14 @@ def test_without_labels_the_count_is_what_nodes_offer_and_the_type_is_not_known(
 
 def test_a_pod_gets_most_of_the_smallest_node_without_its_daemons() -> None:
     small = node("b", has={"cpu": "100", "memory": "512Gi"})
-    found = facts(**nodes(node("a"), small), pods=Read([daemon("b", "10", "12Gi"), daemon("a", "1", "1Gi")]))
+    found = facts(**nodes(node("a"), small), pods=Maybe([daemon("b", "10", "12Gi"), daemon("a", "1", "1Gi")]))
     read = document(found)["resources"]
     assert (read["cpu"], read["memory"]) == (80, "450Gi")
 
 
 def test_pods_that_may_not_be_read_are_told_where_room_is_reckoned() -> None:
-    text = drafted(facts(pods=Read([], "no right"))).text
-    assert "daemons are not counted, for pods may not be read (no right)" in " ".join(text.replace("# ", "").split())
+    text = drafted(facts(pods=Maybe([], "no right"))).text
+    assert "are not counted, because pods may not be read (no right)" in " ".join(text.replace("# ", "").split())
 
 
 def test_little_memory_leaves_less_to_be_shared() -> None:
@@ -205,7 +205,7 @@ def test_a_taint_that_only_some_nodes_have_is_told_and_not_put_up_with() -> None
     team, repair = ({"key": key, "effect": "NoSchedule"} for key in ("team", "repair"))
     both = drafted(facts(**nodes(node("a", taints=[team]), node("b", taints=[team, repair]))))
     assert yaml.safe_load(both.text)["nodes"]["tolerations"] == ["team"]
-    assert "Left out, for only some have them: repair (b)." in both.text
+    assert "Omitted, because only some nodes have them: repair (b)." in both.text
     some = drafted(facts(**nodes(node("a"), node("b", taints=[repair]))))
     assert "tolerations" not in yaml.safe_load(some.text)["nodes"]
     assert "only some of these nodes have taints: repair (b)" in some.text
@@ -215,15 +215,15 @@ def test_a_taint_that_only_some_nodes_have_is_told_and_not_put_up_with() -> None
 
 
 def test_block_storage_gives_each_pod_a_volume_of_its_own() -> None:
-    found = facts(classes=Read([storage_class("gp3", "ebs.csi.aws.com", True), storage_class("gp2", "x.y")]))
+    found = facts(classes=Maybe([storage_class("gp3", "ebs.csi.aws.com", True), storage_class("gp2", "x.y")]))
     assert document(found)["storage"] == {"mode": "volumeClaimTemplates", "class_rwo": "gp3"}
-    assert "gp2 (x.y): what its volumes can do is UNKNOWN" in drafted(found).text
+    assert "gp2 (x.y): the access mode of its volumes is UNKNOWN" in drafted(found).text
 
 
 def test_a_provisioner_that_nobody_knows_is_not_taken_for_shared_storage() -> None:
-    found = facts(classes=Read([storage_class("vast", "csi.vastdata.com")]))
+    found = facts(classes=Maybe([storage_class("vast", "csi.vastdata.com")]))
     assert document(found)["storage"] == {"mode": "volumeClaimTemplates", "class_rwo": "vast"}
-    assert "whether many nodes can write its volumes is not known; vast, and mode: rwx, if they can" in " ".join(
+    assert "it is not known whether many nodes can write its volumes; vast, and mode: rwx, if they can" in " ".join(
         drafted(found).text.replace("# ", "").split()
     )
 
@@ -235,18 +235,20 @@ CLAIM = {
 }
 
 
-@pytest.mark.parametrize("classes", [Read([storage_class("vast", "csi.vastdata.com")]), Read([], "no right")])
-def test_a_volume_of_the_namespace_proves_what_its_class_can_do(classes: Read[list[Any]]) -> None:
-    found = facts(classes=classes, claims=Read([CLAIM]))
+@pytest.mark.parametrize("classes", [Maybe([storage_class("vast", "csi.vastdata.com")]), Maybe([], "no right")])
+def test_a_volume_of_the_namespace_proves_what_its_class_can_do(classes: Maybe[list[Any]]) -> None:
+    found = facts(classes=classes, claims=Maybe([CLAIM]))
     assert document(found)["storage"] == {"mode": "rwx", "class_rwx": "vast"}
     assert "as the claim data shows" in drafted(found).text
 
 
 def test_classes_of_which_none_is_the_default_are_left_to_choose() -> None:
-    found = facts(classes=Read([storage_class("a", "ebs.csi.aws.com"), storage_class("b", "x.y")]))
+    found = facts(classes=Maybe([storage_class("a", "ebs.csi.aws.com"), storage_class("b", "x.y")]))
     assert left(found) == ["storage.mode"]
     assert "with mode: volumeClaimTemplates: a, b" in drafted(found).text
 
 
 def test_volumes_made_by_hand_are_not_counted_on() -> None:
-    assert left(facts(classes=Read([storage_class("local", "kubernetes.io/no-provisioner", True)]))) == ["storage.mode"]
+    assert left(facts(classes=Maybe([storage_class("local", "kubernetes.io/no-provisioner", True)]))) == [
+        "storage.mode"
+    ]

@@ -15,9 +15,9 @@ from gpuctl.core.errors import InvalidInput
 def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "lab.yaml"
     path.write_text("mine\n")
-    with pytest.raises(InvalidInput, match="it is there already, and was left alone"):
+    with pytest.raises(InvalidInput, match="it exists already and was left alone"):
         flow.check_free(path, force=False)
-    with pytest.raises(InvalidInput, match="it is there by now, and was left alone"):
+    with pytest.raises(InvalidInput, match="it was created meanwhile and was left alone"):
         flow.write(path, "new\n", force=False)
     assert (path.read_text(), list(tmp_path.iterdir())) == ("mine\n", [path])
     flow.check_free(path, force=True)
@@ -39,7 +39,7 @@ def test_a_new_file_is_written_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "wrong"),
-    [("no/lab.yaml", "there is no folder"), (".", "it is a folder"), ("there.yaml", "it is there already")],
+    [("no/lab.yaml", "there is no folder"), (".", "it is a folder"), ("there.yaml", "it exists already")],
 )
 def test_a_place_that_cannot_be_written_is_told_before_any_cluster_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, wrong: str

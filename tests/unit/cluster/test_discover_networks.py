@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cluster.deploy.cluster_snapshot import Read
+from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.discover.facts import Facts
 from tests.unit.cluster.discovered import attachment, document, drafted, facts, left, node, nodes, openshift
 
 
 def with_network(*networks: Any, **has: str) -> Facts:
     given = {name.replace("__", "/"): count for name, count in has.items()}
-    return facts(**nodes(node("a", has=given)), multus=True, attachments=Read(list(networks)))
+    return facts(**nodes(node("a", has=given)), multus=True, attachments=Maybe(list(networks)))
 
 
 def test_the_plugin_of_attachments_tells_the_fabric() -> None:
@@ -40,7 +40,7 @@ def test_a_configuration_that_cannot_be_read_tells_no_fabric(config: str) -> Non
 def test_several_networks_of_one_resource_are_left_to_choose() -> None:
     found = with_network(attachment("n1", "rdma/a"), attachment("n2", "rdma/a"), rdma__a="1")
     assert "attachments" not in document(found)["network"]["rdma"]
-    assert "several networks are of one resource: n1 (plugin sriov, rdma/a), n2" in " ".join(
+    assert "several networks use one resource: n1 (plugin sriov, rdma/a), n2" in " ".join(
         drafted(found).text.replace("# ", "").split()
     )
 
@@ -61,7 +61,7 @@ def test_adapters_that_not_every_node_has_are_not_asked_for() -> None:
 
 
 def test_attachments_that_may_not_be_read_are_told() -> None:
-    found = replace(with_network(rdma__a="1"), attachments=Read([], "no right"))
+    found = replace(with_network(rdma__a="1"), attachments=Maybe([], "no right"))
     assert "Network attachments of team may not be read: no right." in drafted(found).text
 
 
@@ -70,5 +70,5 @@ def test_security_constraints_are_told_and_none_is_taken() -> None:
     text = drafted(found).text
     assert "security" not in document(found)
     assert "that you may use: privileged, restricted-v2." in text
-    assert "You may make constraints of your own" in text
+    assert "You may create constraints" in text
     assert "You may use privileged, which is more than RDMA needs." in text

@@ -54,18 +54,18 @@ def test_every_comment_is_kept(roce: Path, tcp: Path) -> None:
 
 
 def test_every_change_of_meaning_is_told_with_its_line(roce: Path) -> None:
-    told = "\n".join(migrate(roce, NAMED).said)
+    told = "\n".join(migrate(roce, NAMED).notes)
     for word in ("line 6: cluster.api", "cluster.flavour", "fabric", "5 is the older number for SYS", "ib_timeout"):
         assert word in told
-    assert "line 66: site: is not known today; it is left as a comment" in told
-    assert "pods ask for their limits now" in told
+    assert "line 66: site: does not exist today; it is kept as a comment" in told
+    assert "requests equal limits now" in told
 
 
 def test_what_nobody_said_is_asked_for(roce: Path) -> None:
     moved = migrate(roce)
     assert [mistake.wrong.split()[0] for mistake in moved.left] == ["image", "network.rdma"]
-    assert any("--image" in text for text in moved.said)
-    assert any("--resource NAME=COUNT" in text for text in moved.said)
+    assert any("--image" in text for text in moved.notes)
+    assert any("--resource NAME=COUNT" in text for text in moved.notes)
 
 
 def test_a_file_without_rdma_needs_only_an_image(tcp: Path) -> None:
@@ -75,8 +75,8 @@ def test_a_file_without_rdma_needs_only_an_image(tcp: Path) -> None:
     found = load(tcp)
     assert (found.network.rdma.enabled, found.security.ipc_lock, found.nodes.gpu_nodes) == (False, False, ())
     assert (found.resources.memory, found.network.tcp.interface_exclude) == ("256Gi", ("lo", "docker0"))
-    assert any("it named interfaces to use (eth0)" in text for text in moved.said)
-    assert any("ipc_lock: it is for RDMA pods, and RDMA is not enabled" in text for text in moved.said)
+    assert any("it named interfaces to use (eth0)" in text for text in moved.notes)
+    assert any("ipc_lock: it applies to RDMA pods, and RDMA is not enabled" in text for text in moved.notes)
 
 
 def test_a_file_half_way_there_keeps_what_it_has(roce: Path) -> None:
@@ -159,7 +159,7 @@ def test_printing_changes_no_file_and_says_that_work_is_left(roce: Path) -> None
     before = roce.read_text()
     done = CliRunner().invoke(group, ["migrate", str(roce)])
     assert done.exit_code == 1
-    assert "to be mended: " in done.stderr
+    assert "correct: " in done.stderr
     assert done.stdout.startswith("# The lab in the cellar\n")
     assert (roce.read_text(), sorted(path.name for path in roce.parent.iterdir())) == (before, ["roce.yaml"])
 

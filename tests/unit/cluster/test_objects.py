@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gpuctl.cluster.clusterfile.read import load
-from gpuctl.cluster.environment import Asked, Environment, environment
+from gpuctl.cluster.environment import Environment, EnvironmentRequest, environment
 from gpuctl.cluster.manifests import FIXED, KINDS, VOLUMES, as_yaml, everything, secret
 from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.ssh_keys import pair
@@ -59,7 +59,11 @@ def test_nothing_is_made_twice(every: Any) -> None:
 
 def test_two_environments_of_a_namespace_share_no_object(tmp_path: Path) -> None:
     for path in (OPENSHIFT, EKS):
-        asked = [Asked(name="alice"), Asked(name="bob"), Asked(name="alice", single=True)]
+        asked = [
+            EnvironmentRequest(name="alice"),
+            EnvironmentRequest(name="bob"),
+            EnvironmentRequest(name="alice", single=True),
+        ]
         alice, bob, single = (named(everything(environment(load(path), each))) for each in asked)
         assert not alice & bob
         assert not alice & single
@@ -170,7 +174,7 @@ def test_named_nodes_are_the_only_ones(tmp_path: Path) -> None:
 
 
 def test_scaling_changes_the_number_of_pods_and_the_hostfile_and_starts_no_pod_anew() -> None:
-    few, many = (everything(environment(load(EKS), Asked(nodes=count))) for count in (2, 512))
+    few, many = (everything(environment(load(EKS), EnvironmentRequest(nodes=count))) for count in (2, 512))
     differing = [(a, b) for a, b in zip(few, many, strict=True) if a != b]
     assert [a["kind"] for a, _ in differing] == ["ConfigMap", "StatefulSet"]
     (hosts, more), (pods, scaled) = differing
@@ -180,7 +184,10 @@ def test_scaling_changes_the_number_of_pods_and_the_hostfile_and_starts_no_pod_a
 
 
 def test_another_mode_keeps_what_a_stateful_set_cannot_change(tmp_path: Path) -> None:
-    rdma, tcp = (one(everything(environment(load(OPENSHIFT), Asked(mode))), "StatefulSet") for mode in ("rdma", "tcp"))
+    rdma, tcp = (
+        one(everything(environment(load(OPENSHIFT), EnvironmentRequest(mode))), "StatefulSet")
+        for mode in ("rdma", "tcp")
+    )
     for field in FIXED["StatefulSet"]:
         assert rdma["spec"][field] == tcp["spec"][field]
     assert rdma["spec"]["template"] != tcp["spec"]["template"]
@@ -222,7 +229,7 @@ def test_efa_is_told_nothing_of_infiniband() -> None:
 
 
 def test_tcp_looks_for_no_adapter_and_takes_no_plugin() -> None:
-    found = variables(environment(load(EKS), Asked("tcp")))
+    found = variables(environment(load(EKS), EnvironmentRequest("tcp")))
     assert (found["NCCL_IB_DISABLE"], found["NCCL_NET"]) == ("1", "Socket")
 
 
@@ -265,18 +272,18 @@ def test_yaml_and_json_hold_the_same() -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (Asked("rdma"), "does not enable it"),
-        (Asked(nodes=0), "0 nodes were asked for"),
-        (Asked(nodes=2, single=True), "a pod that stands alone is on one node"),
-        (Asked(name="Alice"), "not a name of a-z"),
-        (Asked(name="a" * 41), "is 41 characters long"),
+        (EnvironmentRequest("rdma"), "does not enable it"),
+        (EnvironmentRequest(nodes=0), "0 nodes were requested"),
+        (EnvironmentRequest(nodes=2, single=True), "a standalone pod is on one node"),
+        (EnvironmentRequest(name="Alice"), "not a name of a-z"),
+        (EnvironmentRequest(name="a" * 41), "is 41 characters long"),
     ],
 )
-def test_what_the_file_does_not_allow_is_refused(tmp_path: Path, asked: Asked, told: str) -> None:
+def test_what_the_file_does_not_allow_is_refused(tmp_path: Path, asked: EnvironmentRequest, told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
         environment(cluster(tmp_path), asked)
 
 
 def test_no_more_nodes_than_are_named() -> None:
-    with pytest.raises(InvalidInput, match=r"5 nodes were asked for, and nodes\.gpu_nodes names 4"):
-        environment(load(OPENSHIFT), Asked(nodes=5))
+    with pytest.raises(InvalidInput, match=r"5 nodes were requested, and nodes\.gpu_nodes names 4"):
+        environment(load(OPENSHIFT), EnvironmentRequest(nodes=5))

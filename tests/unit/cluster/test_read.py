@@ -56,11 +56,11 @@ ports: {jupyter: 8080}
     )
     told = [(int(each.where.rpartition(":")[2]), each.wrong.split()[0], each.hint) for each in look(path).mistakes]
     assert told == [
-        (1, "cluster.flavour", "What kind of cluster: it decides the objects."),
+        (1, "cluster.flavour", "The kind of cluster, which decides the objects."),
         (2, "cluster.name", ""),
         (3, "cluster.api", ""),
         (5, "cluster.flavor", "did you mean flavour?"),
-        (7, "storage.mode", "`kubectl get storageclass` lists those there are"),
+        (7, "storage.mode", "`kubectl get storageclass` lists the classes"),
         (8, "storage.workspace_size", "write 100Gi, which counts in 1024s"),
         (9, "storage.datasets_size", "write 500Gi"),
         (10, "datasets_size", "keep one"),
@@ -103,21 +103,21 @@ INGRESS = {"domain": "ml.example.org", "tls_secret": "tls", "from_namespace": "i
     [
         ({"storage": {"mode": "volumeClaimTemplates"}}, "storage.mode is volumeClaimTemplates, which needs"),
         ({"storage": {"class_rwx": None, "class_rwo": "rbd"}}, "storage.mode is rwx, which needs storage.class_rwx"),
-        ({"storage": {"folders": {"/workspace/a": "workspace/a"}}}, "is taken already by the pod itself"),
+        ({"storage": {"folders": {"/workspace/a": "workspace/a"}}}, "is used by the pod itself"),
         ({"cluster": {"api": "https://lab.example.org:70000"}}, "its port at most 65535"),
-        ({"cluster": {"namespace": "openshift-ingress"}}, "which is the cluster's own"),
+        ({"cluster": {"namespace": "openshift-ingress"}}, "which is reserved for the cluster"),
         ({"network": {"rdma": {**ROCE, "resources": None}}}, "is enabled without the resource"),
-        ({"network": {"rdma": {**ROCE, "fabric": None}}}, "does not say its fabric"),
-        (rdma(resources={"nvidia.com/gpu": 8}), "which are the GPUs"),
+        ({"network": {"rdma": {**ROCE, "fabric": None}}}, "but fabric is missing"),
+        (rdma(resources={"nvidia.com/gpu": 8}), "which is the GPU resource"),
         (rdma(devices=["mlx5_0", "mlx5_1"], interfaces=["net1"]), "has 2 devices, 1 interfaces"),
-        (rdma(attachments=["a"], host_network=True), "leaves no room for attachments"),
-        (rdma(fabric="efa", gid_index=3), "network.rdma.gid_index means nothing to EFA"),
+        (rdma(attachments=["a"], host_network=True), "excludes attachments"),
+        (rdma(fabric="efa", gid_index=3), "network.rdma.gid_index has no effect with EFA"),
         (rdma(devices=["mlx5_0"], environment={"NCCL_IB_HCA": "mlx5_0"}), "is set already, by network.rdma.devices"),
         ({"network": {"tcp": {"environment": {"NCCL_DEBUG": "INFO"}}}}, "is set already, by nccl.debug"),
-        ({"security": {"ipc_lock": True}}, "is for RDMA pods, and network.rdma is not enabled"),
-        ({**rdma(), "security": {"requires_privileged_scc": True}}, "is OpenShift's"),
-        ({**rdma(), "security": {"rdma_as_root": True}}, "without ipc_lock brings root nothing"),
-        ({**ON_OPENSHIFT, "security": {"run_as_user": 1000}}, "OpenShift gives each namespace its numbers"),
+        ({"security": {"ipc_lock": True}}, "applies to RDMA pods, and network.rdma is not enabled"),
+        ({**rdma(), "security": {"requires_privileged_scc": True}}, "exists on OpenShift only"),
+        ({**rdma(), "security": {"rdma_as_root": True}}, "has no effect without ipc_lock"),
+        ({**ON_OPENSHIFT, "security": {"run_as_user": 1000}}, "OpenShift assigns user IDs to each namespace"),
         ({"nodes": {"gpu_nodes": ["a"]}}, "gpus.default_nodes is 2, and nodes.gpu_nodes names 1"),
         ({"nodes": {"gpu_nodes": ["a", "a"]}}, "nodes.gpu_nodes names a twice"),
         ({"ports": {"debug": 29500}}, "ports.master is 29500, as ports.debug is"),
@@ -125,13 +125,13 @@ INGRESS = {"domain": "ml.example.org", "tls_secret": "tls", "from_namespace": "i
         ({"ports": {"expose": ["vscode"]}}, "needs ports.ingress on this flavour"),
         ({"ports": {"expose": ["tensorboard"]}}, "cannot be 'tensorboard'"),
         ({**ON_OPENSHIFT, "ports": {"ingress": INGRESS}}, "is for clusters without Routes"),
-        ({"ports": {"ingress": {**INGRESS, "tls_secret": None}}}, "passwords would travel unencrypted"),
-        ({"ports": {"ingress": {**INGRESS, "from_namespace": None}}}, "where its traffic comes from"),
-        ({**ON_OPENSHIFT, "image": {"build": {"dockerfile": "FROM a"}}}, "image needs one of name and build"),
-        (BUILT, "image.build is OpenShift's"),
+        ({"ports": {"ingress": {**INGRESS, "tls_secret": None}}}, "passwords would be sent unencrypted"),
+        ({"ports": {"ingress": {**INGRESS, "from_namespace": None}}}, "needs exactly one of from_namespace"),
+        ({**ON_OPENSHIFT, "image": {"build": {"dockerfile": "FROM a"}}}, "image needs exactly one of name and build"),
+        (BUILT, "image.build works on OpenShift only"),
         ({**ON_OPENSHIFT, "image": {"name": None, "build": BOTH}}, "image.build has both dockerfile and git"),
         ({"resources": {"shm": "128Gi"}}, "shared memory counts as memory"),
-        ({"resources": {"hugepages_2mi": "5121Mi"}}, "not a whole number of pages of 2 MiB"),
+        ({"resources": {"hugepages_2mi": "5121Mi"}}, "not a whole number of 2 MiB pages"),
         ({"gpus": {"type": ""}}, "gpus.type is empty"),
         ({"nodes": {"selector": {"a b": "c"}}}, "not a label's name"),
     ],
@@ -149,7 +149,7 @@ def test_the_host_of_a_route_has_to_fit_into_dns(tmp_path: Path) -> None:
         "ports": {"expose": ["vscode"]},
     }
     (told,) = mistakes(tmp_path, long)
-    assert "which is 78 characters long; DNS takes 63" in told
+    assert "which is 78 characters long; DNS allows 63" in told
 
 
 def test_a_rule_is_left_out_where_its_own_fields_are_wrong_and_only_there(tmp_path: Path) -> None:

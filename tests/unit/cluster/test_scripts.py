@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from gpuctl.cluster.clusterfile.read import load
-from gpuctl.cluster.environment import Asked, environment
+from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.manifests.config import hostfile, start_files
 from gpuctl.cluster.manifests.secret import IDENTITY, JUPYTER, KEYS, VSCODE
 from tests.unit.cluster.clusters import OPENSHIFT
@@ -199,7 +199,7 @@ def test_a_user_that_the_image_knows_keeps_its_name_and_stands_there_once(tmp_pa
 
 
 def test_the_hostfile_has_every_pod_by_its_name_with_its_gpus() -> None:
-    assert hostfile(environment(load(OPENSHIFT), Asked(nodes=3))).splitlines() == [
+    assert hostfile(environment(load(OPENSHIFT), EnvironmentRequest(nodes=3))).splitlines() == [
         f"h100-roce-{rank}.h100-roce.nccl-test.svc slots=4" for rank in range(3)
     ]
-    assert hostfile(environment(load(OPENSHIFT), Asked(single=True))) == "localhost slots=4\n"
+    assert hostfile(environment(load(OPENSHIFT), EnvironmentRequest(single=True))) == "localhost slots=4\n"

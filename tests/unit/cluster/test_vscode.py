@@ -47,7 +47,7 @@ def test_a_route_counts_once_a_router_has_admitted_it() -> None:
     refused = {"type": "Admitted", "status": "False", "reason": "HostAlreadyClaimed", "message": "route x has it"}
     assert route(route_with(refused))[1] == "no router has admitted its Route: route x has it"
     assert route(route_with())[1] == "no router has admitted its Route"
-    assert route(None) == ("", "its Route is not there")
+    assert route(None) == ("", "its Route does not exist")
 
 
 def ingress_with(status: dict[str, Any]) -> dict[str, Any]:
@@ -63,4 +63,4 @@ def test_an_ingress_counts_once_a_controller_has_given_it_an_address() -> None:
     assert ingress(ingress_with(taken), "lab-vscode") == ("vscode-lab.example.org", "")
     assert ingress(ingress_with({}), "lab-vscode")[1] == "no controller has taken its Ingress"
     assert ingress(ingress_with(taken), "other-vscode")[1] == "its Ingress has no rule for it"
-    assert ingress(None, "lab-vscode")[1] == "its Ingress is not there"
+    assert ingress(None, "lab-vscode")[1] == "its Ingress does not exist"

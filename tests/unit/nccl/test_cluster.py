@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cluster.environment import Asked, environment
+from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.workflows import nccl_on_cluster
 from gpuctl.workflows.nccl_on_cluster import Place
@@ -32,7 +32,7 @@ class Objects:
 
 
 def place(folder: Path, *changes: dict[str, Any], count: int | None = None, **kinds: list[dict[str, Any]]) -> Place:
-    env = environment(cluster(folder, *changes), Asked())
+    env = environment(cluster(folder, *changes), EnvironmentRequest())
     for pod in kinds.get("Pod", ()):
         pod["metadata"]["labels"] = env.selector
     there: Any = Objects(**kinds)

@@ -32,7 +32,7 @@ def test_what_is_kept_comes_back_as_it_was() -> None:
     runs = [ended("a", "b", busbw=300), ended("c", "d", busbw=None, rail="mlx5_1")]
     number = history.keep("pairs", "prod", runs, [FINDING])
     kept = history.load(number)
-    assert kept.ended == tuple(runs)
+    assert kept.results == tuple(runs)
     assert kept.findings == (FINDING,)
     assert (kept.kind, kept.inventory, kept.nodes) == ("pairs", "prod", ["a", "b", "c", "d"])
 

@@ -17,7 +17,7 @@ from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.pod_exec import Command
 from gpuctl.edges.kube.pod_exec import Program as Started
 from gpuctl.remote import packing
-from gpuctl.remote.model import Program, There
+from gpuctl.remote.model import PodTarget, Program
 from tests.unit.cluster.sync.receiver import Process
 
 
@@ -27,7 +27,9 @@ class Pod:
     def __init__(self, runs: Path, name: str = "here") -> None:
         self.processes: list[Process] = []
         self.broken = False
-        self.there = There(cast(Cluster, None), name, "ml", python=sys.executable, runs=str(runs), start=self._start)
+        self.target = PodTarget(
+            cast(Cluster, None), name, "ml", python=sys.executable, runs=str(runs), start=self._start
+        )
 
     def _start(self, _: Cluster, __: str, command: Command) -> Started:
         if self.broken:

@@ -29,13 +29,13 @@ def pod(tmp_path: Path) -> Pod:
 
 
 def begin(pod: Pod, program: Program, name: str = "one") -> Program:
-    detached.keep(pod.there, program, detached.Label(name, "ann@desk", "train.py"))
+    detached.start(pod.target, program, detached.Label(name, "ann@desk", "train.py"))
     return program
 
 
 def heard(pod: Pod, name: str = "one", offset: int = 0) -> tuple[str, detached.Run]:
     said: list[bytes] = []
-    run = Follower(pod.there, name, said.append, offset=offset).follow(NEVER)
+    run = Follower(pod.target, name, said.append, offset=offset).follow(NEVER)
     assert run
     return b"".join(said).decode(), run
 
@@ -49,14 +49,14 @@ def pid_of(pod: Pod, name: str = "one") -> int:
         if data.endswith(b"\n"):
             enough.set()
 
-    Follower(pod.there, name, out).follow(enough)
+    Follower(pod.target, name, out).follow(enough)
     return int(b"".join(said))
 
 
 def test_it_goes_on_without_us_and_is_heard_from_where_we_were(pod: Pod) -> None:
     begin(pod, python("print('one'); print('two')"))
     whole, run = heard(pod)
-    assert (whole, run.ended and run.ended.code, run.running, run.by) == ("one\ntwo\n", 0, False, "ann@desk")
+    assert (whole, run.exit and run.exit.code, run.running, run.actor) == ("one\ntwo\n", 0, False, "ann@desk")
     assert heard(pod, offset=4)[0] == "two\n"
 
 
@@ -64,20 +64,20 @@ def test_it_lives_on_when_a_listener_goes_and_is_then_ended(pod: Pod) -> None:
     begin(pod, python(SLEEPS))
     pid = pid_of(pod)
     assert lives(pid)
-    [run] = detached.look(pod.there)
-    assert (run.running, run.ended) == (True, None)
-    ended = detached.stop(pod.there, "one")
-    assert (ended.signal, ended.asked, ended.left) == (signal.SIGTERM, True, ())
+    [run] = detached.list_runs(pod.target)
+    assert (run.running, run.exit) == (True, None)
+    ended = detached.stop(pod.target, "one")
+    assert (ended.signal, ended.requested, ended.left) == (signal.SIGTERM, True, ())
     assert not lives(pid)
-    assert detached.stop(pod.there, "one") == ended
+    assert detached.stop(pod.target, "one") == ended
 
 
 def test_a_second_one_is_refused_and_told_whose_the_first_is(pod: Pod) -> None:
     begin(pod, python(SLEEPS))
-    with pytest.raises(Refused, match=r"train\.py of ann@desk runs there") as caught:
+    with pytest.raises(Refused, match=r"train\.py of ann@desk is running there") as caught:
         begin(pod, python("print(2)"), "two")
-    assert caught.value.word == "busy"
-    detached.stop(pod.there, "one")
+    assert caught.value.reason == "busy"
+    detached.stop(pod.target, "one")
     begin(pod, python("print(2)"), "two")
     assert heard(pod, "two")[0] == "2\n"
 
@@ -85,7 +85,7 @@ def test_a_second_one_is_refused_and_told_whose_the_first_is(pod: Pod) -> None:
 def test_one_that_cannot_start_leaves_nothing(pod: Pod) -> None:
     with pytest.raises(Refused, match="gpuctl-no-such: No such file"):
         begin(pod, Program(["gpuctl-no-such"]))
-    assert detached.look(pod.there) == []
+    assert detached.list_runs(pod.target) == []
 
 
 def test_where_nothing_can_be_written_nothing_begins_and_the_folder_is_named(tmp_path: Path) -> None:
@@ -118,11 +118,11 @@ def test_a_disk_that_is_full_when_it_begins_is_told_and_nothing_runs(tmp_path: P
 def test_a_keeper_that_is_killed_takes_its_program_along_and_is_known_as_lost(pod: Pod) -> None:
     begin(pod, python(SLEEPS))
     pid = pid_of(pod)
-    kill(json.loads((Path(pod.there.runs) / "one" / "state").read_text())["keeper"])
+    kill(json.loads((Path(pod.target.runs) / "one" / "state").read_text())["supervisor"])
     until(lambda: not lives(pid))
     run = heard(pod)[1]
-    assert (run.running, run.ended) == (False, None)
-    assert detached.stop(pod.there, "one").words == "told to end, how it ended is not known"
+    assert (run.running, run.exit) == (False, None)
+    assert detached.stop(pod.target, "one").description == "ended on request, its exit status is unknown"
     begin(pod, python("print(2)"), "two")
     assert heard(pod, "two")[0] == "2\n"
 
@@ -134,7 +134,7 @@ def test_what_was_begun_elsewhere_by_it_is_swept(pod: Pod) -> None:
     found = subprocess.Popen(words, env={"PYTHON_GPUCTL_PROGRAM": mark})
     other = subprocess.Popen(words, env={"PYTHON_GPUCTL_PROGRAM": f"{mark}-2"})
     later(0.1, found.wait)
-    assert detached.sweep(pod.there, mark, 5) == []
+    assert detached.sweep(pod.target, mark, 5) == []
     assert found.wait(5) == -signal.SIGTERM
     assert other.poll() is None
     other.kill()
@@ -146,10 +146,10 @@ def test_what_lives_of_a_run_that_no_keeper_has_here_is_known_and_what_somebody_
     marks = [detached.token(), uuid.uuid4().hex]
     found = [subprocess.Popen(words, env={"PYTHON_GPUCTL_PROGRAM": mark}) for mark in marks]
     try:
-        until(lambda: marks[0] in detached.known(pod.there).living)
-        known = detached.known(pod.there)
-        assert known.living[marks[0]].endswith("their-train.py")
-        assert (known.runs, marks[1] in known.living) == ([], False)
+        until(lambda: marks[0] in detached.inspect(pod.target).processes)
+        known = detached.inspect(pod.target)
+        assert known.processes[marks[0]].endswith("their-train.py")
+        assert (known.runs, marks[1] in known.processes) == ([], False)
     finally:
         for each in found:
             each.kill()
@@ -157,15 +157,15 @@ def test_what_lives_of_a_run_that_no_keeper_has_here_is_known_and_what_somebody_
 
 
 def test_a_run_that_is_not_known_is_told(pod: Pod) -> None:
-    with pytest.raises(Refused, match="no run nine here"):
-        detached.stop(pod.there, "nine")
+    with pytest.raises(Refused, match="the run nine no longer exists here"):
+        detached.stop(pod.target, "nine")
 
 
 def test_only_the_newest_runs_are_remembered(pod: Pod) -> None:
     for number in range(5):
         begin(pod, python("print(1)"), f"run-{number}")
         heard(pod, f"run-{number}")
-    assert [run.name for run in detached.look(pod.there)] == ["run-2", "run-3", "run-4"]
+    assert [run.name for run in detached.list_runs(pod.target)] == ["run-2", "run-3", "run-4"]
 
 
 def test_of_a_long_log_the_newest_stays_and_what_is_missing_is_counted(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gpuctl.remote import attached, connection, packing
 from gpuctl.remote.connection import Refused
-from gpuctl.remote.model import Ended, Program
+from gpuctl.remote.model import ProcessExit, Program
 from gpuctl.remote.supervisor import process as child
 from gpuctl.remote.supervisor import protocol
 from tests.unit.remote.local import Pod, kill, lives, python, strangers, until
@@ -40,14 +40,14 @@ def test_an_old_python_reads_what_is_carried_and_it_needs_only_its_own(path: Pat
 def test_what_a_program_prints_comes_in_order_and_its_exit_code_is_told(pod: Pod) -> None:
     said: list[bytes] = []
     text = "import sys; print('one', flush=True); print('two', file=sys.stderr, flush=True); sys.exit(3)"
-    assert attached.run(pod.there, python(text), said.append) == Ended(3)
+    assert attached.run(pod.target, python(text), said.append) == ProcessExit(3)
     assert b"".join(said) == b"one\ntwo\n"
 
 
 def test_large_output_arrives_whole(pod: Pod) -> None:
     said: list[bytes] = []
     text = "import sys; sys.stdout.write('x' * 5_000_000 + 'end')"
-    assert attached.run(pod.there, python(text), said.append).code == 0
+    assert attached.run(pod.target, python(text), said.append).code == 0
     whole = b"".join(said)
     assert (len(whole), whole[-3:]) == (5_000_003, b"end")
 
@@ -55,11 +55,11 @@ def test_large_output_arrives_whole(pod: Pod) -> None:
 def test_it_gets_its_folder_and_its_environment_and_what_the_pod_says_of_itself(pod: Pod, tmp_path: Path) -> None:
     said: list[bytes] = []
     text = "import os; print(os.getcwd(), os.environ['A'], os.environ['PATH'] != '')"
-    attached.run(pod.there, python(text, folder=str(tmp_path), env={"A": "b c"}), said.append)
+    attached.run(pod.target, python(text, folder=str(tmp_path), env={"A": "b c"}), said.append)
     assert b"".join(said).decode() == f"{tmp_path} b c True\n"
     (tmp_path / "env").write_text("export NODE_RANK=7\nexport NAME='a b'\n")
-    assert child.said(tmp_path / "env") == {"NODE_RANK": "7", "NAME": "a b"}
-    assert child.said(tmp_path / "none") == {}
+    assert child.read_env_file(tmp_path / "env") == {"NODE_RANK": "7", "NAME": "a b"}
+    assert child.read_env_file(tmp_path / "none") == {}
 
 
 def test_stop_ends_all_of_it_also_what_left_its_group_and_ignores_being_asked(pod: Pod) -> None:
@@ -73,9 +73,9 @@ def test_stop_ends_all_of_it_also_what_left_its_group_and_ignores_being_asked(po
             pids.extend(map(int, b"".join(said).split()))
             stop.set()
 
-    ended = attached.run(pod.there, python(STUBBORN, grace_s=0.5), out, stop)
-    assert ended == Ended(None, signal.SIGKILL, asked=True)
-    assert ended.words == "told to end, ended by SIGKILL"
+    ended = attached.run(pod.target, python(STUBBORN, grace_s=0.5), out, stop)
+    assert ended == ProcessExit(None, signal.SIGKILL, requested=True)
+    assert ended.description == "ended on request, ended by SIGKILL"
     assert len(pids) == 3
     assert not [pid for pid in pids if lives(pid)]
 
@@ -83,8 +83,8 @@ def test_stop_ends_all_of_it_also_what_left_its_group_and_ignores_being_asked(po
 def test_one_that_ends_when_it_is_asked_is_not_killed(pod: Pod) -> None:
     stop = threading.Event()
     text = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(5)); print(1, flush=True); time.sleep(600)"
-    ended = attached.run(pod.there, python(text, grace_s=20), lambda _: stop.set(), stop)
-    assert ended == Ended(5, asked=True)
+    ended = attached.run(pod.target, python(text, grace_s=20), lambda _: stop.set(), stop)
+    assert ended == ProcessExit(5, requested=True)
 
 
 def test_what_a_program_leaves_behind_when_it_ends_by_itself_is_ended(pod: Pod) -> None:
@@ -93,7 +93,7 @@ def test_what_a_program_leaves_behind_when_it_ends_by_itself_is_ended(pod: Pod) 
         "import subprocess, sys; print(subprocess.Popen("
         "[sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True).pid)"
     )
-    assert attached.run(pod.there, python(text), said.append) == Ended(0)
+    assert attached.run(pod.target, python(text), said.append) == ProcessExit(0)
     assert not lives(int(b"".join(said)))
 
 
@@ -101,7 +101,7 @@ def test_what_a_program_leaves_behind_when_it_ends_by_itself_is_ended(pod: Pod) 
 def test_it_ends_when_the_connection_does(pod: Pod, way: str) -> None:
     """Without a word from us; a killed supervisor can only tell its first process."""
     text = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
-    with connection.link(pod.there, python(text).order("run")) as found:
+    with connection.connect(pod.target, python(text).order("run")) as found:
         said = b""
         while not said.endswith(b"\n"):
             said += b"".join(payload for kind, payload in found.messages() if kind == protocol.OUT)
@@ -121,8 +121,8 @@ def test_it_ends_when_the_connection_does(pod: Pod, way: str) -> None:
 def test_it_ends_when_nothing_is_heard_for_long(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
     soon = packing.STARTER.replace("sys.exit(module.main())", "module.protocol.SILENT_S = 0.5\nsys.exit(module.main())")
     monkeypatch.setattr(packing, "STARTER", soon)
-    ended = attached.run(pod.there, python("import time; time.sleep(600)"))
-    assert ended == Ended(None, signal.SIGTERM, asked=True)
+    ended = attached.run(pod.target, python("import time; time.sleep(600)"))
+    assert ended == ProcessExit(None, signal.SIGTERM, requested=True)
 
 
 @pytest.mark.parametrize(
@@ -135,21 +135,21 @@ def test_it_ends_when_nothing_is_heard_for_long(pod: Pod, monkeypatch: pytest.Mo
 )
 def test_a_program_or_folder_that_is_not_there_is_named(pod: Pod, program: Program, wrong: str) -> None:
     with pytest.raises(Refused) as caught:
-        attached.run(pod.there, program)
-    assert (caught.value.word, caught.value.wrong) == ("start", wrong)
+        attached.run(pod.target, program)
+    assert (caught.value.reason, caught.value.wrong) == ("start", wrong)
 
 
 def test_nothing_of_ours_stays(pod: Pod, tmp_path: Path) -> None:
-    attached.run(pod.there, python("print(1)", folder=str(tmp_path)))
+    attached.run(pod.target, python("print(1)", folder=str(tmp_path)))
     assert list(tmp_path.iterdir()) == []
     assert pod.processes[-1].process.poll() == 0
 
 
 def test_an_end_is_told_in_words() -> None:
-    assert Ended(1).words == "ended with exit code 1"
-    assert Ended(None, signal.SIGKILL).words == "ended by SIGKILL (did its memory run out?)"
-    assert Ended(None).words == "how it ended is not known"
-    assert Ended(0, left=("python3",)).words == "ended with exit code 0; still there: python3"
-    assert not Ended(0, left=("python3",)).well
-    assert Ended(0).well
-    assert not Ended(0, asked=True).well
+    assert ProcessExit(1).description == "ended with exit code 1"
+    assert ProcessExit(None, signal.SIGKILL).description == "ended by SIGKILL (out of memory?)"
+    assert ProcessExit(None).description == "its exit status is unknown"
+    assert ProcessExit(0, left=("python3",)).description == "ended with exit code 0; still running: python3"
+    assert not ProcessExit(0, left=("python3",)).succeeded
+    assert ProcessExit(0).succeeded
+    assert not ProcessExit(0, requested=True).succeeded

@@ -18,9 +18,9 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.kube.forward.model import Slot
 from gpuctl.kube.forward.state_machine import Line
 from gpuctl.kube.forward.state_machine import State as Standing
-from gpuctl.remote.model import Ended
-from gpuctl.workflows.dev_session import PATIENT_S, Loop, News, Shown, end_of
-from gpuctl.workflows.forward import Wish
+from gpuctl.remote.model import ProcessExit
+from gpuctl.workflows.dev_session import PATIENT_S, DebugAddress, Loop, News, end_of
+from gpuctl.workflows.forward import PortRequest
 
 GROUP_OF = {"lab-0": 0, "lab-1": 0, "lab-2": 1}
 GROUPS = [[Target("lab-0", "ml", ("a",)), Target("lab-1", "ml", ("a",))], [Target("lab-2", "ml", ("b",))]]
@@ -76,7 +76,7 @@ def test_what_the_sync_tells_reaches_the_screen_and_what_decides(screen: Screen)
 def test_a_pod_that_only_shares_a_folder_says_nothing_of_it_and_a_full_disk_has_not_got_it(screen: Screen) -> None:
     posted: list[Any] = []
     news = News(screen, GROUP_OF, posted.append)
-    news.reached(Outcome("lab-1", Verdict.UNKNOWN, "sees", wrong="it sees an older sync"), 2)
+    news.reached(Outcome("lab-1", Verdict.UNKNOWN, "sees", wrong="it still shows an older sync"), 2)
     news.reached(Outcome("lab-2", Verdict.FAIL, wrong="its disk is full"), 2)
     assert posted == [Away(1)]
 
@@ -89,7 +89,7 @@ def test_what_holds_up_a_restart_is_told_once(screen: Screen, monkeypatch: pytes
     for _ in range(2):
         loop.carry_out(replace(state, has={0: 1, 1: 0}), Action.NOTHING)
     loop.carry_out(replace(state, has={0: 1, 1: 1}, lacking={1: frozenset({"train.py"})}), Action.NOTHING)
-    assert screen.said == ["waiting until lab-2 has all of it", "not begun: lab-2 did not take train.py"]
+    assert screen.said == ["waiting for lab-2 to receive the change", "not started: lab-2 did not take train.py"]
     assert runner.asked == []
 
 
@@ -102,7 +102,7 @@ def test_a_restart_says_what_changed(screen: Screen) -> None:
 
 
 def test_trouble_with_the_debuggers_forward_is_told_once_while_it_lasts(screen: Screen) -> None:
-    shown = Shown(screen, Wish(5678, name="debug"))
+    shown = DebugAddress(screen, PortRequest(5678, name="debug"))
     line = Line(Slot(((5678, 5678),), "lab-0", "uid"), Standing.RETRYING, why="it broke")
     for _ in range(3):  # a retry that is counted down shows again every second
         shown.show([line], "cannot watch the pods: timeout")
@@ -132,5 +132,5 @@ def test_a_session_that_ended_before_its_program_says_what_ended_it() -> None:
     unread: Any = Over(broke=BrokenPipeError())
     with pytest.raises(BrokenPipeError):
         end_of(unread, [])
-    well: Any = Over(last=Ended(6))
+    well: Any = Over(last=ProcessExit(6))
     assert end_of(well, []).code == 6

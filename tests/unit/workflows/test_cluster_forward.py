@@ -8,42 +8,48 @@ from gpuctl.cluster.clusterfile.model import Ports
 from gpuctl.core.errors import InvalidInput
 from gpuctl.kube.forward.model import Slot
 from gpuctl.kube.forward.state_machine import Line
-from gpuctl.workflows.forward import Wish, addresses, wishes
+from gpuctl.workflows.forward import PortRequest, addresses, parse_ports
 
 PORTS = Ports(tensorboard=6007)
 
 
 def test_ports_go_by_their_names_in_the_file_and_by_number() -> None:
-    assert wishes(["tensorboard", "9090:jupyter", "7000", "9091:7001"], PORTS) == [
-        Wish(6007, 0, "tensorboard"),
-        Wish(8888, 9090, "jupyter"),
-        Wish(7000),
-        Wish(7001, 9091),
+    assert parse_ports(["tensorboard", "9090:jupyter", "7000", "9091:7001"], PORTS) == [
+        PortRequest(6007, 0, "tensorboard"),
+        PortRequest(8888, 9090, "jupyter"),
+        PortRequest(7000),
+        PortRequest(7001, 9091),
     ]
 
 
 def test_without_words_it_is_what_a_browser_reaches() -> None:
-    assert [each.name for each in wishes([], PORTS)] == ["vscode", "jupyter", "tensorboard"]
+    assert [each.name for each in parse_ports([], PORTS)] == ["vscode", "jupyter", "tensorboard"]
 
 
 def test_a_port_by_number_is_known_by_its_name_so_that_a_debugger_is_never_probed() -> None:
-    assert wishes(["15678:5678"], PORTS) == [Wish(5678, 15678, "debug")]
+    assert parse_ports(["15678:5678"], PORTS) == [PortRequest(5678, 15678, "debug")]
 
 
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(InvalidInput) as caught:
-        wishes(["vscod", "0:8080", "x:debug", "99999", "9000:vscode", "9000:jupyter"], PORTS)
+        parse_ports(["vscod", "0:8080", "x:debug", "99999", "9000:vscode", "9000:jupyter"], PORTS)
     told = caught.value.wrong
-    for each in ("'vscod' is neither", "'0' is no port", "'x' is no port", "'99999' is neither", "9000 is given twice"):
+    for each in (
+        "'vscod' is neither",
+        "'0' is not a port",
+        "'x' is not a port",
+        "'99999' is neither",
+        "9000 is given twice",
+    ):
         assert each in told
 
 
 def test_what_is_asked_for_twice_is_forwarded_once() -> None:
-    assert wishes(["vscode", "8080"], PORTS) == [Wish(8080, 0, "vscode")]
+    assert parse_ports(["vscode", "8080"], PORTS) == [PortRequest(8080, 0, "vscode")]
 
 
 def test_each_is_told_by_its_name_and_why_it_has_another_port_here() -> None:
-    asked = wishes(["vscode", "debug", "7000"], PORTS)
+    asked = parse_ports(["vscode", "debug", "7000"], PORTS)
     ports = ((8081, 8080), (5678, 5678), (7000, 7000))
     lines = [Line(Slot((each,), "lab-0", "uid")) for each in ports]
     assert addresses(lines, asked) == [

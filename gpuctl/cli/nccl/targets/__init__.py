@@ -1,1 +1,1 @@
-"""Where NCCL tests run: hosts of an inventory, a Slurm job, pods, or a deployed environment."""
+"""Targets of NCCL tests: hosts of an inventory, a Slurm job, pods, or a deployed environment."""

@@ -1,4 +1,4 @@
-"""nccl on the cluster of a cluster file: the options that choose it, and what they come to."""
+"""nccl in an environment of a cluster file: its options, and the runner they select."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ cluster_options = options.together(
 )
 
 
-def chosen(cluster: str, environment: str, **given: Any) -> bool:
-    """Whether the run is to be there; `InvalidInput` where options of several worlds are mixed."""
+def chosen(cluster: str, environment: str, **params: Any) -> bool:
+    """Return True if --cluster selects this target; raises `InvalidInput` if options of several targets are mixed."""
     if environment and not cluster:
         raise InvalidInput("run NCCL tests", "--environment is for a cluster file", "give --cluster, too")
-    others = given_options(HOSTS, given) if cluster else ""
+    others = given_options(HOSTS, params) if cluster else ""
     if others:
         hint = "leave one of them out; --nodes names pods or nodes of the cluster"
         raise InvalidInput("run NCCL tests on a cluster", f"{others} is for hosts that ssh reaches", hint)
@@ -55,14 +55,14 @@ def chosen(cluster: str, environment: str, **given: Any) -> bool:
 
 
 def gpus(cluster: str) -> int:
-    """Those of a node, as the file has them."""
+    """GPUs per node according to the cluster file."""
     from gpuctl.workflows import nccl_on_cluster
 
     return nccl_on_cluster.file_of(cluster).gpus.per_node
 
 
 def place(cluster: str, environment: str, context: str, **_: Any) -> Place:
-    """The environment on its cluster."""
+    """Locate the environment on its cluster."""
     from gpuctl.workflows import nccl_on_cluster
 
     return nccl_on_cluster.place(cluster, environment, context)
@@ -75,14 +75,14 @@ def in_its_pods(
     ssh_args: str,
     folders: Sequence[str],
     texts: Path | None,
-    **given: Any,
+    **params: Any,
 ) -> tuple[MpiRunner, PodTransport, dict[str, str]]:
-    """The runner, what brings programs into the pods, and the racks that are known."""
+    """Return the runner, the pod transport and the known racks."""
     from gpuctl.nccl.runners.kube.exec_transport import pod_options
     from gpuctl.nccl.runners.mpirun import MpiRunner, MpirunOptions
     from gpuctl.workflows import nccl_on_cluster
 
-    if others := given_options(FOR_OWN_PODS, given):
+    if others := given_options(FOR_OWN_PODS, params):
         wrong = f"{others} is for pods of a test's own, and {at.env.name} is deployed: its pods hold the GPUs"
         raise InvalidInput("run NCCL tests on a cluster", wrong, "leave it out, or `gpuctl cluster destroy` first")
     pods = nccl_on_cluster.chosen(at, nodes)
@@ -100,21 +100,21 @@ def in_its_pods(
 
 
 def not_there(at: Place) -> InvalidInput:
-    """An environment that was named was meant: no GPUs are taken for another."""
+    """Error for a named environment that does not exist; no other GPUs are used in its place."""
     wrong = f"no environment {at.env.name} is in {at.env.namespace}"
     hint = "without --environment the test gets pods of its own where the file's environment is not deployed"
     return InvalidInput(f"run NCCL tests in the pods of {at.env.name}", wrong, hint)
 
 
-def in_own_pods(at: Place, namespace: str, context: str, ssh_args: str, **given: Any) -> Made:
-    """In pods as the file has them; the options by hand win."""
+def in_own_pods(at: Place, namespace: str, context: str, ssh_args: str, **params: Any) -> Made:
+    """Run in pods of the test's own, as the cluster file describes them; command-line options win."""
     from gpuctl.edges.kube import cluster as kube
     from gpuctl.workflows import nccl_on_cluster
 
     if ssh_args:
         raise InvalidInput("run NCCL tests on a cluster", "--ssh-args is for an environment that is deployed")
-    settings = nccl_kube.settings_of(nccl_on_cluster.settings(at), **given)
+    settings = nccl_kube.settings_of(nccl_on_cluster.settings(at), **params)
     cluster = kube.connect(context, namespace) if namespace else at.cluster
     click.echo(f"in pods of its own, for {at.env.name} is not deployed in {at.env.namespace}", err=True)
-    made = nccl_kube.in_own_pods(cluster, settings, among=nccl_on_cluster.among(at), **given)
+    made = nccl_kube.in_own_pods(cluster, settings, among=nccl_on_cluster.among(at), **params)
     return made._replace(where=at.where)

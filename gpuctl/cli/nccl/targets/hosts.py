@@ -1,4 +1,4 @@
-"""nccl on the hosts of an inventory: the options that choose them and say how they are reached, and what these mean."""
+"""nccl on inventory hosts: options that choose them and how they are reached."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ssh_args = on_hosts("--ssh-args", default="", help="More arguments for the ssh b
 
 
 class Hosts(NamedTuple):
-    """Hosts of an inventory, in the order of their ranks; `racks`: of those whose rack it knows."""
+    """Inventory hosts in rank order; `racks` has those whose rack is known."""
 
     source: Path
     targets: list[Target]
@@ -42,19 +42,23 @@ class Hosts(NamedTuple):
 
 
 def hosts_of(inventory: str | None, limit: str, nodes: str, rack_var: str) -> Hosts:
-    """Those that the options name; `InvalidInput` where they name one that is not there."""
+    """Return the chosen hosts; raises `InvalidInput` if an option names an unknown one."""
     from gpuctl.edges import inventory_cache
     from gpuctl.hosts.inventory import DEFAULT, find, target
 
     source = find(DEFAULT if inventory is None else inventory)
     variables = inventory_cache.read(source, limit, also=rack_var)
     chosen = {name: variables[name] for name in named(nodes, variables)}
-    racks = {name: str(own[rack_var]) for name, own in chosen.items() if own.get(rack_var) is not None}
-    return Hosts(source, [target(name, own) for name, own in chosen.items()], racks)
+    racks = {
+        name: str(host_variables[rack_var])
+        for name, host_variables in chosen.items()
+        if host_variables.get(rack_var) is not None
+    }
+    return Hosts(source, [target(name, host_variables) for name, host_variables in chosen.items()], racks)
 
 
 def named(nodes: str, known: Iterable[str]) -> list[str]:
-    """The hosts that --nodes names, in its order; all where it names none."""
+    """Hosts listed in --nodes, in that order; all hosts if it is empty."""
     known = list(known)
     names = [word.strip() for word in nodes.split(",") if word.strip()]
     if unknown := [name for name in names if name not in known]:
@@ -65,14 +69,14 @@ def named(nodes: str, known: Iterable[str]) -> list[str]:
     return names or known
 
 
-def runner(hosts: Hosts, via: str | None, **given: Any) -> Runner:
-    """Over ssh, or through Ansible where one of the hosts needs it."""
+def runner(hosts: Hosts, via: str | None, **params: Any) -> Runner:
+    """Return the ssh runner, or the Ansible runner if a host needs it."""
     if via == "ansible" or (any(host.needs_ansible for host in hosts.targets) and via != "ssh"):
-        return _through_ansible(hosts, **given)
-    return _over_ssh(hosts.targets, **given)
+        return _through_ansible(hosts, **params)
+    return _over_ssh(hosts.targets, **params)
 
 
-def _over_ssh(hosts: Sequence[Target], texts: Path | None, **given: Any) -> Runner:
+def _over_ssh(hosts: Sequence[Target], texts: Path | None, **params: Any) -> Runner:
     from gpuctl.edges.ssh import Login
     from gpuctl.nccl.runners.mpirun import MpiRunner
     from gpuctl.remote.transport import OverSsh
@@ -93,14 +97,14 @@ def _over_ssh(hosts: Sequence[Target], texts: Path | None, **given: Any) -> Runn
         )
         for host in hosts
     }
-    return MpiRunner(OverSsh(logins), _way(log_files.made(texts), **given))
+    return MpiRunner(OverSsh(logins), _way(log_files.made(texts), **params))
 
 
-def _through_ansible(hosts: Hosts, texts: Path | None, **given: Any) -> Runner:
+def _through_ansible(hosts: Hosts, texts: Path | None, **params: Any) -> Runner:
     from gpuctl.nccl.runners.ansible import AnsibleRunner
 
     addresses = {host.name: host.address or host.name for host in hosts.targets}
-    return AnsibleRunner(hosts.source, addresses, _way(log_files.made(texts), **given))
+    return AnsibleRunner(hosts.source, addresses, _way(log_files.made(texts), **params))
 
 
 def _way(

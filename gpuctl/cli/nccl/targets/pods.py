@@ -1,4 +1,4 @@
-"""nccl on Kubernetes: the options that choose it, what they make, and the removal of what a killed run left."""
+"""nccl on Kubernetes: options, the runner they select, and cleanup after a killed run."""
 
 from __future__ import annotations
 
@@ -74,15 +74,15 @@ kube_options = options.together(
 )
 
 
-def given_options(names: Iterable[str], given: Mapping[str, Any]) -> str:
-    """Which of these options were given, as they are written; of some 0 and --no-… are a choice, too."""
-    chose = [name for name in names if (given.get(name) is not None if name in MAY_BE_NO else given.get(name))]
+def given_options(names: Iterable[str], params: Mapping[str, Any]) -> str:
+    """Names of the given options as typed; for some of them 0 and --no-… are choices, too."""
+    chose = [name for name in names if (params.get(name) is not None if name in MAY_BE_NO else params.get(name))]
     return ", ".join(f"--{name.replace('_', '-')}" for name in chose)
 
 
-def chosen(image: str, **given: Any) -> bool:
-    """Whether the run is to be in pods; `InvalidInput` where options of both worlds are mixed."""
-    others = given_options(FOR_SSH if image else FOR_PODS, given)
+def chosen(image: str, **params: Any) -> bool:
+    """Return True if the run uses pods; raises `InvalidInput` if options of several targets are mixed."""
+    others = given_options(FOR_SSH if image else FOR_PODS, params)
     if others and image:
         hint = "leave one of them out; --nodes names nodes of the cluster"
         raise InvalidInput("run NCCL tests in pods", f"{others} is for hosts that ssh reaches", hint)
@@ -91,24 +91,24 @@ def chosen(image: str, **given: Any) -> bool:
     return bool(image)
 
 
-def runner(context: str, namespace: str, **given: Any) -> Made:
-    """What the options choose."""
+def runner(context: str, namespace: str, **params: Any) -> Made:
+    """Build the runner that the options select."""
     from gpuctl.edges.kube import cluster as kube
     from gpuctl.nccl.runners.kube.model import Settings
 
-    return in_own_pods(kube.connect(context, namespace), settings_of(Settings(""), **given), **given)
+    return in_own_pods(kube.connect(context, namespace), settings_of(Settings(""), **params), **params)
 
 
 def settings_of(
-    base: Settings, fabric: Sequence[str] = (), folders: Sequence[str] = (), user: int | None = None, **given: Any
+    base: Settings, fabric: Sequence[str] = (), folders: Sequence[str] = (), user: int | None = None, **params: Any
 ) -> Settings:
-    """The same with what the options say instead."""
+    """Override `base` with the options given."""
     names = ("image", "networks", "service_account", "pull_secret")
-    told: dict[str, Any] = {name: given[name] for name in names if given.get(name)}
-    told |= {"fabric": dict(_resource(word) for word in fabric)} if fabric else {}
-    told |= {"folders": tuple(folders)} if folders else {}
-    told |= {} if user is None else {"user": user}
-    return replace(base, **told)
+    values: dict[str, Any] = {name: params[name] for name in names if params.get(name)}
+    values |= {"fabric": dict(_resource(word) for word in fabric)} if fabric else {}
+    values |= {"folders": tuple(folders)} if folders else {}
+    values |= {} if user is None else {"user": user}
+    return replace(base, **values)
 
 
 def in_own_pods(
@@ -123,49 +123,49 @@ def in_own_pods(
     among: Collection[str] | None = None,
     **_: Any,
 ) -> Made:
-    """In pods that are made for each launch. `gpus`: those a pod asks for; nodes with fewer free ones are left out.
+    """Run in pods created for each launch; nodes with fewer than `gpus` free GPUs are left out.
 
-    `among`: the nodes to choose from where none is named; None for all.
+    `among`: the nodes to choose from if none is named; None for all.
     """
     from gpuctl.nccl.runners.kube import nodes as there
     from gpuctl.nccl.runners.kube.runner import KubeRunner
 
     tolerated = (*settings.fabric, *settings.tolerations)
-    found = there.find(cluster, settings.gpu, gpus, rack_label, tolerated=tolerated)
+    inventory = there.find(cluster, settings.gpu, gpus, rack_label, tolerated=tolerated)
     if among is not None and not nodes:
-        found = there.only(found, among)
-    names = _chosen_nodes(nodes, found, cluster.server)
+        inventory = there.only(inventory, among)
+    names = _chosen_nodes(nodes, inventory, cluster.server)
     settings = replace(settings, mpijob=len(names) > 1 and _by_operator(cluster, mpijob))
-    return Made(KubeRunner(cluster, settings, log_files.made(texts)), names, cluster.server, dict(found.racks))
+    return Made(KubeRunner(cluster, settings, log_files.made(texts)), names, cluster.server, dict(inventory.racks))
 
 
-def _by_operator(cluster: Cluster, wanted: bool | None) -> bool:
+def _by_operator(cluster: Cluster, requested: bool | None) -> bool:
     from gpuctl.nccl.runners.kube import mpijob
 
-    by_operator, words = mpijob.chosen(cluster, wanted)
-    if words:
-        click.echo(f"several nodes run {words}", err=True)
+    by_operator, reason = mpijob.chosen(cluster, requested)
+    if reason:
+        click.echo(f"several nodes run {reason}", err=True)
     return by_operator
 
 
-def _chosen_nodes(nodes: str, found: NodeInventory, server: str) -> list[str]:
-    """Those that --nodes names, in its order, or all that can be tested; what is left out is told."""
-    if found.unsure:
-        click.echo(f"gpuctl: {found.unsure}", err=True)
-    asked = [word.strip() for word in nodes.split(",") if word.strip()]
-    if len(set(asked)) < len(asked):
+def _chosen_nodes(nodes: str, inventory: NodeInventory, server: str) -> list[str]:
+    """Nodes listed in --nodes, in that order, or all that can be tested; nodes left out are reported."""
+    if inventory.unsure:
+        click.echo(f"gpuctl: {inventory.unsure}", err=True)
+    requested = [word.strip() for word in nodes.split(",") if word.strip()]
+    if len(set(requested)) < len(requested):
         raise InvalidInput(f"run on nodes of {server}", "--nodes names a node twice", "name each once")
-    refused = {name: found.left_out.get(name, "no GPU node of this name is there") for name in asked}
-    if wrong := [f"{name}: {why}" for name, why in refused.items() if name not in found.free]:
-        hint = f"those that can be tested: {output.names(list(found.free), 32) or 'none'}"
+    refused = {name: inventory.left_out.get(name, "no GPU node of this name is there") for name in requested}
+    if wrong := [f"{name}: {why}" for name, why in refused.items() if name not in inventory.free]:
+        hint = f"those that can be tested: {output.names(list(inventory.free), 32) or 'none'}"
         raise InvalidInput(f"run on nodes of {server}", "; ".join(wrong), hint)
-    if not asked:
-        for name, why in found.left_out.items():
+    if not requested:
+        for name, why in inventory.left_out.items():
             click.echo(f"left out: {name}: {why}", err=True)
-    if not found.free:
-        why = "; ".join(f"{name}: {why}" for name, why in list(found.left_out.items())[:8])
+    if not inventory.free:
+        why = "; ".join(f"{name}: {why}" for name, why in list(inventory.left_out.items())[:8])
         raise GpuctlError("find nodes to test", why, "wait until their jobs end, or ask for fewer GPUs with --gpus")
-    return asked or list(found.free)
+    return requested or list(inventory.free)
 
 
 def _resource(word: str) -> tuple[str, str]:
@@ -179,7 +179,7 @@ def _resource(word: str) -> tuple[str, str]:
 @context
 @namespace
 def clean(context: str, namespace: str) -> None:
-    """Remove what a killed run of yours left on a Kubernetes cluster, once its time is over."""
+    """Remove the objects of your killed runs from a Kubernetes cluster, once their time is over."""
     from gpuctl.core.run_history import who
     from gpuctl.edges.kube import cluster as kube
     from gpuctl.nccl.runners.kube import leftovers

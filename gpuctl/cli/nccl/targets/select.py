@@ -1,4 +1,4 @@
-"""The ways a test gets to its nodes: ssh and mpirun, Ansible, a job of Slurm, or pods of a Kubernetes cluster."""
+"""Select the target of a test: hosts over ssh or Ansible, a Slurm job, or pods."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ way_options = options.together(
 
 @dataclass(frozen=True)
 class NodeAccess:
-    """Nodes in the order of their ranks, what runs tests there, and `where`, which the history calls them.
+    """Nodes in rank order, the runner that tests them, and the name the history uses for the place (`where`).
 
-    `racks`: node -> rack, of the nodes whose rack is known. `env`: what every rank gets of the way itself. Where nodes
-    can be asked: `asked` are those that can, `before` what would stop a run (whether each node runs one of its own),
-    `layout` what they know of the fabric.
+    `racks`: node -> rack, for nodes whose rack is known. `env`: variables that this kind of access adds to every rank.
+    If nodes can be queried, `queryable` lists them, `before` returns what would stop a run (its argument: whether each
+    node runs alone), and `layout` reads what they know of the fabric.
     """
 
     runner: Runner
@@ -65,66 +65,68 @@ class NodeAccess:
     where: str
     racks: Mapping[str, str]
     env: Mapping[str, str] = field(default_factory=dict)
-    asked: Sequence[str] = ()
+    queryable: Sequence[str] = ()
     before: Callable[[bool], list[Finding]] | None = None
     layout: Callable[[], Layout] | None = None
 
 
-def complete(given: dict[str, Any]) -> dict[str, Any]:
-    """The options with the number of GPUs that a node has, where it was not given."""
-    if given["gpus"] is not None:
-        return given
-    return {**given, "gpus": environment.gpus(given["cluster"]) if given["cluster"] else GPUS}
+def complete(params: dict[str, Any]) -> dict[str, Any]:
+    """Fill in the number of GPUs per node if it was not given."""
+    if params["gpus"] is not None:
+        return params
+    return {**params, "gpus": environment.gpus(params["cluster"]) if params["cluster"] else GPUS}
 
 
-def node_access(**given: Any) -> NodeAccess:
-    """What the options of `way_options` choose; `InvalidInput` where they contradict each other or name nothing."""
-    if slurm.chosen(**given):
-        return NodeAccess(*slurm.runner(**given))
-    if environment.chosen(**given):
-        return _on_cluster(**given)
-    if pods.chosen(**given):
-        return NodeAccess(*pods.runner(**given))
-    return _on_hosts(**given)
+def node_access(**params: Any) -> NodeAccess:
+    """Resolve the target options; raises `InvalidInput` if they contradict each other or match nothing."""
+    if slurm.chosen(**params):
+        return NodeAccess(*slurm.runner(**params))
+    if environment.chosen(**params):
+        return _on_cluster(**params)
+    if pods.chosen(**params):
+        return NodeAccess(*pods.runner(**params))
+    return _on_hosts(**params)
 
 
 def preflight(
-    way: NodeAccess, no_preflight: bool, alone: bool = False, together: bool = False, cluster: str = "", **_: Any
+    access: NodeAccess, no_preflight: bool, alone: bool = False, together: bool = False, cluster: str = "", **_: Any
 ) -> None:
-    """Refuse to begin where a node is in use or not ready, in one trip to each; one that gives no answer is told.
+    """Refuse to start if a node is busy or not ready; nodes that do not answer are reported.
 
-    Pods of a test's own and jobs have a scheduler that does as much. `alone`: each node runs a test of its own.
-    `together`: one that gives no answer spoils the whole test, which is refused as well.
+    One trip to each node. Skipped for pods of a test's own and for jobs: their scheduler checks as much. `alone`:
+    each node runs a test of its own. `together`: one silent node spoils the whole test, so the test is refused.
     """
-    if no_preflight or way.before is None:
+    if no_preflight or access.before is None:
         return
     from gpuctl.workflows import nccl_preflight
 
-    found = way.before(alone)
-    findings.show(found, err=True)
-    if together and (silent := [one.subject for one in found if one.check == "asked" and one.subject in way.asked]):
+    results = access.before(alone)
+    findings.show(results, err=True)
+    if together and (
+        silent := [one.subject for one in results if one.check == "asked" and one.subject in access.queryable]
+    ):
         raise GpuctlError(
-            f"run a test over {output.plural(len(way.nodes), 'node')}",
+            f"run a test over {output.plural(len(access.nodes), 'node')}",
             f"{output.names(silent)} gave no answer; nothing was run",
             "name the others with --nodes" if cluster else f"leave out what is down: --limit 'all:!{silent[0]}'",
         )
-    if nccl_preflight.stopping(found):
+    if nccl_preflight.stopping(results):
         click.echo("nothing was run: mend that, choose others with --nodes or --limit, or say --no-preflight", err=True)
         raise click.exceptions.Exit(1)
 
 
-def _on_hosts(inventory: str | None, limit: str, nodes: str, rack_var: str, **given: Any) -> NodeAccess:
+def _on_hosts(inventory: str | None, limit: str, nodes: str, rack_var: str, **params: Any) -> NodeAccess:
     from gpuctl.workflows import nccl_preflight
 
     hosts = nccl_hosts.hosts_of(inventory, limit, nodes, rack_var)
     reachable = [host for host in hosts.targets if not host.needs_ansible]
-    folders, by_name, ssh_args = given["folders"], given["by_name"], given["ssh_args"]
+    folders, by_name, ssh_args = params["folders"], params["by_name"], params["ssh_args"]
     return NodeAccess(
-        nccl_hosts.runner(hosts, **given),
+        nccl_hosts.runner(hosts, **params),
         hosts.names,
         inventory or "localhost",
         hosts.racks,
-        asked=[host.name for host in reachable],
+        queryable=[host.name for host in reachable],
         before=lambda alone: nccl_preflight.before(
             hosts.targets, folders=folders, by_name=by_name, ssh_args=ssh_args, alone=alone
         ),
@@ -132,23 +134,23 @@ def _on_hosts(inventory: str | None, limit: str, nodes: str, rack_var: str, **gi
     )
 
 
-def _on_cluster(**given: Any) -> NodeAccess:
+def _on_cluster(**params: Any) -> NodeAccess:
     from gpuctl.workflows import nccl_in_pods
     from gpuctl.workflows import nccl_on_cluster as joined
 
-    at = environment.place(**given)
-    if at.count is None and given["environment"]:
+    at = environment.place(**params)
+    if at.count is None and params["environment"]:
         raise environment.not_there(at)
     if at.count is None:
-        return NodeAccess(*environment.in_own_pods(at, **given), env=joined.variables_of(at))
-    runner, carrier, racks = environment.in_its_pods(at, **given)
+        return NodeAccess(*environment.in_own_pods(at, **params), env=joined.variables_of(at))
+    runner, carrier, racks = environment.in_its_pods(at, **params)
     nodes = list(carrier.pods)
     return NodeAccess(
         runner,
         nodes,
         at.where,
         racks,
-        asked=nodes,
-        before=lambda alone: nccl_in_pods.before(carrier, nodes, given["ssh_args"], alone),
+        queryable=nodes,
+        before=lambda alone: nccl_in_pods.before(carrier, nodes, params["ssh_args"], alone),
         layout=lambda: nccl_in_pods.layout(carrier, nodes),
     )

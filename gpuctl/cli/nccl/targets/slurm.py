@@ -1,4 +1,4 @@
-"""nccl on Slurm: the options that choose it, and what they make."""
+"""nccl on Slurm: options, and the runner they select."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ slurm_options = options.together(
 )
 
 
-def chosen(slurm: bool, **given: Any) -> bool:
-    """Whether the run is to be a Slurm job; `InvalidInput` where options of several worlds are mixed."""
-    mixed = pods.given_options(OTHERS if slurm else OURS, given)
+def chosen(slurm: bool, **params: Any) -> bool:
+    """Return True if the run is a Slurm job; raises `InvalidInput` if options of several targets are mixed."""
+    mixed = pods.given_options(OTHERS if slurm else OURS, params)
     if mixed and slurm:
         hint = "leave one of them out; --nodes names nodes of Slurm, or says how many"
         raise InvalidInput("run NCCL tests on Slurm", f"{mixed} is for another way to the nodes", hint)
@@ -47,11 +47,11 @@ def chosen(slurm: bool, **given: Any) -> bool:
 
 
 def runner(
-    partition: str, reservation: str, nodes: str = "", gpus: int | None = None, **given: Any
+    partition: str, reservation: str, nodes: str = "", gpus: int | None = None, **params: Any
 ) -> tuple[SlurmRunner, list[str], str, Mapping[str, str]]:
-    """The runner, the nodes it is to use, the cluster's name for the history, and the racks that Slurm knows.
+    """Return the runner, its nodes, the cluster's name for the history, and the racks that Slurm knows.
 
-    Nodes that are left out are told on standard error, with Slurm's own reason.
+    Nodes left out are reported on standard error with Slurm's reason.
     """
     from gpuctl.edges import slurm
     from gpuctl.nccl.runners.slurm import node_selection
@@ -62,7 +62,7 @@ def runner(
     choice = node_selection.choose(slurm.nodes(), _wanted(around(), partition, reservation, nodes, gpus))
     for name, why in choice.left_out.items():
         _say(f"{name} is left out: {why}")
-    settings = _settings(partition=choice.partition, reservation=reservation, **given)
+    settings = _settings(partition=choice.partition, reservation=reservation, **params)
     racks = {node: rack for node, rack in slurm.racks().items() if node in choice.names}
     return SlurmRunner(choice.names, settings, _say), list(choice.names), f"slurm {slurm.cluster()}", racks
 
@@ -73,13 +73,13 @@ def _settings(
     job_minutes: int | None,
     folders: Sequence[str] = (),
     texts: Path | None = None,
-    **given: Any,
+    **params: Any,
 ) -> Settings:
-    """What is asked of Slurm; what is not given is as usual."""
+    """Slurm settings; options that were not given keep their defaults."""
     from gpuctl.nccl.runners.slurm.command import Settings
 
     return Settings(
-        **{name: given[name] for name in ("partition", "account", "qos", "reservation")},
+        **{name: params[name] for name in ("partition", "account", "qos", "reservation")},
         mpi=_mpi(mpi),
         wait_s=queue_s or Settings.wait_s,
         minutes=job_minutes or Settings.minutes,
@@ -88,12 +88,12 @@ def _settings(
     )
 
 
-def _say(words: str) -> None:
-    click.echo(words, err=True)
+def _say(message: str) -> None:
+    click.echo(message, err=True)
 
 
 def _wanted(inside: str, partition: str, reservation: str, nodes: str, gpus: int | None) -> NodeRequest:
-    """What the options ask for; inside of a job only its own nodes are there."""
+    """Node request from the options; inside a job only the job's nodes are available."""
     from gpuctl.edges import slurm
     from gpuctl.nccl.runners.slurm.node_selection import NodeRequest
 
@@ -112,20 +112,24 @@ def _of_the_job(inside: str, names: tuple[str, ...], number: int | None, gpus: i
     from gpuctl.nccl.runners.slurm.node_selection import NodeRequest
 
     job = slurm.job(inside)
-    own = slurm.expand(job.nodes) if job else []
-    if not own or (foreign := [name for name in names if name not in own]):
-        wrong = f"{', '.join(foreign)}: not of job {inside}, in which we are" if own else f"job {inside} has no nodes"
-        raise InvalidInput("choose Slurm nodes", wrong, f"it has {', '.join(own)}" if own else "unset SLURM_JOB_ID")
-    return NodeRequest(slurm.partition_of(inside), names or tuple(own), number, gpus)
+    job_nodes = slurm.expand(job.nodes) if job else []
+    if not job_nodes or (foreign := [name for name in names if name not in job_nodes]):
+        wrong = (
+            f"{', '.join(foreign)}: not of job {inside}, in which we are" if job_nodes else f"job {inside} has no nodes"
+        )
+        raise InvalidInput(
+            "choose Slurm nodes", wrong, f"it has {', '.join(job_nodes)}" if job_nodes else "unset SLURM_JOB_ID"
+        )
+    return NodeRequest(slurm.partition_of(inside), names or tuple(job_nodes), number, gpus)
 
 
-def _mpi(asked: str | None) -> str:
+def _mpi(requested: str | None) -> str:
     from gpuctl.edges import slurm
     from gpuctl.nccl.runners.slurm.command import MPI
 
-    there = slurm.mpi_types()
-    found = [name for name in ([asked] if asked else MPI) if name in there]
-    if not found:
-        wrong = f"srun has no {asked or ' nor '.join(MPI)}: it has {', '.join(there) or 'nothing'}"
+    available = slurm.mpi_types()
+    usable = [name for name in ([requested] if requested else MPI) if name in available]
+    if not usable:
+        wrong = f"srun has no {requested or ' nor '.join(MPI)}: it has {', '.join(available) or 'nothing'}"
         raise InvalidInput("start MPI programs by srun", wrong, "`srun --mpi=list` shows what there is")
-    return found[0]
+    return usable[0]

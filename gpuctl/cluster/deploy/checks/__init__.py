@@ -1,16 +1,16 @@
-"""The preflight: each check a function from an environment and what was read of the cluster to findings."""
+"""The preflight: each check is a function from an environment and a cluster snapshot to findings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from gpuctl.cluster.deploy.checks import access, image, nodes, quota, rdma, storage
-from gpuctl.cluster.deploy.cluster_snapshot import There
-from gpuctl.cluster.deploy.model import Standing
+from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
+from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.environment import Environment
 from gpuctl.domain.findings import Finding
 
-# Each of the environment in its mode: where one fails for RDMA and none for TCP, `--mode auto` goes on without RDMA.
+# Checks that depend on the mode: if one fails for RDMA and none for TCP, `--mode auto` falls back to TCP.
 CHECKS = (
     access.namespace,
     access.level,
@@ -29,8 +29,13 @@ CHECKS = (
 )
 
 
-def all_of(env: Environment, there: There, standing: Sequence[Standing]) -> list[Finding]:
-    """Every finding, in the order in which a person would look."""
-    found = [*access.kinds(standing), *access.verbs(there), *access.names(env, standing), *access.volumes(env, there)]
-    found += access.going(env, there, standing)
-    return [*found, *(each for check in CHECKS for each in check(env, there))]
+def all_of(env: Environment, snapshot: ClusterSnapshot, states: Sequence[ObjectState]) -> list[Finding]:
+    """Return every finding, in the order in which a person would look."""
+    findings = [
+        *access.kinds(states),
+        *access.verbs(snapshot),
+        *access.names(env, states),
+        *access.volumes(env, snapshot),
+    ]
+    findings += access.terminating(env, snapshot, states)
+    return [*findings, *(finding for check in CHECKS for finding in check(env, snapshot))]

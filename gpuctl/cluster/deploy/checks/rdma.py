@@ -1,41 +1,41 @@
-"""What RDMA pods need besides adapters: constraints that let them in, and networks."""
+"""Preflight of RDMA besides adapters: OpenShift's security constraints, and Multus networks."""
 
 from __future__ import annotations
 
-from gpuctl.cluster.deploy.cluster_snapshot import There
+from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.manifests import rights
 from gpuctl.domain.findings import Finding, Verdict
 
 
-def constraints(env: Environment, there: There) -> list[Finding]:
-    """OpenShift's constraints: those of its own are there, and we may let the pods' account use them."""
+def constraints(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
+    """Check that the security constraints exist, and that we may grant them to the pods' account."""
     name = rights.constraints_name(env)
     if not name:
         return []
     subject = f"SecurityContextConstraints {name}"
-    if name == rights.PRIVILEGED and there.constraints.value is None:
-        if there.constraints.why:
-            return [Finding("constraints", subject, Verdict.UNKNOWN, there.constraints.why)]
-        words = "there are no such constraints, and security.requires_privileged_scc wants them"
-        return [Finding("constraints", subject, Verdict.FAIL, words, hint="is this an OpenShift cluster?")]
-    if there.may_use.why:
-        return [Finding("constraints", subject, Verdict.UNKNOWN, there.may_use.why)]
-    if not there.may_use.value:
-        words = "you may not use them, and so may not let the pods' account use them"
+    if name == rights.PRIVILEGED and snapshot.constraints.value is None:
+        if snapshot.constraints.why:
+            return [Finding("constraints", subject, Verdict.UNKNOWN, snapshot.constraints.why)]
+        message = "these constraints do not exist, and security.requires_privileged_scc needs them"
+        return [Finding("constraints", subject, Verdict.FAIL, message, hint="is this an OpenShift cluster?")]
+    if snapshot.may_use.why:
+        return [Finding("constraints", subject, Verdict.UNKNOWN, snapshot.may_use.why)]
+    if not snapshot.may_use.value:
+        message = "you may not use them, and so may not grant them to the pods' account"
         hint = f"ask an admin: `oc adm policy add-scc-to-user {name} YOU -n {env.namespace}`, or take --mode tcp"
-        return [Finding("constraints", subject, Verdict.FAIL, words, hint=hint)]
+        return [Finding("constraints", subject, Verdict.FAIL, message, hint=hint)]
     return [Finding("constraints", subject, Verdict.OK)]
 
 
-def attachments(env: Environment, there: There) -> list[Finding]:
-    """The networks that Multus is to bring in."""
-    found = []
-    for name, read in there.attachments.items():
+def attachments(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
+    """Check that the networks exist that Multus attaches to the pods."""
+    findings = []
+    for name, read in snapshot.attachments.items():
         subject = f"NetworkAttachmentDefinition {name}"
         if read.why:
-            found.append(Finding("networks", subject, Verdict.UNKNOWN, read.why))
+            findings.append(Finding("networks", subject, Verdict.UNKNOWN, read.why))
         elif read.value is None:
-            hint = f"network.rdma.attachments: `kubectl get net-attach-def -n {env.namespace}` lists what is there"
-            found.append(Finding("networks", subject, Verdict.FAIL, "there is no such network", hint=hint))
-    return found or [Finding("networks", env.namespace, Verdict.OK)] * bool(there.attachments)
+            hint = f"network.rdma.attachments: `kubectl get net-attach-def -n {env.namespace}` lists those that exist"
+            findings.append(Finding("networks", subject, Verdict.FAIL, "the network does not exist", hint=hint))
+    return findings or [Finding("networks", env.namespace, Verdict.OK)] * bool(snapshot.attachments)

@@ -21,55 +21,55 @@ def adapters(facts: Facts) -> list[Finding]:
     """The devices that NCCL is to use are there, with ports that are active; as many as the pod asked for."""
     if not facts.env.rdma:
         return []
-    check, found = "adapters", []
-    told = {name: inside.get("rdma", "ports") for name, inside in facts.asked().items()}
-    anywhere = {port["device"] for ports in told.values() for port in ports or ()}
-    for name, ports in told.items():
+    check, findings = "adapters", []
+    ports_by_pod = {name: inside.get("rdma", "ports") for name, inside in facts.asked().items()}
+    anywhere = {port["device"] for ports in ports_by_pod.values() for port in ports or ()}
+    for name, ports in ports_by_pod.items():
         inside, subject = facts.inside[name], f"Pod {name}"
         if ports is None:
-            found.append(unknown(check, subject, f"its adapters are not known: {_unread(inside)}"))
+            findings.append(unknown(check, subject, f"its adapters are not known: {_unread(inside)}"))
         elif not ports:
-            asked = ", ".join(facts.env.cluster.network.rdma.resources) or "network.rdma.resources"
-            found.append(fail(check, subject, "it sees no RDMA adapter", f"does it ask for them ({asked})?"))
+            resources = ", ".join(facts.env.cluster.network.rdma.resources) or "network.rdma.resources"
+            findings.append(fail(check, subject, "it sees no RDMA adapter", f"does it ask for them ({resources})?"))
         else:
-            wanted = used(inside).get("NCCL_IB_HCA", "")
-            found += [*_absent(subject, wanted, ports, anywhere), *_down(subject, wanted, ports)]
-            found += _fewer(facts, subject, ports)
-    return or_ok(check, facts.env.name, found) if facts.asked() else []
+            chosen_names = used(inside).get("NCCL_IB_HCA", "")
+            findings += [*_absent(subject, chosen_names, ports, anywhere), *_down(subject, chosen_names, ports)]
+            findings += _fewer(facts, subject, ports)
+    return or_ok(check, facts.env.name, findings) if facts.asked() else []
 
 
 def _unread(inside: Inside) -> str:
     return inside.unread("rdma") or str((inside.get("rdma", "unread") or {}).get("ports") or "it was not told")
 
 
-def _absent(subject: str, wanted: str, ports: Sequence[Port], anywhere: set[str]) -> list[Finding]:
+def _absent(subject: str, chosen_names: str, ports: Sequence[Port], anywhere: set[str]) -> list[Finding]:
     """Adapters that are named and not there. A list may name those of all kinds of nodes: NCCL takes what it finds."""
     devices = {port["device"] for port in ports}
-    hint, there = "mend network.rdma.devices", f"there are {named(sorted(devices))}"
-    missing = absent(exact(wanted), devices)
-    chosen = [port for port in ports if _chosen(wanted, port)]
+    hint, available = "mend network.rdma.devices", f"there are {named(sorted(devices))}"
+    missing = absent(exact(chosen_names), devices)
+    chosen = [port for port in ports if _chosen(chosen_names, port)]
     if missing:
         lost = not chosen or absent(missing, anywhere) != missing
-        words = f"NCCL_IB_HCA names {named(missing)}, which it has not; {there}"
-        return [(fail if lost else warn)("adapters", subject, words, hint)]
+        message = f"NCCL_IB_HCA names {named(missing)}, which it has not; {available}"
+        return [(fail if lost else warn)("adapters", subject, message, hint)]
     if not chosen:
-        return [fail("adapters", subject, f"NCCL_IB_HCA={wanted} fits none of its adapters; {there}", hint)]
+        return [fail("adapters", subject, f"NCCL_IB_HCA={chosen_names} fits none of its adapters; {available}", hint)]
     return []
 
 
-def _down(subject: str, wanted: str, ports: Sequence[Port]) -> list[Finding]:
+def _down(subject: str, chosen_names: str, ports: Sequence[Port]) -> list[Finding]:
     """Adapters without a port that is active. Named ones are to be used; of others one is enough."""
-    chosen = [port for port in ports if _chosen(wanted, port)]
+    chosen = [port for port in ports if _chosen(chosen_names, port)]
     unread = [port for port in chosen if port["state"] is None]
     if unread:
-        words = f"the state of {named(map(_name, unread))} cannot be read"
-        return [unknown("adapters", subject, words)]
+        message = f"the state of {named(map(_name, unread))} cannot be read"
+        return [unknown("adapters", subject, message)]
     alive = {port["device"] for port in chosen if port["state"] == ACTIVE}
     down = [port for port in chosen if port["device"] not in alive]
-    if not down or not (exact(wanted) or len(down) == len(chosen)):
+    if not down or not (exact(chosen_names) or len(down) == len(chosen)):
         return []
-    told = named(f"{_name(port)} is {port['state']}" for port in down)
-    return [fail("adapters", subject, f"{told}, not {ACTIVE}", CABLE)]
+    states = named(f"{_name(port)} is {port['state']}" for port in down)
+    return [fail("adapters", subject, f"{states}, not {ACTIVE}", CABLE)]
 
 
 def _name(port: Port) -> str:
@@ -83,40 +83,40 @@ def _fewer(facts: Facts, subject: str, ports: Sequence[Port]) -> list[Finding]:
     if most < 2 or len(devices) >= most:
         return []
     say = fail if rdma.fabric == "efa" else warn
-    words = f"it asked for {most} adapters and sees {len(devices)}"
-    return [say("adapters", subject, words, "is the device plugin well on its node?")]
+    message = f"it asked for {most} adapters and sees {len(devices)}"
+    return [say("adapters", subject, message, "is the device plugin well on its node?")]
 
 
-def _chosen(wanted: str, port: Port) -> bool:
-    return takes(wanted, str(port["device"]), str(port["port"]))
+def _chosen(chosen_names: str, port: Port) -> bool:
+    return takes(chosen_names, str(port["device"]), str(port["port"]))
 
 
 def addresses(facts: Facts) -> list[Finding]:
     """RoCE: the address of NCCL_IB_GID_INDEX is there and of version 2; without it, one that NCCL can find."""
     if not facts.env.rdma:
         return []
-    check, found = "addresses", []
+    check, findings = "addresses", []
     for name, inside in facts.asked().items():
         index = used(inside).get("NCCL_IB_GID_INDEX", "")
-        wanted = used(inside).get("NCCL_IB_HCA", "")
+        chosen_names = used(inside).get("NCCL_IB_HCA", "")
         for port in inside.get("rdma", "ports") or ():
-            if port["state"] != ACTIVE or port["link"] != "Ethernet" or port["efa"] or not _chosen(wanted, port):
+            if port["state"] != ACTIVE or port["link"] != "Ethernet" or port["efa"] or not _chosen(chosen_names, port):
                 continue
-            found += _address(f"Pod {name}", port, int(index) if index.isdigit() else None)
-    known = any(inside.get("rdma", "ports") for inside in facts.asked().values())
-    return or_ok(check, facts.env.name, found) if known else []
+            findings += _address(f"Pod {name}", port, int(index) if index.isdigit() else None)
+    any_known = any(inside.get("rdma", "ports") for inside in facts.asked().values())
+    return or_ok(check, facts.env.name, findings) if any_known else []
 
 
 def _address(subject: str, port: Port, index: int | None) -> list[Finding]:
     who, hint = _name(port), "mend network.rdma.gid_index; NCCL 2.21 and newer finds it itself"
-    good = sorted(each["index"] for each in port["gids"] if each["type"] == V2 and not each["gid"].startswith(LINK))
-    there = f"RoCE v2 is at {named(map(str, good)) or 'no index'}"
+    good = sorted(gid["index"] for gid in port["gids"] if gid["type"] == V2 and not gid["gid"].startswith(LINK))
+    available = f"RoCE v2 is at {named(map(str, good)) or 'no index'}"
     if index is None:
-        words = f"{who} has no RoCE v2 address but that of the link: its interface has no address"
-        return [] if good else [warn("addresses", subject, words, "give the interface an address, by its attachment")]
-    own = next((each for each in port["gids"] if each["index"] == index), None)
-    if own is None:
-        return [fail("addresses", subject, f"{who} has no address {index} (NCCL_IB_GID_INDEX); {there}", hint)]
-    if own["type"] != V2:
-        return [fail("addresses", subject, f"{who}: address {index} is {own['type']}, not {V2}; {there}", hint)]
+        message = f"{who} has no RoCE v2 address but that of the link: its interface has no address"
+        return [] if good else [warn("addresses", subject, message, "give the interface an address, by its attachment")]
+    entry = next((gid for gid in port["gids"] if gid["index"] == index), None)
+    if entry is None:
+        return [fail("addresses", subject, f"{who} has no address {index} (NCCL_IB_GID_INDEX); {available}", hint)]
+    if entry["type"] != V2:
+        return [fail("addresses", subject, f"{who}: address {index} is {entry['type']}, not {V2}; {available}", hint)]
     return []

@@ -21,34 +21,34 @@ BUSY, IDLE, WAITING, WORKING = 95, 5, 0.4, 0.6
 
 def gpus(facts: Facts) -> list[Finding]:
     """nvidia-smi answers, and tells of every GPU that the pod was given."""
-    check, found = "gpus", []
+    check, findings = "gpus", []
     for name, inside in facts.asked().items():
-        told, subject = reading.of(inside), f"Pod {name}"
-        wanted = facts.env.cluster.gpus.per_node
-        if told.late and ranks_of(inside):  # they hold the driver: it is not only about to be loaded
-            found.append(fail(check, subject, f"{told.complaint}: the driver hangs", XID))
-        elif told.late:
-            words = f"{told.complaint}: the driver hangs, or is slow to load where persistence mode is off"
-            found.append(unknown(check, subject, words, "--timeout gives it longer"))
-        elif told.why and told.complaint and not told.missing:
-            found.append(fail(check, subject, f"nvidia-smi fails: {told.why}", XID))
-        elif told.why:
-            found.append(unknown(check, subject, f"its GPUs are not known: {told.why}"))
-        elif facts.whole_gpus and len(told.gpus) < wanted:
-            more = f": {told.complaint}" if told.complaint else ""
-            found.append(fail(check, subject, f"{len(told.gpus)} of its {wanted} GPUs answer{more}", XID))
-        elif told.complaint:
-            found.append(warn(check, subject, f"nvidia-smi complains: {told.complaint}", XID))
-        found += _issues(check, name, told, gpu_health.errors)
-    return or_ok(check, facts.env.name, found) if facts.asked() else []
+        listed, subject = reading.of(inside), f"Pod {name}"
+        expected = facts.env.cluster.gpus.per_node
+        if listed.late and ranks_of(inside):  # they hold the driver: it is not only about to be loaded
+            findings.append(fail(check, subject, f"{listed.complaint}: the driver hangs", XID))
+        elif listed.late:
+            message = f"{listed.complaint}: the driver hangs, or is slow to load where persistence mode is off"
+            findings.append(unknown(check, subject, message, "--timeout gives it longer"))
+        elif listed.why and listed.complaint and not listed.missing:
+            findings.append(fail(check, subject, f"nvidia-smi fails: {listed.why}", XID))
+        elif listed.why:
+            findings.append(unknown(check, subject, f"its GPUs are not known: {listed.why}"))
+        elif facts.whole_gpus and len(listed.gpus) < expected:
+            more = f": {listed.complaint}" if listed.complaint else ""
+            findings.append(fail(check, subject, f"{len(listed.gpus)} of its {expected} GPUs answer{more}", XID))
+        elif listed.complaint:
+            findings.append(warn(check, subject, f"nvidia-smi complains: {listed.complaint}", XID))
+        findings += _issues(check, name, listed, gpu_health.errors)
+    return or_ok(check, facts.env.name, findings) if facts.asked() else []
 
 
 def memory(facts: Facts) -> list[Finding]:
     """No repair of GPU memory waits or has failed."""
-    check, found = "gpu memory", []
-    for name, told in known(facts).items():
-        found += _issues(check, name, told, gpu_health.memory)
-    return or_ok(check, facts.env.name, found) if known(facts) else []
+    check, findings = "gpu memory", []
+    for name, listed in known(facts).items():
+        findings += _issues(check, name, listed, gpu_health.memory)
+    return or_ok(check, facts.env.name, findings) if known(facts) else []
 
 
 def _issues(
@@ -63,20 +63,20 @@ def _issues(
 
 
 def known(facts: Facts) -> dict[str, Gpus]:
-    """Of the pods whose GPUs told anything."""
+    """GPUs of the pods that reported any."""
     every = {name: reading.of(inside) for name, inside in facts.asked().items()}
-    return {name: told for name, told in every.items() if told.gpus}
+    return {name: listed for name, listed in every.items() if listed.gpus}
 
 
 def at_work(facts: Facts) -> dict[str, Gpus]:
-    """Of these those with ranks, where any has: others take no part, and their GPUs rest as they should."""
-    told = known(facts)
-    working = {name: each for name, each in told.items() if ranks_of(facts.inside[name])}
-    return working or told
+    """GPUs of the pods with ranks, if there are any: other pods take no part, and their GPUs are rightly idle."""
+    known_gpus = known(facts)
+    working = {name: listed for name, listed in known_gpus.items() if ranks_of(facts.inside[name])}
+    return working or known_gpus
 
 
 def waits(gpu: Gpu) -> bool:
-    """Whether it looks like a kernel of NCCL that waits."""
+    """Return whether a GPU looks like it runs a waiting NCCL kernel."""
     share = _share(gpu)
     return gpu.busy is not None and gpu.busy >= BUSY and share is not None and share < WAITING
 
@@ -87,23 +87,27 @@ def works(gpu: Gpu) -> bool:
 
 
 def _share(gpu: Gpu) -> float | None:
-    """Of the power that it may draw."""
+    """Share of the power limit that it draws."""
     return gpu.power_w / gpu.limit_w if gpu.power_w is not None and gpu.limit_w else None
 
 
 def use(facts: Facts) -> list[Finding]:
     """GPUs that do nothing while those of other pods wait are what is waited for."""
-    told = at_work(facts)
-    waiting = [name for name, each in told.items() if any(map(waits, each.gpus))]
-    if not told:
+    working_gpus = at_work(facts)
+    waiting = [name for name, listed in working_gpus.items() if any(map(waits, listed.gpus))]
+    if not working_gpus:
         return []
-    idle = [name for name, each in told.items() if all(g.busy is not None and g.busy <= IDLE for g in each.gpus)]
+    idle = [
+        name for name, listed in working_gpus.items() if all(g.busy is not None and g.busy <= IDLE for g in listed.gpus)
+    ]
     if waiting and idle:
-        words = f"its GPUs do nothing while those of {named(waiting)} wait in NCCL's kernels (100 %, little power)"
-        return [fail("gpu use", f"Pod {name}", words, "see what its ranks do: `py-spy dump --pid`") for name in idle]
-    if waiting and len(waiting) == len(told):
-        words = "GPUs of every pod wait in NCCL's kernels (100 %, little power): for data that does not come"
-        return [warn("gpu use", facts.env.name, words, "that speaks for the network: look at adapters and NCCL's log")]
+        message = f"its GPUs do nothing while those of {named(waiting)} wait in NCCL's kernels (100 %, little power)"
+        return [fail("gpu use", f"Pod {name}", message, "see what its ranks do: `py-spy dump --pid`") for name in idle]
+    if waiting and len(waiting) == len(working_gpus):
+        message = "GPUs of every pod wait in NCCL's kernels (100 %, little power): for data that does not come"
+        return [
+            warn("gpu use", facts.env.name, message, "that speaks for the network: look at adapters and NCCL's log")
+        ]
     return or_ok("gpu use", facts.env.name, [])
 
 
@@ -113,5 +117,5 @@ def kernel_log(facts: Facts) -> list[Finding]:
     of_kubernetes = "kubectl debug node/NODE -it --image=IMAGE --profile=sysadmin"
     look = "oc debug node/NODE" if facts.env.openshift else of_kubernetes
     hint = f"an admin runs: `{look} -- chroot /host dmesg -T | grep -iE 'xid|nvrm|mlx5|efa|oom'`"
-    words = "the kernel's log cannot be read from a pod: Xid and link errors would stand there"
-    return [unknown("kernel log", f"Nodes {named(nodes)}", words, hint)] if nodes else []
+    message = "the kernel's log cannot be read from a pod: Xid and link errors would stand there"
+    return [unknown("kernel log", f"Nodes {named(nodes)}", message, hint)] if nodes else []

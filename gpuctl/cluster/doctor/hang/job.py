@@ -24,13 +24,13 @@ def ranks_of(inside: Inside) -> list[Mapping[str, Any]]:
 
 
 def is_whole(facts: Facts) -> bool:
-    """Whether all ranks that the job says it has are there: pods without one then have no part in it."""
+    """Return whether all ranks of the job exist: pods without one then take no part in it."""
     world = _world(facts)
     return world is not None and {each["rank"] for each in all_ranks(facts)} == set(range(world))
 
 
 def _world(facts: Facts) -> int | None:
-    """How many ranks the job has, as all that are there say; None where they do not agree, or do not say."""
+    """The job's number of ranks, as all its ranks state it; None if they disagree or do not."""
     worlds = {each["world"] for each in all_ranks(facts)}
     return worlds.pop() if len(worlds) == 1 else None
 
@@ -58,7 +58,7 @@ def _behind(facts: Facts, held: Mapping[str, Sequence[Mapping[str, Any]]], count
 
 
 def is_sized(facts: Facts) -> bool:
-    """Whether the job says how many ranks it has: else a pod without one may have no part in it."""
+    """Return whether the job states its number of ranks: otherwise a pod without one may take no part."""
     return any(each["world"] is not None for each in all_ranks(facts))
 
 
@@ -106,7 +106,7 @@ def ranks(facts: Facts) -> list[Finding]:
 
 
 def _slots(facts: Facts, most: int) -> int:
-    """How many ranks a pod is to have, as the job says itself, else as most pods of it have."""
+    """Ranks per pod, as the job states it, else as most of its pods have."""
     return max([most, *(_told_slots(ranks_of(inside)) for inside in facts.asked().values())])
 
 
@@ -117,7 +117,7 @@ def _told_slots(found: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _numbers(facts: Facts) -> list[Finding]:
-    """Of all numbers that the job has, those that nobody is."""
+    """Ranks of the job that no process has."""
     every = all_ranks(facts)
     worlds = {each["world"] for each in every if each["world"] is not None}
     if len(worlds) > 1:

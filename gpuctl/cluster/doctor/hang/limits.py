@@ -21,20 +21,20 @@ def memlocked(facts: Facts) -> list[Finding]:
     """RDMA: what ranks may lock, else what a program started in the pod may. A limit is a failure while NCCL hangs."""
     if not facts.env.rdma:
         return []
-    found = []
+    findings = []
     for name, inside in facts.asked().items():
-        told = memlock.judge(f"Pod {name}", _limit(inside))
-        if told.verdict is not Verdict.OK:
+        judged = memlock.judge(f"Pod {name}", _limit(inside))
+        if judged.verdict is not Verdict.OK:
             few = (_bytes(inside) or "").isdigit() and int(_bytes(inside) or 0) < ENOUGH
-            say = unknown if told.verdict is Verdict.UNKNOWN else fail if few else warn
-            found.append(say("memlock", told.subject, told.message, told.hint))
-    return or_ok("memlock", facts.env.name, found) if facts.asked() else []
+            say = unknown if judged.verdict is Verdict.UNKNOWN else fail if few else warn
+            findings.append(say("memlock", judged.subject, judged.message, judged.hint))
+    return or_ok("memlock", facts.env.name, findings) if facts.asked() else []
 
 
 def _bytes(inside: Inside) -> str | None:
-    """Of a rank, else of a program started in the pod: a number, or "unlimited"."""
-    own = [each["memlock"] for each in ranks_of(inside) if each["memlock"]]
-    return str(own[0]) if own else inside.get("machine", "memlock")
+    """Limit of a rank, else of a program started in the pod: a number, or "unlimited"."""
+    locked = [rank["memlock"] for rank in ranks_of(inside) if rank["memlock"]]
+    return str(locked[0]) if locked else inside.get("machine", "memlock")
 
 
 def _limit(inside: Inside) -> str:
@@ -46,28 +46,30 @@ def _limit(inside: Inside) -> str:
 
 def folders(facts: Facts) -> list[Finding]:
     """Every folder answers: who reads or writes on a share whose server is gone stands still."""
-    found = []
+    findings = []
     for name, inside in facts.telling("room").items():
-        for path, told in inside.said["room"].items():
-            if "late" in told:
-                words = f"{path} ({told['source']}, {told['type']}) gives no answer within {told['late']:g} s"
-                found.append(fail("folders", f"Pod {name}", words, "its server is gone, or hangs; so does who uses it"))
-    return or_ok("folders", facts.env.name, found) if facts.telling("room") else []
+        for path, folder in inside.said["room"].items():
+            if "late" in folder:
+                message = f"{path} ({folder['source']}, {folder['type']}) gives no answer within {folder['late']:g} s"
+                findings.append(
+                    fail("folders", f"Pod {name}", message, "its server is gone, or hangs; so does who uses it")
+                )
+    return or_ok("folders", facts.env.name, findings) if facts.telling("room") else []
 
 
 def shm(facts: Facts) -> list[Finding]:
     """There is shared memory, and some of it is free."""
-    check, found = "shared memory", []
+    check, findings = "shared memory", []
     for name, inside in facts.telling("room").items():
-        told: Mapping[str, Any] = (inside.said.get("room") or {}).get(SHM) or {}
-        if "size" not in told:
-            why = told.get("why") or ("it is missing" if told.get("missing") else "it was not told")
-            found.append(unknown(check, f"Pod {name}", f"{SHM} cannot be looked at: {why}"))
-        elif told["free"] < told["size"] * LITTLE:
-            words = f"{SHM} is full: {told['free'] / GIB:.1f} of {told['size'] / GIB:.1f} GiB are free"
+        usage: Mapping[str, Any] = (inside.said.get("room") or {}).get(SHM) or {}
+        if "size" not in usage:
+            why = usage.get("why") or ("it is missing" if usage.get("missing") else "it was not told")
+            findings.append(unknown(check, f"Pod {name}", f"{SHM} cannot be looked at: {why}"))
+        elif usage["free"] < usage["size"] * LITTLE:
+            message = f"{SHM} is full: {usage['free'] / GIB:.1f} of {usage['size'] / GIB:.1f} GiB are free"
             hint = f"jobs of before may have left nccl-* there: `ls -l {SHM}`; else raise resources.shm"
-            found.append(fail(check, f"Pod {name}", words, hint))
-        elif told["size"] <= RUNTIMES_OWN:
-            words = f"{SHM} has {told['size'] / 2**20:.0f} MiB: NCCL and data loaders take more"
-            found.append(warn(check, f"Pod {name}", words, "raise resources.shm"))
-    return or_ok(check, facts.env.name, found) if facts.telling("room") else []
+            findings.append(fail(check, f"Pod {name}", message, hint))
+        elif usage["size"] <= RUNTIMES_OWN:
+            message = f"{SHM} has {usage['size'] / 2**20:.0f} MiB: NCCL and data loaders take more"
+            findings.append(warn(check, f"Pod {name}", message, "raise resources.shm"))
+    return or_ok(check, facts.env.name, findings) if facts.telling("room") else []

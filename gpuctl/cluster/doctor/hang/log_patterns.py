@@ -1,4 +1,4 @@
-"""What NCCL and PyTorch last said, with what is known of it."""
+"""Recent messages of NCCL and PyTorch, with their meaning."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def heard(facts: Facts, name: str) -> list[Line]:
 
 
 def lines(facts: Facts, name: str) -> list[str]:
-    """What the ranks of the job of now wrote."""
+    """Lines that the ranks of the current job wrote."""
     limit_s = _since(facts)
     return [each.text for each in heard(facts, name) if _is_new(each, limit_s)]
 
@@ -174,7 +174,7 @@ def _told(facts: Facts, subject: str, known: Known | None, said: Sequence[Line],
     words += _when(facts, last)
     if not new:
         old = "before the job of now began" if job_age(facts) is not None else "and no job runs now"
-        return warn("NCCL says", subject, f"{words}, {old}", "of a job of before: no cause of what hangs now")
+        return warn("NCCL says", subject, f"{words}, {old}", "from an earlier job; not the cause of this hang")
     say = fail if known and known.cause else warn
     return say("NCCL says", subject, words, known.hint if known else "what it means is not known here")
 

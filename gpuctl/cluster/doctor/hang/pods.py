@@ -29,42 +29,42 @@ SUBJECTS = {
 
 def ready(facts: Facts) -> list[Finding]:
     """All that are wanted are there and ready."""
-    check, found = "pods", []
+    check, findings = "pods", []
     for name in facts.wanted:
         pod = facts.pods.get(name)
         if pod is None:
-            found.append(fail(check, f"Pod {name}", "it is not there", START))
+            findings.append(fail(check, f"Pod {name}", "it does not exist", START))
         elif not is_ready(pod):
             state = pod_progress.state(pod, facts.of(pod), facts.there.claims.value)
-            words = f"it {state.words}" + (f": {state.trouble}" if state.trouble else "")
-            found.append(fail(check, f"Pod {name}", words, START))
-    return or_ok(check, facts.env.name, found)
+            message = f"it {state.summary}" + (f": {state.trouble}" if state.trouble else "")
+            findings.append(fail(check, f"Pod {name}", message, START))
+    return or_ok(check, facts.env.name, findings)
 
 
 def asked(facts: Facts) -> list[Finding]:
     """Each tells of itself, and of every subject."""
-    silent = {name: each for name, each in facts.inside.items() if each.why}
-    found = [unknown("asked", f"Pod {n}", each.why, each.hint) for n, each in silent.items()]
-    for name, each in facts.asked().items():
-        for subject, words in SUBJECTS.items():
-            if why := each.unread(subject):
-                found.append(unknown("asked", f"Pod {name}", f"{words} cannot be looked at: {why}", LONGER))
-    return or_ok("asked", facts.env.name, found) if facts.inside else []
+    silent = {name: inside for name, inside in facts.inside.items() if inside.why}
+    findings = [unknown("asked", f"Pod {n}", inside.why, inside.hint) for n, inside in silent.items()]
+    for name, inside in facts.asked().items():
+        for subject, subject_name in SUBJECTS.items():
+            if why := inside.unread(subject):
+                findings.append(unknown("asked", f"Pod {name}", f"{subject_name} cannot be looked at: {why}", LONGER))
+    return or_ok("asked", facts.env.name, findings) if facts.inside else []
 
 
 def same(facts: Facts) -> list[Finding]:
-    """Of one form and one image: ranks of two versions wait for each other for ever."""
+    """All pods have one template and one image: ranks of two versions wait for each other forever."""
     check, hint = "same", "an update goes on, or stands still: `gpuctl cluster deploy` brings all to one form"
     forms = {name: pod["metadata"].get("labels", {}).get(REVISION) for name, pod in facts.pods.items()}
     images = _digests({name: _image(pod) for name, pod in facts.pods.items()})
-    known = {name: form for name, form in forms.items() if form}
-    found = odd(check, known, "its form is {}", hint)
-    found += odd(check, images, "it runs the image {}", hint)
-    return or_ok(check, facts.env.name, found)
+    known_forms = {name: form for name, form in forms.items() if form}
+    findings = odd(check, known_forms, "its form is {}", hint)
+    findings += odd(check, images, "it runs the image {}", hint)
+    return or_ok(check, facts.env.name, findings)
 
 
 def _image(pod: Object) -> str:
-    return next((str(each.get("imageID") or "") for each in statuses(pod) if each["name"] == CONTAINER), "")
+    return next((str(status.get("imageID") or "") for status in statuses(pod) if status["name"] == CONTAINER), "")
 
 
 def _digests(images: Mapping[str, str]) -> dict[str, str]:
@@ -75,37 +75,37 @@ def _digests(images: Mapping[str, str]) -> dict[str, str]:
 
 def restarted(facts: Facts) -> list[Finding]:
     """A pod that began again after the job did has lost its ranks; the others wait for them."""
-    ages = {name: _oldest(each.get("jobs", "ranks")) for name, each in facts.telling("jobs").items()}
+    ages = {name: _oldest(inside.get("jobs", "ranks")) for name, inside in facts.telling("jobs").items()}
     ranks = {name: age for name, age in ages.items() if age is not None}
     if not ranks or is_whole(facts):
         return or_ok("restarted", facts.env.name, []) if ranks else []
-    eldest, out, found = max(ranks.values()), without_part(facts), []
+    eldest, out, findings = max(ranks.values()), without_part(facts), []
     for name, inside in facts.telling("jobs").items():
         age = inside.get("jobs", "age_s")
         if age is not None and age + TOGETHER_S < eldest and name not in out:
-            times = sum(each.get("restartCount", 0) for each in statuses(facts.pods[name]))
+            times = sum(inside.get("restartCount", 0) for inside in statuses(facts.pods[name]))
             why = _how(facts.pods[name])
-            words = f"it began {age} s ago, and the job's ranks in other pods {eldest} s ago"
-            words += f" ({times} restarts{why})" if times else ""
+            message = f"it began {age} s ago, and the job's ranks in other pods {eldest} s ago"
+            message += f" ({times} restarts{why})" if times else ""
             say = fail if is_sized(facts) else warn
-            found.append(say("restarted", f"Pod {name}", words, "end the job everywhere and begin it anew"))
-    return or_ok("restarted", facts.env.name, found)
+            findings.append(say("restarted", f"Pod {name}", message, "end the job everywhere and begin it anew"))
+    return or_ok("restarted", facts.env.name, findings)
 
 
 def job_age(facts: Facts) -> int | None:
     """Seconds since the eldest rank began; None where none runs, or nobody knows."""
-    ages = [_oldest(each.get("jobs", "ranks")) for each in facts.telling("jobs").values()]
+    ages = [_oldest(inside.get("jobs", "ranks")) for inside in facts.telling("jobs").values()]
     return max((age for age in ages if age is not None), default=None)
 
 
 def _oldest(ranks: object) -> int | None:
-    known = [each["age_s"] for each in ranks if each["age_s"] is not None] if isinstance(ranks, list) else []
-    return max(known, default=None)
+    ages = [rank["age_s"] for rank in ranks if rank["age_s"] is not None] if isinstance(ranks, list) else []
+    return max(ages, default=None)
 
 
 def _how(pod: Object) -> str:
-    for each in statuses(pod):
-        before = (each.get("lastState") or {}).get("terminated") or {}
+    for status in statuses(pod):
+        before = (status.get("lastState") or {}).get("terminated") or {}
         if before:
             return f", the last after {before.get('reason') or 'exit code ' + str(before.get('exitCode'))}"
     return ""

@@ -27,42 +27,48 @@ AGAIN = "`gpuctl cluster deploy` gives all pods the same; a job that sets it has
 
 
 def used(inside: Inside) -> Mapping[str, str]:
-    """What its job goes by: the variables of a rank, else those of the container."""
+    """The variables a job uses: those of a rank, else those of the container."""
     ranks = inside.get("jobs", "ranks") or []
-    found: Mapping[str, str] = ranks[0]["variables"] if ranks else inside.said.get("variables") or {}
-    return found
+    variables_used: Mapping[str, str] = ranks[0]["variables"] if ranks else inside.said.get("variables") or {}
+    return variables_used
 
 
 def settings(facts: Facts) -> list[Finding]:
-    """The same everywhere, and as the cluster file has it now."""
-    check, asked = "settings", facts.telling("variables", "jobs")
-    if not asked:
+    """Variables are equal everywhere, and as in the cluster file."""
+    check, answers = "settings", facts.telling("variables", "jobs")
+    if not answers:
         return []
-    now = {each.name: each.value for each in variables.all_of(facts.env.cluster, facts.env.mode)} if facts.mode else {}
-    found = [finding for variable, value in now.items() for finding in _otherwise(asked, variable, value)]
-    return or_ok(check, facts.env.name, [*found, *_differ(asked)])
+    desired = (
+        {variable.name: variable.value for variable in variables.all_of(facts.env.cluster, facts.env.mode)}
+        if facts.mode
+        else {}
+    )
+    findings = [finding for variable, value in desired.items() for finding in _otherwise(answers, variable, value)]
+    return or_ok(check, facts.env.name, [*findings, *_differ(answers)])
 
 
-def _otherwise(asked: Mapping[str, Inside], variable: str, value: str) -> list[Finding]:
+def _otherwise(answers: Mapping[str, Inside], variable: str, value: str) -> list[Finding]:
     """Containers that have it otherwise than the file. Where all have the same, only the file is newer: a warning."""
     if not SHARED.fullmatch(variable):
         return []
-    own = {name: str((each.said.get("variables") or {}).get(variable, "not set")) for name, each in asked.items()}
-    say = fail if len(set(own.values())) > 1 and _matters(variable) else warn
-    words = f"{variable} is {{}}, and the cluster file has {value}"
-    return [say("settings", f"Pod {n}", words.format(has), AGAIN) for n, has in own.items() if has != value]
+    values = {
+        name: str((inside.said.get("variables") or {}).get(variable, "not set")) for name, inside in answers.items()
+    }
+    say = fail if len(set(values.values())) > 1 and _matters(variable) else warn
+    message = f"{variable} is {{}}, and the cluster file has {value}"
+    return [say("settings", f"Pod {n}", message.format(has), AGAIN) for n, has in values.items() if has != value]
 
 
-def _differ(asked: Mapping[str, Inside]) -> list[Finding]:
+def _differ(answers: Mapping[str, Inside]) -> list[Finding]:
     """Between the jobs of pods, where they have one."""
-    jobs = {name: dict(used(each)) for name, each in asked.items() if each.get("jobs", "ranks")}
-    names = {name for own in jobs.values() for name in own if _matters(name)}
+    jobs = {name: dict(used(inside)) for name, inside in answers.items() if inside.get("jobs", "ranks")}
+    names = {name for variables_of in jobs.values() for name in variables_of if _matters(name)}
     return [
         finding
         for variable in sorted(names)
         for finding in odd(
             "settings",
-            {pod: own.get(variable, "not set") for pod, own in jobs.items()},
+            {pod: variables_of.get(variable, "not set") for pod, variables_of in jobs.items()},
             f"its job has {variable} {{}}",
             AGAIN,
             warn if LOCAL.fullmatch(variable) else fail,
@@ -79,21 +85,21 @@ def _matters(name: str) -> bool:
 
 def interfaces(facts: Facts) -> list[Finding]:
     """NCCL_SOCKET_IFNAME leaves each pod an interface that is up."""
-    check, found = "interfaces", []
+    check, findings = "interfaces", []
     for name, inside in facts.telling("network").items():
-        there: Mapping[str, Any] = inside.get("network", "interfaces")
-        wanted = used(inside).get("NCCL_SOCKET_IFNAME", "")
-        fit = [each for each in there if takes(wanted, each) and (each != "lo" or wanted)]
-        up = [each for each in fit if there[each]["state"] in ("up", "unknown")]
-        says = f"NCCL_SOCKET_IFNAME={wanted}" if wanted else "without NCCL_SOCKET_IFNAME"
-        missing = [each for each in exact(wanted) if each not in there]
+        existing: Mapping[str, Any] = inside.get("network", "interfaces")
+        pattern = used(inside).get("NCCL_SOCKET_IFNAME", "")
+        fit = [interface for interface in existing if takes(pattern, interface) and (interface != "lo" or pattern)]
+        up = [interface for interface in fit if existing[interface]["state"] in ("up", "unknown")]
+        setting = f"NCCL_SOCKET_IFNAME={pattern}" if pattern else "without NCCL_SOCKET_IFNAME"
+        missing = [interface for interface in exact(pattern) if interface not in existing]
         if missing:  # of several NCCL takes those that are there
-            words = f"{says} names {named(missing)}, which it has not; there are {named(sorted(there))}"
-            found.append((warn if up else fail)(check, f"Pod {name}", words, _hint(facts)))
+            message = f"{setting} names {named(missing)}, which it has not; there are {named(sorted(existing))}"
+            findings.append((warn if up else fail)(check, f"Pod {name}", message, _hint(facts)))
         elif not up:
-            words = f"{says} leaves no interface that is up; there are {named(sorted(there))}"
-            found.append(fail(check, f"Pod {name}", words, _hint(facts)))
-    return or_ok(check, facts.env.name, found) if facts.telling("network") else []
+            message = f"{setting} leaves no interface that is up; there are {named(sorted(existing))}"
+            findings.append(fail(check, f"Pod {name}", message, _hint(facts)))
+    return or_ok(check, facts.env.name, findings) if facts.telling("network") else []
 
 
 def _hint(facts: Facts) -> str:
@@ -103,14 +109,14 @@ def _hint(facts: Facts) -> str:
 
 
 def mtu(facts: Facts) -> list[Finding]:
-    """The same for interfaces of the same name. Both ends agree on the less; what is between may take less still."""
+    """Interfaces of one name have one MTU. Both ends agree on the smaller; a switch between them may allow less."""
     check, sizes = "mtu", dict[str, dict[str, object]]()
     for name, inside in facts.telling("network").items():
-        wanted = used(inside).get("NCCL_SOCKET_IFNAME", "")
-        for each, told in inside.get("network", "interfaces").items():
-            if each != "lo" and told["mtu"] is not None and told["state"] == "up" and takes(wanted, each):
-                sizes.setdefault(each, {})[name] = told["mtu"]
+        pattern = used(inside).get("NCCL_SOCKET_IFNAME", "")
+        for interface, info in inside.get("network", "interfaces").items():
+            if interface != "lo" and info["mtu"] is not None and info["state"] == "up" and takes(pattern, interface):
+                sizes.setdefault(interface, {})[name] = info["mtu"]
     hint = "set it alike on nodes and switches, or in the network attachment; `ping -M do -s` shows what gets through"
-    words = [(own, f"the MTU of {each} is {{}}") for each, own in sorted(sizes.items())]
-    found = [finding for own, what in words for finding in odd(check, own, what, hint, warn)]
-    return or_ok(check, facts.env.name, found) if facts.telling("network") else []
+    templates = [(by_pod, f"the MTU of {interface} is {{}}") for interface, by_pod in sorted(sizes.items())]
+    findings = [finding for by_pod, what in templates for finding in odd(check, by_pod, what, hint, warn)]
+    return or_ok(check, facts.env.name, findings) if facts.telling("network") else []

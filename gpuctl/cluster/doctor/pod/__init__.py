@@ -1,1 +1,1 @@
-"""What runs in a pod: standard library alone, Python 3.8, and it writes nothing there. `gpuhost` goes with it."""
+"""Programs that run in a pod: standard library only, Python 3.8, and read-only. `gpuhost` is sent along."""

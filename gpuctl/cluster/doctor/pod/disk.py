@@ -1,4 +1,4 @@
-"""How full the folders of a pod are, and what each is on."""
+"""Free space of a pod's folders, and their file systems."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     mounts, paths = _mounts(host), list(dict.fromkeys(request["folders"]))
     pool, end = ThreadPoolExecutor(len(paths)), time.monotonic() + ANSWER_S
     jobs = {path: pool.submit(_folder, host, path, mounts) for path in paths}
-    found = {}
+    folders = {}
     for path, job in jobs.items():
         try:
-            found[path] = job.result(max(0.0, end - time.monotonic()))
+            folders[path] = job.result(max(0.0, end - time.monotonic()))
         except Late:
             kind, source = _on(path, mounts)
-            found[path] = {"late": ANSWER_S, "type": kind, "source": source}
+            folders[path] = {"late": ANSWER_S, "type": kind, "source": source}
     pool.shutdown(wait=False)
-    return found
+    return folders
 
 
 def _folder(host: Host, path: str, mounts: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     try:
-        told = os.statvfs(host.real(path))
+        usage = os.statvfs(host.real(path))
     except FileNotFoundError:
         return {"missing": True}
     except OSError as error:
         return {"why": error.strerror or str(error)}
     kind, source = _on(path, mounts)
-    size, free = told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize
+    size, free = usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
     return {
         "size": size,
         "free": free,
-        "inodes": told.f_files,
-        "inodes_free": told.f_favail,
+        "inodes": usage.f_files,
+        "inodes_free": usage.f_favail,
         "type": kind,
         "source": source,
     }
@@ -54,11 +54,11 @@ def _folder(host: Host, path: str, mounts: Mapping[str, tuple[str, str]]) -> dic
 
 def _on(path: str, mounts: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
     """The mount that a path is on: the one with the longest way to it."""
-    here = [at for at in mounts if at in ("/", path) or path.startswith(f"{at}/")]
-    return mounts[max(here, key=len)] if here else ("", "")
+    mount_points = [at for at in mounts if at in ("/", path) or path.startswith(f"{at}/")]
+    return mounts[max(mount_points, key=len)] if mount_points else ("", "")
 
 
 def _mounts(host: Host) -> dict[str, tuple[str, str]]:
-    """Where -> (kind, what); of several at one place the last holds."""
+    """Mount point -> (type, source); the last one mounted at a place counts."""
     rows = (line.split() for line in (host.read_or_none("/proc/self/mounts") or "").splitlines())
     return {row[1].replace("\\040", " "): (row[2], row[0]) for row in rows if len(row) > 2}

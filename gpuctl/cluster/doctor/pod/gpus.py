@@ -1,4 +1,4 @@
-"""What nvidia-smi prints, and the driver's own version; nothing is run on a GPU."""
+"""Output of nvidia-smi, and the driver's version; nothing runs on a GPU."""
 
 from __future__ import annotations
 

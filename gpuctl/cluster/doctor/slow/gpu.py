@@ -19,26 +19,26 @@ SLOWER = 0.9  # of what GPUs at work usually have; this project's own choice
 HEAT = "cooling, dust, air flow, the room; `nvidia-smi -q -d TEMPERATURE,POWER`"
 POWER = "the machine's power supply holds it down: its sensors, and the rack's power"
 
-Told = Callable[[Gpu], tuple[str, str] | None]  # what is wrong with a GPU, and what to try
+GpuProblem = Callable[[Gpu], tuple[str, str] | None]  # what is wrong with a GPU, and what to try
 
 
 def clocks(facts: Facts) -> list[Finding]:
     """Nothing holds clocks down."""
-    found = _each(facts, "clocks", _slowed)
-    for name, told in known(facts).items():
-        for gpu in told.gpus:
+    findings = _each(facts, "clocks", _slowed)
+    for name, listed in known(facts).items():
+        for gpu in listed.gpus:
             subject = f"Pod {name}"
             if gpu.own["slowed_by"] is None:
                 reason = gpu.own["unread"].get("slowed_by", "nvidia-smi does not report it")
-                found.append(unknown("clocks", subject, f"what slows GPU {gpu.index} is unknown: {reason}"))
+                findings.append(unknown("clocks", subject, f"what slows GPU {gpu.index} is unknown: {reason}"))
             elif gpu.limit_w and gpu.default_w and gpu.limit_w < gpu.default_w:
-                words = f"GPU {gpu.index} may draw {gpu.limit_w:g} W; by default it is {gpu.default_w:g} W"
-                words += ", and it is at that limit" if CAPPED in gpu.own["slowed_by"] else ""
-                found.append(warn("clocks", subject, words, "somebody set it: `nvidia-smi -pl` on the node"))
+                message = f"GPU {gpu.index} may draw {gpu.limit_w:g} W; by default it is {gpu.default_w:g} W"
+                message += ", and it is at that limit" if CAPPED in gpu.own["slowed_by"] else ""
+                findings.append(warn("clocks", subject, message, "somebody set it: `nvidia-smi -pl` on the node"))
             if gpu.persistence == "Disabled":
-                words = "persistence mode is off: the start of a job takes seconds longer"
-                found.append(warn("clocks", subject, words, "nvidia-persistenced on the node"))
-    return or_ok("clocks", facts.env.name, found) if known(facts) else []
+                message = "persistence mode is off: the start of a job takes seconds longer"
+                findings.append(warn("clocks", subject, message, "nvidia-persistenced on the node"))
+    return or_ok("clocks", facts.env.name, findings) if known(facts) else []
 
 
 def _slowed(gpu: Gpu) -> tuple[str, str] | None:
@@ -53,11 +53,11 @@ def _slowed(gpu: Gpu) -> tuple[str, str] | None:
 
 def pcie(facts: Facts) -> list[Finding]:
     """The link to the host is as wide and fast as it can be."""
-    found = _each(facts, "pcie", _linked)
+    findings = _each(facts, "pcie", _linked)
     # Where none has all its lanes, the machines are made so.
-    if not any(_narrow(gpu) is False for told in known(facts).values() for gpu in told.gpus):
-        found = [replace(each, verdict=Verdict.WARN) for each in found]
-    return or_ok("pcie", facts.env.name, found) if known(facts) else []
+    if not any(_narrow(gpu) is False for listed in known(facts).values() for gpu in listed.gpus):
+        findings = [replace(finding, verdict=Verdict.WARN) for finding in findings]
+    return or_ok("pcie", facts.env.name, findings) if known(facts) else []
 
 
 def _narrow(gpu: Gpu) -> bool | None:
@@ -76,46 +76,48 @@ def _linked(gpu: Gpu) -> tuple[str, str] | None:
 
 def pace(facts: Facts) -> list[Finding]:
     """GPUs at work have about the same clock."""
-    told = known(facts)
+    known_gpus = known(facts)
     at_work = {
         (name, gpu.index): gpu.sm_mhz
-        for name, each in told.items()
-        for gpu in each.gpus
+        for name, listed in known_gpus.items()
+        for gpu in listed.gpus
         # One that works hard is held at its power, and runs slower than those that wait for it.
         if gpu.sm_mhz and gpu.busy is not None and gpu.busy >= AT_WORK and CAPPED not in (gpu.own["slowed_by"] or ())
     }
-    if not told:
+    if not known_gpus:
         return []
     usual = median(at_work.values()) if at_work else 0.0
-    found = [
+    findings = [
         fail("pace", f"Pod {name}", f"GPU {index} runs at {clock:g} MHz, usual are {usual:g}", HEAT)
         for (name, index), clock in at_work.items()
         if clock < usual * SLOWER
     ]
-    return or_ok("pace", facts.env.name, found, "" if at_work else "no GPU is at work")
+    return or_ok("pace", facts.env.name, findings, "" if at_work else "no GPU is at work")
 
 
 def stragglers(facts: Facts) -> list[Finding]:
     """Pods that compute while the GPUs of others wait; at another moment it may be others, and then it is none."""
-    told = at_work(facts)
-    waiting = [name for name, each in told.items() if any(map(waits, each.gpus))]
-    working = [name for name, each in told.items() if all(map(works, each.gpus))]
-    if not told:
+    working_gpus = at_work(facts)
+    waiting = [name for name, listed in working_gpus.items() if any(map(waits, listed.gpus))]
+    working = [name for name, listed in working_gpus.items() if all(map(works, listed.gpus))]
+    if not working_gpus:
         return []
-    found = []
+    findings = []
     if waiting and working and len(working) < len(waiting) + 1:
-        words = f"it computes while GPUs of {named(waiting)} wait in NCCL's kernels (100 %, little power)"
+        message = f"it computes while GPUs of {named(waiting)} wait in NCCL's kernels (100 %, little power)"
         hint = "look again: where it is always this one, its share of the work is larger, or its machine slower"
-        found = [warn("stragglers", f"Pod {n}", words, hint) for n in working]
-    return or_ok("stragglers", facts.env.name, found)
+        findings = [warn("stragglers", f"Pod {n}", message, hint) for n in working]
+    return or_ok("stragglers", facts.env.name, findings)
 
 
 def memory(facts: Facts) -> list[Finding]:
     """A repair of GPU memory that waits makes nothing slow: it is to be known of."""
-    return [replace(each, verdict=Verdict.WARN) if each.verdict is Verdict.FAIL else each for each in ill(facts)]
+    return [
+        replace(finding, verdict=Verdict.WARN) if finding.verdict is Verdict.FAIL else finding for finding in ill(facts)
+    ]
 
 
-def _each(facts: Facts, check: str, judge: Told) -> list[Finding]:
-    """What is wrong with each GPU of each pod."""
-    every = [(name, judge(gpu)) for name, told in known(facts).items() for gpu in told.gpus]
+def _each(facts: Facts, check: str, judge: GpuProblem) -> list[Finding]:
+    """Problems of each GPU of each pod."""
+    every = [(name, judge(gpu)) for name, listed in known(facts).items() for gpu in listed.gpus]
     return [fail(check, f"Pod {name}", *wrong) for name, wrong in every if wrong]

@@ -14,19 +14,21 @@ MUCH, ALL = 0.25, 0.95
 
 def neighbours(facts: Facts) -> list[Finding]:
     """Few of the node's processors work for others."""
-    check, found = "neighbours", []
+    check, findings = "neighbours", []
     for name, inside in facts.telling("machine").items():
-        busy, own, cpus = (inside.get("machine", each) for each in ("node_busy", "cpu_used", "cpus"))
-        if None in (busy, own, cpus):
-            found.append(unknown(check, f"Pod {name}", "how busy its node is cannot be read"))
+        busy, used, cpus = (inside.get("machine", counter) for counter in ("node_busy", "cpu_used", "cpus"))
+        if None in (busy, used, cpus):
+            findings.append(unknown(check, f"Pod {name}", "how busy its node is cannot be read"))
             continue
-        others = max(0.0, busy - own)
+        others = max(0.0, busy - used)
         if others <= cpus * MUCH:
             continue
         say = fail if busy > cpus * ALL else warn
-        words = f"others use {others:.1f} of its node's {cpus} processors{_who(facts, name)}"
-        found.append(say(check, f"Pod {name}", words, "`kubectl top pods -A`; taints keep others away from GPU nodes"))
-    return or_ok(check, facts.env.name, found) if facts.telling("machine") else []
+        message = f"others use {others:.1f} of its node's {cpus} processors{_who(facts, name)}"
+        findings.append(
+            say(check, f"Pod {name}", message, "`kubectl top pods -A`; taints keep others away from GPU nodes")
+        )
+    return or_ok(check, facts.env.name, findings) if facts.telling("machine") else []
 
 
 def _who(facts: Facts, name: str) -> str:
@@ -38,5 +40,5 @@ def _who(facts: Facts, name: str) -> str:
         pod for pod in facts.there.pods.value if pod["spec"].get("nodeName") == node and not is_ours(facts.env, pod)
     ]
     largest = sorted(others, key=lambda pod: -requested(pod, "cpu"))
-    there = [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in largest]
-    return f"; there is also {named(there, 3)}" if there else ""
+    names = [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in largest]
+    return f"; there is also {named(names, 3)}" if names else ""

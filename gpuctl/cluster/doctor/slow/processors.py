@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import cpus_of
-
 from gpuctl.cluster.doctor.hang.gpu import known
 from gpuctl.cluster.doctor.hang.job import ranks_of
 from gpuctl.cluster.doctor.model import Facts, Inside
 from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
+from gpuctl.engine import cpus_of
 
 GIB = 2**30
 # This project's own choices: shares from which on a person would look, of a moment's sample.
@@ -21,18 +20,18 @@ SWAPPED = 256  # pages in a second, 1 MiB
 
 def throttled(facts: Facts) -> list[Finding]:
     """The kernel holds no pod's processors back for its limit."""
-    check, found = "processors", []
+    check, findings = "processors", []
     for name, inside in facts.telling("machine").items():
         share, subject = inside.get("machine", "throttled"), f"Pod {name}"
         if share is None:
-            found.append(unknown(check, subject, "whether the kernel holds it back is not known: no cgroup tells"))
+            findings.append(unknown(check, subject, "whether the kernel holds it back is not known: no cgroup tells"))
         elif share > HELD_BACK:
             used = inside.get("machine", "cpu_used")
             say = fail if share > HELD_BACK * max(1.0, used or 0.0) else warn
-            words = f"its limit of processors holds it back: threads stand still for {share:.2f} s of each second"
-            words += f", while it uses {used:.1f} processors" if used is not None else ""
-            found.append(say(check, subject, words, "raise resources.cpu, or take fewer data loader workers"))
-    return or_ok(check, facts.env.name, found) if facts.telling("machine") else []
+            message = f"its limit of processors holds it back: threads stand still for {share:.2f} s of each second"
+            message += f", while it uses {used:.1f} processors" if used is not None else ""
+            findings.append(say(check, subject, message, "raise resources.cpu, or take fewer data loader workers"))
+    return or_ok(check, facts.env.name, findings) if facts.telling("machine") else []
 
 
 MORE = "raise resources.memory; fewer data loader workers, a smaller prefetch"
@@ -40,39 +39,41 @@ MORE = "raise resources.memory; fewer data loader workers, a smaller prefetch"
 
 def memory(facts: Facts) -> list[Finding]:
     """Enough of it: none was killed for it, none is swapped, nobody waits for it."""
-    check, found = "memory", []
+    check, findings = "memory", []
     for name, inside in facts.telling("machine").items():
-        found += [fail(check, f"Pod {name}", words, hint) for words, hint in _short(inside)]
+        findings += [fail(check, f"Pod {name}", message, hint) for message, hint in _short(inside)]
         if killed := number((inside.get("machine", "files") or {}).get("memory_events"), "oom_kill"):
-            words = f"since its container began the kernel killed {killed} of its processes for memory"
-            found.append(warn(check, f"Pod {name}", words, MORE))
-    return or_ok(check, facts.env.name, found) if facts.telling("machine") else []
+            message = f"since its container began the kernel killed {killed} of its processes for memory"
+            findings.append(warn(check, f"Pod {name}", message, MORE))
+    return or_ok(check, facts.env.name, findings) if facts.telling("machine") else []
 
 
 def _short(inside: Inside) -> list[tuple[str, str]]:
     files: Mapping[str, str | None] = inside.get("machine", "files") or {}
-    found = []
+    problems = []
     limit, used = plain(files.get("memory_limit")), plain(files.get("memory_used"))
     stat = files.get("memory_stat")
     # Of version 1 the totals are those of the whole pod. Files are kept only as long as nobody needs the room.
     cache = sum(number(stat, f"total_{each}", each) or 0 for each in ("inactive_file", "active_file"))
     if limit and used and used - cache > limit * FULL:
-        found.append((f"it uses {(used - cache) / GIB:.1f} of the {limit / GIB:.1f} GiB that it may", MORE))
+        problems.append((f"it uses {(used - cache) / GIB:.1f} of the {limit / GIB:.1f} GiB that it may", MORE))
     pages = inside.get("machine", "swapped")
     if pages and pages > SWAPPED:
-        found.append((f"its node swaps: {pages} pages in a second", "`swapoff -a` on the node; who takes its memory?"))
+        problems.append(
+            (f"its node swaps: {pages} pages in a second", "`swapoff -a` on the node; who takes its memory?")
+        )
     share = pressure(inside, "memory")
     if share is not None and share > PRESSED:
-        found.append((f"{share:.0f} % of the time somebody there waits for memory", MORE))
-    return found
+        problems.append((f"{share:.0f} % of the time somebody there waits for memory", MORE))
+    return problems
 
 
 def pressure(inside: Inside, what: str) -> float | None:
-    """Of the last ten seconds, the share in percent in which some task waited: of the pod, else of its node."""
+    """Percentage of the last ten seconds in which a task waited: in the pod, else on its node."""
     for where in ("pod_pressure", "pressure"):
         text = (inside.get("machine", where) or {}).get(what)
-        if found := re.search(r"^some avg10=([\d.]+)", text or ""):
-            return float(found[1])
+        if match := re.search(r"^some avg10=([\d.]+)", text or ""):
+            return float(match[1])
     return None
 
 
@@ -89,20 +90,20 @@ def plain(text: str | None) -> int | None:
 
 def loaders(facts: Facts) -> list[Finding]:
     """Ranks whose GPUs rest have data loaders beside them."""
-    check, told, found = "loaders", known(facts), []
+    check, told, findings = "loaders", known(facts), []
     for name, inside in facts.asked().items():
         resting = (
             [gpu.index for gpu in told[name].gpus if gpu.busy is not None and gpu.busy < RESTING]
             if name in told
             else []
         )
-        alone = [each["rank"] for each in ranks_of(inside) if not each["helpers"]]
+        alone = [rank["rank"] for rank in ranks_of(inside) if not rank["helpers"]]
         if resting and alone:
-            words = f"its GPUs rest, and {len(alone)} of its ranks have no data loader worker beside them"
-            found.append(
-                warn(check, f"Pod {name}", words, "num_workers of the DataLoader, pin_memory, prefetch_factor")
+            message = f"its GPUs rest, and {len(alone)} of its ranks have no data loader worker beside them"
+            findings.append(
+                warn(check, f"Pod {name}", message, "num_workers of the DataLoader, pin_memory, prefetch_factor")
             )
-    return or_ok(check, facts.env.name, found) if told else []
+    return or_ok(check, facts.env.name, findings) if told else []
 
 
 def guaranteed(facts: Facts) -> list[Finding]:
@@ -113,26 +114,26 @@ def guaranteed(facts: Facts) -> list[Finding]:
         if (pod.get("status") or {}).get("qosClass") not in (None, "Guaranteed")
     }
     hint = "somebody changed its requests or limits, or a LimitRange did: `gpuctl cluster diff` shows it"
-    found = [
+    findings = [
         warn("guaranteed", f"Pod {n}", f"it is {qos}: others may take its cores", hint) for n, qos in wrong.items()
     ]
-    return or_ok("guaranteed", facts.env.name, found) if facts.pods else []
+    return or_ok("guaranteed", facts.env.name, findings) if facts.pods else []
 
 
 def near(facts: Facts) -> list[Finding]:
     """Processors of every NUMA node that has a GPU of the pod's machine."""
-    check, found, known = "near", [], False
+    check, findings, any_known = "near", [], False
     for name, inside in facts.asked().items():
         nodes, allowed = inside.get("machine", "nodes") or {}, inside.get("machine", "allowed")
         of_gpus = inside.get("machine", "gpu_nodes") or []
         if not allowed or len(nodes) < 2 or not of_gpus:
             continue
-        known = True
-        own = {int(node) for node, cpus in nodes.items() if set(cpus_of(cpus)) & set(cpus_of(allowed))}
-        if far := set(of_gpus) - own:
-            words = (
+        any_known = True
+        own_nodes = {int(node) for node, cpus in nodes.items() if set(cpus_of(cpus)) & set(cpus_of(allowed))}
+        if far := set(of_gpus) - own_nodes:
+            message = (
                 f"its processors ({allowed}) are all far from the GPUs of NUMA node {', '.join(map(str, sorted(far)))}"
             )
             hint = "kubelet: topologyManagerPolicy best-effort, cpuManagerPolicy static; or more resources.cpu"
-            found.append(warn(check, f"Pod {name}", words, hint))
-    return or_ok(check, facts.env.name, found) if known else []
+            findings.append(warn(check, f"Pod {name}", message, hint))
+    return or_ok(check, facts.env.name, findings) if any_known else []

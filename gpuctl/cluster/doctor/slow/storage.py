@@ -22,70 +22,72 @@ CLOSER = "bring data that is read again and again to a local disk, or into memor
 
 def storage(facts: Facts) -> list[Finding]:
     """No folder is full, and nobody waits long for disks."""
-    check, found = "storage", []
+    check, findings = "storage", []
     for name, inside in facts.telling("room").items():
-        found += [each for path, told in _folders(inside) for each in _folder(f"Pod {name}", path, told)]
+        findings += [rank for path, folder in _folders(inside) for rank in _folder(f"Pod {name}", path, folder)]
         share = pressure(inside, "io")
         if share is not None and share > SLOW:
-            words = f"{share:.0f} % of the time somebody there waits for disks{_on_what(inside)}"
+            message = f"{share:.0f} % of the time somebody there waits for disks{_on_what(inside)}"
             # Loaders that read ahead wait for disks, too; while GPUs are busy nobody waits for them.
-            found.append((warn if _is_busy(inside) else fail)(check, f"Pod {name}", words, CLOSER))
-        blocked = [each for each in ranks_of(inside) if each["state"] == "D"]
+            findings.append((warn if _is_busy(inside) else fail)(check, f"Pod {name}", message, CLOSER))
+        blocked = [rank for rank in ranks_of(inside) if rank["state"] == "D"]
         if blocked:
             at = f" in {blocked[0]['wait']}" if blocked[0]["wait"] else ""
-            words = f"{len(blocked)} of its ranks wait for a disk or a driver{at}{_on_what(inside)}"
-            found.append(warn(check, f"Pod {name}", words, CLOSER))
-    return or_ok(check, facts.env.name, found) if facts.telling("room") else []
+            message = f"{len(blocked)} of its ranks wait for a disk or a driver{at}{_on_what(inside)}"
+            findings.append(warn(check, f"Pod {name}", message, CLOSER))
+    return or_ok(check, facts.env.name, findings) if facts.telling("room") else []
 
 
-def _folder(subject: str, path: str, told: Mapping[str, Any]) -> list[Finding]:
-    if "why" in told:
-        return [unknown("storage", subject, f"{path} cannot be looked at: {told['why']}")]
-    little = _little(told)
+def _folder(subject: str, path: str, folder: Mapping[str, Any]) -> list[Finding]:
+    if "why" in folder:
+        return [unknown("storage", subject, f"{path} cannot be looked at: {folder['why']}")]
+    little = _little(folder)
     if not little:
         return []
-    say, word = (fail, "is full") if _is_full(told) else (warn, "is almost full")
+    say, word = (fail, "is full") if _is_full(folder) else (warn, "is almost full")
     return [say("storage", subject, f"{path} {word}: {little}", "make room there")]
 
 
 def _is_busy(inside: Inside) -> bool:
-    found = [gpu.busy for gpu in gpus.of(inside).gpus]
-    return bool(found) and all(busy is not None and busy >= RESTING for busy in found)
+    shares_busy = [gpu.busy for gpu in gpus.of(inside).gpus]
+    return bool(shares_busy) and all(busy is not None and busy >= RESTING for busy in shares_busy)
 
 
 def shares(facts: Facts) -> list[Finding]:
     """Code is read file by file at each start, which a network share makes slow; that it is one is no fault."""
-    check, found = "shares", []
+    check, findings = "shares", []
     for name, inside in facts.telling("room").items():
-        told = (inside.said.get("room") or {}).get(CODE) or {}
+        folder = (inside.said.get("room") or {}).get(CODE) or {}
         share, ranks = pressure(inside, "io"), ranks_of(inside)
-        if told.get("type") in SHARES and (share is None or share > SLOW / 2 or any(r["state"] == "D" for r in ranks)):
-            words = f"{CODE} is on a network share ({told['type']}): imports and small files take long"
+        if folder.get("type") in SHARES and (
+            share is None or share > SLOW / 2 or any(r["state"] == "D" for r in ranks)
+        ):
+            message = f"{CODE} is on a network share ({folder['type']}): imports and small files take long"
             hint = "copy code and small files to /tmp at the start; keep Python's packages in the image"
-            found.append(warn(check, f"Pod {name}", words, hint))
-    return or_ok(check, facts.env.name, found) if facts.telling("room") else []
+            findings.append(warn(check, f"Pod {name}", message, hint))
+    return or_ok(check, facts.env.name, findings) if facts.telling("room") else []
 
 
 def _folders(inside: Inside) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for path, told in (inside.said.get("room") or {}).items():
-        if path not in (SHM, "unread") and not {"missing", "late"} & told.keys():
-            yield path, told
+    for path, folder in (inside.said.get("room") or {}).items():
+        if path not in (SHM, "unread") and not {"missing", "late"} & folder.keys():
+            yield path, folder
 
 
-def _is_full(told: Mapping[str, Any]) -> bool:
+def _is_full(folder: Mapping[str, Any]) -> bool:
     """Data that are only read may fill their disk: it is full where hardly anything more can be written."""
-    return bool(told["free"] < FULL or (told["inodes"] and told["inodes_free"] < told["inodes"] * LITTLE))
+    return bool(folder["free"] < FULL or (folder["inodes"] and folder["inodes_free"] < folder["inodes"] * LITTLE))
 
 
-def _little(told: Mapping[str, Any]) -> str:
-    if told["size"] and told["free"] < told["size"] * LITTLE:
-        return f"{told['free'] / GIB:.1f} of {told['size'] / GIB:.1f} GiB are free"
-    if told["inodes"] and told["inodes_free"] < told["inodes"] * LITTLE:
-        return f"{told['inodes_free']} of {told['inodes']} files can still be made"
+def _little(folder: Mapping[str, Any]) -> str:
+    if folder["size"] and folder["free"] < folder["size"] * LITTLE:
+        return f"{folder['free'] / GIB:.1f} of {folder['size'] / GIB:.1f} GiB are free"
+    if folder["inodes"] and folder["inodes_free"] < folder["inodes"] * LITTLE:
+        return f"{folder['inodes_free']} of {folder['inodes']} files can still be made"
     return ""
 
 
 def _on_what(inside: Inside) -> str:
     """The folders that are on network shares."""
-    far = [f"{path} ({told['type']})" for path, told in _folders(inside) if told.get("type") in SHARES]
+    far = [f"{path} ({folder['type']})" for path, folder in _folders(inside) if folder.get("type") in SHARES]
     return f"; on a network share {'is' if len(far) == 1 else 'are'} {', '.join(far)}" if far else ""

@@ -18,53 +18,57 @@ TELL = "set nccl.debug: INFO, deploy, and begin the job anew: its log then tells
 
 
 def transport(facts: Facts) -> list[Finding]:
-    """What NCCL said it uses, and what it was told to."""
+    """What NCCL reports it uses, and what it was configured to use."""
     check, env = "transport", facts.env
     if not facts.pods:
         return []
     if not env.rdma:
         could = env.cluster.network.rdma.enabled
-        words = "it is deployed by TCP, and the cluster has RDMA"
-        return or_ok(check, env.name, [warn(check, env.name, words, "--mode rdma")] if could else [])
-    found, seen = [], False
+        message = "it is deployed by TCP, and the cluster has RDMA"
+        return or_ok(check, env.name, [warn(check, env.name, message, "--mode rdma")] if could else [])
+    findings, any_seen = [], False
     for name, inside in facts.asked().items():
-        own, said = used(inside), lines(facts, name)
+        settings, output = used(inside), lines(facts, name)
         off = [
-            f"{key}={own[key]}"
+            f"{key}={settings[key]}"
             for key, value in (("NCCL_IB_DISABLE", "1"), ("NCCL_NET", "Socket"))
-            if own.get(key) == value
+            if settings.get(key) == value
         ]
         if off:
-            found.append(fail(check, f"Pod {name}", f"its job has {', '.join(off)}: TCP, and not RDMA", "take it out"))
+            findings.append(
+                fail(check, f"Pod {name}", f"its job has {', '.join(off)}: TCP, and not RDMA", "take it out")
+            )
             continue
-        by_socket = [line for line in said if BY_SOCKET.search(line)]
-        by_adapter = [line for line in said if BY_ADAPTER.search(line)]
-        seen = seen or bool(by_socket or by_adapter)
+        by_socket = [line for line in output if BY_SOCKET.search(line)]
+        by_adapter = [line for line in output if BY_ADAPTER.search(line)]
+        any_seen = any_seen or bool(by_socket or by_adapter)
         if by_socket and not by_adapter:
-            words = f"NCCL uses TCP, and RDMA was asked for: {by_socket[-1].strip()[:200]}"
-            found.append(fail(check, f"Pod {name}", words, "`gpuctl cluster doctor NAME hang` looks at its adapters"))
-    if not (found or seen) and facts.asked():
-        found.append(unknown(check, env.name, "no log says which way NCCL took", TELL))
-    return or_ok(check, env.name, found) if facts.asked() else []
+            message = f"NCCL uses TCP, and RDMA was asked for: {by_socket[-1].strip()[:200]}"
+            findings.append(
+                fail(check, f"Pod {name}", message, "`gpuctl cluster doctor NAME hang` looks at its adapters")
+            )
+    if not (findings or any_seen) and facts.asked():
+        findings.append(unknown(check, env.name, "no log says which way NCCL took", TELL))
+    return or_ok(check, env.name, findings) if facts.asked() else []
 
 
 def gpudirect(facts: Facts) -> list[Finding]:
     """Between adapter and GPU without the host's memory."""
     if not facts.env.rdma:
         return []
-    check, found = "gpudirect", []
+    check, findings = "gpudirect", []
     for name, inside in facts.asked().items():
         channels = [line for line in lines(facts, name) if CHANNEL.search(line)]
         direct = [line for line in channels if "GDRDMA" in line]
         if channels and not direct:
-            words = f"NCCL takes a detour through the host's memory: {channels[-1].strip()[:200]}"
+            message = f"NCCL takes a detour through the host's memory: {channels[-1].strip()[:200]}"
             hint = "network.rdma.gdr_level and dmabuf; nvidia_peermem on the node"
             if efa := facts.env.cluster.network.rdma.fabric == "efa":
                 hint = "only some instance types have GPUDirect RDMA (p4d, p5 and newer ones of these): is this one?"
-            found.append((warn if efa else fail)(check, f"Pod {name}", words, hint))
+            findings.append((warn if efa else fail)(check, f"Pod {name}", message, hint))
         elif not channels:
-            found += _way(f"Pod {name}", inside, efa=facts.env.cluster.network.rdma.fabric == "efa")
-    return or_ok(check, facts.env.name, found) if facts.asked() else []
+            findings += _way(f"Pod {name}", inside, efa=facts.env.cluster.network.rdma.fabric == "efa")
+    return or_ok(check, facts.env.name, findings) if facts.asked() else []
 
 
 def _way(subject: str, inside: Inside, efa: bool) -> list[Finding]:
@@ -75,6 +79,6 @@ def _way(subject: str, inside: Inside, efa: bool) -> list[Finding]:
         return []
     if modules is None or dmabuf is None or efa:
         return [unknown("gpudirect", subject, "no log and no module says how data gets from adapter to GPU", TELL)]
-    words = "neither DMA-BUF nor a peer memory module: every byte takes a detour through the host's memory"
+    message = "neither DMA-BUF nor a peer memory module: every byte takes a detour through the host's memory"
     hint = "modprobe nvidia_peermem on the node, or Linux 5.12 and NVIDIA's open kernel module"
-    return [fail("gpudirect", subject, words, hint)]
+    return [fail("gpudirect", subject, message, hint)]

@@ -1,4 +1,4 @@
-"""Whether the environment is there, and its pods are made."""
+"""Whether the environment is deployed, and its pods are created."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def deployed(facts: Facts) -> list[Finding]:
     check, name = "deployed", facts.env.name
     if facts.mode is None and facts.owner is None and not facts.pods:
         return [fail(check, name, f"it is not deployed in {facts.env.namespace}", DEPLOY)]
-    found = [
-        (fail if each.partition(" ")[0] in NEEDED else warn)(check, each, "it is not there", DEPLOY)
-        for each in facts.missing
+    findings = [
+        (fail if subject.partition(" ")[0] in NEEDED else warn)(check, subject, "it is not there", DEPLOY)
+        for subject in facts.missing
     ]
-    return or_ok(check, name, found)
+    return or_ok(check, name, findings)
 
 
 def made(facts: Facts) -> list[Finding]:
@@ -39,20 +39,22 @@ def made(facts: Facts) -> list[Finding]:
         return or_ok(check, facts.env.name, [])
     refused = {}
     for event in facts.of(facts.owner):
-        if told := REFUSED.match(str(event.get("message") or "")):
-            refused[told[1]] = told[2]
-    found = [_refused(name, refused[name]) for name in missing if name in refused]
+        if match := REFUSED.match(str(event.get("message") or "")):
+            refused[match[1]] = match[2]
+    findings = [_refused(name, refused[name]) for name in missing if name in refused]
     silent = [name for name in missing if name not in refused]
     why = facts.events_why or "no event says why"
-    if silent and not found:
+    if silent and not findings:
         hint = f"`kubectl describe statefulset {facts.env.name} -n {facts.env.namespace}`"
-        found += [unknown(check, f"Pod {name}", f"it is not made; {why}", hint) for name in silent]
-    more = [each for each in facts.preflight if each.check in ABOUT_PODS and each.verdict is Verdict.FAIL]
-    return found + [fail(check, each.subject, each.message, each.hint) for each in more]
+        findings += [unknown(check, f"Pod {name}", f"it is not made; {why}", hint) for name in silent]
+    more = [finding for finding in facts.preflight if finding.check in ABOUT_PODS and finding.verdict is Verdict.FAIL]
+    return findings + [fail(check, finding.subject, finding.message, finding.hint) for finding in more]
 
 
-def _refused(name: str, says: str) -> Finding:
+def _refused(name: str, message: str) -> Finding:
     """Quotas, security and webhooks in the words of an error of ours."""
-    error = error_of("make it", 403 if "forbidden" in says else 422, json.dumps({"message": " ".join(says.split())}))
-    hint = NO_IPC_LOCK if CAPABILITY.search(says) else error.hint
+    error = error_of(
+        "make it", 403 if "forbidden" in message else 422, json.dumps({"message": " ".join(message.split())})
+    )
+    hint = NO_IPC_LOCK if CAPABILITY.search(message) else error.hint
     return fail("made", f"Pod {name}", f"it cannot be made: {error.wrong}", hint)

@@ -19,23 +19,23 @@ def nodes(facts: Facts) -> list[Finding]:
     check, read = "nodes", facts.there.nodes
     stuck = {pod["spec"].get("nodeName") for pod in facts.pods.values() if not is_ready(pod)}
     if read.why:  # most users may not: that matters only where a pod waits
-        words = f"nodes cannot be looked at: {read.why}"
-        return [unknown(check, facts.env.cluster.gpus.resource, words)] if stuck else []
+        message = f"nodes cannot be looked at: {read.why}"
+        return [unknown(check, facts.env.cluster.gpus.resource, message)] if stuck else []
     short = None in stuck and any(
-        each.check in ("gpus", "adapters") and each.verdict is Verdict.FAIL for each in facts.preflight
+        finding.check in ("gpus", "adapters") and finding.verdict is Verdict.FAIL for finding in facts.preflight
     )
-    found = []
+    findings = []
     for node in read.value:
         why, hint = _wrong(facts, node)
         if why and (name_of(node) in stuck or (short and _meant(facts, node))):
-            found.append(fail(check, f"Node {name_of(node)}", why, hint))
+            findings.append(fail(check, f"Node {name_of(node)}", why, hint))
         elif why and _ours(facts, node):
-            found.append(warn(check, f"Node {name_of(node)}", why, hint))
-    return or_ok(check, facts.env.cluster.gpus.resource, found)
+            findings.append(warn(check, f"Node {name_of(node)}", why, hint))
+    return or_ok(check, facts.env.cluster.gpus.resource, findings)
 
 
 def _wrong(facts: Facts, node: Object) -> tuple[str, str]:
-    """What is wrong with it, and what to try."""
+    """The fault of a node, and what to try."""
     if why := away(node):
         return why, AWAY
     status = node.get("status") or {}
@@ -55,7 +55,7 @@ def _ours(facts: Facts, node: Object) -> bool:
 
 
 def _meant(facts: Facts, node: Object) -> bool:
-    """Whether pods of ours may go there: it is named, or nobody is, and it has or had GPUs."""
+    """Return whether our pods may use a node: it is named, or none is and it has or had GPUs."""
     named = facts.env.cluster.nodes.gpu_nodes
     labels = node["metadata"].get("labels") or {}
     capacity = (node.get("status") or {}).get("capacity") or {}

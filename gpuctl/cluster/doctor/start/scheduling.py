@@ -1,31 +1,86 @@
-"""Whether each pod has a node, and why none takes it."""
+"""Why no node takes a pod: the scheduler's reason, autoscalers, resource claims, and the node selector."""
 
 from __future__ import annotations
 
 from gpuctl.cluster.deploy import pod_progress
 from gpuctl.cluster.doctor.model import Facts
+from gpuctl.cluster.environment import Object
 from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown
 from gpuctl.domain.pod_status import why_not_placed
 
-# What the preflight knows of nodes, now that pods wait for them: who has the GPUs among it.
+# Preflight checks that explain why no node has room: which pods use the GPUs, for example.
 ABOUT_NODES = ("gpus", "adapters", "room", "in use")
+# Reason of an event -> who decides about a node besides the scheduler, and what it decided: the cluster autoscaler
+# (core/scaleup/orchestrator), the controller of resource claims (pkg/controller/resourceclaim), Karpenter
+# (provisioning/scheduling/events.go).
+EVENTS = {
+    "NotTriggerScaleUp": ("autoscaler", "the cluster autoscaler adds no node"),
+    "TriggeredScaleUp": ("autoscaler", "the cluster autoscaler is adding a node"),
+    "FailedResourceClaimCreation": ("claims", "its resource claim (DRA) cannot be created"),
+    "Nominated": ("karpenter", "Karpenter is adding a node"),
+}
+KARPENTER = ("karpenter", "Karpenter adds no node")  # its event has the scheduler's reason, FailedScheduling
 
 
 def placed(facts: Facts) -> list[Finding]:
-    """The scheduler's own words, and what the cluster shows of the nodes meanwhile."""
-    check, found = "placed", []
+    """Every pod has a node; else the reasons of the scheduler and the autoscalers, and the state of the nodes."""
+    check, findings = "placed", list[Finding]()
     waiting = {name: pod for name, pod in facts.pods.items() if not pod["spec"].get("nodeName")}
     for name, pod in waiting.items():
-        if said := why_not_placed(pod):
-            found.append(fail(check, f"Pod {name}", f"no node takes it: {pod_progress.placing(said)}"))
+        reason, others = why_not_placed(pod), _others(facts, pod)
+        if reason:
+            message = "; ".join([f"no node takes it: {pod_progress.placing(reason)}", *others])
+            findings.append(fail(check, f"Pod {name}", message))
+        elif others:
+            findings.append(fail(check, f"Pod {name}", f"it has no node: {'; '.join(others)}"))
         else:
-            hint = "does the cluster's scheduler run? `kubectl get pods -n kube-system`"
-            found.append(unknown(check, f"Pod {name}", "it has no node, and the scheduler says nothing of it", hint))
+            hint = "check that the cluster's scheduler runs: `kubectl get pods -n kube-system`"
+            findings.append(unknown(check, f"Pod {name}", "it has no node, and the scheduler gives no reason", hint))
     if waiting:
-        more = [each for each in facts.preflight if each.check in ABOUT_NODES]
-        found += [fail(check, each.subject, each.message, each.hint) for each in more if _tells(each)]
-    return or_ok(check, facts.env.name, found)
+        findings += _unmatched_selector(facts)
+        about_nodes = [finding for finding in facts.preflight if finding.check in ABOUT_NODES]
+        findings += [
+            fail(check, finding.subject, finding.message, finding.hint) for finding in filter(_bad, about_nodes)
+        ]
+    return or_ok(check, facts.env.name, findings)
 
 
-def _tells(found: Finding) -> bool:
-    return found.verdict in (Verdict.FAIL, Verdict.WARN)
+def _others(facts: Facts, pod: Object) -> list[str]:
+    """The latest decision of each of the others that decide about a node for the pod."""
+    latest: dict[str, str] = {}
+    for event in facts.of(pod):
+        if decision := _decision(event):
+            actor, text = decision
+            latest[actor] = f"{text}: {' '.join(str(event.get('message') or 'no reason given').split())[:300]}"
+    return list(latest.values())
+
+
+def _decision(event: Object) -> tuple[str, str] | None:
+    reporters = (event.get("reportingComponent"), (event.get("source") or {}).get("component"))
+    if event.get("reason") == "FailedScheduling":
+        return KARPENTER if "karpenter" in reporters else None
+    return EVENTS.get(str(event.get("reason")))
+
+
+def _unmatched_selector(facts: Facts) -> list[Finding]:
+    """A node selector that fits no node, with the label that fits none."""
+    selector, nodes = facts.env.cluster.nodes.selector, facts.there.nodes
+    if not selector or nodes.why or not nodes.value:
+        return []
+    labels = [node["metadata"].get("labels") or {} for node in nodes.value]
+    if any(selector.items() <= node_labels.items() for node_labels in labels):
+        return []
+    unmatched = [
+        f"{key}={value}" for key, value in selector.items() if all(label.get(key) != value for label in labels)
+    ]
+    message = (
+        f"no node has all labels of nodes.selector; none has {', '.join(unmatched)}"
+        if unmatched
+        else ("each label of nodes.selector is on some node, and no node has all of them")
+    )
+    hint = "correct nodes.selector in the cluster file; `kubectl get nodes --show-labels`"
+    return [fail("placed", "nodes.selector", message, hint)]
+
+
+def _bad(finding: Finding) -> bool:
+    return finding.verdict in (Verdict.FAIL, Verdict.WARN)

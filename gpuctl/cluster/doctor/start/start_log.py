@@ -1,4 +1,4 @@
-"""What the start script says in a pod's log: how far it came, its ssh, its memory limit and its GPUs."""
+"""Messages of the start script in a pod's log: its progress, sshd, memory limit and GPUs."""
 
 from __future__ import annotations
 
@@ -24,69 +24,69 @@ OFTEN = 3  # a program that was started again so often will not stay up
 
 def ready(facts: Facts) -> list[Finding]:
     """A container that runs becomes ready, which the start script decides at its end."""
-    check, found = "ready", []
+    check, findings = "ready", []
     for name, pod in facts.pods.items():
         if not runs(pod, CONTAINER) or is_ready(pod) or "deletionTimestamp" in pod["metadata"]:
             continue
         log, age_s = facts.logs.get(name), _age(facts, pod)
         if age_s is not None and age_s < YOUNG_S:
-            found.append(
+            findings.append(
                 unknown(check, f"Pod {name}", f"it began {age_s:.0f} s ago, and is not ready yet", "look again")
             )
         elif log is None or log.why:
-            words = f"it runs and is not ready; its log cannot be read: {log.why if log else 'it was not asked for'}"
-            found.append(unknown(check, f"Pod {name}", words))
+            message = f"it runs and is not ready; its log cannot be read: {log.why if log else 'it was not asked for'}"
+            findings.append(unknown(check, f"Pod {name}", message))
         else:
-            found.append(_unready(name, log.lines, _probe(facts, name)))
-    return or_ok(check, facts.env.name, found)
+            findings.append(_unready(name, log.lines, _probe(facts, name)))
+    return or_ok(check, facts.env.name, findings)
 
 
 def _age(facts: Facts, pod: Object) -> float | None:
     """Seconds since its container began."""
-    began = [((each.get("state") or {}).get("running") or {}).get("startedAt") for each in statuses(pod)]
+    began = [((status.get("state") or {}).get("running") or {}).get("startedAt") for status in statuses(pod)]
     if facts.now is None or not any(began):
         return None
-    return max(0.0, facts.now - max(datetime.fromisoformat(each).timestamp() for each in began if each))
+    return max(0.0, facts.now - max(datetime.fromisoformat(status).timestamp() for status in began if status))
 
 
 def _unready(name: str, lines: Sequence[str], probe: str) -> Finding:
-    own = [line for line in lines if line.startswith("gpuctl: ")]
-    if any(line.startswith(EMPTY) for line in own):
+    own_lines = [line for line in lines if line.startswith("gpuctl: ")]
+    if any(line.startswith(EMPTY) for line in own_lines):
         hint = "`gpuctl cluster deploy` fills it"
         return fail("ready", f"Pod {name}", "the environment's Secret has no keys: the start script waits", hint)
-    last = (own or [line for line in lines if line.strip()] or ["nothing"])[-1]
+    last = (own_lines or [line for line in lines if line.strip()] or ["nothing"])[-1]
     more = f"; its probe says: {probe}" if probe else ""
     hint = "did somebody change its start script or its image? `kubectl logs` has all it said"
     return fail("ready", f"Pod {name}", f"it runs and is not ready; its log last says: {last[:200]}{more}", hint)
 
 
 def _probe(facts: Facts, name: str) -> str:
-    said = [each for each in facts.of(facts.pods[name]) if each.get("reason") == "Unhealthy"]
-    return " ".join(str(said[-1].get("message") or "").split())[:200] if said else ""
+    events = [event for event in facts.of(facts.pods[name]) if event.get("reason") == "Unhealthy"]
+    return " ".join(str(events[-1].get("message") or "").split())[:200] if events else ""
 
 
 def ssh(facts: Facts) -> list[Finding]:
     """sshd runs and stays up."""
-    check, found = "ssh", []
+    check, findings = "ssh", []
     for name, log in facts.readable().items():
         again = [number for number, line in enumerate(log.lines) if AGAIN.match(line)]
         sshd = [number for number in again if "sshd" in log.lines[number]]
         if len(sshd) >= OFTEN:
             why = log.lines[sshd[-1] - 1] if sshd[-1] else "it says nothing"
             if _is_over(facts, log, sshd[-1]):
-                words = f"sshd ended {len(sshd)} times, and has stayed up since: {why[:200]}"
-                found.append(warn(check, f"Pod {name}", words))
+                message = f"sshd ended {len(sshd)} times, and has stayed up since: {why[:200]}"
+                findings.append(warn(check, f"Pod {name}", message))
                 continue
-            words = f"sshd ends again and again: {why[:200]}"
-            found.append(fail(check, f"Pod {name}", words, "launchers that use ssh do not work until it stays up"))
+            message = f"sshd ends again and again: {why[:200]}"
+            findings.append(fail(check, f"Pod {name}", message, "launchers that use ssh do not work until it stays up"))
         elif any(line.startswith(NO_SSHD) for line in log.lines):
-            words = "no sshd in the image: launchers that use ssh do not work"
-            found.append(warn(check, f"Pod {name}", words, "install openssh-server in it, or use torchrun"))
-    return or_ok(check, facts.env.name, found) if facts.readable() else []
+            message = "no sshd in the image: launchers that use ssh do not work"
+            findings.append(warn(check, f"Pod {name}", message, "install openssh-server in it, or use torchrun"))
+    return or_ok(check, facts.env.name, findings) if facts.readable() else []
 
 
 def _is_over(facts: Facts, log: Log, number: int) -> bool:
-    """Whether a line is old: the start script begins it anew within seconds, and then would have said more."""
+    """Return whether a line is old: the start script restarts sshd within seconds, and would have logged it again."""
     time = log.timed()[number][0]
     return time is not None and facts.now is not None and facts.now - time > OVER_S
 
@@ -96,23 +96,23 @@ def memlocked(facts: Facts) -> list[Finding]:
     check, may = "memlock", facts.env.cluster.security
     if not facts.env.rdma or (may.ipc_lock and may.rdma_as_root):
         return or_ok(check, facts.env.name, [])
-    found = []
+    findings = []
     for name, log in facts.logs.items():
-        told = [each[1] for line in log.lines if (each := MEMLOCK.match(line))]
-        if told:
-            found.append(memlock.judge(f"Pod {name}", told[-1]))
-    return found or [unknown(check, facts.env.name, "no pod has said how much memory it may lock")]
+        values = [match[1] for line in log.lines if (match := MEMLOCK.match(line))]
+        if values:
+            findings.append(memlock.judge(f"Pod {name}", values[-1]))
+    return findings or [unknown(check, facts.env.name, "no pod has said how much memory it may lock")]
 
 
 def gpus(facts: Facts) -> list[Finding]:
     """Each pod sees the GPUs that it was given."""
-    check, found = "gpus", []
+    check, findings = "gpus", []
     for name, log in facts.readable().items():
-        told = [each for line in log.lines if (each := GPUS.match(line))]
-        if told and told[-1]["why"]:
-            found.append(unknown(check, f"Pod {name}", f"its GPUs are not known: {told[-1]['why']}"))
-        elif told and facts.whole_gpus and int(told[-1]["there"]) < int(told[-1]["wanted"]):
-            words = f"it sees {told[-1]['there']} of its {told[-1]['wanted']} GPUs"
+        matches = [match for line in log.lines if (match := GPUS.match(line))]
+        if matches and matches[-1]["why"]:
+            findings.append(unknown(check, f"Pod {name}", f"its GPUs are not known: {matches[-1]['why']}"))
+        elif matches and facts.whole_gpus and int(matches[-1]["there"]) < int(matches[-1]["wanted"]):
+            message = f"it sees {matches[-1]['there']} of its {matches[-1]['wanted']} GPUs"
             hint = "a GPU may have fallen off the bus: `nvidia-smi`, and `dmesg | grep -i xid` on its node"
-            found.append(fail(check, f"Pod {name}", words, hint))
-    return or_ok(check, facts.env.name, found)
+            findings.append(fail(check, f"Pod {name}", message, hint))
+    return or_ok(check, facts.env.name, findings)

@@ -1,8 +1,8 @@
-"""What a pod waits for before its containers are made: volumes, and networks."""
+"""Volumes and networks that a pod needs before its containers are created."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.environment import Object
@@ -17,6 +17,8 @@ HINTS = (
     ("not found", "`gpuctl cluster deploy` makes what is missing"),
     ("timed out", "the storage's driver does not answer: look at its pods, `kubectl get pods -A | grep csi`"),
 )
+# What the kubelet says of volumes that have not come, whatever kept them (pkg/kubelet/volumemanager).
+CONSEQUENCES = ("Unable to attach or mount volumes", "timed out waiting for the condition", "context deadline exceeded")
 PAST = ("Pulling", "Pulled", "Created", "Started")  # what comes after volumes and networks are there
 NETWORKS = ("FailedCreatePodSandBox", "NetworkNotReady", "FailedCreatePodContainer")
 
@@ -25,27 +27,27 @@ def volumes(facts: Facts) -> list[Finding]:
     """Each claim has its volume, and each volume is mounted."""
     check = "volumes"
     if facts.there.claims.why:
-        words = f"claims cannot be looked at: {facts.there.claims.why}"
-        return [] if all(map(is_ready, facts.pods.values())) else [unknown(check, facts.env.namespace, words)]
-    claims = {each["metadata"]["name"]: each for each in facts.there.claims.value}
-    wanted = dict.fromkeys(name for pod in facts.pods.values() for name in _claims(pod))
-    found = []
-    for name in wanted:
+        message = f"claims cannot be looked at: {facts.there.claims.why}"
+        return [] if all(map(is_ready, facts.pods.values())) else [unknown(check, facts.env.namespace, message)]
+    claims = {claim["metadata"]["name"]: claim for claim in facts.there.claims.value}
+    needed = dict.fromkeys(name for pod in facts.pods.values() for name in _claims(pod))
+    findings = []
+    for name in needed:
         why, hint = _unbound(facts, claims.get(name))
-        found += [fail(check, f"PersistentVolumeClaim {name}", why, hint)] if why else []
-    return or_ok(check, facts.env.name, [*found, *_events(facts, check, MOUNTS, "a volume cannot be mounted")])
+        findings += [fail(check, f"PersistentVolumeClaim {name}", why, hint)] if why else []
+    return or_ok(check, facts.env.name, [*findings, *_events(facts, check, MOUNTS, "a volume cannot be mounted")])
 
 
 def network(facts: Facts) -> list[Finding]:
     """The pod's own network is made; attachments are the usual reason where it is not."""
-    found = _events(facts, "network", NETWORKS, "its network cannot be made")
-    return or_ok("network", facts.env.name, found)
+    findings = _events(facts, "network", NETWORKS, "its network cannot be made")
+    return or_ok("network", facts.env.name, findings)
 
 
 def _claims(pod: Object) -> Iterable[str]:
-    for each in pod["spec"].get("volumes") or []:
-        if "persistentVolumeClaim" in each:
-            yield str(each["persistentVolumeClaim"]["claimName"])
+    for volume in pod["spec"].get("volumes") or []:
+        if "persistentVolumeClaim" in volume:
+            yield str(volume["persistentVolumeClaim"]["claimName"])
 
 
 def _unbound(facts: Facts, claim: Object | None) -> tuple[str, str]:
@@ -60,31 +62,41 @@ def _unbound(facts: Facts, claim: Object | None) -> tuple[str, str]:
 
 def _why_unbound(facts: Facts, claim: Object) -> tuple[str, str]:
     events = facts.of(claim)
-    last = next((each for each in reversed(events) if each.get("type") == "Warning"), events[-1] if events else {})
+    last = next((event for event in reversed(events) if event.get("type") == "Warning"), events[-1] if events else {})
     if last.get("reason") == PATIENT:
         return "", ""
-    wanted = claim["spec"].get("storageClassName")
-    classes = {each["metadata"]["name"]: each for each in facts.there.classes.value}
-    if wanted and not facts.there.classes.why and wanted not in classes:
-        return f"there is no storage class {wanted}", f"there are {', '.join(sorted(classes)) or 'none at all'}"
-    if not last and (classes.get(wanted) or {}).get("volumeBindingMode") == PATIENT:
+    class_name = claim["spec"].get("storageClassName")
+    classes = {event["metadata"]["name"]: event for event in facts.there.classes.value}
+    if class_name and not facts.there.classes.why and class_name not in classes:
+        return f"there is no storage class {class_name}", f"there are {', '.join(sorted(classes)) or 'none at all'}"
+    if not last and (classes.get(class_name) or {}).get("volumeBindingMode") == PATIENT:
         return "", ""  # events are kept for an hour, and not everybody may read them
-    says = f" ({last['reason']}): {_text(last)}" if last else f"; {facts.events_why or 'no event says why'}"
-    return f"it waits for a volume{says}", "does the storage's provisioner run?"
+    reason = f" ({last['reason']}): {_text(last)}" if last else f"; {facts.events_why or 'no event reason why'}"
+    return f"it waits for a volume{reason}", "does the storage's provisioner run?"
 
 
-def _events(facts: Facts, check: str, reasons: tuple[str, ...], words: str) -> list[Finding]:
-    """The last such event of each pod that does not run yet."""
-    found = []
+def _events(facts: Facts, check: str, reasons: tuple[str, ...], message: str) -> list[Finding]:
+    """The cause for each pod that does not run yet and has not got further since."""
+    findings = []
     for name, pod in facts.pods.items():
         if is_ready(pod) or runs(pod):
             continue
-        mine = [each for each in facts.of(pod) if each.get("reason") in (*reasons, *PAST)]
-        if mine and mine[-1]["reason"] in reasons:  # else it got further since
-            text = _text(mine[-1])
+        events = [event for event in facts.of(pod) if event.get("reason") in (*reasons, *PAST)]
+        if events and events[-1]["reason"] in reasons:
+            text = _text(_first_cause(events))
             hint = next((hint for part, hint in HINTS if part in text), "")
-            found.append(fail(check, f"Pod {name}", f"{words}: {text}", hint))
-    return found
+            findings.append(fail(check, f"Pod {name}", f"{message}: {text}", hint))
+    return findings
+
+
+def _first_cause(events: Sequence[Object]) -> Object:
+    """The first event since the pod last got further that names a cause: the kubelet's time-outs follow from it."""
+    last_progress = max((number for number, event in enumerate(events) if event["reason"] in PAST), default=-1)
+    failures = events[last_progress + 1 :]
+    causes = [event for event in failures if not any(text in _text(event) for text in CONSEQUENCES)]
+    return min(
+        causes or failures, key=lambda event: str(event.get("firstTimestamp") or event.get("lastTimestamp") or "")
+    )
 
 
 def _text(event: Object) -> str:

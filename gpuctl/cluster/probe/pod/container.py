@@ -1,4 +1,4 @@
-"""What a pod finds inside itself: files, programs, devices, limits, and trainings that run."""
+"""Files, programs, devices and limits of a container, and the trainings that run in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_SSH = b"--no_ssh"
 
 
 def script(path: str) -> dict[str, Any]:
-    """{sha256, size}, or {why}."""
+    """Return {sha256, size}, or {why}."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -29,7 +29,7 @@ def script(path: str) -> dict[str, Any]:
 
 
 def text(path: str) -> dict[str, Any]:
-    """{text}, or {why}."""
+    """Return {text}, or {why}."""
     try:
         return {"text": Path(path).read_text(errors="replace")}
     except OSError as error:
@@ -37,12 +37,12 @@ def text(path: str) -> dict[str, Any]:
 
 
 def programs(names: list[str]) -> dict[str, str | None]:
-    """Where each is by the container's PATH; None where it is not."""
+    """Look up programs on the container's PATH; None for a missing one."""
     return {name: shutil.which(name) for name in names}
 
 
 def no_ssh(launcher: str) -> bool | None:
-    """Whether DeepSpeed's launcher knows --no_ssh, by its own text; None where that is not found."""
+    """Return whether DeepSpeed's launcher supports --no_ssh, from its source; None if that is not found."""
     with contextlib.suppress(OSError, ValueError):
         first = Path(launcher).read_bytes().split(b"\n", 1)[0]
         python = Path(os.fsdecode(first[2:].strip().split()[0]))
@@ -56,7 +56,7 @@ def no_ssh(launcher: str) -> bool | None:
 
 
 def devices() -> dict[str, Any]:
-    """GPUs and RDMA devices that the container has been given."""
+    """List the GPUs and RDMA devices of the container."""
     return {
         "gpus": sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*")),
         "infiniband": _names("/sys/class/infiniband"),
@@ -72,41 +72,46 @@ def _names(folder: str) -> list[str] | None:
 
 
 def shared_memory() -> dict[str, Any]:
-    """Bytes of /dev/shm, and how many are free."""
+    """Return the size and free bytes of /dev/shm."""
     try:
-        found = os.statvfs("/dev/shm")  # noqa: S108
+        usage = os.statvfs("/dev/shm")  # noqa: S108
     except OSError as error:
         return {"why": error.strerror or str(error)}
-    return {"bytes": found.f_frsize * found.f_blocks, "free": found.f_frsize * found.f_bavail}
+    return {"bytes": usage.f_frsize * usage.f_blocks, "free": usage.f_frsize * usage.f_bavail}
 
 
 def folder(path: str) -> dict[str, Any]:
-    """{user, writable}: the number of the container's user, and whether it may make files there; or {why}."""
+    """Return {user, writable}: the container's user id, and whether it may create files there; or {why}."""
     if not Path(path).is_dir():
-        return {"why": "it is not there"}
+        return {"why": "the folder does not exist"}
     return {"user": os.getuid(), "writable": os.access(path, os.W_OK | os.X_OK)}
 
 
 def memlock() -> dict[str, Any]:
-    """Bytes that a program of this user may lock, None for any; and the process's capabilities in effect."""
+    """Return the bytes this user may lock (None: unlimited) and the effective capabilities."""
     soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    held = re.search(r"^CapEff:\s*(\w+)$", text("/proc/self/status").get("text", ""), re.MULTILINE)
-    return {"bytes": None if soft == resource.RLIM_INFINITY else soft, "capabilities": held[1] if held else ""}
+    capabilities = re.search(r"^CapEff:\s*(\w+)$", text("/proc/self/status").get("text", ""), re.MULTILINE)
+    return {
+        "bytes": None if soft == resource.RLIM_INFINITY else soft,
+        "capabilities": capabilities[1] if capabilities else "",
+    }
 
 
 def trainings(runs: str) -> list[dict[str, Any]]:
-    """What trains here now: runs that a keeper of ours has, and processes that some launcher started otherwise."""
-    found: list[dict[str, Any]] = []
+    """List what trains in this pod: supervised runs, and processes that another launcher started."""
+    active: list[dict[str, Any]] = []
     tokens = set()
     for state in detached.states(Path(runs)):
         if state["running"]:
             tokens.add(state["token"])
-            found.append({"run": state["name"], "by": state["by"], "about": state["about"], "began": state["began"]})
+            active.append(
+                {"run": state["name"], "actor": state["actor"], "about": state["about"], "began": state["began"]}
+            )
     for pid in process_tree.numbers():
         variables = dict(pair.split(b"=", 1) for pair in process_tree.environment(pid).split(b"\0") if b"=" in pair)
         ours = variables.get(process.MARK.encode(), b"").decode(errors="replace")
         if RANK in variables and WORLD in variables and ours not in tokens:
             command = process_tree.read(f"{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
-            token = ours if ours.startswith(protocol.KEPT) else ""
-            found.append({"pid": pid, "command": command[: detached.COMMAND], "token": token})
-    return found
+            token = ours if ours.startswith(protocol.DETACHED) else ""
+            active.append({"pid": pid, "command": command[: detached.COMMAND_CHARS], "token": token})
+    return active

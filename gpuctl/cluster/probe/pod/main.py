@@ -1,4 +1,4 @@
-"""Answers what a pod is asked of itself, in one message; or holds a port until its input ends."""
+"""Answer one probe request in one message; or hold a port until the input ends."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.cluster.probe.pod import container, network
-from gpuctl.cluster.probe.pod.run_programs import ask
+from gpuctl.cluster.probe.pod.run_programs import run_programs
 from gpuctl.remote.supervisor import protocol
-from gpuctl.remote.supervisor.process import said
-from gpuctl.remote.supervisor.protocol import Ear, Voice
+from gpuctl.remote.supervisor.process import read_env_file
+from gpuctl.remote.supervisor.protocol import Reader, Writer
 
 HOLD, FACTS = "hold", "facts"
 SSH = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5"]
 
 
-def hold(order: dict[str, Any], ear: Ear, voice: Voice) -> None:
-    """Listen on a port; say whether that was possible."""
-    found = network.listen(order["port"])
-    if isinstance(found, str):
-        voice.say(protocol.ANSWER, {"wrong": found})
+def hold(order: dict[str, Any], reader: Reader, writer: Writer) -> None:
+    """Listen on a port and report whether that was possible."""
+    listener = network.listen(order["port"])
+    if isinstance(listener, str):
+        writer.send(protocol.ANSWER, {"wrong": listener})
         return
-    voice.say(protocol.ANSWER, {"wrong": ""})
-    while not ear.told_to_end():
-        voice.pass_on()
-        voice.beat()
-        if found.fileno() in select.select([ear.source, found.fileno()], [], [], 0.2)[0]:
-            network.greet(found)
-    found.close()
+    writer.send(protocol.ANSWER, {"wrong": ""})
+    while not reader.should_end():
+        writer.flush()
+        writer.heartbeat()
+        if listener.fileno() in select.select([reader.source, listener.fileno()], [], [], 0.2)[0]:
+            network.greet(listener)
+    listener.close()
 
 
-def _say_that_we_are_at_work(voice: Voice) -> None:
-    voice.beat()
-    voice.pass_on()
+def _heartbeat(writer: Writer) -> None:
+    writer.heartbeat()
+    writer.flush()
 
 
-def facts(order: dict[str, Any], _: Ear, voice: Voice) -> None:
-    """Everything at once; what takes time has its limits."""
-    asked = {f"ssh {host}": [*SSH, host, "true"] for host in order["ssh"]}
-    asked["gpus"] = ["nvidia-smi", "-L"]
+def facts(order: dict[str, Any], _: Reader, writer: Writer) -> None:
+    """Collect all facts; everything slow has a time limit."""
+    commands = {f"ssh {host}": [*SSH, host, "true"] for host in order["ssh"]}
+    commands["gpus"] = ["nvidia-smi", "-L"]
     if order["whole"]:
-        asked["details"] = ["nvidia-smi", "-q", "-x"]
-    answers = ask(asked, order["ask_s"], lambda: _say_that_we_are_at_work(voice))
-    found: dict[str, Any] = {
+        commands["details"] = ["nvidia-smi", "-q", "-x"]
+    answers = run_programs(commands, order["ask_s"], lambda: _heartbeat(writer))
+    answer: dict[str, Any] = {
         "answers": answers,
         "script": container.script(order["script"]) if order["script"] else None,
         "hostfile": container.text(order["hostfile"]),
@@ -57,16 +57,16 @@ def facts(order: dict[str, Any], _: Ear, voice: Voice) -> None:
         "workspace": container.folder(order["workspace"]),
         "trainings": container.trainings(order["runs"]),
         "names": network.names(order["hosts"], order["limit_s"]),
-        "says": said(Path(order["says"])),
+        "pod_env": read_env_file(Path(order["env_file"])),
         "ds_env": [container.text(str(Path(path).expanduser())).get("text", "") for path in order["ds_env"]],
     }
-    launcher = found["programs"].get("deepspeed")
-    found["no_ssh"] = container.no_ssh(launcher) if launcher else None
-    found["reached"] = _reached(order, found["names"]) if order["reach"] else None
-    voice.say(protocol.ANSWER, found)
+    launcher = answer["programs"].get("deepspeed")
+    answer["no_ssh"] = container.no_ssh(launcher) if launcher else None
+    answer["reached"] = _check_port(order, answer["names"]) if order["reach"] else None
+    writer.send(protocol.ANSWER, answer)
 
 
-def _reached(order: dict[str, Any], names: dict[str, Any]) -> str:
+def _check_port(order: dict[str, Any], names: dict[str, Any]) -> str:
     host, port = order["reach"]
     if isinstance(names.get(host), str):
         return "it has no address"
@@ -74,11 +74,11 @@ def _reached(order: dict[str, Any], names: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """One order, and its answer. What is left behind, such as a resolver that does not answer, ends with us."""
-    ear, voice, code = Ear(), Voice(), 0
+    """Carry out one order. A resolver thread that hangs ends with this process."""
+    reader, writer, code = Reader(), Writer(), 0
     try:
-        order = ear.order()
-        {HOLD: hold, FACTS: facts}[order["what"]](order, ear.quietly(), voice)
+        order = reader.order()
+        {HOLD: hold, FACTS: facts}[order["what"]](order, reader.nonblocking(), writer)
     except EOFError:
         code = 0
     except protocol.Gone:
@@ -86,6 +86,6 @@ def main() -> None:
     except Exception:  # noqa: BLE001 - the last word of a program that runs elsewhere
         traceback.print_exc()
         code = 1
-    voice.finish()
+    writer.finish()
     sys.stderr.flush()
     os._exit(code)

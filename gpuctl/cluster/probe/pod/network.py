@@ -1,4 +1,4 @@
-"""What a pod finds around itself: names in DNS, and a port of another pod."""
+"""Names in DNS and a port of another pod, as seen from this pod."""
 
 from __future__ import annotations
 
@@ -15,40 +15,42 @@ AT_ONCE = 32
 
 
 def names(hosts: list[str], limit_s: float) -> dict[str, Any]:
-    """The addresses of each name; a text where there are none: why, or "late"."""
-    found: dict[str, Any] = {}
+    """Resolve names: a list of addresses, or the error as text ("late" after the limit)."""
+    addresses: dict[str, Any] = {}
     waiting: queue.Queue[str] = queue.Queue()
     for host in hosts:
         waiting.put(host)
     for _ in range(min(AT_ONCE, len(hosts))):
-        # Resolvers know no limit of ours; what is late is left behind.
-        threading.Thread(target=_resolve, args=(waiting, found), daemon=True).start()
+        # Resolvers take no time limit: threads that are late are abandoned.
+        threading.Thread(target=_resolve, args=(waiting, addresses), daemon=True).start()
     end = time.monotonic() + limit_s
-    while len(found) < len(hosts) and time.monotonic() < end:
+    while len(addresses) < len(hosts) and time.monotonic() < end:
         time.sleep(0.02)
-    return {host: found.get(host, "late") for host in hosts}
+    return {host: addresses.get(host, "late") for host in hosts}
 
 
-def _resolve(waiting: queue.Queue[str], found: dict[str, Any]) -> None:
+def _resolve(waiting: queue.Queue[str], addresses: dict[str, Any]) -> None:
     while True:
         try:
             host = waiting.get_nowait()
         except queue.Empty:
             return
         try:
-            found[host] = sorted({str(row[4][0]) for row in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
+            addresses[host] = sorted(
+                {str(row[4][0]) for row in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+            )
         except (OSError, UnicodeError) as error:
-            found[host] = getattr(error, "strerror", None) or str(error)
+            addresses[host] = getattr(error, "strerror", None) or str(error)
 
 
 def reach(host: str, port: int, limit_s: float) -> str:
-    """How it went with the listener of `listen` there: "ok", or why not. A pod may begin to listen a moment later."""
+    """Connect to the listener of `listen` on another pod; "ok", or the reason. It may start a moment later."""
     end, why = time.monotonic() + limit_s, "late"
     while time.monotonic() < end:
         try:
-            with socket.create_connection((host, port), timeout=max(0.1, end - time.monotonic())) as found:
-                said = found.recv(len(MAGIC))
-                return "ok" if said == MAGIC else "something else answers there"
+            with socket.create_connection((host, port), timeout=max(0.1, end - time.monotonic())) as connection:
+                greeting = connection.recv(len(MAGIC))
+                return "ok" if greeting == MAGIC else "something else answers there"
         except socket.timeout:  # noqa: UP041 - its own name before Python 3.10
             why = "no answer"
         except OSError as error:
@@ -58,11 +60,11 @@ def reach(host: str, port: int, limit_s: float) -> str:
 
 
 def listen(port: int) -> socket.socket | str:
-    """A socket on all addresses; "busy" where another one has the port."""
+    """Open a socket on all addresses; "busy" if another program uses the port."""
     family = socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET
-    for each in (family, socket.AF_INET):
+    for address_family in (family, socket.AF_INET):
         try:
-            return _listening(each, port)
+            return _listening(address_family, port)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return "busy"
@@ -71,26 +73,26 @@ def listen(port: int) -> socket.socket | str:
 
 
 def _listening(family: int, port: int) -> socket.socket:
-    """OSError also where the node has no such family: `ipv6.disable=1`, which `has_ipv6` does not know."""
-    found = socket.socket(family, socket.SOCK_STREAM)
+    """Open the listener. OSError also if the node has no IPv6 (`ipv6.disable=1`, which `has_ipv6` does not show)."""
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        found.bind(("", port))
-        found.listen(1024)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(("", port))
+        listener.listen(1024)
     except OSError:
-        found.close()
+        listener.close()
         raise
-    found.setblocking(False)
-    return found
+    listener.setblocking(False)
+    return listener
 
 
 def greet(listener: socket.socket) -> None:
-    """Answer who waits there."""
+    """Answer waiting connections."""
     with contextlib.suppress(OSError):
         while True:
-            found, _ = listener.accept()
+            connection, _ = listener.accept()
             with contextlib.suppress(OSError):
-                found.sendall(MAGIC)
-            found.close()
+                connection.sendall(MAGIC)
+            connection.close()

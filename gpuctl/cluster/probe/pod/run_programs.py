@@ -1,4 +1,4 @@
-"""Programs asked in a pod: several at the same time, each within its limit."""
+"""Run several programs in a pod concurrently, each within a time limit."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MOST = 4 << 20  # bytes of an answer
+MAX_OUTPUT = 4 << 20  # bytes of one program's output; the rest is dropped
 SLICE_S = 1.0
-UNKILLABLE_S = 2.0  # what hangs in the kernel, as nvidia-smi does with a broken GPU, does not even end then
+UNKILLABLE_S = 2.0  # a process blocked in the kernel (nvidia-smi with a broken GPU) survives even SIGKILL
 
 
-def ask(
-    asked: dict[str, list[str]], limit_s: float, meanwhile: Callable[[], object] = lambda: None
+def run_programs(
+    commands: dict[str, list[str]], limit_s: float, meanwhile: Callable[[], object] = lambda: None
 ) -> dict[str, dict[str, Any]]:
-    """By name: {code, text}; what is late is killed. `meanwhile` is called every second or more often.
+    """Return {code, text} by name; late programs are killed. `meanwhile` is called at least once a second.
 
-    Where `code` is None `why` says it: "none" (there is no such program) or "late".
+    If `code` is None, `why` is the reason: "none" (no such program) or "late".
     """
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     running = {}
-    for name, argv in asked.items():
+    for name, argv in commands.items():
         path = shutil.which(argv[0])
         if path is None:
-            found[name] = {"code": None, "why": "none", "text": ""}
+            results[name] = {"code": None, "why": "none", "text": ""}
         else:
             pid, out = _start(path, argv)
             running[out] = (name, pid, bytearray())
@@ -40,20 +40,20 @@ def ask(
             meanwhile()
             for out in select.select(list(running), [], [], max(0.0, min(SLICE_S, end - time.monotonic())))[0]:
                 part = os.read(out, 1 << 16)
-                running[out][2].extend(part[: MOST - len(running[out][2])])
+                running[out][2].extend(part[: MAX_OUTPUT - len(running[out][2])])
                 if not part:
                     name, pid, text = running.pop(out)
                     os.close(out)
-                    found[name] = _told(_ended(pid, end), text)
+                    results[name] = _result(_wait(pid, end), text)
     finally:
         for name, pid, text in running.values():
-            found[name] = _told(_ended(pid, 0), text)
-    return found
+            results[name] = _result(_wait(pid, 0), text)
+    return results
 
 
-def _told(code: int | None, text: bytearray) -> dict[str, Any]:
-    said = {"code": code, "text": text.decode(errors="replace")}
-    return said if code is not None else dict(said, why="late")
+def _result(code: int | None, text: bytearray) -> dict[str, Any]:
+    result = {"code": code, "text": text.decode(errors="replace")}
+    return result if code is not None else dict(result, why="late")
 
 
 def _start(path: str, argv: list[str]) -> tuple[int, int]:
@@ -72,8 +72,8 @@ def _start(path: str, argv: list[str]) -> tuple[int, int]:
     return pid, out
 
 
-def _ended(pid: int, end: float) -> int | None:
-    """Its exit code (128 and more for a signal), or None where it had to be killed, whether that helped or not."""
+def _wait(pid: int, end: float) -> int | None:
+    """Return the exit code (128 and more for a signal), or None if the program had to be killed."""
     killed_s = 0.0
     while not killed_s or time.monotonic() - killed_s < UNKILLABLE_S:
         done, status = os.waitpid(pid, os.WNOHANG)

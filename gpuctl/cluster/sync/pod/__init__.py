@@ -1,1 +1,1 @@
-"""What runs in a pod: standard library only, Python 3.8, carried there as text by `program.py`."""
+"""The receiver that runs in a pod: standard library only, Python 3.8, sent there as text by `stream.py`."""

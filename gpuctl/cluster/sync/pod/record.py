@@ -1,7 +1,7 @@
-"""The record of what was synced into a folder, kept in that folder: deletes and conflicts are decided by it.
+"""Manifest of the files that were synced into a folder, stored in that folder: it decides deletes and conflicts.
 
-One line a change, the last one counts; written before the change is made, so that a sync that is cut off anywhere
-leaves a record that is true. It is written anew, whole or not at all, once it has grown long.
+One line per change, the last one counts; written before the change is made, so that an interrupted sync leaves a true
+manifest. Rewritten atomically once it has grown long.
 """
 
 # Names are bytes here, which pathlib does not have.
@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Any
 from gpuctl.cluster.sync.pod import tree
 
 LOCK_S = 5.0
-OURS_SAYS = b"gpuctl-old-python"  # in the command line of our programs in pods
+OUR_PROGRAM = b"gpuctl-old-python"  # part of the command line of our programs in pods
 if TYPE_CHECKING:
-    # kind, value (hash, or where a link leads), mode, source (size and times of the file it came from), by (number of
-    # the folder it came from), put (whether a sync wrote it, or found it there the same), stamp (None: not known for
-    # sure), was (the value it had until then: after a cut, either may be there)
+    # kind, value (hash, or target of a link), mode, source (size and times of the source file), by (number of the
+    # source folder), put (written by a sync, rather than found identical), stamp (None: uncertain), was (the value
+    # before: after an interruption, either may be present)
     Entry = dict[str, Any]
 
 
-class Held(Exception):
-    """Another sync is writing there; the text says whose."""
+class FolderLocked(Exception):
+    """Another sync is writing there; the text names its owner."""
 
 
 class Record:
-    """The record of one folder."""
+    """The manifest of one folder."""
 
     def __init__(self, root: bytes) -> None:
         self.folder = os.path.join(root, tree.OURS.encode())
@@ -46,7 +46,7 @@ class Record:
         self._log: Any = None
 
     def read(self) -> None:
-        """Take in what is there. A last line that was cut off says nothing."""
+        """Read the manifest. A truncated last line is ignored."""
         with contextlib.suppress(FileNotFoundError), open(self.path, "rb") as stream:
             for line in stream:
                 with contextlib.suppress(ValueError):
@@ -62,9 +62,9 @@ class Record:
             self.entries[line[0]] = line[1]
 
     def open(self, who: str, session: str = "") -> None:
-        """Take the folder for ourselves and begin to write; `Held` where somebody else has it.
+        """Lock the folder and open the manifest for writing; `FolderLocked` if somebody else has it.
 
-        What an earlier connection of the same `session` left in this pod is ended: it may not know yet that it broke.
+        An earlier connection of the same `session` in this pod is ended: it may not have noticed yet that it broke.
         """
         os.makedirs(self.folder, exist_ok=True)
         self._lock = open(os.path.join(self.folder, b"lock"), "a+")
@@ -75,7 +75,7 @@ class Record:
         self.read()
         self._log = open(self.path, "ab")
         if self._log.tell():
-            self._log.write(b"\n")  # after a line that may have been cut off
+            self._log.write(b"\n")  # after a line that may be truncated
 
     def _take_lock(self, session: str) -> None:
         end = time.monotonic() + LOCK_S
@@ -88,20 +88,20 @@ class Record:
                 if session:
                     _end(holder, session)
                 if time.monotonic() > end:
-                    raise Held(who or "somebody") from None
+                    raise FolderLocked(who or "somebody") from None
             except OSError:  # a file system without locks
                 return None
             time.sleep(0.1)
 
     def number(self, source: str) -> int:
-        """The number that stands for a folder that files come from."""
+        """The number of a source folder."""
         if source not in self.sources:
             self.sources.append(source)
             self._write(self._head())
         return self.sources.index(source)
 
     def note(self, path: str, entry: Entry | None) -> None:
-        """Say how a path stands, or (None) that it is none of ours."""
+        """Record a path, or (None) that it is not ours."""
         if entry is None:
             self.entries.pop(path, None)
         else:
@@ -110,17 +110,17 @@ class Record:
         self._log.flush()
 
     def settle(self, unsaved: list[str]) -> str:
-        """All of it is done: give it a new generation, which other pods that share the folder can look for."""
+        """All changes are done: set a new generation, which other pods that share the folder can check."""
         self.generation = secrets.token_hex(8)
         if self.lines + len(unsaved) > 2 * len(self.entries) + 200:
-            self._write_anew()
+            self._rewrite()
         else:
             for path in unsaved:
                 self._write([path, self.entries.get(path)])
             self._write(self._head())
             self._log.flush()
-        # Not forced to the disk, which would take all files along: a node that crashes may lose the record, and then
-        # everything is kept.
+        # No fsync, which would flush all files: if the node crashes, the manifest may be lost, and then every file is
+        # kept.
         return self.generation
 
     def _head(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Record:
         self.lines += 1
         self._log.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
-    def _write_anew(self) -> None:
+    def _rewrite(self) -> None:
         log, new = self._log, self.path + b".new"
         self._log = open(new, "wb")
         self.lines = 0
@@ -140,7 +140,7 @@ class Record:
                 self._write([path, entry])
             self._log.flush()
             os.rename(new, self.path)
-        except OSError:  # the long one stays, and is as true
+        except OSError:  # the long manifest stays, and is equally true
             self._log, new_log = log, self._log
             with contextlib.suppress(OSError):
                 new_log.close()
@@ -149,10 +149,10 @@ class Record:
 
 
 def _end(holder: str, session: str) -> None:
-    """End who holds a folder, where that is a program of ours in this pod, of this session."""
+    """End the holder of a folder if it is our program in this pod, of this session."""
     whose, _, rest = holder.partition(" ")
     name, _, pid = rest.partition(" ")
     if whose == session and name == os.uname().nodename and pid.isdigit():
         with contextlib.suppress(OSError):
-            if OURS_SAYS in open(f"/proc/{pid}/cmdline", "rb").read():  # and no other that has its number by now
+            if OUR_PROGRAM in open(f"/proc/{pid}/cmdline", "rb").read():  # and not another process that reused its pid
                 os.kill(int(pid), signal.SIGTERM)

@@ -25,11 +25,11 @@ def remove(cluster: Cluster, task: Task) -> Removed:
         left = _left(cluster, task)
     except GpuctlError as error:
         return Removed(left=f"not removed: {error.wrong}; {_stays(cluster, task, error)}")
-    names = sorted(each["metadata"]["name"] for each in left)
-    pods = [each for each in left if each["kind"] == "Pod" and not pod_state.has_ended(each)]
-    held = {pod_placement.place(task, pod) for pod in pods}
-    says = f"still there after {leftovers.REMOVAL_S:g} s: {', '.join(names)}" if left else ""
-    return Removed(tuple(node for node in task.launch.nodes if node in held), says)
+    names = sorted(object_["metadata"]["name"] for object_ in left)
+    pods = [object_ for object_ in left if object_["kind"] == "Pod" and not pod_state.has_ended(object_)]
+    nodes_left = {pod_placement.place(task, pod) for pod in pods}
+    message = f"still there after {leftovers.REMOVAL_S:g} s: {', '.join(names)}" if left else ""
+    return Removed(tuple(node for node in task.launch.nodes if node in nodes_left), message)
 
 
 def _stays(cluster: Cluster, task: Task, error: GpuctlError) -> str:

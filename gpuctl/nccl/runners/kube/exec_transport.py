@@ -11,7 +11,7 @@ from gpuctl.edges.kube import python
 from gpuctl.edges.kube.cluster import Cluster, Object
 from gpuctl.edges.ssh import Failure
 from gpuctl.nccl.runners.mpirun import MpirunOptions
-from gpuctl.remote.transport import LOOK_LIMIT_S, Started
+from gpuctl.remote.transport import LOOK_LIMIT_S, RunningProgram
 
 # What the container's own environment says of the network holds for the test, too: sshd gives ranks none of it.
 PASSED = ("NCCL_", "FI_", "OFI_", "UCX_", "RDMAV_")
@@ -44,7 +44,7 @@ class PodTransport:
     `selector`: what finds them in the cluster, among others.
     """
 
-    asked: Mapping[str, Any] = {"held": True, "passed": PASSED}
+    start_options: Mapping[str, Any] = {"held": True, "passed": PASSED}
 
     def __init__(self, cluster: Cluster, pods: Mapping[str, Pod], container: str, selector: Mapping[str, str]) -> None:
         self.cluster, self.pods, self.container, self.selector = cluster, pods, container, selector
@@ -57,34 +57,34 @@ class PodTransport:
         """The cluster was asked for the pods just now."""
 
     def address(self, node: str) -> str:
-        """See Carrier."""
+        """See Transport."""
         return self.pods[node].host
 
     def start(self, node: str, program: bytes) -> python.Running:
-        """See Carrier."""
+        """See Transport."""
         return python.Running(self.at(node), program)
 
-    def ask(self, node: str, program: bytes, anew: bool = True) -> bytes | Failure:
-        """See Carrier; every connection is new."""
+    def query(self, node: str, program: bytes, fresh: bool = True) -> bytes | Failure:
+        """See Transport; every connection is new."""
         return python.run(self.at(node), program, LOOK_LIMIT_S)
 
-    def why(self, node: str, ended: tuple[int, str], limit_s: float) -> Failure:
-        """See Carrier."""
-        return Failure(ended[1]) if ended[0] == python.LOST else python.explain(*ended)
+    def why(self, node: str, exit_and_error: tuple[int, str], limit_s: float) -> Failure:
+        """See Transport."""
+        return Failure(exit_and_error[1]) if exit_and_error[0] == python.LOST else python.explain(*exit_and_error)
 
-    def unknown(self, nodes: Sequence[str], started: Started, looked: bool) -> str:
-        """See Carrier. A connection through the API server may break for many reasons, and pods are replaced by
+    def inconclusive(self, nodes: Sequence[str], started: RunningProgram, ranks_reported: bool) -> str:
+        """See Transport. A connection through the API server may break for many reasons, and pods are replaced by
         others of their names, on other nodes."""
         wrong = started.wrong if isinstance(started, python.Running) else None
-        return self._others(nodes) or (wrong.wrong if isinstance(wrong, Unreachable) and not looked else "")
+        return self._others(nodes) or (wrong.wrong if isinstance(wrong, Unreachable) and not ranks_reported else "")
 
     def _others(self, nodes: Sequence[str]) -> str:
         """Which pods are not those any more that these nodes stand for; empty where nobody can tell."""
         try:
-            found = self.cluster.find(self.cluster.kind("v1", "Pod"), self.selector)
+            pods = self.cluster.find(self.cluster.kind("v1", "Pod"), self.selector)
         except GpuctlError:
             return ""
-        now = {each["metadata"]["name"]: each for each in found if not each["metadata"].get("deletionTimestamp")}
+        now = {pod["metadata"]["name"]: pod for pod in pods if not pod["metadata"].get("deletionTimestamp")}
         whys = {node: _other(self.pods[node], now.get(self.pods[node].name)) for node in nodes}
         return "; ".join(f"{node}: {why}" for node, why in whys.items() if why)
 
@@ -97,6 +97,6 @@ def _other(pod: Pod, now: Object | None) -> str:
     return ""
 
 
-def pod_options(way: MpirunOptions) -> MpirunOptions:
+def pod_options(options: MpirunOptions) -> MpirunOptions:
     """The same for pods; mpirun may run as root there, as the whole pod may."""
-    return MpirunOptions(way.folders, False, True, way.ssh_args, way.texts, ENV)
+    return MpirunOptions(options.folders, False, True, options.ssh_args, options.texts, ENV)

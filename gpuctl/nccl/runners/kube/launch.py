@@ -59,7 +59,7 @@ class Running:
         # Its removal takes its time, too, and is not part of the test.
         self.has_begun = self.is_over = False
         self.printed = LaunchOutput(task.launch, task.run, texts, self.report)
-        self.own = WorkerReport()
+        self.worker_report = WorkerReport()
         self.checked = self.made
         self.over_since: float | None = None
 
@@ -78,7 +78,7 @@ class Running:
             if not self.stop:
                 self.report("no end within its limit: looking who waits for whom, then ending it")
             self.stop = self.stop or LIMIT
-            if self.own.looked or late > LOOK_S:
+            if self.worker_report.looked or late > LOOK_S:
                 self.end(LIMIT)
         self._free_the_reader()
 
@@ -119,22 +119,30 @@ class Running:
         finally:
             self.is_over = True
             seconds = time.monotonic() - (self.begun if self.has_begun else self.made)
-            seen = self.pods.known(self.task)
+            pods = self.pods.known(self.task)
             removed = cleanup.remove(self.cluster, self.task)
             if removed.left:
                 self.report(removed.left)
-        found = outcome.LaunchObservations(
-            self.stop, never, unknown, seen, self.printed.last, self.printed.done_size, removed.lost, seconds, self.own
+        observations = outcome.LaunchObservations(
+            self.stop,
+            never,
+            unknown,
+            pods,
+            self.printed.last,
+            self.printed.done_size,
+            removed.lost,
+            seconds,
+            self.worker_report,
         )
-        ended = replace(outcome.settled(self.task, runs, found), left=removed.left)
-        self.report(settle.summary_line(ended))
-        return ended
+        result = replace(outcome.settled(self.task, runs, observations), left=removed.left)
+        self.report(settle.summary_line(result))
+        return result
 
     def _begin(self) -> None:
-        for wanted in made_first(self.task):
+        for object_ in made_first(self.task):
             if self.stop:
                 return
-            self.cluster.apply(wanted)
+            self.cluster.apply(object_)
         workers = pod_placement.workers(self.task)
         if workers:
             self.report("its MPIJob is made" if self.task.by_operator else "its pods are made")
@@ -142,8 +150,8 @@ class Running:
         if self.stop:
             return
         if not self.task.by_operator:
-            found = self.pods.of(self.task)
-            self.cluster.apply(objects.launcher(self.task, [pod_state.address(found[name]) for name in workers]))
+            pods = self.pods.of(self.task)
+            self.cluster.apply(objects.launcher(self.task, [pod_state.address(pods[name]) for name in workers]))
         self._wait([pod_placement.launcher(self.task)], pod_state.has_begun)
         if not self.stop:
             self.begun, self.has_begun = time.monotonic(), True
@@ -151,49 +159,50 @@ class Running:
 
     def _wait(self, names: list[str], done: Callable[[Object], bool]) -> None:
         """Until the pods of all these places are as wanted, or we were told to end."""
-        begun, count, said = time.monotonic(), 0, ""
-        seen: set[str] = set()
+        begun, count, reported = time.monotonic(), 0, ""
+        known: set[str] = set()
         while not self.stop:
-            found = self.pods.of(self.task)
-            seen.update(found)
-            missing = [name for name in names if not (name in found and done(found[name]))]
+            pods = self.pods.of(self.task)
+            known.update(pods)
+            missing = [name for name in names if not (name in pods and done(pods[name]))]
             if not missing:
                 return
-            self._refuse_ended([name for name in missing if name in seen], found)
-            words = self._why_waiting(found, done) or self._why_nothing(found, time.monotonic() - begun)
+            self._refuse_ended([name for name in missing if name in known], pods)
+            reason = self._why_waiting(pods, done) or self._why_nothing(pods, time.monotonic() - begun)
             if time.monotonic() - begun > self.task.settings.start_s:
                 late = f"its pod has not started within {self.task.settings.start_s:g} s"
-                raise _NeverBegan(words or f"{missing[0]}: {late}")
-            if words and words != said:
-                said = words
-                self.report(f"waiting: {words}")
+                raise _NeverBegan(reason or f"{missing[0]}: {late}")
+            if reason and reason != reported:
+                reported = reason
+                self.report(f"waiting: {reason}")
             count = self.pods.wait(count, 0.5)
 
-    def _refuse_ended(self, names: list[str], found: Mapping[str, Object]) -> None:
+    def _refuse_ended(self, names: list[str], pods: Mapping[str, Object]) -> None:
         """Raise for the first pod that will never start any more."""
         for name in names:
-            pod = found.get(name)
+            pod = pods.get(name)
             why = pod_state.why_gone(pod)
             if pod and not why and pod_state.has_ended(pod):
-                said = "; ".join(self._tail(pod))
-                why = f"its container ended with exit status {pod_state.exit_code(pod)}{f' ({said})' if said else ''}"
+                output = "; ".join(self._tail(pod))
+                detail = f" ({output})" if output else ""
+                why = f"its container ended with exit status {pod_state.exit_code(pod)}{detail}"
             if pod and pod_state.is_hopeless(pod):
                 why = pod_state.why_waiting(pod)
             if why:
                 raise _NeverBegan(f"{name}: {why}")
 
-    def _why_waiting(self, found: Mapping[str, Object], done: Callable[[Object], bool]) -> str:
-        whys = {place: pod_state.why_waiting(pod) for place, pod in found.items() if not done(pod)}
+    def _why_waiting(self, pods: Mapping[str, Object], done: Callable[[Object], bool]) -> str:
+        whys = {place: pod_state.why_waiting(pod) for place, pod in pods.items() if not done(pod)}
         return "; ".join(f"{place}: {why}" for place, why in whys.items() if why)
 
-    def _why_nothing(self, found: Mapping[str, Object], seconds: float) -> str:
+    def _why_nothing(self, pods: Mapping[str, Object], seconds: float) -> str:
         """What is known of an MPIJob without pods; it is not waited for where no operator has noticed it."""
-        if found or not self.task.by_operator or seconds < min(mpijob.NOTICED_S, self.task.settings.start_s):
+        if pods or not self.task.by_operator or seconds < min(mpijob.NOTICED_S, self.task.settings.start_s):
             return ""
-        words = mpijob.why_nothing(self.cluster, self.task)
+        reason = mpijob.why_nothing(self.cluster, self.task)
         if mpijob.is_unnoticed(self.cluster, self.task):
-            raise _NeverBegan(words)
-        return words
+            raise _NeverBegan(reason)
+        return reason
 
     def _tail(self, pod: Object) -> list[str]:
         """What a worker printed; as good as it goes, for it is gone in a moment."""
@@ -209,7 +218,7 @@ class Running:
         with self.printed, suppress(NotThere):  # its pod was deleted; `why_gone` says so
             for line in self._read():
                 self.printed.write(line)
-                if not self.own.take(line):
+                if not self.worker_report.take(line):
                     self.printed.note(line)
                     yield line + "\n"
         self._warn()
@@ -225,10 +234,10 @@ class Running:
 
     def _warn(self) -> None:
         """What of our own lines the user should know; root is asked about nothing."""
-        if not (self.task.settings.fabric and self.own.memlock):
+        if not (self.task.settings.fabric and self.worker_report.memlock):
             return
         nodes = pod_placement.in_order_of_workers(self.task, self.pods.known(self.task))
-        if little := self.own.too_little(dict(zip(self.task.hosts, nodes, strict=True))):
+        if little := self.worker_report.too_little(dict(zip(self.task.hosts, nodes, strict=True))):
             self.report(f"warning: {outcome.LOCKED.format(little)}")
 
     def _over(self) -> bool:

@@ -15,8 +15,8 @@ REMOVAL_S = 120.0
 
 def kinds(cluster: Cluster) -> list[Kind]:
     """All kinds of which a run has objects; first what makes pods, then the pods, which hold the GPUs."""
-    own = [cluster.kind("v1", kind) for kind in ("Pod", "Service", "Secret")]
-    return [cluster.kind(mpijob.API, mpijob.KIND), *own] if cluster.serves(mpijob.API, mpijob.KIND) else own
+    core = [cluster.kind("v1", kind) for kind in ("Pod", "Service", "Secret")]
+    return [cluster.kind(mpijob.API, mpijob.KIND), *core] if cluster.serves(mpijob.API, mpijob.KIND) else core
 
 
 def remove(cluster: Cluster, by: str) -> list[str]:
@@ -24,11 +24,11 @@ def remove(cluster: Cluster, by: str) -> list[str]:
 
     A pod may take a while to go; it is not waited for.
     """
-    found = [each for kind in kinds(cluster) for each in _ours(cluster, kind)]
-    over = runs_over(found, by, cluster.now)
-    for each in found:
-        if each["metadata"]["labels"].get(RUN) in over:
-            cluster.delete(each)
+    objects = [object_ for kind in kinds(cluster) for object_ in _ours(cluster, kind)]
+    over = runs_over(objects, by, cluster.now)
+    for object_ in objects:
+        if object_["metadata"]["labels"].get(RUN) in over:
+            cluster.delete(object_)
     return sorted(over)
 
 
@@ -41,18 +41,18 @@ def _ours(cluster: Cluster, kind: Kind) -> list[Object]:
         return []  # who may not even list them has made none
 
 
-def runs_over(found: Iterable[Object], by: str, now: float | None) -> set[str]:
+def runs_over(objects: Iterable[Object], by: str, now: float | None) -> set[str]:
     """The runs of `by` all of whose objects have outlived their time; none where the time is not known."""
     state: dict[str, list[bool]] = {}
-    for each in found:
-        run = each["metadata"]["labels"].get(RUN)
+    for object_ in objects:
+        run = object_["metadata"]["labels"].get(RUN)
         if run:
-            state.setdefault(run, []).append(_is_over(each, by, now))
+            state.setdefault(run, []).append(_is_over(object_, by, now))
     return {run for run, over in state.items() if all(over)}
 
 
-def _is_over(found: Object, by: str, now: float | None) -> bool:
-    meta = found["metadata"]
+def _is_over(object_: Object, by: str, now: float | None) -> bool:
+    meta = object_["metadata"]
     notes = meta.get("annotations") or {}
     try:
         made = datetime.fromisoformat(meta["creationTimestamp"]).timestamp()

@@ -20,23 +20,23 @@ NOTICED_S = 30.0
 VERBS = ("create", "patch", "get", "list", "delete")
 
 
-def chosen(cluster: Cluster, wanted: bool | None) -> tuple[bool, str]:
+def chosen(cluster: Cluster, requested: bool | None) -> tuple[bool, str]:
     """Whether launches become MPIJobs, and why, in words; by default where the cluster serves them and we may.
 
     `InvalidInput` where they are wanted and cannot be had.
     """
-    if wanted is False or not (served := cluster.serves(API, KIND)):
-        if wanted:
+    if requested is False or not (served := cluster.serves(API, KIND)):
+        if requested:
             raise InvalidInput(
                 "run as MPIJobs", f"{cluster.server} does not serve {KIND} of {API}", "leave out --mpijob"
             )
         return False, ""
     lacking = [verb for verb in VERBS if served and not cluster.may(verb, cluster.kind(API, KIND))]
-    if lacking and wanted:
+    if lacking and requested:
         raise InvalidInput("run as MPIJobs", f"you may not {lacking[0]} them in {cluster.namespace}", "ask for a role")
     if lacking:
         return False, f"in pods of its own, for you may not {lacking[0]} MPIJobs in {cluster.namespace}"
-    return True, "as MPIJobs of the MPI operator" + ("" if wanted else "; --no-mpijob runs without it")
+    return True, "as MPIJobs of the MPI operator" + ("" if requested else "; --no-mpijob runs without it")
 
 
 def job(task: Task) -> Object:
@@ -72,19 +72,24 @@ def _apart(task: Task, spec: Object) -> Object:
 
 def why_nothing(cluster: Cluster, task: Task) -> str:
     """Why a job has no pods, as far as the job itself tells."""
-    found = cluster.get(cluster.kind(API, KIND), task.name)
-    if found is None:
+    job = cluster.get(cluster.kind(API, KIND), task.name)
+    if job is None:
         return "its MPIJob was deleted by somebody else"
-    if (found["spec"].get("runPolicy") or {}).get("suspend"):
+    if (job["spec"].get("runPolicy") or {}).get("suspend"):
         return "its MPIJob is suspended: a queue holds it back"
-    told = [each for each in (found.get("status") or {}).get("conditions") or [] if each.get("status") == "True"]
-    if told:
-        return f"its MPIJob has no pods ({told[-1]['type']}): {told[-1].get('message') or 'no reason given'}"
+    true_conditions = [
+        condition
+        for condition in (job.get("status") or {}).get("conditions") or []
+        if condition.get("status") == "True"
+    ]
+    if true_conditions:
+        latest = true_conditions[-1]
+        return f"its MPIJob has no pods ({latest['type']}): {latest.get('message') or 'no reason given'}"
     return "nothing acts on its MPIJob: is the MPI operator running? --no-mpijob runs without it"
 
 
 def is_unnoticed(cluster: Cluster, task: Task) -> bool:
     """Whether no operator has said anything of the job, and no queue holds it back."""
-    found = cluster.get(cluster.kind(API, KIND), task.name) or {}
-    held = ((found.get("spec") or {}).get("runPolicy") or {}).get("suspend")
-    return bool(found) and not held and not (found.get("status") or {})
+    job = cluster.get(cluster.kind(API, KIND), task.name) or {}
+    suspended = ((job.get("spec") or {}).get("runPolicy") or {}).get("suspend")
+    return bool(job) and not suspended and not (job.get("status") or {})

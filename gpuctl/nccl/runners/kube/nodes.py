@@ -58,12 +58,16 @@ def find(
     )
 
 
-def only(found: NodeInventory, names: Collection[str]) -> NodeInventory:
+def only(inventory: NodeInventory, names: Collection[str]) -> NodeInventory:
     """The same of these nodes alone; one of them that is no GPU node is left out with that reason."""
-    free = {name: count for name, count in found.free.items() if name in names}
-    gone = {name: "it is no GPU node of the cluster" for name in names if name not in {**found.free, **found.left_out}}
-    left_out = {name: why for name, why in found.left_out.items() if name in names}
-    return NodeInventory(free, {**left_out, **gone}, found.racks, found.unsure)
+    free = {name: count for name, count in inventory.free.items() if name in names}
+    gone = {
+        name: "it is no GPU node of the cluster"
+        for name in names
+        if name not in {**inventory.free, **inventory.left_out}
+    }
+    left_out = {name: why for name, why in inventory.left_out.items() if name in names}
+    return NodeInventory(free, {**left_out, **gone}, inventory.racks, inventory.unsure)
 
 
 def _pods(cluster: Cluster) -> tuple[Sequence[Object], str]:
@@ -76,20 +80,20 @@ def _pods(cluster: Cluster) -> tuple[Sequence[Object], str]:
 
 def in_use(pods: Iterable[Object], gpu: str) -> dict[str, dict[str, int]]:
     """Node -> pod ("namespace/name") -> GPUs that it has."""
-    found: dict[str, dict[str, int]] = {}
+    by_node: dict[str, dict[str, int]] = {}
     for pod in pods:
         count = requested(pod, gpu)
         if count and pod["spec"].get("nodeName"):
             meta = pod["metadata"]
-            found.setdefault(pod["spec"]["nodeName"], {})[f"{meta['namespace']}/{meta['name']}"] = count
-    return found
+            by_node.setdefault(pod["spec"]["nodeName"], {})[f"{meta['namespace']}/{meta['name']}"] = count
+    return by_node
 
 
 def requested(pod: Object, gpu: str) -> int:
     """The GPUs that a pod holds: of its containers together, or of an init container that wants more."""
     spec = pod["spec"]
-    main = [_wants(each, gpu) for each in spec.get("containers") or []]
-    init = [_wants(each, gpu) for each in spec.get("initContainers") or []]
+    main = [_wants(container, gpu) for container in spec.get("containers") or []]
+    init = [_wants(container, gpu) for container in spec.get("initContainers") or []]
     return max(sum(main), *init, 0)
 
 
@@ -104,31 +108,31 @@ def why_not(
     """Why a pod with so many GPUs would not run there; empty where it would."""
     if node["spec"].get("unschedulable"):
         return "it is cordoned"
-    ready = [each for each in node["status"].get("conditions") or [] if each["type"] == "Ready"]
+    ready = [condition for condition in node["status"].get("conditions") or [] if condition["type"] == "Ready"]
     if ready and ready[0]["status"] != "True":
         return f"it is not ready: {ready[0].get('message') or ready[0].get('reason') or 'no reason given'}"
     for taint in node["spec"].get("taints") or []:
         if taint["effect"] in ("NoSchedule", "NoExecute") and taint["key"] not in (gpu, *tolerated):
             return f"it is tainted {taint['key']}={taint.get('value', '')}:{taint['effect']}"
-    has, own = _count(node, gpu), used.get(name_of(node), {})
+    has, holders = _count(node, gpu), used.get(name_of(node), {})
     if has < needed:
         return f"it has {has} of the {needed} GPUs that a pod asks for"
-    if has - sum(own.values()) < needed:
-        return f"{sum(own.values())} of its {has} GPUs are in use by {', '.join(sorted(own)[:3])}" + ", …" * (
-            len(own) > 3
+    if has - sum(holders.values()) < needed:
+        return f"{sum(holders.values())} of its {has} GPUs are in use by {', '.join(sorted(holders)[:3])}" + ", …" * (
+            len(holders) > 3
         )
     return ""
 
 
 def racks(nodes: Iterable[Object], label: str = "") -> dict[str, str]:
     """Node -> rack, by this label, or by the first of those in use in the field that a node has."""
-    found = {}
+    by_node = {}
     for node in nodes:
         labels = node["metadata"].get("labels") or {}
         values = [labels[key] for key in ((label,) if label else RACKS) if labels.get(key)]
         if values:
-            found[name_of(node)] = str(values[0])
-    return found
+            by_node[name_of(node)] = str(values[0])
+    return by_node
 
 
 def name_of(node: Object) -> str:

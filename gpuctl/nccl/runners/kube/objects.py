@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command
-
+from gpuctl.engine import mpirun_command
 from gpuctl.nccl import plan
 from gpuctl.nccl.runners.kube import hang_probe, scripts
 from gpuctl.nccl.runners.kube.model import BY, COMPONENT, LASTS, LAUNCHER, WORKER, Task
@@ -65,9 +64,9 @@ def launcher_spec(task: Task) -> Object:
     many = len(task.hosts) > 1
     # By their names on the PATH, which is the same in every pod.
     ssh = f"-F {scripts.FOLDER}/ssh_config"
-    words = plan.command(task.launch, task.hosts, as_root=task.settings.user == 0, ssh_args=ssh)
-    words = [program if word == "{program}" else word for word in words]
-    container = _container(task, scripts.LAUNCHER, words, LAUNCHER_ROOM if many else _resources(task))
+    command = plan.command(task.launch, task.hosts, as_root=task.settings.user == 0, ssh_args=ssh)
+    command = [program if word == "{program}" else word for word in command]
+    container = _container(task, scripts.LAUNCHER, command, LAUNCHER_ROOM if many else _resources(task))
     container["env"] += _env({**mpirun_command.environment(plan.environment(task.launch), task.run), **_told(task)})
     return _with_ssh(task, _spec(task, container)) if many else _spec(task, container)
 
@@ -110,10 +109,10 @@ def _pod(task: Task, name: str, component: str, spec: Object) -> Object:
 
 def pod_meta(task: Task, name: str, component: str) -> Object:
     """That of a pod, or of a template for pods."""
-    found = meta(task, name, component)
+    metadata = meta(task, name, component)
     if task.settings.networks:
-        found["annotations"]["k8s.v1.cni.cncf.io/networks"] = task.settings.networks
-    return found
+        metadata["annotations"]["k8s.v1.cni.cncf.io/networks"] = task.settings.networks
+    return metadata
 
 
 def on(nodes: Sequence[str]) -> Object:
@@ -169,12 +168,12 @@ def _with_ssh(task: Task, spec: Object) -> Object:
     return {**spec, "containers": [{**container, "volumeMounts": mounts}], "volumes": [*spec["volumes"], volume]}
 
 
-def _container(task: Task, script: str, words: Sequence[str], resources: Mapping[str, str]) -> Object:
+def _container(task: Task, script: str, arguments: Sequence[str], resources: Mapping[str, str]) -> Object:
     add = {"add": list(OF_ROOT)} if task.settings.user == 0 else {}
     return {
         "name": "nccl",
         "image": task.settings.image,
-        "command": ["/bin/sh", "-c", script, "nccl", *words],
+        "command": ["/bin/sh", "-c", script, "nccl", *arguments],
         "env": _env({"GPUCTL_FIRST": ":".join(task.settings.folders), "GPUCTL_FOLDERS": ":".join(USUAL)}),
         # The same for both: the pod is Guaranteed, and nobody else's cores are its own.
         "resources": {"requests": dict(resources), "limits": dict(resources)},

@@ -44,5 +44,5 @@ def in_order_of_workers(task: Task, pods: dict[str, Object]) -> tuple[str, ...]:
         return task.launch.nodes
     numbers = {name: str(pod["metadata"]["labels"].get(INDEX, "")) for name, pod in pods.items()}
     known = [name for name in task.launch.nodes if numbers.get(name, "").isdigit()]
-    found = tuple(sorted(known, key=lambda name: int(numbers[name])))
-    return found if len(found) == len(task.launch.nodes) else task.launch.nodes
+    workers_ = tuple(sorted(known, key=lambda name: int(numbers[name])))
+    return workers_ if len(workers_) == len(task.launch.nodes) else task.launch.nodes

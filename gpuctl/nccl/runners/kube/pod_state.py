@@ -74,4 +74,4 @@ def _statuses(pod: Object) -> list[Object]:
 
 
 def _states(pod: Object) -> list[Object]:
-    return [{key: value for key, value in (each.get("state") or {}).items() if value} for each in statuses(pod)]
+    return [{key: value for key, value in (status.get("state") or {}).items() if value} for status in statuses(pod)]

@@ -54,8 +54,8 @@ class KubeRunner:
         """Have the cluster check every object of these launches without making any; the first error is raised."""
         for number, launch in enumerate(launches):
             task = Task("validate", number, launch, self.settings, who())
-            for wanted in [*made_first(task), *([] if task.by_operator else [objects.launcher(task)])]:
-                self.cluster.apply(wanted, dry_run=True)
+            for object_ in [*made_first(task), *([] if task.by_operator else [objects.launcher(task)])]:
+                self.cluster.apply(object_, dry_run=True)
 
 
 def _until_all_end(

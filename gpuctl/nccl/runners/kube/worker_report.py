@@ -25,23 +25,23 @@ class WorkerReport:
 
     def take(self, line: str) -> bool:
         """Whether it is one of ours, and then it is known from now on."""
-        words = line.split()
-        if line.startswith(LOOK) and len(words) >= 4:
-            self._look(words[2], words[3:])
-        elif line.startswith(MEMLOCK) and len(words) == 4:
-            self.memlock[words[2]] = words[3]
+        fields = line.split()
+        if line.startswith(LOOK) and len(fields) >= 4:
+            self._look(fields[2], fields[3:])
+        elif line.startswith(MEMLOCK) and len(fields) == 4:
+            self.memlock[fields[2]] = fields[3]
         elif line.startswith(LOOKED):
             self.looked = True
         else:
             return False
         return True
 
-    def _look(self, host: str, words: list[str]) -> None:
+    def _look(self, host: str, fields: list[str]) -> None:
         passes = self.looks.setdefault(host, [{}, {}])
-        if words[0] == "end":
+        if fields[0] == "end":
             self.whole.add(host)
-        elif len(words) >= 4 and words[0] in ("0", "1") and words[1].isdigit():
-            passes[int(words[0])][int(words[1])] = (words[2], words[3], "".join(words[4:5]))
+        elif len(fields) >= 4 and fields[0] in ("0", "1") and fields[1].isdigit():
+            passes[int(fields[0])][int(fields[1])] = (fields[2], fields[3], "".join(fields[4:5]))
 
     def ranks(self, host: str, name: str) -> list[Process] | None:
         """The ranks of a host as they stood at the limit; None where it gave no whole answer."""

@@ -51,7 +51,7 @@ class Waiting:
         self._said = ""  # why it waits
         self.held = slurm.Allocation(command.salloc(settings, nodes, gpus, self.name))
 
-    def until_granted(self, told: Callable[[str], None], broken_off: Callable[[], bool]) -> slurm.Allocation | None:
+    def until_granted(self, on_wait: Callable[[str], None], broken_off: Callable[[], bool]) -> slurm.Allocation | None:
         """The allocation; None where the user breaks off. Its reasons to wait are told as they change.
 
         `GpuctlError` where it is refused, or not granted in time; then it has left the queue.
@@ -66,7 +66,7 @@ class Waiting:
                     raise self._refused()
                 late = time.monotonic() > end
                 if late or time.monotonic() > look:
-                    self._tell_why(told)
+                    self._tell_why(on_wait)
                     look = time.monotonic() + next(pauses)
                 if late:
                     raise self._too_long()
@@ -76,11 +76,11 @@ class Waiting:
             raise
         return self.held
 
-    def _tell_why(self, told: Callable[[str], None]) -> None:
-        words = self._why()
-        if words and words != self._said:
-            told(f"waiting: {words}")
-            self._said = words
+    def _tell_why(self, on_wait: Callable[[str], None]) -> None:
+        reason = self._why()
+        if reason and reason != self._said:
+            on_wait(f"waiting: {reason}")
+            self._said = reason
 
     def _why(self) -> str:
         """What it waits for; "" where that cannot be said just now."""
@@ -119,8 +119,8 @@ class Granted:
     more often than once a second.
     """
 
-    def __init__(self, number: str, held: slurm.Allocation | None) -> None:
-        self.number, self._held = number, held
+    def __init__(self, number: str, allocation: slurm.Allocation | None) -> None:
+        self.number, self._held = number, allocation
         self.steps, self.nodes = Shared(lambda: slurm.steps(number)), Shared(slurm.nodes)
         self._job = Shared(lambda: slurm.job(number))
 

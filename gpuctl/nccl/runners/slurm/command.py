@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command
-
+from gpuctl.engine import mpirun_command
 from gpuctl.nccl import plan
 from gpuctl.nccl.model import Launch
 
@@ -38,7 +37,7 @@ class Settings:
 
 def salloc(settings: Settings, nodes: Sequence[str], gpus: int, name: str) -> list[str]:
     """An allocation of these nodes for us alone, which outlives the failure of one of them."""
-    asked = {
+    options = {
         "partition": settings.partition,
         "account": settings.account,
         "qos": settings.qos,
@@ -46,7 +45,7 @@ def salloc(settings: Settings, nodes: Sequence[str], gpus: int, name: str) -> li
     }
     return [
         "salloc",
-        *(f"--{option}={value}" for option, value in asked.items() if value),
+        *(f"--{option}={value}" for option, value in options.items() if value),
         *(f"--job-name={name}", f"--nodes={len(nodes)}", f"--nodelist={','.join(nodes)}"),
         *("--exclusive", f"--gres=gpu:{gpus}", "--mem=0", f"--time={settings.minutes}", "--no-kill"),
         "--wait-all-nodes=1",  # those that are powered down take minutes

@@ -48,57 +48,57 @@ class Choice:
     left_out: Mapping[str, str]
 
 
-def choose(found: Sequence[Node], wanted: NodeRequest) -> Choice:
+def choose(nodes: Sequence[Node], request: NodeRequest) -> Choice:
     """The nodes to use. Without names only idle ones; named ones may be busy, but not drained or down.
 
     `InvalidInput` where a partition or node is not there; `GpuctlError` where no node is left.
     """
-    partition = _partition(found, wanted.partition)
-    known = {node.name: node for node in found if node.partition == partition}
-    if unknown := [name for name in wanted.names if name not in known]:
+    partition = _partition(nodes, request.partition)
+    known = {node.name: node for node in nodes if node.partition == partition}
+    if unknown := [name for name in request.names if name not in known]:
         raise InvalidInput(
             DOING, f"{', '.join(unknown)}: not in the partition {partition}", f"`sinfo -p {partition} -N`"
         )
-    if len(set(wanted.names)) < len(wanted.names):
+    if len(set(request.names)) < len(request.names):
         raise InvalidInput(DOING, "a node is named twice", "name each once")
-    within = wanted.names or [name for name in known if wanted.reserved is None or name in wanted.reserved]
-    left_out = {name: why for name in within if (why := why_not(known[name], wanted))}
+    within = request.names or [name for name in known if request.reserved is None or name in request.reserved]
+    left_out = {name: why for name in within if (why := why_not(known[name], request))}
     names = tuple(name for name in within if name not in left_out)
-    if not names or (wanted.number is not None and len(names) < wanted.number):
-        raise _too_few(partition, names, left_out, wanted)
-    return Choice(partition, names[: wanted.number], left_out)
+    if not names or (request.number is not None and len(names) < request.number):
+        raise _too_few(partition, names, left_out, request)
+    return Choice(partition, names[: request.number], left_out)
 
 
-def why_not(node: Node, wanted: NodeRequest) -> str:
+def why_not(node: Node, request: NodeRequest) -> str:
     """Why a node cannot be used; "" where it can."""
     base, suffix = node.state.rstrip("".join(SUFFIXES)), node.state[len(node.state.rstrip("".join(SUFFIXES))) :]
     reason = f" ({node.reason})" if node.reason else ""
     if base.startswith(BROKEN) or "*" in suffix:
         more = ", and it does not respond" if "*" in suffix else ""
         return f"it is {base}{more}{reason}"
-    if wanted.gpus and node.gpus is not None and node.gpus < wanted.gpus:
-        return f"it has {node.gpus} GPUs, not {wanted.gpus}"
-    if wanted.gpus and node.gpus is None:
+    if request.gpus and node.gpus is not None and node.gpus < request.gpus:
+        return f"it has {node.gpus} GPUs, not {request.gpus}"
+    if request.gpus and node.gpus is None:
         return "Slurm knows of no GPU there (no Gres)"
-    if wanted.names or node.state in (FREE if wanted.reserved is None else FREE_FOR_US):
+    if request.names or node.state in (FREE if request.reserved is None else FREE_FOR_US):
         return ""
     return "; ".join([*([f"it is {base}"] if base != "idle" else []), *(SUFFIXES[one] for one in suffix)])
 
 
-def _partition(found: Sequence[Node], asked: str) -> str:
-    names = list(dict.fromkeys(node.partition for node in found))
-    if asked and asked not in names:
-        raise InvalidInput(DOING, f"there is no partition {asked}", f"there are {', '.join(names) or 'none'}")
-    default = next((node.partition for node in found if node.is_default), "")
-    if not (asked or default):
+def _partition(nodes: Sequence[Node], requested: str) -> str:
+    names = list(dict.fromkeys(node.partition for node in nodes))
+    if requested and requested not in names:
+        raise InvalidInput(DOING, f"there is no partition {requested}", f"there are {', '.join(names) or 'none'}")
+    default = next((node.partition for node in nodes if node.is_default), "")
+    if not (requested or default):
         raise InvalidInput(DOING, "no partition is the default one", f"name one with --partition: {', '.join(names)}")
-    return asked or default
+    return requested or default
 
 
-def _too_few(partition: str, names: Sequence[str], left_out: Mapping[str, str], wanted: NodeRequest) -> GpuctlError:
+def _too_few(partition: str, names: Sequence[str], left_out: Mapping[str, str], request: NodeRequest) -> GpuctlError:
     some = [f"{name}: {why}" for name, why in list(left_out.items())[:4]]
-    number = f"only {len(names)} of {wanted.number} nodes" if names else "no node"
+    number = f"only {len(names)} of {request.number} nodes" if names else "no node"
     rest = "; ".join(some) or ("there are no others" if names else "it has none")
     wrong = f"{number} of the partition {partition} can be used ({rest})"
-    hint = "name others with --nodes, or fewer" if wanted.names else "name busy ones with --nodes to wait for them"
+    hint = "name others with --nodes, or fewer" if request.names else "name busy ones with --nodes to wait for them"
     return GpuctlError(DOING, wrong, f"{hint}; --gpus says how many GPUs a node has")

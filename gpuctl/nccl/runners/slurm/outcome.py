@@ -50,68 +50,68 @@ class StepObservations:
     mpi: str = ""
 
 
-def settled(launch: Launch, runs: Sequence[Run], seen: StepObservations) -> LaunchResult:
+def settled(launch: Launch, runs: Sequence[Run], observed: StepObservations) -> LaunchResult:
     """One result; what Slurm did to the step goes before what the test said of it."""
     end = settle.ProgramEnd(
-        stop=seen.stop,
-        answer={"code": seen.code},
+        stop=observed.stop,
+        answer={"code": observed.code},
         ssh=None,
-        last=seen.last,
-        looks=seen.looks,
-        lost=seen.lost,
-        done_size=seen.done_size,
+        last=observed.last,
+        looks=observed.looks,
+        lost=observed.lost,
+        done_size=observed.done_size,
         hosts=launch.nodes,
     )
-    ended = settle.settle(launch, runs, end, seen.seconds)
-    if seen.stop or seen.code == 0 or ended.run.outcome is Outcome.CORRUPT:
-        return ended
-    found = outside(launch, seen) or _unsaid(runs[-1] if runs else None, seen)
-    return replace(ended, run=replace(ended.run, outcome=found[0], cause=found[1])) if found else ended
+    result = settle.settle(launch, runs, end, observed.seconds)
+    if observed.stop or observed.code == 0 or result.run.outcome is Outcome.CORRUPT:
+        return result
+    cause = outside(launch, observed) or _unsaid(runs[-1] if runs else None, observed)
+    return replace(result, run=replace(result.run, outcome=cause[0], cause=cause[1])) if cause else result
 
 
-def outside(launch: Launch, seen: StepObservations) -> tuple[Outcome, str] | None:
+def outside(launch: Launch, observed: StepObservations) -> tuple[Outcome, str] | None:
     """What was done to it, or why it never began."""
-    if ended := _failed_node(seen.last) or seen.job_over or _ended_by_slurm(seen.last):
-        return Outcome.KILLED, ended
-    if any(_NO_PROGRAM.search(line) for line in seen.last):
-        return Outcome.FAILED, _missing(launch, seen)
-    for pattern, outcome, words in _KNOWN:
-        for line in seen.last:
-            if found := re.search(pattern, line):
-                return outcome, words.format(*found.groups(), mpi=seen.mpi)
+    if reason := _failed_node(observed.last) or observed.job_over or _ended_by_slurm(observed.last):
+        return Outcome.KILLED, reason
+    if any(_NO_PROGRAM.search(line) for line in observed.last):
+        return Outcome.FAILED, _missing(launch, observed)
+    for pattern, outcome, template in _KNOWN:
+        for line in observed.last:
+            if match := re.search(pattern, line):
+                return outcome, template.format(*match.groups(), mpi=observed.mpi)
     return None
 
 
 def _failed_node(last: Sequence[str]) -> str:
     """Which node Slurm took for failed; whatever it then ends, steps or the whole job, tells less."""
-    found = next(filter(None, map(_NODE_FAILED.search, last)), None)
-    return f"{found[1]}: Slurm took it for failed" if found else ""
+    match = next(filter(None, map(_NODE_FAILED.search, last)), None)
+    return f"{match[1]}: Slurm took it for failed" if match else ""
 
 
 def _ended_by_slurm(last: Sequence[str]) -> str:
     """Why Slurm cancelled it; "" where it gave no reason, as where a user cancels a step."""
-    for found in filter(None, map(_CANCELLED.search, last)):
-        whole, number, _, why = found.groups()
+    for match in filter(None, map(_CANCELLED.search, last)):
+        whole, number, _, why = match.groups()
         if why or whole == "JOB":
             return f"Slurm ended {whole.lower()} {number}: {(why or 'cancelled').lower()}"
     return ""
 
 
-def _missing(launch: Launch, seen: StepObservations) -> str:
-    where = sorted(found[1] for line in seen.last if (found := _EXITED.search(line))) or [launch.nodes[0]]
+def _missing(launch: Launch, observed: StepObservations) -> str:
+    where = sorted(match[1] for line in observed.last if (match := _EXITED.search(line))) or [launch.nodes[0]]
     build = "build it in a folder that all nodes share (make MPI=1 in github.com/NVIDIA/nccl-tests)"
     return f"{', '.join(where)}: {plan.program(launch.sweep)} is not there: {build}, or name its folder with --folder"
 
 
-def _unsaid(run: Run | None, seen: StepObservations) -> tuple[Outcome, str] | None:
+def _unsaid(run: Run | None, observed: StepObservations) -> tuple[Outcome, str] | None:
     """Where the test gave no reason, srun's words for how its tasks ended."""
     if run and run.outcome in (Outcome.FAILED, Outcome.KILLED, Outcome.HUNG):
         return None
-    cut = [line for line in seen.last if _CANCELLED.search(line)]
-    for pattern, words in _LAST:
-        for line in seen.last:
-            if found := re.search(pattern, line):
+    cut = [line for line in observed.last if _CANCELLED.search(line)]
+    for pattern, template in _LAST:
+        for line in observed.last:
+            if match := re.search(pattern, line):
                 killed = cut and pattern != _CRASHED
                 early = EARLY if pattern == _CRASHED and not (run and (run.ranks or run.rows)) else ""
-                return (Outcome.KILLED if killed else Outcome.FAILED), words.format(*found.groups()) + early
+                return (Outcome.KILLED if killed else Outcome.FAILED), template.format(*match.groups()) + early
     return (Outcome.KILLED, "somebody cancelled its step") if cut else None

@@ -63,10 +63,10 @@ class SlurmRunner:
         if self._job is None:
             gpus = max(launch.sweep.gpus_per_node for launch in launches)
             waiting = Waiting(self.settings, self.nodes, gpus)
-            held = waiting.until_granted(lambda words: listener(launches[0], words), broken_off)
-            if held is None:
+            granted = waiting.until_granted(lambda words: listener(launches[0], words), broken_off)
+            if granted is None:
                 return None
-            self._job = Granted(held.number, held)
+            self._job = Granted(granted.number, granted)
             atexit.register(self.close)
         return self._job
 

@@ -8,11 +8,10 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command as carried_command
-
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.ranks import Process
 from gpuctl.edges import slurm
+from gpuctl.engine import mpirun_command as carried_command
 from gpuctl.nccl import plan
 from gpuctl.nccl.launch import outcome as settle
 from gpuctl.nccl.launch.handle import WatchedLaunch
@@ -48,7 +47,7 @@ class Running(WatchedLaunch):
             self._cancel()
         finally:
             self.stream.end()
-            self.stream.ended(LEAVE_S)
+            self.stream.wait(LEAVE_S)
 
     def to_its_end(self) -> LaunchResult:
         """Read all it prints, then leave nothing of it behind, also where we fail ourselves."""
@@ -62,11 +61,11 @@ class Running(WatchedLaunch):
     def _read(self) -> LaunchResult:
         runs = list(parse.runs(self._lines()))
         self.is_read()
-        code, errors = self.stream.ended(LEAVE_S)
+        code, errors = self.stream.wait(LEAVE_S)
         self.printed.add(errors.splitlines())
         seconds = time.monotonic() - self.begun
         clean = not self.stop and code == 0
-        seen = outcome.StepObservations(
+        observations = outcome.StepObservations(
             stop=self.stop,
             code=code,
             last=self.printed.last,
@@ -77,9 +76,9 @@ class Running(WatchedLaunch):
             job_over="" if clean else self.job.over(),
             mpi=self.settings.mpi,
         )
-        ended = outcome.settled(self.launch, runs, seen)
-        self.report(settle.summary_line(ended))
-        return ended
+        result = outcome.settled(self.launch, runs, observations)
+        self.report(settle.summary_line(result))
+        return result
 
     def _lines(self) -> Iterator[str]:
         """The output for the parser, while it is watched."""
@@ -120,9 +119,9 @@ class Running(WatchedLaunch):
 
     def _look_at(self, node: str) -> list[Process] | None:
         mark = f"gpuctl-{self.token} "
-        asked = {"mark": mark, "variable": f"{carried_command.VARIABLE}={self.token}", "end": False}
+        request = {"mark": mark, "variable": f"{carried_command.VARIABLE}={self.token}", "end": False}
         argv = command.look(self.job.number, node, LOOK_LIMIT_S)
-        done = slurm.try_to(*argv, stdin=payload.program("process_tree", asked), limit=LOOK_LIMIT_S)
+        done = slurm.try_to(*argv, stdin=payload.program("process_tree", request), limit=LOOK_LIMIT_S)
         answer, name = payload.answer(done.out, mark), plan.name_in_kernel(self.launch.sweep)
         return None if answer is None else [Process(**one) for one in answer["found"] if one["name"] == name]
 

@@ -101,7 +101,7 @@ def grant(lab: Lab, groups: Mapping[str, list[str]]) -> None:
 
 
 def until(stream: IO[str] | None, words: str) -> None:
-    """Read what is printed until these words come."""
+    """Maybe what is printed until these words come."""
     assert stream is not None
     found = any(words in line for line in iter(stream.readline, ""))
     assert found, f"it ended without {words!r}"

@@ -1,7 +1,7 @@
 """A real control plane as environments need one: GPU nodes, storage classes, and the kinds that OpenShift adds.
 
 OpenShift's kinds and network attachments are there as CRDs without a schema: they show that objects are made and
-removed, and prove nothing of what stands in them. The test server has no policy/v1, and no CRD can bring it: an
+removed, and prove nothing of what stands in them. A server before 1.21 has no policy/v1, and no CRD can bring it: an
 environment goes without its PodDisruptionBudget there.
 """
 
@@ -27,7 +27,7 @@ from gpuctl.cluster.clusterfile import read
 from gpuctl.cluster.clusterfile.model import Cluster as File
 from gpuctl.cluster.deploy import flow
 from gpuctl.cluster.deploy.apply import Applied
-from gpuctl.cluster.deploy.flow import Wish
+from gpuctl.cluster.deploy.flow import PlanRequest
 from gpuctl.cluster.deploy.model import Plan
 from gpuctl.cluster.deploy.wait import NotReady
 from gpuctl.edges.kube import cluster as kube
@@ -53,7 +53,9 @@ IN_A_NAMESPACE = {
     "/apis/image.openshift.io/v1": ("imagestreams",),
     "/apis/build.openshift.io/v1": ("buildconfigs",),
     "/apis/route.openshift.io/v1": ("routes",),
+    "/apis/policy/v1": ("poddisruptionbudgets",),
 }
+SINCE_1_21 = ("/apis/policy/v1",)
 FURNITURE = ("serviceaccounts", "configmaps", "secrets")
 EVERYWHERE = "/apis/security.openshift.io/v1/securitycontextconstraints"
 
@@ -203,7 +205,7 @@ class Lab:
         )
 
     def plan(self, *changes: Mapping[str, Any], **wish: Any) -> Plan:
-        return flow.plan(self.cluster(), self.file(*changes), Wish(by=self.by, **wish))
+        return flow.plan(self.cluster(), self.file(*changes), PlanRequest(by=self.by, **wish))
 
     def deploy(self, *changes: Mapping[str, Any], limit_s: float = 60, **wish: Any) -> Plan:
         """Deploy it to its end; what is told meanwhile stands in `said`."""
@@ -220,9 +222,13 @@ class Lab:
     def names(self) -> list[str]:
         """Everything in the namespace, and of what belongs to none, with its version: a write would be seen."""
         at = f"namespaces/{self.namespace}"
-        paths = [f"{group}/{at}/{plural}" for group, listed in IN_A_NAMESPACE.items() for plural in listed]
+        groups = {group: names for group, names in IN_A_NAMESPACE.items() if self._has(group)}
+        paths = [f"{group}/{at}/{plural}" for group, names in groups.items() for plural in names]
         with ThreadPoolExecutor(4) as pool:  # kubectl keeps itself to five requests a second
             return sorted(each for found in pool.map(self.listed, [*paths, EVERYWHERE]) for each in found)
+
+    def _has(self, group: str) -> bool:
+        return group not in SINCE_1_21 or self.plane.version >= (1, 21)
 
     def listed(self, path: str) -> list[str]:
         """What the API has there."""

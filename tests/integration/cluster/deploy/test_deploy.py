@@ -12,8 +12,8 @@ import pytest
 from gpuctl.cluster.deploy import deployed_state, flow, status
 from gpuctl.cluster.deploy import destroy as destroying
 from gpuctl.cluster.deploy.apply import Applied
-from gpuctl.cluster.deploy.flow import Wish
-from gpuctl.cluster.deploy.model import SPARED
+from gpuctl.cluster.deploy.flow import PlanRequest
+from gpuctl.cluster.deploy.model import OPTIONAL_KINDS
 from gpuctl.cluster.manifests import KINDS, everything
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from tests.integration.cluster.deploy import lab as made
@@ -44,7 +44,7 @@ def destroy(lab: Lab, plan: Any, volumes: bool) -> None:
     found = destroying.find(cluster, plan.env)
     assert found.unread == []
     destroying.remove(
-        cluster, plan.env, destroying.Found(found.objects, found.volumes if volumes else ()), lab.tell, 60
+        cluster, plan.env, destroying.EnvironmentObjects(found.objects, found.volumes if volumes else ()), lab.tell, 60
     )
 
 
@@ -80,10 +80,13 @@ def test_the_server_takes_every_object_of_every_environment(lab: Lab) -> None:
             wanted = {**each, "metadata": meta}
             if each["kind"] == "ServiceAccount":  # without it the server takes no pod of its own
                 cluster.apply(wanted)
-            elif each["kind"] not in SPARED and json.dumps(wanted) not in tried:
+            elif each["kind"] not in OPTIONAL_KINDS and json.dumps(wanted) not in tried:
                 assert cluster.apply(wanted, dry_run=True)["metadata"]["name"] == meta["name"], name
                 tried.add(json.dumps(wanted))
-    assert {json.loads(each)["kind"] for each in tried} == {kind for _, kind in KINDS} - {*SPARED, "ServiceAccount"}
+    assert {json.loads(each)["kind"] for each in tried} == {kind for _, kind in KINDS} - {
+        *OPTIONAL_KINDS,
+        "ServiceAccount",
+    }
 
 
 def test_openshift_gets_its_own_kinds_and_loses_exactly_those(lab: Lab) -> None:
@@ -114,7 +117,7 @@ def test_another_image_starts_the_pods_anew_and_nothing_else(lab: Lab) -> None:
     before = {each["metadata"]["uid"] for each in lab.get("pods")["items"]}
     plan = lab.deploy(OWN_VOLUMES, {"image": {"name": "quay.io/team/ml:2"}})
     (change,) = [each for each in plan.changes if each.action != "same"]
-    assert (change.subject, change.note) == ("StatefulSet lab", "its pods start anew, one after the other")
+    assert (change.subject, change.note) == ("StatefulSet lab", "its pods restart, one after the other")
     assert [(field.before, field.after) for field in change.fields] == [("quay.io/team/ml:1", "quay.io/team/ml:2")] * 2
     pods = lab.get("pods")["items"]
     assert len(pods) == 2
@@ -159,7 +162,7 @@ def test_destroy_leaves_volumes_unless_asked_and_everything_of_others(lab: Lab) 
     ]
     destroy(lab, plan, volumes=True)
     assert lab.names() == others
-    assert status.look(lab.cluster(), lab.file(), second.env.name).verdict == "OK"
+    assert status.read_status(lab.cluster(), lab.file(), second.env.name).verdict == "OK"
 
 
 def test_constraints_of_the_same_names_elsewhere_stay(lab: Lab, tmp_path: Path) -> None:
@@ -167,7 +170,7 @@ def test_constraints_of_the_same_names_elsewhere_stay(lab: Lab, tmp_path: Path) 
         other.deploy(ON_OPENSHIFT, RDMA, LOCKING, nodes=1)
         plan = lab.deploy(ON_OPENSHIFT, RDMA, LOCKING, nodes=1, limit_s=0)
         destroy(lab, plan, volumes=True)
-        assert status.look(other.cluster(), other.file(ON_OPENSHIFT, RDMA, LOCKING)).verdict == "OK"
+        assert status.read_status(other.cluster(), other.file(ON_OPENSHIFT, RDMA, LOCKING)).verdict == "OK"
         destroy(other, other.plan(ON_OPENSHIFT, RDMA, LOCKING), volumes=True)
     assert lab.plane.kubectl("get", "securitycontextconstraints", "-o", "name") == ""
 
@@ -180,7 +183,7 @@ def test_claim_templates_are_made_anew_with_the_pods(lab: Lab) -> None:
     plan = lab.deploy(bigger, limit_s=0)
     (change,) = plan.changes_of("recreate")
     assert (change.subject, change.fields[0].path) == ("StatefulSet lab", "spec.volumeClaimTemplates")
-    assert change.note == "volumes that are there already stay as they are"
+    assert change.note == "existing volumes stay as they are"
     assert lab.get("statefulset", "lab")["metadata"]["uid"] != before
     assert lab.get("pvc", "workspace-lab-0")["spec"]["resources"]["requests"]["storage"] == "100Gi"
 
@@ -204,7 +207,7 @@ def test_a_volume_is_never_made_anew(lab: Lab) -> None:
 def test_a_pod_that_stands_alone_is_made_anew_where_it_cannot_change(lab: Lab) -> None:
     plan = lab.deploy(RDMA, single=True, limit_s=0)
     assert [each.note for each in plan.changes if each.kind == "Pod"] == [
-        "checked by the server once its account is there"
+        "checked by the server once its account exists"
     ]
     changed = lab.deploy(RDMA, single=True, mode="tcp", limit_s=0)
     assert [each.subject for each in changed.changes_of("recreate")] == ["Pod lab-single"]
@@ -214,33 +217,33 @@ def test_a_pod_that_stands_alone_is_made_anew_where_it_cannot_change(lab: Lab) -
 
 def test_auto_takes_tcp_where_the_adapters_are_missing_and_says_why(lab: Lab) -> None:
     four = {"network": {"rdma": {**ROCE, "resources": {"nvidia.com/roce": 4}}}}
-    plan = flow.plan(lab.cluster(), lab.file(four), Wish("auto"))
+    plan = flow.plan(lab.cluster(), lab.file(four), PlanRequest("auto"))
     assert plan.env.mode == "tcp"
-    assert "it has 1 of the 4 nvidia.com/roce that a pod asks for" in plan.fell_back
-    assert flow.plan(lab.cluster(), lab.file(four), Wish("rdma")).failed[0].check == "adapters"
-    assert flow.plan(lab.cluster(), lab.file(RDMA), Wish("auto")).env.mode == "rdma"
+    assert "it has 1 of the 4 nvidia.com/roce that a pod requests" in plan.fell_back
+    assert flow.plan(lab.cluster(), lab.file(four), PlanRequest("rdma")).failed[0].check == "adapters"
+    assert flow.plan(lab.cluster(), lab.file(RDMA), PlanRequest("auto")).env.mode == "rdma"
 
 
 def test_status_tells_mode_pods_and_what_is_missing(lab: Lab) -> None:
     lab.deploy(RDMA, mode="rdma", nodes=2)
-    found = status.look(lab.cluster(), lab.file(RDMA))
+    found = status.read_status(lab.cluster(), lab.file(RDMA))
     assert (found.verdict, found.mode, found.nodes) == ("OK", "rdma", 2)
     assert [pod.ready for pod in found.pods] == [True, True]
     assert [each.split(":")[0] for each in found.volumes] == ["lab-datasets", "lab-workspace"]
     lab.plane.kubectl("delete", "service", "lab", "-n", lab.namespace)
-    found = status.look(lab.cluster(), lab.file(RDMA))
+    found = status.read_status(lab.cluster(), lab.file(RDMA))
     assert (found.verdict, found.missing) == ("FAIL", ["Service lab"])
 
 
 def test_status_tells_every_pod_that_is_there_also_where_the_file_allows_fewer_by_now(lab: Lab) -> None:
     lab.deploy(RDMA, nodes=3)
     fewer = lab.file(RDMA, {"nodes": {"gpu_nodes": ["gpu-0", "gpu-1"]}})
-    found = status.look(lab.cluster(), fewer)
+    found = status.read_status(lab.cluster(), fewer)
     assert (found.verdict, found.nodes, len(found.pods)) == ("OK", 3, 3)
     lab.plane.kubectl("cordon", "-l", "kubernetes.io/hostname")
     try:
         lab.plane.kubectl("delete", "pod", "lab-2", "-n", lab.namespace)
-        found = status.look(lab.cluster(), fewer)
+        found = status.read_status(lab.cluster(), fewer)
     finally:
         lab.plane.kubectl("uncordon", "-l", "kubernetes.io/hostname")
     assert (found.verdict, found.nodes) == ("FAIL", 3)
@@ -249,8 +252,8 @@ def test_status_tells_every_pod_that_is_there_also_where_the_file_allows_fewer_b
 def test_what_is_being_deleted_is_told_and_stands_against_a_deploy(lab: Lab) -> None:
     lab.deploy(nodes=1)
     lab.plane.kubectl("delete", "pvc", "lab-workspace", "-n", lab.namespace, "--wait=false")
-    found = status.look(lab.cluster(), lab.file())
-    assert (found.verdict, found.going) == ("FAIL", ["PersistentVolumeClaim lab-workspace"])
+    found = status.read_status(lab.cluster(), lab.file())
+    assert (found.verdict, found.terminating) == ("FAIL", ["PersistentVolumeClaim lab-workspace"])
     assert "lab-workspace: 100Gi, Bound, is being deleted" in found.volumes
     with pytest.raises(GpuctlError, match="being deleted: PersistentVolumeClaim lab-workspace: it is being deleted"):
         lab.deploy(nodes=1)

@@ -16,7 +16,7 @@ import yaml
 from gpuctl.cluster.clusterfile import read
 from gpuctl.cluster.deploy import flow
 from gpuctl.cluster.deploy.apply import Applied
-from gpuctl.cluster.deploy.flow import Wish
+from gpuctl.cluster.deploy.flow import PlanRequest
 from tests.integration.cluster.deploy import building
 from tests.integration.cluster.deploy import lab as made
 from tests.integration.cluster.deploy.building import OF_FOLDER, Building
@@ -74,7 +74,7 @@ def discover(lab: Lab, *words: object, kubeconfig: Path | None = None) -> tuple[
 
 def deploy(lab: Lab, path: Path, **wish: Any) -> list[dict[str, Any]]:
     """Deploy it and wait; the pods."""
-    plan = flow.plan(lab.cluster(), read.load(path), Wish(**wish))
+    plan = flow.plan(lab.cluster(), read.load(path), PlanRequest(**wish))
     flow.deploy(lab.cluster(), plan, lab.tell, 100, Applied())
     found: list[dict[str, Any]] = lab.get("pods")["items"]
     return found
@@ -85,7 +85,7 @@ def test_the_draft_of_a_plain_cluster_deploys_once_the_fabric_is_filled_in(lab: 
     assert (said.code, said.out) == (1, "")
     assert said.err == (
         f"written to {path}\n"
-        "to be filled in: network.rdma.fabric: roce or infiniband: `rdma link` or `ibv_devinfo` on a node tells it\n"
+        "fill in: network.rdma.fabric: roce or infiniband: `rdma link` or `ibv_devinfo` on a node shows it\n"
     )
     assert lab.get(MADE)["items"] == []
     text = path.read_text()
@@ -101,7 +101,7 @@ def test_the_draft_of_a_plain_cluster_deploys_once_the_fabric_is_filled_in(lab: 
 def test_a_user_of_one_namespace_gets_what_can_be_read_and_is_told_what_cannot(lab: Lab) -> None:
     said, path = discover(lab, kubeconfig=account(lab))
     assert said.code == 1
-    fields = [line.split(": ")[1] for line in said.err.splitlines() if line.startswith("to be filled in: ")]
+    fields = [line.split(": ")[1] for line in said.err.splitlines() if line.startswith("fill in: ")]
     assert fields == ["storage.mode", "gpus.per_node", "resources.cpu", "resources.memory", "image.name"]
     words = " ".join(path.read_text().replace("# ", "").split())
     assert "may not list nodes in the whole cluster" in words
@@ -200,7 +200,7 @@ def test_ctrl_c_cancels_a_build_that_runs_and_who_waited_for_it_goes_on(build: B
     made.wait_for(lambda: "STEP 2: RUN wait" in getattr(build.builds.builds.get("lab-1"), "log", []))
     dockerfile.write_text("FROM a\n")
     second = build.gpuctl.start(*build.words("--folder", folder), KUBECONFIG=build.known())
-    building.until(second.stderr, "Build lab-1: is running; ours begins when it is over")
+    building.until(second.stderr, "Build lab-1: is running; ours starts when it has finished")
     assert list(build.phases()) == ["lab-1"]
     first.send_signal(signal.SIGINT)
     said = build.gpuctl.said(first)
@@ -234,7 +234,7 @@ def test_a_build_that_never_ran_says_why(build: Building, folder: Path) -> None:
     done = build.inside("--folder", folder)
     assert done.code == 3
     assert "cannot build lab-1: Failed to create build pod. (CannotCreateBuildPod)" in done.err
-    assert "does a quota of the namespace stand in its way?" in done.err
+    assert "does a quota of the namespace prevent it?" in done.err
 
 
 def test_rights_that_are_missing_are_named_before_anything_is_made(build: Building, folder: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_config_of_that_name_that_is_not_ours_is_left_alone(build: Building, f
     build.lab.plane.apply({"apiVersion": "build.openshift.io/v1", "kind": "BuildConfig", "metadata": meta})
     done = build.inside("--folder", folder)
     assert done.code == 3
-    assert "cannot apply BuildConfig lab: it is there, and is not ours; it was left alone" in done.err
+    assert "cannot apply BuildConfig lab: it exists and is not ours; it was left alone" in done.err
     assert build.phases() == {}
 
 

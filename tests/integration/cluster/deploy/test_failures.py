@@ -13,7 +13,7 @@ import pytest
 
 from gpuctl.cluster.deploy import flow, wait
 from gpuctl.cluster.deploy.apply import Applied, NotApplied
-from gpuctl.cluster.deploy.flow import Wish
+from gpuctl.cluster.deploy.flow import PlanRequest
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding
 from tests.integration.cluster.deploy import lab as made
@@ -38,12 +38,12 @@ def failed(lab: Lab, *changes: Any, **wish: Any) -> Finding:
 def test_more_gpus_than_a_node_has(lab: Lab) -> None:
     found = failed(lab, {"gpus": {"per_node": 16}})
     assert found.subject == "nvidia.com/gpu"
-    assert "gpu-0, gpu-1: it has 8 of the 16 nvidia.com/gpu that a pod asks for" in found.message
+    assert "gpu-0, gpu-1: it has 8 of the 16 nvidia.com/gpu that a pod requests" in found.message
 
 
 def test_more_nodes_than_there_are(lab: Lab) -> None:
     assert failed(lab, nodes=3).message == "2 of the 3 nodes that are needed can take a pod"
-    assert "elsewhere: there is no such node" in failed(lab, {"nodes": {"gpu_nodes": ["gpu-0", "elsewhere"]}}).message
+    assert "elsewhere: the node does not exist" in failed(lab, {"nodes": {"gpu_nodes": ["gpu-0", "elsewhere"]}}).message
 
 
 def test_a_storage_class_that_is_missing_or_cannot(lab: Lab) -> None:
@@ -56,12 +56,12 @@ def test_constraints_that_are_missing(lab: Lab) -> None:
     privileged = {"security": {"requires_privileged_scc": True}}
     found = failed(lab, ON_OPENSHIFT, RDMA, privileged)
     assert found.subject == "SecurityContextConstraints privileged"
-    assert found.message.startswith("there are no such constraints")
+    assert found.message.startswith("these constraints do not exist")
 
 
 def test_a_network_attachment_that_is_missing(lab: Lab) -> None:
     found = failed(lab, {"network": {"rdma": {**ROCE, "attachments": ["net-a"]}}})
-    assert (found.subject, found.message) == ("NetworkAttachmentDefinition net-a", "there is no such network")
+    assert (found.subject, found.message) == ("NetworkAttachmentDefinition net-a", "the network does not exist")
 
 
 def test_a_kubeconfig_that_leads_elsewhere(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,21 +85,21 @@ def test_a_container_that_is_larger_than_the_namespace_allows(lab: Lab) -> None:
     limit = {"type": "Container", "max": {"memory": "64Gi", "cpu": "64"}}
     meta = {"name": "small", "namespace": lab.namespace}
     lab.plane.apply({"apiVersion": "v1", "kind": "LimitRange", "metadata": meta, "spec": {"limits": [limit]}})
-    assert failed(lab).message == "a container may have 64Gi of memory, and ours asks for 128Gi"
+    assert failed(lab).message == "a container may have 64Gi of memory, and ours requests 128Gi"
 
 
 def test_objects_of_others_with_our_names_are_left_alone(lab: Lab) -> None:
     meta = {"name": "lab", "namespace": lab.namespace}
     lab.plane.apply({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{"port": 1}]}})
     found = failed(lab)
-    assert (found.subject, found.message) == ("Service lab", "it is there, is not ours; it is left alone")
+    assert (found.subject, found.message) == ("Service lab", "it exists and is not ours; it is left alone")
 
 
 def test_one_that_comes_between_looking_and_applying_is_left_alone(lab: Lab) -> None:
     plan = lab.plan()
     meta = {"name": "lab-hosts", "namespace": lab.namespace}
     lab.plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"theirs": "1"}})
-    with pytest.raises(NotApplied, match="ConfigMap lab-hosts: it is there by now, and is not ours"):
+    with pytest.raises(NotApplied, match="ConfigMap lab-hosts: an object of that name was created"):
         flow.deploy(lab.cluster(), plan, lab.tell, 10, Applied())
     assert lab.get("configmap", "lab-hosts")["data"] == {"theirs": "1"}
 
@@ -151,7 +151,7 @@ CORE = (
 def test_a_verb_that_is_forbidden_is_named_before_anything_is_made(lab: Lab) -> None:
     before = lab.names()
     cluster = lab.cluster(account(lab, "networkpolicies"))
-    plan = flow.plan(cluster, lab.file(), Wish())
+    plan = flow.plan(cluster, lab.file(), PlanRequest())
     (found,) = [each for each in plan.failed if each.check == "rights"]
     assert (found.subject, found.message) == ("NetworkPolicy", "you may not create objects of this kind")
     assert [each for each in lab.names() if "/user " not in each] == [each for each in before if "/user " not in each]
@@ -160,13 +160,13 @@ def test_a_verb_that_is_forbidden_is_named_before_anything_is_made(lab: Lab) -> 
 def test_who_may_do_nothing_is_told_all_of_it_at_once(lab: Lab) -> None:
     cluster = lab.cluster(account(lab))
     lab.plane.kubectl("delete", "rolebinding", "user", "-n", lab.namespace)
-    lacking = {each.subject for each in flow.plan(cluster, lab.file(), Wish()).failed if each.check == "rights"}
+    lacking = {each.subject for each in flow.plan(cluster, lab.file(), PlanRequest()).failed if each.check == "rights"}
     assert {"StatefulSet", "Secret", "PersistentVolumeClaim", "Pod", "Event"} <= lacking
 
 
 def test_who_may_not_look_at_nodes_is_told_what_is_not_known_and_deploys_all_the_same(lab: Lab) -> None:
     cluster = lab.cluster(account(lab))
-    plan = flow.plan(cluster, lab.file(), Wish())
+    plan = flow.plan(cluster, lab.file(), PlanRequest())
     unknown = {each.check: each.message for each in plan.findings if each.verdict == "UNKNOWN"}
     assert {"gpus", "storage", "image", "namespace"} <= set(unknown)
     assert "may not list nodes in the whole cluster" in unknown["gpus"]
@@ -264,7 +264,7 @@ def test_pods_that_a_quota_forbids_are_told_by_their_set(lab: Lab) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "late", "namespace": lab.namespace}}
     lab.plane.apply({**quota, "spec": {"hard": {"pods": "1"}}})
     made.wait_for(lambda: lab.get("resourcequota", "late").get("status", {}).get("hard"))
-    made.until_told(lab, plan, r"lab-\d is not there yet: FailedCreate: .*exceeded quota: late")
+    made.until_told(lab, plan, r"lab-\d does not exist yet: FailedCreate: .*exceeded quota: late")
 
 
 # ---- as a user has it -----------------------------------------------------------------------------------------------
@@ -289,9 +289,9 @@ def test_breaking_it_off_says_what_was_done_and_the_same_command_goes_on(lab: La
 
 def test_waiting_is_over_only_when_pods_of_the_new_form_are_ready(lab: Lab) -> None:
     plan = lab.deploy(nodes=1)
-    view = wait.Looking(lab.cluster(), plan.env).view(
+    view = wait.ViewReader(lab.cluster(), plan.env).view(
         {each["metadata"]["name"]: each for each in lab.get("pods")["items"]}
     )
     assert wait.is_done(plan.env, view)
     older = {"lab-0": {**view.pods["lab-0"], "metadata": {**view.pods["lab-0"]["metadata"], "labels": {}}}}
-    assert not wait.is_done(plan.env, wait.View(older, view.owner))
+    assert not wait.is_done(plan.env, wait.EnvironmentView(older, view.owner))

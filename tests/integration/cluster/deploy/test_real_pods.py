@@ -54,9 +54,9 @@ def test_by_rdma_memory_can_be_locked_as_the_file_says(lab: Lab) -> None:
     lab.deploy(HERE, RDMA, mode="rdma", limit_s=120)
     again = lab.plan(HERE, RDMA, mode="rdma")
     assert [each.message for each in again.findings if each.check == "memlock"] == [
-        "IPC_LOCK is in effect: no limit holds"
+        "IPC_LOCK is in effect: no limit applies"
     ]
-    assert status.look(lab.cluster(), lab.file(HERE, RDMA)).mode == "rdma"
+    assert status.read_status(lab.cluster(), lab.file(HERE, RDMA)).mode == "rdma"
 
 
 def test_an_image_that_is_not_there_is_told(lab: Lab) -> None:

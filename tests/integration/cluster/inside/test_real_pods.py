@@ -192,7 +192,7 @@ def test_a_program_is_debugged_restarted_on_an_edit_and_gone_at_the_end(me: User
             assert debugger.value("number", debugger.stops_at(script, 5)) == "50"
         assert cluster.inside("lab-1", "cat", "/workspace/train.py") == TRAIN.format(number=50)
         assert running.broken_off() == 130
-    assert running.said.endswith("dev-session ended: nothing of it runs in the pods\n")
+    assert running.said.endswith("dev-session ended; none of its processes is left in the pods\n")
     assert cluster.runs("lab-0") == cluster.runs("lab-1") == []
 
 

@@ -18,7 +18,7 @@ from gpuctl.cli.cluster.sync import sync as command
 from gpuctl.cluster.sync import excludes, flow, pods, watch
 from gpuctl.cluster.sync.local import Local
 from gpuctl.cluster.sync.model import Outcome
-from gpuctl.cluster.sync.push import Wanted
+from gpuctl.cluster.sync.push import SyncRequest
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.domain.findings import Verdict
 from gpuctl.edges.kube import cluster as kube
@@ -69,7 +69,7 @@ def here(tmp_path: Path) -> Path:
 
 def sync(found: kube.Cluster, here: Path, *names: str, target: str = TARGET, force: bool = False) -> list[Outcome]:
     targets = pods.named(found, names, target)
-    return flow.sync(flow.Way(found), targets, Local(here, excludes.of(here, [])), Wanted(target, force))
+    return flow.sync(flow.PodConnector(found), targets, Local(here, excludes.of(here, [])), SyncRequest(target, force))
 
 
 def in_pod(cluster: Plane, name: str, target: str = TARGET) -> dict[str, str]:
@@ -198,7 +198,7 @@ def test_a_folder_that_pods_share_is_written_once_and_seen_by_all(
     cluster: Plane, found: kube.Cluster, here: Path
 ) -> None:
     first, second = sync(found, here, "team-0", "team-1")
-    assert (first.way, first.files, second.way, second.files) == ("sync", 3, "sees", 3)
+    assert (first.kind, first.files, second.kind, second.files) == ("sync", 3, "sees", 3)
     assert second.verdict is Verdict.OK
     assert in_pod(cluster, "team-1") == hashes(here)
 
@@ -293,7 +293,7 @@ def watched(found: kube.Cluster, here: Path) -> Iterator[Heard]:
     heard, stop, begun = Heard(), Stop(), threading.Event()
     targets = pods.named(found, ["lab-0", "lab-1"], "/workspace/watched")
     local = Local(here, excludes.of(here, []))
-    settings = watch.Settings(flow.Way(found, stop=stop), local, Wanted("/workspace/watched"), heard)
+    settings = watch.Settings(flow.PodConnector(found, stop=stop), local, SyncRequest("/workspace/watched"), heard)
     thread = threading.Thread(target=watch.watch, args=(settings, targets, begun.set))
     thread.start()
     assert begun.wait(10)

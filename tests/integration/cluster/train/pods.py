@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuctl.cluster.environment import Asked, environment
+from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.manifests import config
 from tests.integration.cluster.deploy.lab import Lab, wait_for
 from tests.rig.kube import node
@@ -50,7 +50,7 @@ class Env:
 def two(lab: Lab, names: Path, volumes: Path, *changes: Mapping[str, Any]) -> Env:
     """Deploy it with one pod, and make it two on one node, which it would never do by itself; with our DNS and PATH."""
     lab.deploy(*changes, mode="tcp", nodes=1, limit_s=0)
-    env = environment(lab.file(*changes), Asked("tcp", 2))
+    env = environment(lab.file(*changes), EnvironmentRequest("tcp", 2))
     searches = [f"{lab.namespace}.svc.cluster.local", "svc.cluster.local", "cluster.local"]
     dns = {"dnsPolicy": "None", "dnsConfig": {"nameservers": [node.ITS], "searches": searches}}
     path = {"name": "ml", "env": [{"name": "PATH", "value": f"/workspace/bin:{PATH}"}]}

@@ -85,7 +85,7 @@ def test_two_processes_in_two_pods_meet_and_end_well(env: Env) -> None:
     assert "rank 0 of 2: the sum is 1, a b\n" in done.stdout, done.stderr
     assert "lab-1: rank 1 of 2: the sum is 1, a b\n" in done.stdout
     assert "UNKNOWN gpus: lab-0, lab-1: the image has no nvidia-smi" in done.stdout
-    assert "ended well" in done.stderr
+    assert "completed successfully" in done.stderr
     assert "launcher: torchrun: all pods have it; --launcher deepspeed-nossh is for scripts that need" in done.stderr
     assert (done.returncode, trainings(env)) == (0, [])
 
@@ -104,7 +104,7 @@ def test_check_shows_what_each_pod_would_run_and_finds_what_is_wrong_at_once(env
 def test_the_pod_that_fails_is_named_and_the_one_that_hangs_is_ended(env: Env) -> None:
     done = run(env, "train", "--launcher", "torchrun", "train.py", "1", "fails")
     assert "lab-1: rank 1 ran out of memory\nFAIL lab-1: ended with exit code 7" in done.stderr
-    assert "nothing of it is left in lab-0, lab-1" in done.stderr
+    assert "no process of it is left in lab-0, lab-1" in done.stderr
     assert (done.returncode, trainings(env)) == (1, [])
 
 
@@ -113,7 +113,7 @@ def test_ctrl_c_ends_it_in_all_pods_and_says_so(env: Env) -> None:
         until_said(process, "rank 0 waits")
         assert trainings(env) == ["lab-0", "lab-1"]
         process.send_signal(signal.SIGINT)
-        assert "nothing of it is left in lab-0, lab-1" in process.communicate(timeout=LIMIT_S)[1]
+        assert "no process of it is left in lab-0, lab-1" in process.communicate(timeout=LIMIT_S)[1]
     assert (process.returncode, trainings(env)) == (130, [])
 
 
@@ -131,9 +131,9 @@ def test_it_outlives_us_by_hostfile_and_ssh_and_is_found_and_ended_in_both_pods(
     with started(env, "train", "--attach") as process:
         until_said(process, "lab-1: rank 1 of 2: the sum is 1, w")
         process.send_signal(signal.SIGINT)
-        assert "the training was left alone" in process.communicate(timeout=LIMIT_S)[1]
+        assert "the training continues" in process.communicate(timeout=LIMIT_S)[1]
     ended = run(env, "train", "--stop")
-    assert "nothing of it is left in lab-0, lab-1" in ended.stderr
+    assert "no process of it is left in lab-0, lab-1" in ended.stderr
     wait_for(lambda: trainings(env) == [])
     assert ended.returncode == 0
 
@@ -180,8 +180,8 @@ def test_what_ssh_began_is_found_and_ended_though_the_pod_that_knew_of_it_was_ma
     env.lab.plane.kubectl("wait", "pod/lab-0", "-n", env.lab.namespace, "--for=condition=Ready", "--timeout=180s")
     assert trainings(env) == ["lab-1"]
     ended = run(env, "train", "--stop")
-    assert "what no pod remembers, and still runs in lab-1: " in ended.stderr
-    assert "train.py all wait\nnothing of it is left in lab-0, lab-1" in ended.stderr
+    assert "unrecorded processes that still run in lab-1: " in ended.stderr
+    assert "train.py all wait\nno process of it is left in lab-0, lab-1" in ended.stderr
     wait_for(lambda: trainings(env) == [])
     assert ended.returncode == 0
 

@@ -23,7 +23,7 @@ from tests.rig.kube.plane import Plane, for_tests
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Plane]:
-    yield from for_tests()
+    yield from for_tests(controllers=False)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.deploy import diff
-from gpuctl.cluster.deploy.model import Change, Field, Standing
+from gpuctl.cluster.deploy.model import Change, Field, ObjectState
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.manifests import everything
 from gpuctl.core.errors import GpuctlError, Unreachable
@@ -32,7 +32,7 @@ def changed(env: Environment, wanted: Any, live: Any, answer: Any, *new: str) ->
             raise answer
         return answer
 
-    return diff.change(env, Standing(wanted, live), dry_run, new)
+    return diff.change(env, ObjectState(wanted, live), dry_run, new)
 
 
 def served(found: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def test_another_template_is_told_to_start_pods_anew(tmp_path: Path) -> None:
     after = served(wanted, template={"spec": {"containers": [{"name": "ml", "image": "new"}]}})
     found = changed(env, wanted, live, after)
     assert found.fields == (Field("spec.template.spec.containers[ml].image", "old", "new"),)
-    assert found.note == "its pods start anew, one after the other"
+    assert found.note == "its pods restart, one after the other"
     assert changed(env, wanted, served(wanted, replicas=4), served(wanted)).note == ""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.cluster.deploy import deployed_state, flow, prune, via_ansible
-from gpuctl.cluster.deploy.model import Change, Field, Plan, Standing
+from gpuctl.cluster.deploy.model import Change, Field, ObjectState, Plan, digest
 from gpuctl.cluster.deploy.module_main import difference
 from gpuctl.cluster.deploy.quantity import amount, at_least
 from gpuctl.cluster.manifests import everything
@@ -24,7 +24,7 @@ HOSTS = Change("ConfigMap", "lab-hosts", "change", (Field("data.hostfile", "a", 
 
 def plan(folder: Path, *changes: Change, findings: tuple[Finding, ...] = (), deployed: bool = True) -> Plan:
     env = env_of(folder)
-    standing = [Standing(each, each if deployed else None) for each in everything(env)]
+    standing = [ObjectState(each, each if deployed else None) for each in everything(env)]
     return Plan(env, findings, changes, standing)
 
 
@@ -101,8 +101,9 @@ def test_what_is_no_quantity_is_never_enough() -> None:
 def test_the_playbook_is_given_exactly_what_was_planned(tmp_path: Path) -> None:
     recreate = Change("Pod", "lab-b-single", "recreate")
     env = env_of(tmp_path, {"network": {"rdma": ROCE}}, mode="tcp", name="lab-b", single=True, by="me")
-    order = via_ansible.Order(tmp_path / "lab.yaml", Plan(env, (), (recreate,), ()), "prod", 60)
+    order = via_ansible.DeployRequest(tmp_path / "lab.yaml", Plan(env, (), (recreate,), ()), "prod", 60)
     assert via_ansible.play(order).variables == {
+        "cluster_plan": digest(order.plan),
         "cluster_file": str(tmp_path / "lab.yaml"),
         "cluster_mode": "tcp",
         "cluster_nodes": 1,

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import pytest
 
 from gpuctl.cluster.deploy import module_main, via_ansible
 from gpuctl.cluster.deploy.apply import Applied
-from gpuctl.cluster.deploy.destroy import Found
-from gpuctl.cluster.deploy.model import Plan
+from gpuctl.cluster.deploy.destroy import EnvironmentObjects
+from gpuctl.cluster.deploy.model import Change, Field, ObjectState, Plan, digest
 from gpuctl.core.errors import GpuctlError
 from tests.unit.cluster.clusters import write
 from tests.unit.cluster.deploy.there import env_of
@@ -52,17 +53,19 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_removing_has_failed_where_nobody_knows_whether_more_is_there(tmp_path: Path) -> None:
-    found = Found([SET], [], ["you may not list secrets"])
+    found = EnvironmentObjects([SET], [], ["you may not list secrets"])
     told = module_main.removed(env_of(tmp_path), found, Applied(["StatefulSet lab"]))
-    assert told["error"]["wrong"] == "UNKNOWN whether more of it is there: you may not list secrets"
+    assert told["error"]["wrong"] == "UNKNOWN whether more of it exists: you may not list secrets"
     assert told["msg"] == f"cannot destroy lab: {told['error']['wrong']}"
     assert (told["changed"], told["cluster"]["applied"]) == (True, ["StatefulSet lab"])
-    nothing = module_main.removed(env_of(tmp_path), Found([], [], ["you may not list all kinds"]), Applied())
+    nothing = module_main.removed(
+        env_of(tmp_path), EnvironmentObjects([], [], ["you may not list all kinds"]), Applied()
+    )
     assert ("error" in nothing, nothing["changed"]) == (True, False)
 
 
 def test_removing_is_well_where_all_could_be_looked_for(tmp_path: Path) -> None:
-    told = module_main.removed(env_of(tmp_path), Found([SET], []), Applied(["StatefulSet lab"]))
+    told = module_main.removed(env_of(tmp_path), EnvironmentObjects([SET], []), Applied(["StatefulSet lab"]))
     assert (told["changed"], {"msg", "error"} & set(told)) == (True, set())
 
 
@@ -73,3 +76,28 @@ def test_why_it_is_tcp_is_told_although_the_module_was_given_the_mode(tmp_path: 
     with pytest.raises(GpuctlError, match="cannot deploy lab: it is late") as error:
         via_ansible.answered(plan, {"cluster": {}, "error": {"wrong": "it is late", "hint": "go home"}})
     assert error.value.hint == "go home"
+
+
+def replicas(folder: Path, before: int) -> Plan:
+    """A plan that sets the number of pods to 4, shown from `before`; its Secret is filled."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "lab"}, "data": {"password": "x"}}
+    change = Change("StatefulSet", "lab", "change", (Field("spec.replicas", before, 4),))
+    return Plan(env_of(folder), (), (change,), (ObjectState(SET), ObjectState(secret)))
+
+
+def test_a_plan_that_differs_from_the_confirmed_one_is_not_applied(tmp_path: Path) -> None:
+    confirmed = digest(replicas(tmp_path, 2))
+    module_main.check_confirmed(replicas(tmp_path, 2), confirmed)
+    module_main.check_confirmed(replicas(tmp_path, 3), "")  # nobody confirmed one
+    with pytest.raises(GpuctlError, match="changed after the plan was shown, so nothing was applied") as error:
+        module_main.check_confirmed(replicas(tmp_path, 3), confirmed)
+    assert "change StatefulSet lab" in error.value.hint
+
+
+def test_a_plan_has_another_digest_where_its_objects_differ_but_not_where_its_secrets_do(tmp_path: Path) -> None:
+    plan = replicas(tmp_path, 2)
+    statefulset, secret = plan.states
+    other_password = ObjectState({**secret.desired, "data": {"password": "y"}})
+    assert digest(replace(plan, states=(statefulset, other_password))) == digest(plan)
+    other_image = ObjectState({**SET, "spec": {"image": "another"}})
+    assert digest(replace(plan, states=(other_image, secret))) != digest(plan)

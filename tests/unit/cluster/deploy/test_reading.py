@@ -17,7 +17,7 @@ from tests.unit.cluster.deploy.there import env_of
 
 
 @dataclass
-class Asked:
+class RecordingCluster:
     """A cluster that serves all but OpenShift's kinds, and notes what it is asked."""
 
     env: Environment
@@ -61,19 +61,19 @@ def ours(env: Environment, kind: str, name: str) -> Object:
 
 def test_what_a_group_serves_is_asked_once_before_anything_of_it(tmp_path: Path) -> None:
     env = env_of(tmp_path)
-    cluster, wanted = Asked(env), everything(env)
-    found = cluster_snapshot.standing(cast(Cluster, cluster), wanted)
+    cluster, wanted = RecordingCluster(env), everything(env)
+    found = cluster_snapshot.object_states(cast(Cluster, cluster), wanted)
     groups = {each["apiVersion"] for each in wanted}
     assert sorted(cluster.asked[: len(groups)]) == sorted(groups)
     assert sorted(cluster.asked[len(groups) :]) == sorted(each.subject for each in found)
-    assert [each.wanted for each in found] == wanted
+    assert [each.desired for each in found] == wanted
 
 
 def test_what_is_of_no_use_any_more_is_looked_for_in_all_kinds_at_once(tmp_path: Path) -> None:
     env = env_of(tmp_path)
     names = [("Role", "lab-scc"), ("ConfigMap", "lab-start"), ("ConfigMap", "lab-older"), ("Ingress", "lab-jupyter")]
     found = {kind: [ours(env, *each) for each in names if each[0] == kind] for kind, _ in names}
-    cluster = Asked(env, found, closed="Secret")
+    cluster = RecordingCluster(env, found, closed="Secret")
     left, unread = prune.unwanted(cast(Cluster, cluster), env, everything(env))
     # In the order in which kinds are made, whoever answered first.
     assert [each["metadata"]["name"] for each in left] == ["lab-scc", "lab-older", "lab-jupyter"]
@@ -84,7 +84,7 @@ def test_what_is_of_no_use_any_more_is_looked_for_in_all_kinds_at_once(tmp_path:
 def test_volumes_are_never_of_no_use(tmp_path: Path) -> None:
     env = env_of(tmp_path)
     found = {kind: [ours(env, kind, "lab-other")] for _, kind in KINDS}
-    left, _ = prune.unwanted(cast(Cluster, Asked(env, found)), env, [])
+    left, _ = prune.unwanted(cast(Cluster, RecordingCluster(env, found)), env, [])
     kinds = {each["kind"] for each in left}
     assert VOLUMES[1] not in kinds
     assert {"ConfigMap", "Secret", "StatefulSet"} <= kinds

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.deploy import pod_progress, wait
-from gpuctl.cluster.deploy.wait import View
+from gpuctl.cluster.deploy.wait import EnvironmentView
 from gpuctl.cluster.environment import Environment, Object
 from tests.unit.cluster.deploy.there import env_of
 
@@ -52,7 +52,7 @@ def event(kind: str, reason: str, message: str, uid: str = "uid-lab-0") -> Objec
         ),
         (
             "0/8 nodes are available: 8 pod has unbound immediate PersistentVolumeClaims.",
-            "of 8 nodes, 8: its volumes are not there yet",
+            "of 8 nodes, 8: its volumes do not exist yet",
         ),
         ("0/1 nodes are available: 1 something new, with a comma.", "of 1 nodes, 1: something new, with a comma"),
         ("no nodes available to schedule pods", "no nodes available to schedule pods"),
@@ -70,7 +70,7 @@ def test_a_pod_that_waits_for_a_volume_names_it() -> None:
     found["spec"]["volumes"] = [{"persistentVolumeClaim": {"claimName": name}} for name in names]
     claims = [{"metadata": {"name": "lab-workspace"}, "status": {"phase": "Pending"}}]
     trouble = pod_progress.state(found, claims=claims).trouble
-    assert trouble.endswith("(lab-workspace waits for a volume, lab-datasets is not there)")
+    assert trouble.endswith("(lab-workspace waits for a volume, lab-datasets does not exist)")
 
 
 @pytest.mark.parametrize(
@@ -106,15 +106,15 @@ def test_waiting_mends_no_name_of_an_image() -> None:
 
 def test_what_went_wrong_last_while_it_starts_is_told_but_not_what_is_over() -> None:
     events = [event("Warning", "FailedScheduling", "0/1 nodes"), event("Normal", "Pulling", "pulling")]
-    assert pod_progress.state(pod(), events) == pod_progress.State("starts on gpu-0, pulling its image")
+    assert pod_progress.state(pod(), events) == pod_progress.PodProgress("starts on gpu-0, pulling its image")
     events.append(event("Warning", "FailedMount", "MountVolume.SetUp failed\n for volume"))
     assert pod_progress.state(pod(), events).trouble == "FailedMount: MountVolume.SetUp failed for volume"
 
 
 def test_how_far_a_pod_is() -> None:
-    assert pod_progress.state(ready()) == pod_progress.State("is ready on gpu-0", ready=True)
+    assert pod_progress.state(ready()) == pod_progress.PodProgress("is ready on gpu-0", ready=True)
     assert (
-        pod_progress.state(pod(containerStatuses=[container(running={})])).words
+        pod_progress.state(pod(containerStatuses=[container(running={})])).summary
         == "runs on gpu-0, and is not ready yet"
     )
     going = ready()
@@ -130,8 +130,8 @@ def owner(generation: int = 2, seen: int = 2) -> Object:
     return {"metadata": meta, "status": {"observedGeneration": seen, "updateRevision": "r2"}}
 
 
-def view(*pods: Object, by: Object | None = None, events: tuple[Object, ...] = ()) -> View:
-    return View({each["metadata"]["name"]: each for each in pods}, by or owner(), events)
+def view(*pods: Object, by: Object | None = None, events: tuple[Object, ...] = ()) -> EnvironmentView:
+    return EnvironmentView({each["metadata"]["name"]: each for each in pods}, by or owner(), events)
 
 
 @pytest.fixture
@@ -160,18 +160,18 @@ def test_a_pod_that_was_never_made_has_the_reason_of_its_set(env: Environment) -
 
 def test_each_change_of_a_pod_is_told_once(env: Environment) -> None:
     said: list[str] = []
-    told = wait.Told(lambda subject, words: said.append(f"{subject}: {words}"))
+    told = wait.PodChangeReporter(lambda subject, words: said.append(f"{subject}: {words}"))
     for pods in (
         (ready(),),
         (ready(), pod("lab-1")),
         (ready(), pod("lab-1")),
         (ready(), ready("lab-1"), ready("lab-2")),
     ):
-        told.tell(wait.states_of(env, view(*pods)))
-    told.tell(wait.states_of(env, view(ready(), ready("lab-1"))))
+        told.report(wait.states_of(env, view(*pods)))
+    told.report(wait.states_of(env, view(ready(), ready("lab-1"))))
     assert said == [
         "Pod lab-0: is ready on gpu-0",
-        "Pod lab-1: is not there yet",
+        "Pod lab-1: does not exist yet",
         "Pod lab-1: starts on gpu-0",
         "Pod lab-1: is ready on gpu-0",
         "Pod lab-2: is ready on gpu-0",

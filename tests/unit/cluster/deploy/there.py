@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.cluster.deploy import checks
-from gpuctl.cluster.deploy.cluster_snapshot import Read, There
-from gpuctl.cluster.deploy.model import Standing
-from gpuctl.cluster.environment import Asked, Environment, Object, environment
+from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot, Maybe
+from gpuctl.cluster.deploy.model import ObjectState
+from gpuctl.cluster.environment import Environment, EnvironmentRequest, Object, environment
 from gpuctl.cluster.manifests import everything
 from gpuctl.domain.findings import Finding
 from tests.unit.cluster.clusters import cluster
@@ -19,7 +19,7 @@ ROOM = {"nvidia.com/gpu": "8", "nvidia.com/roce": "1", "cpu": "192", "memory": "
 
 
 def env_of(folder: Path, *changes: Mapping[str, Any], **asked: Any) -> Environment:
-    return environment(cluster(folder, *changes), Asked(**asked))
+    return environment(cluster(folder, *changes), EnvironmentRequest(**asked))
 
 
 def node(name: str, **allocatable: str) -> Object:
@@ -43,32 +43,32 @@ def storage_class(name: str, provisioner: str) -> Object:
     return {"metadata": {"name": name}, "provisioner": provisioner}
 
 
-def there(**changed: Any) -> There:
+def there(**changed: Any) -> ClusterSnapshot:
     """Two nodes, a class of a shared file system, no quota, and every right."""
-    nothing: Read[Object | None] = Read(None)
-    usual = There(
+    nothing: Maybe[Object | None] = Maybe(None)
+    usual = ClusterSnapshot(
         server="https://lab.example.org:6443",
-        namespace=Read({"metadata": {"name": "team"}, "status": {"phase": "Active"}}),
-        quotas=Read([]),
-        shared_quotas=Read([]),
-        limits=Read([]),
-        claims=Read([]),
-        classes=Read([storage_class("nfs", "nfs.csi.k8s.io")]),
-        nodes=Read([node("gpu-0"), node("gpu-1")]),
-        pods=Read([]),
-        own=Read([]),
+        namespace=Maybe({"metadata": {"name": "team"}, "status": {"phase": "Active"}}),
+        quotas=Maybe([]),
+        shared_quotas=Maybe([]),
+        limits=Maybe([]),
+        claims=Maybe([]),
+        classes=Maybe([storage_class("nfs", "nfs.csi.k8s.io")]),
+        nodes=Maybe([node("gpu-0"), node("gpu-1")]),
+        pods=Maybe([]),
+        env_pods=Maybe([]),
         account=nothing,
         pull_secret=nothing,
         stream=nothing,
         constraints=nothing,
         attachments={},
         may={},
-        may_use=Read(True),
+        may_use=Maybe(True),
     )
     return replace(usual, **changed)
 
 
-def findings(env: Environment, found: There, standing: list[Standing] | None = None) -> dict[str, Finding]:
+def findings(env: Environment, found: ClusterSnapshot, standing: list[ObjectState] | None = None) -> dict[str, Finding]:
     """Those that are not OK, by check; the last of each."""
-    wanted = [Standing(each) for each in everything(env)] if standing is None else standing
+    wanted = [ObjectState(each) for each in everything(env)] if standing is None else standing
     return {each.check: each for each in checks.all_of(env, found, wanted) if each.verdict != "OK"}

@@ -9,8 +9,8 @@ from gpuctl.cluster.dev.decide import (
     Away,
     Changed,
     Cleared,
-    Ended,
     Event,
+    Exited,
     Leave,
     Lost,
     Phase,
@@ -66,7 +66,7 @@ def test_the_old_one_is_gone_before_the_new_one_starts() -> None:
     state, action = step(state, Tick(), LATER)
     assert (state.phase, action) == (Phase.STOPPING, Action.STOP)
     assert step(state, Tick(), LATER)[1] is Action.NOTHING
-    assert step(state, Ended(), LATER)[1] is Action.START
+    assert step(state, Exited(), LATER)[1] is Action.START
 
 
 def test_a_change_while_it_is_started_is_not_lost() -> None:
@@ -79,14 +79,14 @@ def test_a_change_while_it_is_started_is_not_lost() -> None:
 
 def test_a_change_while_it_is_ended_is_waited_for() -> None:
     stopping = after(after(RUNS, *edited())[0], Tick(), now=LATER)[0]
-    state, action = after(stopping, Changed(3), Ended(), now=LATER)
+    state, action = after(stopping, Changed(3), Exited(), now=LATER)
     assert action is Action.NOTHING
     state, action = after(state, Reached(0, 3), Reached(1, 3), now=LATER + QUIET_S)
     assert (state.ran, action) == (3, Action.START)
 
 
 def test_a_program_that_ended_is_started_again_on_the_next_change_and_not_before() -> None:
-    state, action = after(RUNS, Ended(), Tick(), now=LATER)
+    state, action = after(RUNS, Exited(), Tick(), now=LATER)
     assert (state.phase, action) == (Phase.WAITING, Action.NOTHING)
     assert after(after(state, *edited())[0], Tick(), now=LATER)[1] is Action.START
 
@@ -135,7 +135,7 @@ def test_the_end_comes_when_the_program_is_gone() -> None:
     state, action = after(RUNS, Leave())
     assert action is Action.STOP
     assert after(state, Tick(), *edited())[1] is Action.NOTHING
-    assert after(state, Ended())[1] is Action.LEAVE
+    assert after(state, Exited())[1] is Action.LEAVE
     assert after(TWO, Leave())[1] is Action.LEAVE
     assert after(RUNS, Lost(), Leave())[1] is Action.NOTHING
     assert after(RUNS, Lost(), Leave(), Cleared())[1] is Action.LEAVE
@@ -150,5 +150,5 @@ def test_without_restarts_changes_reach_the_pods_and_the_session_ends_with_the_p
     once = after(begin(1, "train.py", restarts=False), Reached(0, 1), Started())[0]
     state, action = after(once, Changed(2), Reached(0, 2))
     assert (action, step(state, Tick(), LATER)[1]) == (Action.NOTHING, Action.NOTHING)
-    assert step(state, Ended(), LATER)[1] is Action.LEAVE
+    assert step(state, Exited(), LATER)[1] is Action.LEAVE
     assert after(state, Lost(), Cleared(), now=LATER)[1] is Action.LEAVE

@@ -13,8 +13,8 @@ from typing import Any, cast
 import pytest
 
 from gpuctl.cluster.dev import program
-from gpuctl.cluster.dev.decide import Cleared, Ended, Event, Leave, Lost, Started
-from gpuctl.cluster.dev.program import Runner, Wanted, Ways
+from gpuctl.cluster.dev.decide import Cleared, Event, Exited, Leave, Lost, Started
+from gpuctl.cluster.dev.program import Callbacks, Runner, ScriptRun
 from gpuctl.core.errors import Unreachable
 from gpuctl.edges.kube.cluster import Cluster, Kind, Request
 from gpuctl.edges.kube.errors import NotThere
@@ -53,9 +53,9 @@ class Stage:
         self.printed: list[bytes] = []
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         (folder / "train.py").write_text(script)
-        wanted = Wanted("train.py", folder=str(folder), python=sys.executable)
-        there = replace(self.pod.there, cluster=cast(Cluster, self.api))
-        self.runner = Runner(there, wanted, Ways(out or self.printed.append, self.said.append, self.events.put))
+        wanted = ScriptRun("train.py", folder=str(folder), python=sys.executable)
+        there = replace(self.pod.target, cluster=cast(Cluster, self.api))
+        self.runner = Runner(there, wanted, Callbacks(out or self.printed.append, self.said.append, self.events.put))
 
     def next(self) -> type[Event]:
         return type(self.events.get(timeout=60))
@@ -83,7 +83,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_is_told_when_it_runs_and_how_it_ended(tmp_path: Path) -> None:
     stage = Stage(tmp_path, "raise SystemExit(6)")
     stage.runner.start()
-    assert (stage.next(), stage.next()) == (Started, Ended)
+    assert (stage.next(), stage.next()) == (Started, Exited)
     assert stage.runner.last is not None
     assert (stage.runner.last.code, stage.runner.unsure) == (6, "")
     assert stage.said == ["train.py in here runs", "train.py in here ended with exit code 6"]
@@ -147,21 +147,21 @@ def test_a_pod_that_stays_away_is_given_up_when_the_user_leaves_and_nothing_is_c
 
 def test_one_that_cannot_be_started_says_why(tmp_path: Path) -> None:
     stage = Stage(tmp_path, "")
-    stage.runner.wanted = replace(stage.runner.wanted, folder="/no/such/folder")
+    stage.runner.script_run = replace(stage.runner.script_run, folder="/no/such/folder")
     stage.runner.start()
-    assert stage.next() is Ended
+    assert stage.next() is Exited
     assert stage.runner.wrong.startswith("it cannot be started: its folder /no/such/folder")
     assert stage.runner.last is None
 
 
 def test_what_could_not_be_ended_is_not_called_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(*_: object) -> model.Ended:
-        return model.Ended(None, 9, asked=True, left=("python3",))
+    def run(*_: object) -> model.ProcessExit:
+        return model.ProcessExit(None, 9, requested=True, left=("python3",))
 
     monkeypatch.setattr("gpuctl.cluster.dev.program.attached.run", run)
     stage = Stage(tmp_path, "")
     stage.runner.start()
-    assert stage.next() is Ended
+    assert stage.next() is Exited
     assert stage.runner.unsure == "python3 could not be ended"
 
 
@@ -178,7 +178,7 @@ def test_one_that_prints_faster_than_it_is_read_is_ended_when_it_is_told_to(tmp_
     until(lambda: len(read) > 100, 60)
     before = len(read)
     stage.runner.end()
-    assert stage.next() is Ended
+    assert stage.next() is Exited
     assert len(read) < before + 500
     assert stage.runner.last is not None
-    assert stage.runner.last.asked
+    assert stage.runner.last.requested

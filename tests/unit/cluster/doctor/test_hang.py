@@ -30,7 +30,7 @@ def test_pods_that_are_missing_or_not_ready_are_told(tmp_path: Path) -> None:
     found = facts(tmp_path, pods={"lab-0": pod("lab-0", ready=False)})
     assert told(found, "pods") == [
         "FAIL Pod lab-0: it runs on gpu-0, and is not ready yet",
-        "FAIL Pod lab-1: it is not there",
+        "FAIL Pod lab-1: it does not exist",
     ]
 
 

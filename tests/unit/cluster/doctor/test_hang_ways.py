@@ -114,7 +114,7 @@ def test_names_without_an_address_or_with_an_old_one_are_told(tmp_path: Path) ->
 def test_an_old_or_missing_hostfile_is_told(tmp_path: Path) -> None:
     tell: Any = {"lab-0": {"network": {"hostfile": "lab-0 slots=8\n"}}, "lab-1": {"network": {"hostfile": None}}}
     assert told(facts(tmp_path, tell=tell), "hostfile") == [
-        "FAIL Pod lab-0: its hostfile has 1 hosts, and is not the one of now (2)",
+        "FAIL Pod lab-0: its hostfile is stale: it lists 1 hosts, the environment has 2",
         "FAIL Pod lab-1: it has no hostfile (/job/hostfile)",
     ]
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpuctl.cluster.deploy.cluster_snapshot import Read
+from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.doctor.start import START
 from tests.unit.cluster.deploy import there as cluster
@@ -31,7 +31,7 @@ def test_a_claim_that_waits_for_its_pod_is_well_when_its_event_is_gone(tmp_path:
     waits["spec"]["volumes"] = [{"name": "work", "persistentVolumeClaim": {"claimName": "work"}}]
     claim = {"metadata": {"name": "work", "uid": "u"}, "spec": {"storageClassName": "local"}, "status": {}}
     kind = {"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFirstConsumer"}
-    there = cluster.there(claims=Read([claim]), classes=Read([kind]))
+    there = cluster.there(claims=Maybe([claim]), classes=Maybe([kind]))
     assert told(facts(tmp_path, pods={"lab-0": waits}, there=there), "volumes") == []
 
 

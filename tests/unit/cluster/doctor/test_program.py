@@ -94,8 +94,8 @@ def test_an_answer_that_is_garbled_is_a_value_error() -> None:
     [
         (Done(127, "exec: not found"), "its image has no python9 that can be run: exec: not found"),
         (Done(1, "gpuctl-old-python 3.6"), "its Python is 3.6"),
-        (Done(1, "Traceback\nKeyError: 'x'"), "our program failed there: KeyError: 'x'"),
-        (Done(137, ""), "our program there was ended (exit code 137)"),
+        (Done(1, "Traceback\nKeyError: 'x'"), "our program failed in the pod: KeyError: 'x'"),
+        (Done(137, ""), "our program was killed in the pod (exit code 137)"),
     ],
 )
 def test_where_it_gave_no_answer_how_it_ended_is_told_with_the_python_that_was_named(done: Done, why: str) -> None:

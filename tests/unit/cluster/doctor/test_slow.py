@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cluster.deploy.cluster_snapshot import Read
+from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.doctor.diagnose import walk
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.doctor.slow import SLOW
@@ -63,7 +63,7 @@ def test_no_check_finds_anything_in_a_training_that_is_well(each: Any, tmp_path:
 
 def test_what_is_not_deployed_is_no_training_that_is_well(tmp_path: Path) -> None:
     found = walk(SLOW, facts(tmp_path, pods={}, inside={}, mode=None, owner=None))
-    assert lines(found.cause) == ["FAIL Pods lab-0, lab-1: it is not there"]
+    assert lines(found.cause) == ["FAIL Pods lab-0, lab-1: it does not exist"]
     assert found.looked == ["pods"]
     assert not found.clean
 
@@ -71,7 +71,7 @@ def test_what_is_not_deployed_is_no_training_that_is_well(tmp_path: Path) -> Non
 def test_a_pod_that_is_missing_is_told_and_no_check_speaks_for_it(tmp_path: Path) -> None:
     usual = facts(tmp_path)
     found = facts(tmp_path, pods={"lab-0": pod("lab-0")}, inside={"lab-0": usual.inside["lab-0"]})
-    assert lines(walk(SLOW, found).cause) == ["FAIL Pod lab-1: it is not there"]
+    assert lines(walk(SLOW, found).cause) == ["FAIL Pod lab-1: it does not exist"]
 
 
 def test_a_gpu_that_is_too_hot_is_told_with_its_clock(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_memory_that_only_caches_files_is_not_short(tmp_path: Path) -> None:
 def test_others_that_use_the_nodes_processors_are_named(tmp_path: Path) -> None:
     greedy = cluster.pod("greedy", "gpu-0", 0)
     greedy["metadata"]["namespace"] = "others"
-    there = cluster.there(pods=Read([greedy]))
+    there = cluster.there(pods=Maybe([greedy]))
     tell = {"lab-0": {"machine": machine(node_busy=63.0, cpu_used=20.0)}}
     (line,) = told(facts(tmp_path, there=there, tell=tell), "neighbours")
     assert line == "FAIL Pod lab-0: others use 43.0 of its node's 64 processors; there is also others/greedy"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cluster.deploy.cluster_snapshot import Read
+from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.doctor.diagnose import walk
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.doctor.start import START
@@ -73,7 +73,7 @@ def test_a_pod_that_is_missing_without_a_word_is_unknown(tmp_path: Path) -> None
 def test_a_node_is_to_blame_only_where_a_pod_of_ours_suffers_from_it(tmp_path: Path) -> None:
     gone = cluster.node("gpu-0")
     gone["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting"}]
-    there = cluster.there(nodes=Read([gone, cluster.node("gpu-1")]))
+    there = cluster.there(nodes=Maybe([gone, cluster.node("gpu-1")]))
     words = "Node gpu-0: it is not ready: Kubelet stopped posting"
     stuck = facts(tmp_path, there=there, pods={"lab-0": pod("lab-0", ready=False)})
     assert told(stuck, "nodes") == [f"FAIL {words}"]
@@ -81,7 +81,7 @@ def test_a_node_is_to_blame_only_where_a_pod_of_ours_suffers_from_it(tmp_path: P
 
 
 def test_that_nodes_and_claims_may_not_be_read_matters_only_where_a_pod_waits(tmp_path: Path) -> None:
-    there = cluster.there(nodes=Read([], "you may not"), claims=Read([], "you may not"))
+    there = cluster.there(nodes=Maybe([], "you may not"), claims=Maybe([], "you may not"))
     assert told(facts(tmp_path, there=there), "nodes") == told(facts(tmp_path, there=there), "volumes") == []
     waits = facts(tmp_path, there=there, pods={"lab-0": pod("lab-0", ready=False)})
     assert told(waits, "nodes") == ["UNKNOWN nvidia.com/gpu: nodes cannot be looked at: you may not"]
@@ -97,7 +97,7 @@ def test_a_node_that_offers_none_of_its_gpus_has_lost_its_device_plugin(tmp_path
     short = [Finding("gpus", "nvidia.com/gpu", Verdict.FAIL, "0 of the 2 nodes")]
     found = facts(
         tmp_path,
-        there=cluster.there(nodes=Read([node, labelled])),
+        there=cluster.there(nodes=Maybe([node, labelled])),
         pods={"lab-0": pending("lab-0", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")},
         preflight=short,
     )
@@ -114,9 +114,61 @@ def test_a_pod_that_no_node_takes_is_told_with_who_has_the_gpus(tmp_path: Path) 
     found = facts(tmp_path, pods={"lab-0": pending("lab-0", said), "lab-1": pending("lab-1")}, preflight=[busy])
     assert told(found, "placed") == [
         "FAIL Pod lab-0: no node takes it: of 2 nodes, 1: too little nvidia.com/gpu free; 1: tainted gone: ",
-        "UNKNOWN Pod lab-1: it has no node, and the scheduler says nothing of it",
+        "UNKNOWN Pod lab-1: it has no node, and the scheduler gives no reason",
         "FAIL nvidia.com/gpu: gpu-0: others/greedy",
     ]
+
+
+def test_what_autoscalers_and_resource_claims_say_of_a_pod_is_read(tmp_path: Path) -> None:
+    pods = {
+        "lab-0": pending("lab-0", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."),
+        "lab-1": pending("lab-1"),
+    }
+    refused = event(pods["lab-0"], "NotTriggerScaleUp", "pod didn't trigger scale-up: 1 max node group size reached")
+    added = event(pods["lab-0"], "TriggeredScaleUp", "pod triggered scale-up: [{gpus 1->2 (max: 2)}]", "Normal")
+    karpenter = event(pods["lab-1"], "FailedScheduling", "incompatible with nodepool gpus, no instance type satisfied")
+    claims = event(pods["lab-1"], "FailedResourceClaimCreation", "resource claim template gpu: not found")
+    events = [
+        added,
+        {**refused, "lastTimestamp": "2026-11-21T10:05:00Z"},
+        {**karpenter, "source": {"component": "karpenter"}},
+    ]
+    findings = told(facts(tmp_path, pods=pods, events=[*events, claims]), "placed")
+    assert findings[0].startswith("FAIL Pod lab-0: no node takes it: ")
+    assert findings[0].endswith(
+        "; the cluster autoscaler adds no node: pod didn't trigger scale-up: 1 max node group size reached"
+    )
+    assert findings[1] == (
+        "FAIL Pod lab-1: it has no node: Karpenter adds no node: incompatible with nodepool gpus, "
+        "no instance type satisfied; "
+        "its resource claim (DRA) cannot be created: resource claim template gpu: not found"
+    )
+    plain = told(facts(tmp_path, pods=pods, events=[karpenter]), "placed")  # the scheduler's own event
+    assert plain[1] == "UNKNOWN Pod lab-1: it has no node, and the scheduler gives no reason"
+
+
+def test_a_node_selector_that_no_node_has_is_named_while_a_pod_waits(tmp_path: Path) -> None:
+    selector = {"nodes": {"selector": {"pool": "trainng"}}}
+    waits = {"lab-0": pending("lab-0", "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.")}
+    [_, named] = told(facts(tmp_path, selector, pods=waits), "placed")
+    assert named == "FAIL nodes.selector: no node has all labels of nodes.selector; none has pool=trainng"
+    assert told(facts(tmp_path, selector), "placed") == []
+
+
+def test_the_first_cause_of_a_mount_is_told_and_not_the_time_out_that_follows(tmp_path: Path) -> None:
+    waits = one(waiting("ContainerCreating", ""))
+    about = waits["pods"]["lab-0"]
+    cause = {
+        **event(about, "FailedMount", 'MountVolume.SetUp failed for volume "data": mount.nfs: access denied'),
+        "firstTimestamp": "2026-11-21T09:58:00Z",
+    }
+    late = event(about, "FailedMount", "Unable to attach or mount volumes: timed out waiting for the condition")
+    [finding] = told(
+        facts(tmp_path, **{**waits, "events": [cause, {**late, "lastTimestamp": "2026-11-21T10:02:00Z"}]}), "volumes"
+    )
+    assert finding.endswith("mount.nfs: access denied")
+    [finding] = told(facts(tmp_path, **{**waits, "events": [late]}), "volumes")
+    assert "timed out waiting" in finding
 
 
 def claim(name: str, phase: str = "Pending", storage_class: str = "nfs") -> dict[str, Any]:
@@ -133,7 +185,7 @@ def with_claims(folder: Path, *claims: dict[str, Any], **changed: Any) -> Facts:
     waits = pending("lab-0", "0/2 nodes are available: 2 pod has unbound immediate PersistentVolumeClaims.")
     names = [each["metadata"]["name"] for each in claims] or ["lost"]
     waits["spec"]["volumes"] = [{"name": n, "persistentVolumeClaim": {"claimName": n}} for n in names]
-    return facts(folder, pods={"lab-0": waits}, there=cluster.there(claims=Read(list(claims))), **changed)
+    return facts(folder, pods={"lab-0": waits}, there=cluster.there(claims=Maybe(list(claims))), **changed)
 
 
 def test_a_claim_without_a_volume_is_told_with_the_reason(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_folder_without_dockerfile_is_refused_unless_the_cluster_file_has_one(
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="there is no such folder"):
+    with pytest.raises(InvalidInput, match="the folder does not exist"):
         context.read(tmp_path / "no")
 
 

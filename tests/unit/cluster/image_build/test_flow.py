@@ -31,9 +31,9 @@ def env_of(folder: Path, *changes: dict[str, Any]) -> Environment:
     ("changes", "wrong", "hint"),
     [
         ((), "lab is not OpenShift: it builds no images", "`podman build -t quay.io/team/ml:1 . && podman push"),
-        ((ON_OPENSHIFT,), "names an image that is there: quay.io/team/ml:1", "`image: {build: {}}`"),
+        ((ON_OPENSHIFT,), "names an existing image: quay.io/team/ml:1", "`image: {build: {}}`"),
     ],
-    ids=["not OpenShift", "an image that is there"],
+    ids=["not OpenShift", "an existing image"],
 )
 def test_where_nothing_is_built_it_says_what_to_do_instead(
     tmp_path: Path, changes: tuple[dict[str, Any], ...], wrong: str, hint: str

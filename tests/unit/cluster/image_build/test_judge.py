@@ -17,8 +17,8 @@ def build(**status: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        ({}, "waits to be begun"),
-        ({"phase": "New", "reason": "CannotCreateBuildPod", "message": "quota"}, "waits to be begun: quota"),
+        ({}, "waits to be started"),
+        ({"phase": "New", "reason": "CannotCreateBuildPod", "message": "quota"}, "waits to be started: quota"),
         ({"phase": "Pending", "reason": "X"}, "waits for its pod: X"),
         ({"phase": "Running"}, "is running"),
         ({"phase": "Cancelled"}, "is cancelled"),
@@ -26,7 +26,7 @@ def build(**status: Any) -> dict[str, Any]:
     ],
 )
 def test_a_phase_is_told_with_what_it_waits_for(status: dict[str, Any], words: str) -> None:
-    assert judge.words(build(**status)) == words
+    assert judge.describe(build(**status)) == words
 
 
 def test_an_image_is_told_with_its_digest_where_the_registry_gave_one() -> None:
@@ -52,10 +52,10 @@ def test_what_keeps_a_build_from_beginning_has_a_hint_where_one_is_known() -> No
         (
             {"phase": "Failed", "reason": "New", "logSnippet": "one\ntwo\n"},
             "cannot build lab-1: New\n    one\n    two",
-            "`oc describe build lab-1` tells more",
+            "`oc describe build lab-1` shows more",
         ),
         ({"phase": "Error"}, "cannot build lab-1: the cluster gives no reason", "`oc describe"),
-        ({"phase": "Cancelled", "reason": "CancelledBuild"}, "cannot build lab-1: it was cancelled", "begins it again"),
+        ({"phase": "Cancelled", "reason": "CancelledBuild"}, "cannot build lab-1: it was cancelled", "start it again"),
     ],
 )
 def test_a_build_that_made_no_image_says_why_and_what_to_try(status: dict[str, Any], wrong: str, hint: str) -> None:

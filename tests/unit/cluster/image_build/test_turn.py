@@ -79,11 +79,11 @@ def test_the_only_one_that_came_since_is_cancelled(env: Environment) -> None:
 @pytest.mark.parametrize("other", ["New", "Failed"])
 def test_of_several_none_is_cancelled_also_where_one_is_over(env: Environment, other: str) -> None:
     (said,) = cancelled(env, build(1, "Complete"), build(2, other), build(3, "New"))
-    assert "lab-3 is ours is not known; `oc cancel-build NAME` ends it" in said
+    assert "lab-3 is ours; `oc cancel-build NAME` cancels it" in said
 
 
 def test_where_none_came_it_says_so(env: Environment) -> None:
-    assert cancelled(env, build(1, "Running")) == ["build: none has begun, or it is over already"]
+    assert cancelled(env, build(1, "Running")) == ["build: none has started, or it has finished already"]
 
 
 def begun(env: Environment, *there: Object) -> tuple[GpuctlError, str]:
@@ -105,7 +105,7 @@ def test_what_a_build_waited_for_is_told(env: Environment) -> None:
         env, build(1, "Complete"), build(2, "New", reason="InvalidOutputReference", message="no output")
     )
     assert error is AWAY
-    assert "Build lab-2: waits to be begun: no output\nhint: the ImageStream is gone" in said
+    assert "Build lab-2: waits to be started: no output\nhint: the ImageStream is gone" in said
     _, said = begun(env, build(1, "Complete"), build(2, "Pending"))
     assert "Build lab-2: waits for its pod\nhint: the cluster waits 5 minutes for a build's pod" in said
 
@@ -121,7 +121,7 @@ def test_a_folder_waits_until_no_build_runs_and_not_for_ever(env: Environment, m
     found = Builds([])
     there = wait.turn(cast("Cluster", found), env, 60, found.tell)
     assert [each["metadata"]["name"] for each in there] == ["lab-1", "lab-2"]
-    assert found.said == ["Build lab-1: is running; ours begins when it is over"]
+    assert found.said == ["Build lab-1: is running; ours starts when it has finished"]
     del seen[1]
-    with pytest.raises(GpuctlError, match="cannot begin a build of lab: lab-1 is not over after 60 s"):
+    with pytest.raises(GpuctlError, match="cannot begin a build of lab: lab-1 has not finished after 60 s"):
         wait.turn(cast("Cluster", found), env, 60, found.tell)

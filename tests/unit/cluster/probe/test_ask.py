@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from gpuctl.cluster.probe import flow
-from gpuctl.cluster.probe.flow import Held
-from gpuctl.cluster.probe.model import Wanted
+from gpuctl.cluster.probe.flow import PortCheck
+from gpuctl.cluster.probe.model import ProbeRequest
 from gpuctl.cluster.probe.pod import container, network, run_programs
 from gpuctl.remote import detached
 from gpuctl.remote.supervisor import protocol
@@ -43,22 +43,24 @@ def free_port() -> int:
 def test_both_are_asked_while_the_first_holds_the_port_that_the_other_reaches(pods: list[Pod], tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("print(1)\n")
-    wanted = Wanted(["localhost", "no-such-name.invalid"], str(script), ("sh", "no-such-program"), port=free_port())
-    facts, held = flow.ask([pod.there for pod in pods], wanted)
-    assert held == Held("")
+    wanted = ProbeRequest(
+        ["localhost", "no-such-name.invalid"], str(script), ("sh", "no-such-program"), port=free_port()
+    )
+    facts, held = flow.probe([pod.target for pod in pods], wanted)
+    assert held == PortCheck("")
     first, second = facts
-    assert (first.told["reached"], second.told["reached"]) == (None, "ok")
-    assert first.told["script"]["size"] == 9
-    assert first.told["programs"]["no-such-program"] is None
+    assert (first.answer["reached"], second.answer["reached"]) == (None, "ok")
+    assert first.answer["script"]["size"] == 9
+    assert first.answer["programs"]["no-such-program"] is None
     assert set(first.names_wrong()) == {"no-such-name.invalid"}
-    assert first.told["shm"]["bytes"] > 0
-    assert first.told["hostfile"] == {"why": "No such file or directory"}
+    assert first.answer["shm"]["bytes"] > 0
+    assert first.answer["hostfile"] == {"why": "No such file or directory"}
 
 
 def test_a_port_that_another_program_has_is_busy(pods: list[Pod]) -> None:
     with socket.create_server(("", 0)) as taken:
-        held = flow.ask([pods[0].there], Wanted(["localhost"], port=taken.getsockname()[1]))[1]
-    assert held == Held("busy")
+        held = flow.probe([pods[0].target], ProbeRequest(["localhost"], port=taken.getsockname()[1]))[1]
+    assert held == PortCheck("busy")
 
 
 def test_a_port_is_held_where_the_kernel_has_no_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +87,7 @@ def test_nobody_at_the_port_is_no_answer_and_another_program_is_told() -> None:
 
 def test_a_pod_that_cannot_be_reached_is_told_and_the_others_are_asked(pods: list[Pod]) -> None:
     pods[1].broken = True
-    facts, held = flow.ask([pod.there for pod in pods], Wanted(["localhost"]))
+    facts, held = flow.probe([pod.target for pod in pods], ProbeRequest(["localhost"]))
     assert ([each.unread for each in facts], held) == (["", "it does not answer"], None)
 
 
@@ -93,7 +95,7 @@ def test_a_training_that_somebody_started_by_hand_is_found(pods: list[Pod]) -> N
     words = [sys.executable, "-c", "import time; time.sleep(600)", "their-train.py"]
     other = subprocess.Popen(words, env={"RANK": "0", "WORLD_SIZE": "2"})
     try:
-        found = container.trainings(pods[0].there.runs)
+        found = container.trainings(pods[0].target.runs)
         assert [each["command"].split()[-1] for each in found if each["pid"] == other.pid] == ["their-train.py"]
     finally:
         other.kill()
@@ -106,7 +108,7 @@ def test_what_ssh_began_for_a_training_is_told_from_what_somebody_listens_to(pod
     words = [sys.executable, "-c", "import time; time.sleep(600)"]
     other = subprocess.Popen(words, env={"RANK": "0", "WORLD_SIZE": "2", "PYTHON_GPUCTL_PROGRAM": mark})
     try:
-        found = container.trainings(pods[0].there.runs)
+        found = container.trainings(pods[0].target.runs)
         assert [each["token"] for each in found if each["pid"] == other.pid] == [mark if kept_on else ""]
     finally:
         other.kill()
@@ -114,7 +116,7 @@ def test_what_ssh_began_for_a_training_is_told_from_what_somebody_listens_to(pod
 
 
 def test_programs_are_asked_together_and_the_late_one_is_killed() -> None:
-    found = run_programs.ask(
+    found = run_programs.run_programs(
         {"well": ["sh", "-c", "echo 1; exit 3"], "late": ["sleep", "60"], "none": ["no-such"]}, 1.0
     )
     assert found["well"] == {"code": 3, "text": "1\n"}
@@ -128,7 +130,7 @@ def test_one_that_cannot_be_killed_is_late_and_left(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "kill", lambda *_: None)
     monkeypatch.setattr(run_programs, "UNKILLABLE_S", 0.1)
     beats: list[int] = []
-    found = run_programs.ask({"hangs": ["sleep", "600"]}, 0.2, lambda: beats.append(1))
+    found = run_programs.run_programs({"hangs": ["sleep", "600"]}, 0.2, lambda: beats.append(1))
     assert found["hangs"]["why"] == "late"
     assert beats
     monkeypatch.undo()
@@ -143,7 +145,7 @@ def test_who_leaves_in_the_middle_leaves_nothing_behind() -> None:
 
     before = set(children())
     with pytest.raises(protocol.Gone):
-        run_programs.ask({"late": ["sleep", "600"]}, 60, leave)
+        run_programs.run_programs({"late": ["sleep", "600"]}, 60, leave)
     assert set(children()) <= before
 
 
@@ -166,6 +168,6 @@ def test_whether_deepspeed_can_start_without_ssh_is_read_from_its_own_text(
 
 
 def test_a_question_that_is_broken_off_waits_for_nobody(pods: list[Pod]) -> None:
-    pods[0].there.stop.set()
-    facts, _ = flow.ask([pod.there for pod in pods], Wanted(["localhost"]))
+    pods[0].target.stop.set()
+    facts, _ = flow.probe([pod.target for pod in pods], ProbeRequest(["localhost"]))
     assert [each.unread for each in facts] == ["broken off", ""]

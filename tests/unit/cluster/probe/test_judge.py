@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cluster.environment import Asked, Environment, environment
+from gpuctl.cluster.environment import Environment, EnvironmentRequest, environment
 from gpuctl.cluster.probe import judge
-from gpuctl.cluster.probe.flow import Held
+from gpuctl.cluster.probe.flow import PortCheck
 from gpuctl.cluster.probe.model import Facts
 from gpuctl.cluster.selftest import judge as testing
 from gpuctl.domain import gpu_health
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[4]
 
 @pytest.fixture
 def env(tmp_path: Path) -> Environment:
-    return environment(cluster(tmp_path), Asked(nodes=2))
+    return environment(cluster(tmp_path), EnvironmentRequest(nodes=2))
 
 
 def words(found: list[Any]) -> list[str]:
@@ -42,15 +42,15 @@ def test_where_all_is_well_nothing_is_said(env: Environment) -> None:
     assert judge.pods(env, 2, {"lab-0": pod(), "lab-1": pod()}) == []
     assert judge.hostfile(env, 2, both, needed=True) == []
     assert judge.names(both) + judge.ssh(both, {"lab-0": [env.host(1)]}) + judge.trainings(both) == []
-    assert judge.gpus(env, both, 8, exactly=True) + judge.port(env, both, Held("")) == []
+    assert judge.gpus(env, both, 8, exactly=True) + judge.port(env, both, PortCheck("")) == []
     assert testing.shared_memory(env, both) + testing.rdma(env, both) + testing.drivers(both) == []
 
 
 def test_each_pod_that_is_not_ready_is_named_with_the_reason(env: Environment) -> None:
     found = judge.pods(env, 3, {"lab-0": pod(ready=False), "lab-1": pod(deletionTimestamp="now")})
     assert words(found) == [
-        "FAIL lab-2: there is no such pod",
-        "FAIL lab-1: it is ending",
+        "FAIL lab-2: the pod does not exist",
+        "FAIL lab-1: it is terminating",
         "FAIL lab-0: it is not ready",
     ]
 
@@ -61,7 +61,7 @@ def test_a_hostfile_of_another_size_is_told_with_the_names(env: Environment) -> 
     assert found.subject == "lab-1"
     assert found.message.split("; ") == [
         "/job/hostfile: it does not name lab-1.lab.team.svc",
-        "it names lab-9.lab.team.svc, of which there is no pod",
+        "it names lab-9.lab.team.svc, but no such pod exists",
         "it gives lab-0.lab.team.svc 4 slots, not 8",
     ]
     assert judge.hostfile(env, 2, [old], needed=False)[0].verdict is Verdict.WARN
@@ -86,11 +86,13 @@ def test_names_without_an_address_are_told_of_each_pod(env: Environment) -> None
 
 def test_a_port_that_is_taken_cannot_be_tried_or_cannot_be_reached_are_three_things(env: Environment) -> None:
     both = [facts(env, 0), facts(env, 1, reached="late")]
-    assert words(judge.port(env, both, Held("busy"))) == ["FAIL lab-0: another program listens on port 29500"]
-    assert judge.port(env, both, Held("Permission denied"))[0].verdict is Verdict.UNKNOWN
-    assert words(judge.port(env, both, Held(""))) == ["FAIL lab-1: cannot reach lab-0.lab.team.svc:29500: no answer"]
+    assert words(judge.port(env, both, PortCheck("busy"))) == ["FAIL lab-0: another program listens on port 29500"]
+    assert judge.port(env, both, PortCheck("Permission denied"))[0].verdict is Verdict.UNKNOWN
+    assert words(judge.port(env, both, PortCheck(""))) == [
+        "FAIL lab-1: cannot reach lab-0.lab.team.svc:29500: no answer"
+    ]
     nameless = facts(env, 1, reached="late", names={env.host(0): "late"})
-    assert judge.port(env, [nameless], Held("")) == []
+    assert judge.port(env, [nameless], PortCheck("")) == []
 
 
 @pytest.mark.parametrize(
@@ -111,17 +113,19 @@ def test_gpus_are_counted_and_what_nobody_can_say_is_unknown(
 
 def test_parts_of_gpus_are_counted_where_the_pod_asks_for_parts(tmp_path: Path) -> None:
     def told(resource: str, per_node: int, **said: Any) -> list[str]:
-        env = environment(cluster(tmp_path, {"gpus": {"resource": resource, "per_node": per_node}}), Asked(nodes=2))
+        env = environment(
+            cluster(tmp_path, {"gpus": {"resource": resource, "per_node": per_node}}), EnvironmentRequest(nodes=2)
+        )
         return words(judge.gpus(env, [facts(env, 0, **said)], per_node, exactly=True))
 
     listed = gpus(0, (ROOT / MIG).read_text())
     assert told("nvidia.com/mig-1g.10gb", 8, **listed) == []
-    assert told("nvidia.com/mig-1g.10gb", 7, **listed) == ["FAIL lab-0: 8 parts of GPUs are visible, not 7"]
+    assert told("nvidia.com/mig-1g.10gb", 7, **listed) == ["FAIL lab-0: 8 MIG devices are visible, not 7"]
     assert told("nvidia.com/gpu", 2, **listed) == []
     [line] = told("nvidia.com/mig-1g.10gb", 8, **gpus(None, "", "none"))
-    assert line.startswith("UNKNOWN lab-0: the image has no nvidia-smi, which alone tells of parts of GPUs")
+    assert line.startswith("UNKNOWN lab-0: the image has no nvidia-smi, without which MIG devices cannot be counted")
     [line] = told("nvidia.com/gpu.shared", 2, **listed)
-    assert line == "UNKNOWN lab-0: how many GPUs a container sees by nvidia.com/gpu.shared is not known here"
+    assert line == "UNKNOWN lab-0: gpuctl does not know how many GPUs one nvidia.com/gpu.shared makes visible"
 
 
 def test_without_nvidia_smi_the_devices_of_the_container_are_counted(env: Environment) -> None:
@@ -131,15 +135,15 @@ def test_without_nvidia_smi_the_devices_of_the_container_are_counted(env: Enviro
 
 
 def test_who_trains_there_is_named(env: Environment) -> None:
-    run = {"run": "r", "by": "ann@desk", "about": "train.py", "began": 1767225600.0}
+    run = {"run": "r", "actor": "ann@desk", "about": "train.py", "began": 1767225600.0}
     other = {"pid": 7, "command": "python3 old.py", "token": ""}
     found = judge.trainings([facts(env, 0, trainings=[other, run]), facts(env, 1, trainings=[other, other])])
     assert ["--stop" in each.hint for each in found] == [True, False]
     [by_ssh] = judge.trainings([facts(env, 1, trainings=[{**other, "token": "t"}])])
     assert "--stop" in by_ssh.hint
     assert words(found) == [
-        "FAIL lab-0: train.py of ann@desk trains there since 2026-01-01 00:00 UTC",
-        "FAIL lab-1: python3 old.py (process 7) trains there and 1 more",
+        "FAIL lab-0: train.py of ann@desk has been training there since 2026-01-01 00:00 UTC",
+        "FAIL lab-1: python3 old.py (process 7) is training there and 1 more",
     ]
 
 
@@ -148,13 +152,13 @@ def test_secrets_in_the_command_line_of_who_trains_there_are_not_told(env: Envir
     [found] = judge.trainings([facts(env, 0, trainings=[{"pid": 7, "command": given, "token": ""}])])
     assert found.message.startswith("torchrun t.py --api_key=<removed> xxx")
     assert "hf_" not in found.message
-    assert found.message.endswith(" (process 7) trains there")
+    assert found.message.endswith(" (process 7) is training there")
 
 
 def test_a_pod_that_cannot_be_asked_fails_and_is_judged_no_further(env: Environment) -> None:
     away = Facts("lab-1", unread="its image has no python3 that can be run", hint="try another")
     assert words(judge.unread([facts(env, 0), away])) == [
-        "FAIL lab-1: it cannot be asked: its image has no python3 that can be run"
+        "FAIL lab-1: cannot be probed: its image has no python3 that can be run"
     ]
     assert judge.gpus(env, [away], 8, exactly=True) + judge.names([away]) == []
 
@@ -208,7 +212,7 @@ def test_another_driver_on_one_node_is_told(env: Environment) -> None:
     assert version
     other = text.replace(version["driver"], "535.1", 1)
     made = [facts(env, n, answers={"details": {"code": 0, "text": each}}) for n, each in enumerate((text, other))]
-    found = testing.drivers([made[0], Facts("lab-2", made[0].told), made[1]])
+    found = testing.drivers([made[0], Facts("lab-2", made[0].answer), made[1]])
     assert words(found) == [f"WARN lab-1: driver 535.1, where most have {version['driver']}"]
 
 
@@ -221,13 +225,13 @@ def test_a_workspace_that_the_user_may_not_write_to_is_told_with_the_user(env: E
     theirs, gone = {"user": 1000, "writable": False}, {"why": "it is not there"}
     found = testing.workspace([facts(env, 0), facts(env, 1, workspace=theirs), facts(env, 2, workspace=gone)])
     assert words(found) == [
-        "FAIL lab-1: /workspace cannot be written to by the pod's user, 1000",
+        "FAIL lab-1: /workspace is not writable for the pod's user, 1000",
         "FAIL lab-2: /workspace: it is not there",
     ]
 
 
 def test_rdma_needs_adapters_their_files_and_memory_to_lock(tmp_path: Path) -> None:
-    env = environment(cluster(tmp_path, {"network": {"rdma": ROCE}}), Asked("rdma", 2))
+    env = environment(cluster(tmp_path, {"network": {"rdma": ROCE}}), EnvironmentRequest("rdma", 2))
     none: dict[str, Any] = {"gpus": [], "infiniband": None, "verbs": []}
     no_files = {"gpus": [], "infiniband": ["mlx5_0"], "verbs": []}
     lock = {"bytes": 64 << 10, "capabilities": "0"}
@@ -241,21 +245,23 @@ def test_rdma_needs_adapters_their_files_and_memory_to_lock(tmp_path: Path) -> N
 
 def adapters(folder: Path, devices: list[str], *there: list[str]) -> list[str]:
     """What is said of pods that have these adapters where the cluster file names those devices."""
-    env = environment(cluster(folder, {"network": {"rdma": {**ROCE, "devices": devices}}}), Asked("rdma", 2))
+    env = environment(
+        cluster(folder, {"network": {"rdma": {**ROCE, "devices": devices}}}), EnvironmentRequest("rdma", 2)
+    )
     given = [{"gpus": [], "infiniband": each, "verbs": ["uverbs0"]} for each in there]
     return words(testing.rdma(env, [facts(env, rank, devices=each) for rank, each in enumerate(given)]))
 
 
 def test_adapters_that_are_named_with_a_port_are_found_by_their_device(tmp_path: Path) -> None:
     assert adapters(tmp_path, ["mlx5_0:1", "mlx5_1:1"], ["mlx5_0", "mlx5_1"]) == []
-    assert adapters(tmp_path, ["mlx5_2:1"], ["mlx5_0"]) == ["FAIL lab-0: no adapter mlx5_2:1; there are mlx5_0"]
+    assert adapters(tmp_path, ["mlx5_2:1"], ["mlx5_0"]) == ["FAIL lab-0: no adapter mlx5_2:1; it has mlx5_0"]
 
 
 def test_a_list_of_adapters_may_name_those_of_other_kinds_of_nodes(tmp_path: Path) -> None:
     wanted = ["mlx5_0", "mlx5_9"]
     assert adapters(tmp_path, wanted, ["mlx5_0"], ["mlx5_0"]) == [
-        "WARN lab-0: no adapter mlx5_9; there are mlx5_0",
-        "WARN lab-1: no adapter mlx5_9; there are mlx5_0",
+        "WARN lab-0: no adapter mlx5_9; it has mlx5_0",
+        "WARN lab-1: no adapter mlx5_9; it has mlx5_0",
     ]
     one = adapters(tmp_path, wanted, ["mlx5_0"], ["mlx5_0", "mlx5_9"])
-    assert one == ["FAIL lab-0: no adapter mlx5_9; there are mlx5_0"]
+    assert one == ["FAIL lab-0: no adapter mlx5_9; it has mlx5_0"]

@@ -11,7 +11,7 @@ import pytest
 
 from gpuctl.cluster import pod_selection
 from gpuctl.cluster.shell import programs
-from gpuctl.cluster.shell.exec_all import LONGEST, Ended, Lines, Teller, code
+from gpuctl.cluster.shell.exec_all import MAX_LINE, CommandResult, LinePrinter, Lines, code
 from gpuctl.cluster.shell.flow import Left, broke
 from gpuctl.edges.kube.cancel import Stop
 
@@ -58,8 +58,8 @@ def test_a_line_without_an_end_is_told_in_pieces() -> None:
     found: list[str] = []
     lines = Lines(found.append)
     for _ in range(5):
-        lines.add(b"x" * (LONGEST // 2 + 1))
-    assert found == ["x" * (LONGEST + 2)] * 2
+        lines.add(b"x" * (MAX_LINE // 2 + 1))
+    assert found == ["x" * (MAX_LINE + 2)] * 2
 
 
 def test_where_nobody_reads_it_any_more_everything_is_broken_off_and_no_more_is_told() -> None:
@@ -70,9 +70,9 @@ def test_where_nobody_reads_it_any_more_everything_is_broken_off_and_no_more_is_
         raise BrokenPipeError
 
     stop = Stop()
-    teller = Teller(say, stop)
-    teller.tell("lab-0", "one")
-    teller.tell("lab-1", "two")
+    teller = LinePrinter(say, stop)
+    teller.print_line("lab-0", "one")
+    teller.print_line("lab-1", "two")
     assert (told, stop.is_set(), type(teller.wrong)) == (["one"], True, BrokenPipeError)
 
 
@@ -82,8 +82,8 @@ def test_where_nobody_reads_it_any_more_everything_is_broken_off_and_no_more_is_
         (Left(False, 0), ""),
         (Left(True, 0), "still ran there, and was ended"),
         (Left(True, 2), "2 processes of the command could not be ended"),
-        (Left(False, 0, gone=True), "the pod has gone"),
-        (None, "cannot be said whether the command goes on"),
+        (Left(False, 0, gone=True), "the pod is gone"),
+        (None, "unknown whether the command still runs"),
     ],
 )
 def test_a_command_that_is_not_heard_any_more_has_ended_only_where_its_pod_says_so(
@@ -101,7 +101,7 @@ def test_an_image_in_which_nobody_can_look_says_nothing_of_what_is_left(tmp_path
 
 @pytest.mark.parametrize(("codes", "worst"), [([0, 0], 0), ([0, 9], 1), ([0, None], 3), ([9, None], 3), ([127], 1)])
 def test_the_worst_pod_decides_the_exit_code(codes: list[int | None], worst: int) -> None:
-    assert code([Ended(f"lab-{n}", each) for n, each in enumerate(codes)]) == worst
+    assert code([CommandResult(f"lab-{n}", each) for n, each in enumerate(codes)]) == worst
 
 
 def pod(**status: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from gpuctl.cluster.sync import excludes
 from gpuctl.cluster.sync.local import Local
 from gpuctl.cluster.sync.model import Outcome
 from gpuctl.cluster.sync.pod.tree import OURS
-from gpuctl.cluster.sync.push import Bringer, Wanted
+from gpuctl.cluster.sync.push import PodSync, SyncRequest
 from gpuctl.cluster.sync.stream import PodStream
 from gpuctl.core.errors import Unreachable
 from gpuctl.edges.kube.pod_exec import Done, Program
@@ -79,10 +79,10 @@ def first(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 @contextlib.contextmanager
-def opened(source: Path, target: Path, *, force: bool = False, check: bool = False) -> Iterator[Bringer]:
+def opened(source: Path, target: Path, *, force: bool = False, check: bool = False) -> Iterator[PodSync]:
     """What brings a folder there, begun."""
     with contextlib.closing(open_stream()) as stream:
-        bringer = Bringer(stream, Local(source, excludes.of(source, [])), Wanted(str(target), force, check))
+        bringer = PodSync(stream, Local(source, excludes.of(source, [])), SyncRequest(str(target), force, check))
         bringer.begin()
         yield bringer
 
@@ -91,7 +91,7 @@ def sync(source: Path, target: Path, *patterns: str, force: bool = False, breaks
     """One sync, to its end."""
     stream = open_stream(breaks_after)
     try:
-        bringer = Bringer(stream, Local(source, excludes.of(source, patterns)), Wanted(str(target), force))
+        bringer = PodSync(stream, Local(source, excludes.of(source, patterns)), SyncRequest(str(target), force))
         bringer.begin()
         return bringer.carry_out(bringer.plan())
     finally:

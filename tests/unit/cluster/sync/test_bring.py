@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from gpuctl.cluster.sync import excludes
-from gpuctl.cluster.sync.local import MOVES, SMALL, Local
+from gpuctl.cluster.sync.local import KEEPS_CHANGING, SMALL, Local
 from gpuctl.cluster.sync.model import Item
-from gpuctl.cluster.sync.push import Bringer, Wanted, would
+from gpuctl.cluster.sync.push import PodSync, SyncRequest, preview
 from gpuctl.cluster.sync.scan import scan
 from gpuctl.domain.findings import Verdict
 from tests.unit.cluster.sync.receiver import TREE, files, fill, first, open_stream, opened, sync
@@ -117,7 +117,7 @@ def test_what_was_changed_in_the_pod_is_kept_and_told(here: Path, there: Path) -
     outcome = sync(here, there)
     assert {each.path: each.why for each in outcome.kept} == {
         "train.py": "changed in the pod since the last sync",
-        "pkg/a.py": "changed in the pod, and gone here",
+        "pkg/a.py": "changed in the pod, and deleted here",
     }
     assert outcome.verdict is Verdict.FAIL
     assert (files(there)["train.py"], files(there)["pkg/a.py"]) == ("mine", "mine too")
@@ -151,7 +151,7 @@ def test_a_file_that_the_pod_lost_comes_back(here: Path, there: Path) -> None:
 def test_what_the_pod_already_has_the_same_is_no_conflict(here: Path, there: Path) -> None:
     fill(there, {"train.py": "other", "pkg/a.py": "a"})
     outcome = sync(here, there)
-    assert [(each.path, each.why) for each in outcome.kept] == [("train.py", "there before any sync, and different")]
+    assert [(each.path, each.why) for each in outcome.kept] == [("train.py", "existed before any sync, and differs")]
 
 
 def test_a_link_in_the_pod_is_never_written_through(here: Path, there: Path, tmp_path: Path) -> None:
@@ -197,9 +197,9 @@ def test_files_of_another_folder_stay_until_force(here: Path, there: Path, tmp_p
 def test_a_folder_that_cannot_be_read_here_deletes_nothing_there(here: Path, there: Path) -> None:
     sync(here, there)
     local, stream = Local(here, excludes.of(here, [])), open_stream()
-    read = {path: item for path, item in local.found.items.items() if not path.startswith("pkg/")}
-    local.found = replace(local.found, items=read, unread={"pkg": "Permission denied"})
-    bringer = Bringer(stream, local, Wanted(str(there)))
+    read = {path: item for path, item in local.scanned.items.items() if not path.startswith("pkg/")}
+    local.scanned = replace(local.scanned, items=read, unread={"pkg": "Permission denied"})
+    bringer = PodSync(stream, local, SyncRequest(str(there)))
     bringer.begin()
     outcome = bringer.carry_out(bringer.plan())
     stream.close()
@@ -212,10 +212,12 @@ def test_a_folder_that_is_gone_here_deletes_nothing_there(here: Path, there: Pat
     sync(here, there)
     with opened(here, there) as bringer:
         here.rename(tmp_path / "away")
-        bringer.local.look_again()
+        bringer.local.rescan()
         outcome = bringer.carry_out(bringer.plan())
     assert (outcome.deleted, outcome.verdict) == (0, Verdict.FAIL)
-    assert [(each.path, each.why) for each in outcome.failed] == [(".", "cannot read it here: the folder is not there")]
+    assert [(each.path, each.why) for each in outcome.failed] == [
+        (".", "cannot read it here: the folder does not exist")
+    ]
     assert files(there) == TREE
 
 
@@ -225,11 +227,11 @@ def test_a_folder_that_can_be_read_only_after_it_was_looked_at_loses_nothing(
     sync(here, there)
     with opened(here, there) as bringer:
         local = bringer.local
-        read = {path: item for path, item in local.found.items.items() if not path.startswith("pkg/")}
-        local.found = replace(local.found, items=read, unread={"pkg": "Stale file handle"})
+        read = {path: item for path, item in local.scanned.items.items() if not path.startswith("pkg/")}
+        local.scanned = replace(local.scanned, items=read, unread={"pkg": "Stale file handle"})
 
         def later(_: object) -> dict[str, str]:
-            local.found = scan(here, local.excludes)
+            local.scanned = scan(here, local.excludes)
             return {}
 
         monkeypatch.setattr(local, "hashes", later)
@@ -240,8 +242,8 @@ def test_a_folder_that_can_be_read_only_after_it_was_looked_at_loses_nothing(
 
 def test_a_check_tells_what_cannot_be_read_here(here: Path, there: Path) -> None:
     with opened(here, there, check=True) as bringer:
-        bringer.local.found = replace(bringer.local.found, unread={"pkg": "Permission denied"})
-        outcome = would("here", bringer.plan())
+        bringer.local.scanned = replace(bringer.local.scanned, unread={"pkg": "Permission denied"})
+        outcome = preview("here", bringer.plan())
     assert (outcome.verdict, [each.path for each in outcome.failed]) == (Verdict.FAIL, ["pkg"])
 
 
@@ -264,12 +266,12 @@ def test_a_file_that_kept_changing_is_sent_once_it_is_quiet(
                 yield message
 
         log.write_bytes(os.urandom(SMALL + 1))
-        bringer.local.look_again()
+        bringer.local.rescan()
         with monkeypatch.context() as patch:
             patch.setattr(bringer.local, "large", growing)
             outcome = bringer.carry_out(bringer.plan())
-        assert [(each.path, each.why) for each in outcome.failed] == [("log.bin", MOVES)]
-        bringer.local.look_again()
+        assert [(each.path, each.why) for each in outcome.failed] == [("log.bin", KEEPS_CHANGING)]
+        bringer.local.rescan()
         outcome = bringer.carry_out(bringer.plan())
     assert (outcome.files, outcome.kept, outcome.verdict) == (1, (), Verdict.OK)
     assert (there / "log.bin").read_bytes() == log.read_bytes()
@@ -280,10 +282,10 @@ def test_a_folder_that_stays_for_what_others_have_in_it_is_no_conflict_later(her
     fill(there, {"pkg/__pycache__/a.pyc": "made in the pod"})
     with opened(here, there) as bringer:
         (here / "pkg").rename(here / "renamed")
-        bringer.local.look_again()
+        bringer.local.rescan()
         assert bringer.carry_out(bringer.plan()).verdict is Verdict.OK
         (here / "train.py").write_text("newer")
-        bringer.local.look_again()
+        bringer.local.rescan()
         outcome = bringer.carry_out(bringer.plan())
         assert (outcome.kept, outcome.deleted, outcome.verdict) == ((), 0, Verdict.OK)
         shutil.rmtree(there / "pkg/__pycache__")
@@ -313,8 +315,8 @@ def test_a_full_disk_gives_up_what_is_gone_here_and_what_it_did_not_take_is_brou
     fill(here, {"same.py": "same", "void/more.py": "more"})
     (here / "to").symlink_to("train.py")
     with opened(here, there) as bringer:
-        tell, alive = bringer.stream.tell, bringer.stream.alive
-        monkeypatch.setattr(bringer.stream, "tell", lambda message: (tell(message), alive()))  # hears it at once
+        tell, alive = bringer.stream.send, bringer.stream.alive
+        monkeypatch.setattr(bringer.stream, "send", lambda message: (tell(message), alive()))  # hears it at once
         outcome = bringer.carry_out(bringer.plan())
         assert (outcome.wrong, outcome.deleted) == ("its disk is full (No space left on device)", 1)
         assert set(files(there)) == {*TREE, "same.py"}
@@ -371,7 +373,7 @@ def test_a_file_that_cannot_be_read_in_the_pod_is_kept_and_stops_no_other(
     assert {each.path: each.why for each in outcome.kept} == {
         "known.bin": "cannot be read in the pod",
         "unknown.bin": "cannot be read in the pod",
-        "gone.bin": "cannot be read in the pod, and gone here",
+        "gone.bin": "cannot be read in the pod, and deleted here",
     }
     assert sync(here, there, force=True).verdict is Verdict.OK
     assert files(there) == files(here)

@@ -57,7 +57,7 @@ def test_a_pod_that_reads_for_long_says_that_it_is_at_work(tmp_path: Path, monke
     first(monkeypatch, "module.BEAT_S = -1")
     (tmp_path / "large.bin").write_bytes(bytes(5 << 20))
     stream, said = open_stream(), []
-    monkeypatch.setattr(stream, "_hear", lambda kind, _: said.append(kind))
+    monkeypatch.setattr(stream, "_receive", lambda kind, _: said.append(kind))
     stream.hello(str(tmp_path), "a", "ann")
     assert stream.look(["large.bin"])["large.bin"].kind == "file"
     assert said == [frames.WORKING] * 6  # for the path, and each 1 MiB of it
@@ -72,11 +72,11 @@ def test_a_pod_that_deletes_for_long_says_that_it_is_at_work(tmp_path: Path, mon
     sync(tmp_path / "here", tmp_path / "there")
     first(monkeypatch, "module.BEAT_S = -1")
     stream, said = open_stream(), []
-    monkeypatch.setattr(stream, "_hear", lambda kind, _: said.append(kind))
+    monkeypatch.setattr(stream, "_receive", lambda kind, _: said.append(kind))
     stream.hello(str(tmp_path / "there"), "a", "ann")
     said.clear()
     for number in range(5):
-        stream.tell(frames.pack(frames.DELETE, {"path": str(number)}))
+        stream.send(frames.pack(frames.DELETE, {"path": str(number)}))
     stream.sync()
     stream.close()
     assert len(said) >= 5
@@ -85,7 +85,7 @@ def test_a_pod_that_deletes_for_long_says_that_it_is_at_work(tmp_path: Path, mon
 
 def test_a_stream_of_something_else_is_no_message() -> None:
     pieces = iter([b"bash: warning: cannot set locale"])
-    with pytest.raises(ValueError, match="no message"):
+    with pytest.raises(ValueError, match="not a message"):
         frames.Reader(lambda: next(pieces, b"")).next()
 
 
@@ -93,8 +93,8 @@ def test_a_stream_of_something_else_is_no_message() -> None:
 def test_a_path_that_leads_out_of_the_folder_is_never_written(tmp_path: Path, path: str) -> None:
     stream = open_stream()
     stream.hello(str(tmp_path / "there"), "a", "ann")
-    stream.tell(frames.pack(frames.FOLDER, {"path": path, "mode": 0o755, "source": [0, 0, 0]}))
-    with pytest.raises(GpuctlError, match="our program failed there: ValueError: no path of ours"):
+    stream.send(frames.pack(frames.FOLDER, {"path": path, "mode": 0o755, "source": [0, 0, 0]}))
+    with pytest.raises(GpuctlError, match="our program failed in the pod: ValueError: not a path in the synced folder"):
         stream.sync()
     stream.close()
     assert {each.name for each in tmp_path.iterdir()} == {"there"}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from gpuctl.cli.cluster.sync import Lines, _show, sync
 from gpuctl.cluster.sync.model import Kept, Outcome
-from gpuctl.cluster.sync.scan import Found
+from gpuctl.cluster.sync.scan import FolderScan
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Verdict
 
@@ -24,11 +26,11 @@ def test_words_that_go_together_with_nothing_are_refused(words: list[str]) -> No
     ("words", "wrong"),
     [
         (["--source", "nowhere"], "there is no such folder"),
-        (["--source", "/"], "it is /, all of it"),
-        (["--source", "~"], "all of it"),
-        (["--target", "code"], "not a folder by its whole path"),
-        (["--target", "/"], "not a folder by its whole path"),
-        (["--target", "/workspace/../etc"], "not a folder by its whole path"),
+        (["--source", "/"], "it is / as a whole"),
+        (["--source", "~"], "as a whole"),
+        (["--target", "code"], "not an absolute path of a folder"),
+        (["--target", "/"], "not an absolute path of a folder"),
+        (["--target", "/workspace/../etc"], "not an absolute path of a folder"),
     ],
 )
 def test_folders_that_cannot_be_meant_are_refused(
@@ -59,7 +61,7 @@ def test_a_change_is_told_once_all_pods_have_it(capsys: pytest.CaptureFixture[st
 
 
 def test_of_a_pod_that_was_not_asked_it_is_not_said_what_it_sees(capsys: pytest.CaptureFixture[str]) -> None:
-    _show([Outcome("a-1", Verdict.OK, "sees", shares="a-0")], SimpleNamespace(found=Found()), True, "table")
+    _show([Outcome("a-1", Verdict.OK, "sees", shares="a-0")], SimpleNamespace(scanned=FolderScan()), True, "table")
     told = capsys.readouterr().out
     assert "shares the folder of a-0" in told
     assert "sees it" not in told
@@ -82,3 +84,15 @@ def test_a_pod_that_is_away_is_told_once(capsys: pytest.CaptureFixture[str]) -> 
     for _ in range(3):
         lines.away(Outcome("a-0", Verdict.UNKNOWN, wrong="it is not there"))
     assert capsys.readouterr().out.count("a-0: it is not there; trying again") == 1
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_json_and_yaml_have_the_same_outcome_of_each_pod(form: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = Kept("train.py", "changed in the pod")
+    local = SimpleNamespace(name="ann@laptop:/code", scanned=FolderScan(left_out=frozenset({".git"})))
+    _show([Outcome("a-0", Verdict.FAIL, files=1, kept=(kept,))], local, False, form)
+    printed = yaml.safe_load(capsys.readouterr().out)  # JSON is YAML
+    assert (printed["source"], printed["left_out"]) == ("ann@laptop:/code", [".git"])
+    [pod] = printed["pods"]
+    assert (pod["pod"], pod["verdict"], pod["files"]) == ("a-0", "FAIL", 1)
+    assert pod["kept"] == [{"path": "train.py", "why": "changed in the pod"}]

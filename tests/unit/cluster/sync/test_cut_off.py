@@ -11,7 +11,7 @@ import pytest
 
 from gpuctl.cluster.sync import excludes
 from gpuctl.cluster.sync.local import Local
-from gpuctl.cluster.sync.push import Bringer, Wanted
+from gpuctl.cluster.sync.push import PodSync, SyncRequest
 from gpuctl.cluster.sync.stream import Refused
 from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.domain.findings import Verdict
@@ -58,7 +58,7 @@ def test_a_change_in_the_pod_between_the_look_and_the_write_is_kept(here: Path, 
     sync(here, there)
     (here / "train.py").write_text("newer")
     stream = open_stream()
-    bringer = Bringer(stream, Local(here, excludes.of(here, [])), Wanted(str(there)))
+    bringer = PodSync(stream, Local(here, excludes.of(here, [])), SyncRequest(str(there)))
     bringer.begin()
     plan = bringer.plan()
     (there / "train.py").write_text("mine")
@@ -72,13 +72,13 @@ def test_a_change_in_the_pod_between_the_look_and_the_write_is_kept(here: Path, 
 def test_a_file_that_grows_while_it_is_read_is_told_or_whole(here: Path, there: Path) -> None:
     local = Local(here, excludes.of(here, []))
     stream = open_stream()
-    bringer = Bringer(stream, local, Wanted(str(there)))
+    bringer = PodSync(stream, local, SyncRequest(str(there)))
     bringer.begin()
     plan = bringer.plan()
     (here / "train.py").write_text("written after it was looked at")
     bringer.carry_out(plan)
     assert files(there)["train.py"] == "written after it was looked at"
-    assert local.look_again()
+    assert local.rescan()
     assert bringer.plan().steps == () or all(step.what == "note" for step in bringer.plan().steps)
     stream.close()
 
@@ -88,7 +88,7 @@ def test_two_syncs_into_one_folder_do_not_mix(here: Path, there: Path) -> None:
     first.hello(str(there), "a", "ann@laptop:/code")
     with pytest.raises(Refused, match="another sync writes there: ann@laptop:/code") as refused:
         second.hello(str(there), "b", "bob@laptop:/code")
-    assert "wait until it has ended" in refused.value.hint
+    assert "wait until it ends" in refused.value.hint
     first.close()
     second.close()
     assert sync(here, there).verdict is Verdict.OK
@@ -110,7 +110,7 @@ def test_a_session_whose_connection_broke_takes_the_folder_from_its_own_and_from
 
 def test_a_check_changes_nothing(here: Path, there: Path) -> None:
     stream = open_stream()
-    bringer = Bringer(stream, Local(here, excludes.of(here, [])), Wanted(str(there), check=True))
+    bringer = PodSync(stream, Local(here, excludes.of(here, [])), SyncRequest(str(there), check=True))
     bringer.begin()
     assert [step.what for step in bringer.plan().steps] == ["put"] * 7
     stream.close()
@@ -126,11 +126,11 @@ def test_a_target_that_is_a_file_is_refused(here: Path, there: Path) -> None:
 def test_the_record_stays_small_however_often_it_is_written(here: Path, there: Path) -> None:
     stream = open_stream()
     local = Local(here, excludes.of(here, []))
-    bringer = Bringer(stream, local, Wanted(str(there)))
+    bringer = PodSync(stream, local, SyncRequest(str(there)))
     bringer.begin()
     for number in range(400):
         (here / "train.py").write_text(str(number))
-        local.look_again(["train.py"])
+        local.rescan(["train.py"])
         bringer.carry_out(bringer.plan())
     stream.close()
     lines = (there / ".gpuctl-sync/manifest").read_text().splitlines()

@@ -11,10 +11,10 @@ from typing import cast
 import pytest
 
 from gpuctl.cluster.sync import excludes, flow
-from gpuctl.cluster.sync.flow import Way
+from gpuctl.cluster.sync.flow import PodConnector
 from gpuctl.cluster.sync.local import Local
 from gpuctl.cluster.sync.model import Outcome
-from gpuctl.cluster.sync.push import Wanted
+from gpuctl.cluster.sync.push import SyncRequest
 from gpuctl.cluster.sync.stream import PodStream
 from gpuctl.cluster.sync.targets import Target
 from gpuctl.core.errors import Unreachable
@@ -27,7 +27,7 @@ AWAY = "it is not running (Pending)"
 
 
 @dataclass(frozen=True)
-class Here(Way):
+class Here(PodConnector):
     """Every pod is a program of this machine; `breaks`: after how many bytes each connection does, 0 for never."""
 
     breaks: list[int] = field(default_factory=list)
@@ -55,12 +55,12 @@ def target(number: int, wrong: str = "") -> Target:
 
 
 def sync(by: Here, here: Path, there: Path, *targets: Target, check: bool = False) -> list[Outcome]:
-    return flow.sync(by, targets, Local(here, excludes.of(here, [])), Wanted(str(there), check=check))
+    return flow.sync(by, targets, Local(here, excludes.of(here, [])), SyncRequest(str(there), check=check))
 
 
 def test_pods_that_share_a_folder_get_it_once_and_all_are_asked(here: Path, there: Path) -> None:
     found = sync(way(), here, there, target(0), target(1), target(2))
-    assert [(each.pod, each.way, each.files) for each in found] == [
+    assert [(each.pod, each.kind, each.files) for each in found] == [
         ("a-0", "sync", 2),
         ("a-1", "sees", 2),
         ("a-2", "sees", 2),
@@ -71,26 +71,28 @@ def test_pods_that_share_a_folder_get_it_once_and_all_are_asked(here: Path, ther
 
 def test_another_takes_it_where_the_first_does_not_run_which_is_then_unknown(here: Path, there: Path) -> None:
     first, second = sync(way(), here, there, target(0, AWAY), target(1))
-    assert (second.way, second.files) == ("sync", 2)
-    assert (first.way, first.verdict, first.wrong) == ("sees", Verdict.UNKNOWN, AWAY)
+    assert (second.kind, second.files) == ("sync", 2)
+    assert (first.kind, first.verdict, first.wrong) == ("sees", Verdict.UNKNOWN, AWAY)
 
 
 def test_where_none_runs_none_is_fine(here: Path, there: Path) -> None:
     found = sync(way(), here, there, target(0, AWAY), target(1, AWAY))
     assert [each.verdict for each in found] == [Verdict.UNKNOWN] * 2
-    assert found[1].wrong == "it shares the folder of a-0, which did not get it"
+    assert found[1].wrong == "it shares the folder of a-0, which was not synced"
     assert not there.exists()
 
 
 def test_a_pod_that_sees_something_else_is_unknown(here: Path, there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "SEEN_S", 0)
+    monkeypatch.setattr(flow, "SHARED_S", 0)
     monkeypatch.setattr(flow, "PAUSE_S", 0)
     sync(way(), here, there, target(0))
-    wanted = Wanted(str(there))
-    older = flow.sees(way(), target(1), wanted, {}, "another generation")
-    assert (older.verdict, older.wrong) == (Verdict.UNKNOWN, "it sees an older sync")
-    other = flow.sees(way(), target(1), wanted, {"train.py": ("file", "0" * 64), "gone": ("file", "1" * 64)}, "x")
-    assert other.wrong == "it sees 2 files otherwise, train.py among them"
+    wanted = SyncRequest(str(there))
+    older = flow.check_shared(way(), target(1), wanted, {}, "another generation")
+    assert (older.verdict, older.wrong) == (Verdict.UNKNOWN, "it still shows an older sync")
+    other = flow.check_shared(
+        way(), target(1), wanted, {"train.py": ("file", "0" * 64), "gone": ("file", "1" * 64)}, "x"
+    )
+    assert other.wrong == "2 files differ there, such as train.py"
     assert "network file system" in other.hint
 
 
@@ -140,5 +142,5 @@ def test_a_pod_that_does_not_run_is_unknown_in_a_check_too(here: Path, there: Pa
 
 def test_a_check_asks_only_one_of_those_that_share_a_folder(here: Path, there: Path) -> None:
     first, second = sync(way(), here, there, target(0), target(1), check=True)
-    assert (first.files, second.way, second.verdict) == (2, "sees", Verdict.OK)
+    assert (first.files, second.kind, second.verdict) == (2, "sees", Verdict.OK)
     assert not there.exists()

@@ -11,9 +11,9 @@ import pytest
 
 from gpuctl.cluster.sync import excludes
 from gpuctl.cluster.sync.excludes import Excludes
-from gpuctl.cluster.sync.local import Local, Moving
+from gpuctl.cluster.sync.local import KeepsChanging, Local
 from gpuctl.cluster.sync.model import Item
-from gpuctl.cluster.sync.scan import again, scan
+from gpuctl.cluster.sync.scan import rescan, scan
 from gpuctl.core.errors import InvalidInput
 from tests.unit.cluster.sync.receiver import fill
 
@@ -38,20 +38,20 @@ USUAL = Excludes([])
     ],
 )
 def test_what_is_usually_left_out(path: str, folder: bool) -> None:
-    assert USUAL.one(path, folder) is (path != ".git" or folder)
+    assert USUAL.excludes(path, folder) is (path != ".git" or folder)
 
 
 @pytest.mark.parametrize("path", ["pkg/checkpoints", "venv.py", "git", "data/hostfile"])
 def test_what_only_looks_like_it_is_not_left_out(path: str) -> None:
-    assert not USUAL.one(path, folder="." not in path)
+    assert not USUAL.excludes(path, folder="." not in path)
 
 
 def test_the_last_pattern_that_fits_decides_but_our_record_is_always_left_out() -> None:
     found = Excludes(["*.log", "!keep.log", "!.venv/", "!.gpuctl-sync"])
-    assert found.one("a.log", False)
-    assert not found.one("keep.log", False)
-    assert not found.one(".venv", True)
-    assert found.one(".gpuctl-sync", True)
+    assert found.excludes("a.log", False)
+    assert not found.excludes("keep.log", False)
+    assert not found.excludes(".venv", True)
+    assert found.excludes(".gpuctl-sync", True)
 
 
 def test_patterns_come_from_the_folder_and_the_command(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_looking_again_at_what_changed_finds_the_same_as_looking_at_all(tmp_path
     (tmp_path / "old").rename(tmp_path / "new")
     fill(tmp_path, {"pkg/deep/more/e.py": "e", ".venv/lib/f.py": "f"})
     changed = ["a.py", "old", "new", "pkg/deep/more/e.py", "pkg/deep/more", ".venv/lib/f.py", ".venv"]
-    found = again(tmp_path, USUAL, before, changed)
+    found = rescan(tmp_path, USUAL, before, changed)
     assert found == scan(tmp_path, USUAL)
     assert found.left_out == {".venv"}
 
@@ -90,9 +90,9 @@ def test_of_a_folder_that_is_gone_nothing_is_known_and_its_files_are_not_gone(tm
     fill(tmp_path / "here", {"a.py": "a", "pkg/b.py": "b"})
     before = scan(tmp_path / "here", USUAL)
     (tmp_path / "here").rename(tmp_path / "away")
-    for found in (scan(tmp_path / "here", USUAL), again(tmp_path / "here", USUAL, before, ["pkg/b.py", "pkg"])):
-        assert found.unread == {"": "the folder is not there"}
-        assert all(found.knows_nothing_of(path) for path in before.items)
+    for found in (scan(tmp_path / "here", USUAL), rescan(tmp_path / "here", USUAL, before, ["pkg/b.py", "pkg"])):
+        assert found.unread == {"": "the folder does not exist"}
+        assert all(found.is_unknown(path) for path in before.items)
     fill(tmp_path / "here", {"a.py": "a"})
     assert scan(tmp_path / "here", USUAL).unread == {}
 
@@ -137,12 +137,12 @@ def test_another_look_tells_where_something_changed_and_not_what_is_left_out(tmp
     (tmp_path / "a.py").write_text("changed")
     (tmp_path / "b.py").unlink()
     fill(tmp_path, {"pkg/d.py": "d", "__pycache__/a.pyc": ""})
-    assert local.look_again() == ["a.py", "b.py", "pkg/d.py"]
+    assert local.rescan() == ["a.py", "b.py", "pkg/d.py"]
     fill(tmp_path, {"pkg/__pycache__/c.pyc": ""})
-    assert (local.look_again(), local.version) == ([], 2)
-    assert "pkg/__pycache__" in local.found.left_out
+    assert (local.rescan(), local.version) == ([], 2)
+    assert "pkg/__pycache__" in local.scanned.left_out
     local.source = tmp_path / "nowhere"
-    assert local.look_again() == ["."]
+    assert local.rescan() == ["."]
 
 
 def test_a_link_to_a_folder_is_a_link(tmp_path: Path) -> None:
@@ -155,12 +155,12 @@ def test_a_link_to_a_folder_is_a_link(tmp_path: Path) -> None:
 def test_files_are_read_and_packed_once_for_all_pods(tmp_path: Path) -> None:
     fill(tmp_path, {"a.py": "a", "b.py": "b"})
     local = Local(tmp_path, USUAL)
-    files = tuple(local.found.items.items())
+    files = tuple(local.scanned.items.items())
     first = local.batch(files)
     (tmp_path / "a.py").unlink()
     assert local.batch(files) is first
     assert set(first.sent) == {"a.py", "b.py"}
-    local.look_again()
+    local.rescan()
     assert set(local.batch(files).sent) == {"b.py"}
 
 
@@ -174,7 +174,7 @@ def test_a_file_that_never_stays_the_same_is_told(tmp_path: Path) -> None:
             with path.open("ab") as stream:
                 stream.write(b"y")
 
-    with pytest.raises(Moving):
+    with pytest.raises(KeepsChanging):
         take()
     assert sent == {}
 
@@ -182,4 +182,4 @@ def test_a_file_that_never_stays_the_same_is_told(tmp_path: Path) -> None:
 def test_a_file_that_has_just_been_written_proves_nothing_by_its_time(tmp_path: Path) -> None:
     fill(tmp_path, {"new.py": "a"})
     local = Local(tmp_path, USUAL)
-    assert local.batch(tuple(local.found.items.items())).sent["new.py"][1].source[2] == 0
+    assert local.batch(tuple(local.scanned.items.items())).sent["new.py"][1].source[2] == 0

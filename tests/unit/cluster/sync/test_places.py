@@ -76,7 +76,7 @@ def test_the_container_is_ours_or_the_one_that_is_named() -> None:
 def test_a_pod_that_is_ending_is_left_alone() -> None:
     found = pod("a-0", CLAIM)
     found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert target(found, "/workspace").wrong == "it is ending"
+    assert target(found, "/workspace").wrong == "it is terminating"
 
 
 def test_pods_are_sorted_by_their_numbers() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuctl.cluster.sync.model import FILE, FOLDER, Entry, Item, Plan, Seen, There
+from gpuctl.cluster.sync.model import FILE, FOLDER, Entry, Item, Plan, PodEntry, PodState
 from gpuctl.cluster.sync.plan import Rules, after, plan, to_hash, unknown
 
 US = Rules("ann@laptop:/code")
@@ -23,20 +23,20 @@ def steps(found: Plan) -> list[tuple[str, str]]:
 
 
 def test_the_same_size_and_times_need_no_hash() -> None:
-    seen = Seen({"a": entry("old"), "b": entry("old"), "c": entry("old")}, {"c": There(FILE, "other")})
+    seen = PodState({"a": entry("old"), "b": entry("old"), "c": entry("old")}, {"c": PodEntry(FILE, "other")})
     here = {"a": item(), "b": item(2), "c": item(), "d": item()}
     assert to_hash(here, seen) == ["b", "c"]
     assert unknown(here, seen) == ["d"]
 
 
 def test_an_unchanged_tree_takes_no_step() -> None:
-    seen = Seen({"d": entry("", kind=FOLDER), "d/a": entry("old")})
+    seen = PodState({"d": entry("", kind=FOLDER), "d/a": entry("old")})
     assert plan({"d": item(kind=FOLDER), "d/a": item()}, seen, {}, US) == Plan()
 
 
 def test_folders_come_before_what_is_in_them_and_go_after() -> None:
     here = {"new/deep/a": item(), "new": item(kind=FOLDER), "new/deep": item(kind=FOLDER)}
-    seen = Seen(
+    seen = PodState(
         {
             path: entry("x" if path.endswith("a") else "", kind=FILE if path.endswith("a") else FOLDER)
             for path in ("old", "old/deep", "old/deep/a")
@@ -53,18 +53,18 @@ def test_folders_come_before_what_is_in_them_and_go_after() -> None:
 
 
 def test_what_is_in_a_folder_that_becomes_a_file_goes_first() -> None:
-    seen = Seen({"a": entry("", kind=FOLDER), "a/b": entry("x")})
+    seen = PodState({"a": entry("", kind=FOLDER), "a/b": entry("x")})
     assert steps(plan({"a": item()}, seen, {}, US)) == [("delete", "a/b"), ("put", "a")]
 
 
 def test_a_file_that_a_cut_sync_left_old_is_replaced_and_not_kept() -> None:
-    seen = Seen({"a": entry("new")}, {"a": There(FILE, "old", ours=True)})
+    seen = PodState({"a": entry("new")}, {"a": PodEntry(FILE, "old", ours=True)})
     assert steps(plan({"a": item(2)}, seen, {"a": "newest"}, US)) == [("put", "a")]
 
 
 def test_nothing_is_put_below_a_folder_that_is_something_else_in_the_pod() -> None:
     here = {"pkg": item(kind=FOLDER), "pkg/a": item(), "pkg/deep": item(kind=FOLDER), "pkg/deep/b": item()}
-    seen = Seen(others={"pkg": There("link", "/elsewhere"), "pkg/a": There("blocked", "pkg")})
+    seen = PodState(others={"pkg": PodEntry("link", "/elsewhere"), "pkg/a": PodEntry("blocked", "pkg")})
     found = plan(here, seen, {}, US)
     assert (found.steps, [each.path for each in found.kept]) == ((), ["pkg"])
     forced = plan(here, seen, {}, Rules(US.source, force=True))
@@ -73,25 +73,25 @@ def test_nothing_is_put_below_a_folder_that_is_something_else_in_the_pod() -> No
 
 
 def test_a_folder_of_the_pod_is_not_replaced_by_a_file_even_with_force() -> None:
-    found = plan({"a": item()}, Seen(others={"a": There(FOLDER, "")}), {}, Rules(US.source, force=True))
+    found = plan({"a": item()}, PodState(others={"a": PodEntry(FOLDER, "")}), {}, Rules(US.source, force=True))
     assert [(each.path, each.why) for each in found.kept] == [("a", "the pod has a folder there")]
 
 
 def test_a_path_that_is_spared_is_not_deleted() -> None:
-    seen = Seen({"kept": entry("x"), "gone": entry("x")})
-    found = plan({}, seen, {}, Rules(US.source, spared=lambda path: path == "kept"))
+    seen = PodState({"kept": entry("x"), "gone": entry("x")})
+    found = plan({}, seen, {}, Rules(US.source, is_unknown=lambda path: path == "kept"))
     assert steps(found) == [("delete", "gone")]
 
 
 def test_only_files_of_the_same_folder_are_deleted() -> None:
-    seen = Seen({"mine": entry("x"), "theirs": entry("x", by="bob@laptop:/code"), "found": entry("x", put=False)})
+    seen = PodState({"mine": entry("x"), "theirs": entry("x", by="bob@laptop:/code"), "found": entry("x", put=False)})
     found = plan({}, seen, {}, US)
     assert (steps(found), found.strangers) == ([("forget", "found"), ("delete", "mine")], 1)
 
 
 def test_after_a_plan_was_carried_out_there_is_nothing_left_to_do() -> None:
     here: Mapping[str, Item] = {"a": item(5), "b": item(6), "same": item(7)}
-    seen = Seen({"a": entry("old"), "gone": entry("x")}, others={"same": There(FILE, "s")})
+    seen = PodState({"a": entry("old"), "gone": entry("x")}, others={"same": PodEntry(FILE, "s")})
     first = plan(here, seen, {"a": "new", "same": "s"}, US)
     assert steps(first) == [("put", "a"), ("put", "b"), ("note", "same"), ("delete", "gone")]
     then = after(seen, first, {"a": ("new", here["a"]), "b": ("bb", here["b"])}, US.source)

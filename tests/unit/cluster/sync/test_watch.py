@@ -12,7 +12,7 @@ import pytest
 from gpuctl.cluster.sync import excludes, watch
 from gpuctl.cluster.sync.local import Local
 from gpuctl.cluster.sync.model import Outcome
-from gpuctl.cluster.sync.push import Wanted
+from gpuctl.cluster.sync.push import SyncRequest
 from gpuctl.cluster.sync.targets import Target
 from gpuctl.domain.findings import Verdict
 from gpuctl.edges.kube.cluster import Cluster
@@ -49,7 +49,7 @@ class Told:
 
 
 def settings(here: Path, there: Path, told: Told) -> watch.Settings:
-    return watch.Settings(Here(cast(Cluster, None)), Local(here, excludes.of(here, [])), Wanted(str(there)), told)
+    return watch.Settings(Here(cast(Cluster, None)), Local(here, excludes.of(here, [])), SyncRequest(str(there)), told)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def told(here: Path, there: Path) -> Iterator[Told]:
     thread.start()
     until(lambda: found.outcomes)
     yield found
-    of.way.stop.set()
+    of.connector.stop.set()
     thread.join(10)
     assert not thread.is_alive()
 

@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.cluster import train
 from gpuctl.cli.cluster.train_report import Screen
-from gpuctl.cluster.environment import Asked, environment
+from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.train.launch import Launch
 from gpuctl.cluster.train.prepare import Ready
-from gpuctl.cluster.train.watch import Failure, Heard, Training
+from gpuctl.cluster.train.watch import Failure, Training, TrainingState
 from gpuctl.domain.findings import Finding, Verdict
 from tests.unit.cluster.clusters import cluster, write
 
@@ -48,7 +48,7 @@ def test_options_may_stand_before_the_cluster_and_have_an_equals_sign() -> None:
         (["lab", "--attach", "--stop"], "--attach does not go with --stop"),
         (["lab", "--detach", "--check", "train.py"], "--detach does not go with --check"),
         (["lab", "--env", "1A=b", "train.py"], "'1A=b' is not NAME=VALUE"),
-        (["lab", "--folder", "code", "train.py"], "give it by its whole path"),
+        (["lab", "--folder", "code", "train.py"], "give an absolute path"),
         (["lab", "-o", "json", "train.py"], "--output goes with --check"),
     ],
 )
@@ -65,11 +65,15 @@ def test_a_cluster_file_with_mistakes_is_refused_before_any_cluster_is_asked(tmp
 
 
 def finish(
-    heard: Heard, monkeypatch: pytest.MonkeyPatch, screen: Screen, broken_off: bool = False, wrong: str = "it is away"
+    heard: TrainingState,
+    monkeypatch: pytest.MonkeyPatch,
+    screen: Screen,
+    broken_off: bool = False,
+    wrong: str = "it is away",
 ) -> int:
     from gpuctl.cluster.train import flow
 
-    monkeypatch.setattr(flow, "end", lambda *_: [flow.Gone("lab-0"), flow.Gone("lab-1", wrong)])
+    monkeypatch.setattr(flow, "end", lambda *_: [flow.EndResult("lab-0"), flow.EndResult("lab-1", wrong)])
     try:
         train._finish(Training("run", "t", ()), (), heard, screen, broken_off)
     except click.exceptions.Exit as error:
@@ -81,14 +85,14 @@ def test_each_way_to_end_has_its_exit_code_and_says_what_is_not_confirmed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     screen = Screen("lab-0", all_output=False)
-    assert finish(Heard(), monkeypatch, screen) == 0
-    assert finish(Heard(lost="lab-0: not logged in"), monkeypatch, screen) == 3
-    assert "lab-0: not logged in; the training was left alone" in capsys.readouterr().err
-    failed = Heard(failures=[Failure("lab-1", "ended with exit code 7", ["oom"])])
+    assert finish(TrainingState(), monkeypatch, screen) == 0
+    assert finish(TrainingState(lost="lab-0: not logged in"), monkeypatch, screen) == 3
+    assert "lab-0: not logged in; the training continues" in capsys.readouterr().err
+    failed = TrainingState(failures=[Failure("lab-1", "ended with exit code 7", ["oom"])])
     assert finish(failed, monkeypatch, screen) == 1
     said = capsys.readouterr().err
     assert "lab-1: oom\nFAIL lab-1: ended with exit code 7" in said
-    assert "nothing of it is left in lab-0\n" in said
+    assert "no process of it is left in lab-0\n" in said
     assert "UNKNOWN lab-1: not confirmed to have ended: it is away" in said
 
 
@@ -97,7 +101,9 @@ def test_what_nobody_knows_is_a_problem_of_a_check_and_stops_no_training(
 ) -> None:
     from gpuctl.cluster.train import flow, prepare
 
-    launch = Launch(environment(cluster(tmp_path), Asked(nodes=1)), "torchrun", "train.py", (), 1, 8, "/workspace")
+    launch = Launch(
+        environment(cluster(tmp_path), EnvironmentRequest(nodes=1)), "torchrun", "train.py", (), 1, 8, "/workspace"
+    )
     unknown = Finding("gpus", "lab-0", Verdict.UNKNOWN, "the image has no nvidia-smi")
     there: Any = SimpleNamespace(pod="lab-0")
     begun: list[Ready] = []
@@ -124,29 +130,29 @@ def test_stop_ends_all_that_was_found_and_is_done_when_all_of_it_is_confirmed(
 
     looked: Any = SimpleNamespace(pods=())
     found = [
-        runs.Found(Training("run", "t", ()), "training run, train.py of ann@desk", runs=False),
-        runs.Found(Training("", "kept-1", ()), "what runs in lab-1", runs=True),
+        runs.KnownTraining(Training("run", "t", ()), "training run, train.py of ann@desk", runs=False),
+        runs.KnownTraining(Training("", "kept-1", ()), "what runs in lab-1", runs=True),
     ]
-    monkeypatch.setattr(runs, "look", lambda *_: looked)
+    monkeypatch.setattr(runs, "survey", lambda *_: looked)
     monkeypatch.setattr(runs, "to_end", lambda _: found)
-    monkeypatch.setattr(flow, "end", lambda training, _: [flow.Gone("lab-1", "" if training.name else wrong)])
+    monkeypatch.setattr(flow, "end", lambda training, _: [flow.EndResult("lab-1", "" if training.name else wrong)])
     none: Any = None
     with pytest.raises(click.exceptions.Exit) as caught:
         train._stop(none, none, "python3")
     said = capsys.readouterr().err
-    assert "it has ended; making sure of training run, train.py of ann@desk\n" in said
+    assert "already ended, checking training run, train.py of ann@desk\n" in said
     assert "ending what runs in lab-1\n" in said
     assert caught.value.exit_code == code
 
 
 def test_after_ctrl_c_the_exit_code_is_130_only_when_all_of_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen("lab-0", all_output=False)
-    assert finish(Heard(), monkeypatch, screen, broken_off=True, wrong="") == 130
-    assert finish(Heard(), monkeypatch, screen, broken_off=True) == 3
+    assert finish(TrainingState(), monkeypatch, screen, broken_off=True, wrong="") == 130
+    assert finish(TrainingState(), monkeypatch, screen, broken_off=True) == 3
 
 
 def test_the_last_lines_are_not_said_twice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    failed = Heard(failures=[Failure("lab-0", "ended with exit code 7", ["oom"])])
+    failed = TrainingState(failures=[Failure("lab-0", "ended with exit code 7", ["oom"])])
     finish(failed, monkeypatch, Screen("lab-0", all_output=False))
     assert "oom" not in capsys.readouterr().err
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.cluster.environment import Asked, Environment, environment
+from gpuctl.cluster.environment import Environment, EnvironmentRequest, environment
 from gpuctl.cluster.train import flow, runs
-from gpuctl.cluster.train.runs import Looked
+from gpuctl.cluster.train.runs import Survey
 from gpuctl.core.errors import GpuctlError
 from gpuctl.remote import detached
-from gpuctl.remote.detached import Known, Run
-from gpuctl.remote.model import Ended, There
+from gpuctl.remote.detached import PodRuns, Run
+from gpuctl.remote.model import PodTarget, ProcessExit
 from tests.unit.cluster.clusters import cluster
 from tests.unit.remote.local import Pod, later, until
 
@@ -27,30 +27,32 @@ COMMAND = "python3 -u train.py"
 
 @pytest.fixture
 def env(tmp_path: Path) -> Environment:
-    return environment(cluster(tmp_path), Asked(nodes=3))
+    return environment(cluster(tmp_path), EnvironmentRequest(nodes=3))
 
 
 def known_run(name: str, began: float, argv: Sequence[str] = IN_EACH, running: bool = False) -> Run:
-    ended = None if running else Ended(0)
+    ended = None if running else ProcessExit(0)
     return Run(name, f"kept-{name}", argv, "ann@desk", "train.py", began, running, ended)
 
 
-def looked(env: Environment, *known: Known | str) -> Looked:
-    pods = [Pod(Path("/none"), env.pod_name(rank)).there for rank in range(len(known))]
-    return Looked(env, pods, known, {})
+def looked(env: Environment, *known: PodRuns | str) -> Survey:
+    pods = [Pod(Path("/none"), env.pod_name(rank)).target for rank in range(len(known))]
+    return Survey(env, pods, known, {})
 
 
-def names(pods: Sequence[There]) -> list[str]:
+def names(pods: Sequence[PodTarget]) -> list[str]:
     return [each.pod for each in pods]
 
 
 def test_what_ssh_began_in_other_pods_is_found_though_the_one_that_knew_of_it_was_made_anew(env: Environment) -> None:
-    left = Known(living={"kept-x": f"{COMMAND} --wandb-token=0123456789abcdef"})
-    at = looked(env, Known(), left, left)
+    left = PodRuns(processes={"kept-x": f"{COMMAND} --wandb-token=0123456789abcdef"})
+    at = looked(env, PodRuns(), left, left)
     [found] = runs.to_end(at)
     assert (found.training.token, found.training.pods, found.runs) == ("kept-x", (), True)
-    assert found.words == f"what no pod remembers, and still runs in lab-1, lab-2: {COMMAND} --wandb-token=<removed>"
-    with pytest.raises(GpuctlError, match="its pods know of none"):
+    assert (
+        found.description == f"unrecorded processes that still run in lab-1, lab-2: {COMMAND} --wandb-token=<removed>"
+    )
+    with pytest.raises(GpuctlError, match="its pods have no record of one"):
         runs.newest(at)
 
 
@@ -58,41 +60,41 @@ def test_one_that_has_ended_hides_no_other_that_lives(env: Environment) -> None:
     old, other = known_run("old", 2.0), known_run("other", 1.0)
     again = known_run("other", 1.0, running=True)
     left = {"kept-x": COMMAND, "kept-other": COMMAND, "kept-old": COMMAND}
-    found = runs.to_end(looked(env, Known([other, old]), Known([again], left), "it does not answer"))
+    found = runs.to_end(looked(env, PodRuns([other, old]), PodRuns([again], left), "it does not answer"))
     assert [each.training.token for each in found] == ["kept-old", "kept-other", "kept-x"]
     assert [each.runs for each in found] == [False, True, True]
     assert [each.training.name for each in found] == ["old", "other", ""]
 
 
 def test_of_one_that_runs_nothing_else_is_ended(env: Environment) -> None:
-    new, left = known_run("new", 2.0, running=True), Known(living={"kept-x": COMMAND})
-    [found] = runs.to_end(looked(env, Known([known_run("old", 1.0), new]), left, left))
+    new, left = known_run("new", 2.0, running=True), PodRuns(processes={"kept-x": COMMAND})
+    [found] = runs.to_end(looked(env, PodRuns([known_run("old", 1.0), new]), left, left))
     assert (found.training.name, found.runs) == ("new", True)
-    assert found.words == "training new, train.py of ann@desk"
+    assert found.description == "training new, train.py of ann@desk"
 
 
 def test_one_that_is_begun_in_each_pod_is_heard_in_those_that_lost_it_too_and_one_by_ssh_in_the_first(
     env: Environment,
 ) -> None:
-    each = looked(env, Known(), Known([known_run("run", 1.0)]), Known())
+    each = looked(env, PodRuns(), PodRuns([known_run("run", 1.0)]), PodRuns())
     assert names(runs.newest(each).training.pods) == ["lab-0", "lab-1", "lab-2"]
-    first = looked(env, Known([known_run("run", 1.0, BY_SSH)]), Known(), Known())
+    first = looked(env, PodRuns([known_run("run", 1.0, BY_SSH)]), PodRuns(), PodRuns())
     assert names(runs.newest(first).training.pods) == ["lab-0"]
 
 
 @pytest.mark.parametrize(
     ("last", "wrong"),
     [
-        (Known(), "its pods know of none"),
-        ("it is away", "the pods that can be asked know of none; lab-1: it is away"),
+        (PodRuns(), "its pods have no record of one"),
+        ("it is away", "the pods that answer have no record of one; lab-1: it is away"),
     ],
 )
 def test_where_there_is_none_it_is_told_which_pod_nobody_could_ask(
-    env: Environment, last: Known | str, wrong: str
+    env: Environment, last: PodRuns | str, wrong: str
 ) -> None:
     for search in (runs.to_end, runs.newest):
         with pytest.raises(GpuctlError) as caught:
-            search(looked(env, Known(), last))
+            search(looked(env, PodRuns(), last))
         assert caught.value.wrong == wrong
 
 
@@ -101,8 +103,8 @@ def test_what_lives_is_ended_and_confirmed(env: Environment, tmp_path: Path) -> 
     words = [sys.executable, "-c", "import time; time.sleep(600)"]
     rank = subprocess.Popen(words, env={"PYTHON_GPUCTL_PROGRAM": mark})
     later(0.1, rank.wait)
-    until(lambda: mark in detached.known(pod.there).living)
-    known = Known(living={mark: detached.known(pod.there).living[mark]})
-    [found] = runs.to_end(Looked(env, [pod.there], [known], {}))
-    assert [each.confirmed for each in flow.end(found.training, [pod.there])] == [True]
+    until(lambda: mark in detached.inspect(pod.target).processes)
+    known = PodRuns(processes={mark: detached.inspect(pod.target).processes[mark]})
+    [found] = runs.to_end(Survey(env, [pod.target], [known], {}))
+    assert [each.confirmed for each in flow.end(found.training, [pod.target])] == [True]
     assert rank.wait(5) == -signal.SIGTERM

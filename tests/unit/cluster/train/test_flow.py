@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, Configuration
 
-from gpuctl.cluster.environment import Asked, environment
+from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.train import flow
 from gpuctl.cluster.train.launch import Launch
 from gpuctl.cluster.train.prepare import Ready
@@ -30,10 +30,10 @@ def ready(pods: list[Pod], tmp_path: Path) -> Ready:
     settings = Configuration()
     settings.host, settings.retries = "http://127.0.0.1:9", False
     away = Cluster(ApiClient(settings), "team", patience_s=0)
-    env = environment(cluster(tmp_path), Asked(nodes=2))
+    env = environment(cluster(tmp_path), EnvironmentRequest(nodes=2))
     path = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
     launch = Launch(env, "torchrun", "train.py", (), 2, 1, str(tmp_path), path)
-    return Ready(launch, [replace(pod.there, cluster=away) for pod in pods], {}, [], [])
+    return Ready(launch, [replace(pod.target, cluster=away) for pod in pods], {}, [], [])
 
 
 def test_the_pod_in_which_it_cannot_begin_is_named(pods: list[Pod], tmp_path: Path) -> None:
@@ -54,15 +54,15 @@ def test_where_one_pod_cannot_begin_it_is_ended_in_the_others_and_what_nobody_kn
         flow.start(ready(pods, tmp_path), "ann@desk")
     assert str(caught.value) == "cannot start train.py in lab-1: it does not answer"
     assert caught.value.hint == "not confirmed to have ended in lab-1: --stop tries again"
-    [run] = detached.look(pods[0].there)
-    assert (run.running, run.ended and run.ended.asked) == (False, True)
+    [run] = detached.list_runs(pods[0].target)
+    assert (run.running, run.exit and run.exit.requested) == (False, True)
 
 
 @pytest.mark.parametrize(
     ("found", "why"),
     [
         (None, "the pod is gone"),
-        ({"metadata": {"uid": "b"}}, "the pod was made anew"),
+        ({"metadata": {"uid": "b"}}, "the pod was recreated"),
         ({"metadata": {"uid": "a", "deletionTimestamp": "now"}}, "the pod is being deleted"),
         (
             {"metadata": {"uid": "a"}, "status": {"phase": "Failed", "reason": "Evicted", "message": "no disk"}},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.cluster.environment import Asked, environment
+from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.train import checks, launch
 from gpuctl.cluster.train.launch import Launch, Launcher
 from gpuctl.core.errors import InvalidInput
@@ -20,7 +20,7 @@ WHERE = "--master_addr=lab-0.lab.team.svc --master_port=29500 train.py --lr 1"
 
 @pytest.fixture
 def asked(tmp_path: Path) -> Launch:
-    env = environment(cluster(tmp_path), Asked(nodes=2))
+    env = environment(cluster(tmp_path), EnvironmentRequest(nodes=2))
     return Launch(env, "torchrun", "train.py", ("--lr", "1"), 2, 8, "/workspace", {"A": "b"})
 
 
@@ -98,7 +98,7 @@ def test_a_script_that_is_missing_or_another_in_one_pod_is_told(asked: Launch) -
     [found] = checks.script([facts(env, 0), missing])
     assert (found.subject, found.message) == ("lab-1", "it cannot be read: No such file or directory")
     [found] = checks.script([facts(env, 0), facts(env, 1, script={"sha256": "b" * 64})])
-    assert (found.subject, found.message) == ("lab-1", "it is not the same as in lab-0")
+    assert (found.subject, found.message) == ("lab-1", "it differs from the one in lab-0")
     assert found.hint.startswith("sync first")
 
 

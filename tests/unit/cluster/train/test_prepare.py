@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from gpuctl.cluster.environment import Asked, environment
+from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.train import prepare
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.kube.cluster import Cluster
@@ -31,7 +31,7 @@ class Only:
     ("replicas", "wrong"), [(0, "it is scaled to no pod"), (None, "has no environment of that name"), (2, "")]
 )
 def test_an_environment_without_pods_is_not_used_and_says_so(tmp_path: Path, replicas: int | None, wrong: str) -> None:
-    env = environment(cluster(tmp_path), Asked(nodes=2))
+    env = environment(cluster(tmp_path), EnvironmentRequest(nodes=2))
     owner = {"metadata": {"name": "lab", "labels": env.labels}, "spec": {"replicas": replicas}}
     only = cast(Cluster, Only(None if replicas is None else owner))
     if not wrong:
@@ -44,6 +44,6 @@ def test_an_environment_without_pods_is_not_used_and_says_so(tmp_path: Path, rep
 
 
 def test_pods_that_are_left_of_one_that_is_scaled_to_none_can_still_be_asked(tmp_path: Path) -> None:
-    env = environment(cluster(tmp_path), Asked(nodes=2))
+    env = environment(cluster(tmp_path), EnvironmentRequest(nodes=2))
     owner = {"metadata": {"name": "lab", "labels": env.labels}, "spec": {"replicas": 0}}
     assert prepare.deployed_pods(cast(Cluster, Only(owner)), env) == 0

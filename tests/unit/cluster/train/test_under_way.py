@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.cluster.deploy.model import Change, Field, Plan
-from gpuctl.cluster.environment import Asked, environment
+from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.train import active_training
 from tests.unit.cluster.clusters import cluster
 
@@ -28,6 +28,6 @@ IMAGE = Field("spec.template.spec.containers[ml].image", "ml:1", "ml:2")
     ],
 )
 def test_pods_end_where_their_form_changes_or_there_are_fewer(change: Change, ends: bool, tmp_path: Path) -> None:
-    env = environment(cluster(tmp_path), Asked("tcp", 2))
+    env = environment(cluster(tmp_path), EnvironmentRequest("tcp", 2))
     same = Change("Service", "lab", "same")
     assert active_training.ends_pods(Plan(env, (), [same, change], ())) is ends

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.train import flow, follow, watch
-from gpuctl.cluster.train.watch import Heard, Training, Watch
+from gpuctl.cluster.train.watch import Training, TrainingState, Watch
 from gpuctl.core.errors import Unreachable
 from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.remote import detached
@@ -55,22 +55,22 @@ def pods(tmp_path: Path) -> Iterator[list[Pod]]:
     yield found
     for pod in found:
         pod.broken = False
-        for run in detached.look(pod.there):
-            detached.stop(pod.there, run.name)
+        for run in detached.list_runs(pod.target):
+            detached.stop(pod.target, run.name)
 
 
 def keep(pod: Pod, text: str) -> None:
     """Each with a token of its own: on one machine, the end of one would be that of all."""
-    detached.keep(pod.there, python(text), detached.Label("run", "ann@desk", "train.py"))
+    detached.start(pod.target, python(text), detached.Label("run", "ann@desk", "train.py"))
 
 
 def begin(pods: list[Pod], *programs: str) -> Training:
     for pod, text in zip(pods, programs, strict=True):
         keep(pod, text)
-    return Training("run", MARK, [pod.there for pod in pods])
+    return Training("run", MARK, [pod.target for pod in pods])
 
 
-def hear(training: Training, said: Said, gone: Callable[[str], str] = lambda _: "") -> Heard:
+def hear(training: Training, said: Said, gone: Callable[[str], str] = lambda _: "") -> TrainingState:
     end = time.monotonic() + 60
     return Watch(replace(training, gone=gone), said).until_ended(lambda: time.monotonic() > end)
 
@@ -79,7 +79,7 @@ def test_a_training_that_ends_well_in_all_pods_is_well(pods: list[Pod]) -> None:
     said = Said()
     heard = hear(begin(pods, "print('a')", "print('b', end='')"), said)
     assert heard.first is None
-    assert sorted(heard.ended) == ["lab-0", "lab-1"]
+    assert sorted(heard.exits) == ["lab-0", "lab-1"]
     assert sorted(said.lines) == ["lab-0: a", "lab-1: b"]
 
 
@@ -87,11 +87,11 @@ def test_the_first_pod_that_fails_is_named_though_the_others_hang(pods: list[Pod
     training = begin(pods, WAITS, "import sys; print('out of memory'); sys.exit(3)")
     heard = hear(training, Said())
     assert heard.first
-    assert (heard.first.pod, heard.first.words) == ("lab-1", "ended with exit code 3")
+    assert (heard.first.pod, heard.first.description) == ("lab-1", "ended with exit code 3")
     assert heard.first.last == ["out of memory"]
-    gone = flow.end(training, [pod.there for pod in pods])
+    gone = flow.end(training, [pod.target for pod in pods])
     assert [(each.pod, each.confirmed) for each in gone] == [("lab-0", True), ("lab-1", True)]
-    assert not detached.look(pods[0].there)[0].running
+    assert not detached.list_runs(pods[0].target)[0].running
 
 
 def test_of_two_that_fail_the_earlier_is_the_first(pods: list[Pod], tmp_path: Path, monkeypatch: Any) -> None:
@@ -101,7 +101,7 @@ def test_of_two_that_fail_the_earlier_is_the_first(pods: list[Pod], tmp_path: Pa
     first = "import sys; sys.exit(1)"
     keep(pods[1], first)
     keep(pods[0], after)
-    heard = hear(Training("run", MARK, [pod.there for pod in pods]), Said())
+    heard = hear(Training("run", MARK, [pod.target for pod in pods]), Said())
     assert [heard.first and heard.first.pod, len(heard.failures)] == ["lab-1", 2]
 
 
@@ -138,12 +138,12 @@ def test_a_pod_that_is_gone_is_the_cause_though_another_one_failed_for_it_before
     pods[1].broken = True
 
     def gone(pod: str) -> str:
-        until(lambda: not detached.look(pods[0].there)[0].running)
+        until(lambda: not detached.list_runs(pods[0].target)[0].running)
         return f"{pod} is gone"
 
     heard = Watch(replace(training, gone=gone), Said()).until_ended(lambda: False)
     assert heard.first
-    assert (heard.first.pod, heard.first.words, len(heard.failures)) == ("lab-1", "lab-1 is gone", 2)
+    assert (heard.first.pod, heard.first.description, len(heard.failures)) == ("lab-1", "lab-1 is gone", 2)
 
 
 def test_a_pod_of_which_nobody_can_be_asked_is_tried_again(pods: list[Pod]) -> None:
@@ -174,54 +174,54 @@ def test_a_server_that_refuses_for_a_moment_is_asked_again_and_one_that_goes_on_
         return start(*given)
 
     heard = hear(replace(training, pods=[replace(training.pods[0], start=refuses)]), Said())
-    assert (heard.lost, len(heard.ended)) == (("lab-0: you may not", 0) if for_ever else ("", 1))
+    assert (heard.lost, len(heard.exits)) == (("lab-0: you may not", 0) if for_ever else ("", 1))
 
 
 def test_what_breaks_in_a_listener_ends_the_watch(pods: list[Pod]) -> None:
     def broken(*_: Any) -> Any:
         raise ValueError("no such thing")
 
-    there = replace(pods[0].there, start=broken)
+    there = replace(pods[0].target, start=broken)
     assert hear(Training("run", MARK, [there]), Said()).lost == "lab-0: ValueError: no such thing"
 
 
 def test_a_keeper_that_was_killed_is_a_failure_that_is_told(pods: list[Pod], tmp_path: Path) -> None:
     training = begin(pods, WAITS, WAITS)
     state = json.loads((tmp_path / "runs-1/run/state").read_text())
-    later(0.3, lambda: kill(state["keeper"]))
+    later(0.3, lambda: kill(state["supervisor"]))
     heard = hear(training, Said())
     assert heard.first
     assert heard.first.pod == "lab-1"
-    assert heard.first.words == watch.LOST
+    assert heard.first.description == watch.LOST
 
 
 def test_broken_off_it_ends_at_once_and_everywhere(pods: list[Pod]) -> None:
     asked = threading.Event()
     training = begin(pods, WAITS, WAITS)
     heard = Watch(training, Said(lambda _: asked.set())).until_ended(asked.is_set)
-    assert (heard.first, heard.ended) == (None, {})
-    assert all(each.confirmed for each in flow.end(training, [pod.there for pod in pods]))
+    assert (heard.first, heard.exits) == (None, {})
+    assert all(each.confirmed for each in flow.end(training, [pod.target for pod in pods]))
 
 
 def test_a_pod_that_does_not_answer_is_not_confirmed_to_have_ended(pods: list[Pod]) -> None:
     training = begin(pods, WAITS, WAITS)
     pods[1].broken = True
-    gone = flow.end(training, [pod.there for pod in pods])
+    gone = flow.end(training, [pod.target for pod in pods])
     assert [(each.pod, each.confirmed, each.wrong) for each in gone] == [
         ("lab-0", True, ""),
         ("lab-1", False, "it does not answer"),
     ]
     for why, confirmed in ((flow.GONE[0], True), ("the pod is being deleted", False)):
-        [_, gone_] = flow.end(replace(training, gone=lambda _, why=why: why), [pod.there for pod in pods])  # type: ignore[misc]
+        [_, gone_] = flow.end(replace(training, gone=lambda _, why=why: why), [pod.target for pod in pods])  # type: ignore[misc]
         assert gone_.confirmed is confirmed
 
 
 def test_one_that_somebody_else_ends_has_not_ended_well_though_its_exit_code_is_0(pods: list[Pod]) -> None:
     text = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit()); print(1, flush=True); time.sleep(600)"
     training = begin(pods, text, "print('b')")
-    heard = hear(training, Said(lambda line: line == "1" and later(0, lambda: detached.stop(pods[0].there, "run"))))
+    heard = hear(training, Said(lambda line: line == "1" and later(0, lambda: detached.stop(pods[0].target, "run"))))
     assert heard.first
-    assert (heard.first.pod, heard.first.words) == ("lab-0", "told to end, ended with exit code 0")
+    assert (heard.first.pod, heard.first.description) == ("lab-0", "ended on request, ended with exit code 0")
 
 
 def test_of_pdsh_the_pod_whose_part_failed_is_named_with_its_own_lines(pods: list[Pod]) -> None:
@@ -231,19 +231,19 @@ def test_of_pdsh_the_pod_whose_part_failed_is_named_with_its_own_lines(pods: lis
         f"print('pdsh@lab-0: {host}: ssh exited with exit code 9', flush=True)\ntime.sleep(600)"
     )
     keep(pods[0], text)
-    heard = hear(Training("run", MARK, [pods[0].there]), Said())
+    heard = hear(Training("run", MARK, [pods[0].target]), Said())
     assert heard.first
-    assert (heard.first.pod, heard.first.words) == ("lab-1", "ended with exit code 9")
+    assert (heard.first.pod, heard.first.description) == ("lab-1", "ended with exit code 9")
     assert heard.first.last == ["killed"]
 
 
 def test_where_ssh_lost_a_pod_it_is_asked_whether_that_is_gone(pods: list[Pod]) -> None:
     text = "import time\nprint('pdsh@lab-0: lab-1: ssh exited with exit code 255', flush=True)\ntime.sleep(600)"
     keep(pods[0], text)
-    training = Training("run", MARK, [pods[0].there])
+    training = Training("run", MARK, [pods[0].target])
     heard = hear(training, Said(), lambda pod: "it is gone" if pod == "lab-1" else "")
-    assert [(each.pod, each.words) for each in heard.failures] == [("lab-1", "it is gone")]
-    assert [each.words for each in hear(training, Said()).failures] == [watch.LOST_SSH]
+    assert [(each.pod, each.description) for each in heard.failures] == [("lab-1", "it is gone")]
+    assert [each.description for each in hear(training, Said()).failures] == [watch.LOST_SSH]
 
 
 def test_a_progress_bar_is_seen_while_it_goes_on_and_takes_one_of_the_last_lines() -> None:

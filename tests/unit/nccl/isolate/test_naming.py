@@ -87,7 +87,7 @@ def test_a_node_that_hangs_is_not_run_over_each_adapter() -> None:
 
 
 def test_a_fault_that_comes_and_goes_is_repeated_until_it_is_sure() -> None:
-    played = play(net(64, rack=8), [slow(13, 0.3, chance=0.6)], Policy(screens=4), seed=4)
+    played = play(net(64, rack=8), [slow(13, 0.3, chance=0.6)], Policy(pairs_per_node=4), seed=4)
     assert played.named == ["node-13"]
     assert played.end.guilty[0].flaky
 

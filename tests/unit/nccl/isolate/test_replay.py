@@ -16,6 +16,7 @@ from gpuctl.nccl.isolate import record
 from gpuctl.nccl.isolate.model import Fleet, Policy
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
+from tests.rig.reports import valid_json, valid_junit, valid_metrics
 from tests.unit.nccl.isolate.played import CALM, known, net, play, play_fleet, play_rails, seeded, slow
 
 
@@ -112,7 +113,7 @@ def test_a_finished_record_measures_nothing_and_is_refused(kept: Path) -> None:
 def test_a_finished_record_is_gone_on_with_where_more_is_asked_for(tmp_path: Path) -> None:
     played = play(net(64, rack=8))
     record.write(tmp_path / "runs.json", played.fleet, played.history)
-    assert record.go_on(tmp_path / "runs.json", played.fleet, Policy(screens=2)) == tuple(played.history)
+    assert record.go_on(tmp_path / "runs.json", played.fleet, Policy(pairs_per_node=2)) == tuple(played.history)
 
 
 def test_asked_for_a_network_a_replay_holds_the_runs_against_it(tmp_path: Path) -> None:
@@ -147,3 +148,14 @@ def test_what_is_for_runs_yet_to_be_made_is_refused_with_a_replay(kept: Path) ->
     done = CliRunner().invoke(command, ["--replay", str(kept), "--rails", "mlx5_2"])
     assert isinstance(done.exception, InvalidInput)
     assert "--rails is for runs that are to be made" in done.exception.wrong
+
+
+def test_the_verdict_is_a_report_that_ci_and_prometheus_read(kept: Path, tmp_path: Path) -> None:
+    metrics = tmp_path / "isolate.prom"
+    code, text = replayed(kept, "--output", "junit", "--metrics", str(metrics))
+    cases = valid_junit(text)
+    assert (code, "failure" in cases.values()) == (1, True)
+    severities = valid_metrics(metrics.read_text())["gpuctl_check_severity"]
+    assert max(value for _, value in severities) == 3
+    assert metrics.stat().st_mode & 0o777 == 0o644
+    assert valid_json(replayed(kept, "--output", "json")[1])["exit_code"] == 1

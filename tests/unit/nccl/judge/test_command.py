@@ -16,6 +16,7 @@ from gpuctl.cli.nccl.judge import judge
 from gpuctl.cli.nccl.run import command as run
 from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.baselines.load import book
+from tests.rig.reports import valid_json, valid_junit, valid_metrics
 from tests.unit.nccl.judge.made import DATA
 
 H100 = str(DATA / "dgxh100_1n8g_allreduce_full.log")
@@ -47,9 +48,9 @@ def test_several_files_are_all_judged_and_the_worst_decides() -> None:
     said = CliRunner().invoke(judge, [H100, wrong, "-o", "json"])
     assert said.exit_code == 1
     told = json.loads(said.output)
-    assert [(one["run"], one["verdict"]) for one in told] == [(H100, "WARN"), (wrong, "FAIL")]
-    assert told[1]["findings"][0]["check"] == "corruption"
-    assert (told[1]["known"]["nodes"], told[1]["known"]["gpus_per_node"]) == (2, 1)
+    assert [(one["run"], one["verdict"]) for one in told["runs"]] == [(H100, "WARN"), (wrong, "FAIL")]
+    assert next(one["check"] for one in told["findings"] if one["target"] == wrong) == "corruption"
+    assert (told["runs"][1]["known"]["nodes"], told["runs"][1]["known"]["gpus_per_node"]) == (2, 1)
 
 
 def test_a_log_comes_from_standard_input_too() -> None:
@@ -184,10 +185,21 @@ def test_a_network_is_told_by_any_of_its_names() -> None:
     roce = str(DATA / "moc_h100_roce_2n2g_allreduce_ncclinfo.log")
     for name in ("roce", "RoCEv2", "rocev2"):
         said = CliRunner().invoke(judge, [roce, "--network", name, "-o", "json"])
-        assert "FAIL" not in [one["verdict"] for one in json.loads(said.output)[0]["findings"]]
-        assert json.loads(said.output)[0]["known"]["network"] == "roce"
+        assert "FAIL" not in [one["verdict"] for one in json.loads(said.output)["findings"]]
+        assert json.loads(said.output)["runs"][0]["known"]["network"] == "roce"
 
 
 @pytest.mark.parametrize("algo", ["NVLS_TREE", "allreduce:Ring", "^nvls", "Ring,Tree", "default"])
 def test_an_algorithm_is_told_as_nccl_algo_has_it(algo: str) -> None:
     assert CliRunner().invoke(judge, [H100, "--algo", algo]).exit_code == 0
+
+
+def test_a_judgement_is_a_report_with_a_suite_for_each_log(tmp_path: Path) -> None:
+    wrong = str(DATA / "gh200_2n2g_slingshot_FAILED_wrong96.log")
+    metrics = tmp_path / "judge.prom"
+    done = CliRunner().invoke(judge, [H100, wrong, "-o", "junit", "--metrics", str(metrics)])
+    cases = valid_junit(done.output)
+    assert (done.exit_code, cases["gpuctl.nccl.judge.corruption", "1 MiB"]) == (1, "failure")
+    severities = valid_metrics(metrics.read_text())["gpuctl_check_severity"]
+    assert {labels["target"] for labels, _ in severities} == {H100, wrong}
+    assert valid_json(CliRunner().invoke(judge, [H100, "-o", "json"]).output)["verdict"] == "WARN"

@@ -135,7 +135,7 @@ def test_repeats_before_one_that_cannot_be_made_are_shown_and_in_the_history(
     result = measured(GoesAway(SOUND[:2]))
     assert (isinstance(result.exception, GpuctlError), own_place.exists()) == (True, False)
     assert "nothing is kept:\n  it did not come to its end" in result.stdout
-    assert [len(one.ended) for one in history.latest(2)] == [2]
+    assert [len(one.results) for one in history.latest(2)] == [2]
     told = json.loads(measured(GoesAway(SOUND[:2]), "--output", "json").stdout)
     assert (told["kept"], [one["repeat"] for one in told["repeats"]]) == (False, [1, 2])
 

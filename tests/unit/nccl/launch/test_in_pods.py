@@ -120,8 +120,8 @@ FIRST = ("lab-0", "uid-0", "gpu-0")
 def test_a_pod_that_was_replaced_says_nothing_of_the_node_that_it_was_on(second: list[Any], why: str) -> None:
     carrier = in_pods(Objects(FIRST, *second))
     started = carrier.start(NODES[0], b"")
-    assert carrier.unknown(NODES, started, looked=True) == why
-    assert carrier.unknown(NODES[:1], started, looked=True) == ""
+    assert carrier.inconclusive(NODES, started, ranks_reported=True) == why
+    assert carrier.inconclusive(NODES[:1], started, ranks_reported=True) == ""
 
 
 @pytest.mark.parametrize(("looked", "unknown"), [(False, "the connection broke before it ended"), (True, "")])
@@ -129,7 +129,7 @@ def test_a_way_that_broke_says_nothing_of_nodes_that_told_nothing_by_another(loo
     carrier = in_pods(Objects(FIRST, ("lab-1", "uid-1", "gpu-1")))
     started = carrier.start(NODES[0], b"")
     started.wrong = Unreachable("run it", "the connection broke before it ended")
-    assert carrier.unknown(NODES, started, looked) == unknown
+    assert carrier.inconclusive(NODES, started, looked) == unknown
 
 
 class Exec:
@@ -164,7 +164,7 @@ def test_a_silent_way_is_kept_open_and_an_end_from_outside_is_not_the_programs(m
     assert list(started.lines()) == []
     assert program.told == [b"text", b"\n"]
     why = "our program in the pod lab-0 was ended from outside (exit code 137)"
-    assert started.ended() == (python.LOST, why)
+    assert started.wait() == (python.LOST, why)
     assert isinstance(started.wrong, Unreachable)
     assert program.closed
 

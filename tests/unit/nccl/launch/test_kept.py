@@ -61,7 +61,7 @@ def test_the_rounds_of_a_run_are_shown_and_in_the_history(away: Callable[..., Re
     result = away(8, run, "--kind", "pairs")
     assert result.stdout.count("complete") == 8 * 8
     (kept,) = history.latest(2)
-    assert (kept.kind, len(kept.ended)) == ("pairs", 8 * 8)
+    assert (kept.kind, len(kept.results)) == ("pairs", 8 * 8)
     assert kept.findings
 
 
@@ -74,7 +74,7 @@ def test_the_rounds_of_an_isolation_are_in_the_history(away: Callable[..., Resul
     result = away(1, isolate, "--rails", "none")
     assert "it ended after 8 runs; --record FILE lets it go on" in result.stderr
     (kept,) = history.latest(2)
-    assert (kept.kind, len(kept.ended)) == ("isolate", 8)
+    assert (kept.kind, len(kept.results)) == ("isolate", 8)
     assert "node-3" in CliRunner().invoke(report, [str(kept.id)]).stdout
 
 

@@ -16,7 +16,7 @@ import pytest
 from gpuctl.edges.ssh import Failure, Login
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.runners.mpirun import MpiRunner, MpirunOptions
-from gpuctl.remote.transport import OverSsh, Started
+from gpuctl.remote.transport import OverSsh, RunningProgram
 
 SWEEP = Sweep(gpus_per_node=1, limit_s=60)
 
@@ -143,14 +143,14 @@ class Silent:
     def end(self) -> None:
         self.told.set()
 
-    def ended(self, patience_s: float = 10) -> tuple[int, str]:
+    def wait(self, patience_s: float = 10) -> tuple[int, str]:
         return -1, "the connection broke"
 
 
 class Cut:
     """A carrier whose way to the nodes has broken."""
 
-    asked: Mapping[str, Any] = {}
+    start_options: Mapping[str, Any] = {}
 
     def check(self, nodes: Sequence[str]) -> None:
         pass
@@ -161,14 +161,14 @@ class Cut:
     def start(self, node: str, program: bytes) -> Silent:
         return Silent()
 
-    def ask(self, node: str, program: bytes, anew: bool) -> Failure:
+    def query(self, node: str, program: bytes, fresh: bool) -> Failure:
         return Failure("the connection broke")
 
     def why(self, node: str, ended: tuple[int, str], limit_s: float) -> Failure:
         return Failure(ended[1])
 
-    def unknown(self, nodes: Sequence[str], started: Started, looked: bool) -> str:
-        return "" if looked else "the connection broke"
+    def inconclusive(self, nodes: Sequence[str], started: RunningProgram, ranks_reported: bool) -> str:
+        return "" if ranks_reported else "the connection broke"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.preflight import facts_file
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.nccl.topology.login_checks import peers
+from tests.rig.reports import valid_json, valid_junit, valid_metrics
 from tests.unit.nccl.preflight.fleets import fleet
 
 
@@ -137,3 +138,19 @@ def test_advise_takes_the_racks_of_a_topology_file(saved: Path, tmp_path: Path) 
     (tmp_path / "topology.conf").write_text("SwitchName=s1 Nodes=node-[1-2]\nSwitchName=s2 Nodes=node-[3-4]\n")
     said = call(advise, "--from", saved, "--topology", tmp_path / "topology.conf")
     assert "a ring crosses racks 2 times; as they stand 2" in said.output
+
+
+def test_the_findings_of_a_fleet_are_a_report_for_ci_and_prometheus(saved: Path, tmp_path: Path) -> None:
+    metrics = tmp_path / "preflight.prom"
+    done = call(preflight, "--from", saved, "-o", "junit", "--metrics", metrics)
+    cases = valid_junit(done.output)
+    assert (done.exit_code, cases["gpuctl.nccl.preflight.gpu-count", "node-3"]) == (1, "failure")
+    samples = valid_metrics(metrics.read_text())
+    assert samples["gpuctl_last_run_exit_code"] == [({"command": "nccl preflight"}, 1.0)]
+    assert valid_json(call(preflight, "--from", saved, "-o", "json").output)["nodes"]
+
+
+def test_metrics_that_cannot_be_written_are_refused_before_anything_is_judged(saved: Path, tmp_path: Path) -> None:
+    done = call(preflight, "--from", saved, "--metrics", tmp_path / "missing/x.prom")
+    assert isinstance(done.exception, InvalidInput)
+    assert done.output == ""

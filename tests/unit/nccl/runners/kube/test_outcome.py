@@ -74,7 +74,7 @@ def test_a_worker_that_was_evicted_is_the_cause() -> None:
 
 def test_a_failure_of_the_test_stays_one_and_tells_of_too_little_memory() -> None:
     own = WorkerReport(memlock={"w0": "unlimited", "w1": "64"})
-    ended = settled(FAILED, own=own)
+    ended = settled(FAILED, report=own)
     assert ended.run.outcome is Outcome.FAILED
     assert "unhandled system error" in str(ended.run.cause)
     assert "too little memory may be locked for RDMA on node-2 (64 KiB)" in str(ended.run.cause)
@@ -96,7 +96,7 @@ def test_a_hang_names_the_rank_that_does_nothing_and_who_waits() -> None:
         "w1 1 18 T 5,0,1,1, 1",
         "w1 end",
     )
-    ended = settled(stop=LIMIT, pods=pods(), own=own, done_size="64M")
+    ended = settled(stop=LIMIT, pods=pods(), report=own, done_size="64M")
     assert ended.run.outcome is Outcome.HUNG
     assert str(ended.run.cause).startswith("no end within 25 s, after 64M: on node-2 rank 1 is stopped")
     assert ended.waiting == {"node-1": "waiting", "node-2": "gone"}
@@ -119,7 +119,7 @@ def test_the_operators_workers_are_named_by_the_nodes_they_are_on() -> None:
     for name, index in (("node-1", "1"), ("node-2", "0")):
         found[name]["metadata"]["labels"] = {INDEX: index}
     own = looked("w0 0 18 T 5,0, 0", "w0 1 18 T 5,0, 0", "w0 end", "w1 0 17 R 5,0, 1", "w1 1 17 R 9,0, 1", "w1 end")
-    ended = settled(task=task, stop=LIMIT, pods=found, own=own)
+    ended = settled(task=task, stop=LIMIT, pods=found, report=own)
     assert "on node-2 rank 0 is stopped" in str(ended.run.cause)
     assert ended.launch.nodes == ("node-1", "node-2")
 

@@ -1,0 +1,333 @@
+"""python -m bench.nccl_scorecard: whether isolation finds what is bad in hard cases, and accuses nothing healthy."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import chain, combinations, product
+from random import Random
+from statistics import median
+from typing import Any
+
+from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.isolate.flow import isolate
+from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
+from gpuctl.nccl.judge import pair_outliers
+from gpuctl.nccl.model import Launch
+from tests.rig.nccl_fleet.faults import Fault
+from tests.rig.nccl_fleet.network import Network
+from tests.rig.nccl_fleet.runner import SimulatedFleet
+from tests.rig.nccl_fleet.scatter import Scatter
+
+OPEN = {Verdict.FAIL, Verdict.UNKNOWN}
+ROOT_HALF = 0.5**0.5  # scale of a Laplace distribution of standard deviation one
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One simulated fleet.
+
+    `bad`: the nodes with a fault; `racks`: nodes in each rack, 0 for one rack; `known`: whether isolation is told the
+    racks. `noise`: standard deviation of a healthy run, relative.
+    """
+
+    nodes: int
+    faults: tuple[Fault, ...] = ()
+    racks: int = 0
+    known: bool = False
+    across: float = 1.0
+    noise: float = 0.005
+    drift: tuple[float, ...] = (1.0,)
+    shape: str = "laplace"
+    bad: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What isolation made of one fleet."""
+
+    found: bool
+    exit_1: bool
+    accused: tuple[str, ...]  # healthy
+    runs: int
+
+
+Judge = Callable[[Scenario, Conclusion], bool]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table: a scenario made by a seed, and when it counts as found."""
+
+    name: str
+    make: Callable[[Random], Scenario]
+    found: str = "all named"
+    group: str = ""
+    options: dict[str, bool] = field(default_factory=dict)
+
+
+def all_named(scenario: Scenario, end: Conclusion) -> bool:
+    """Every bad node is named."""
+    return scenario.bad <= named(end)
+
+
+def raised(scenario: Scenario, end: Conclusion) -> bool:
+    """Something is not OK: the command exits with 1."""
+    return any(finding.verdict in OPEN for finding in end.findings)
+
+
+def quiet(scenario: Scenario, end: Conclusion) -> bool:
+    """Nothing is accused."""
+    return not end.guilty
+
+
+def pair_failed(scenario: Scenario, end: Conclusion) -> bool:
+    """A FAIL names every bad node, by itself or in a pair."""
+    return _mentioned(scenario, end, {Verdict.FAIL})
+
+
+def pair_warned(scenario: Scenario, end: Conclusion) -> bool:
+    """A finding that is not OK names every bad node, by itself or in a pair."""
+    return _mentioned(scenario, end, {Verdict.WARN, *OPEN})
+
+
+def _mentioned(scenario: Scenario, end: Conclusion, verdicts: set[Verdict]) -> bool:
+    subjects = {name for f in end.findings if f.verdict in verdicts for name in f.subject.split(" and ")}
+    return scenario.bad <= subjects
+
+
+def named(end: Conclusion) -> set[str]:
+    """The names of everything accused."""
+    return {str(guilt.cause) for guilt in end.guilty}
+
+
+FOUND: dict[str, Judge] = {
+    "all named": all_named,
+    "exit 1": raised,
+    "none accused": quiet,
+    "FAIL names both": pair_failed,
+    "both named": pair_warned,
+}
+
+
+def slow(count: int, bad: int, share: float, **options: Any) -> Callable[[Random], Scenario]:
+    """So many nodes slower by a share; a tuple of two shares is a range to draw from."""
+
+    def make(random: Random) -> Scenario:
+        names = [f"node-{number}" for number in random.sample(range(count), bad)]
+        return Scenario(
+            count,
+            tuple(Fault("slow", "node", (name,), share) for name in names),
+            bad=frozenset(names),
+            **options,
+        )
+
+    return make
+
+
+def faulty(count: int, kind: str, bad: int = 1, **options: Any) -> Callable[[Random], Scenario]:
+    """So many nodes with a fault of a kind; `share`, `chance` and `times` are the fault's."""
+    of_fault = {key: options.pop(key) for key in ("share", "chance", "times") if key in options}
+
+    def make(random: Random) -> Scenario:
+        names = [f"node-{number}" for number in random.sample(range(count), bad)]
+        faults = tuple(Fault(kind, "node", (name,), **of_fault) for name in names)
+        return Scenario(count, faults, bad=frozenset(names), **options)
+
+    return make
+
+
+def gust(count: int, share: float, **options: Any) -> Callable[[Random], Scenario]:
+    """A healthy fleet of which one run of the first round is slow once, so that two nodes are tested again."""
+
+    def make(random: Random) -> Scenario:
+        node = f"node-{random.randrange(count)}"
+        fault = Fault("slow", "node", (node,), share, times=1)
+        return Scenario(count, (fault,), **options)
+
+    return make
+
+
+def healthy(sizes: Sequence[int], **options: Any) -> Callable[[Random], Scenario]:
+    """A fleet without a fault."""
+
+    def make(random: Random) -> Scenario:
+        return Scenario(random.choice(sizes), **options)
+
+    return make
+
+
+SMALL = ((6, 2), (6, 3), (8, 3), (8, 4), (10, 3), (12, 4), (16, 3), (16, 5))
+SHARES = (0.08, 0.10)
+
+
+def cases() -> Iterable[Case]:
+    """Every row."""
+    return chain(once(), small(), half(), hang(), drift(), many(), flapping(), no_fault(), single())
+
+
+def where(size: int, known: bool) -> tuple[str, dict[str, Any]]:
+    """A fleet in words, and its options: racks of eight where they are known."""
+    told = f"{size} nodes, racks {'known' if known else 'not known'}"
+    return told, {"racks": 8 if known else 0, "known": known}
+
+
+def once() -> Iterable[Case]:
+    """A fault that shows in one run alone."""
+    for size, known in ((12, False), (16, True), (64, True), (64, False)):
+        told, rack = where(size, known)
+        for kind, found in (("corrupt", "FAIL names both"), ("hang", "both named"), ("crash", "both named")):
+            yield Case(f"{kind} once: {told}", faulty(size, kind, times=1, **rack), found, "once")
+
+
+def small() -> Iterable[Case]:
+    """Several nodes a little slow among a few, isolated and by the rule over every pair."""
+    for count, bad in SMALL:
+        for share in SHARES:
+            told = f"{bad} of {count} slow by {100 * share:.0f} %"
+            yield Case(told, slow(count, bad, share), group="small")
+            every = f"{told}, every pair measured"
+            yield Case(every, slow(count, bad, share), group="pairs", options={"pairs": True})
+
+
+def half() -> Iterable[Case]:
+    """About half of 64 nodes a little slow."""
+    for bad in (24, 32, 40):
+        for share in (0.06, 0.08, 0.10):
+            found = "all named" if bad <= 24 else "exit 1"
+            told = f"{bad} of 64 slow by {100 * share:.0f} %"
+            yield Case(told, slow(64, bad, share), found, "half")
+            yield Case(f"{told}, racks known", slow(64, bad, share, racks=8, known=True), found, "half")
+
+
+def hang() -> Iterable[Case]:
+    """Many of a few nodes fail."""
+    for bad in (5, 7, 8, 11):
+        yield Case(f"{bad} of 12 hang", faulty(12, "hang", bad), "exit 1", "hang")
+        yield Case(f"{bad} of 12 crash, racks known", faulty(12, "crash", bad, racks=4, known=True), "exit 1", "hang")
+
+
+def drift() -> Iterable[Case]:
+    """The whole fabric becomes slower or faster while the isolation goes on."""
+    ways = (0.94, "6 % slower"), (0.92, "8 % slower"), (1.07, "7 % faster")
+    for (size, known), (factor, way), first in product(((16, False), (64, True), (64, False)), ways, (2, 3)):
+        told, rack = where(size, known)
+        later: dict[str, Any] = {"drift": (*[1.0] * (first - 1), factor), **rack}
+        name = f"fabric {way} from round {first}"
+        yield Case(f"{name}, one slow run: {told}", gust(size, 0.2, **later), "none accused", "drift")
+        yield Case(f"{name}, one node 10 % slow: {told}", slow(size, 1, 0.1, **later), group="drift")
+
+
+def many() -> Iterable[Case]:
+    """Many bad nodes of 64."""
+    for bad in (8, 13):
+        told = f"{bad} of 64 slow by 20 %, racks"
+        yield Case(f"{told} known", slow(64, bad, 0.2, racks=8, known=True), group="many")
+        yield Case(f"{told} not known", slow(64, bad, 0.2), group="many")
+        unknown = f"{told} not known, 10 % slower across"
+        yield Case(unknown, slow(64, bad, 0.2, racks=16, across=0.9), "exit 1", group="many")
+
+
+def flapping() -> Iterable[Case]:
+    """One node is bad in half of its runs."""
+    for kind, share in (("slow", 0.3), ("hang", 0.0), ("crash", 0.0)):
+        for size, known in ((12, False), (64, True), (64, False)):
+            told, rack = where(size, known)
+            make = faulty(size, kind, share=share, chance=0.5, **rack)
+            yield Case(f"{kind} in half of its runs: {told}", make, group="flapping")
+
+
+def no_fault() -> Iterable[Case]:
+    """Healthy fleets."""
+    for shape, noise in product(("laplace", "student"), (0.005, 0.01, 0.03)):
+        told = f"healthy, 3 to 16 nodes, noise {100 * noise:g} % ({shape})"
+        yield Case(told, healthy(range(3, 17), noise=noise, shape=shape), "none accused", "healthy")
+    for across in (0.95, 0.9, 0.8):
+        told = f"healthy, racks not known, {100 * (1 - across):.0f} % slower across"
+        yield Case(f"{told}, 8 to 16 nodes", healthy((8, 12, 16), racks=4, across=across), "none accused", "healthy")
+        yield Case(f"{told}, 64 nodes", healthy((64,), racks=8, across=across), "none accused", "healthy")
+
+
+def single() -> Iterable[Case]:
+    """One slow node."""
+    yield Case("one of 16 slow by 5 %", slow(16, 1, 0.05), group="single")
+    yield Case("one of 64 slow by 5 %, racks known", slow(64, 1, 0.05, racks=8, known=True), group="single")
+    yield Case("one of 64 slow by 20 %, racks known", slow(64, 1, 0.2, racks=8, known=True), group="single")
+
+
+def play(request: tuple[Case, str]) -> Result:
+    """Make the fleet, isolate, compare with what is truly wrong."""
+    case, seed = request
+    random = Random(f"{seed} {case.name}")  # noqa: S311
+    scenario = case.make(random)
+    nodes = tuple(f"node-{number}" for number in range(scenario.nodes))
+    rack_of = {node: f"rack-{number // (scenario.racks or scenario.nodes)}" for number, node in enumerate(nodes)}
+    uplinks = dict.fromkeys(rack_of.values(), 370.0 * 4)
+    speeds = {node: 370.0 * random.gauss(1.0, 0.001) for node in nodes}
+    network = Network(nodes, rack_of, (), speeds, scenario.across, uplinks)
+    spread = scenario.noise * (ROOT_HALF if scenario.shape == "laplace" else 0.65)
+    scatter = Scatter(scenario.shape, spread, 0.0)
+    simulated = SimulatedFleet(network, scatter, random, list(scenario.faults), drift=scenario.drift)
+    if case.options.get("pairs"):
+        return _all_pairs(scenario, simulated)
+    history, end = isolate(Fleet(nodes, rack_of if scenario.known else {}, ()), simulated, Policy())
+    if end is None:
+        raise RuntimeError(f"{case.name} {seed} was interrupted")
+    accused = tuple(sorted(named(end) - scenario.bad))
+    return Result(FOUND[case.found](scenario, end), raised(scenario, end), accused, len(history))
+
+
+def _all_pairs(scenario: Scenario, simulated: SimulatedFleet) -> Result:
+    """The rule `pairs` over one run of every pair."""
+    launches = [Launch(pair, Policy().sweep) for pair in combinations(simulated.network.nodes, 2)]
+    ended = [end for launch in launches for end in simulated.run([launch], lambda *_: None, lambda: False)]
+    findings = pair_outliers.similar(ended)
+    failed = {finding.subject for finding in findings if finding.verdict is Verdict.FAIL}
+    exit_1 = any(finding.verdict in OPEN for finding in findings)
+    return Result(scenario.bad <= failed, exit_1, tuple(sorted(failed - scenario.bad)), len(ended))
+
+
+def row(case: Case, results: Sequence[Result]) -> str:
+    """One line of the table."""
+    runs = [result.runs for result in results]
+    return (
+        f"| {case.name} | {case.found} | {sum(r.found for r in results)} of {len(results)} "
+        f"| {sum(r.exit_1 for r in results)} | {sum(bool(r.accused) for r in results)} "
+        f"| {median(runs):.0f} ({max(runs)}) |"
+    )
+
+
+def main() -> int:
+    """Play the cases and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.nccl_scorecard", description=__doc__)
+    parser.add_argument("--each", type=int, default=20, help="fleets of each case")
+    parser.add_argument("--only", default="", help="cases whose name or group contains this")
+    parser.add_argument("--seeds", default="final", help="another word gives other fleets")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--show", action="store_true", help="name the fleets that went wrong")
+    options = parser.parse_args()
+    heads = "case", "counts as found", "found", "exit 1", "a healthy one accused", "runs (most)"
+    sys.stdout.write(f"| {' | '.join(heads)} |\n|---|---|--:|--:|--:|--:|\n")
+    chosen = [(n, case) for n, case in enumerate(cases()) if options.only in case.name or options.only == case.group]
+    with ProcessPoolExecutor(options.processes) as pool:
+        for number, case in chosen:
+            requests = [(number, f"{options.seeds} {each}") for each in range(options.each)]
+            results = list(pool.map(_play, requests, chunksize=2))
+            sys.stdout.write(row(case, results) + "\n")
+            for each, result in enumerate(results) if options.show else ():
+                if result.accused or not result.found:
+                    sys.stdout.write(f"  {options.seeds} {each}: {result}\n")
+            sys.stdout.flush()
+    return 0
+
+
+def _play(request: tuple[int, str]) -> Result:
+    number, seed = request
+    return play((list(cases())[number], seed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

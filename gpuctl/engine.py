@@ -1,0 +1,74 @@
+"""The one door from the package to the collection's engine: a name is imported from its module when it is first used.
+
+Everything else in gpuctl imports these names from here. Only programs that run in pods use the real module names, as
+those are the names they carry there.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost, launch
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import cpus_of
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import failures, needs_reboot
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.launch.mpirun_command import (
+        MpirunRequest,
+        full_command,
+        gpus_per_process,
+    )
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.progress import PIPE, report_progress
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import MISSING
+    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
+    from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import answer, any_python, script
+
+__all__ = [
+    "MISSING",
+    "PIPE",
+    "MpirunRequest",
+    "answer",
+    "any_python",
+    "cpus_of",
+    "failures",
+    "full_command",
+    "gpu_xml",
+    "gpuhost",
+    "gpus_per_process",
+    "launch",
+    "mpirun_command",
+    "needs_reboot",
+    "profiles",
+    "report_progress",
+    "script",
+]
+
+PLUGINS = "ansible_collections.gpuctl.fleet.plugins"
+MODULES = {
+    "gpu_xml": "module_utils.gpuhost.facts.gpu_xml",
+    "gpuhost": "module_utils.gpuhost",
+    "launch": "module_utils.launch",
+    "mpirun_command": "module_utils.launch.mpirun_command",
+    "profiles": "plugin_utils.profiles",
+}
+HOMES = {
+    **dict.fromkeys(("MpirunRequest", "full_command", "gpus_per_process"), "module_utils.launch.mpirun_command"),
+    **dict.fromkeys(("PIPE", "report_progress"), "module_utils.progress"),
+    **dict.fromkeys(("answer", "any_python", "script"), "plugin_utils.payload"),
+    **dict.fromkeys(("failures", "needs_reboot"), "module_utils.gpuhost.verdict"),
+    "MISSING": "module_utils.workstation.model",
+    "cpus_of": "module_utils.gpuhost.topology",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in MODULES:
+        value = import_module(f"{PLUGINS}.{MODULES[name]}")
+    elif name in HOMES:
+        value = getattr(import_module(f"{PLUGINS}.{HOMES[name]}"), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
