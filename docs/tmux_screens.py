@@ -15,7 +15,7 @@ from gpuctl.tmux import render
 from tests.rig.tmux.screen import GPUCTL, Terminal, User, user, wait_until
 
 IMAGES = Path(__file__).with_name("images")
-WIDE, HIGH = 8.4, 18  # of a letter
+WIDE, HIGH = 8.4, 18  # of a character
 INK, PAPER = "d0d0d0", "101418"
 NAMED = {
     "default": "",
@@ -39,7 +39,7 @@ def main() -> None:
         IMAGES.mkdir(exist_ok=True)
         (IMAGES / "tmux-window-0.svg").write_text(picture(screen))
         screen.prefix("?")
-        screen.sees("any key closes this page")
+        screen.sees("press any key to close")
         (IMAGES / "tmux-cheatsheet.svg").write_text(picture(screen))
 
 

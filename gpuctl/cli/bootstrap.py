@@ -20,16 +20,16 @@ def group() -> None:
 
 @group.command()
 @options.check
-@click.option("--diff", is_flag=True, help="Show what is written into the shell files.")
-@click.option("--undo", is_flag=True, help="Put back what was there before; packages stay.")
+@click.option("--diff", is_flag=True, help="Show the changes to the shell files.")
+@click.option("--undo", is_flag=True, help="Restore everything as it was before gpuctl; packages stay.")
 @click.option(
     "--force", is_flag=True, help="With --undo or --remove: also replace what you changed since (a copy is kept)."
 )
-@click.option("--strict", is_flag=True, help="Count any missing tool as a problem.")
-@click.option("--tool", "tools", metavar="NAME", multiple=True, help="Only this tool (may be given several times).")
-@click.option("--remove", metavar="NAME", multiple=True, help="Take this tool away again; may be given several times.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if any tool is missing.")
+@click.option("--tool", "tools", metavar="NAME", multiple=True, help="Only this tool; repeatable.")
+@click.option("--remove", metavar="NAME", multiple=True, help="Remove this tool; repeatable.")
 @click.option("--start-tmux", is_flag=True, help="Start the session tmux-main whenever a terminal opens.")
-@click.option("--no-packages", is_flag=True, help="Install no package of the distribution.")
+@click.option("--no-packages", is_flag=True, help="Install no distribution packages.")
 @options.yes
 @options.output
 @click.pass_context
@@ -57,13 +57,17 @@ def laptop(
     from gpuctl.workstation.model import BootstrapRequest
 
     if remove and (undo or tools):
-        raise click.UsageError("--remove goes without --undo and --tool")
+        raise click.UsageError("--remove cannot be combined with --undo or --tool")
     if undo and tools:
-        raise click.UsageError("--undo puts everything back and goes without --tool; --remove NAME takes one away")
+        raise click.UsageError(
+            "--undo is for everything and cannot be combined with --tool; --remove NAME removes one tool"
+        )
     if undo and (strict or start_tmux or no_packages):
-        raise click.UsageError("--undo brings nothing: it goes without --strict, --start-tmux and --no-packages")
+        raise click.UsageError(
+            "--undo installs nothing: it cannot be combined with --strict, --start-tmux or --no-packages"
+        )
     if undo and not check and not yes and output.on_terminal():
-        click.confirm("Put everything back to what it was before gpuctl?", abort=True, err=True)
+        click.confirm("Restore everything as it was before gpuctl?", abort=True, err=True)
     request = BootstrapRequest(check, undo, force, strict, tools, remove, start_tmux, not no_packages)
     result = bootstrap(request, lambda line: click.echo(line, err=True))
     if form == "table":
@@ -108,7 +112,7 @@ def _show_file(file: Mapping[str, Any], diff: bool, check: bool) -> None:
 @click.argument("tool")
 @click.argument("version")
 @click.argument("checksums", type=click.File(errors="replace"))
-@click.option("--for", "system", metavar="OS/ARCH", default="", help="What a file with one bare hash is for.")
+@click.option("--for", "system", metavar="OS/ARCH", default="", help="The system of a file with one bare hash.")
 def pin(tool: str, version: str, checksums: TextIO, system: str) -> None:
     """Print the pins of TOOL at VERSION, read from CHECKSUMS, its publisher's checksum file.
 
@@ -122,8 +126,8 @@ def pin(tool: str, version: str, checksums: TextIO, system: str) -> None:
     know(release, version, system)
     new_pins = pins(release, version, checksums.read(), system)
     if not new_pins:
-        hint = "say with --for what a bare hash is for" if not system else ""
-        raise InvalidInput(f"pin {tool} {version}", "its archives are not in that file", hint)
+        hint = "if the file holds one bare hash, name its system with --for" if not system else ""
+        raise InvalidInput(f"pin {tool} {version}", "the file does not list its archives", hint)
     if not shows_version(release, system):
-        click.echo(f"the file does not say of which version it is: see to it that it is of {version}", err=True)
+        click.echo(f"the file does not name its version: make sure that it is {version}", err=True)
     output.data({"version": version, "pins": new_pins}, "yaml")

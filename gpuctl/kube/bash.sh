@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What bash reads in place of ~/.bashrc when it is the smart shell: the user's file first, then the kubectl tools.
+# bash reads this instead of ~/.bashrc in the smart shell: the user's file first, then the kubectl tools.
 # shellcheck source=/dev/null
 [ ! -f ~/.bashrc ] || . ~/.bashrc
 # shellcheck source=gpuctl/kube/shell.sh
@@ -10,15 +10,15 @@ function __gpuctl_kube_prompt {
   local line own
   __gpuctl_kube_read
   __gpuctl_kube_colour
-  # Whatever else sets PS1 may have done so since: only what was put before it is taken off again.
+  # PS1 may have been changed since: only our own prefix is removed.
   own=${PS1#"$__gpuctl_kube_before"}
-  # shellcheck disable=SC2016 # bash fills the names in when it prints the prompt, and reads nothing into their values
+  # shellcheck disable=SC2016 # bash expands the names when it prints the prompt, and does not interpret their values
   __gpuctl_kube_before='\[\e['$__gpuctl_kube_colour'm\]${__gpuctl_kube_context}${__gpuctl_kube_namespace:+ ${__gpuctl_kube_namespace}}\[\e[0m\] '
   shopt -q promptvars || __gpuctl_kube_before='\[\e['$__gpuctl_kube_colour'm\]'"$__gpuctl_kube_context $__gpuctl_kube_namespace"'\[\e[0m\] '
   PS1=$__gpuctl_kube_before$own
   line=$(HISTTIMEFORMAT='' builtin history 1)
   line=${line#"${line%%[![:space:]]*}"}
-  # The first prompt finds the history of other shells: only what comes after it was typed here.
+  # At the first prompt the history is that of other shells: only later entries were typed here.
   if [ -n "$__gpuctl_kube_number" ] && [ "${line%%[[:space:]]*}" != "$__gpuctl_kube_number" ]; then
     own=${line#*[[:space:]]}
     __gpuctl_kube_note "${own#"${own%%[![:space:]]*}"}"
@@ -26,16 +26,16 @@ function __gpuctl_kube_prompt {
   __gpuctl_kube_number=${line%%[[:space:]]*}
   __gpuctl_kube_number=${__gpuctl_kube_number:-none}
 }
-# On a line of its own, as what is there may end in a semicolon or a comment. Before 5.1 bash runs no array.
+# On a separate line, as the existing text may end in a semicolon or a comment. Before 5.1, bash runs no array.
 if [[ $(declare -p PROMPT_COMMAND 2>/dev/null) == 'declare -a'* ]] && ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 501)); then
   PROMPT_COMMAND+=(__gpuctl_kube_prompt)
 else
-  # shellcheck disable=SC2128,SC2178 # no array here, or one of which bash runs the first part alone
+  # shellcheck disable=SC2128,SC2178 # not an array, or one of which bash runs only the first element
   PROMPT_COMMAND="${PROMPT_COMMAND:+$PROMPT_COMMAND$'\n'}__gpuctl_kube_prompt"
 fi
 [ -n "$(trap -p EXIT)" ] || trap __gpuctl_kube_end EXIT
 
-# Completion of aliases takes bash 4; the bash that macOS brings is older.
+# Completion of aliases needs bash 4; the bash of macOS is older.
 [ "${BASH_VERSINFO[0]}" -ge 4 ] || return 0
 if ! declare -F _get_comp_words_by_ref >/dev/null; then
   for __gpuctl_file in /usr/share/bash-completion/bash_completion /opt/homebrew/etc/profile.d/bash_completion.sh /usr/local/etc/profile.d/bash_completion.sh; do
@@ -47,7 +47,7 @@ fi
 # shellcheck source=/dev/null
 [ ! -r "$GPUCTL_KUBE_COMPLETION" ] || . "$GPUCTL_KUBE_COMPLETION"
 
-# kubectl's completion sees the words that the alias stands for.
+# kubectl's completion sees the expanded alias.
 function __gpuctl_kube_complete {
   local whole=${BASH_ALIASES[$1]} words
   read -ra words <<<"$whole"

@@ -29,7 +29,7 @@ def context(settings: Settings) -> str | None:
     paths = config.files()
     known = config.contexts(*paths)
     if not known:
-        raise InvalidInput("choose a context", "the kubeconfig names none", "`kubectl config get-contexts` shows them")
+        raise InvalidInput("choose a context", "the kubeconfig has none", "`kubectl config get-contexts` shows them")
     now = config.current(*paths)
     lines = [_context_line(c, c == now, settings) for c in known]
     line = pick(lines, "context", "--delimiter=\t", preview=_context_preview())
@@ -61,7 +61,7 @@ def pod(kubectl: Kubectl, everywhere: bool = False) -> Pod | None:
     candidates = listed(kubectl, everywhere)
     if not candidates:
         where = "in the cluster" if everywhere else f"in the namespace {kubectl.namespace}"
-        raise GpuctlError("choose a pod", f"there are none {where}", "`kns` switches the namespace")
+        raise GpuctlError("choose a pod", f"there is none {where}", "`kns` switches the namespace")
     by_line = dict(zip(pod_lines(candidates), candidates, strict=True))
     line = pick(list(by_line), "pod", "--delimiter= +", preview=_pod_preview(kubectl))
     return by_line[line] if line else None

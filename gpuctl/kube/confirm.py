@@ -18,16 +18,16 @@ def question(arguments: Sequence[str], settings: Settings) -> str:
     if not does:
         return ""
     if command.elsewhere:
-        return f"kubectl {does}: the server is named on the command line, and its stage is unknown. Go on?"
+        return f"kubectl {does}: the server is given on the command line, so its stage is unknown. Continue?"
     try:
         context = _context(command)
     except InvalidInput as error:
-        return f"kubectl {does}: the context is unknown ({error.wrong}). Go on?"
+        return f"kubectl {does}: the context is unknown ({error.wrong}). Continue?"
     if context is None or settings.stage(context.name) != "production":
         return ""
     names = ("--all-namespaces", "-A")
     space = "all namespaces" if any(name in command.options for name in names) else _namespace(command, context)
-    return f"kubectl {does} in the production context {context.name} ({space}). Go on?"
+    return f"kubectl {does} in the production context {context.name} ({space}). Continue?"
 
 
 def _context(command: guard.Command) -> config.Context | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-# Options of every kubectl command that take the next word as their value, and kubectl's own verbs.
+# kubectl options that take the next argument as their value, and kubectl's verbs.
 _WITH_VALUE = """
 -n --namespace --context --cluster --user --kubeconfig -s --server --token --as --as-group --as-uid --cache-dir
 --certificate-authority --client-certificate --client-key --tls-server-name --request-timeout --username --password
@@ -21,7 +21,7 @@ WITH_VALUE = frozenset(_WITH_VALUE.split())
 VERBS = frozenset(_VERBS.split())
 ALWAYS = frozenset({"delete", "drain", "cordon"})
 ROLLOUT = frozenset({"undo", "restart"})
-FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # as Go reads it
+FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # as Go parses it
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def destroys(command: Command) -> str:
         return ""
     if command.options.get("--dry-run", "none") not in FALSE | {"none"}:
         return ""
-    # The first word may be the value of an option that stands before the verb, or a plugin's name.
+    # The first argument may be the value of an option before the verb, or a plugin's name.
     known = next((number for number, word in enumerate(command.positional) if word in VERBS), None)
     return _by_verb(command.positional[known:], command) if known is not None else ""
 
@@ -87,7 +87,7 @@ def _by_verb(positional: Sequence[str], command: Command) -> str:
         return "scale to 0"
     if verb in ("apply", "replace") and on & {"--prune", "--force"}:
         return f"{verb} {' '.join(sorted(on & {'--prune', '--force'}))}"
-    # Not the second word alone: an option and its value may stand before it.
+    # Any position: an option and its value may precede it.
     rollout = next((word for word in positional[1:] if word in ROLLOUT), "")
     if verb == "rollout" and rollout:
         return f"rollout {rollout}"

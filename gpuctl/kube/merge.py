@@ -11,7 +11,7 @@ from gpuctl.core.errors import InvalidInput
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 LISTS = ("clusters", "contexts", "users")
-# Where a path can stand: the list, the mapping inside an entry of it, the names.
+# The fields that hold paths: list, mapping inside its entries, names.
 PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "clusters": ("cluster", ("certificate-authority",)),
     "users": ("user", ("client-certificate", "client-key", "tokenFile")),

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuctl.core.errors import GpuctlError
 
-# Labels that a pod has for its own person: its replacement has others.
+# Labels of the individual pod: its replacement has other values.
 OWN_LABELS = frozenset(
     {
         "pod-template-hash",
@@ -29,7 +29,7 @@ class Container:
     restarts: int = 0
     why: str = ""
     exit_code: int | None = None
-    last_why: str = ""  # how it ended the time before
+    last_why: str = ""  # reason of the previous termination
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def pod(item: Mapping[str, Any]) -> Pod:
     try:
         return _pod(item)
     except (KeyError, TypeError, AttributeError) as error:
-        raise GpuctlError("read a pod", f"what the cluster says of it is no pod: {error!r}") from error
+        raise GpuctlError("read a pod", f"the cluster's answer is not a pod: {error!r}") from error
 
 
 def _pod(item: Mapping[str, Any]) -> Pod:

@@ -52,9 +52,9 @@ def _of_container(name: str, was: Container | None, now: Container, at: Threshol
         return []
     messages = []
     if now.restarts > was.restarts:
-        messages.append(f"{name}: {now.name} crashed ({now.last_why or 'no reason told'}), restart {now.restarts}")
+        messages.append(f"{name}: {now.name} crashed ({now.last_why or 'no reason given'}), restart {now.restarts}")
     if now.exit_code and was.exit_code is None and now.restarts == was.restarts:
-        messages.append(f"{name}: {now.name} ended with exit status {now.exit_code} ({now.why or 'no reason told'})")
+        messages.append(f"{name}: {now.name} ended with exit status {now.exit_code} ({now.why or 'no reason given'})")
     if now.why in LOUD and was.why != now.why:
         messages.append(f"{name}: {now.name} is in {now.why}")
     if at.restarts and was.restarts < at.restarts <= now.restarts:
@@ -115,4 +115,4 @@ def of_node(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[
         return []
     if now.get("status") == "True":
         return [f"{name}: ready again"] if was else []
-    return [f"{name}: not ready ({now.get('reason') or 'no reason told'})"] if was in ("True", None) else []
+    return [f"{name}: not ready ({now.get('reason') or 'no reason given'})"] if was in ("True", None) else []

@@ -18,7 +18,7 @@ from gpuctl.kube.watch import Objects
 
 KINDS = ("pods", "deployments", "statefulsets", "daemonsets")  # kubectl watches one kind at a time
 NODES = "nodes"
-SHOWN = 8000  # milliseconds that tmux shows a notice
+SHOWN = 8000  # how long tmux shows a notice, in milliseconds
 
 
 class Teller:
@@ -27,7 +27,7 @@ class Teller:
     def __init__(self, at: Thresholds) -> None:
         self.at = at
         self.known = {kind: Objects() for kind in (*KINDS, NODES)}
-        self.complete: dict[str, int] = {}  # uid -> the generation whose roll-out was complete
+        self.complete: dict[str, int] = {}  # uid -> the generation whose rollout was complete
         self.late: set[str] = set()
 
     def take_in(self, what: str, kind: str, event: Mapping[str, Any]) -> list[str]:
@@ -82,7 +82,7 @@ def run(kube: Kubectl, everywhere: bool, nodes: bool, at: Thresholds, tell: Call
                     for text in teller.take_in(what, kind, payload):
                         tell(text)
                 elif payload != lost:
-                    tell(f"cannot watch the {what}: {payload}; asking again")
+                    tell(f"cannot watch the {what}: {payload}; retrying")
                 lost = payload if kind == "LOST" else ""
             for text in teller.overdue(time.time()):
                 tell(text)
@@ -95,7 +95,7 @@ def _put(events: queue.Queue[tuple[str, str, Any]], what: str, kind: str, payloa
 def to_tmux(text: str) -> bool:
     """Show a notice on every client attached to this tmux server; False if there is none."""
     clients = tmux("list-clients", "-F", "#{client_name}")
-    # What others have named must not be read as tmux's formats, times or commands.
+    # Names from elsewhere must not be interpreted as tmux formats, times or commands.
     plain = "".join(letter if letter.isprintable() else "?" for letter in text).replace("#", "##").replace("%", "%%")
     shown = [tmux("display-message", "-d", str(SHOWN), "-c", client, plain) for client in (clients or "").split()]
     return any(answer is not None for answer in shown)

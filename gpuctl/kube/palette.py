@@ -71,10 +71,10 @@ def run() -> int:
 def _item(argv: Sequence[str], folder: str | None) -> str | None:
     output = kubectl.output_of(argv, folder)
     if output is None:
-        raise GpuctlError("offer a choice", f"`{' '.join(argv)}` failed", "run it by hand to see why")
+        raise GpuctlError("offer a choice", f"`{' '.join(argv)}` failed", "run it yourself to see why")
     # Terraform marks the current workspace with a star.
     lines = [line.lstrip("* ").rstrip() for line in output.splitlines() if line.strip()]
     if not lines:
-        raise GpuctlError("offer a choice", f"`{' '.join(argv)}` names nothing")
+        raise GpuctlError("offer a choice", f"`{' '.join(argv)}` lists nothing")
     line = choose.pick(lines, "which")
     return line.split()[0] if line else None

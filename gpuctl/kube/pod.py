@@ -10,7 +10,7 @@ from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.kube import choose, model, selected_pod
 from gpuctl.kube.selected_pod import Chosen
 
-# bash where the container has it, else sh.
+# bash if the container has it, else sh.
 SHELL = ("sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash; else exec sh; fi")
 
 
@@ -31,7 +31,7 @@ def kubectl_for(where: Where) -> Kubectl:
     known = {c.name: c for c in config.contexts(*paths)}
     if where.context and where.context not in known:
         raise InvalidInput(
-            f"use the context {where.context}", "the kubeconfig has none of that name", "`kctx` shows them"
+            f"use the context {where.context}", "the kubeconfig has no context of that name", "`kctx` shows them"
         )
     return Kubectl(name, where.namespace or (known[name].namespace if name in known else "default"))
 
@@ -112,7 +112,7 @@ def ports(pod: Chosen) -> list[int]:
 
 
 ACTIONS = {
-    "exec: a shell in it": shell,
-    "logs: the last lines and those to come": logs,
-    "describe: what ails it": describe,
+    "exec: open a shell in it": shell,
+    "logs: show and follow": logs,
+    "describe: state and events": describe,
 }

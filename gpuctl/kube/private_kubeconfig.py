@@ -15,7 +15,7 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import private, state_dir, write_atomically
 from gpuctl.kube.merge import added, merged, placed
 
-# HOST-PID.yml, and files beside it that add an ending: the prompt, the pod last chosen, the commands.
+# HOST-PID.yml, and files beside it with a suffix: the prompt, the selected pod, the commands.
 NAMED = re.compile(r"(?P<host>.+)-(?P<pid>\d+)\.yml(\..+)?")
 
 
@@ -30,9 +30,10 @@ class Kept:
     def __str__(self) -> str:
         both = os.pathsep.join(map(str, [*self.sources, self.path]))
         return (
-            f"gpuctl: a smart shell ended whose kubeconfig had what your own files lack: {', '.join(self.names)}\n"
+            "gpuctl: an ended smart shell's kubeconfig had entries that your own files lack: "
+            f"{', '.join(self.names)}\n"
             f"  kept in {self.path}\n"
-            f"  hint: `export KUBECONFIG={both}` uses both; `kubectl config view --flatten` then prints them as one"
+            f"  hint: `export KUBECONFIG={both}` uses both; `kubectl config view --flatten` then merges them"
         )
 
 
@@ -50,7 +51,7 @@ def make(sources: Sequence[Path], pid: int, host: str, context: str = "", namesp
         text = placed(text, context, namespace) or text
     path = folder() / f"{host}-{pid}.yml"
     write_atomically(path, text)
-    # Newer than the copy until something writes to that; a shell that ends looks at it.
+    # Newer than the copy until something writes to the copy; an ending shell compares the two.
     write_atomically(_sources(path), json.dumps([str(source) for source in sources]) + "\n")
     return path
 
@@ -89,7 +90,7 @@ def remove_stale(host: str) -> list[Kept]:
     for path in sorted(folder().iterdir()):
         named = NAMED.fullmatch(path.name)
         if named and named["host"] == host and not _runs(int(named["pid"])):
-            with contextlib.suppress(InvalidInput, ValueError):  # a copy that cannot be read has nothing to keep
+            with contextlib.suppress(InvalidInput, ValueError):  # an unreadable copy has nothing to keep
                 kept += filter(None, [keep_added(path)])
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()

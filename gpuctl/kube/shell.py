@@ -32,7 +32,7 @@ def which(requested: str, login: str) -> Shell:
     for candidate in (requested, login if Path(login).name in SHELLS else "", *SHELLS):
         name = Path(candidate).name
         if candidate and name not in SHELLS:
-            raise InvalidInput(f"start {candidate}", "the smart shell is made for bash and zsh")
+            raise InvalidInput(f"start {candidate}", "the smart shell supports bash and zsh")
         if candidate and kubectl.installed(candidate):
             return Shell(name, candidate)
         if candidate and candidate == requested:
@@ -47,7 +47,7 @@ def start(requested: str, tell: Callable[[str], None]) -> NoReturn:
     """
     shell = which(requested, os.environ.get("SHELL", ""))
     if not sys.stdin.isatty():
-        raise InvalidInput("start a smart shell", "there is no terminal for it", "in scripts use kubectl itself")
+        raise InvalidInput("start a smart shell", "it needs a terminal", "in scripts use kubectl itself")
     user_settings = settings.load()
     host = os.uname().nodename
     for kept in private_kubeconfig.remove_stale(host):
@@ -66,7 +66,7 @@ def remake(copy: Path) -> None:
     """Rebuild a running shell's private kubeconfig from the files that its start-up files put in KUBECONFIG."""
     named = private_kubeconfig.NAMED.fullmatch(copy.name)
     if named is None or not private_kubeconfig.is_own([copy]):
-        raise InvalidInput(f"make {copy} again", "it is not the copy of a smart shell")
+        raise InvalidInput(f"make {copy} again", "it is not the private kubeconfig of a smart shell")
     private_kubeconfig.make(config.files(), int(named["pid"]), named["host"], *_before())
     prompt.write(Path(f"{copy}.prompt"), [copy], settings.load())
 
@@ -74,7 +74,7 @@ def remake(copy: Path) -> None:
 def leave(copy: Path) -> private_kubeconfig.Kept | None:
     """Keep the additions to an ending shell's private kubeconfig; None if there are none."""
     if not private_kubeconfig.is_own([copy]):
-        raise InvalidInput(f"look at {copy}", "it is not the copy of a smart shell")
+        raise InvalidInput(f"look at {copy}", "it is not the private kubeconfig of a smart shell")
     return private_kubeconfig.keep_added(copy)
 
 
@@ -93,7 +93,7 @@ def _variables(copy: Path, shell: Shell) -> dict[str, str]:
         "GPUCTL_PROGRAM": os.environ.get("GPUCTL_PROGRAM") or str(Path(sys.argv[0]).absolute()),
         "KUBECONFIG": str(copy),
     }
-    if shell.name == "zsh":  # it has no --rcfile: it reads its files from this folder, then ours go back to the user's
+    if shell.name == "zsh":  # it has no --rcfile: it reads this folder's files, which continue with the user's
         theirs = os.environ.get("ZDOTDIR", "")
         variables |= {"ZDOTDIR": str(HERE / "zsh"), "GPUCTL_ZDOTDIR": theirs}
     return variables

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# The kubectl tools of the smart shell, in bash and zsh. `gpuctl kube shell` has this sourced after the user's own files.
+# The kubectl tools of the smart shell, for bash and zsh; sourced after the user's own start-up files.
 
-# The user's own files may name other kubeconfigs: then this shell's copy is made again from those.
+# If the user's own files set another KUBECONFIG, this shell's copy is rebuilt from it.
 if [ -n "${KUBECONFIG-}" ] && [ "$KUBECONFIG" != "$GPUCTL_KUBECONFIG" ] && [ "$KUBECONFIG" != "$GPUCTL_KUBE_FROM" ]; then
   "$GPUCTL_PROGRAM" kube remake "$GPUCTL_KUBECONFIG"
 fi
 export KUBECONFIG=$GPUCTL_KUBECONFIG
-# What a restored pane had is for its first shell alone.
+# The context of a restored pane is for its first shell only.
 unset GPUCTL_KUBE_CONTEXT GPUCTL_KUBE_NAMESPACE
 
 unalias kubectl k kgp kgpa kd ke kdel kctx kns kpod 2>/dev/null
@@ -60,11 +60,11 @@ function port-forward-hyperpod {
   "$GPUCTL_PROGRAM" kube forward -l app=hyperpod --from 8081 --to 8080 "$@"
 }
 
-# Reads what the prompt shows. gpuctl is asked only when the copy or the settings changed; else nothing is started.
+# Reads the cached prompt. gpuctl is started only if the copy or the settings changed.
 __gpuctl_kube_stage='' __gpuctl_kube_context='' __gpuctl_kube_namespace=''
 function __gpuctl_kube_read {
   local kept=$GPUCTL_KUBECONFIG.prompt
-  [ "${KUBECONFIG-}" = "$__gpuctl_kube_told" ] || __gpuctl_kube_tell
+  [ "${KUBECONFIG-}" = "$__gpuctl_kube_published" ] || __gpuctl_kube_publish
   if [ "$KUBECONFIG" != "$GPUCTL_KUBECONFIG" ]; then
     __gpuctl_kube_stage=unknown __gpuctl_kube_context='unknown (KUBECONFIG was changed)' __gpuctl_kube_namespace=''
     return
@@ -79,11 +79,11 @@ function __gpuctl_kube_read {
   } 2>/dev/null <"$kept" || __gpuctl_kube_stage=unknown __gpuctl_kube_context=unknown __gpuctl_kube_namespace=''
 }
 
-# The status bar and the tmux keys act on what the pane's option names: what kubectl would read here.
-__gpuctl_kube_told=$GPUCTL_KUBECONFIG
-function __gpuctl_kube_tell {
+# The status bar and the tmux keys use the pane's option: the files that kubectl would read here.
+__gpuctl_kube_published=$GPUCTL_KUBECONFIG
+function __gpuctl_kube_publish {
   local rest="${KUBECONFIG-}:" one='' all=''
-  __gpuctl_kube_told=${KUBECONFIG-}
+  __gpuctl_kube_published=${KUBECONFIG-}
   while [ -n "$rest" ]; do
     one=${rest%%:*} rest=${rest#*:}
     case "$one" in
@@ -107,7 +107,7 @@ function __gpuctl_kube_colour {
   esac
 }
 
-# What was typed, for the tmux key that shows the last commands; the file goes with the shell.
+# Records the typed commands for the tmux key that shows them; the file is removed with the shell.
 function __gpuctl_kube_note {
   case "$1" in
   '' | ' '* | *$'\n'*) ;;
@@ -115,7 +115,7 @@ function __gpuctl_kube_note {
   esac
 }
 
-# The copy holds what lets one into the cluster: it ends with its shell, once gpuctl has kept what was added to it.
+# The copy holds credentials: it is removed with its shell, after gpuctl has kept any additions.
 function __gpuctl_kube_end {
   local name
   [ "$$" = "$__gpuctl_kube_shell" ] || return 0

@@ -17,8 +17,8 @@ def private_copy() -> Path:
     """Return this shell's private kubeconfig; `InvalidInput` if it has none, as a switch would affect every shell."""
     paths = config.files()
     if not private_kubeconfig.is_own(paths):
-        wrong = "this shell has no kubeconfig of its own, so every other shell would be moved too"
-        raise InvalidInput("switch", wrong, "start one with `gpuctl kube shell`")
+        wrong = "this shell has no private kubeconfig, so the switch would affect every other shell"
+        raise InvalidInput("switch", wrong, "start a shell with `gpuctl kube shell`")
     return paths[0]
 
 
@@ -29,7 +29,7 @@ def to_context(name: str) -> str:
     name = _before(path, now.name if now else "") if name == "-" else name
     known = [c.name for c in config.contexts(path)]
     if name not in known:
-        raise InvalidInput(f"switch to the context {name!r}", "there is none of that name", did_you_mean(name, known))
+        raise InvalidInput(f"switch to the context {name!r}", "there is no such context", did_you_mean(name, known))
     Kubectl().ask(f"switch to the context {name}", "config", "use-context", name)
     if now and now.name != name:
         _keep(path, {"context": now.name})
@@ -41,7 +41,7 @@ def to_namespace(name: str, force: bool = False) -> str:
     path = private_copy()
     now = config.current(path)
     if now is None:
-        raise InvalidInput("switch the namespace", "no context is chosen", "`kctx` chooses one")
+        raise InvalidInput("switch the namespace", "no context is selected", "select one with `kctx`")
     if not force:
         code, _, err = Kubectl().try_to("get", "namespace", name, "-o", "name", "--request-timeout=10s")
         if code and "NotFound" in err:
@@ -49,7 +49,7 @@ def to_namespace(name: str, force: bool = False) -> str:
                 f"switch to the namespace {name!r}", f"{now.name} has none of that name", "`kns` shows them"
             )
         if code and "Forbidden" not in err:
-            hint = "`--force` switches without looking"
+            hint = "`--force` switches without this check"
             raise InvalidInput(f"switch to the namespace {name!r}", err.strip() or "the cluster does not answer", hint)
     doing = f"switch to the namespace {name}"
     Kubectl().ask(doing, "config", "set-context", now.name, f"--namespace={name}")
@@ -68,4 +68,6 @@ def _before(path: Path, current: str) -> str:
     try:
         return str(json.loads(_beside(path).read_text())["context"])
     except (OSError, ValueError, KeyError):
-        raise InvalidInput("switch to the context before", f"{current or 'this shell'} is the first one here") from None
+        raise InvalidInput(
+            "switch to the previous context", f"{current or 'this shell'} is the first context of this shell"
+        ) from None

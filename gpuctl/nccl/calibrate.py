@@ -14,7 +14,7 @@ from gpuctl.nccl import context as known
 from gpuctl.nccl.baselines.model import Baseline, Book
 from gpuctl.nccl.context import DEFAULT, RunContext
 from gpuctl.nccl.judge import run as judge
-from gpuctl.nccl.judge.messages import by_size, names, size
+from gpuctl.nccl.judge.messages import by_size, names, size, sizes
 from gpuctl.nccl.model import LaunchResult, Outcome, Row, Run
 from gpuctl.nccl.parsing.algorithms import ALGORITHMS
 
@@ -142,8 +142,12 @@ def _unsound(runs: Sequence[Run], stated: RunContext, book: Book) -> Iterator[st
 
 def unsound(run: Run, stated: RunContext, book: Book) -> Iterator[str]:
     """Reasons why a run cannot become a row; its bandwidth is not one of them, since that is being measured."""
-    if run.outcome is Outcome.COMPLETE and not [row for row in by_size(run) if row.out_of_place]:
-        yield "it printed no bandwidth"
+    if run.outcome is Outcome.COMPLETE:
+        unprinted = [row.size_bytes for row in by_size(run) if row.out_of_place is None]
+        if unprinted:
+            yield f"it printed no bandwidth at {sizes(unprinted)}"
+        elif not by_size(run):
+            yield "it printed no bandwidth"
     for finding in judge.judge(run, stated, book):
         if finding.check not in ("baseline", "two-nodes") and not _harmless(finding):
             yield finding.message
@@ -170,14 +174,15 @@ def _grown(runs: Sequence[Run]) -> dict[int, list[float]]:
     speeds: dict[int, list[float]] = {}
     for run in runs:
         for row in by_size(run):
-            speeds.setdefault(row.size_bytes, []).append(_speed(row))
+            if (speed := _speed(row)) is not None:
+                speeds.setdefault(row.size_bytes, []).append(speed)
     peak = max((median(values) for values in speeds.values()), default=0.0)
     whole = {size_bytes: values for size_bytes, values in speeds.items() if len(values) == len(runs)}
     return {size_bytes: values for size_bytes, values in whole.items() if peak and median(values) >= GROWN * peak}
 
 
-def _speed(row: Row) -> float:
-    return row.out_of_place.busbw_gbs if row.out_of_place else 0.0
+def _speed(row: Row) -> float | None:
+    return row.out_of_place.busbw_gbs if row.out_of_place else None
 
 
 def _rows(runs: Sequence[Run], about: RunContext, day: str) -> Iterator[Baseline]:

@@ -37,7 +37,7 @@ def build(
     """
     desired = session or session_file.read(folder / "session.yml")
     builder = _Build(_ready(server, folder), folder, name, desired, settings.load())
-    first = builder.start(size or _terminal())  # where this fails the session is somebody else's: it stays
+    first = builder.start(size or _terminal())  # if this fails, an existing session stays as it is
     try:
         builder.windows(first)
     except GpuctlError:
@@ -54,7 +54,7 @@ def _terminal() -> tuple[int, int]:
 def _ready(server: Server, folder: Path) -> Server:
     """Return the server with the configuration loaded, or set to load when it starts."""
     config, variables = str(folder / "tmux.conf"), {"GPUCTL_PROGRAM": program()}
-    if "GPUCTL_KUBECONFIG" in os.environ:  # a smart shell's own copy ends with that shell
+    if "GPUCTL_KUBECONFIG" in os.environ:  # a smart shell's private copy ends with that shell
         variables["KUBECONFIG"] = os.environ.get("GPUCTL_KUBE_FROM", "")
     if not server.runs():
         return replace(server, config=config, environment={**server.environment, **variables})
@@ -124,7 +124,7 @@ class _Build:
             last = self._made(["split-window", "-d", side, "-l", f"{pane.size}%", "-t", target], pane)
             ids[pane.title] = last
             made.append((pane, last))
-            if window.layout:  # room for the next one; the layout comes when all are there
+            if window.layout:  # makes room for the next one; the layout follows when all exist
                 self.server.do("select-layout", "-t", first, "tiled")
         if window.layout:
             self._lay_out(window, first)

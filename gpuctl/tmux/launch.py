@@ -29,18 +29,18 @@ def launch(fresh: bool = False, template: str = "") -> str:
     try:
         build(server, folder(), session=session)
     except GpuctlError:
-        if server.has(SESSION):  # another terminal was faster
+        if server.has(SESSION):  # another terminal started it first
             return _goes_on(server, anew)
         raise
     if template:
         return f"started from the template {template}"
-    return f"restored as it was saved at {saved.when}" if saved else "started"
+    return f"restored from the save of {saved.when}" if saved else "started"
 
 
 def _goes_on(server: Server, anew: bool) -> str:
     """Keep the running session; `InvalidInput` if a new one was requested."""
     if anew:
-        raise InvalidInput("build the session anew", f"{SESSION} is running", f"`{ending(server)}` ends it")
+        raise InvalidInput("rebuild the session", f"{SESSION} is running", f"`{ending(server)}` ends it")
     tell_settings(server)
     return "is running"
 
@@ -77,7 +77,7 @@ def attach() -> None:
         server.do("switch-client", "-c", _client(server), "-t", f"={SESSION}")
         return
     if inside:
-        raise InvalidInput(doing, "this is inside another tmux", "detach from it first (prefix d)")
+        raise InvalidInput(doing, "this is inside another tmux", "detach first (prefix d)")
     os.execvp("tmux", server.argv("attach-session", "-t", f"={SESSION}"))  # noqa: S606 - the terminal becomes tmux
 
 

@@ -24,7 +24,7 @@ def current_server(doing: str, hint: str) -> Server:
     """Return the server that this process runs in; `InvalidInput` with this text outside tmux."""
     inside = os.environ.get("TMUX", "").partition(",")[0]
     if not inside:
-        raise InvalidInput(doing, "this runs in no tmux", hint)
+        raise InvalidInput(doing, "this is not inside tmux", hint)
     return Server(Path(inside).name)
 
 
@@ -35,7 +35,7 @@ def fit(server: Server) -> None:
         window, zoomed, width, height, now, size, known = line.split("\t")
         if zoomed == "0" and size != f"{width}x{height}":
             desired = fitting(known, now, int(width), int(height)) or now
-            # As it was asked about, in one go: the size may be another again by now, and then comes the next call.
+            # The size as it was read: if it changed again since, another call follows.
             window_options = (("@gpuctl_layout", desired), ("@gpuctl_size", f"{width}x{height}"))
             noted = [
                 word for name, value in window_options for word in (THEN, "set-option", "-w", "-t", window, name, value)

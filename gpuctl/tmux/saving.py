@@ -61,7 +61,7 @@ def save(server: Server) -> Save:
     path = private(place()) / f"{when}.yml"
     draft = path.with_suffix(".draft")
     write_atomically(draft, text)
-    session = session_file.read(draft)  # a save that cannot be read is none
+    session = session_file.read(draft)  # an unreadable save does not count
     draft.replace(path)
     for old in sorted(place().glob("*.yml"))[:-KEPT]:
         old.unlink(missing_ok=True)
@@ -90,22 +90,22 @@ def named(when: str) -> Save:
     for candidate in known:
         if when in ("", candidate.when):
             return candidate
-    wrong = f"there is no good save {when}" if known else "nothing was saved yet"
-    raise InvalidInput("restore the session", wrong, "`gpuctl tmux restore --list` names the saves")
+    wrong = f"there is no valid save {when}" if known else "nothing has been saved yet"
+    raise InvalidInput("restore the session", wrong, "`gpuctl tmux restore --list` lists the saves")
 
 
 def _running_session(server: Server) -> Session:
     """Return the running session as a value that can be built again."""
     if server.do("show-options", "-qv", "-t", f"={SESSION}:", "@gpuctl_session").strip() != "on":
-        raise GpuctlError("save the session", "it is not whole yet", "save it when it has all its windows")
+        raise GpuctlError("save the session", "it is still being built", "try again when it has all its windows")
     around = template_meta.kept(server, f"={SESSION}:")
-    # Whatever the user's own locale is: with a plain one tmux would print _ for every letter beyond ASCII.
+    # Independent of the user's locale: without UTF-8, tmux prints _ for every non-ASCII character.
     plain = replace(server, environment={**server.environment, "LC_ALL": "C.UTF-8"})
     form = "\t".join(f"#{{{name}}}" for name in PANE.values())
     lines = plain.do("list-panes", "-s", "-t", f"={SESSION}", "-F", form).splitlines()
     panes = [dict(zip(PANE, line.split("\t"), strict=True)) for line in lines if line.count("\t") == len(PANE) - 1]
     if not panes or len(panes) != len(lines):
-        raise GpuctlError("save the session", "tmux told of panes in a way that cannot be read")
+        raise GpuctlError("save the session", "tmux listed its panes in an unexpected format")
     columns = [word for name in ("pid", "pgid", "tpgid", "tty", "args") for word in ("-o", f"{name}=")]
     done = Processes().run(["ps", "-A", *columns], b"", 10)
     running = programs(done.out.decode(errors="replace"), around.restore)
@@ -149,7 +149,7 @@ def _pane(pane: dict[str, str], running: dict[str, tuple[str, ...]]) -> Pane:
     return Pane(
         title=pane["title"],
         directory=pane["directory"],
-        # It shows the repository again only where nothing else runs.
+        # The repository is shown again only if no program runs in the pane.
         repository="" if run else pane["repository"],
         run=run,
         install=pane["install"] if run else "",

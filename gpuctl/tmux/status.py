@@ -45,6 +45,6 @@ def _short(name: str) -> str:
 
 
 def _styled(style: str, label: str) -> str:
-    # A context may be named by others: tmux must not take its name for a format or a style.
+    # Context names may come from elsewhere: tmux must not interpret them as formats or styles.
     plain = "".join(letter if letter.isprintable() else "?" for letter in label).replace("#", "##")
     return f"#[{style}] {plain} #[default]"

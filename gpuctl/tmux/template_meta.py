@@ -35,4 +35,4 @@ def kept(server: Server, target: str) -> Session:
         return Session(meta["directory"], (), meta["git"], tuple(meta["restore"]), meta["template"])
     except (ValueError, KeyError, TypeError) as error:
         wrong = f"its option {OPTION} cannot be read ({error})"
-        raise GpuctlError("save the session", wrong, f"`tmux set-option -u {OPTION}` in it forgets it") from None
+        raise GpuctlError("save the session", wrong, f"`tmux set-option -u {OPTION}` inside it removes it") from None

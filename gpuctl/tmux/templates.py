@@ -25,7 +25,7 @@ def known() -> dict[str, Session]:
 def named(name: str) -> Session:
     path = place() / f"{usable(name)}.yml"
     if not path.is_file():
-        raise InvalidInput(f"use the template {name}", "there is none of that name", "see `gpuctl tmux template list`")
+        raise InvalidInput(f"use the template {name}", "there is no such template", "see `gpuctl tmux template list`")
     return replace(session_file.read(path), template=name)
 
 
@@ -39,7 +39,7 @@ def usable(name: str) -> str:
     """Return the name if it can be a file name, else raise `InvalidInput`."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise InvalidInput(
-            f"name a template {name!r}", "only letters, digits, dots, - and _ can be in it", "give it --name"
+            f"name a template {name!r}", "only letters, digits, dots, - and _ are allowed", "give it --name"
         )
     return name
 
@@ -55,4 +55,4 @@ def runs(session: Session) -> list[str]:
     lines += [f"git in its repositories, with {name}={value}" for name, value in session.git.items()]
     lines += [f"after a reboot, where it was running: {program}" for program in session.restore]
     shown = ["".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line) for line in lines]
-    return shown or ["nothing but shells"]
+    return shown or ["only shells"]

@@ -22,7 +22,7 @@ from gpuctl.workstation.model import BootstrapRequest, BootstrapResult
 from gpuctl.workstation.sudo_password import asking_for_sudo
 from gpuctl.workstation.tools import names, user_rows
 
-LIMIT_SECONDS = 3600  # for all of it; each download and program has a limit of its own
+LIMIT_SECONDS = 3600  # for the whole run; each download and program has its own limit
 
 
 def bootstrap(request: BootstrapRequest, say: Callable[[str], None] = lambda _: None) -> BootstrapResult:
@@ -47,7 +47,7 @@ def bootstrap(request: BootstrapRequest, say: Callable[[str], None] = lambda _: 
     end = results[-1] if results else None
     if end is None or end.result is None:
         raise GpuctlError(
-            doing, (end.wrong if end else "") or wrong or "Ansible gave no answer", end.hint if end else ""
+            doing, (end.wrong if end else "") or wrong or "Ansible returned no result", end.hint if end else ""
         )
     answer = {name: end.result[name] for name in KEPT if name in end.result}
     result = BootstrapResult(answer, exit_code(answer, request.tools))
@@ -95,11 +95,11 @@ def _folders() -> dict[str, str]:
         value = os.environ.get(variable, "")
         path = Path(value).expanduser()
         if value and not path.is_absolute():
-            raise InvalidInput(f"use {variable}={value}", "it is no whole path", f"as {Path.home() / value}")
+            raise InvalidInput(f"use {variable}={value}", "it is not an absolute path", f"as {Path.home() / value}")
         existing = next((part for part in (path, *path.parents) if os.path.lexists(part)), path)
         if value and not existing.is_dir():
             raise InvalidInput(
-                f"use {variable}={value}", f"{existing} is no folder", "name another one, or leave it unset"
+                f"use {variable}={value}", f"{existing} is not a folder", "use another folder, or unset the variable"
             )
         variables[f"workstation_{name}"] = value
     return variables

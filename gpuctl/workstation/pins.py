@@ -36,9 +36,9 @@ def know(release: Mapping[str, Any], version: str, system: str) -> None:
     if not _VERSION.fullmatch(version):
         raise InvalidInput(f"pin {version}", "a version starts with a digit and has no spaces or slashes", "as 1.35.2")
     if version.startswith("v") and "v{version}" in str(release["url"]):
-        raise InvalidInput(f"pin {version}", "its address has the v already", f"say {version[1:]}")
+        raise InvalidInput(f"pin {version}", "its URL already contains the v", f"use {version[1:]}")
     if system and system not in SYSTEMS:
-        raise InvalidInput(f"pin for {system}", "that is no system we know", did_you_mean(system, SYSTEMS))
+        raise InvalidInput(f"pin for {system}", "unknown system", did_you_mean(system, SYSTEMS))
 
 
 def shows_version(release: Mapping[str, Any], system: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# sudo starts this with the prompt as its argument, and takes what it prints. The pipes lie beside it.
+# sudo runs this with the prompt as its argument, and reads its output. The pipes are in the same folder.
 ASK = """#!/bin/sh
 folder=$(dirname "$0")
 printf '%s %s' "$PPID" "$1" > "$folder/request"
@@ -34,12 +34,12 @@ def asking_for_sudo() -> Iterator[None]:
         for pipe in ("request", "answer"):
             os.mkfifo(Path(folder, pipe), mode=0o600)
         threading.Thread(target=_answer, args=[Path(folder)], daemon=True).start()
-        os.environ["GPUCTL_ASKPASS"] = str(script)  # which Ansible and what it runs here inherit
+        os.environ["GPUCTL_ASKPASS"] = str(script)  # inherited by Ansible and the programs it starts here
         try:
             yield
         finally:
             del os.environ["GPUCTL_ASKPASS"]
-            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)  # broken off while it asked
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)  # in case it was interrupted during the prompt
 
 
 def _answer(folder: Path) -> None:
@@ -47,7 +47,7 @@ def _answer(folder: Path) -> None:
     password = requester = ""
     while True:
         sudo, _, prompt = (folder / "request").read_text().partition(" ")
-        if not password or sudo == requester:  # the same one asks again: the answer was wrong
+        if not password or sudo == requester:  # the same sudo asks again: the password was wrong
             password = _typed(prompt)
         requester = sudo
         (folder / "answer").write_text(f"{password}\n")

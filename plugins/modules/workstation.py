@@ -7,22 +7,22 @@ DOCUMENTATION = r"""
 module: workstation
 short_description: Install an operator's tools, reversibly
 description:
-  - Takes each tool from the distribution where its package is new enough, else from its release archive, which has to
-    have the pinned sha256, or from PyPI or npm into a folder of its own.
-  - Keeps what was there before, and puts it back with O(undo).
+  - Installs each tool from the distribution if its package is new enough, else from its release archive with a pinned
+    sha256, or from PyPI or npm into a separate folder.
+  - Keeps what it replaces, and restores it with O(undo).
 options:
   tools:
-    description: The rows of the tools, as in the role's C(files/tools.yml); of two with one name the later counts.
+    description: The tool rows, as in the role's C(files/tools.yml); of two rows with the same name, the later one wins.
     type: list
     elements: dict
     default: []
   only:
-    description: Names of the tools to bring. Empty for all.
+    description: Names of the tools to install. Empty for all.
     type: list
     elements: str
     default: []
   mirror:
-    description: Where release archives are fetched instead of from the internet, each under its own host and path.
+    description: URL to download release archives from instead of the internet, each under its original host and path.
     type: str
     default: ""
   packages:
@@ -30,41 +30,41 @@ options:
     type: bool
     default: true
   shell:
-    description: Whether to write the marked lines into C(~/.bashrc) and C(~/.zshrc), or where zsh's C(ZDOTDIR) leads.
+    description: Whether to write the marked block to C(~/.bashrc) and C(~/.zshrc) (in zsh's C(ZDOTDIR), if set).
     type: bool
     default: true
   start_tmux:
-    description: Whether a new terminal starts or attaches the session tmux-main.
+    description: Whether a new terminal starts or attaches to the session tmux-main.
     type: bool
     default: false
   strict:
-    description: Fail also where a tool is missing that is not required.
+    description: Also fail if a tool is missing that is not required.
     type: bool
     default: false
   undo:
-    description: Put back what was there before, instead of bringing anything.
+    description: Restore the previous state instead of installing anything.
     type: bool
     default: false
   remove:
-    description: Names of tools to take away again, with all their versions, instead of bringing any. Packages stay.
+    description: Names of tools to remove, with all their versions, instead of installing any. Packages stay.
     type: list
     elements: str
     default: []
   force:
     description:
-      - With O(undo) or O(remove), take back also what the user changed since; a copy of it is kept in the state folder.
+      - With O(undo) or O(remove), also replace what the user changed since; a copy is kept in the state folder.
     type: bool
     default: false
   bin:
-    description: Folder for the links. Empty for C(~/.local/bin), of root C(/usr/local/bin).
+    description: Folder for the links. Empty for C(~/.local/bin), or C(/usr/local/bin) for root.
     type: path
     default: ""
   folder:
-    description: Folder for the versions. Empty for C(~/.local/share/gpuctl/tools), of root C(/opt/gpuctl/tools).
+    description: Folder for the versions. Empty for C(~/.local/share/gpuctl/tools), or C(/opt/gpuctl/tools) for root.
     type: path
     default: ""
   gpuctl:
-    description: The gpuctl command to link, where none is on the PATH. Empty links none.
+    description: The gpuctl command to link if none is on the PATH. Empty for no link.
     type: path
     default: ""
   state:
@@ -75,8 +75,8 @@ author: The gpuctl authors
 attributes:
   check_mode:
     description:
-      - Reports what would be done. An archive is fetched, compared with its pin and thrown away; pip and npm bring
-        theirs into a temporary folder.
+      - Reports what would be done. Archives are downloaded, verified and discarded; pip and npm install into a
+        temporary folder.
     support: full
   diff_mode:
     description: Shows the shell files before and after.
@@ -84,12 +84,12 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Bring kubectl and k9s
+- name: Install kubectl and k9s
   gpuctl.fleet.workstation:
     tools: "{{ lookup('ansible.builtin.file', 'tools.yml') | from_yaml }}"
     only: [kubectl, k9s]
 
-- name: Put everything back
+- name: Restore everything
   gpuctl.fleet.workstation:
     undo: true
 """

@@ -161,7 +161,7 @@ def test_every_child_ends_with_it(me: User, cluster: Plane, base: int, number: s
         running.send_signal(number)
         assert running.wait(60) == 130
         wait_until(lambda: not children(me), "nothing is left")
-    assert "all forwards ended" in said(me)
+    assert "all forwards stopped" in said(me)
 
 
 def test_a_command_that_is_killed_leaves_no_kubectl(me: User, cluster: Plane, base: int) -> None:
@@ -202,7 +202,7 @@ def test_a_terminal_shows_one_table_that_stays_in_its_place(me: User, cluster: P
     wait_until(lambda: at.text.count(" up") == 2, "both are up again")
     assert at.text.count("LOCAL") == 1
     at.press("C-c")
-    at.sees("all forwards ended")
+    at.sees("all forwards stopped")
     wait_until(lambda: not [line for line in children(me) if "port-forward" in line], "nothing is left")
 
 
@@ -217,16 +217,16 @@ def test_the_wizard_asks_for_pods_port_and_local_port(me: User, cluster: Plane, 
     at.press(str(base), "Enter")
     at.sees(f"127.0.0.1:{base}", " up")
     at.press("C-c")
-    at.sees("all forwards ended")
+    at.sees("all forwards stopped")
 
 
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
         (("-l", "app=web"), "--from and --to"),
-        (("web", "-l", "app=web"), "give one of"),
+        (("web", "-l", "app=web"), "use exactly one of"),
         (("web", "http"), "is no port"),
-        (("web",), "no port is given"),
+        (("web",), "no ports given"),
         (("-l", "app=web", "--from", "1", "--to", "2", "--context", "nowhere"), "nowhere"),
     ],
 )

@@ -148,7 +148,7 @@ def test_what_destroys_is_asked_for_once_in_production_also_by_alias(me: User, c
     at.type("kctx prod-eu")
     at.sees("prod-eu default")
     at.type("kdel pod spared --wait=false")
-    at.sees("kubectl delete in the production context prod-eu (namespace default). Go on? [y/N]")
+    at.sees("kubectl delete in the production context prod-eu (namespace default). Continue? [y/N]")
     at.type("n")
     at.sees("not done")
     at.type("kubectl delete pod doomed --wait=false")

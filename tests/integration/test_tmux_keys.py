@@ -107,10 +107,10 @@ def test_keys_without_prefix_go_to_the_program_where_the_settings_say_so(me: Use
     screen.sees("^[0")  # Escape and 0: what a terminal sends for M-0
     assert me.told("pane_index") == "1"
     screen.prefix("?")
-    screen.sees("any key closes this page")
+    screen.sees("press any key to close")
     assert "WITHOUT PREFIX" not in screen.text
     screen.press("q")
-    screen.sees_no_more("any key closes")  # else it takes the next keys
+    screen.sees_no_more("any key to close")  # else it takes the next keys
     me.settings(SETTINGS)
     screen.prefix("R")
     wait_until(lambda: me.tmux(*option) == "on", "the setting is read again with the configuration")
@@ -135,7 +135,7 @@ def test_the_cheatsheet_is_a_centred_popup_that_any_key_closes(me: User, columns
     screen = launched(me, columns, rows)
     for key in ("x", "Escape", "C-c", "Left"):
         screen.prefix("?")
-        screen.sees("any key closes this page", "PANES", "detach")
+        screen.sees("press any key to close", "PANES", "detach")
         corner = next(row for row, line in enumerate(screen.lines) if "┌" in line)
         left, right = screen.lines[corner].index("┌"), screen.lines[corner].index("┐")
         assert abs(left - (columns - 1 - right)) <= 2
@@ -143,7 +143,7 @@ def test_the_cheatsheet_is_a_centred_popup_that_any_key_closes(me: User, columns
         assert all(row.does in screen.text for row in keys.rows())
         assert screen.colours("PANES") != screen.colours("h j k l")
         screen.press(key)
-        screen.sees_no_more("any key closes")
+        screen.sees_no_more("any key to close")
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_a_command_that_fails_stays_readable_until_a_key(screen: Terminal, me: U
     failing = me.program("failing-gpuctl", "#!/bin/sh\necho it went wrong\nexit 3\n")
     me.tmux("set-environment", "-g", "GPUCTL_PROGRAM", failing)
     screen.prefix("C-k")
-    screen.sees("it went wrong", "any key closes this")
+    screen.sees("it went wrong", "press any key to close")
     screen.press("q")
     screen.sees_no_more("it went wrong")
     me.tmux("set-environment", "-g", "GPUCTL_PROGRAM", "no-such-gpuctl")

@@ -179,7 +179,7 @@ def test_a_bad_save_never_replaces_a_good_one(me: User) -> None:
 def test_a_session_that_is_only_half_there_is_not_saved(me: User) -> None:
     assert me.gpuctl("tmux", "launch").returncode == 0
     me.tmux("set-option", "-t", "=tmux-main:", "-u", "@gpuctl_session")
-    assert "it is not whole yet" in me.gpuctl("tmux", "save").stderr
+    assert "it is still being built" in me.gpuctl("tmux", "save").stderr
     assert saves(me) == []
 
 

@@ -122,7 +122,7 @@ def test_from_another_session_of_that_server_it_switches_there(me: User) -> None
     assert me.tmux("list-clients", "-F", "#{session_name}") == "tmux-main"
 
 
-@pytest.mark.parametrize(("command", "doing"), [("fit", "fit the panes"), ("settings", "tell tmux of the settings")])
+@pytest.mark.parametrize(("command", "doing"), [("fit", "fit the panes"), ("settings", "apply the settings")])
 def test_what_tmux_runs_itself_says_so_outside_tmux(me: User, command: str, doing: str) -> None:
     said = me.gpuctl("tmux", command)
     assert said.returncode == 2
@@ -133,7 +133,7 @@ def test_inside_another_tmux_it_says_to_detach_first(me: User) -> None:
     screen = me.terminal("tmux", "-L", "other", "-f", os.devnull, "new-session", "-s", "mine")
     screen.sees("[mine]")
     screen.type(f"{me.program_path} tmux launch")
-    screen.sees("this is inside another tmux", "detach from it first")
+    screen.sees("this is inside another tmux", "detach first")
 
 
 def test_the_first_launch_makes_the_first_version(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_check_changes_nothing_and_promises_what_is_then_done(laptop: Laptop) ->
 def test_what_existed_is_told_with_its_version_and_kept(laptop: Laptop) -> None:
     told = [laptop("--check"), laptop()]
     whys = [next(tool["why"] for tool in said.json["tools"] if tool["tool"] == "goodtool") for said in told]
-    place = "takes the place of 1.0, which is kept"
+    place = "replaces 1.0, which is kept"
     assert whys == [f"would be installed, {place}", place]
     (row,) = (r for r in laptop("--undo").json["undone"] if r["path"].endswith("bin/goodtool"))
     assert row["why"] == "a file, version 1.0"
@@ -211,7 +211,7 @@ def test_without_a_network_each_tool_is_missing_with_the_reason(laptop: Laptop) 
     said = laptop("--check", mirror="http://127.0.0.1:9")
     assert said.code == 1
     assert set(states(said).values()) == {"MISSING"}
-    assert all("cannot be fetched" in tool["why"] for tool in said.json["tools"])
+    assert all("cannot be downloaded" in tool["why"] for tool in said.json["tools"])
     assert laptop("--strict", mirror="http://127.0.0.1:9").code == 1
     programs = {name: what for name, what in laptop.seen().items() if "bin/" in name}
     assert programs == {name: what for name, what in before.items() if "bin/" in name}
@@ -254,7 +254,7 @@ def test_a_package_of_pypi_or_npm_with_another_hash_is_refused(laptop: Laptop) -
     why = {tool["tool"]: tool["why"] for tool in said.json["tools"]}
     assert "pip cannot install nvitop" in why["goodtool"]
     assert "npm" in why["badtool"]
-    assert "nothing is installed unverified" in why["lostool"]
+    assert "nothing is installed without verification" in why["lostool"]
     assert not (laptop.home / ".local/share/gpuctl/tools").is_dir() or not list(
         (laptop.home / ".local/share/gpuctl/tools").iterdir()
     )

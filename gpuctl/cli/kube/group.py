@@ -25,12 +25,12 @@ for command in shell.commands:
 @group.command()
 @click.argument("pod_name", metavar="[POD]", default="")
 @click.argument("ports", metavar="[[LOCAL:]REMOTE]...", nargs=-1)
-@click.option("--selector", "-l", metavar="LABELS", default="", help="Every pod with these labels.")
-@click.option("--from", "first", type=click.IntRange(1, 65535), help="The first local port for -l.")
-@click.option("--to", "remote", type=click.IntRange(1, 65535), multiple=True, help="The port of each pod; repeatable.")
-@click.option("--save", metavar="NAME", default="", help="Keep these forwards under a name, too.")
-@click.option("--set", "kept", metavar="NAME", default="", help="The forwards kept under a name.")
-@click.option("--wizard", is_flag=True, help="Choose pods and ports.")
+@click.option("--selector", "-l", metavar="LABELS", default="", help="All pods with these labels.")
+@click.option("--from", "first", type=click.IntRange(1, 65535), help="First local port for -l.")
+@click.option("--to", "remote", type=click.IntRange(1, 65535), multiple=True, help="Port of each pod; repeatable.")
+@click.option("--save", metavar="NAME", default="", help="Also save these forwards under a name.")
+@click.option("--set", "kept", metavar="NAME", default="", help="Use the forwards saved under a name.")
+@click.option("--wizard", is_flag=True, help="Choose pods and ports interactively.")
 @options.probe_every
 @where
 def forward(
@@ -67,9 +67,9 @@ def forward(
 
 @group.command()
 @click.argument("pod_name", metavar="POD")
-@click.option("--lines", type=click.IntRange(1), default=100, show_default=True, help="So many lines of each log.")
-@click.option("--ask", "send", is_flag=True, help="Hand it once to the command of the settings (claude -p).")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask before it is sent.")
+@click.option("--lines", type=click.IntRange(1), default=100, show_default=True, help="Number of lines of each log.")
+@click.option("--ask", "send", is_flag=True, help="Pass the result to the command in the settings (claude -p).")
+@click.option("--yes", "-y", is_flag=True, help="Send it without confirmation.")
 @where
 def explain(pod_name: str, lines: int, send: bool, yes: bool, context: str, namespace: str) -> None:
     """Collect describe, events, logs and previous logs of POD, with secrets removed."""
@@ -91,11 +91,13 @@ def explain(pod_name: str, lines: int, send: bool, yes: bool, context: str, name
 
 
 @group.command()
-@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Of all namespaces.")
-@click.option("--restarts", type=click.IntRange(1), default=None, help="Tell when a container has restarted so often.")
-@click.option("--pending", type=options.Finite(1), default=None, help="Tell of pods pending for so many seconds.")
-@click.option("--not-ready", type=options.Finite(1), default=None, help="Tell of running pods not ready for so long.")
-@click.option("--nodes", is_flag=True, help="Tell of nodes that are ready no more, and ready again.")
+@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="In all namespaces.")
+@click.option("--restarts", type=click.IntRange(1), default=None, help="Report containers with this many restarts.")
+@click.option("--pending", type=options.Finite(1), default=None, help="Report pods pending for this many seconds.")
+@click.option(
+    "--not-ready", type=options.Finite(1), default=None, help="Report running pods not ready for this many seconds."
+)
+@click.option("--nodes", is_flag=True, help="Report nodes that become ready or not ready.")
 @where
 def notify(
     everywhere: bool,
@@ -117,7 +119,7 @@ def notify(
 
     at = Thresholds(restarts or 0, pending or 0.0, not_ready or 0.0)
     notices.run(kubectl_for(Where(context, namespace)), everywhere, nodes, at, tell)
-    sys.exit(130)  # it has no other end than being ended
+    sys.exit(130)  # it ends only by interruption
 
 
 @group.command()

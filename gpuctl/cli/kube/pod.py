@@ -14,16 +14,14 @@ from gpuctl.cli.shared.options import context, together
 if TYPE_CHECKING:
     from gpuctl.kube.selected_pod import Chosen
 
-namespace = click.option(
-    "--namespace", "-n", metavar="NAME", default="", help="Another namespace than the current one."
-)
+namespace = click.option("--namespace", "-n", metavar="NAME", default="", help="Namespace instead of the current one.")
 where = together(context, namespace)
 container = click.option("--container", "-c", metavar="NAME", default="", help="Which container.")
-everywhere = click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Choose among those of all.")
+everywhere = click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Choose from all namespaces.")
 which = together(
     click.argument("name", metavar="[POD]", default=""),
     container,
-    click.option("--choose", "anew", is_flag=True, help="Choose, whatever was chosen last."),
+    click.option("--choose", "anew", is_flag=True, help="Choose a pod, even if one is selected."),
     everywhere,
     where,
 )
@@ -66,9 +64,9 @@ def _command(name: str, does: str) -> None:
         _act(getattr(pods, name), **options)
 
 
-_command("shell", "A shell in its container: bash where it has one, else sh.")
-_command("logs", "The last lines of its log, and those to come.")
-_command("describe", "All that the cluster says of it.")
+_command("shell", "Open a shell in the container: bash if it has one, else sh.")
+_command("logs", "Show the last lines of its log and follow it.")
+_command("describe", "Show kubectl describe of it.")
 
 
 @pod.command()
@@ -110,4 +108,4 @@ def select(name: str, container: str, context: str, namespace: str) -> None:
     from gpuctl.kube import pod as pods
 
     target = pods.select(pods.named(name, pods.Where(context, namespace), container))
-    click.echo(f"{target.namespace}/{target.pod} of {target.context or 'no context'} is the chosen pod now")
+    click.echo(f"{target.namespace}/{target.pod} in {target.context or 'no context'} is selected")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-# For words that belong to kubectl, not to gpuctl.
+# For arguments that belong to kubectl.
 AS_THEY_ARE = {"ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -41,7 +41,7 @@ def switch_context(name: str) -> None:
 
 @click.command("namespace")
 @click.argument("name", default="")
-@click.option("--force", is_flag=True, help="Do not look whether it is there.")
+@click.option("--force", is_flag=True, help="Do not check that it exists.")
 def switch_namespace(name: str, force: bool) -> None:
     """Switch this shell to the namespace NAME, or choose one."""
     from gpuctl.kube import choose, switch
@@ -96,8 +96,8 @@ def guard(arguments: tuple[str, ...]) -> None:
     try:
         terminal = Path("/dev/tty").open("r+b", buffering=0)  # noqa: SIM115 - closed with the process
     except OSError:
-        click.echo(f"gpuctl: not run, as nobody can be asked here: {prompt_text}", err=True)
-        click.echo("  hint: `command kubectl` goes past this question", err=True)
+        click.echo(f"gpuctl: not run, as there is no terminal to confirm on: {prompt_text}", err=True)
+        click.echo("  hint: `command kubectl` skips the confirmation", err=True)
         sys.exit(2)
     with terminal:
         terminal.write(f"{prompt_text} [y/N] ".encode())

@@ -25,18 +25,21 @@ if TYPE_CHECKING:
 @click.command()
 @log_files.argument
 @shape
+@click.option("--strict", is_flag=True, help="Exit with status 1 for WARN, too, as in a CI pipeline.")
 @report_options
 def judge(
     files: tuple[Path, ...],
     form: Form,
     metrics: Path | None,
+    strict: bool,
     **params: Any,
 ) -> None:
     """Judge logs of nccl-tests, size by size; - is standard input.
 
-    Looks at the end of the run, wrong values, the network of every rank, bandwidth against the baseline, sudden drops,
-    and whether two nodes alone prove anything. The options tell what a log leaves open: where it says otherwise,
-    nothing is judged. Exit status 1 where something failed or could not be told, 2 where options or files are wrong.
+    Checks the end of the run, wrong values, the network of every rank, bandwidth against the baseline, sudden drops,
+    and whether a run over two nodes proves anything. Options supply facts that a log does not contain; if they
+    contradict the log, nothing is judged. Exit status 1 for FAIL and UNKNOWN (with --strict also for WARN), 2 for
+    unusable options or files.
     """
     from gpuctl.domain.report import Report
     from gpuctl.nccl import context as known
@@ -51,18 +54,19 @@ def judge(
     agreed("judge", runs, stated)
     judged_runs = [(name, known.infer(run, stated), judged(run, stated, book)) for name, run in runs]
     targets = {name: findings for name, _, findings in judged_runs}
-    code = _exit_code(judged_runs)
+    code = _exit_code(judged_runs, strict)
     details = {"runs": [_plain(*one) for one in judged_runs]}
     publish(Report("nccl judge", targets, details, code=code), form, metrics, lambda: _show(judged_runs))
     sys.exit(code)
 
 
-def _exit_code(judged_runs: Iterable[Judged]) -> int:
+def _exit_code(judged_runs: Iterable[Judged], strict: bool) -> int:
     from gpuctl.domain.findings import Verdict
     from gpuctl.nccl.judge.run import worst
 
-    # Every run by itself: one of which nothing was found is unknown.
-    return int(any(worst(findings) in (Verdict.FAIL, Verdict.UNKNOWN) for _, _, findings in judged_runs))
+    problems = (Verdict.FAIL, Verdict.UNKNOWN, *((Verdict.WARN,) if strict else ()))
+    # Every run by itself: one without findings is unknown.
+    return int(any(worst(findings) in problems for _, _, findings in judged_runs))
 
 
 def _plain(name: str, about: RunContext, findings: list[Finding]) -> dict[str, object]:

@@ -17,11 +17,11 @@ def group() -> None:
 
 
 @group.command()
-@click.option("--fresh", is_flag=True, help="Build it from session.yml, not as it was saved last.")
+@click.option("--fresh", is_flag=True, help="Build it from session.yml instead of the last save.")
 @click.option(
     "--template", metavar="NAME", default="", help="Build it from this template (`gpuctl tmux template list`)."
 )
-@click.option("--detached", is_flag=True, help="Start it, and stay in this shell.")
+@click.option("--detached", is_flag=True, help="Start it without attaching.")
 def launch(fresh: bool, template: str, detached: bool) -> None:
     """Start the session tmux-main, or attach to it if it is running."""
     from gpuctl.tmux import launch as session
@@ -69,7 +69,7 @@ def save() -> None:
 
 @group.command()
 @click.argument("when", default="")
-@click.option("--list", "listed", is_flag=True, help="Only list the saves, the newest first.")
+@click.option("--list", "listed", is_flag=True, help="Only list the saves, newest first.")
 @options.output
 def restore(when: str, listed: bool, form: Output) -> None:
     """Rebuild the session from its last save, or from the save WHEN; it must not be running."""
@@ -79,7 +79,7 @@ def restore(when: str, listed: bool, form: Output) -> None:
     if not listed:
         saved = saving.named(when)
         session.restore(saved)
-        click.echo(f"tmux-main restored as it was saved at {saved.when}")
+        click.echo(f"tmux-main restored from the save of {saved.when}")
         return
     saves = saving.saves()
     rows = [(s.when, len(s.session.windows), sum(len(w.panes) for w in s.session.windows), str(s.path)) for s in saves]
@@ -94,7 +94,7 @@ def fit() -> None:
     """Restore the pane proportions of this server's windows; tmux calls it after a resize."""
     from gpuctl.tmux import resize as panes
 
-    panes.fit(panes.current_server("fit the panes", "tmux runs it when a terminal changes its size"))
+    panes.fit(panes.current_server("fit the panes", "tmux runs it when a terminal is resized"))
 
 
 @group.command(hidden=True)
@@ -103,7 +103,7 @@ def settings() -> None:
     from gpuctl.tmux import launch
     from gpuctl.tmux.resize import current_server
 
-    launch.tell_settings(current_server("tell tmux of the settings", "tmux runs it when it reads its configuration"))
+    launch.tell_settings(current_server("apply the settings", "tmux runs it when it reads its configuration"))
 
 
 @group.group(cls=Group)
@@ -135,7 +135,7 @@ def export() -> None:
 
 @template.command("import")
 @click.argument("path", type=click.Path(exists=True, dir_okay=False))
-@click.option("--name", default="", help="What to call it.  [default: the name of the file]")
+@click.option("--name", default="", help="Name of the template.  [default: the file name]")
 @options.yes
 def bring(path: str, name: str, yes: bool) -> None:
     """Import a session file as a template; shows what it would run and asks for confirmation."""
@@ -153,7 +153,7 @@ def bring(path: str, name: str, yes: bool) -> None:
     if not yes:
         if not sys.stdin.isatty():
             raise InvalidInput(
-                f"import {path}", "it runs commands, and nobody is here to confirm them", "give it --yes"
+                f"import {path}", "it runs commands, and there is no terminal to confirm them", "use --yes"
             )
         click.confirm(f"Keep it as the template {name}?", abort=True)
     templates.keep(name, session)

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from gpuctl.tmux.versions.check import Report
     from gpuctl.tmux.versions.feedback import Feedback
 
-__all__ = ["group"]  # with the commands of this file
+__all__ = ["group"]  # importing this file adds the commands
 
 
 @group.command()
-@click.option("--note", metavar="TEXT", default="", help="What it is for; it is kept in CHANGELOG.md.")
-@click.option("--from", "source", metavar="VERSION", default="", help="Copy this version, not the current one.")
-@click.option("--fresh", is_flag=True, help="From gpuctl's own files and your settings, not from a version.")
+@click.option("--note", metavar="TEXT", default="", help="Its purpose, recorded in CHANGELOG.md.")
+@click.option("--from", "source", metavar="VERSION", default="", help="Copy this version instead of the current one.")
+@click.option("--fresh", is_flag=True, help="Start from gpuctl's own files and your settings.")
 def new(note: str, source: str, fresh: bool) -> None:
     """Create the next version: a copy of the current one, to edit and try."""
     from gpuctl.tmux.versions import flow
 
     if source and fresh:
-        raise click.UsageError("--from and --fresh exclude each other")
+        raise click.UsageError("--from and --fresh cannot be combined")
     made, origin = flow.new(note, source, fresh)
     click.echo(f"{made.name} made from {origin}: {made.folder}")
-    click.echo(f"change its files, then try it: gpuctl tmux preview {made.name}")
+    click.echo(f"edit its files, then try it: gpuctl tmux preview {made.name}")
 
 
 @group.command()
@@ -80,8 +80,8 @@ def _report(report: Report, name: str) -> None:
 
 @group.command()
 @click.argument("version", default="")
-@click.option("--detached", is_flag=True, help="Start it, and open nothing.")
-@click.option("--here", is_flag=True, help="On this terminal, not in a new window.")
+@click.option("--detached", is_flag=True, help="Start it without opening a window.")
+@click.option("--here", is_flag=True, help="Use this terminal instead of a new window.")
 def preview(version: str, detached: bool, here: bool) -> None:
     """Try a version (default: newest) on its own tmux server; tmux-main is not touched.
 
@@ -102,7 +102,7 @@ def preview(version: str, detached: bool, here: bool) -> None:
     if target.mode == "window" and not wrong:
         click.echo(f"the preview of {started.version.name} {state}, in a new window")
         return
-    click.echo(f"the preview of {started.version.name} {state}, and no terminal shows it: {wrong or target.why}")
+    click.echo(f"the preview of {started.version.name} {state}, but is not shown: {wrong or target.why}")
     click.echo("attach a terminal:  gpuctl tmux preview --here")
     click.echo(f"or without gpuctl:  {preview_target.typed(shown.attaching())}")
 
@@ -130,8 +130,8 @@ def add(text: tuple[str, ...]) -> None:
 
 
 @feedback.command()
-@click.option("--follow", is_flag=True, help="Go on, and print what comes as it comes, until broken off.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--follow", is_flag=True, help="Keep printing new feedback until interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def check(follow: bool, as_json: bool) -> None:
     """Print the feedback since the last check. Exit code 0 if there is any, 1 if there is none."""
     import time
@@ -183,7 +183,7 @@ def promote(version: str) -> None:
 
 
 @group.command()
-@click.option("--to", metavar="N", default="", help="To this version.  [default: the one that was current before]")
+@click.option("--to", metavar="N", default="", help="The version to make current.  [default: the previous one]")
 def rollback(to: str) -> None:
     """Make an earlier version current again, even if the files of the current one are broken or gone."""
     from gpuctl.tmux.versions import flow

@@ -23,13 +23,13 @@ from gpuctl.kube.watch import Pods
 
 Show = Callable[[Sequence[Line], str], None]
 TICK = 0.2
-# kubectl says the first for each port, and the second for each connection.
+# kubectl prints the first for each port, and the second for each connection.
 LISTENS, SERVES = "Forwarding from", "Handling connection for"
 
 
 def run(request: Request, show: Show, probe_every: float = 5.0) -> None:
     """Forward until the user interrupts; `show` gets the lines and any watch error after every change."""
-    # Ctrl-C before that, while kubectl is asked for the pods, breaks off as ever.
+    # Until here, while kubectl lists the pods, Ctrl-C raises KeyboardInterrupt as usual.
     forwards, lines = _planned(request, probe_every)
     with forwards, until_ended() as stopped:
         forwards.keep(lines, show, stopped)
@@ -87,7 +87,7 @@ class _Forwards:
 
     def __exit__(self, *_: object) -> None:
         self.events.stop()
-        with ThreadPoolExecutor(max_workers=32) as ending:  # at once: each may take its time
+        with ThreadPoolExecutor(max_workers=32) as ending:  # in parallel: each may take its time
             list(ending.map(lambda held: held[1].stop(), self.running.values()))
         self.pool.shutdown(wait=False, cancel_futures=True)
 
@@ -99,7 +99,7 @@ class _Forwards:
         self.trouble = ""
 
     def _lost(self, why: str) -> None:
-        self.news.put(lambda: setattr(self, "trouble", f"the pods cannot be watched: {why}"))
+        self.news.put(lambda: setattr(self, "trouble", f"cannot watch the pods: {why}"))
 
     def keep(self, lines: list[Line], show: Show, stopped: threading.Event) -> None:
         """Run rounds until `stopped` is set."""

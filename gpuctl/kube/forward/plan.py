@@ -23,7 +23,7 @@ def local_ports(first: int, count: int, free: Free, taken: Sequence[int] = ()) -
             ports.append(port)
     if len(ports) < count:
         raise InvalidInput(
-            "plan the local ports", f"from {first} on, fewer than {count} are free", "give a lower --from"
+            "plan the local ports", f"from {first} on, fewer than {count} are free", "use a lower --from"
         )
     return ports
 
@@ -40,7 +40,7 @@ def _of_one(request: Request, pods: Sequence[Pod], free: Free) -> list[Slot]:
     requested = request.local or [0] * len(request.remote)
     for port in requested:
         if port and not free(port):
-            raise InvalidInput(f"forward local port {port}", "something listens on it already", "choose another one")
+            raise InvalidInput(f"forward local port {port}", "it is already in use", "choose another port")
     ports: list[int] = []
     for local, remote in zip(requested, request.remote, strict=True):
         ports.append(
@@ -64,7 +64,7 @@ def follow(request: Request, now: Sequence[Slot], pods: Sequence[Pod], free: Fre
             followed.append(slot)
             continue
         heir = _heir(slot, waiting, {other.pod for other in now})
-        if heir is not None and not request.pod:  # all slots of one pod go to the same one
+        if heir is not None and not request.pod:  # all slots of one pod move together
             waiting.remove(heir)
         followed.append(replace(slot, pod=heir.name, uid=heir.uid) if heir else replace(slot, uid=""))
     return followed if request.pod else followed + _more(request, followed, waiting, free)

@@ -32,8 +32,8 @@ class Typed:
 def request(typed: Typed) -> Request | None:
     """Build the request; None if the user cancelled the wizard."""
     if sum(map(bool, (typed.pod, typed.selector, typed.kept, typed.wizard))) != 1:
-        hint = "`gpuctl kube forward --help` says more"
-        raise InvalidInput(DOING, "give one of POD, -l, --set and --wizard", hint)
+        hint = "see `gpuctl kube forward --help`"
+        raise InvalidInput(DOING, "use exactly one of POD, -l, --set and --wizard", hint)
     if typed.kept:
         return _on_current(saved.load(typed.kept), typed.where)
     if typed.wizard:
@@ -43,7 +43,7 @@ def request(typed: Typed) -> Request | None:
 
 def _one(typed: Typed) -> Request:
     if typed.first or typed.remote:
-        raise InvalidInput(DOING, "--from and --to go with -l", f"`gpuctl kube forward {typed.pod} 8081:8080`")
+        raise InvalidInput(DOING, "--from and --to need -l", f"`gpuctl kube forward {typed.pod} 8081:8080`")
     kube = kubectl_for(typed.where)
     return of_pod(typed.pod, typed.ports, kube.context, kube.namespace)
 
@@ -61,11 +61,11 @@ def of_pod(pod: str, ports: Sequence[str], context: str, namespace: str) -> Requ
     """Build the request for one pod; each port is written as [LOCAL:]REMOTE."""
     if not ports:
         hint = f"`gpuctl kube forward {pod} 8081:8080`"
-        raise InvalidInput(f"forward the pod {pod}", "no port is given, and it declares none", hint)
+        raise InvalidInput(f"forward the pod {pod}", "no ports given, and it declares none", hint)
     pairs = [_pair(text) for text in ports]
     locals_ = [local for local, _ in pairs if local]
     if len(set(locals_)) < len(locals_):
-        raise InvalidInput(f"forward the pod {pod}", "a local port is given twice")
+        raise InvalidInput(f"forward the pod {pod}", "a local port appears twice")
     remote, local = tuple(r for _, r in pairs), tuple(number for number, _ in pairs)
     return Request(remote, pod=pod, local=local, context=context, namespace=namespace)
 

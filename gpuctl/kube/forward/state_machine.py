@@ -7,14 +7,14 @@ from enum import StrEnum
 
 from gpuctl.kube.forward.model import Slot
 
-MOST = 30.0  # seconds between two tries, at most
-SILENT = 3  # probes without an answer before the forward is begun anew
-STARTING = 20.0  # seconds that kubectl may take until it listens
-# In lines of kubectl's log (client-go, portforward.go). What the pod refused: of an API or a kubelet that refuses a
-# connection kubectl says REFUSED, too, and nothing of forwarding.
+MOST = 30.0  # longest wait between two retries, in seconds
+SILENT = 3  # unanswered probes before the forward is restarted
+STARTING = 20.0  # seconds for kubectl to start listening
+# From kubectl's log (client-go, portforward.go), for refusals by the pod. If the API server or a kubelet refuses a
+# connection, kubectl prints REFUSED as well, but mentions no forwarding.
 FORWARDING, REFUSED = "an error occurred forwarding", "connect: connection refused"
-NOBODY = "nobody listens on that port in the pod"
-# After these older kubectls hang. Other lines are of one connection that ended, or of plugins that log in.
+NOBODY = "nothing listens on that port in the pod"
+# After these, older kubectls hang. Other lines concern a single closed connection, or login plugins.
 HANGS = (
     FORWARDING,
     "error creating error stream",
@@ -84,11 +84,11 @@ def moved(line: Line, slot: Slot) -> Line:
 
 def step(line: Line, observation: Observation, now: float) -> tuple[Line, Action]:
     """Return the line's next state and the action to take."""
-    if observation.uid and observation.uid != line.slot.uid:  # its pod has gone, or another has taken the slot
-        why = "the pod was replaced" if line.slot.uid else "the pod has gone"
+    if observation.uid and observation.uid != line.slot.uid:  # its pod is gone, or another one has the slot
+        why = "the pod was replaced" if line.slot.uid else "the pod is gone"
         return replace(line, state=State.STARTING, failures=0, unanswered=0, until=now, why=why), Action.STOP
     if not line.slot.uid:
-        return replace(line, state=State.WAITING, why="no pod is there to take it"), Action.NOTHING
+        return replace(line, state=State.WAITING, why="no pod matches"), Action.NOTHING
     if not observation.uid:
         return _begin(line, now)
     if observation.exited:
@@ -107,7 +107,7 @@ def _running(line: Line, observation: Observation, now: float) -> tuple[Line, Ac
     if not observation.listens:
         if now < line.until:
             return line, Action.NOTHING
-        return _failed(line, observation.message or "kubectl does not begin to listen", now), Action.STOP
+        return _failed(line, observation.message or "kubectl does not start listening", now), Action.STOP
     if observation.unprobed:
         return _open(line, observation, now)
     if observation.answers is None:

@@ -18,7 +18,7 @@ def ask(kubectl: Kubectl) -> Request | None:
     pods = [pod for pod in choose.listed(kubectl) if pod.serves]
     if not pods and not saved.names():
         raise GpuctlError(
-            "forward", f"no pod runs in the namespace {kubectl.namespace}", "`kns` switches the namespace"
+            "forward", f"no pod is running in the namespace {kubectl.namespace}", "`kns` switches the namespace"
         )
     picked = choose.pick(offers(pods, saved.names()), "forward", "--delimiter=\t")
     if picked is None:
@@ -67,7 +67,7 @@ def _near(remote: int) -> list[int]:
 def _port(what: str, offered: Sequence[int]) -> int | None:
     """Choose a port, or type one."""
     lines = [str(port) for port in offered]
-    header = "Enter takes the marked one; type another and press Enter"
+    header = "Enter accepts the marked one; or type another and press Enter"
     options = ("--print-query", "--exact", "--reverse", f"--prompt={what}> ", f"--header={header}")
     output = [line for line in fzf(lines, *options) if line.strip()]
     if not output:

@@ -1,8 +1,8 @@
-# zsh reads this first, in place of the user's own ~/.zshenv, which follows.
+# zsh reads this first, instead of the user's own ~/.zshenv, which follows.
 [[ ! -f ${GPUCTL_ZDOTDIR:-$HOME}/.zshenv ]] || {
   ZDOTDIR=${GPUCTL_ZDOTDIR:-$HOME}
   source $ZDOTDIR/.zshenv
-  # It may lead to another folder, where the user's .zshrc is then looked for.
+  # It may set another folder, which then contains the user's .zshrc.
   GPUCTL_ZDOTDIR=$ZDOTDIR
 }
 ZDOTDIR=$GPUCTL_KUBE_FOLDER/zsh

@@ -1,11 +1,11 @@
-# zsh reads this in place of the user's ~/.zshrc, which comes first; then the kubectl tools.
+# zsh reads this instead of the user's ~/.zshrc, which comes first; then the kubectl tools.
 if [[ -n $GPUCTL_ZDOTDIR ]]; then
   ZDOTDIR=$GPUCTL_ZDOTDIR
 else
   unset ZDOTDIR
 fi
 unset GPUCTL_ZDOTDIR
-# A system-wide file may have put the history where this file is.
+# A system-wide file may have placed the history in this folder.
 [[ ${HISTFILE-} != $GPUCTL_KUBE_FOLDER/* ]] || HISTFILE=${ZDOTDIR:-$HOME}/.zsh_history
 [[ ! -f ${ZDOTDIR:-$HOME}/.zshrc ]] || source ${ZDOTDIR:-$HOME}/.zshrc
 source $GPUCTL_KUBE_FOLDER/shell.sh
@@ -21,7 +21,7 @@ function __gpuctl_kube_prompt {
     development) style='%F{green}%B' ;;
   esac
   local own=${PROMPT#$__gpuctl_kube_before}
-  # gpuctl has replaced what a prompt could take for more than text, but for the percent sign's own kind of reading.
+  # gpuctl has replaced special characters, except for the percent sign.
   local text="$__gpuctl_kube_context${__gpuctl_kube_namespace:+ $__gpuctl_kube_namespace}"
   __gpuctl_kube_before="$style${text//\%/%%}%b%f%k "
   PROMPT=$__gpuctl_kube_before$own
@@ -32,7 +32,7 @@ add-zsh-hook precmd __gpuctl_kube_prompt
 add-zsh-hook preexec __gpuctl_kube_typed
 add-zsh-hook zshexit __gpuctl_kube_end
 
-# The user's own start-up files may have done this already. zsh completes an alias as what it stands for.
+# The user's own start-up files may have done this already. zsh completes an alias as its expansion.
 (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i -D }
 [[ ! -r $GPUCTL_KUBE_COMPLETION ]] || source $GPUCTL_KUBE_COMPLETION
 function __gpuctl_kube_contexts { compadd -- ${(f)"$(command kubectl config get-contexts -o name 2>/dev/null)"} }

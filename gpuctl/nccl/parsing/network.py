@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuctl.nccl.model import Rank, Transport
 from gpuctl.nccl.parsing import algorithms
@@ -154,12 +154,14 @@ class Network:
             self.cuda = self.cuda or match[2]
 
     def rank(self, speaker: Speaker, ranks: Iterable[Rank]) -> tuple[int | None, str | None]:
-        """Rank and host of a speaker, as far as known."""
+        """Rank and host of a speaker, as far as known; of glued names ("devicesnode-3") the listed host counts."""
+        ranks = tuple(ranks)
+        reported, speaker = speaker, replace(speaker, host=_listed_host(speaker.host, ranks))
         listed = [r for r in ranks if (r.host, r.pid) == (speaker.host, speaker.pid)]
         if speaker.rank is not None:
             host = next((r.host for r in ranks if r.rank == speaker.rank), None)
             return speaker.rank, speaker.host or host or None
-        heard = self._devices.get(((speaker.host, speaker.pid), speaker.device))
+        heard = self._devices.get(((reported.host, reported.pid), reported.device))
         if heard is not None and heard.rank is not None:
             return heard.rank, speaker.host
         exact = [r for r in listed if r.device == speaker.device] if len(listed) > 1 else listed
@@ -179,3 +181,11 @@ class Network:
         network = heard.network or process.network
         nics = process.sockets if network == "Socket" else process.nics
         return Transport(rank, host, network, process.provider, nics, heard.gdr)
+
+
+def _listed_host(host: str | None, ranks: tuple[Rank, ...]) -> str | None:
+    """Host of the rank list that a name ends with: other output may stand right in front of a line of NCCL."""
+    hosts = {rank.host for rank in ranks if rank.host}
+    if not host or not hosts or host in hosts:
+        return host
+    return max((name for name in hosts if host.endswith(name)), key=len, default=host)

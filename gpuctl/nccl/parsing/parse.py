@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpuctl.nccl.model import Outcome, Run
-from gpuctl.nccl.parsing import header, report
+from gpuctl.nccl.parsing import header, log_prefixes, report
 from gpuctl.nccl.parsing.lines import clean, parse_message, untag
 from gpuctl.nccl.parsing.network import HEADS
 from gpuctl.nccl.parsing.outcome import Stopped
@@ -24,7 +24,7 @@ def runs(lines: Iterable[str], stopped: Stopped | None = None) -> Iterator[Run]:
     last run. Never raises for anything in the text, and keeps no more of it than the table.
     """
     reader = _Reader(stopped)
-    for line in lines:
+    for line in log_prefixes.strip(lines):
         at = line.find(_INFO)
         # Nearly all of a large log are debug lines of no interest: they are passed over here, as cheaply as can be.
         if at > 0 and reader.calm and line[at + _SKIP : at + _SKIP + 4] not in HEADS and line[0].isalpha():

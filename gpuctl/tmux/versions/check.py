@@ -39,7 +39,7 @@ class Report:
 def folder(path: Path) -> Report:
     """Check a version folder."""
     version()
-    missing = [Wrong(name, 0, "is missing, or is no file") for name in NEEDED if not (path / name).is_file()]
+    missing = [Wrong(name, 0, "is missing, or not a file") for name in NEEDED if not (path / name).is_file()]
     with _private() as (server, place):
         report = _fed(server, path, copied(path, place), "tmux.conf")
         wrong = [*missing, *report.wrong, *_scripts(path)]
@@ -117,7 +117,7 @@ def _scripts(path: Path) -> Iterator[Wrong]:
     for script in sorted((path / "scripts").glob("*.sh")):
         done = Processes().run(["sh", "-n", str(script)], b"", PATIENCE)
         if done.code != 0:
-            message = done.err.strip().replace(f"{script}: ", "") or "the shell cannot read it"
+            message = done.err.strip().replace(f"{script}: ", "") or "the shell cannot parse it"
             yield Wrong(f"scripts/{script.name}", 0, message)
 
 
@@ -130,7 +130,7 @@ def _keys(server: Server, report: _Fed) -> Iterator[Wrong]:
             not any((name, line) in reported for line in lines)
             and server.try_to("list-keys", "-T", table, key).returncode
         ):
-            yield Wrong(name, unit.line, f"the key {key} (table {table}) is not bound in the end")
+            yield Wrong(name, unit.line, f"the key {key} (table {table}) is not bound at the end")
 
 
 def _cheatsheet(server: Server, path: Path, report: _Fed) -> list[Wrong]:
@@ -155,15 +155,15 @@ def _windows(server: Server, copy: Path, desired: Session) -> list[Wrong]:
     try:
         build.build(server, copy, name=NAME, session=_quiet(desired, copy), size=SIZE)
     except GpuctlError as error:
-        return [Wrong("session.yml", 0, f"the session cannot be built, a pane may have ended at once: {error}")]
-    time.sleep(0.3)  # a pane whose script fails at once has gone by then
+        return [Wrong("session.yml", 0, f"the session cannot be built, a pane may have exited at once: {error}")]
+    time.sleep(0.3)  # a pane whose script fails at once is gone by then
     form = "#{window_index}\t#{window_name}\t#{@gpuctl_title}"
     listed = server.do("list-panes", "-s", "-t", f"={NAME}", "-F", form).splitlines()
     missing = [pane for pane in _expected(desired) if pane not in listed]
     more = [pane for pane in listed if pane not in _expected(desired)]
     return [
-        *(Wrong("session.yml", 0, f"{_pane(pane)} is not there when the session is built") for pane in missing),
-        *(Wrong("session.yml", 0, f"{_pane(pane)} is in the session and not in this file") for pane in more),
+        *(Wrong("session.yml", 0, f"{_pane(pane)} is missing from the built session") for pane in missing),
+        *(Wrong("session.yml", 0, f"{_pane(pane)} is in the session but not in this file") for pane in more),
     ]
 
 

@@ -64,7 +64,7 @@ class Feeding:
         if unit.condition:
             self._condition(name, path, unit)
         elif not all(branch.counts for branch in self._branches):
-            # The other branch may be for another tmux: only its grammar has to be right.
+            # The other branch may be for another tmux version: only its syntax is checked.
             self._report(name, unit, self._feed(path, unit.line, unit.text, "%if 0\n", "%endif\n"))
         elif len("source") <= len(unit.tokens[0]) and "source-file".startswith(unit.tokens[0]):
             self._source(name, path, unit, depth)
@@ -108,12 +108,12 @@ class Feeding:
             files = sorted(_files(pattern))
             if not pattern.startswith("/"):
                 self._report(
-                    name, unit, [f"{pattern or word}: tmux looks for it where it was started, not beside this file"]
+                    name, unit, [f"{pattern or word}: tmux looks for it in its start directory, not beside this file"]
                 )
             elif depth >= DEEPEST:
-                self._report(name, unit, [f"{pattern}: files read each other without an end"])
+                self._report(name, unit, [f"{pattern}: files include each other endlessly"])
             elif not files and not any("q" in flag for flag in flags):
-                self._report(name, unit, [f"{self._called(pattern)}: there is no such file"])
+                self._report(name, unit, [f"{self._called(pattern)}: no such file"])
             else:
                 for file in files:
                     self.file(file, depth + 1)
@@ -131,7 +131,7 @@ class Feeding:
         if not self.server.runs():
             self._ended = True
             return ["it ended the server, so nothing after it could be checked"]
-        return output or [f"it ended with status {done.returncode}"]
+        return output or [f"exit status {done.returncode}"]
 
     def _report(self, name: str, unit: Unit, messages: list[str]) -> None:
         self.wrong += [_placed(name, unit, self._called(what)) for what in messages]

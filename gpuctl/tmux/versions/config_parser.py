@@ -91,7 +91,7 @@ class _Reader:
             else:
                 tokens.append(self._word(conditional))
         if depth:
-            self.unclosed.append((opened, "a { is never closed"))
+            self.unclosed.append((opened, "unclosed {"))
         return Unit(line, self.text[start : self.at], tuple(tokens))
 
     def _blank(self) -> bool:
@@ -119,7 +119,7 @@ class _Reader:
                 quote, opened = "" if quote else self.current, self.line
             self.at += 1
         if quote:
-            self.unclosed.append((opened, f"a {quote} is never closed"))
+            self.unclosed.append((opened, f"unclosed {quote}"))
         return self.text[start : self.at]
 
     def _ends(self, conditional: bool) -> bool:

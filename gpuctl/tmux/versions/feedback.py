@@ -76,10 +76,10 @@ def _append(log: Path, lines: Callable[[str], str]) -> None:
         descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if not _is(descriptor, log):  # rotated while we waited
+            if not _is(descriptor, log):  # rotated while waiting
                 continue
             before = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
-            # Whoever left a line without an end will not come back to it.
+            # An unfinished last line will not be continued.
             line_end = "" if not before or before.endswith("\n") else "\n"
             os.write(descriptor, (line_end + lines(before)).encode())
             return

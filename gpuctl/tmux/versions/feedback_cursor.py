@@ -38,7 +38,7 @@ def place(text: str) -> Place:
 
 def unread(log: bytes, older: list[bytes], last: Place) -> tuple[list[Feedback], Place]:
     """Return the feedback after a position, and the new position; `older`: rotated logs, newest first."""
-    whole = log[: log.rfind(b"\n") + 1]  # a line without an end is still being written
+    whole = log[: log.rfind(b"\n") + 1]  # an unfinished line is still being written
     now = Place(whole.count(b"\n"), len(whole), hashlib.sha256(whole).hexdigest())
     if last.is_in(whole):
         return _after(whole, last.line), now

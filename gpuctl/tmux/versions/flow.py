@@ -27,10 +27,10 @@ class Promotion:
 def describe(done: Promotion, verb: str) -> str:
     """Describe a promotion in a sentence."""
     if done.before == done.version.name and not done.reloaded:
-        return f"{done.version.name} is current already"
+        return f"{done.version.name} is already current"
     before = f" (before: {done.before})" if done.before else ""
-    where = f"{SESSION} uses it now" if done.reloaded else f"{SESSION} uses it when it starts"
-    again = f"; its windows: after `{ending(main_server())}` and `gpuctl tmux launch --fresh`"
+    where = f"{SESSION} uses it now" if done.reloaded else f"{SESSION} will use it when it starts"
+    again = f"; new windows: after `{ending(main_server())}` and `gpuctl tmux launch --fresh`"
     windows = again if done.session and done.reloaded else ""
     return f"{verb} {done.version.name}{before}; {where}{windows}"
 
@@ -41,8 +41,10 @@ def ensure_first() -> Path:
         if store.current():
             return link()
         if store.every():
-            hint = "`gpuctl tmux rollback` goes to the last one that was promoted, `gpuctl tmux promote vN` to another"
-            raise InvalidInput("use the current version", f"{link()} points to none", hint)
+            hint = (
+                "`gpuctl tmux rollback` returns to the last promoted version, `gpuctl tmux promote vN` selects another"
+            )
+            raise InvalidInput("use the current version", f"{link()} does not point to a version", hint)
         _first()
         return link()
 
@@ -53,10 +55,10 @@ def _first() -> Version:
     version = store.written(render.files(settings.load()))
     report = check.folder(version.folder)
     if report.wrong:
-        raise GpuctlError("make the first version", _listed(report), f"the files are in {version.folder}")
+        raise GpuctlError("create the first version", _listed(report), f"the files are in {version.folder}")
     store.point_to(f"versions/{version.name}")
     store.keep(version, report.changes, [version.name])
-    store.note(version, "made and promoted as the first version")
+    store.note(version, "created and promoted as the first version")
     return version
 
 
@@ -93,7 +95,7 @@ def promote(name: str = "") -> Promotion:
             return Promotion(version, version.name)
         report = check.folder(version.folder)
         if report.wrong:
-            raise InvalidInput(doing, _listed(report), "correct these; `gpuctl tmux validate` lists them again")
+            raise InvalidInput(doing, _listed(report), "fix these; `gpuctl tmux validate` lists them again")
         order = [
             *(name_of_version for name_of_version in store.order() if name_of_version != version.name),
             version.name,
@@ -134,16 +136,18 @@ def _earlier(now: str, doing: str) -> Version:
     existing = {version.name: version for version in store.every()}
     candidates = [existing[name] for name in before if name in existing and not store.edited(existing[name])]
     if not candidates:
-        hint = "`gpuctl tmux versions` lists them; `gpuctl tmux new --fresh` makes one of gpuctl's own files"
-        raise InvalidInput(doing, "no earlier version was promoted and is as it was then", hint)
+        hint = "`gpuctl tmux versions` lists them; `gpuctl tmux new --fresh` creates one from gpuctl's own files"
+        raise InvalidInput(doing, "there is no unchanged, promoted earlier version", hint)
     return candidates[-1]
 
 
 def _untouched(version: Version, doing: str) -> None:
     if store.edited(version):
-        wrong = f"{version.name} was promoted before and its files were changed since; a promoted version never changes"
-        hint = f"`gpuctl tmux new --from {version.name}` makes a new version of these files"
-        raise InvalidInput(doing, wrong, f"{hint}; `gpuctl tmux rollback --to vN` uses another one")
+        wrong = (
+            f"{version.name} was promoted before and its files have changed since; a promoted version must not change"
+        )
+        hint = f"`gpuctl tmux new --from {version.name}` creates a new version from these files"
+        raise InvalidInput(doing, wrong, f"{hint}; `gpuctl tmux rollback --to vN` uses another version")
 
 
 def _switch(version: Version, changes: Changed, defaults: State, order: list[str]) -> Promotion:
@@ -182,4 +186,4 @@ def _session(name: str) -> bytes:
 
 
 def _listed(report: check.Report) -> str:
-    return "\n".join(["it has mistakes", *(f"  {wrong}" for wrong in report.wrong)])
+    return "\n".join(["it has errors", *(f"  {wrong}" for wrong in report.wrong)])

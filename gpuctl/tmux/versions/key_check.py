@@ -9,7 +9,7 @@ from gpuctl.tmux.versions.config_parser import Unit, Wrong
 
 Where = tuple[str, Unit]  # the file and its command
 Key = tuple[str, str]  # table, key
-ALONE = "WITHOUT PREFIX"  # the heading over the keys of the root table
+ALONE = "WITHOUT PREFIX"  # the heading above the keys of the root table
 ARROWS = ("Left", "Down", "Up", "Right")
 
 
@@ -54,13 +54,13 @@ def undocumented(sheet: str, mine: Mapping[Key, Where], listed: Collection[Key])
     documented = {key: line for line, key in _documented(sheet)}
     has = {(table, _unquoted(key)) for table, key in listed}
     wrong = [
-        Wrong("cheatsheet.txt", line, f"it tells of the key {key} (table {table}), which is not bound")
+        Wrong("cheatsheet.txt", line, f"it lists the key {key} (table {table}), which is not bound")
         for (table, key), line in documented.items()
         if (table, key) not in has
     ]
     for (table, key), (name, unit) in mine.items():
         if name == "keybindings.conf" and table in ("prefix", "root") and (table, key) not in documented:
-            wrong.append(Wrong(name, unit.line, f"cheatsheet.txt does not tell of the key {key} (table {table})"))
+            wrong.append(Wrong(name, unit.line, f"cheatsheet.txt does not list the key {key} (table {table})"))
     return wrong
 
 

@@ -40,7 +40,7 @@ def _state(version: Version | None, now: Version | None, promoted: bool) -> str:
     if version is None:
         return "GONE"
     state = "current" if version == now else ("earlier" if promoted else "draft")
-    return f"{state}, EDITED since it was promoted" if store.edited(version) else state
+    return f"{state}, EDITED since promotion" if store.edited(version) else state
 
 
 def _changed(version: Version) -> str:

@@ -21,7 +21,7 @@ WORDS = {
     "reload": "reload",
     "quit": "quit",
 }
-HELP = "Type what you think of it, a line at a time. approve (lgtm) | rollback | show config | reload | quit"
+HELP = "Type feedback, one line at a time. approve (lgtm) | rollback | show config | reload | quit"
 
 
 def meaning(line: str) -> str:
@@ -89,7 +89,9 @@ class Pane:
         preview_server = preview.server()
         clients = preview_server.do("list-clients", "-t", f"={preview.SESSION}", "-F", "#{client_name}").split()
         if not clients:
-            raise GpuctlError("show the configuration", "no terminal is attached to the preview", "attach one first")
+            raise GpuctlError(
+                "show the configuration", "no terminal is attached to the preview", "attach a terminal first"
+            )
         files = [name for name in SHOWN if (self.version.folder / name).is_file()]
         pager = "${PAGER:-less}"
         command = f"cd {shlex.quote(str(self.version.folder))} && head -n 1000 {shlex.join(files)} | {pager}"
@@ -99,7 +101,7 @@ class Pane:
     def _reload(self) -> str:
         report = check.folder(self.version.folder)
         if report.wrong:
-            return "\n".join(["not reloaded, it has mistakes:", *(f"  {mistake}" for mistake in report.wrong)])
+            return "\n".join(["not reloaded, it has errors:", *(f"  {mistake}" for mistake in report.wrong)])
         config = self.version.folder / "tmux.conf"
         reload.load(preview.server(), config, preview.loaded() - report.changes, report.defaults)
         preview.remember_changes(report.changes)

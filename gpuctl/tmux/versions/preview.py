@@ -19,7 +19,7 @@ from gpuctl.tmux.versions.state import Changed
 SESSION = "tmux-preview"
 SHARE = "20%"
 LOADED = "@gpuctl_loaded"
-VERSION = "GPUCTL_TMUX_PREVIEW"  # in the environment of what runs inside: which version it is
+VERSION = "GPUCTL_TMUX_PREVIEW"  # names the version in the environment of programs inside
 
 
 def server() -> Server:
@@ -51,8 +51,8 @@ def start(name: str = "") -> Preview:
         return Preview(version, True)
     report = check.folder(version.folder)
     if report.wrong:
-        wrong = "\n".join(["it has mistakes", *(f"  {mistake}" for mistake in report.wrong)])
-        raise InvalidInput(f"preview {version.name}", wrong, f"correct these in {version.folder}")
+        wrong = "\n".join(["it has errors", *(f"  {mistake}" for mistake in report.wrong)])
+        raise InvalidInput(f"preview {version.name}", wrong, f"fix these in {version.folder}")
     close()
     private_server = Server(server().socket, environment={VERSION: version.name})
     try:
@@ -93,8 +93,8 @@ def loaded() -> Changed:
 
 def _feedback_pane(version: Version) -> None:
     command = shlex.join([build.program(), "tmux", "feedback", "pane"])
-    # Where it cannot even start, its words stay readable.
-    kept = f"{command} || {{ echo 'any line closes this pane'; read -r _; }}"
+    # If it cannot even start, its message stays readable.
+    kept = f"{command} || {{ echo 'press Enter to close this pane'; read -r _; }}"
     first = f"={SESSION}:^"
     split = ("split-window", "-f", "-v", "-l", SHARE, "-t", first, "-c", str(version.folder), "-P", "-F", "#{pane_id}")
     pane = server().do(*split, "sh", "-c", kept).strip()
@@ -114,7 +114,7 @@ def rebuild(version: Version, pane: str) -> None:
     made, preview_server = f"{SESSION}-next", server()
     wide, high = preview_server.do("display-message", "-p", "-t", pane, "#{window_width} #{window_height}").split()
     build.build(preview_server, version.folder, name=made, size=(int(wide), int(high) + build.STATUS_BAR))
-    # In rows: a percentage would be one of the pane beside it, not of the window.
+    # In rows: a percentage would refer to the neighbouring pane, not to the window.
     rows = str(max(2, int(high) * int(SHARE.rstrip("%")) // 100))
     preview_server.do("join-pane", "-f", "-v", "-l", rows, "-s", pane, "-t", f"={made}:^")
     for client in preview_server.do("list-clients", "-F", "#{client_name}").splitlines():

@@ -16,10 +16,10 @@ from gpuctl.tmux.versions.terminals import Show, choose
 def choose_target(detached: bool, on_this_terminal: bool) -> Show:
     """Return how to show the preview; `on_this_terminal` uses this terminal, also inside tmux."""
     if detached:
-        return Show("detached", why="as you asked")
+        return Show("detached", why="as requested")
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if on_this_terminal:
-        return Show("here") if on_terminal else Show("detached", why="this runs on no terminal")
+        return Show("here") if on_terminal else Show("detached", why="there is no terminal")
     return choose(command(), os.environ, platform.system(), terminal.has, on_terminal)
 
 

@@ -9,7 +9,7 @@ from gpuctl.edges.tmux import Server
 from gpuctl.tmux.versions import state
 
 SETTING = ("set-option -s", "@gpuctl_keys_without_prefix")
-# Notes of scripts that run at any time: nobody's configuration.
+# Set by scripts at any time, not by a configuration.
 NOTES = frozenset({("set-option -s", "@gpuctl_fit"), ("set-option -s", "@gpuctl_saver"), SETTING})
 
 
@@ -30,7 +30,7 @@ def put_back(server: Server, before: state.State) -> None:
     left = _differences(server, before)
     if left.keys or left.options:
         names = ", ".join(name for _, name in sorted(left.keys | left.options))
-        raise GpuctlError("put back what the tmux server had", f"these are others now: {names}", "restart tmux")
+        raise GpuctlError("restore the tmux server", f"these differ: {names}", "restart tmux")
 
 
 def _differences(server: Server, before: state.State) -> state.Changed:

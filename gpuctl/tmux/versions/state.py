@@ -51,7 +51,7 @@ def read(server: Server) -> State:
     for command, shown in SHOWN.items():
         for line in server.do(*shown).splitlines():
             name, _, value = line.partition(" ")
-            if value:  # a name alone is a hook or a list without anything in it
+            if value:  # a name alone is an empty hook or list
                 options[(command, name)] = value
     return State(keys(server.do("list-keys")), options)
 
@@ -95,4 +95,4 @@ def have(server: Server, lines: Iterable[str]) -> None:
         done = server.try_to("source-file", str(path))
     if done.returncode:
         wrong = (done.stderr or done.stdout).strip().replace(f"{path}:", "line ")
-        raise GpuctlError(f"set keys and options of the tmux server {server.socket}", wrong or "tmux does not say why")
+        raise GpuctlError(f"set keys and options of the tmux server {server.socket}", wrong or "tmux gives no reason")

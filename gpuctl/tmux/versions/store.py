@@ -63,7 +63,7 @@ def named(name: str, doing: str) -> Version:
     full_name = name if name.startswith("v") else f"v{name}"
     version = version or next((version for version in known if version.name == full_name), None)
     if version is None:
-        names = ", ".join(version.name for version in known) or "none yet; `gpuctl tmux new` makes one"
+        names = ", ".join(version.name for version in known) or "none yet; `gpuctl tmux new` creates one"
         wrong = "there is no version" + ("" if name == "newest" else f" {name}")
         raise InvalidInput(doing, wrong, f"versions: {names}")
     return version
@@ -129,7 +129,7 @@ def note(version: Version, what: str) -> None:
     write_atomically(path, noted(text, version.name, what, time.strftime("%Y-%m-%d %H:%M:%S")))
 
 
-# ---- what is kept of promoted versions ----
+# ---- records of promoted versions ----
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _record() -> dict[str, Any]:
             _release(entry)
         return {"versions": dict(record["versions"]), "order": [str(name) for name in record["order"]]}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        hint = "move it away: every version then counts as never promoted"
+        hint = "move it away; every version then counts as never promoted"
         raise GpuctlError("see which versions were promoted", f"{path} cannot be read ({error})", hint) from error
 
 

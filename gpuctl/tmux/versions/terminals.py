@@ -9,7 +9,7 @@ from typing import Literal
 
 Mode = Literal["window", "here", "detached"]
 
-# Program -> the words before the command that it shall run.
+# Program -> the arguments before the command to run.
 LINUX: Mapping[str, Sequence[str]] = {
     "gnome-terminal": ("--wait", "--"),
     "konsole": ("-e",),
@@ -48,16 +48,16 @@ def choose(
     on_terminal: bool,
 ) -> Show:
     """Choose how to show `command`; `system` is platform.system(), `has` tells if a program is installed."""
-    # What is typed in an editor's terminal or over ssh belongs there: a window would open elsewhere, or nowhere.
+    # In an editor's terminal or over ssh a new window would open elsewhere, or not at all.
     editor = environment.get("TERM_PROGRAM") == "vscode" or "CURSOR_TRACE_ID" in environment
     remote = "SSH_CONNECTION" in environment or "SSH_TTY" in environment
     window = None if editor or remote else _window(command, environment, system, has)
     if window:
         return Show("window", window)
     if not on_terminal:
-        return Show("detached", why="this runs on no terminal")
+        return Show("detached", why="there is no terminal")
     if environment.get("TMUX"):
-        return Show("detached", why="this runs inside tmux, and one tmux in another takes its keys")
+        return Show("detached", why="this runs inside tmux, and a nested tmux does not get its keys")
     return Show("here")
 
 

@@ -14,7 +14,7 @@ from .model import INSTALLED, MISSING, OK, Outcome, Wrong, new_enough, program_o
 from .packages import Packages
 
 Tool = Mapping[str, Any]
-_AT_ONCE = 6  # tools that are asked for their version, or fetched, at the same time
+_AT_ONCE = 6  # version checks or downloads in parallel
 
 
 class Tools:
@@ -25,7 +25,7 @@ class Tools:
 
     def bring(self, tools: Sequence[Tool]) -> list[Outcome]:
         """Return one outcome per tool, in the order of the tools."""
-        report_progress(f"looking at what is there of {_names(tools)}")
+        report_progress(f"checking {_names(tools)}")
         outcomes = self._in_parallel(self._present, tools)
         reasons: dict[str, str] = {}
         for tool, outcome in self._by_packages([t for t in tools if t["name"] not in outcomes]):
@@ -56,7 +56,7 @@ class Tools:
             return None
         if path == self._link(tool) and self.installer.record.owns(path):
             if os.path.realpath(path) != os.path.realpath(self.installer.target(tool) or "/"):
-                return None  # another version of ours: bring the wanted one
+                return None  # another version of ours: install the desired one
             return _outcome(tool, OK, version=self.installer.version(tool), came=path)
         version = self.machine.version(tool, path)
         if new_enough(version, str(tool.get("minimal", "0"))):
@@ -66,7 +66,7 @@ class Tools:
     def _by_packages(self, tools: Sequence[Tool]) -> Iterable[tuple[Tool, Outcome | str]]:
         """Yield the outcome of each tool's package, or the reason why there is none."""
         if tools and not self.machine.without_packages:
-            report_progress(f"asking for the packages of {_names(tools)}")
+            report_progress(f"looking up the packages of {_names(tools)}")
         why_not = {tool["name"]: self.packages.why_not(tool, self.check) for tool in tools}
         due = [tool for tool in tools if not why_not[tool["name"]]]
         if due and not self.check:
@@ -79,16 +79,16 @@ class Tools:
         package = self.packages.name(tool)
         if self.check:
             return _outcome(tool, INSTALLED, came=f"package {package}", why="would be installed", changed=True)
-        # Looked at even where something went wrong: of one list for Homebrew a part may be there.
+        # Checked even after a failure: Homebrew may have installed a part of its list.
         path = self.machine.which(program_of(tool))
         version = self.machine.version(tool, path) if path else ""
         if path and new_enough(version, str(tool.get("minimal", "0"))):
             return _outcome(tool, INSTALLED, version=version, came=f"package {package}", changed=True)
-        return wrong or f"the package {package} was installed, but {program_of(tool)} is {version or 'not there'}"
+        return wrong or f"the package {package} was installed, but {program_of(tool)} is {version or 'missing'}"
 
     def _install(self, tool: Tool, reason: str) -> Outcome:
         if self.check:
-            report_progress(f"{tool['name']}: seeing whether it can be had")
+            report_progress(f"{tool['name']}: checking that it is available")
         if not (wrong := self.installer.why_not(tool, self.check)):
             try:
                 version, came = self.installer.version(tool), self.installer.origin(tool)
@@ -98,7 +98,7 @@ class Tools:
                 if not self.check:
                     self.installer.install(tool, was)
                 why = ", ".join([*(["would be installed"] if self.check else []), *([place] if place else [])])
-                report_progress(f"{tool['name']}: {'could be had' if self.check else 'installed'}")
+                report_progress(f"{tool['name']}: {'available' if self.check else 'installed'}")
                 return _outcome(tool, INSTALLED, version=version, came=came, why=why, changed=True)
             except (Wrong, OSError) as error:
                 wrong = str(error)
@@ -112,12 +112,12 @@ class Tools:
         path = self.machine.which(program_of(tool))
         if not path:
             return "", ""
-        version = self.machine.version(tool, path) or "one of unknown version"
+        version = self.machine.version(tool, path) or "an unknown version"
         if path != self._link(tool):
-            return "", f"comes before {version} at {path}"
+            return "", f"takes precedence over {version} at {path}"
         if self.installer.record.owns(path):
-            return version, f"takes over from {version}, which stays beside it"
-        return version, f"takes the place of {version}, which is kept"
+            return version, f"replaces {version}, which stays beside it"
+        return version, f"replaces {version}, which is kept"
 
     def _older(self, tool: Tool) -> str:
         path = self.machine.which(program_of(tool))

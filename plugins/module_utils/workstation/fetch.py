@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from .model import Wrong
 
-_QUIET_SECONDS = 10  # a server that says nothing for so long is given up
+_QUIET_SECONDS = 10  # give up on a server that sends nothing for so long
 _WHOLE_SECONDS = 300
 _MOST_BYTES = 512 << 20
 
@@ -39,7 +39,7 @@ def fetch(url: str, pin: str, into: str) -> None:
         with _opened(url) as source, open(into, "xb") as target:
             _copy(source, target, digest, url)
         if digest.hexdigest() != pin:
-            raise Wrong(f"{url} has the sha256 {digest.hexdigest()}, pinned is {pin}: it was refused")
+            raise Wrong(f"{url} has the sha256 {digest.hexdigest()}, but {pin} is pinned: refused")
     except BaseException:
         if os.path.exists(into):
             os.unlink(into)
@@ -62,11 +62,11 @@ def program(archive: str, member: str) -> bytes:
             data: bytes = stream_of_member.read()
             return data
     except (KeyError, OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
-        raise Wrong(f"there is no {member or 'program'} in the archive: {error}") from error
+        raise Wrong(f"the archive has no {member or 'program'}: {error}") from error
 
 
 def _member(tar: tarfile.TarFile, name: str) -> Any:
-    # Only this member is read, never unpacked: a path in an archive cannot lead anywhere.
+    # Only this member is read, nothing is unpacked: a path in the archive cannot escape.
     return next((tar.extractfile(m) for m in tar if m.isfile() and m.name.lstrip("./") == name), None)
 
 
@@ -79,8 +79,8 @@ def _opened(url: str) -> Any:
     except (URLError, HTTPException, OSError, ValueError) as error:
         why: object = error if isinstance(error, HTTPError) else getattr(error, "reason", None) or error
         if isinstance(why, socket.gaierror):
-            why = "its server's name cannot be looked up (GPUCTL_MIRROR can name a server that is within reach)"
-        raise Wrong(f"{url} cannot be fetched: {why}") from error
+            why = "its server's name cannot be resolved (GPUCTL_MIRROR can name a reachable server)"
+        raise Wrong(f"{url} cannot be downloaded: {why}") from error
 
 
 def _copy(source: Any, target: BinaryIO | io.BufferedWriter, digest: Any, url: str) -> None:
@@ -89,10 +89,10 @@ def _copy(source: Any, target: BinaryIO | io.BufferedWriter, digest: Any, url: s
         while block := source.read(1 << 16):
             received += len(block)
             if time.monotonic() > deadline or received > _MOST_BYTES:
-                raise Wrong(f"{url} takes too long or is too big")
+                raise Wrong(f"{url} takes too long or is too large")
             digest.update(block)
             target.write(block)
     except (HTTPException, OSError, ValueError) as error:
-        raise Wrong(f"{url} broke off after {received} bytes: {error}") from error
+        raise Wrong(f"{url}: the download ended after {received} bytes: {error}") from error
     if announced.isdigit() and received != int(announced):
-        raise Wrong(f"{url} broke off after {received} of {announced} bytes")
+        raise Wrong(f"{url}: the download ended after {received} of {announced} bytes")

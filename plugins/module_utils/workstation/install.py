@@ -14,7 +14,7 @@ from .model import Place, Wrong, program_of
 from .record import Record, remove_tree
 from .sources import by_npm, by_pip, by_release, npm_program
 
-_WHOLE = ".whole"  # stands in the folder of a version that was installed to its end
+_WHOLE = ".whole"  # marks the folder of a completely installed version
 
 
 class Installer:
@@ -48,11 +48,11 @@ class Installer:
         """Return the reason why the tool cannot be installed; empty if it can."""
         kind = _kind(tool)
         if not kind or (kind == "this" and not self.place.gpuctl):
-            return str(tool.get("by_hand") or "no release of it is pinned")
+            return str(tool.get("by_hand") or "no release is pinned")
         if kind == "npm" and not self.machine.which("npm"):
             return "npm is not installed (the package npm or nodejs)"
         if kind in _HASHES and not tool[kind].get(_HASHES[kind]):
-            return f"its row has no {_HASHES[kind]}, and nothing is installed unverified"
+            return f"its row has no {_HASHES[kind]}, and nothing is installed without verification"
         if kind == "release" and not self._pin(tool):
             return f"no sha256 of {self.version(tool)} for {self.machine.os}/{self.machine.arch} is pinned"
         return self._proved(tool) if kind != "this" and check else ""
@@ -72,7 +72,7 @@ class Installer:
         versions = os.path.dirname(folder)
         self.record.make_folders(self.place.tools)
         self.record.add_tool(versions)
-        remove_tree(folder)  # what a killed run left
+        remove_tree(folder)  # left by a killed run
         os.makedirs(folder, 0o755)
         try:
             self._fill(tool, folder)
@@ -81,7 +81,7 @@ class Installer:
         except BaseException:
             remove_tree(folder)
             with contextlib.suppress(OSError):
-                os.rmdir(versions)  # unless other versions are in it
+                os.rmdir(versions)  # unless it contains other versions
                 self.record.drop_tool(versions)
             raise
 

@@ -14,15 +14,15 @@ from ..gpuhost.host import PATH, Host, Result
 _ARCH = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _FAMILIES = {"apt-get": "debian", "dnf": "redhat", "brew": "brew"}
 _BREW = "/opt/homebrew/bin:/home/linuxbrew/.linuxbrew/bin"
-# The user's own ways to the outside: a proxy, certificates, a package index; and where zsh's files are.
+# The user's network settings (proxy, certificates, package index), and the folder of zsh's files.
 _OUTSIDE = re.compile(r"(https?|all|no)_proxy|SSL_CERT_\w+|(PIP|NPM_CONFIG|NODE)_\w+|ZDOTDIR", re.IGNORECASE)
-# What works for root: never one that the user has put on their own PATH.
+# Run with root's rights: never from the user's own PATH.
 _SYSTEM = {"sudo", "apt-get", "apt-cache", "dnf"}
-# What asks for sudo's password on the terminal that gpuctl was started from; set only where there is one.
+# The program that asks for sudo's password on gpuctl's terminal; set only if there is one.
 _ASKPASS = "GPUCTL_ASKPASS"
 _ASK_SECONDS = 180
-NO_PACKAGES = "packages were left out (--no-packages)"
-NO_SUDO = "installing packages needs root, or sudo (with a password only on a terminal): ask who runs the machine"
+NO_PACKAGES = "packages are disabled (--no-packages)"
+NO_SUDO = "installing packages needs root or sudo (with a password: on a terminal): ask the machine's administrator"
 
 
 class Machine:
@@ -49,7 +49,7 @@ class Machine:
         folders = self._folders() if argv[0] in _SYSTEM else self._users_folders()
         environment = {**kept, "HOME": self.home, "PATH": ":".join(folders), "PYTHONNOUSERSITE": "1"}
         program = _first(argv[0], folders) or argv[0]
-        # Proxies and indexes may hold passwords: they stand in the environment, which nobody else can read.
+        # Proxy and index URLs may contain passwords: they are passed in the environment, which no other user can read.
         return self.host.run(program, *argv[1:], stdin=stdin, limit=limit, environment=environment)
 
     def which(self, program: str) -> str:
@@ -75,7 +75,7 @@ class Machine:
         return self._may
 
     def as_root(self, argv: Sequence[str]) -> list[str]:
-        # Homebrew refuses to work for root, and needs it for nothing.
+        # Homebrew refuses to run as root, and never needs it.
         return list(argv) if self.is_root or self.family == "brew" else [*self._sudo, *argv]
 
     def shell(self) -> str:
@@ -97,9 +97,9 @@ class Machine:
         if self.without_packages:
             return NO_PACKAGES
         if not self.family:
-            return "this system's package manager is not known"
+            return "this system's package manager is unknown"
         if self.family == "brew":
-            return "Homebrew does not work for root" if self.is_root else ""
+            return "Homebrew does not run as root" if self.is_root else ""
         if self.is_root or self.run("sudo", "-n", "true", limit=10).ok:
             return ""
         return self._asked() if os.environ.get(_ASKPASS) and self.system("sudo") else NO_SUDO
@@ -110,7 +110,7 @@ class Machine:
             return ""
         self._sudo = ["sudo", "-A"]
         done = self.run("sudo", "-A", "-v", limit=_ASK_SECONDS)
-        return "" if done.ok else f"sudo does not let us install packages: {done.said}"
+        return "" if done.ok else f"sudo refuses: {done.said}"
 
     def _family(self) -> str:
         return next((family for program, family in _FAMILIES.items() if self.which(program)), "")

@@ -31,19 +31,19 @@ class Packages:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._refreshed = False
-        self._lists: list[str] = []  # where apt's lists are, if not at their place
-        self._installed: dict[str, str] = {}  # by us, now: package -> what went wrong, if anything
+        self._lists: list[str] = []  # apt options for private package lists, if any
+        self._installed: dict[str, str] = {}  # in this run: package -> error, or ""
 
     def why_not(self, tool: Mapping[str, Any], check: bool) -> str:
         """Return the reason why the package is unusable; empty if it is usable. Asks for a password only then."""
         family, name = self.machine.family, self.name(tool)
         if not name:
             none = family or not tool.get("packages")
-            return "this distribution has no package of it" if none else self.machine.may_install()
+            return "this distribution has no package for it" if none else self.machine.may_install()
         if self.machine.without_packages:
             return self.machine.may_install()
         if family == "brew":
-            return self.machine.may_install()  # Homebrew follows each release
+            return self.machine.may_install()  # Homebrew follows every release
         candidate = self._candidate(name) or self._after_refresh(name, check)
         if not candidate:
             return self.machine.may_install() or f"the package {name} is not in the package lists"
@@ -62,7 +62,7 @@ class Packages:
         due = [name for name in names if name not in self._installed]
         wrong = self._install(due) if due and self.machine.family == "brew" else ""
         self._installed.update(dict.fromkeys(due, ""))
-        # Of a list for Homebrew none is installed where one cannot be fetched: then each is tried alone.
+        # Of a list for Homebrew none is installed where one cannot be downloaded: then each is tried alone.
         for name in due if wrong or self.machine.family != "brew" else []:
             self._installed[name] = self._install([name])
         return {name: self._installed[name] for name in names if self._installed[name]}
@@ -77,7 +77,7 @@ class Packages:
         limit = _INSTALL_SECONDS * len(names)
         done = self.machine.run(*self.machine.as_root(argv), stdin=listed, limit=limit)
         if not done.ok and self.machine.family == "debian" and not self._refreshed:
-            self._refresh(check=False)  # the lists may be of files that are no longer there
+            self._refresh(check=False)  # the lists may name files that no longer exist
             done = self.machine.run(*self.machine.as_root(argv), limit=limit)
         return "" if done.ok else f"the package {' '.join(names)} could not be installed: {done.said}"
 
@@ -92,11 +92,11 @@ class Packages:
     def _refresh(self, check: bool) -> None:
         self._refreshed = True
         if self.machine.family != "debian":
-            return  # dnf sees to its own lists
+            return  # dnf refreshes its lists itself
         if not check:
             self.machine.run(*self.machine.as_root([*_APT, "update"]), limit=_REFRESH_SECONDS)
             return
-        self._aside = tempfile.TemporaryDirectory()  # gone when we end
+        self._aside = tempfile.TemporaryDirectory()  # removed at exit
         self._lists = ["-o", f"Dir::State::Lists={self._aside.name}", "-o", f"Dir::Cache={self._aside.name}"]
         self.machine.run(*_APT, *self._lists, "-o", "APT::Sandbox::User=", "update", limit=_REFRESH_SECONDS)
 

@@ -118,8 +118,8 @@ class Record:
             self.entries, self.folders, self.tools = known["entries"], known["folders"], known["tools"]
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise Wrong(
-                f"the record {self.path} cannot be read ({error!r}), so nothing was touched: mend it, "
-                "or move it away, and what was there before gpuctl is forgotten"
+                f"the record {self.path} cannot be read ({error!r}), so nothing was changed: repair it, "
+                "or move it away to forget the state before gpuctl"
             ) from error
 
     def _remember(self, path: str, before: Side, ours: Side, **notes: Any) -> None:
@@ -191,7 +191,7 @@ def put_file(path: str, data: bytes, mode: int, owner: tuple[int, int] | None = 
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        error.filename = path  # of a full disk, or an owner that may not be given, the system names no file
+        error.filename = path  # on a full disk or a forbidden owner, the system names no file
         raise
     finally:
         with contextlib.suppress(FileNotFoundError):

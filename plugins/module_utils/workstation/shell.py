@@ -12,7 +12,7 @@ BEGIN = "# >>> gpuctl >>>"
 END = "# <<< gpuctl <<<"
 
 _PATH = 'case ":$PATH:" in *":{bin}:"*) ;; *) PATH="{bin}:$PATH" ;; esac'
-# Completion is loaded when it is first asked for: a new shell must not wait for Python.
+# Completion is loaded on first use: a new shell must not wait for Python.
 _BASH = """_gpuctl_load() {
   eval "$(_GPUCTL_COMPLETE=bash_source gpuctl 2>/dev/null)"
   return 124
@@ -22,7 +22,7 @@ _ZSH = """if (( $+functions[compdef] )); then
   _gpuctl_load() { eval "$(_GPUCTL_COMPLETE=zsh_source gpuctl 2>/dev/null)"; _gpuctl_completion "$@"; }
   compdef _gpuctl_load gpuctl
 fi"""
-# Not in an editor's terminal, nor in a shell that `gpuctl kube shell` started: it reads the file once more.
+# Not in an editor's terminal, and not in a `gpuctl kube shell`, which reads the file again.
 _TMUX = """if [ -t 0 ] && [ "${TERM_PROGRAM-}" != vscode ] &&
   [ -z "${TMUX-}${CURSOR_TRACE_ID-}${INSIDE_EMACS-}${GPUCTL_KUBECONFIG-}" ] && command -v gpuctl >/dev/null; then
   gpuctl tmux launch
@@ -84,7 +84,7 @@ def _foreign(block_text: str, written: Collection[str]) -> list[str]:
 
 
 def _inserted(ours: list[str], lines: list[str]) -> list[str]:
-    # In sequence, not as a set: the user's `if … fi` has a line that is in our block, too.
+    # In sequence, not as a set: `fi` may be a line of ours and of the user's.
     matcher = SequenceMatcher(None, [line.strip() for line in ours], [line.strip() for line in lines], autojunk=False)
     added = [lines[j1:j2] for tag, _, _, j1, j2 in matcher.get_opcodes() if tag in ("insert", "replace")]
     return [line for run in added for line in run if line.strip()]
@@ -105,6 +105,6 @@ def _pair(first: _Mark, second: _Mark | None = None) -> tuple[int, int]:
         return first.start, second.end
     lacks = "end" if first.text == BEGIN else "beginning"
     raise Wrong(
-        f"line {first.number} ({first.text}) has no {lacks}: left alone; "
-        "take out what is left of our lines, and run this again"
+        f"line {first.number} ({first.text}) has no matching {lacks}: left alone; "
+        "remove the rest of our lines, and run this again"
     )

@@ -14,7 +14,7 @@ from .model import Wrong, program_of
 from .record import put_file, remove_tree
 
 _SECONDS = 300
-_LEFT_OUT = "its program for this system was not had, or refused"
+_LEFT_OUT = "its program for this system is unavailable or was rejected"
 
 
 def by_release(machine: Machine, tool: Mapping[str, Any], url: str, pin: str, folder: str) -> None:
@@ -29,11 +29,11 @@ def by_release(machine: Machine, tool: Mapping[str, Any], url: str, pin: str, fo
 
 def by_pip(machine: Machine, tool: Mapping[str, Any], folder: str) -> None:
     """Install into a virtual environment; pip rejects other hashes and anything that needs a build."""
-    # The system's, which stays; a virtual environment ends with the Python that it was made of.
+    # The system's Python, which stays: a virtual environment breaks when its base Python is removed.
     python = machine.system("python3") or machine.which("python3") or sys.executable
     made = machine.run(python, "-m", "venv", folder, limit=_SECONDS)
     if not made.ok:
-        raise Wrong(f"no virtual environment could be made (Debian: the package python3-venv): {made.said}")
+        raise Wrong(f"cannot create a virtual environment (Debian: the package python3-venv): {made.said}")
     listed = os.path.join(folder, "requirements.txt")
     put_file(listed, requirements(tool["pip"]["hashes"]).encode(), 0o644)
     pip = [os.path.join(folder, "bin", "pip"), "install", "-q", "--disable-pip-version-check", "--no-cache-dir"]
@@ -58,7 +58,7 @@ def by_npm(machine: Machine, tool: Mapping[str, Any], folder: str, may_run: bool
     """
     for name, made in lock(tool).items():
         put_file(os.path.join(folder, name), json.dumps(made, indent=1).encode(), 0o644)
-    # What it keeps aside goes into its own folder, not into the user's home.
+    # npm's cache goes into the tool's folder, not into the user's home.
     quiet = ["--no-fund", "--no-audit", "--no-update-notifier", f"--cache={folder}/.npm"]
     patience = ["--fetch-timeout=10000", "--fetch-retries=1", *([] if may_run else ["--ignore-scripts"])]
     done = machine.run("npm", "ci", f"--prefix={folder}", *quiet, *patience, limit=_SECONDS)
@@ -66,7 +66,7 @@ def by_npm(machine: Machine, tool: Mapping[str, Any], folder: str, may_run: bool
     package = f"{tool['npm']['package']} {tool['npm']['version']}"
     if not done.ok:
         raise Wrong(f"npm cannot install {package}: {_error(done.err, done.said)}")
-    # Its program for this system is an optional package: npm leaves out one that it refuses, without a word.
+    # Its program for this system is an optional package: npm silently omits one that it rejects.
     if may_run and not machine.version(tool, os.path.join(folder, npm_program(tool))):
         raise Wrong(f"npm installed {package}, but it does not run: {_LEFT_OUT}")
     systems = [os.path.join(folder, "node_modules", name) for name in tool["npm"].get("systems", {})]

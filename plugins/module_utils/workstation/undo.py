@@ -30,7 +30,7 @@ def remove(record: Record, programs: Mapping[str, str], check: bool, force: bool
         ours = [path for path, entry in record.entries.items() if _links(path, entry, program)]
         folders = [folder for folder in record.tools if os.path.basename(folder) == name]
         if not ours and not folders:
-            rows.append(_row(name, NOT_OURS, "gpuctl did not install it, or only as a package: left alone"))
+            rows.append(_row(name, NOT_OURS, "not installed by gpuctl, or only as a package: left alone"))
         links = [_one(record, path, check, force) for path in ours]
         rows += [*links, *_versions(record, folders, links, check)]
     if not check:
@@ -52,7 +52,7 @@ def _versions(record: Record, folders: list[str], rows: list[dict[str, Any]], ch
 def _gone(record: Record, folder: str) -> dict[str, Any]:
     remove_tree(folder)
     if os.path.lexists(folder):
-        return _row(folder, CONFLICT, "it cannot be removed: see who may write there, and undo again")
+        return _row(folder, CONFLICT, "it cannot be removed: check its permissions, and undo again")
     record.drop_tool(folder)
     return _row(folder, GONE, "its versions", changed=True)
 
@@ -60,8 +60,8 @@ def _gone(record: Record, folder: str) -> dict[str, Any]:
 def _one(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
     try:
         return _back(record, path, check, force)
-    except OSError as error:  # which is no reason to leave the others
-        return _row(path, CONFLICT, f"it cannot be put back: {error.strerror or error}")
+    except OSError as error:  # the others can still be restored
+        return _row(path, CONFLICT, f"it cannot be restored: {error.strerror or error}")
 
 
 def _back(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
@@ -71,13 +71,13 @@ def _back(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]
         return _block_out(record, path, check, force)
     back = same(now, {k: v for k, v in entry["before"].items() if k != "content"})
     if not back and not same(now, entry["ours"]) and not force:
-        return _row(path, CONFLICT, "it was changed since; --force takes it back and keeps a copy")
+        return _row(path, CONFLICT, "it was changed since; --force replaces it and keeps a copy")
     if now["kind"] == "other":
-        return _row(path, CONFLICT, "it is neither a file nor a link now")
+        return _row(path, CONFLICT, "it is no longer a file or link")
     kept = ""
     if not check:
         if not back and not same(now, entry["ours"]):
-            kept = f"; what you had is kept in {record.keep_copy(path)}"
+            kept = f"; your version is kept in {record.keep_copy(path)}"
         if not back:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             restore(path, entry["before"])
@@ -89,7 +89,7 @@ def _back(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]
 
 def _block_out(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
     """Remove our marked block from a shell file that changed around it; all other lines stay."""
-    entry, target = record.entries[path], os.path.realpath(path)  # moved into a repository of dotfiles: follow the link
+    entry, target = record.entries[path], os.path.realpath(path)  # moved into a dotfiles repository: follow the link
     side = look(target, content=True)
     if side["kind"] == "other":
         return _row(path, CONFLICT, "it is not a regular file any more")
@@ -107,7 +107,7 @@ def _block_out(record: Record, path: str, check: bool, force: bool) -> dict[str,
         elif changed:
             put_file(target, left, side["mode"], (side["uid"], side["gid"]))
         record.forget(path)
-    why = "our marked block, and nothing else, is taken out" if changed else "our marked block is no longer in it"
+    why = "only our marked block is removed" if changed else "our marked block was already gone"
     return _row(path, RESTORED, why + copy, changed=changed)
 
 
@@ -143,7 +143,7 @@ def _remove_empty(record: Record) -> None:
         except FileNotFoundError:
             pass
         except OSError:
-            continue  # somebody keeps things there now
+            continue  # not empty any more
         record.folders.remove(folder)
     record.save()
 

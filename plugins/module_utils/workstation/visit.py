@@ -31,10 +31,10 @@ def visit(request: Mapping[str, Any], check: bool) -> dict[str, Any]:
 
 
 def _visit(request: Mapping[str, Any], place: Place, check: bool) -> dict[str, Any]:
-    rows = {tool["name"]: tool for tool in request["tools"]}  # a later row of the same name takes its place
+    rows = {tool["name"]: tool for tool in request["tools"]}  # a later row of the same name wins
     unknown = [name for name in [*request["only"], *request["remove"]] if name not in rows]
     if unknown:
-        raise Wrong(f"{', '.join(unknown)}: no such tool; there are {', '.join(rows)}")
+        raise Wrong(f"{', '.join(unknown)}: unknown tool; known are {', '.join(rows)}")
     with _alone(place.state, check):
         record = Record(place.state)
         if request["undo"]:
@@ -84,7 +84,7 @@ def _shell_files(
     for shell in ("bash", "zsh"):
         path = os.path.join(machine.dots(shell), f".{shell}rc")
         if login == shell or os.path.lexists(path):
-            # A home kept in a repository has links here: what they lead to is written, and they stay.
+            # A link into a dotfiles repository stays; its target is written.
             rows.append(
                 _shell_file(
                     os.path.realpath(path), block(shell, _from_home(place), request["start_tmux"]), record, check
@@ -102,7 +102,13 @@ def _from_home(place: Place) -> str:
 def _shell_file(path: str, block_text: str, record: Record, check: bool) -> dict[str, Any]:
     now = look(path)
     if now["kind"] == "other" or not os.path.isdir(os.path.dirname(path)):
-        return {"path": path, "changed": False, "before": "", "after": "", "why": "it is no file: left alone"}
+        return {
+            "path": path,
+            "changed": False,
+            "before": "",
+            "after": "",
+            "why": "it is not a regular file: left alone",
+        }
     before = b""
     if now["kind"] == "file":
         with open(path, "rb") as stream:

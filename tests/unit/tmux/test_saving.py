@@ -41,5 +41,5 @@ def test_a_save_can_be_named(place: Path) -> None:
 
 def test_without_a_save_there_is_nothing_to_restore(place: Path) -> None:
     assert saving.latest() is None
-    with pytest.raises(InvalidInput, match="nothing was saved yet"):
+    with pytest.raises(InvalidInput, match="nothing has been saved yet"):
         saving.named("")

@@ -105,11 +105,11 @@ def test_trouble_with_the_debuggers_forward_is_told_once_while_it_lasts(screen: 
     shown = DebugAddress(screen, PortRequest(5678, name="debug"))
     line = Line(Slot(((5678, 5678),), "lab-0", "uid"), Standing.RETRYING, why="it broke")
     for _ in range(3):  # a retry that is counted down shows again every second
-        shown.show([line], "the pods cannot be watched: timeout")
-    assert screen.said.count("the pods cannot be watched: timeout") == 1
+        shown.show([line], "cannot watch the pods: timeout")
+    assert screen.said.count("cannot watch the pods: timeout") == 1
     shown.show([line], "")
-    shown.show([line], "the pods cannot be watched: timeout")
-    assert screen.said.count("the pods cannot be watched: timeout") == 2
+    shown.show([line], "cannot watch the pods: timeout")
+    assert screen.said.count("cannot watch the pods: timeout") == 2
 
 
 class Over:

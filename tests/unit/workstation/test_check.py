@@ -43,7 +43,7 @@ def test_what_npm_would_refuse_is_not_promised(tmp_path: Path) -> None:
 def test_a_program_for_this_system_that_npm_leaves_out_is_not_promised(tmp_path: Path) -> None:
     found = checked(tmp_path, 'mkdir -p "$folder/node_modules/@a/tool"')
     assert found.state == "MISSING"
-    assert "not had, or refused" in found.why
+    assert "unavailable or was rejected" in found.why
 
 
 def test_what_npm_brings_is_promised_and_nothing_of_it_was_run(tmp_path: Path) -> None:

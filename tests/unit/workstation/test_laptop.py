@@ -46,7 +46,11 @@ def test_a_folder_for_tools_that_cannot_be_one_is_refused(
 ) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    for given, wrong in (("bin", "no whole path"), (str(file), "no folder"), (f"{file}/below", "no folder")):
+    for given, wrong in (
+        ("bin", "not an absolute path"),
+        (str(file), "not a folder"),
+        (f"{file}/below", "not a folder"),
+    ):
         monkeypatch.setenv(variable, given)
         with pytest.raises(InvalidInput, match=wrong):
             flow.bootstrap(BootstrapRequest())

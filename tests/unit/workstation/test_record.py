@@ -71,7 +71,7 @@ def test_force_takes_the_edited_file_back_and_keeps_a_copy(home: Path) -> None:
     (row,) = undo(a_record(home), check=False, force=True)
     assert file.read_text() == "before"
     (copy,) = (home.parent / "state").glob("edited-*.json")
-    assert row["why"] == f"a file; what you had is kept in {copy}"
+    assert row["why"] == f"a file; your version is kept in {copy}"
 
 
 def test_check_says_the_same_and_changes_nothing(home: Path) -> None:

@@ -28,7 +28,7 @@ def why(home: Path, **row: Any) -> str:
 
 
 def test_packages_that_were_left_out_are_told_so_only_of_a_tool_that_has_one(tmp_path: Path) -> None:
-    assert "packages were left out (--no-packages)" in why(tmp_path, packages={"debian": "tool"})
+    assert "packages are disabled (--no-packages)" in why(tmp_path, packages={"debian": "tool"})
     assert "--no-packages" not in why(tmp_path)
 
 
@@ -45,5 +45,5 @@ def test_a_name_that_cannot_be_looked_up_is_told_in_words(tmp_path: Path, monkey
         raise URLError(socket.gaierror(-2, "Name or service not known"))
 
     monkeypatch.setattr("urllib.request.urlopen", unknown)
-    with pytest.raises(Wrong, match=r"name cannot be looked up \(GPUCTL_MIRROR"):
+    with pytest.raises(Wrong, match=r"name cannot be resolved \(GPUCTL_MIRROR"):
         fetch("https://h.example/a.tar.gz", "0" * 64, str(tmp_path / "a"))

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a gpuctl command in a popup or window for the pane it was asked in ($GPUCTL_PANE, else the active one).
+# Runs a gpuctl command in a popup or window on behalf of a pane ($GPUCTL_PANE, else the active one).
 GPUCTL_PANE=${GPUCTL_PANE:-$(tmux display-message -p '#{pane_id}')}
 export GPUCTL_PANE
 config=$(tmux show-options -pqv -t "$GPUCTL_PANE" @gpuctl_kubeconfig 2>/dev/null)
@@ -18,7 +18,7 @@ status=$?
 case $status in
 0 | 130) exit ;;
 esac
-printf '\nany key closes this\n'
+printf '\npress any key to close\n'
 stty -icanon -echo min 1
 dd bs=16 count=1 >/dev/null 2>&1
 exit "$status"

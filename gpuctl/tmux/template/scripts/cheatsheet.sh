@@ -1,5 +1,5 @@
 #!/bin/sh
-# Shows the cheatsheet in as many columns as it takes to fit; any key closes it.
+# Shows the cheatsheet in as many columns as needed; any key closes it.
 folder=$(dirname "$(dirname "$0")")
 size=$(stty size)
 keys=$(tmux show-options -sqv @gpuctl_keys_without_prefix 2>/dev/null)
@@ -8,7 +8,7 @@ awk -v rows="${size% *}" -v width="${size#* }" -v keys="$keys" '
   left_out { next }
   { line[++count] = $0; if (length($0) > widest) widest = length($0) }
   END {
-    rows -= 2  # the last line says how to close it
+    rows -= 2  # the last line is the hint on closing it
     columns = int((count + rows - 1) / rows)
     if (columns * (widest + 1) > width) columns = int(width / (widest + 1))
     if (columns < 1) columns = 1
@@ -22,6 +22,6 @@ awk -v rows="${size% *}" -v width="${size#* }" -v keys="$keys" '
       print ""
     }
   }' "$folder/cheatsheet.txt"
-printf '\033[2many key closes this page\033[0m'
+printf '\033[2mpress any key to close\033[0m'
 stty -icanon -echo -isig min 1
 dd bs=16 count=1 >/dev/null 2>&1

@@ -1,9 +1,9 @@
 #!/bin/sh
 # The Kubernetes context of a pane for the status bar. Usage: context.sh SERVER PANE c=COMMAND [KUBECONFIG]
-# It runs at every refresh, so it starts one `stat`; gpuctl only where a file is another than last time.
+# It runs at every refresh, so it starts only one `stat`, and gpuctl only if a file changed since the last time.
 case $3 in
 c=k9s)
-  # It switches inside itself and tells no file.
+  # k9s switches contexts internally and writes no file.
   echo '#[fg=colour245]unknown#[default]'
   exit
   ;;
@@ -21,7 +21,7 @@ done
 unset IFS
 stamp=none
 if [ $# -gt 0 ]; then
-  # Name, times to the nanosecond, inode and size; GNU and BSD have other letters for them.
+  # Name, times in nanoseconds, inode and size; the letters differ between GNU and BSD.
   stamp=$(stat -L --printf '%n %.Y %.Z %i %s;' -- "$@" 2>/dev/null || stat -Lnf '%N %Fm %Fc %i %z;' -- "$@" 2>/dev/null)
 fi
 stamp="$files|$stamp"
@@ -29,7 +29,7 @@ if { IFS= read -r known && IFS= read -r text; } 2>/dev/null <"$kept" && [ "$know
   printf '%s\n' "$text"
   exit
 fi
-# Asked anew: in the background, as the status bar waits for nobody. Until it is known it says so.
+# Ask again in the background, as the status bar cannot wait; show ... until then.
 echo '#[fg=colour245]...#[default]'
 (umask 077 && mkdir -p "$cache")
 [ -z "$(find "$kept.busy" -prune -mmin +1 2>/dev/null)" ] || rmdir "$kept.busy"

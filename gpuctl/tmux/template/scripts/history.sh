@@ -3,8 +3,8 @@
 pane=${GPUCTL_PANE:-$(tmux display-message -p '#{pane_id}')}
 file=$(tmux show-options -pqv -t "$pane" @gpuctl_history)
 if [ -z "$file" ] || [ ! -s "$file" ]; then
-  echo 'This pane has no commands yet, or no smart shell (gpuctl kube shell) that notes them.'
-  printf '\nany key closes this\n'
+  echo 'This pane has no commands yet, or no smart shell (gpuctl kube shell) that records them.'
+  printf '\npress any key to close\n'
   stty -icanon -echo min 1
   dd bs=16 count=1 >/dev/null 2>&1
   exit
@@ -24,7 +24,7 @@ else
   chosen=$(printf '%s\n' "$last" | sed -n "${number}p")
 fi
 case $chosen in
-# tmux takes the ; at the end of a word for the end of the command.
+# tmux takes a ; at the end of an argument for the end of the command.
 *\;) chosen=${chosen%?}\\\; ;;
 esac
 [ -z "$chosen" ] || tmux send-keys -t "$pane" -l -- "$chosen" \; send-keys -t "$pane" Enter

@@ -2,11 +2,11 @@
 # Runs the program of a pane, then leaves a shell. Usage: pane.sh INSTALL PROGRAM [WORD...]
 install=$1
 shift
-# While the program runs, or waits to be installed, a save brings it back.
+# While the program runs, or waits to be installed, a restore starts it again.
 tmux set-option -p -t "$TMUX_PANE" @gpuctl_run "$GPUCTL_RUN"
 unset GPUCTL_RUN
 if command -v "$1" >/dev/null 2>&1; then
-  # With job control the program is the pane's foreground job, which is how tmux knows its name.
+  # With job control the program is the pane's foreground job, whose name tmux shows.
   trap : INT
   set -m 2>/dev/null
   "$@"

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Opens a repository: where it stands and its last commits, then a shell where the pane is (there, or deeper in it).
+# Shows a repository's status and last commits, then starts a shell in the pane's folder.
 # Usage: repository.sh NAME FOLDER
 (
   if ! cd "$2" 2>/dev/null; then
     printf 'There is no folder %s for the repository %s.\n' "$2" "$1"
-    printf '  clone it there, or name its place in ~/.config/gpuctl/settings.yml: repositories: {%s: …}\n' "$1"
+    printf '  clone it there, or set its folder in ~/.config/gpuctl/settings.yml: repositories: {%s: …}\n' "$1"
   elif ! command -v git >/dev/null 2>&1; then
     echo "git is not installed; gpuctl bootstrap laptop installs it"
   elif ! git rev-parse --git-dir >/dev/null 2>&1; then

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tells this server what the user's settings say: whether keys without prefix are wanted.
+# Applies the user's settings to this server: whether keys without prefix are enabled.
 "${GPUCTL_PROGRAM:-gpuctl}" tmux settings >/dev/null 2>&1
-# tmux shows a status other than 0 over the active pane.
+# tmux would show a non-zero status over the active pane.
 exit 0

@@ -1,11 +1,11 @@
 #!/bin/sh
-# The kubectl smart shell of a pane; where gpuctl has none to give, the user's own shell.
+# Starts the kubectl smart shell of a pane, or the user's own shell if that fails.
 program=${GPUCTL_PROGRAM:-gpuctl}
 if command -v "$program" >/dev/null 2>&1; then
   tmux set-option -pu -t "$TMUX_PANE" @gpuctl_kubeconfig
   "$program" kube shell
   status=$?
-  # A shell that has started says so with this option; it ends with the status of its last command.
+  # The smart shell sets this option when it has started; it exits with the status of its last command.
   [ -z "$(tmux show-options -pqv -t "$TMUX_PANE" @gpuctl_kubeconfig)" ] || exit "$status"
   echo "gpuctl kube shell could not start (exit status $status): this is your own shell"
 else

@@ -18,12 +18,12 @@ def test_the_shipped_cheatsheet_tells_the_truth() -> None:
 
 def test_a_key_that_is_told_and_not_bound_is_found_with_its_line() -> None:
     said = wrong("PANES\n  h  left\n  y  fly\n", "bind-key -T prefix h select-pane -L\n")
-    assert said == ["cheatsheet.txt:3: it tells of the key y (table prefix), which is not bound"]
+    assert said == ["cheatsheet.txt:3: it lists the key y (table prefix), which is not bound"]
 
 
 def test_a_key_that_is_bound_and_not_told_is_found_with_its_line() -> None:
     said = wrong("PANES\n  h  left\n", "bind-key -T prefix h select-pane -L\n\nbind-key -T prefix y next-window\n")
-    assert said == ["keybindings.conf:3: cheatsheet.txt does not tell of the key y (table prefix)"]
+    assert said == ["keybindings.conf:3: cheatsheet.txt does not list the key y (table prefix)"]
 
 
 def test_a_key_that_is_told_for_another_table_is_not_the_same_key() -> None:

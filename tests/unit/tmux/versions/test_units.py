@@ -30,8 +30,8 @@ def test_lines_go_on_after_a_backslash_in_quotes_and_in_blocks() -> None:
 
 
 def test_what_is_never_closed_is_told_where_it_was_opened() -> None:
-    assert split('set -g a 1\nset -g b "x\ny\n')[1] == [(2, 'a " is never closed')]
-    assert split("bind x {\n a {\n }\n")[1] == [(1, "a { is never closed")]
+    assert split('set -g a 1\nset -g b "x\ny\n')[1] == [(2, 'unclosed "')]
+    assert split("bind x {\n a {\n }\n")[1] == [(1, "unclosed {")]
     assert split('set -g a "it\'s"\nset -g b \'say "\'\nset -g c \\"')[1] == []
 
 

@@ -1,0 +1,51 @@
+"""A log of one machine type is not judged as another, and --strict counts warnings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuctl.cli.nccl import judge as commands
+from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.nccl import calibrate
+from gpuctl.nccl.baselines.consistency import contradicted
+from gpuctl.nccl.context import RunContext
+from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, P5EN, SHIPPED, recorded, run
+
+
+@pytest.mark.parametrize(
+    ("name", "system", "message"),
+    [
+        ("sb_a100_8gpu_allreduce.log", "p5.48xlarge", "it has H100 GPUs, the log lists A100"),
+        ("oci_h100_2n16g_allreduce.log", "p4d.24xlarge", "it has A100 GPUs, the log lists H100"),
+    ],
+)
+def test_a_log_of_other_gpus_does_not_pass_as_a_machine_type(name: str, system: str, message: str) -> None:
+    assert any(message in one for one in contradicted(recorded(name), RunContext(system)))
+    result = CliRunner().invoke(commands.judge, ["--instance", system, str(DATA / name)])
+    assert result.exit_code != 0
+    assert message in str(result.exception)
+
+
+def test_gpus_of_the_machine_type_or_of_an_unknown_one_contradict_nothing() -> None:
+    assert contradicted(HEALTHY, P5EN) == []
+    assert contradicted(recorded("sb_a100_8gpu_allreduce.log"), RunContext("our-own-machines")) == []
+
+
+@pytest.mark.parametrize(("strict", "code"), [((), 0), (("--strict",), 1)])
+def test_a_warning_fails_only_with_strict(monkeypatch: pytest.MonkeyPatch, strict: tuple[str, ...], code: int) -> None:
+    warning = Finding("baseline", "", Verdict.WARN, "below the warn limit")
+    monkeypatch.setattr("gpuctl.nccl.judge.run.judge", lambda *_: [warning])
+    log: Path = DATA / "dgxh100_1n8g_allreduce_full.log"
+    assert CliRunner().invoke(commands.judge, [*strict, str(log)]).exit_code == code
+
+
+def test_an_unprinted_bandwidth_is_refused_and_never_taken_for_zero() -> None:
+    runs = [run({4 * GIB: speed, 8 * GIB: speed}) for speed in (361.0, 362.0, 363.0)]
+    rows = (runs[2].rows[0], replace(runs[2].rows[1], out_of_place=None))
+    result = calibrate.calibrate([*runs[:2], replace(runs[2], rows=rows)], P5EN, SHIPPED)
+    assert "run 3: it printed no bandwidth at 8 GiB" in result.refused
+    assert " 0 GB/s" not in " ".join(result.refused)

@@ -1,0 +1,76 @@
+"""Logs as collectors hand them out: the same run, whatever stands in front of its lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from gpuctl.nccl.parsing import parse
+from tests.unit.nccl.parsing import recorded
+
+NAMES = ("dgxh100_1n8g_allreduce_full.log", "moc_h100_roce_2n2g_allreduce_ncclinfo.log", "oci_h100_2n16g_allreduce.log")
+STAMP = "2026-11-23T10:17:22.123456789Z"
+
+
+def docker(line: str) -> str:
+    return json.dumps({"log": line + "\n", "stream": "stdout", "time": STAMP})
+
+
+def docker_in_parts(line: str) -> str:
+    half = len(line) // 2
+    first = json.dumps({"log": line[:half], "stream": "stdout", "time": STAMP})
+    return first + "\n" + json.dumps({"log": line[half:] + "\n", "stream": "stdout", "time": STAMP})
+
+
+def cri_in_parts(line: str) -> str:
+    half = len(line) // 2
+    return f"{STAMP} stdout P {line[:half]}\n{STAMP} stdout F {line[half:]}"
+
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "kubectl --timestamps": lambda line: f"{STAMP} {line}",
+    "kubectl --timestamps --prefix": lambda line: f"[pod/nccl-launcher-x7/launcher] {STAMP} {line}",
+    "journald short": lambda line: f"Nov  3 10:17:22 node-1 all_reduce_perf[4711]: {line}",
+    "journald short-iso": lambda line: f"2026-11-23T10:17:22+0000 node-1 bash[4711]: {line}",
+    "stern": lambda line: f"nccl-launcher-x7 launcher {line}",
+    "stern --timestamps": lambda line: f"nccl-launcher-x7 launcher {STAMP} {line}",
+    "docker": docker,
+    "docker, long lines in parts": docker_in_parts,
+    "containerd": lambda line: f"{STAMP} stdout F {line}",
+    "containerd, long lines in parts": cri_in_parts,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_log_with_prefixes_reads_like_the_log_itself(name: str, form: str) -> None:
+    lines = [line for line in recorded.text(name).splitlines() if line.strip()]
+    # stern's names are known from the first line of nccl-tests on
+    del lines[: next(number for number, line in enumerate(lines) if line.startswith(("# n", "# Using")))]
+    plain = list(parse.runs(f"{line}\n" for line in lines))
+    text = "\n".join(FORMS[form](line) for line in lines)
+    read = list(parse.runs(text.splitlines(keepends=True)))
+    assert [replace(run, cause=None) for run in read] == [replace(run, cause=None) for run in plain]
+    assert read[0].rows
+
+
+def test_a_daemon_in_the_journal_keeps_its_name() -> None:
+    line = "Nov 23 10:17:22 node-1 slurmstepd[88]: error: *** JOB 7 ON node-1 CANCELLED AT 2026 DUE TO TIME LIMIT ***"
+    (run,) = parse.runs([line + "\n"])
+    assert "TIME LIMIT" in (run.cause or "")
+
+
+def test_a_host_is_one_of_the_rank_list_even_where_its_name_is_glued_to_other_text() -> None:
+    text = (
+        "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20\n"
+        "# Using devicesnode-3:41:41 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.3<0>\n"
+        "#  Rank  0 Group  0 Pid     41 on     node-3 device  0 [0000:19:00] NVIDIA H100\n"
+        "#  Rank  1 Group  0 Pid     42 on     node-4 device  0 [0000:19:00] NVIDIA H100\n"
+        "node-3:41:41 [0] NCCL INFO Using network IB\n"
+        "node-4:42:42 [0] NCCL INFO Using network IB\n"
+    )
+    (run,) = parse.runs(text.splitlines(keepends=True))
+    assert {one.host for one in run.transports} <= {"node-3", "node-4"}
