@@ -1,4 +1,4 @@
-"""Start a program, feed it, and give it up when its time is over."""
+"""Run programs with input and a time limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Done:
-    """What a program printed and how it ended; `code` None: it ran out of time."""
+    """The output and exit code of a program; `code` None: it ran out of time."""
 
     code: int | None
     out: bytes

@@ -1,4 +1,4 @@
-"""A program that runs for long: fed once, read line by line while it runs, ended when its time is over."""
+"""A long-running program: fed once, read line by line while it runs, ended when its time is over."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Stream:
 
     def __init__(self, argv: Sequence[str], feed: bytes) -> None:
         # A file, not a pipe: nobody has to read it while the program runs.
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the program
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the program
         # Its own session: Ctrl-C reaches gpuctl alone, which then ends what it started.
         self._process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, start_new_session=True
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True
         )
         stdin = self._process.stdin
         assert stdin is not None  # noqa: S101 - for mypy: it was asked for
@@ -27,7 +27,7 @@ class Stream:
             stdin.close()
 
     def lines(self) -> Iterator[str]:
-        """What it prints, as it comes, without line ends; ends when it does."""
+        """Output lines as they arrive, without line ends, until the program ends."""
         stdout = self._process.stdout
         assert stdout is not None  # noqa: S101 - for mypy: it was asked for
         for line in stdout:
@@ -39,11 +39,11 @@ class Stream:
             self._process.send_signal(signal.SIGTERM)
 
     def ended(self, patience_s: float = 10) -> tuple[int, str]:
-        """Its exit status (negative: the signal that ended it) and its standard error; killed where it does not end."""
+        """Wait for the exit status (negative: the signal that ended it) and standard error; kill it if it does not end."""
         try:
             code = self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        self._said.seek(0)
-        return code, self._said.read().decode(errors="replace")
+        self._stderr.seek(0)
+        return code, self._stderr.read().decode(errors="replace")

@@ -159,9 +159,9 @@ def _cluster(name: str, given: dict[str, Any]) -> tuple[Cluster, Any, Path]:
 
 def _wish(given: dict[str, Any], mode: Any, nodes: int | None) -> Wish:
     from gpuctl.cluster.deploy.flow import Wish
-    from gpuctl.core.run_history import who
+    from gpuctl.core.run_history import current_user
 
-    return Wish(mode, nodes, given["environment"], who(), given["single"])
+    return Wish(mode, nodes, given["environment"], current_user(), given["single"])
 
 
 @dataclass(frozen=True)

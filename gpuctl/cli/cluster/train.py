@@ -132,7 +132,7 @@ def _wish(script: str, args: Sequence[str], given: dict[str, Any]) -> Wish:
 def _train(cluster: Cluster, env: Environment, wish: Wish, check: bool, form: Output, given: dict[str, Any]) -> None:
     from gpuctl.cluster.train import flow, prepare
     from gpuctl.cluster.train.watch import Watch
-    from gpuctl.core.run_history import who
+    from gpuctl.core.run_history import current_user
     from gpuctl.core.signals import ctrl_c
 
     ready = prepare.prepare(cluster, env, wish)
@@ -143,7 +143,7 @@ def _train(cluster: Cluster, env: Environment, wish: Wish, check: bool, form: Ou
     if ready.failed:
         raise click.exceptions.Exit(PROBLEMS)
     with ctrl_c() as asked:
-        training = flow.start(ready, who())
+        training = flow.start(ready, current_user())
         click.echo(f"training {training.name} began in {output.plural(len(ready.pods), 'pod')}", err=True)
         if given["detach"] and not asked():
             click.echo("the same command with --attach, and without the script, listens to it", err=True)

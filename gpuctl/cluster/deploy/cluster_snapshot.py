@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from gpuctl.cluster.deploy.model import Standing
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import rights
-from gpuctl.core.abandonable_pool import Askers
+from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.edges.kube.cluster import Cluster, Kind
 from gpuctl.edges.kube.errors import Forbidden, NotThere
 
@@ -58,7 +58,7 @@ class There:
 
 def look(cluster: Cluster, env: Environment, standing: Sequence[Standing]) -> There:
     """Everything of it; `Unreachable` where the cluster does not answer."""
-    with Askers(AT_ONCE) as pool:
+    with AbandonablePool(AT_ONCE) as pool:
         asking = Asking(cluster, pool)
         security, image = env.cluster.security, env.cluster.image
         wanted_constraints = rights.constraints_name(env)
@@ -102,7 +102,7 @@ def standing(cluster: Cluster, wanted: Sequence[Object]) -> list[Standing]:
     """Each of the objects as it is on the cluster."""
     # One of each group first: asked all at once, every one of them would ask what the group has.
     groups = {each["apiVersion"]: (each["apiVersion"], each["kind"]) for each in wanted}
-    with Askers(AT_ONCE) as pool:
+    with AbandonablePool(AT_ONCE) as pool:
         list(pool.map(lambda each: cluster.serves(*each), groups.values()))
         return list(pool.map(lambda each: _standing(cluster, each), wanted))
 

@@ -23,7 +23,7 @@ from gpuctl.cluster.deploy.flow import Wish
 from gpuctl.cluster.deploy.model import Change, Plan, told
 from gpuctl.cluster.environment import Asked, Environment, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.core.run_history import who
+from gpuctl.core.run_history import current_user
 from gpuctl.edges.kube.cluster import name_of
 from gpuctl.engine import report_progress
 
@@ -47,7 +47,7 @@ def present(asked: Mapping[str, Any], applied: Applied) -> Answer:
     """Deploy it; the whole answer of the module."""
     file = files.cluster(asked["cluster"])
     cluster = flow.connect(file, asked["context"])
-    wish = Wish(asked["mode"], asked["nodes"], asked["environment"], asked["by"] or who(), asked["single"])
+    wish = Wish(asked["mode"], asked["nodes"], asked["environment"], asked["by"] or current_user(), asked["single"])
     plan = flow.plan(cluster, file, wish)
     try:
         flow.refuse(plan)

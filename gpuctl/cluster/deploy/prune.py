@@ -8,14 +8,14 @@ from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE
 from gpuctl.cluster.deploy.model import Change, is_ours
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import KINDS, VOLUMES, rights
-from gpuctl.core.abandonable_pool import Askers
+from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.edges.kube.cluster import Cluster, Kind
 from gpuctl.edges.kube.errors import Forbidden, NotThere
 
 
 def kinds(cluster: Cluster) -> list[Kind]:
     """Those of our kinds that the cluster serves, in the order in which they are made."""
-    with Askers(AT_ONCE) as pool:
+    with AbandonablePool(AT_ONCE) as pool:
         served = list(pool.map(lambda each: cluster.serves(*each), KINDS))
     return [cluster.kind(*each) for each, is_served in zip(KINDS, served, strict=True) if is_served]
 
@@ -37,7 +37,7 @@ def is_own(env: Environment, kind: Kind, found: Object) -> bool:
 def unwanted(cluster: Cluster, env: Environment, wanted: Sequence[Object]) -> tuple[list[Object], list[str]]:
     """What an earlier deployment made and this one has no use for, but no volumes; and what we may not list."""
     names = {(each["kind"], each["metadata"]["name"]) for each in wanted}
-    with Askers(AT_ONCE) as pool:
+    with AbandonablePool(AT_ONCE) as pool:
         looked = list(pool.map(lambda kind: found(cluster, env, kind), _removable(cluster)))
     left = [each for mine, _ in looked for each in mine if (each["kind"], each["metadata"]["name"]) not in names]
     return left, [why for _, why in looked if why]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE, ATTACHMENT, LIVE_PODS, SCC, Asking, Read
 from gpuctl.cluster.deploy.cluster_snapshot import read as reading
 from gpuctl.cluster.discover.facts import Facts
-from gpuctl.core.abandonable_pool import Askers
+from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import config
@@ -43,7 +43,7 @@ def look(cluster: Cluster, named: str) -> Facts:
     """Everything that can be read; `Unreachable` where the cluster does not answer."""
     openshift = cluster.serves(*SCC) and cluster.serves(*ROUTE)
     multus = cluster.serves(*ATTACHMENT)
-    with Askers(AT_ONCE) as pool:
+    with AbandonablePool(AT_ONCE) as pool:
         asking = Asking(cluster, pool)
         space = asking.one("v1", "Namespace", cluster.namespace)
         nodes, claims = asking.several("v1", "Node"), asking.several("v1", "PersistentVolumeClaim")
