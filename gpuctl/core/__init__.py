@@ -1,1 +1,1 @@
-"""What every feature shares: errors, verdicts, places, records of runs."""
+"""Shared basics: errors, paths, settings, text and records of runs."""

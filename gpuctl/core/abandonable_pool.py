@@ -1,4 +1,4 @@
-"""Questions that threads ask at the same time, and that nobody waits for once one of them went wrong."""
+"""Thread pool for read-only requests; on error or Ctrl-C, queued work is dropped and running work abandoned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Askers(Executor):
+class AbandonablePool(Executor):
     """So many threads, for a `with` block.
 
     The standard library's own pool carries out all that is queued, also where an error or Ctrl-C has ended the block,
@@ -23,39 +23,39 @@ class Askers(Executor):
     """
 
     def __init__(self, at_once: int) -> None:
-        self._asked: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._work, daemon=True, name="asker") for _ in range(at_once)]
-        for each in self._threads:
-            each.start()
+        for thread in self._threads:
+            thread.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.shutdown(wait=kind is None, cancel_futures=kind is not None)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        found: Future[T] = Future()
-        self._asked.put((found, lambda: fn(*args, **kwargs)))
-        return found
+        future: Future[T] = Future()
+        self._queue.put((future, lambda: fn(*args, **kwargs)))
+        return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         if cancel_futures:
             self._drop()
         for _ in self._threads:
-            self._asked.put(None)
-        for each in self._threads if wait else ():
-            each.join()
+            self._queue.put(None)
+        for thread in self._threads if wait else ():
+            thread.join()
 
     def _drop(self) -> None:
-        """What has not begun."""
+        """Cancel the work that has not started."""
         while True:
             try:
-                job = self._asked.get_nowait()
+                job = self._queue.get_nowait()
             except queue.Empty:
                 return
             if job:
                 job[0].cancel()
 
     def _work(self) -> None:
-        while job := self._asked.get():
+        while job := self._queue.get():
             future, ask = job
             if not future.set_running_or_notify_cancel():
                 continue

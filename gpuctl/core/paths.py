@@ -1,4 +1,4 @@
-"""Where gpuctl keeps and finds things; each place can be moved by an environment variable."""
+"""Folders of gpuctl's own files; an environment variable moves each."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 
-def _place(own: str, xdg: str, default: str) -> Path:
-    if own in os.environ:
-        return Path(os.environ[own])
+def _place(variable: str, xdg: str, default: str) -> Path:
+    if variable in os.environ:
+        return Path(os.environ[variable])
     return Path(os.environ.get(xdg) or Path.home() / default) / "gpuctl"
 
 
@@ -23,7 +23,7 @@ def state_dir() -> Path:
 
 
 def cache_dir() -> Path:
-    """What can be thrown away ($GPUCTL_CACHE_DIR, else ~/.cache/gpuctl)."""
+    """Files that may be deleted at any time ($GPUCTL_CACHE_DIR, else ~/.cache/gpuctl)."""
     return _place("GPUCTL_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
 
 

@@ -55,8 +55,8 @@ def removed(text: str, known: Iterable[str] = ()) -> tuple[str, int]:
         count += text.count(value)
         text = text.replace(value, GONE)
     for pattern in READ:
-        text, found = pattern.subn(_without, text)
-        count += found
+        text, replaced = pattern.subn(_without, text)
+        count += replaced
     before = text.count(GONE)
     text = BLOB.sub(_without_blob, text)
     return text, count + text.count(GONE) - before
@@ -73,8 +73,8 @@ def _forms(known: Iterable[str]) -> list[str]:
 
 
 def _without(match: re.Match[str]) -> str:
-    found = match.groupdict()
-    return f"{found.get('keep') or ''}{GONE}{found.get('end') or ''}"
+    parts = match.groupdict()
+    return f"{parts.get('keep') or ''}{GONE}{parts.get('end') or ''}"
 
 
 def _without_blob(match: re.Match[str]) -> str:

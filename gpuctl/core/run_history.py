@@ -17,7 +17,7 @@ from gpuctl.core.paths import private, state_dir, write_atomically
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRecord:
     """One run; `hosts` holds what each host came to, `command` the words that were typed."""
 
     name: str
@@ -28,26 +28,28 @@ class Run:
     hosts: Mapping[str, Any]
 
 
-def who() -> str:
+def current_user() -> str:
     """The user and machine that ask, for records and locks."""
     return f"{os.environ.get('SUDO_USER') or getpass.getuser()}@{os.uname().nodename}"
 
 
-def keep(command: Sequence[str], exit_code: int, hosts: Mapping[str, Any]) -> Run:
+def save(command: Sequence[str], exit_code: int, hosts: Mapping[str, Any]) -> RunRecord:
     """Write a run down, whole or not at all."""
     now = time.time()
     name = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{os.getpid()}"
-    run = Run(name, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)), who(), list(command), exit_code, hosts)
+    run = RunRecord(
+        name, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)), current_user(), list(command), exit_code, hosts
+    )
     write_atomically(folder() / f"{name}.json", json.dumps(asdict(run), indent=1) + "\n")
     return run
 
 
 def folder() -> Path:
-    """Where records are kept, made where it is missing; OSError where it cannot be written."""
-    found = private(state_dir() / "runs")
-    if not os.access(found, os.W_OK):
-        raise PermissionError(errno.EACCES, "it cannot be written", str(found))
-    return found
+    """The folder of the records, created if missing; OSError if it cannot be written."""
+    path = private(state_dir() / "runs")
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "it cannot be written", str(path))
+    return path
 
 
 def names() -> list[str]:
@@ -55,9 +57,9 @@ def names() -> list[str]:
     return sorted(path.stem for path in (state_dir() / "runs").glob("*.json"))
 
 
-def load(name: str) -> Run:
+def load(name: str) -> RunRecord:
     """One run by its name."""
     path = state_dir() / "runs" / f"{name}.json"
     if "/" in name or not path.is_file():
         raise InvalidInput(f"show the run {name!r}", "there is none of that name", "`gpuctl runs` lists them")
-    return Run(**json.loads(path.read_text()))
+    return RunRecord(**json.loads(path.read_text()))

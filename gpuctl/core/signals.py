@@ -1,4 +1,4 @@
-"""Ctrl-C as a question: what runs elsewhere is ended there, before gpuctl ends."""
+"""Turn Ctrl-C into a question, so that remote programs can be ended before gpuctl ends."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Within it Ctrl-C breaks nothing off by itself; the function it gives says whether it was pressed."""
-    asked = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: asked.set())
+    """Ctrl-C interrupts nothing inside the block; the yielded function returns True once it was pressed."""
+    pressed = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: pressed.set())
     try:
-        yield asked.is_set
+        yield pressed.is_set
     finally:
         signal.signal(signal.SIGINT, before)

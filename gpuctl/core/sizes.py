@@ -1,4 +1,4 @@
-"""Bytes for people."""
+"""Human-readable byte counts."""
 
 from __future__ import annotations
 

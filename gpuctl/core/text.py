@@ -1,4 +1,4 @@
-"""Words that every feature says alike."""
+"""Text formatting helpers."""
 
 from __future__ import annotations
 

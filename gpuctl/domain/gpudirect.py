@@ -1,4 +1,4 @@
-"""How data goes between a GPU's memory and a network adapter without the host's: what has to be there for it."""
+"""Requirements of GPUDirect RDMA: transfers between GPU memory and a network adapter that bypass host memory."""
 
 from __future__ import annotations
 

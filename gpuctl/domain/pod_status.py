@@ -1,4 +1,4 @@
-"""What the status of a pod says, as the API of Kubernetes gives it."""
+"""Read the status of a pod as the Kubernetes API returns it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ def conditions(pod: Pod) -> list[dict[str, Any]]:
 
 
 def statuses(pod: Pod) -> list[dict[str, Any]]:
-    """Of its containers, without those that only prepare it."""
+    """The status of each container, init containers excluded."""
     return list((pod.get("status") or {}).get("containerStatuses") or [])
 
 
 def runs(pod: Pod, container: str = "") -> bool:
-    """Whether this container of it runs, or any where none is named."""
-    return any("running" in (each.get("state") or {}) for each in statuses(pod) if container in ("", each["name"]))
+    """True if this container runs, or any container if none is named."""
+    return any(
+        "running" in (status.get("state") or {}) for status in statuses(pod) if container in ("", status["name"])
+    )
 
 
 def is_ready(pod: Pod) -> bool:
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions(pod))
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions(pod))
 
 
 def why_not_placed(pod: Pod) -> str:
     """The scheduler's own words; "" where it has a node, or the scheduler has not looked at it."""
-    for each in conditions(pod):
-        if each["type"] == "PodScheduled" and each["status"] == "False":
-            return str(each.get("message") or each.get("reason") or "no reason given")
+    for condition in conditions(pod):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message") or condition.get("reason") or "no reason given")
     return ""

@@ -1,4 +1,4 @@
-"""Who was waiting for whom: what a look at every node of a run that stood still says of it."""
+"""Diagnose a hang: which ranks wait for which, from one look at every node."""
 
 from __future__ import annotations
 
@@ -29,51 +29,58 @@ def waiting(looks: Looks, ranks_a_node: int) -> dict[str, str]:
     A node that lacks a rank is "gone"; so is one where a rank does nothing while those of other nodes wait. Where more
     nodes are quiet than poll, nobody is accused: quiet ranks may well be waiting, too, in their own way.
     """
-    polling = [node for node, found in looks.items() if found and not any(process.still for process in found)]
+    polling = [
+        node for node, processes in looks.items() if processes and not any(process.still for process in processes)
+    ]
     if not polling or len(polling) < len(looks) - len(polling):
         return dict.fromkeys(looks, UNKNOWN)
-    return {node: _part(found, ranks_a_node) for node, found in looks.items()}
+    return {node: _part(processes, ranks_a_node) for node, processes in looks.items()}
 
 
-def _part(found: Sequence[Process] | None, ranks_a_node: int) -> str:
-    if found is None:
+def _part(processes: Sequence[Process] | None, ranks_a_node: int) -> str:
+    if processes is None:
         return UNKNOWN
-    return GONE if len(found) < ranks_a_node or any(process.still for process in found) else WAITING
+    return GONE if len(processes) < ranks_a_node or any(process.still for process in processes) else WAITING
 
 
 def story(looks: Looks, ranks_a_node: int, limit_s: float, after: str) -> str:
-    """The same in words, the culprits first."""
+    """Describe the hang in one sentence, culprits first."""
     when = f"after {after}" if after else "before the first size"
     return f"no end within {limit_s:g} s, {when}: {'; '.join(who_waits(looks, ranks_a_node))}"
 
 
 def who_waits(looks: Looks, ranks_a_node: int) -> list[str]:
-    """Who waits for whom, the culprits first; where that is not known, how many do what."""
-    if looks and all(found == [] for found in looks.values()):
+    """Ranks and the ranks they wait for, culprits first; if that is unknown, counts of nodes by state."""
+    if looks and all(processes == [] for processes in looks.values()):
         return ["no rank had begun"]
-    told = waiting(looks, ranks_a_node)
-    silent = [f"{node} gives no answer" for node, found in looks.items() if found is None]
-    waits = [node for node, how in told.items() if how == WAITING]
+    states = waiting(looks, ranks_a_node)
+    silent = [f"{node} gives no answer" for node, processes in looks.items() if processes is None]
+    waits = [node for node, state in states.items() if state == WAITING]
     if not waits:
         return [*silent, *_tally(looks), "nobody knows who waits for whom"]
-    said = [_culprit(node, looks[node] or (), ranks_a_node) for node, how in told.items() if how == GONE] + silent
-    return [*said, f"{', '.join(waits)} {'waits' if len(waits) == 1 else 'wait'} for it" if said else "all wait"]
+    culprits = [
+        _culprit(node, looks[node] or (), ranks_a_node) for node, state in states.items() if state == GONE
+    ] + silent
+    return [
+        *culprits,
+        f"{', '.join(waits)} {'waits' if len(waits) == 1 else 'wait'} for it" if culprits else "all wait",
+    ]
 
 
 def _tally(looks: Looks) -> list[str]:
-    """How many nodes did what, where that alone is known."""
-    answers = [found for found in looks.values() if found is not None]
-    still = sum(any(process.still for process in found) for found in answers)
-    none = sum(not found for found in answers)
-    words = [(still, "stand still"), (none, "have no rank left"), (len(answers) - still - none, "wait")]
-    return [", ".join(f"{count} of {len(looks)} nodes {what}" for count, what in words if count)] if answers else []
+    """Counts of nodes by state, for a hang whose culprits are unknown."""
+    answers = [processes for processes in looks.values() if processes is not None]
+    still = sum(any(process.still for process in processes) for processes in answers)
+    none = sum(not processes for processes in answers)
+    counts = [(still, "stand still"), (none, "have no rank left"), (len(answers) - still - none, "wait")]
+    return [", ".join(f"{count} of {len(looks)} nodes {what}" for count, what in counts if count)] if answers else []
 
 
-def _culprit(node: str, found: Sequence[Process], ranks_a_node: int) -> str:
-    if len(found) < ranks_a_node:
-        return f"{node} has {f'only {len(found)}' if found else 'none'} of its {ranks_a_node} ranks left"
+def _culprit(node: str, processes: Sequence[Process], ranks_a_node: int) -> str:
+    if len(processes) < ranks_a_node:
+        return f"{node} has {f'only {len(processes)}' if processes else 'none'} of its {ranks_a_node} ranks left"
     names = {"T": "stopped", "t": "stopped by a debugger", "D": "blocked in the kernel"}
-    still = [process for process in found if process.still]
+    still = [process for process in processes if process.still]
     how = sorted({names.get(process.state, "doing nothing") for process in still})
     which = ", ".join(map(str, sorted(process.rank for process in still if process.rank is not None)))
     who = f"ranks {which} are" if len(still) > 1 else f"rank {which} is" if which else "the test is"

@@ -71,7 +71,7 @@ class Report:
 
 def as_dict(report: Report) -> dict[str, Any]:
     """The documented JSON form (`JSON_SCHEMA`)."""
-    flat = [{"target": name, **finding.as_dict()} for name, found in report.targets.items() for finding in found]
+    flat = [{"target": name, **finding.as_dict()} for name, findings in report.targets.items() for finding in findings]
     head = {"schema": SCHEMA, "command": report.command, "verdict": str(overall(report.findings))}
     return {**head, "exit_code": report.exit_code, **report.details, "findings": flat}
 

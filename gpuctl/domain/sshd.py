@@ -1,10 +1,10 @@
-"""The settings of an sshd of our own, in a pod."""
+"""Configuration of the sshd that gpuctl runs in a pod."""
 
 from __future__ import annotations
 
 
 def keys_only(port: int, host_key: str, authorized: str, *more: str) -> str:
-    """Its file: it runs as any user, and takes these keys and nothing else. `more`: lines besides."""
+    """The text of sshd_config for any user, with these keys as the only login. `more`: extra lines."""
     lines = [
         f"Port {port}",
         f"HostKey {host_key}",

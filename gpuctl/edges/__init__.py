@@ -1,1 +1,1 @@
-"""The only files that know outside libraries and programs; one file each."""
+"""Adapters to outside libraries and programs; one file each."""

@@ -1,4 +1,4 @@
-"""ansible-runner: run one of our playbooks on some hosts and hear of each host as it is done."""
+"""ansible-runner: run a playbook of the collection and report the result of each host as it arrives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUN = "run"  # the name of our only run in ansible-runner's folder
 
 
 @dataclass(frozen=True)
-class Told:
+class HostResult:
     """The end of one host: the module's result, or why there is none (of an unreachable one, all that was said)."""
 
     host: str
@@ -46,11 +46,11 @@ class Play:
     check: bool = False
 
 
-def run(play: Play, told: Callable[[Told], None], broken_off: Callable[[], bool]) -> str:
+def run(play: Play, on_result: Callable[[HostResult], None], broken_off: Callable[[], bool]) -> str:
     """Run it to its end; returns what Ansible itself had to say when it could not run at all."""
     import ansible_runner
 
-    events = _Events(told)
+    events = _Events(on_result)
     # ansible-runner writes what it is given into its folder: private, without environment, and gone afterwards.
     with tempfile.TemporaryDirectory(prefix="gpuctl-") as folder:
         flags = _flags(play, Path(folder))
@@ -75,25 +75,29 @@ def run(play: Play, told: Callable[[Told], None], broken_off: Callable[[], bool]
 def no_new_folder() -> Iterator[None]:
     """Ansible leaves an empty folder in a home that had none: it is not the user's."""
     folder = Path.home() / ".ansible"
-    there = folder.exists()
+    existed = folder.exists()
     try:
         yield
     finally:
         with suppress(OSError):  # it is not empty, or was not made
-            if not there:
+            if not existed:
                 folder.rmdir()
 
 
 def _environment(play: Play) -> dict[str, str]:
-    """What ansible-playbook gets besides the user's own environment."""
+    """Environment variables of ansible-playbook on top of the user's own."""
     # The ansible-core that gpuctl was installed with comes first, also where its folder is not on the PATH.
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
-    own = {"PIPELINING": "True", "GATHERING": "explicit", "NOCOLOR": "1", "TASK_TIMEOUT": str(play.limit)}
-    own["NO_TARGET_SYSLOG"] = "True"  # a module's parameters, such as a test's environment, are not for a node's log
-    own["LOCAL_TEMP"] = tempfile.gettempdir()  # else Ansible makes a folder in the user's home, and leaves it there
+    settings = {"PIPELINING": "True", "GATHERING": "explicit", "NOCOLOR": "1", "TASK_TIMEOUT": str(play.limit)}
+    settings["NO_TARGET_SYSLOG"] = (
+        "True"  # a module's parameters, such as a test's environment, are not for a node's log
+    )
+    settings["LOCAL_TEMP"] = (
+        tempfile.gettempdir()
+    )  # else Ansible makes a folder in the user's home, and leaves it there
     # ansible-runner switches the checking of host keys off unless it is told otherwise.
-    own["HOST_KEY_CHECKING"] = os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True")
-    return {"PATH": path, **{f"ANSIBLE_{name}": value for name, value in own.items()}}
+    settings["HOST_KEY_CHECKING"] = os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True")
+    return {"PATH": path, **{f"ANSIBLE_{name}": value for name, value in settings.items()}}
 
 
 def _keep_environment_off_disk(folder: Path) -> None:
@@ -108,11 +112,11 @@ def _flags(play: Play, folder: Path) -> list[str]:
     """Write what the playbook is given into the private folder, and name it on the command line."""
     for name, text in play.files.items():
         (folder / name).write_text(text)
-    given = dict(play.variables)
+    variables = dict(play.variables)
     if play.file_of:
-        given["gpuctl_profiles"] = {host: str(folder / name) for host, name in play.file_of.items()}
-        given["host_profile_name"] = "{{ gpuctl_profiles[inventory_hostname] }}"
-    (folder / "variables.json").write_text(json.dumps(given))
+        variables["gpuctl_profiles"] = {host: str(folder / name) for host, name in play.file_of.items()}
+        variables["host_profile_name"] = "{{ gpuctl_profiles[inventory_hostname] }}"
+    (folder / "variables.json").write_text(json.dumps(variables))
     (folder / "hosts").write_text("\n".join(play.hosts) + "\n")
     flags = [
         f"--extra-vars=@{folder / 'variables.json'}",
@@ -132,10 +136,10 @@ def _last_words(runner: Any) -> str:
 
 
 class _Events:
-    """Turns ansible-runner's events into one `Told` a host."""
+    """Turns ansible-runner's events into one `HostResult` a host."""
 
-    def __init__(self, told: Callable[[Told], None]) -> None:
-        self.told = told
+    def __init__(self, on_result: Callable[[HostResult], None]) -> None:
+        self.on_result = on_result
         self.heard: set[str] = set()
         self._playbook = 0  # its process, which sends the events
         self._asked_to_end = 0.0
@@ -153,21 +157,21 @@ class _Events:
         host, result = data.get("host"), data.get("res", {})
         kind = event.get("event")
         if host and kind == "runner_on_unreachable":
-            self._tell(Told(host, wrong=str(result.get("msg") or "").strip(), unreachable=True))
+            self._tell(HostResult(host, wrong=str(result.get("msg") or "").strip(), unreachable=True))
         elif host and kind in ("runner_on_ok", "runner_on_failed"):
             if any(name in result for name in ("knobs", "tools", "nccl", "cluster")):
-                self._tell(Told(host, result=result))
+                self._tell(HostResult(host, result=result))
             elif "error" in result:
-                self._tell(Told(host, **result["error"]))
+                self._tell(HostResult(host, **result["error"]))
             elif kind == "runner_on_failed":
                 # `rebooted` stands in the answer of a reboot that failed: the host did not come back.
                 lost = "timedout" in result or "rebooted" in result
-                self._tell(Told(host, wrong=_reason(result), unreachable=lost))
+                self._tell(HostResult(host, wrong=_reason(result), unreachable=lost))
         return False
 
-    def _tell(self, told: Told) -> None:
-        self.heard.add(told.host)
-        self.told(told)
+    def _tell(self, result: HostResult) -> None:
+        self.heard.add(result.host)
+        self.on_result(result)
 
 
 def _reason(result: Mapping[str, Any]) -> str:

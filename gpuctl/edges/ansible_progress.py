@@ -1,4 +1,4 @@
-"""Hear from a module, while it runs, what it is doing: Ansible itself hands on nothing before the end."""
+"""Progress messages of a running module; Ansible itself forwards nothing before a task ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _END = b"\0\n"
 
 
 @contextmanager
-def hearing(say: Callable[[str], None]) -> Iterator[None]:
+def progress_listener(say: Callable[[str], None]) -> Iterator[None]:
     """Within it, each line that the module tells is handed to `say`, from another thread."""
     with tempfile.TemporaryDirectory(prefix="gpuctl-") as folder:
         pipe = Path(folder, "progress")

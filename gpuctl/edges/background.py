@@ -1,4 +1,4 @@
-"""Programs that run beside gpuctl, and never longer than it."""
+"""Programs that run in the background and never outlive gpuctl."""
 
 from __future__ import annotations
 
@@ -73,18 +73,18 @@ class Running:
 
     @property
     def said(self) -> str:
-        """What it complained of last; empty where something ordinary came after it."""
+        """The last error line; empty if ordinary output followed it."""
         last = self._last  # read once: the reader may change it meanwhile
         return gist(last) if last else ""
 
     @property
     def complaint(self) -> str:
-        """What it complained of last, whatever came after it."""
+        """The last error line, whatever followed it."""
         return gist(self._complaint) if self._complaint else ""
 
     @property
     def last_words(self) -> str:
-        """What it complained of before it ended, after all of its output was read."""
+        """The last error line, available after the process exited."""
         self._reader.join(1)
         return gist(self._last)
 

@@ -1,4 +1,4 @@
-"""Inventories, as ansible-core reads them: every format and plugin of its works, because it does the reading."""
+"""Inventories as ansible-core reads them, with every format and plugin it supports."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read(source: Path, limit: str) -> dict[str, Variables]:
     configuration = ["config", "dump", "--type", "all", "--only-changed", "--format", "json"]
     # One beside the other: each takes most of a second, nearly all of it Ansible's start.
     with _ansible(*listing) as lister, _ansible(*configuration) as teller:
-        (listed, complaint), (told, _) = lister.communicate(), teller.communicate()
+        (listed, complaint), (settings, _) = lister.communicate(), teller.communicate()
     doing = f"read the inventory {source}"
     wrong = _complaint(complaint, lister.returncode)
     if wrong:
@@ -59,14 +59,14 @@ def read(source: Path, limit: str) -> dict[str, Variables]:
         raise InvalidInput(doing, wrong, "`ansible-inventory --graph -i INVENTORY` shows hosts and groups")
     if teller.returncode:
         raise InvalidInput("read Ansible's configuration", "ansible-config cannot", "try it alone: ansible-config dump")
-    configured = _configured(json.loads(told))
+    configured = _configured(json.loads(settings))
     return {host: _with_defaults(variables, configured) for host, variables in hosts.items()}
 
 
-def _ansible(*words: str) -> subprocess.Popen[str]:
+def _ansible(*arguments: str) -> subprocess.Popen[str]:
     # -m ansible keeps to the ansible-core gpuctl was installed with, whatever else is on the PATH.
     return subprocess.Popen(
-        [sys.executable, "-m", "ansible", *words],
+        [sys.executable, "-m", "ansible", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -77,24 +77,24 @@ def _ansible(*words: str) -> subprocess.Popen[str]:
 
 def _configured(dumped: object) -> Variables:
     """Name -> value of what was set in a file or the environment, wherever in Ansible's listing it stands."""
-    found: Variables = {}
+    settings: Variables = {}
     if isinstance(dumped, list):
         for entry in dumped:
-            found.update(_configured(entry))
+            settings.update(_configured(entry))
     elif isinstance(dumped, dict) and "name" in dumped:
-        found[dumped["name"]] = dumped["value"]
+        settings[dumped["name"]] = dumped["value"]
     elif isinstance(dumped, dict):  # of the plugins only ssh is ours
-        found.update(_configured(dumped.get("CONNECTION_PLUGINS", dumped.get("ssh"))))
-    return found
+        settings.update(_configured(dumped.get("CONNECTION_PLUGINS", dumped.get("ssh"))))
+    return settings
 
 
 def _with_defaults(variables: Variables, configured: Variables) -> Variables:
-    given = {
+    defaults = {
         names[0]: configured[setting]
         for setting, names in _CONFIGURED.items()
         if setting in configured and not any(name in variables for name in names)
     }
-    return {**given, **variables}
+    return {**defaults, **variables}
 
 
 def _environment() -> dict[str, str]:
@@ -111,11 +111,13 @@ def _environment() -> dict[str, str]:
 def _complaint(stderr: str, code: int) -> str:
     """Why an inventory cannot be used. A source that ansible only warns of is no inventory to act on."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    told = [line for line in lines if "arse" in line and ("Failed to" in line or "Unable to" in line)]
-    yaml = [line for line in told if "'yaml' plugin" in line]  # of a file that is YAML the others' words mislead
-    if told or code:
-        told = yaml or told
-        return " ".join((told or lines or ["ansible-inventory failed"])[-2:]).replace("[WARNING]: ", "")
+    failures = [line for line in lines if "arse" in line and ("Failed to" in line or "Unable to" in line)]
+    yaml_failures = [
+        line for line in failures if "'yaml' plugin" in line
+    ]  # of a file that is YAML the others' words mislead
+    if failures or code:
+        failures = yaml_failures or failures
+        return " ".join((failures or lines or ["ansible-inventory failed"])[-2:]).replace("[WARNING]: ", "")
     return ""
 
 
@@ -131,11 +133,11 @@ def _hosts(listed: Mapping[str, Any]) -> dict[str, Variables]:
     }
 
 
-def _members(listed: Mapping[str, Any], group: str, seen: set[str]) -> list[str]:
+def _members(listed: Mapping[str, Any], group: str, visited: set[str]) -> list[str]:
     """The hosts of a group and of the groups below it, each once, in the inventory's order."""
-    if group in seen:
+    if group in visited:
         return []
-    seen.add(group)
-    own = listed.get(group, {})
-    below = [host for child in own.get("children", []) for host in _members(listed, child, seen)]
-    return list(dict.fromkeys([*own.get("hosts", []), *below]))
+    visited.add(group)
+    content = listed.get(group, {})
+    below = [host for child in content.get("children", []) for host in _members(listed, child, visited)]
+    return list(dict.fromkeys([*content.get("hosts", []), *below]))

@@ -1,4 +1,4 @@
-"""Remember what plain inventory files came to: reading them costs more than asking ten hosts.
+"""Cache of plain inventory files: reading them costs more than contacting ten hosts.
 
 Only what is the same every time is kept: files of the inventory's own folder that are text, no program, no inventory
 plugin, nothing encrypted; and of the variables only those that say how a host is reached, never a password.
@@ -29,20 +29,20 @@ def read(source: Path, limit: str, also: str = "") -> dict[str, Variables]:
     key = _key(source, limit, also)
     kept = cache_dir() / "inventories" / f"{key}.json"
     if key and kept.is_file():
-        found: dict[str, Variables] = json.loads(kept.read_text())
-        return found
+        hosts: dict[str, Variables] = json.loads(kept.read_text())
+        return hosts
     hosts = inventory.read(source, limit)
     if key:
         with contextlib.suppress(OSError):  # a folder that cannot be written costs time, nothing else
             private(kept.parent)
-            write_atomically(kept, json.dumps({host: _kept(own, also) for host, own in hosts.items()}))
+            write_atomically(kept, json.dumps({host: _kept(variables, also) for host, variables in hosts.items()}))
     return hosts
 
 
 def _kept(variables: Variables, also: str) -> Variables:
     """Only what reaching and choosing takes; a password is kept as the fact that there is one."""
-    own = {n: value for n, value in variables.items() if n.startswith("ansible_") or n in (*OURS, also)}
-    return {name: "kept out of the cache" if any(s in name for s in _SECRET) else value for name, value in own.items()}
+    used = {n: value for n, value in variables.items() if n.startswith("ansible_") or n in (*OURS, also)}
+    return {name: "kept out of the cache" if any(s in name for s in _SECRET) else value for name, value in used.items()}
 
 
 def _key(source: Path, limit: str, also: str) -> str:
@@ -50,7 +50,7 @@ def _key(source: Path, limit: str, also: str) -> str:
     if "@" in limit:  # names of hosts in a file, which is not ours to watch
         return ""
     files = _below(source) if source.is_dir() else _beside(source)
-    told = [
+    inputs = [
         FORM,
         str(source),
         limit,
@@ -61,8 +61,8 @@ def _key(source: Path, limit: str, also: str) -> str:
         facts = path.stat()
         if path in files and not _plain(path, facts.st_size):
             return ""
-        told.append(f"{path} {facts.st_mtime_ns} {facts.st_size} {facts.st_ino}")
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
+        inputs.append(f"{path} {facts.st_mtime_ns} {facts.st_size} {facts.st_ino}")
+    return hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:32]
 
 
 def _beside(source: Path) -> list[Path]:
@@ -73,8 +73,8 @@ def _beside(source: Path) -> list[Path]:
 
 def _below(folder: Path) -> list[Path]:
     """Every file of a folder, also behind links, as Ansible finds them."""
-    found = os.walk(folder, followlinks=True)
-    return sorted(Path(at) / name for at, _, names in found for name in names)
+    folders = os.walk(folder, followlinks=True)
+    return sorted(Path(at) / name for at, _, names in folders for name in names)
 
 
 def _configs() -> list[Path]:

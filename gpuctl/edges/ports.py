@@ -1,4 +1,4 @@
-"""Local TCP ports: which are free, and whether somebody answers behind a forwarded one."""
+"""Local TCP ports: find free ones, and test the far end of a forward."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 
 def free(port: int) -> bool:
-    """Whether a program of this user can listen on it."""
+    """True if a program of this user can listen on the port."""
     with socket.socket() as probe:
         # As kubectl does it: a connection that has just ended is no hindrance, a listener is.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -18,7 +18,7 @@ def free(port: int) -> bool:
 
 
 def answers(port: int, patience: float = 1.0) -> bool:
-    """Whether a connection through a forward stays open, or brings something: kubectl closes it where nobody listens.
+    """True if a connection through a forward stays open or brings data: kubectl closes it if nothing listens.
 
     The local end always accepts, so that alone would prove nothing.
     """

@@ -1,4 +1,4 @@
-"""Slurm's own programs: what they say of nodes, jobs and steps, and an allocation that never outlives gpuctl."""
+"""Slurm's command line programs: nodes, jobs, steps, and an allocation that never outlives gpuctl."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def need() -> None:
 
 
 def try_to(*argv: str, stdin: bytes = b"", limit: float = LIMIT_S) -> Done:
-    """How a program of Slurm's ended and what it printed; the caller judges it."""
+    """Run a Slurm program; the caller judges its exit code and output."""
     ours = environment()
     unset = [word for name in os.environ if name not in ours for word in ("-u", name)]
     return Processes().run(["env", *unset, *argv] if unset else argv, stdin, limit)
 
 
 def ask(doing: str, *argv: str) -> str:
-    """What it prints; `GpuctlError` with its own words where it fails or does not answer."""
+    """The output of a Slurm program; `GpuctlError` with its own message if it fails or does not answer."""
     done = try_to(*argv)
     if done.code is None:
         hint = "`scontrol ping` shows whether Slurm runs"
@@ -95,9 +95,9 @@ def ask(doing: str, *argv: str) -> str:
     return done.out.decode(errors="replace")
 
 
-def gist(said: str) -> str:
+def gist(stderr: str) -> str:
     """The last line of what a program of Slurm's complained of, without its name."""
-    lines = [re.sub(r"^\w+: (?:error: |fatal: )?", "", line) for line in said.splitlines() if line.strip()]
+    lines = [re.sub(r"^\w+: (?:error: |fatal: )?", "", line) for line in stderr.splitlines() if line.strip()]
     return lines[-1].strip() if lines else "it failed and said nothing"
 
 
@@ -107,13 +107,13 @@ def nodes() -> list[Node]:
 
 
 def read_nodes(text: str) -> list[Node]:
-    """What sinfo prints with the format above: the reason comes last, as it may hold anything."""
-    found = []
+    """Parse the output of sinfo with the format above; the reason is last, as it may contain anything."""
+    listed = []
     for line in text.splitlines():
         name, partition, state, gres, reason = line.split("|", 4)
         why = "" if reason.strip() in ("none", "") else reason.strip()
-        found.append(Node(name, partition.rstrip("*"), partition.endswith("*"), state, gpus(gres), why))
-    return found
+        listed.append(Node(name, partition.rstrip("*"), partition.endswith("*"), state, gpus(gres), why))
+    return listed
 
 
 def gpus(gres: str) -> int | None:
@@ -141,20 +141,20 @@ def leaves(text: str) -> list[tuple[str, str]]:
 
 
 def cluster() -> str:
-    """Its name."""
-    found = re.search(
+    """The name of the cluster."""
+    match = re.search(
         r"^ClusterName\s*=\s*(\S+)", ask("ask Slurm for its settings", "scontrol", "show", "config"), re.MULTILINE
     )
-    return found[1] if found else "unknown"
+    return match[1] if match else "unknown"
 
 
 def reserved(name: str) -> list[str]:
     """The nodes of a reservation; `InvalidInput` where there is none of that name."""
     done = try_to("scontrol", "--oneliner", "show", "reservation", name)
-    found = re.search(r"\bNodes=(\S+)", done.out.decode(errors="replace"))
-    if done.code or not found:
+    match = re.search(r"\bNodes=(\S+)", done.out.decode(errors="replace"))
+    if done.code or not match:
         raise InvalidInput(f"use the reservation {name}", gist(done.err), "`scontrol show reservation` lists them")
-    return expand(found[1])
+    return expand(match[1])
 
 
 def mpi_types() -> list[str]:
@@ -171,7 +171,7 @@ def job(number: str = "", name: str = "") -> Job | None:
 
 
 def partition_of(number: str) -> str:
-    """That of a job; "" where it is not known."""
+    """The partition of a job; "" if unknown."""
     return ask(f"ask Slurm for job {number}", "squeue", "-h", "--states=all", "--job", number, "-o", "%P").strip()
 
 
@@ -182,7 +182,7 @@ def steps(number: str) -> dict[str, str]:
 
 
 def _squeue(doing: str, *argv: str) -> list[str]:
-    """Its lines; none where Slurm knows the job no more."""
+    """The lines of squeue; none if Slurm does not know the job any more."""
     done = try_to("squeue", "-h", *argv)
     if done.code is None or (done.code and "Invalid job id" not in done.err):
         raise GpuctlError(doing, gist(done.err) if done.code else "no answer")
@@ -211,14 +211,14 @@ class Allocation:
 
     def __init__(self, argv: Sequence[str]) -> None:
         self.number = ""  # once it is granted
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the program
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the program
         python = [sys.executable, "-I", "-S", "-c"]
         # A session of its own: Ctrl-C reaches gpuctl alone, which then gives it back.
         self._process = subprocess.Popen(
             [*python, _GUARD, *argv, *python, _HOLD],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._stderr,
             env=environment(),
             start_new_session=True,
         )
@@ -230,14 +230,14 @@ class Allocation:
 
     @property
     def ended(self) -> bool:
-        """Whether it was refused, or is over."""
+        """True once the allocation was refused or is over."""
         return self._process.poll() is not None
 
     @property
     def said(self) -> str:
-        """All that salloc complained of."""
-        self._said.seek(0)
-        return self._said.read().decode(errors="replace")
+        """The standard error of salloc."""
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace")
 
     def give_back(self, patience_s: float = 15) -> None:
         """Let go of it, or leave the queue."""

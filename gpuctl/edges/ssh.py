@@ -1,4 +1,4 @@
-"""The user's own OpenSSH client, as a carrier: one connection a host, the program to run goes in by standard input."""
+"""The user's own OpenSSH client as a transport: one connection per host, the program arrives on standard input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SSH_FAILED = 255  # ssh's own exit status for an error of its own; otherwise it 
 
 @dataclass(frozen=True)
 class Login:
-    """How to get onto one host; empty means what the user's own ssh configuration says."""
+    """Login data of one host; empty fields follow the user's own ssh configuration."""
 
     address: str
     port: int | None = None
@@ -49,7 +49,7 @@ def run_python(processes: Processes, login: Login, program: Callable[[], bytes],
 
 
 def command(login: Login) -> Sequence[str]:
-    """How a program that comes in by standard input is run on a host by its Python, as an argument list."""
+    """The argument list that runs a program from standard input on a host's Python."""
     sudo = ["sudo", "-n", "-H", "-u", login.sudo_to, "--"] if login.sudo_to else []
     if login.local:
         return [*sudo, *(shlex.split(login.python) or [sys.executable]), "-IS", "-"]
@@ -113,10 +113,10 @@ _KNOWN = (
 )
 
 
-def in_words(said: str, last: str, address: str) -> Failure | None:
-    """What ssh, sudo or a shell said, in words that say what to do; None where we do not know it. `last`: its gist."""
+def known_failure(output: str, last: str, address: str) -> Failure | None:
+    """The failure that the output of ssh, sudo or a shell stands for; None if it is unknown. `last`: its gist."""
     for pattern, wrong, hint in _KNOWN:
-        if re.search(pattern, said):
+        if re.search(pattern, output):
             return Failure(f"{wrong} ({last})", hint.replace("ADDRESS", address))
     return None
 
@@ -135,7 +135,7 @@ def explain(login: Login, done: Done, limit: float) -> Failure:
     last = lines[-1].strip() if lines else f"exit status {done.code}"
     if "Traceback (most recent call last)" in done.err:
         return Failure(f"gpuctl itself failed there: {last}", "please report it")
-    known = in_words(done.err, last, login.address)
+    known = known_failure(done.err, last, login.address)
     if known is not None:
         return replace(known, unreachable=unreachable)
     if done.code == 127 and login.python:

@@ -1,4 +1,4 @@
-"""A program that runs for long: fed once, read line by line while it runs, ended when its time is over."""
+"""A long-running program: fed once, read line by line while it runs, ended when its time is over."""
 
 from __future__ import annotations
 

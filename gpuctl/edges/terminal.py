@@ -1,4 +1,4 @@
-"""The terminal gpuctl runs in, and windows with another."""
+"""The terminal of gpuctl, and new terminal windows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEGIN_S = 2.0  # a program that cannot open a window ends within this time
 
 
 def has(program: str) -> bool:
-    """Whether a program is on the PATH."""
+    """True if a program is on the PATH."""
     return shutil.which(program) is not None
 
 

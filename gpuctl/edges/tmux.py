@@ -1,4 +1,4 @@
-"""tmux, by the name of its server: every call says which one it means, whatever $TMUX says."""
+"""tmux, addressed by the name of its server, whatever $TMUX says."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ class Server:
     environment: Mapping[str, str] = field(default_factory=dict)
     limit: float | None = None
 
-    def argv(self, *words: str) -> list[str]:
+    def argv(self, *arguments: str) -> list[str]:
         """The whole command line of a tmux command."""
-        return ["tmux", "-L", self.socket, "-f", self.config or os.devnull, *map(_word, words)]
+        return ["tmux", "-L", self.socket, "-f", self.config or os.devnull, *map(_word, arguments)]
 
-    def try_to(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def try_to(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a tmux command; its output and exit status are the caller's to judge."""
-        done = self._run(words)
+        done = self._run(arguments)
         # A server that was told to end still answers for a moment, with this and no more.
         for _ in range(40):
-            if "server exited unexpectedly" not in done.stderr or words[0] == "kill-server":
+            if "server exited unexpectedly" not in done.stderr or arguments[0] == "kill-server":
                 break
             time.sleep(0.05)
-            done = self._run(words)
+            done = self._run(arguments)
         return done
 
-    def _run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    def _run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         inside = ("TMUX", "TMUX_PANE")  # of another server, perhaps: tmux would ask that one
-        own = {name: value for name, value in os.environ.items() if name not in inside}
+        outside = {name: value for name, value in os.environ.items() if name not in inside}
         try:
             return subprocess.run(
-                self.argv(*words),
-                env={**own, **self.environment},
+                self.argv(*arguments),
+                env={**outside, **self.environment},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -57,18 +57,18 @@ class Server:
                 timeout=self.limit,
             )
         except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess(self.argv(*words), 124, "", f"not done within {self.limit:g} s")
+            return subprocess.CompletedProcess(self.argv(*arguments), 124, "", f"not done within {self.limit:g} s")
 
-    def do(self, *words: str) -> str:
+    def do(self, *arguments: str) -> str:
         """Run a tmux command and return what it prints; `GpuctlError` with tmux's own words where it fails."""
-        done = self.try_to(*words)
+        done = self.try_to(*arguments)
         if done.returncode:
             wrong = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}"
-            raise GpuctlError(f"have tmux {words[0]} (server {self.socket})", wrong)
+            raise GpuctlError(f"have tmux {arguments[0]} (server {self.socket})", wrong)
         return done.stdout
 
     def runs(self) -> bool:
-        """Whether such a server is up."""
+        """True if the server is running."""
         return self.try_to("list-sessions").returncode == 0
 
     def has(self, session: str) -> bool:
@@ -87,11 +87,11 @@ def version() -> tuple[int, int]:
     doing = "use tmux"
     if shutil.which("tmux") is None:
         raise InvalidInput(doing, "it is not installed", "`gpuctl bootstrap laptop` installs it")
-    said = subprocess.run(["tmux", "-V"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"(\d+)\.(\d+)", said)
-    if found is None:  # "tmux master", "tmux openbsd-7.5": built from a development tree, newer than any number
+    output = subprocess.run(["tmux", "-V"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"(\d+)\.(\d+)", output)
+    if match is None:  # "tmux master", "tmux openbsd-7.5": built from a development tree, newer than any number
         return (99, 0)
-    number = (int(found[1]), int(found[2]))
+    number = (int(match[1]), int(match[2]))
     if number < OLDEST:
-        raise InvalidInput(doing, f"this is {said.strip()}, and 3.2 or newer is needed", "install a newer one")
+        raise InvalidInput(doing, f"this is {output.strip()}, and 3.2 or newer is needed", "install a newer one")
     return number

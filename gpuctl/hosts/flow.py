@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from gpuctl.core.run_history import who
+from gpuctl.core.run_history import current_user
 from gpuctl.core.signals import ctrl_c
 from gpuctl.edges import ansible, inventory_cache, ssh
 from gpuctl.engine import answers, needs_reboot
@@ -63,7 +63,7 @@ def tune(
     reboot: bool = False,
 ) -> Job:
     """Bring each host to its compiled profile."""
-    by = who()
+    by = current_user()
     request = {"action": "tune", "scope": "profile", "allow_busy": allow_busy, "by": by}
     variables = {
         "host_profile_allow_busy": allow_busy,
@@ -79,7 +79,7 @@ def rollback(
     *, check: bool, to: str = "", only: Sequence[str] = (), force: bool = False, allow_busy: bool = False
 ) -> Job:
     """Put hosts back to what they were."""
-    asked = {"to": to, "only": list(only), "force": force, "allow_busy": allow_busy, "by": who()}
+    asked = {"to": to, "only": list(only), "force": force, "allow_busy": allow_busy, "by": current_user()}
     variables = {f"host_rollback_{name}": value for name, value in asked.items()}
     return Job({"action": "undo", "scope": "", **asked}, "gpuctl.fleet.rollback", variables, check)
 
@@ -191,7 +191,7 @@ def _over_ssh(batch: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[V
 def _through_ansible(source: Path, batch: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:
     found: dict[str, Visit] = {}
 
-    def told(end: ansible.Told) -> None:
+    def told(end: ansible.HostResult) -> None:
         found[end.host] = _visit(end, job.request["action"])
         seen(found[end.host])
 
@@ -210,7 +210,7 @@ def _through_ansible(source: Path, batch: Sequence[Target], job: Job, way: Way, 
     return [found.get(name, Visit(name, wrong=missing)) for name in names]
 
 
-def _visit(end: ansible.Told, action: str) -> Visit:
+def _visit(end: ansible.HostResult, action: str) -> Visit:
     if end.result is not None:
         try:
             return Visit(end.host, answers.checked(dict(end.result), action))
@@ -219,7 +219,7 @@ def _visit(end: ansible.Told, action: str) -> Visit:
     if not end.unreachable:
         return Visit(end.host, None, answers.printable(end.wrong), end.hint)
     gist = end.wrong.rpartition("\n")[2].rpartition("over ssh: ")[2].strip()
-    known = ssh.in_words(end.wrong, gist, end.host) or ssh.Failure(gist, ssh.LOOK)
+    known = ssh.known_failure(end.wrong, gist, end.host) or ssh.Failure(gist, ssh.LOOK)
     return Visit(end.host, None, answers.printable(known.wrong), known.hint, unreachable=True)
 
 

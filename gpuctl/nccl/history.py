@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import private, state_dir
-from gpuctl.core.run_history import who
+from gpuctl.core.run_history import current_user
 from gpuctl.domain.findings import Finding
 from gpuctl.nccl import serialize
 from gpuctl.nccl.model import LaunchResult
@@ -60,7 +60,7 @@ def keep(kind: str, inventory: str, results: Sequence[LaunchResult], findings: S
     """Add one measurement atomically and return its number."""
     findings_json = json.dumps([finding.as_dict() for finding in findings])
     with _opened() as store, store:
-        row = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), who(), kind, inventory, findings_json)
+        row = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), current_user(), kind, inventory, findings_json)
         number = store.execute("INSERT INTO measured (at, by, kind, inventory, findings) VALUES (?, ?, ?, ?, ?)", row)
         key = number.lastrowid or 0
         texts = [(key, i, json.dumps(serialize.launch_as_dict(end))) for i, end in enumerate(results)]

@@ -1,4 +1,4 @@
-"""Before a run in pods that run already: what would stop it, or spoil a training, asked in each of them."""
+"""Preflight for a run in existing pods: find what would stop the run, or disturb a training, by asking each pod."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from gpuctl.workflows.nccl_preflight import LAYOUT_ASKS, LIMIT_S, Layout
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A pod, by what a run calls it, as one asks it."""
+class PodRequest:
+    """A request to one pod, by the name a run gives it."""
 
     node: str
     stop: Stop = field(default_factory=Stop)
@@ -34,20 +34,22 @@ class Asked:
 
 def before(carrier: PodTransport, nodes: Sequence[str], ssh_args: str, alone: bool) -> list[Finding]:
     """No job at work in these pods, and ssh and names between them; as nccl_before has it for hosts."""
-    words = preflight_facts.words_for_ssh(ssh_args)
-    found = rules.at_work(_at_work(carrier, nodes))
-    fleet = _ask(carrier, nodes, preflight_facts.Way(ssh_args=words, only=rules.ASKS, apart=alone))
+    arguments = preflight_facts.split_ssh_args(ssh_args)
+    findings = rules.at_work(_at_work(carrier, nodes))
+    fleet = _ask(carrier, nodes, preflight_facts.FactsOptions(ssh_args=arguments, only=rules.ASKS, apart=alone))
     if alone:
         lost = preflight.judge({}, fleet.unasked)
-        each = [f for node, own in fleet.nodes.items() for f in preflight.judge({node: own}, {}, rules.RULES_ALONE)]
-        return [*found, *(_labelled(carrier, nodes, one) for one in (*lost, *each))]
+        separate = [
+            f for node, facts in fleet.nodes.items() for f in preflight.judge({node: facts}, {}, rules.RULES_ALONE)
+        ]
+        return [*findings, *(_labelled(carrier, nodes, finding) for finding in (*lost, *separate))]
     judged = preflight.judge(fleet.nodes, fleet.unasked, rules.RULES)
-    return [*found, *(_labelled(carrier, nodes, one) for one in judged)]
+    return [*findings, *(_labelled(carrier, nodes, finding) for finding in judged)]
 
 
 def layout(carrier: PodTransport, nodes: Sequence[str]) -> Layout:
-    """What the pods know of the fabric by themselves."""
-    fleet = _ask(carrier, nodes, preflight_facts.Way(only=LAYOUT_ASKS, apart=True))
+    """The fabric as the pods themselves report it."""
+    fleet = _ask(carrier, nodes, preflight_facts.FactsOptions(only=LAYOUT_ASKS, apart=True))
     places, racks_are = racks.of_facts(fleet.nodes)
     label = {carrier.address(node): node for node in nodes}
     rails = () if fleet.unasked else adapters.rails(fleet.nodes)
@@ -59,21 +61,21 @@ def _at_work(carrier: PodTransport, nodes: Sequence[str]) -> rules.Work:
     mark = f"gpuctl-{secrets.token_hex(8)} "
     program = payload.program("gpu_processes", {"mark": mark})
 
-    def ask(at: Asked) -> dict[str, Any] | None:
-        said = python.run(carrier.at(at.node), program, LIMIT_S, at.stop)
-        return None if isinstance(said, Failure) else payload.answer(said, mark)
+    def ask(at: PodRequest) -> dict[str, Any] | None:
+        output = python.run(carrier.at(at.node), program, LIMIT_S, at.stop)
+        return None if isinstance(output, Failure) else payload.answer(output, mark)
 
-    return dict(zip(nodes, run_in_all([Asked(node) for node in nodes], ask), strict=True))
+    return dict(zip(nodes, run_in_all([PodRequest(node) for node in nodes], ask), strict=True))
 
 
-def _ask(carrier: PodTransport, nodes: Sequence[str], way: preflight_facts.Way) -> Fleet:
+def _ask(carrier: PodTransport, nodes: Sequence[str], options: preflight_facts.FactsOptions) -> Fleet:
     """Facts of pods, which are called here by the names that they have for each other."""
-    wanted = preflight_facts.requests({carrier.address(node): carrier.address(node) for node in nodes}, way)
+    requests = preflight_facts.requests({carrier.address(node): carrier.address(node) for node in nodes}, options)
     token = f"gpuctl-{secrets.token_hex(8)} "
 
-    def ask(at: Asked) -> Mapping[str, Any] | str:
+    def ask(at: PodRequest) -> Mapping[str, Any] | str:
         host = carrier.address(at.node)
-        output = python.run(carrier.at(at.node), script(json.dumps(wanted[host]), token), LIMIT_S, at.stop)
+        output = python.run(carrier.at(at.node), script(json.dumps(requests[host]), token), LIMIT_S, at.stop)
         if isinstance(output, Failure):
             return output.wrong
         try:
@@ -84,15 +86,15 @@ def _ask(carrier: PodTransport, nodes: Sequence[str], way: preflight_facts.Way) 
             return str(answer["error"]["wrong"])
         return {**answer["facts"], "address": host}
 
-    asked = run_in_all([Asked(node) for node in nodes], ask)
+    asked = run_in_all([PodRequest(node) for node in nodes], ask)
     by_host = dict(zip(map(carrier.address, nodes), asked, strict=True))
     silent = {host: told for host, told in by_host.items() if isinstance(told, str)}
     return Fleet({host: told for host, told in by_host.items() if not isinstance(told, str)}, silent)
 
 
 def _labelled(carrier: PodTransport, nodes: Sequence[str], finding: Finding) -> Finding:
-    """With what we call the pods, and what can be done about it there."""
-    subject, says = finding.subject, finding.message
+    """A finding with the run's names for the pods, and with the hint that applies to pods."""
+    subject, message = finding.subject, finding.message
     for node in nodes:
-        subject, says = (text.replace(carrier.address(node), node) for text in (subject, says))
-    return replace(finding, subject=subject, message=says, hint=rules.advice(finding))
+        subject, message = (text.replace(carrier.address(node), node) for text in (subject, message))
+    return replace(finding, subject=subject, message=message, hint=rules.advice(finding))

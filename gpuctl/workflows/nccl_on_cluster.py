@@ -16,7 +16,7 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.pod_status import is_ready
 from gpuctl.edges.kube.cluster import Cluster, Object
 from gpuctl.edges.kube.errors import Forbidden
-from gpuctl.nccl.runners.kube import nodes as there
+from gpuctl.nccl.runners.kube import nodes as kube_nodes
 from gpuctl.nccl.runners.kube.exec_transport import Pod, PodTransport
 from gpuctl.nccl.runners.kube.model import Settings
 
@@ -43,16 +43,15 @@ class Place:
 
     @property
     def where(self) -> str:
-        """What the history calls it."""
+        """The name of this place in the run history."""
         name = self.file.cluster.name
         return f"{self.cluster.server} {name}" + (f"/{self.env.name}" if self.env.name != name else "")
 
     @cached_property
     def pods(self) -> tuple[dict[str, Pod], dict[str, str]]:
-        """Its pods that are ready, by what a run calls them, in the order of their ranks; the others with why not."""
+        """The ready pods by the names a run gives them, in rank order; and the others with the reason."""
         live = {
-            each["metadata"]["name"]: each
-            for each in self.cluster.find(self.cluster.kind("v1", "Pod"), self.env.selector)
+            pod["metadata"]["name"]: pod for pod in self.cluster.find(self.cluster.kind("v1", "Pod"), self.env.selector)
         }
         ready, others = dict[str, Pod](), dict[str, str]()
         for rank in range(self.count or 0):
@@ -66,10 +65,10 @@ class Place:
         return ready, others
 
 
-def place(name: str, asked: str, context: str) -> Place:
-    """Where the environment of a cluster file is; `InvalidInput` where the kubeconfig leads to another cluster."""
+def place(name: str, environment_name: str, context: str) -> Place:
+    """Locate the environment of a cluster file; `InvalidInput` if the kubeconfig points to another cluster."""
     file = file_of(name)
-    env = environment(file, EnvironmentRequest(name=asked))
+    env = environment(file, EnvironmentRequest(name=environment_name))
     cluster = flow.connect(file, context)
     return Place(cluster, env, deployed_state.nodes(cluster, env))
 
@@ -89,19 +88,19 @@ def chosen(at: Place, named: str) -> dict[str, Pod]:
     if not ready:
         why = "; ".join(f"{name}: {why}" for name, why in list(others.items())[:4]) or "it has none"
         raise GpuctlError(doing, f"no pod is ready: {why}", f"gpuctl cluster status {at.file.cluster.name}")
-    words = {word: label for label, pod in ready.items() for word in (pod.name, pod.node, label)}
-    asked = [word.strip() for word in named.split(",") if word.strip()]
-    if unknown := [word for word in asked if word not in words]:
+    label_of = {word: label for label, pod in ready.items() for word in (pod.name, pod.node, label)}
+    requested = [word.strip() for word in named.split(",") if word.strip()]
+    if unknown := [word for word in requested if word not in label_of]:
         why = "; ".join(f"{word}: {others.get(word, 'no such pod, nor a node of one')}" for word in unknown)
         raise InvalidInput(doing, why, f"those that are ready: {', '.join(list(ready)[:32])}")
-    labels = [words[word] for word in asked] or list(ready)
+    labels = [label_of[word] for word in requested] or list(ready)
     if len(set(labels)) < len(labels):
         raise InvalidInput(doing, "--nodes names a pod twice", "name each once")
     return {label: ready[label] for label in labels}
 
 
 def carrier(at: Place, pods: Mapping[str, Pod]) -> PodTransport:
-    """How programs get into them."""
+    """The transport into these pods."""
     return PodTransport(at.cluster, pods, CONTAINER, at.env.selector)
 
 
@@ -111,7 +110,7 @@ def racks(at: Place, pods: Mapping[str, Pod], label: str) -> dict[str, str] | No
         nodes = at.cluster.find(at.cluster.kind("v1", "Node"), {})
     except Forbidden:
         return None
-    known = there.racks(nodes, label)
+    known = kube_nodes.racks(nodes, label)
     return {name: known[pod.node] for name, pod in pods.items() if pod.node in known}
 
 
@@ -148,10 +147,14 @@ def among(at: Place) -> Collection[str] | None:
     if not nodes.selector:
         return nodes.gpu_nodes or None
     labelled = at.cluster.find(at.cluster.kind("v1", "Node"), nodes.selector)
-    names = [there.name_of(each) for each in labelled]
+    names = [kube_nodes.name_of(node) for node in labelled]
     return [name for name in names if name in nodes.gpu_nodes] if nodes.gpu_nodes else names
 
 
 def variables_of(at: Place) -> dict[str, str]:
-    """What the file sets of the network, which pods of a test's own do not have by themselves."""
-    return {each.name: each.value for each in variables.all_of(at.file, at.env.mode) if not each.name.startswith(OURS)}
+    """The network variables of the file, which a test's own pods lack."""
+    return {
+        variable.name: variable.value
+        for variable in variables.all_of(at.file, at.env.mode)
+        if not variable.name.startswith(OURS)
+    }

@@ -1,4 +1,4 @@
-"""Before a run over ssh: what would stop it, or spoil somebody else's, asked in one trip to each node."""
+"""Preflight for a run over ssh: find what would stop it, or disturb others, in one trip to each node."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ def before(
     The first host is the one that launches. `alone`: each host runs a test of its own, and needs neither MPI nor the
     others. `stopping` says which findings forbid the run: what could not be read is UNKNOWN, which does not.
     """
-    words, asks = preflight_facts.words_for_ssh(ssh_args), preflight.BEFORE_ASKS
-    way = preflight_facts.Way(tuple(folders), by_name, words, limit=LIMIT_S, only=asks, apart=alone)
-    fleet = preflight_facts.ask(hosts, way, lambda visit: None)
+    arguments, asks = preflight_facts.split_ssh_args(ssh_args), preflight.BEFORE_ASKS
+    options = preflight_facts.FactsOptions(tuple(folders), by_name, arguments, limit=LIMIT_S, only=asks, apart=alone)
+    fleet = preflight_facts.ask(hosts, options, lambda visit: None)
     if not alone:
         return preflight.judge(fleet.nodes, fleet.unasked, preflight.BEFORE)
     lost = preflight.judge({}, fleet.unasked)
-    each = [f for node, own in fleet.nodes.items() for f in preflight.judge({node: own}, {}, preflight.BEFORE_ALONE)]
-    return lost + each
+    separate = [
+        f for node, facts in fleet.nodes.items() for f in preflight.judge({node: facts}, {}, preflight.BEFORE_ALONE)
+    ]
+    return lost + separate
 
 
 class Layout(NamedTuple):
-    """What hosts know of the fabric by themselves: `rails` are the adapters that each of them has, by their names.
+    """The fabric as hosts themselves report it: `rails` are the names of the adapters that every host has.
 
     `racks`: host -> its rack, of those that can tell; `racks_are` says what stands for a rack. Empty: nobody can tell.
     `devices`: host -> all its adapters, None where it did not tell.
@@ -55,7 +57,7 @@ class Layout(NamedTuple):
 def layout(hosts: Sequence[Target]) -> Layout:
     """In one trip each. No rails where a host did not answer, nor on EFA."""
     fleet = preflight_facts.ask(
-        hosts, preflight_facts.Way(limit=LIMIT_S, only=LAYOUT_ASKS, apart=True), lambda visit: None
+        hosts, preflight_facts.FactsOptions(limit=LIMIT_S, only=LAYOUT_ASKS, apart=True), lambda visit: None
     )
     places, racks_are = placement.of_facts(fleet.nodes)
     rails = () if fleet.unasked else adapters.rails(fleet.nodes)
@@ -63,6 +65,6 @@ def layout(hosts: Sequence[Target]) -> Layout:
     return Layout(rails, {node: "/".join(place) for node, place in places.items()}, racks_are, devices)
 
 
-def stopping(found: Sequence[Finding]) -> list[Finding]:
-    """Those that a run must not begin with."""
-    return [finding for finding in found if finding.verdict is Verdict.FAIL]
+def stopping(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings that forbid a run."""
+    return [finding for finding in findings if finding.verdict is Verdict.FAIL]

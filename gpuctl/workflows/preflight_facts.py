@@ -1,4 +1,4 @@
-"""Asks hosts for all that a run of NCCL depends on, in one trip each, and who of them gets onto whom."""
+"""Collect the facts an NCCL run depends on, in one trip to each host, and test which hosts can log in to which."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT_A_TIME = 128
 
 
 @dataclass(frozen=True)
-class Way:
+class FactsOptions:
     """`by_name`: nodes reach each other by their inventory names. `ssh_args`: more for the ssh between nodes.
 
     `folders`: where the tests and mpirun are looked for, besides the usual places. `limit` in seconds for one host.
@@ -34,47 +34,49 @@ class Way:
     apart: bool = False
 
 
-def words_for_ssh(text: str) -> tuple[str, ...]:
-    """What --ssh-args gives to the ssh between nodes; InvalidInput where a quotation is not closed."""
+def split_ssh_args(text: str) -> tuple[str, ...]:
+    """Split the value of --ssh-args; `InvalidInput` for an unclosed quotation."""
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
         raise InvalidInput(f"use --ssh-args {text!r}", str(error), "close the quotation") from error
 
 
-def ask(hosts: Sequence[Target], way: Way, seen: Callable[[Visit], None]) -> Fleet:
+def ask(hosts: Sequence[Target], options: FactsOptions, on_result: Callable[[Visit], None]) -> Fleet:
     """Facts of every host that answers, and why the others did not; `seen` hears of each."""
     direct = [host for host in hosts if not host.needs_ansible]
-    wanted = requests({host.name: host.name if way.by_name else host.address or host.name for host in direct}, way)
+    requested = requests(
+        {host.name: host.name if options.by_name else host.address or host.name for host in direct}, options
+    )
     visits = [
         visit
         for start in range(0, len(direct), AT_A_TIME)
         for visit in visit_all(
             direct[start : start + AT_A_TIME],
-            lambda host: wanted[host.name],
-            forks=way.forks,
-            limit=way.limit,
-            seen=seen,
+            lambda host: requested[host.name],
+            forks=options.forks,
+            limit=options.limit,
+            seen=on_result,
         )
     ]
     beyond = {host.name: f"only Ansible can reach it: {host.needs_ansible}" for host in hosts if host.needs_ansible}
     return _fleet(hosts, {visit.host: visit for visit in visits}, beyond)
 
 
-def requests(addresses: Mapping[str, str], way: Way) -> dict[str, dict[str, Any]]:
-    """What each node is asked; `addresses`: node -> how the others reach it, the first is the one that launches."""
-    plan = dict.fromkeys(addresses, ALONE) if way.apart else peers(list(addresses))
-    more = {"folders": list(way.folders), "ssh_args": list(way.ssh_args)}
-    only = {"only": list(way.only)} if way.only else {}
+def requests(addresses: Mapping[str, str], options: FactsOptions) -> dict[str, dict[str, Any]]:
+    """The request for each node; `addresses`: node -> how the others reach it, the first is the one that launches."""
+    plan = dict.fromkeys(addresses, ALONE) if options.apart else peers(list(addresses))
+    more = {"folders": list(options.folders), "ssh_args": list(options.ssh_args)}
+    only = {"only": list(options.only)} if options.only else {}
     return {
         node: {
-            **{what: [{"name": n, "address": addresses[n]} for n in nodes] for what, nodes in own._asdict().items()},
+            **{what: [{"name": n, "address": addresses[n]} for n in nodes] for what, nodes in tests._asdict().items()},
             "action": "facts",
             "subjects": "nccl",
             **more,
             **only,
         }
-        for node, own in plan.items()
+        for node, tests in plan.items()
     }
 
 

@@ -16,7 +16,7 @@ from gpuctl.core.paths import collection_dir, state_dir
 from gpuctl.core.signals import ctrl_c
 from gpuctl.core.strict_yaml import did_you_mean
 from gpuctl.edges import ansible
-from gpuctl.edges.ansible_progress import hearing
+from gpuctl.edges.ansible_progress import progress_listener
 from gpuctl.workstation.judge import exit_code
 from gpuctl.workstation.model import BootstrapRequest, BootstrapResult
 from gpuctl.workstation.sudo_password import asking_for_sudo
@@ -33,11 +33,11 @@ def bootstrap(request: BootstrapRequest, say: Callable[[str], None] = lambda _: 
     doing = "undo the workstation" if request.undo else "set up the workstation"
     _require_known_tools(request, doing)
     play = _play(request)
-    results: list[ansible.Told] = []
+    results: list[ansible.HostResult] = []
     asks = request.packages and not request.undo and not request.remove
     with (
         ansible.no_new_folder(),
-        hearing(say),
+        progress_listener(say),
         asking_for_sudo() if asks else nullcontext(),
         ctrl_c() as broken_off,
     ):
@@ -52,7 +52,7 @@ def bootstrap(request: BootstrapRequest, say: Callable[[str], None] = lambda _: 
     answer = {name: end.result[name] for name in KEPT if name in end.result}
     result = BootstrapResult(answer, exit_code(answer, request.tools))
     if not request.check:
-        run_history.keep(["gpuctl", *sys.argv[1:]], result.exit_code, {"localhost": _without_text(result)})
+        run_history.save(["gpuctl", *sys.argv[1:]], result.exit_code, {"localhost": _without_text(result)})
     return result
 
 

@@ -69,7 +69,7 @@ def targets(cluster: Sequence[TestHost], become: bool = True) -> list[Target]:
 
 
 def ask(cluster: Sequence[TestHost], become: bool = True) -> Fleet:
-    return preflight_facts.ask(targets(cluster, become), preflight_facts.Way(), lambda visit: None)
+    return preflight_facts.ask(targets(cluster, become), preflight_facts.FactsOptions(), lambda visit: None)
 
 
 def wrong(found: Sequence[Finding]) -> list[tuple[str, str, Verdict]]:

@@ -162,9 +162,9 @@ def _cluster(name: str, selection: dict[str, Any]) -> tuple[Cluster, Any, Path]:
 
 def _plan_request(selection: dict[str, Any], mode: Any, nodes: int | None) -> PlanRequest:
     from gpuctl.cluster.deploy.flow import PlanRequest
-    from gpuctl.core.run_history import who
+    from gpuctl.core.run_history import current_user
 
-    return PlanRequest(mode, nodes, selection["environment"], who(), selection["single"])
+    return PlanRequest(mode, nodes, selection["environment"], current_user(), selection["single"])
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def _train(
 ) -> None:
     from gpuctl.cluster.train import flow, prepare
     from gpuctl.cluster.train.watch import Watch
-    from gpuctl.core.run_history import who
+    from gpuctl.core.run_history import current_user
     from gpuctl.core.signals import ctrl_c
 
     ready = prepare.prepare(cluster, env, request)
@@ -158,7 +158,7 @@ def _train(
     if ready.failed:
         raise click.exceptions.Exit(PROBLEMS)
     with ctrl_c() as interrupted:
-        training = flow.start(ready, who())
+        training = flow.start(ready, current_user())
         click.echo(f"training {training.name} started in {output.plural(len(ready.pods), 'pod')}", err=True)
         if params["detach"] and not interrupted():
             click.echo("follow it with the same command with --attach and without the script", err=True)

@@ -222,7 +222,7 @@ def _keep(progress: Any, shown: Shown) -> str:
     broken_off = isinstance(sys.exception(), KeyboardInterrupt)
     code = INTERRUPTED if broken_off else judge.exit_code(progress.visits, shown.strict)
     try:
-        return run_history.keep(sys.argv[1:], code, told).name if told else ""
+        return run_history.save(sys.argv[1:], code, told).name if told else ""
     except OSError as error:  # what the hosts came to is the more important of the two
         click.echo(f"gpuctl: no record of this run: {error}", err=True)
         return ""

@@ -167,7 +167,9 @@ def _asked(
         if visit.answer is None:
             click.echo(f"{visit.host}: {visit.wrong}" + (f"; {visit.hint}" if visit.hint else ""), err=True)
 
-    access = preflight_facts.Way(tuple(folders), by_name, preflight_facts.words_for_ssh(ssh_args), forks, timeout)
+    access = preflight_facts.FactsOptions(
+        tuple(folders), by_name, preflight_facts.split_ssh_args(ssh_args), forks, timeout
+    )
     started = time.monotonic()
     fleet = preflight_facts.ask(hosts, access, seen)
     click.echo(f"asked {output.plural(len(hosts), 'node')} in {time.monotonic() - started:.1f} s", err=True)

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import rights
-from gpuctl.core.abandonable_pool import Askers
+from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.edges.kube.cluster import Cluster, Kind
 from gpuctl.edges.kube.errors import Forbidden, NotThere
 
@@ -58,7 +58,7 @@ class ClusterSnapshot:
 
 def take_snapshot(cluster: Cluster, env: Environment, states: Sequence[ObjectState]) -> ClusterSnapshot:
     """Read everything concurrently; raises `Unreachable` if the cluster does not answer."""
-    with Askers(AT_ONCE) as pool:
+    with AbandonablePool(AT_ONCE) as pool:
         reader = ClusterReader(cluster, pool)
         security, image = env.cluster.security, env.cluster.image
         constraints_name = rights.constraints_name(env)
@@ -102,7 +102,7 @@ def object_states(cluster: Cluster, objects: Sequence[Object]) -> list[ObjectSta
     """Look up the current state of each object on the cluster."""
     # One kind of each API group first: otherwise every concurrent request would run the group's discovery.
     groups = {obj["apiVersion"]: (obj["apiVersion"], obj["kind"]) for obj in objects}
-    with Askers(AT_ONCE) as pool:
+    with AbandonablePool(AT_ONCE) as pool:
         list(pool.map(lambda obj: cluster.serves(*obj), groups.values()))
         return list(pool.map(lambda obj: _object_state(cluster, obj), objects))
 

@@ -11,7 +11,7 @@ from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import FIXED, VOLUMES
 from gpuctl.cluster.manifests.pods import STARTED_WITH
-from gpuctl.core.abandonable_pool import Askers
+from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.errors import Forbidden, Invalid
@@ -38,7 +38,7 @@ def changes(cluster: Cluster, env: Environment, states: Sequence[ObjectState]) -
     def one(state: ObjectState) -> Change:
         return change(env, state, lambda: cluster.apply(state.desired, dry_run=True), new)
 
-    with Askers(AT_ONCE) as pool:
+    with AbandonablePool(AT_ONCE) as pool:
         return list(pool.map(one, states))
 
 

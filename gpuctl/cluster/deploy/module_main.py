@@ -23,7 +23,7 @@ from gpuctl.cluster.deploy.flow import PlanRequest
 from gpuctl.cluster.deploy.model import Change, Plan, digest, plan_as_dict
 from gpuctl.cluster.environment import Environment, EnvironmentRequest, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.core.run_history import who
+from gpuctl.core.run_history import current_user
 from gpuctl.edges.kube.cluster import name_of
 from gpuctl.engine import report_progress
 
@@ -48,7 +48,7 @@ def present(params: Mapping[str, Any], applied: Applied) -> Answer:
     file = files.cluster(params["cluster"])
     cluster = flow.connect(file, params["context"])
     request = PlanRequest(
-        params["mode"], params["nodes"], params["environment"], params["by"] or who(), params["single"]
+        params["mode"], params["nodes"], params["environment"], params["by"] or current_user(), params["single"]
     )
     plan = flow.plan(cluster, file, request)
     try:

@@ -8,14 +8,14 @@ from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE
 from gpuctl.cluster.deploy.model import Change, is_ours
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import KINDS, VOLUMES, rights
-from gpuctl.core.abandonable_pool import Askers
+from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.edges.kube.cluster import Cluster, Kind
 from gpuctl.edges.kube.errors import Forbidden, NotThere
 
 
 def kinds(cluster: Cluster) -> list[Kind]:
     """Return the kinds of ours that the cluster serves, in the order of creation."""
-    with Askers(AT_ONCE) as pool:
+    with AbandonablePool(AT_ONCE) as pool:
         served = list(pool.map(lambda kind: cluster.serves(*kind), KINDS))
     return [cluster.kind(*kind) for kind, is_served in zip(KINDS, served, strict=True) if is_served]
 
@@ -35,7 +35,7 @@ def is_own(env: Environment, kind: Kind, obj: Object) -> bool:
 def unwanted(cluster: Cluster, env: Environment, desired: Sequence[Object]) -> tuple[list[Object], list[str]]:
     """Return objects of earlier deployments that are not needed any more (never volumes), and unreadable kinds."""
     names = {(obj["kind"], obj["metadata"]["name"]) for obj in desired}
-    with Askers(AT_ONCE) as pool:
+    with AbandonablePool(AT_ONCE) as pool:
         listings = list(pool.map(lambda kind: find_ours(cluster, env, kind), _removable(cluster)))
     left = [obj for mine, _ in listings for obj in mine if (obj["kind"], obj["metadata"]["name"]) not in names]
     return left, [why for _, why in listings if why]

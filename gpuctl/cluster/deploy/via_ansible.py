@@ -14,7 +14,7 @@ from gpuctl.core.paths import collection_dir
 from gpuctl.core.signals import ctrl_c
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges import ansible
-from gpuctl.edges.ansible_progress import hearing
+from gpuctl.edges.ansible_progress import progress_listener
 
 PLAYBOOK = "gpuctl.fleet.cluster_deploy"
 
@@ -31,8 +31,8 @@ class DeployRequest:
 
 def deploy(request: DeployRequest, say: Callable[[str], None]) -> Mapping[str, Any]:
     """Run the playbook and return the module's result; raises `GpuctlError` with its message. Ctrl-C ends all of it."""
-    plan, results = request.plan, list[ansible.Told]()
-    with ansible.no_new_folder(), hearing(say), ctrl_c() as broken_off:
+    plan, results = request.plan, list[ansible.HostResult]()
+    with ansible.no_new_folder(), progress_listener(say), ctrl_c() as broken_off:
         wrong = ansible.run(play(request), results.append, broken_off)
     if broken_off():
         raise KeyboardInterrupt

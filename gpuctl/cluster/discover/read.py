@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE, ATTACHMENT, LIVE_PODS, SCC, ClusterReader, Maybe, attempt
 from gpuctl.cluster.discover.facts import Facts
-from gpuctl.core.abandonable_pool import Askers
+from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import config
@@ -42,7 +42,7 @@ def look(cluster: Cluster, named: str) -> Facts:
     """Read all facts; raises `Unreachable` if the cluster does not answer."""
     openshift = cluster.serves(*SCC) and cluster.serves(*ROUTE)
     multus = cluster.serves(*ATTACHMENT)
-    with Askers(AT_ONCE) as pool:
+    with AbandonablePool(AT_ONCE) as pool:
         reader = ClusterReader(cluster, pool)
         space = reader.get("v1", "Namespace", cluster.namespace)
         nodes, claims = reader.find("v1", "Node"), reader.find("v1", "PersistentVolumeClaim")

@@ -16,7 +16,7 @@ from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.sync.targets import natural
-from gpuctl.core.abandonable_pool import Askers
+from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.redact import removed
 from gpuctl.domain.pod_status import statuses
@@ -70,7 +70,7 @@ def _logs(cluster: Cluster, env: Environment, pods: Mapping[str, Object]) -> dic
     """Of every pod; of very many those that are in trouble, or the first."""
     chosen = sorted(pods, key=lambda name: (_calm(pods[name]), natural(name)))[:MOST_LOGS]
     stop = Stop()
-    with Askers(min(AT_ONCE, len(chosen)) or 1) as pool:
+    with AbandonablePool(min(AT_ONCE, len(chosen)) or 1) as pool:
         jobs = {name: pool.submit(_log, cluster, pods[name], stop) for name in chosen}
         try:
             return {name: job.result() for name, job in jobs.items()}

@@ -113,15 +113,15 @@ class Api:
             raise unreachable(request.doing, self.server, error) from error
 
     def _begun(self, request: Request, silent_s: float) -> Any:
-        method, url, headers, body = self._words(request)
+        method, url, headers, body = self._serialized(request)
         if request.stream is None:
             return self.client.call_api(method, url, headers, body, _request_timeout=(CONNECT_S, silent_s)).response
         # Who takes a stream may let it wait for long: the limit for a connection is also the one for writing to it.
         limit = urllib3.Timeout(connect=silent_s, read=silent_s)
-        given = {"body": request.stream, "headers": headers, "timeout": limit, "retries": False}
-        return self.client.rest_client.pool_manager.request(method, url, preload_content=False, **given)
+        options = {"body": request.stream, "headers": headers, "timeout": limit, "retries": False}
+        return self.client.rest_client.pool_manager.request(method, url, preload_content=False, **options)
 
-    def _words(self, request: Request) -> tuple[str, str, Any, Any]:
+    def _serialized(self, request: Request) -> tuple[str, str, Any, Any]:
         """A request as the library wants it."""
         headers = {"Content-Type": request.form, "Accept": "application/json"}
         query = list(request.query)
@@ -137,13 +137,13 @@ class Api:
             self.now = parsedate_to_datetime(str(date)).timestamp()
 
     def lines(
-        self, asked: Request, stop: Stop, silent_s: float, opened: Callable[[], None] = lambda: None
+        self, request: Request, stop: Stop, silent_s: float, opened: Callable[[], None] = lambda: None
     ) -> Iterator[str]:
         """The lines of an answer that goes on and on; ends where the server ends it, or with `stop`.
 
         `opened` is called when the server has taken the request: it may then have nothing to say for long.
         """
-        with self._sent(asked, silent_s) as response, stop.holding(response):
+        with self._sent(request, silent_s) as response, stop.holding(response):
             opened()
             rest = b""
             for part in response.stream(1 << 16):

@@ -1,4 +1,4 @@
-"""How one thread ends what another reads from a cluster."""
+"""Cancel a read from a cluster from another thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Stop:
         self.again()
 
     def again(self) -> None:
-        """End what is read now, which is then asked for anew."""
+        """End the current reads; their readers start new requests."""
         with self._lock:
             for response in self._open:
                 _shut(response)
@@ -36,7 +36,7 @@ class Stop:
 
     @contextlib.contextmanager
     def holding(self, response: urllib3.BaseHTTPResponse) -> Iterator[None]:
-        """While it is read."""
+        """Register a response for the time it is read."""
         with self._lock:
             self._open.add(response)
             if self._event.is_set():

@@ -41,11 +41,11 @@ def connect(context: str = "", namespace: str = "", files: Sequence[Path] = (), 
     doing = f"use the context {context}" if context else "use the current context"
     if not paths:
         raise InvalidInput(doing, "there is no kubeconfig", "set KUBECONFIG, or write ~/.kube/config")
-    named = {each.name: each for each in config.contexts(*paths)}
-    found = named.get(context) if context else config.current(*paths)
-    if found is None:
-        raise InvalidInput(doing, "no kubeconfig has it", f"known: {', '.join(named) or 'none'}")
-    return Cluster(kube_api.client(doing, paths, found.name), namespace or found.namespace, patience_s)
+    contexts = {item.name: item for item in config.contexts(*paths)}
+    chosen = contexts.get(context) if context else config.current(*paths)
+    if chosen is None:
+        raise InvalidInput(doing, "no kubeconfig has it", f"known: {', '.join(contexts) or 'none'}")
+    return Cluster(kube_api.client(doing, paths, chosen.name), namespace or chosen.namespace, patience_s)
 
 
 class Cluster(Api):
@@ -58,39 +58,39 @@ class Cluster(Api):
 
     # ---- objects ------------------------------------------------------------------------------------------------
 
-    def apply(self, wanted: Object, dry_run: bool = False) -> Object:
+    def apply(self, desired: Object, dry_run: bool = False) -> Object:
         """Server-side apply, which creates or changes it; never forced: `Conflict` where others own a field of it."""
-        doing = f"{'validate' if dry_run else 'apply'} {name_of(wanted)}"
-        meta = wanted["metadata"]
-        path = self.path_of(self.kind_of(wanted), meta["name"], meta.get("namespace"))
+        doing = f"{'validate' if dry_run else 'apply'} {name_of(desired)}"
+        meta = desired["metadata"]
+        path = self.path_of(self.kind_of(desired), meta["name"], meta.get("namespace"))
         query = [("fieldManager", MANAGER), *([("dryRun", "All")] if dry_run else [])]
-        return self.ask(Request(doing, "PATCH", path, query, wanted, APPLY))
+        return self.ask(Request(doing, "PATCH", path, query, desired, APPLY))
 
     def get(self, kind: Kind, name: str) -> Object | None:
-        """One by its name; None where it is not there."""
+        """One object by name; None if it does not exist."""
         try:
             return self.ask(Request(f"read {kind.kind} {name}", "GET", self.path_of(kind, name)))
         except NotThere:
             return None
 
     def find(self, kind: Kind, labels: Mapping[str, str]) -> list[Object]:
-        """Those that have all of these labels."""
+        """Objects of our namespace that have all of these labels."""
         return self.find_with_version(kind, labels)[0]
 
     def find_by(self, kind: Kind, fields: str) -> list[Object]:
-        """Those of our namespace that a field selector takes."""
+        """Objects of our namespace that match a field selector."""
         return self._listed(kind, self.path_of(kind), ("fieldSelector", fields))[0]
 
     def find_with_version(self, kind: Kind, labels: Mapping[str, str]) -> tuple[list[Object], str]:
-        """The same, and from where a watch goes on."""
+        """Like `find`, with the resource version from which a watch continues."""
         return self._listed(kind, self.path_of(kind), ("labelSelector", selector(labels)))
 
     def find_everywhere(self, kind: Kind, fields: str) -> list[Object]:
-        """Those of all namespaces that a field selector takes; `Forbidden` for who may look into one only."""
+        """Objects of all namespaces that match a field selector; `Forbidden` without rights beyond one namespace."""
         return self._listed(kind, self.path_of(replace(kind, namespaced=False)), ("fieldSelector", fields))[0]
 
     def _listed(self, kind: Kind, path: str, which: tuple[str, str]) -> tuple[list[Object], str]:
-        found: list[Object] = []
+        objects: list[Object] = []
         more: Query = ()
         while True:
             query = [which, ("limit", str(PAGE)), *more]
@@ -99,22 +99,22 @@ class Cluster(Api):
             except NotThere:
                 if not more:
                     raise
-                found, more = [], ()  # the server forgot where it was: from the beginning
+                objects, more = [], ()  # the server forgot where it was: from the beginning
                 continue
             # Items of a list do not say what they are.
-            found += [{"apiVersion": kind.api_version, "kind": kind.kind, **each} for each in answer["items"]]
+            objects += [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in answer["items"]]
             meta = answer["metadata"]
             if not meta.get("continue"):
-                return found, str(meta["resourceVersion"])
+                return objects, str(meta["resourceVersion"])
             more = [("continue", str(meta["continue"]))]
 
-    def delete(self, found: Object, propagation: str = "Background") -> None:
-        """Ask that exactly this object goes, never a newer one of its name. That it is gone already is well."""
-        meta = found["metadata"]
+    def delete(self, live: Object, propagation: str = "Background") -> None:
+        """Delete exactly this object, never a newer one of its name. An object that is gone already is no error."""
+        meta = live["metadata"]
         body = {"propagationPolicy": propagation, "preconditions": {"uid": meta["uid"]}}
-        path = self.path_of(self.kind_of(found), meta["name"], meta.get("namespace"))
+        path = self.path_of(self.kind_of(live), meta["name"], meta.get("namespace"))
         with contextlib.suppress(NotThere, Conflict):
-            self.ask(Request(f"delete {name_of(found)}", "DELETE", path, body=body))
+            self.ask(Request(f"delete {name_of(live)}", "DELETE", path, body=body))
 
     def remove(
         self, kinds: Iterable[Kind], labels: Mapping[str, str], limit_s: float, propagation: str = "Background"
@@ -124,16 +124,16 @@ class Cluster(Api):
         With "Foreground" what belongs to them goes first.
         """
         end = time.monotonic() + limit_s
-        asked: set[str] = set()
-        left = [each for kind in kinds for each in self.find(kind, labels)]
+        requested: set[str] = set()
+        left = [item for kind in kinds for item in self.find(kind, labels)]
         while left:
-            for each in left:
-                if each["metadata"]["uid"] not in asked:
-                    self.delete(each, propagation)
-                    asked.add(each["metadata"]["uid"])
+            for item in left:
+                if item["metadata"]["uid"] not in requested:
+                    self.delete(item, propagation)
+                    requested.add(item["metadata"]["uid"])
             # Asked again although its time is over: what takes no time to go is gone by now.
             late = time.monotonic() > end
-            left = [each for kind in {self.kind_of(each) for each in left} for each in self.find(kind, labels)]
+            left = [item for kind in {self.kind_of(item) for item in left} for item in self.find(kind, labels)]
             if late:
                 break
             time.sleep(0.2 if left else 0)
@@ -142,7 +142,7 @@ class Cluster(Api):
     # ---- kinds --------------------------------------------------------------------------------------------------
 
     def kind(self, api_version: str, kind: str) -> Kind:
-        """How the cluster serves a kind ("apps/v1", "StatefulSet"); `NotThere` where it does not."""
+        """The served form of a kind ("apps/v1", "StatefulSet"); `NotThere` if the cluster does not serve it."""
         if (api_version, kind) not in self._kinds:
             with contextlib.suppress(NotThere):
                 self._kinds |= self._served(api_version)
@@ -153,15 +153,15 @@ class Cluster(Api):
     def _served(self, api_version: str) -> dict[tuple[str, str], Kind]:
         request = Request(f"ask the cluster what it serves of {api_version}", "GET", _group(api_version))
         listed = self.ask(request)["resources"]
-        own = [each for each in listed if "/" not in each["name"]]
-        kinds = [Kind(api_version, each["kind"], each["name"], each["namespaced"]) for each in own]
-        return {(api_version, each.kind): each for each in kinds}
+        resources = [item for item in listed if "/" not in item["name"]]
+        kinds = [Kind(api_version, item["kind"], item["name"], item["namespaced"]) for item in resources]
+        return {(api_version, item.kind): item for item in kinds}
 
-    def kind_of(self, wanted: Object) -> Kind:
-        return self.kind(wanted["apiVersion"], wanted["kind"])
+    def kind_of(self, item: Object) -> Kind:
+        return self.kind(item["apiVersion"], item["kind"])
 
     def serves(self, api_version: str, kind: str) -> bool:
-        """Whether it knows such a kind."""
+        """True if the cluster serves this kind."""
         try:
             self.kind(api_version, kind)
         except NotThere:
@@ -169,24 +169,27 @@ class Cluster(Api):
         return True
 
     def may(self, verb: str, kind: Kind, name: str = "") -> bool:
-        """Whether we may do that with objects of a kind, or with the one of this name, as far as our namespace goes."""
+        """True if we may do that with objects of a kind, or with the named one, in our namespace."""
         group, (plural, _, sub) = kind.api_version.rpartition("/")[0].partition("/")[0], kind.plural.partition("/")
-        asked = {"verb": verb, "group": group, "resource": plural, **({"name": name} if name else {})}
-        asked |= {**({"subresource": sub} if sub else {}), **({"namespace": self.namespace} if kind.namespaced else {})}
+        attributes = {"verb": verb, "group": group, "resource": plural, **({"name": name} if name else {})}
+        attributes |= {
+            **({"subresource": sub} if sub else {}),
+            **({"namespace": self.namespace} if kind.namespaced else {}),
+        }
         api = "authorization.k8s.io/v1"
-        body = {"apiVersion": api, "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": asked}}
+        body = {"apiVersion": api, "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
         path = f"/apis/{api}/selfsubjectaccessreviews"
         answer = self.ask(Request(f"ask whether we may {verb} {kind.plural}", "POST", path, body=body))
         return bool(answer["status"].get("allowed"))
 
     def path_of(self, kind: Kind, name: str = "", namespace: str | None = None) -> str:
-        """Where the API has them."""
+        """The API path of a kind, or of one object."""
         at = f"/namespaces/{quote(namespace or self.namespace)}" if kind.namespaced else ""
         return f"{_group(kind.api_version)}{at}/{kind.plural}" + (f"/{quote(name)}" if name else "")
 
 
 def _group(api_version: str) -> str:
-    """Where the API has a group: the first one has no name."""
+    """The API path of a group; the core group has no name."""
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
@@ -195,6 +198,6 @@ def selector(labels: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
-def name_of(found: Object) -> str:
+def name_of(item: Object) -> str:
     """Kind and name, as in "Pod nccl-0"."""
-    return f"{found['kind']} {found['metadata']['name']}"
+    return f"{item['kind']} {item['metadata']['name']}"

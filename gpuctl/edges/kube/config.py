@@ -1,4 +1,4 @@
-"""What a kubeconfig says without asking any cluster: its current context and namespace, and the contexts it knows."""
+"""Read a kubeconfig without contacting a cluster: contexts, the current one and its namespace."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def files() -> list[Path]:
 
 def current(*paths: Path) -> Context | None:
     """The current context of these files (kubectl's rule: the first that names one wins); None where there is none."""
-    found = [_read(path) for path in paths]
-    name = next((str(text["current-context"]) for text in found if text.get("current-context")), "")
-    known = {context.name: context for text in reversed(found) for context in _contexts(text)}
+    documents = [_read(path) for path in paths]
+    name = next((str(document["current-context"]) for document in documents if document.get("current-context")), "")
+    known = {context.name: context for document in reversed(documents) for context in _contexts(document)}
     return known.get(name)
 
 
@@ -49,20 +49,20 @@ def contexts(*paths: Path) -> list[Context]:
 def _read(path: Path) -> Mapping[str, Any]:
     doing = f"read the kubeconfig {path}"
     try:
-        found = yaml.load(path.read_text(), Loader=LOADER) or {}  # noqa: S506 - it is the safe loader, in C
+        document = yaml.load(path.read_text(), Loader=LOADER) or {}  # noqa: S506 - it is the safe loader, in C
     except OSError as error:
         raise InvalidInput(doing, error.strerror or str(error)) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidInput(doing, f"it is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise InvalidInput(doing, "it is not a mapping")
-    listed = found.get("contexts") or []
+    listed = document.get("contexts") or []
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise InvalidInput(doing, "its contexts are not a list of mappings")
     for item in listed:
         if not isinstance(item.get("context") or {}, dict):
             raise InvalidInput(doing, f"what it says of the context {item.get('name')} is not a mapping")
-    return found
+    return document
 
 
 def _contexts(text: Mapping[str, Any]) -> list[Context]:

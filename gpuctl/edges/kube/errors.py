@@ -1,4 +1,4 @@
-"""What a Kubernetes API says when it refuses, in words: from its Status object to an error with a hint."""
+"""Errors of the Kubernetes API: turn a Status object into an error with a hint."""
 
 from __future__ import annotations
 
@@ -45,49 +45,51 @@ _SECURITY = re.compile(r"violates PodSecurity|unable to validate against any sec
 def error_of(doing: str, code: int, text: str) -> GpuctlError:
     """The error that an answer of this HTTP status stands for; `text` is its body."""
     status = _status(text)
-    says = str(status.get("message") or text.strip()[:300] or f"HTTP status {code}")
+    message = str(status.get("message") or text.strip()[:300] or f"HTTP status {code}")
     if code == 401:
         hint = "log in again: what the kubeconfig holds for you is missing, wrong or has expired"
         return NotLoggedIn(doing, "the cluster does not know who you are", hint)
     if code == 403:
-        return _forbidden(doing, says)
+        return _forbidden(doing, message)
     if code in (404, 410):
-        return NotThere(doing, says)
+        return NotThere(doing, message)
     if code == 409:
-        return Conflict(doing, _conflict(status, says), "nothing was changed; what another manager set is left to it")
+        return Conflict(
+            doing, _conflict(status, message), "nothing was changed; what another manager set is left to it"
+        )
     if code in BUSY:
-        return Unreachable(doing, f"the cluster is not able to answer: {says}")
-    return (Invalid if code == 422 else GpuctlError)(doing, _causes(status) or says)
+        return Unreachable(doing, f"the cluster is not able to answer: {message}")
+    return (Invalid if code == 422 else GpuctlError)(doing, _causes(status) or message)
 
 
 def _status(text: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        status = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return status if isinstance(status, dict) else {}
 
 
-def _forbidden(doing: str, says: str) -> Forbidden:
-    if found := _MAY_NOT.search(says):
-        at = f" in the namespace {found['at']}" if found["at"] else " in the whole cluster"
-        wrong = f'"{found["user"]}" may not {found["verb"]} {found["what"]}{at}'
+def _forbidden(doing: str, message: str) -> Forbidden:
+    if match := _MAY_NOT.search(message):
+        at = f" in the namespace {match['at']}" if match["at"] else " in the whole cluster"
+        wrong = f'"{match["user"]}" may not {match["verb"]} {match["what"]}{at}'
         return Forbidden(
             doing, wrong, "ask for a role that allows it; `kubectl auth can-i --list` shows what you may do"
         )
-    if found := _QUOTA.search(says):
-        wrong = f"the quota {found[1]} does not allow {found[2]} more: {found[3]} of {found[4]} is in use"
+    if match := _QUOTA.search(message):
+        wrong = f"the quota {match[1]} does not allow {match[2]} more: {match[3]} of {match[4]} is in use"
         return Forbidden(doing, wrong, "wait until others end, or ask for more; `kubectl describe quota` shows it")
-    if _SECURITY.search(says):
-        return Forbidden(doing, says, "the namespace's security level refuses such pods: use another, or ask for it")
-    return Forbidden(doing, says)
+    if _SECURITY.search(message):
+        return Forbidden(doing, message, "the namespace's security level refuses such pods: use another, or ask for it")
+    return Forbidden(doing, message)
 
 
-def _conflict(status: Mapping[str, Any], says: str) -> str:
-    """Who owns which field, for a conflict of server-side apply."""
+def _conflict(status: Mapping[str, Any], message: str) -> str:
+    """Owners of the fields in a server-side apply conflict."""
     causes = _listed(status)
     owned = [f"{cause.get('field')} ({cause.get('message')})" for cause in causes if cause.get("field")]
-    return f"others own {', '.join(owned)}" if owned else says
+    return f"others own {', '.join(owned)}" if owned else message
 
 
 def _causes(status: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""kubectl and what goes with it at a prompt: fzf, the pane's tmux, a shell. What gpuctl.kube starts is started here."""
+"""kubectl and the programs around it at a prompt: fzf, the pane's tmux, a shell. gpuctl.kube starts them from here."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ CHOSE_NOTHING = (1, 130)  # fzf: no match, Escape or Ctrl-C
 
 
 def need(program: str) -> str:
-    """Where a program is; `InvalidInput` where it is not installed."""
-    found = shutil.which(program)
-    if found is None:
+    """The path of a program; `InvalidInput` if it is not installed."""
+    path = shutil.which(program)
+    if path is None:
         raise InvalidInput(f"use {program}", "it is not installed", "`gpuctl bootstrap laptop` installs it")
-    return found
+    return path
 
 
 def installed(program: str) -> bool:
@@ -47,36 +47,36 @@ class Kubectl:
     context: str = ""
     namespace: str = ""
 
-    def argv(self, *words: str) -> list[str]:
+    def argv(self, *arguments: str) -> list[str]:
         """The whole command line."""
         context = [f"--context={self.context}"] if self.context else []
         namespace = [f"--namespace={self.namespace}"] if self.namespace else []
-        return ["kubectl", *context, *namespace, *words]
+        return ["kubectl", *context, *namespace, *arguments]
 
-    def ask(self, doing: str, *words: str, limit: float = 30) -> str:
-        """What it prints; `GpuctlError` with its own words where it fails."""
-        code, out, err = self.try_to(*words, limit=limit)
+    def ask(self, doing: str, *arguments: str, limit: float = 30) -> str:
+        """The output of kubectl; `GpuctlError` with kubectl's own message if it fails."""
+        code, out, err = self.try_to(*arguments, limit=limit)
         if code:
             raise _without_kubeconfig(doing) or GpuctlError(doing, gist(err), ANSWERS)
         return out
 
-    def try_to(self, *words: str, limit: float = 30) -> tuple[int, str, str]:
+    def try_to(self, *arguments: str, limit: float = 30) -> tuple[int, str, str]:
         """Exit status, output and error output: the caller judges them. 124: it did not end within `limit` seconds."""
         need("kubectl")
         try:
             done = subprocess.run(
-                self.argv(*words), stdin=subprocess.DEVNULL, capture_output=True, timeout=limit, check=False
+                self.argv(*arguments), stdin=subprocess.DEVNULL, capture_output=True, timeout=limit, check=False
             )
         except subprocess.TimeoutExpired:
             return 124, "", f"kubectl did not end within {limit:g} s"
         return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
-    def json(self, doing: str, *words: str, limit: float = 30) -> dict[str, Any]:
-        """What it prints with `-o json`."""
-        found = json.loads(self.ask(doing, *words, "-o", "json", limit=limit))
-        if not isinstance(found, dict):
+    def json(self, doing: str, *arguments: str, limit: float = 30) -> dict[str, Any]:
+        """The document that kubectl prints with `-o json`."""
+        document = json.loads(self.ask(doing, *arguments, "-o", "json", limit=limit))
+        if not isinstance(document, dict):
             raise GpuctlError(doing, "kubectl did not print a JSON object")
-        return found
+        return document
 
 
 def gist(err: str) -> str:
@@ -109,7 +109,7 @@ def show(argv: Sequence[str], folder: str | None = None, stdin: str | None = Non
 
 
 def output_of(argv: Sequence[str], folder: str | None = None, limit: float = 30) -> str | None:
-    """What a program prints; None where it is missing, fails, or does not end within `limit` seconds."""
+    """The output of a program; None if it is missing, fails, or does not end within `limit` seconds."""
     if not installed(argv[0]):
         return None
     try:
@@ -132,11 +132,11 @@ def fzf(lines: Sequence[str], *options: str) -> list[str]:
     return done.stdout.splitlines() if done.returncode != 130 else []
 
 
-def tmux(*words: str) -> str | None:
-    """What a tmux command prints, asked of the server we are in ($TMUX); None outside of tmux or where it fails."""
+def tmux(*arguments: str) -> str | None:
+    """The output of a tmux command, run on the server we are in ($TMUX); None outside tmux or on failure."""
     if not os.environ.get("TMUX"):
         return None
-    return output_of(["tmux", *words])
+    return output_of(["tmux", *arguments])
 
 
 def become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:

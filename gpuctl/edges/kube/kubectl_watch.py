@@ -1,4 +1,4 @@
-"""What happens in a cluster, as kubectl tells it: a stream that starts again where it breaks."""
+"""Events of a cluster from `kubectl get --watch`; the stream restarts after a break."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Events:
         self,
         kubectl: Kubectl,
         what: Sequence[str],
-        told: Callable[[str, dict[str, Any]], None],
-        lost: Callable[[str], None],
+        on_event: Callable[[str, dict[str, Any]], None],
+        on_loss: Callable[[str], None],
     ) -> None:
-        self._kubectl, self._what, self._told, self._lost = kubectl, list(what), told, lost
+        self._kubectl, self._what, self._on_event, self._on_loss = kubectl, list(what), on_event, on_loss
         self._stopped = threading.Event()
         self._running: list[subprocess.Popen[str]] = []
         self._lock = threading.Lock()
@@ -65,14 +65,14 @@ class Events:
             # The list is asked for while the watch already runs: what is deleted between the two is still told.
             listing = self._kubectl_of("--request-timeout=20s")
             out, err = listing.communicate()
-            self._told("LIST", listed(listing.returncode, out, err))
+            self._on_event("LIST", listed(listing.returncode, out, err))
             heard = True
             for event in events(watch.stdout or ()):
-                self._told(str(event.get("type", "")), event.get("object") or {})
+                self._on_event(str(event.get("type", "")), event.get("object") or {})
             raise GpuctlError("go on with the watch", "kubectl ended the watch")
         except (GpuctlError, ValueError) as error:
             if not self._stopped.is_set():
-                self._lost(error.wrong if isinstance(error, GpuctlError) else str(error))
+                self._on_loss(error.wrong if isinstance(error, GpuctlError) else str(error))
         finally:
             self._end_all()
         return heard
@@ -96,11 +96,11 @@ class Events:
 
 
 def listed(code: int, out: str, err: str) -> dict[str, Any]:
-    """What `kubectl get -o json` found. Of a server that does not answer it prints an empty list, and fails."""
-    found = json.loads(out) if out.strip() and not code else None
-    if not isinstance(found, dict):
+    """The list printed by `kubectl get -o json`. If the server does not answer, it is empty and kubectl fails."""
+    document = json.loads(out) if out.strip() and not code else None
+    if not isinstance(document, dict):
         raise GpuctlError("list what to watch", gist(err))
-    return found
+    return document
 
 
 def events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

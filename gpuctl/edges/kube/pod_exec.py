@@ -55,7 +55,7 @@ class BrokenOff(GpuctlError):
 
 @dataclass(frozen=True)
 class Command:
-    """What to run: a program and its arguments, in a container (the pod's first, where none is named).
+    """A program and its arguments, and the container to run it in (default: the pod's first).
 
     `silent_s`: how many seconds it may neither take nor give anything.
     """
@@ -68,7 +68,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Done:
-    """How a program ended: its exit code, and the last of what it complained of."""
+    """The exit of a program: its exit code and the end of its standard error."""
 
     code: int
     err: str
@@ -108,21 +108,21 @@ def start(cluster: Cluster, pod: str, command: Command) -> Program:
 def _connected(cluster: Cluster, path: str, query: list[tuple[str, str]], doing: str) -> WebSocket:
     serialized = cluster.client.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
     url, headers = serialized[1], serialized[2]
-    found = WebSocket(sslopt=tls(cluster.client.configuration), sockopt=KEEPALIVE)
+    websocket = WebSocket(sslopt=tls(cluster.client.configuration), sockopt=KEEPALIVE)
     names = {name.lower(): f"{name}: {value}" for name, value in headers.items()}
     kept = [line for name, line in names.items() if name not in ("accept", "content-type")]
     options = {"header": kept, "subprotocols": [V5, V4], "timeout": CONNECT_S, **proxy(cluster.client.configuration)}
     try:
-        found.connect("ws" + url.removeprefix("http"), **options)  # type: ignore[no-untyped-call]
+        websocket.connect("ws" + url.removeprefix("http"), **options)  # type: ignore[no-untyped-call]
     except WebSocketBadStatusException as error:
         raise _refused(doing, error.status_code, (error.resp_body or b"").decode(errors="replace")) from error
     except (WebSocketException, OSError, ValueError) as error:
         raise Unreachable(doing, f"{cluster.server} does not answer: {error}") from error
-    return found
+    return websocket
 
 
 def _refused(doing: str, status: int, text: str) -> GpuctlError:
-    """What the server answered instead of letting us in."""
+    """The error for a server that refused the connection."""
     error = error_of(doing, status, text)
     if isinstance(error, Forbidden) and "pods/exec" in error.wrong:
         # Over a WebSocket exec is a GET; servers from 1.35 on ask for create as well (kubernetes/kubernetes#134577).
@@ -133,11 +133,11 @@ def _refused(doing: str, status: int, text: str) -> GpuctlError:
 class Program:
     """A program that runs. One thread at a time may use it."""
 
-    def __init__(self, found: Any, doing: str, command: Command) -> None:
+    def __init__(self, websocket: Any, doing: str, command: Command) -> None:
         self.doing, self.stop, self.silent_s = doing, command.stop, command.silent_s
-        self.protocol = str(found.getsubprotocol() or V4)
+        self.protocol = str(websocket.getsubprotocol() or V4)
         self.err = b""
-        self._websocket, self._socket = found, found.sock
+        self._websocket, self._socket = websocket, websocket.sock
         self._socket.setblocking(False)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
@@ -145,7 +145,7 @@ class Program:
         self._to_send: deque[memoryview] = deque()
         self._channel = -1  # of the message that is being read
         self._status = b""
-        self._ended = False
+        self._has_ended = False
 
     # ---- for who runs it ------------------------------------------------------------------------------------------
 
@@ -155,25 +155,25 @@ class Program:
             self._queue(bytes([STDIN]) + data[at : at + PART])
         last = time.monotonic()
         while self._to_send:
-            if self._ended:
+            if self._has_ended:
                 raise EOFError(self.doing)
             last = time.monotonic() if self._turn(SLICE_S) else last
             self._check(last, "takes no more input")
 
     def read(self) -> bytes:
-        """What it printed next; empty where it has ended and all was read."""
+        """The next output; empty once the program ended and everything was read."""
         last = time.monotonic()
         self._check(last, "has not answered")  # a program that prints without end always has something to read
-        while not self._out and not self._ended:
+        while not self._out and not self._has_ended:
             self._turn(SLICE_S)
             self._check(last, "has not answered")
         return self._out.popleft() if self._out else b""
 
     def waiting(self, wait_s: float = 0) -> bool:
-        """Whether there is something to read, or it has ended."""
-        if not self._out and not self._ended:
+        """True if output is waiting to be read, or the program has ended."""
+        if not self._out and not self._has_ended:
             self._turn(wait_s)
-        return bool(self._out) or self._ended
+        return bool(self._out) or self._has_ended
 
     def ping(self) -> None:
         """Show that we are there, to all in between."""
@@ -189,7 +189,7 @@ class Program:
         return True
 
     def done(self) -> Done:
-        """How it ended, once `read` gave nothing more. `Unreachable` where nobody said how."""
+        """The exit of the program, once `read` returned nothing. `Unreachable` if no status arrived."""
         try:
             status = json.loads(self._status)
         except ValueError:
@@ -201,10 +201,10 @@ class Program:
         for cause in causes:
             if cause.get("reason") == "ExitCode":
                 return Done(int(cause["message"]), err)
-        says = str(status.get("message") or "it does not say why")
-        if any(words in says.lower() for words in NO_PROGRAM):
-            raise NotStarted(self.doing, says)
-        raise GpuctlError(self.doing, says)
+        message = str(status.get("message") or "it does not say why")
+        if any(text in message.lower() for text in NO_PROGRAM):
+            raise NotStarted(self.doing, message)
+        raise GpuctlError(self.doing, message)
 
     def close(self) -> None:
         """Leave it alone. A program that reads its input finds the end of it."""
@@ -226,9 +226,9 @@ class Program:
     def _turn(self, wait_s: float) -> bool:
         """Send and receive what can be, after a wait of at most so long where neither can; whether anything moved."""
         moved = self._move()
-        if not moved and wait_s and not self._ended:
-            wanted = select.POLLIN | (select.POLLOUT if self._to_send else 0)
-            self._poll.modify(self._socket, wanted)
+        if not moved and wait_s and not self._has_ended:
+            events = select.POLLIN | (select.POLLOUT if self._to_send else 0)
+            self._poll.modify(self._socket, events)
             self._poll.poll(wait_s * 1000)
             moved = self._move()
         return moved
@@ -240,16 +240,16 @@ class Program:
 
     def _transmit(self) -> bool:
         """True once a message is out."""
-        if self._ended or not self._to_send:
+        if self._has_ended or not self._to_send:
             return False
         try:
             sent = self._socket.send(self._to_send[0])
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
             return False
         except OSError:
-            while self._receive() and not self._ended:  # what it said before it went
+            while self._receive() and not self._has_ended:  # what it said before it went
                 pass
-            self._ended = True
+            self._has_ended = True
             return True
         rest = self._to_send.popleft()[sent:]
         if rest:
@@ -264,14 +264,14 @@ class Program:
         moved = False
         with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
             for _ in range(AT_ONCE):
-                if self._ended:
+                if self._has_ended:
                     break
                 try:
                     self._take(self._websocket.recv_frame())
                 except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
                     raise
                 except (OSError, WebSocketException):
-                    self._ended = True
+                    self._has_ended = True
                 moved = True
         return moved
 
@@ -280,7 +280,7 @@ class Program:
         if frame.opcode == ABNF.OPCODE_PING:
             self._queue(bytes(frame.data), ABNF.OPCODE_PONG)
         elif frame.opcode == ABNF.OPCODE_CLOSE:
-            self._ended = True
+            self._has_ended = True
         elif frame.opcode in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT, ABNF.OPCODE_CONT):
             data = bytes(frame.data)
             if frame.opcode != ABNF.OPCODE_CONT and data:

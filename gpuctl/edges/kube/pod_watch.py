@@ -1,4 +1,4 @@
-"""The pods with certain labels, known while a block lasts: one watch, which goes on where it was lost."""
+"""Keep the pods with certain labels up to date inside a block: one watch, which resumes after a lost connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
 
-from gpuctl.core.abandonable_pool import Askers
+from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.edges.kube import watch
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Object
@@ -21,7 +21,7 @@ class Pods:
         self.latest: dict[str, Object] | None = None
         self._cluster, self._labels = cluster, labels
         self._changed, self._stop, self._count = threading.Condition(), Stop(), 0
-        self._pool = Askers(1)
+        self._pool = AbandonablePool(1)
         self._watch: Future[None] | None = None
 
     def __enter__(self) -> Self:
@@ -47,8 +47,8 @@ class Pods:
         if self._watch and self._watch.done():
             self._watch.result()
 
-    def wait(self, seen: int, seconds: float) -> int:
+    def wait(self, count: int, seconds: float) -> int:
         """Until more is known than at the count `seen`, or so long; the count now."""
         with self._changed:
-            self._changed.wait_for(lambda: self._count != seen, seconds)
+            self._changed.wait_for(lambda: self._count != count, seconds)
             return self._count

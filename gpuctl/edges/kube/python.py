@@ -1,4 +1,4 @@
-"""Python programs in pods, by exec: the text comes in by standard input, whose end a pod may never see."""
+"""Run Python programs in pods by exec. The text arrives on standard input, whose end a pod may never see."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Container:
 
 
 def command(program: bytes, container: str = "", silent_s: float = 60, stop: Stop | None = None) -> pod_exec.Command:
-    """What runs a program that is to be sent to it."""
+    """The command that reads a program of this length from standard input and runs it."""
     taken = f"""{TAKE}exec(compile(take({len(program)}), "gpuctl", "exec"), {{"__name__": "__main__"}})"""
     return pod_exec.Command(["/bin/sh", "-c", ANY_PYTHON, "sh", taken], container, silent_s, stop or Stop())
 
 
 def run(at: Container, program: bytes, limit_s: float, stop: Stop | None = None) -> bytes | Failure:
-    """What a program prints that runs to its end, or why there is nothing. `Forbidden` where we may not exec there."""
+    """The output of a program that runs to its end, or the failure. `Forbidden` without the right to exec."""
     out: list[bytes] = []
     try:
         done = pod_exec.run(at.cluster, at.pod, command(program, at.name, limit_s, stop), [program], out.append)
@@ -71,11 +71,11 @@ def failure(error: GpuctlError) -> Failure:
     return Failure(error.wrong, error.hint, unreachable=isinstance(error, Unreachable))
 
 
-def explain(code: int, said: str) -> Failure:
+def explain(code: int, output: str) -> Failure:
     """Why a program did not run to its end, from what it and the shell said."""
-    if NO_PYTHON in said:
+    if NO_PYTHON in output:
         return Failure("it has no Python", "use an image with python3")
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [line for line in output.splitlines() if line.strip()]
     return Failure(lines[-1].strip() if lines else f"exit status {code}")
 
 
@@ -89,13 +89,13 @@ class Running:
     def __init__(self, at: Container, program: bytes) -> None:
         self._at, self._text = at, program
         self._program: pod_exec.Program | None = None
-        self._to_end = threading.Event()
-        self._told: float | None = None
+        self._end_requested = threading.Event()
+        self._told_at: float | None = None
         self._heard = time.monotonic()
         self.wrong: GpuctlError | None = None
 
     def lines(self) -> Iterator[str]:
-        """What it prints, as it comes, without line ends. `Forbidden` where we may not exec there."""
+        """Output lines as they arrive, without line ends. `Forbidden` without the right to exec."""
         self._start()
         rest = b""
         while part := self._next():
@@ -107,7 +107,7 @@ class Running:
 
     def end(self) -> None:
         """Ask it to end; it may take a moment."""
-        self._to_end.set()
+        self._end_requested.set()
 
     def wait(self, patience_s: float = END_S) -> tuple[int, str]:
         """Its exit status, or LOST, and its standard error or why nobody knows; then it is left alone."""
@@ -119,8 +119,8 @@ class Running:
                 pass  # what it still says is for nobody
             done = self._program.done()
             if done.code in KILLED:
-                words = f"our program in the pod {self._at.pod} was ended from outside (exit code {done.code})"
-                raise Unreachable(self._program.doing, words)
+                wrong = f"our program in the pod {self._at.pod} was ended from outside (exit code {done.code})"
+                raise Unreachable(self._program.doing, wrong)
             return done.code, done.err
         except GpuctlError as error:
             self.wrong = error
@@ -129,7 +129,7 @@ class Running:
             self._program.close()
 
     def _start(self) -> None:
-        if self._to_end.is_set():
+        if self._end_requested.is_set():
             return
         try:
             self._program = pod_exec.start(self._at.cluster, self._at.pod, command(self._text, self._at.name))
@@ -141,12 +141,12 @@ class Running:
             self.wrong = error
 
     def _next(self) -> bytes:
-        """What it prints next; empty at its end, or where it does not end although it was told to."""
+        """The next output; empty at its end, or if the program does not end although it was told to."""
         program = self._program
         if program is None or self.wrong:
             return b""
         while not program.waiting(SLICE_S):
-            if self._to_end.is_set() and not self._tell_to_end(program):
+            if self._end_requested.is_set() and not self._tell_to_end(program):
                 return b""
             if time.monotonic() - self._heard > PING_S:
                 self._heard = time.monotonic()
@@ -155,9 +155,9 @@ class Running:
         return program.read()
 
     def _tell_to_end(self, program: pod_exec.Program) -> bool:
-        """Whether there is still time for it to end."""
-        if self._told is None:
-            self._told = time.monotonic()
+        """Tell the program to end; False once its time for that is over."""
+        if self._told_at is None:
+            self._told_at = time.monotonic()
             with contextlib.suppress(EOFError, GpuctlError):
                 program.send(b"\n")
-        return time.monotonic() - self._told < END_S
+        return time.monotonic() - self._told_at < END_S

@@ -1,4 +1,4 @@
-"""What a kubeconfig says of certificates and proxies, as the WebSocket library takes it."""
+"""Options of the WebSocket library for the certificates and proxies of a kubeconfig."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 
 def tls(settings: Any) -> dict[str, Any]:
-    """What the kubeconfig says of certificates."""
+    """TLS options for the certificates of a kubeconfig."""
     if not settings.verify_ssl:
         return {"cert_reqs": ssl.CERT_NONE, "check_hostname": False, **_own(settings)}
     known = {"ca_certs": settings.ssl_ca_cert} if settings.ssl_ca_cert else {}
@@ -17,12 +17,16 @@ def tls(settings: Any) -> dict[str, Any]:
 
 
 def _own(settings: Any) -> dict[str, Any]:
-    asked = {"certfile": settings.cert_file, "keyfile": settings.key_file, "server_hostname": settings.tls_server_name}
-    return {name: value for name, value in asked.items() if value}
+    options = {
+        "certfile": settings.cert_file,
+        "keyfile": settings.key_file,
+        "server_hostname": settings.tls_server_name,
+    }
+    return {name: value for name, value in options.items() if value}
 
 
 def proxy(settings: Any) -> dict[str, Any]:
-    """The way to the server."""
+    """Proxy options for the server."""
     if not settings.proxy:
         return {}
     at = urlsplit(settings.proxy)

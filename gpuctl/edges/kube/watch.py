@@ -1,6 +1,6 @@
-"""What goes on in a cluster while it goes on: objects as they change, and logs as they are written.
+"""Follow a cluster: objects as they change, and logs as they are written.
 
-Both go on where a connection was lost.
+Both resume after a lost connection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d) 
 
 
 class _Patience:
-    """How long a cluster has not answered."""
+    """The time a cluster may stay silent before the error is raised."""
 
     def __init__(self, seconds: float, stop: Stop) -> None:
         self.seconds, self.stop = seconds, stop
@@ -59,13 +59,13 @@ def watch(cluster: Cluster, kind: Kind, labels: Mapping[str, str], stop: Stop) -
     version = ""
     while not stop.is_set():
         if not version:
-            found, version = cluster.find_with_version(kind, labels)
-            known = {each["metadata"]["name"]: each for each in found}
+            objects, version = cluster.find_with_version(kind, labels)
+            known = {item["metadata"]["name"]: item for item in objects}
             yield dict(known)
-        asked = [("watch", "1"), ("labelSelector", selector(labels)), ("resourceVersion", version)]
-        asked += [("allowWatchBookmarks", "true"), ("timeoutSeconds", str(WATCH_S))]
+        query = [("watch", "1"), ("labelSelector", selector(labels)), ("resourceVersion", version)]
+        query += [("allowWatchBookmarks", "true"), ("timeoutSeconds", str(WATCH_S))]
         try:
-            request = Request(f"watch {kind.plural}", "GET", cluster.path_of(kind), asked)
+            request = Request(f"watch {kind.plural}", "GET", cluster.path_of(kind), query)
             for event in _events(cluster, request, stop, patience.answered):
                 version = str(event["object"]["metadata"]["resourceVersion"]) if event["type"] != "ERROR" else version
                 if _took_in(known, event):
@@ -78,10 +78,10 @@ def watch(cluster: Cluster, kind: Kind, labels: Mapping[str, str], stop: Stop) -
             stop.wait(PAUSE_S)
 
 
-def _events(cluster: Cluster, asked: Request, stop: Stop, opened: Callable[[], None]) -> Iterator[Mapping[str, Any]]:
-    """Those of one watch. After one without any a little pause: it may be ended at once every time, as by a proxy."""
+def _events(cluster: Cluster, request: Request, stop: Stop, opened: Callable[[], None]) -> Iterator[Mapping[str, Any]]:
+    """The events of one watch, with a short pause after an empty one: a proxy may end every watch at once."""
     heard = False
-    for line in cluster.lines(asked, stop, WATCH_S + 30.0, opened):
+    for line in cluster.lines(request, stop, WATCH_S + 30.0, opened):
         heard = True
         yield json.loads(line)
     if not heard:
@@ -89,21 +89,21 @@ def _events(cluster: Cluster, asked: Request, stop: Stop, opened: Callable[[], N
 
 
 def _took_in(known: dict[str, Object], event: Mapping[str, Any]) -> bool:
-    """Whether an event changed anything; raises what the server calls an error."""
-    found = event["object"]
+    """Apply an event; True if it changed anything. Raises what the server reports as an error."""
+    item = event["object"]
     if event["type"] == "ERROR":
-        raise error_of("watch", int(found.get("code") or 500), json.dumps(found))
-    name = found["metadata"].get("name")
+        raise error_of("watch", int(item.get("code") or 500), json.dumps(item))
+    name = item["metadata"].get("name")
     if event["type"] == "DELETED":
         known.pop(name, None)
     elif event["type"] != "BOOKMARK":
-        known[name] = found
+        known[name] = item
     return bool(event["type"] != "BOOKMARK")
 
 
-def logs(cluster: Cluster, pod: str, ended: Callable[[], bool], stop: Stop, container: str = "") -> Iterator[str]:
+def logs(cluster: Cluster, pod: str, has_ended: Callable[[], bool], stop: Stop, container: str = "") -> Iterator[str]:
     """The lines of a container, each once: see `Log`."""
-    return Log(cluster, pod, container).lines(ended, stop)
+    return Log(cluster, pod, container).lines(has_ended, stop)
 
 
 class Log:
@@ -121,13 +121,13 @@ class Log:
         """`of`: another kind that has logs, and then `pod` is the name of one of these."""
         self.cluster, self.pod, self.container, self.of = cluster, pod, container, of
         self.newest: When = (0.0, "")
-        self.seen: Counter[str] = Counter()
+        self.last_second: Counter[str] = Counter()
 
-    def lines(self, ended: Callable[[], bool], stop: Stop) -> Iterator[str]:
+    def lines(self, has_ended: Callable[[], bool], stop: Stop) -> Iterator[str]:
         """As they are written, until it has `ended` and all is read, or `stop`; `NotThere` where the pod is gone."""
         patience = _Patience(self.cluster.patience_s, stop)
         while not stop.is_set():
-            over = ended()
+            over = has_ended()
             try:
                 yield from self._answer(over, stop, patience)
             except NotThere as error:  # a kubelet may not yet know a container that has just begun
@@ -145,7 +145,7 @@ class Log:
             stop.wait(PAUSE_S)
 
     def rest(self, stop: Stop) -> Iterator[str]:
-        """What is there by now and was not read; one try."""
+        """Read the lines that exist by now and were not read; one try."""
         with contextlib.suppress(GpuctlError):
             yield from self._answer(True, stop, _Patience(0, stop))
 
@@ -153,9 +153,9 @@ class Log:
         return self.of or self.cluster.kind("v1", "Pod")
 
     def _answer(self, over: bool, stop: Stop, patience: _Patience) -> Iterator[str]:
-        """Those of one request that were not seen."""
+        """The lines of one request that were not read before."""
         path = f"{self.cluster.path_of(self._kind(), self.pod)}/log"
-        newest, again = self.newest, Counter(self.seen)
+        newest, again = self.newest, Counter(self.last_second)
         request = Request(f"read the log of {self.pod}", "GET", path, self._asked(over))
         for line in self.cluster.lines(request, stop, SILENT_S, patience.answered):
             when, text = _split(line)
@@ -172,22 +172,22 @@ class Log:
         return [("timestamps", "true"), *more, *([] if over else [("follow", "true")])]
 
     def _ends_a_known_line(self, text: str) -> bool:
-        """Whether it is the end of one, and not the whole."""
-        return any(line.endswith(text) and _split(line)[1] != text for line in self.seen)
+        """True if the text is the end of a known line, and not the whole."""
+        return any(line.endswith(text) and _split(line)[1] != text for line in self.last_second)
 
     def _keep_in_mind(self, when: When | None, line: str) -> None:
         if when is None:
             return
         if when[0] > self.newest[0]:
-            self.seen.clear()
+            self.last_second.clear()
         self.newest = max(self.newest, when)
         if when[0] == self.newest[0]:  # older ones do not come again
-            self.seen[line] += 1
+            self.last_second[line] += 1
 
 
 def _split(line: str) -> tuple[When | None, str]:
     """When a line was written, and the line."""
-    found = _STAMP.match(line)
-    if not found:
+    match = _STAMP.match(line)
+    if not match:
         return None, line
-    return (datetime.fromisoformat(f"{found[1]}{found[3]}").timestamp(), found[2] or ""), line[found.end() :]
+    return (datetime.fromisoformat(f"{match[1]}{match[3]}").timestamp(), match[2] or ""), line[match.end() :]

@@ -120,7 +120,7 @@ class _Heard:
         self._begun, self._ended = time.monotonic(), dict[str, float]()
         self._of, self._told = {launch.nodes[0]: launch for launch in launches}, listener
 
-    def take(self, listener: ansible.Told) -> None:
+    def take(self, listener: ansible.HostResult) -> None:
         if listener.result is None:
             self.wrong[listener.host] = listener.wrong
             return

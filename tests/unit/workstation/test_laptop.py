@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from gpuctl.cli.bootstrap import group
 from gpuctl.core.errors import InvalidInput
-from gpuctl.edges.ansible_progress import hearing
+from gpuctl.edges.ansible_progress import progress_listener
 from gpuctl.workstation import flow
 from gpuctl.workstation.judge import exit_code
 from gpuctl.workstation.model import BootstrapRequest
@@ -59,7 +59,7 @@ def test_a_folder_for_tools_that_cannot_be_one_is_refused(
 
 def test_what_the_module_tells_is_heard_while_it_runs() -> None:
     heard: list[str] = []
-    with hearing(heard.append):
+    with progress_listener(heard.append):
         report_progress("k9s: installing")
         report_progress("k9s: installed")
     assert heard == ["k9s: installing", "k9s: installed"]

@@ -180,9 +180,9 @@ def _resource(word: str) -> tuple[str, str]:
 @namespace
 def clean(context: str, namespace: str) -> None:
     """Remove the objects of your killed runs from a Kubernetes cluster, once their time is over."""
-    from gpuctl.core.run_history import who
+    from gpuctl.core.run_history import current_user
     from gpuctl.edges.kube import cluster as kube
     from gpuctl.nccl.runners.kube import leftovers
 
-    gone = leftovers.remove(kube.connect(context, namespace), who())
+    gone = leftovers.remove(kube.connect(context, namespace), current_user())
     click.echo(f"removed {output.plural(len(gone), 'run')}" + (f": {', '.join(gone)}" if gone else ""))

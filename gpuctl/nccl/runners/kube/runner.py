@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from gpuctl.core.run_history import who
+from gpuctl.core.run_history import current_user
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.nccl.runners.base import ProgressListener
@@ -36,9 +36,9 @@ class KubeRunner:
     ) -> list[LaunchResult]:
         """See Runner.run. What earlier runs of ours left behind is removed first."""
         refuse_shared(launches)
-        leftovers.remove(self.cluster, who())
+        leftovers.remove(self.cluster, current_user())
         round_ = secrets.token_hex(4)
-        tasks = [Task(round_, number, launch, self.settings, who()) for number, launch in enumerate(launches)]
+        tasks = [Task(round_, number, launch, self.settings, current_user()) for number, launch in enumerate(launches)]
         with Pods(self.cluster, round_) as pods, ThreadPoolExecutor(len(tasks) or 1) as pool:
             running = [Running(self.cluster, pods, task, listener, self.texts) for task in tasks]
             jobs = [pool.submit(one.to_its_end) for one in running]
@@ -53,7 +53,7 @@ class KubeRunner:
     def validate(self, launches: Sequence[Launch]) -> None:
         """Have the cluster check every object of these launches without making any; the first error is raised."""
         for number, launch in enumerate(launches):
-            task = Task("validate", number, launch, self.settings, who())
+            task = Task("validate", number, launch, self.settings, current_user())
             for object_ in [*made_first(task), *([] if task.by_operator else [objects.launcher(task)])]:
                 self.cluster.apply(object_, dry_run=True)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.run_history import who
+from gpuctl.core.run_history import current_user
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
@@ -208,10 +208,14 @@ def test_the_server_takes_every_object(cluster: Plane) -> None:
 @pytest.mark.usefixtures("others")
 def test_what_a_killed_run_left_goes_once_its_time_is_over_and_nothing_else(cluster: Plane) -> None:
     found = kube.connect(files=[cluster.kubeconfig])
-    for name, by, lasts in (("over", who(), "0"), ("goes-on", who(), "600"), ("strange", "eve@elsewhere", "0")):
+    for name, by, lasts in (
+        ("over", current_user(), "0"),
+        ("goes-on", current_user(), "600"),
+        ("strange", "eve@elsewhere", "0"),
+    ):
         cluster.apply(left_over(name, by, lasts))
     time.sleep(1.1)  # the cluster's clock has whole seconds
-    assert leftovers.remove(found, who()) == ["over"]
+    assert leftovers.remove(found, current_user()) == ["over"]
     left = cluster.kubectl("get", "secrets", "-l", "app.kubernetes.io/managed-by=gpuctl", "-o", "name").split()
     assert left == ["secret/goes-on", "secret/strange"]
     cluster.kubectl("delete", "secrets", "goes-on", "strange")

@@ -86,7 +86,7 @@ def test_an_older_line_of_which_nothing_was_told_yet_is() -> None:
 def test_lines_of_an_earlier_second_are_not_kept_in_mind() -> None:
     log = watch.Log(Scripted([f"2026-01-01T00:00:0{number}.1Z x" for number in range(9)]), "talks")  # type: ignore[arg-type]
     assert len(list(log.lines(lambda: True, Stop()))) == 9
-    assert len(log.seen) == 1
+    assert len(log.last_second) == 1
 
 
 def test_a_log_that_is_silent_for_long_is_not_a_cluster_that_is_away() -> None:

@@ -18,7 +18,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_run_is_found_again_with_everything_in_it(state: Path) -> None:
-    kept = run_history.keep(["tune-nodes", "-i", "prod"], 1, {"gpu-1": {"status": "problems"}})
+    kept = run_history.save(["tune-nodes", "-i", "prod"], 1, {"gpu-1": {"status": "problems"}})
     assert run_history.names() == [kept.name]
     assert run_history.load(kept.name) == kept
     assert stat.S_IMODE((state / "runs").stat().st_mode) == 0o700

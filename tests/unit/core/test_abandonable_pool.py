@@ -11,12 +11,12 @@ from concurrent.futures import Future
 
 import pytest
 
-from gpuctl.core.abandonable_pool import Askers
+from gpuctl.core.abandonable_pool import AbandonablePool
 
 LEFT = """
 import threading
-from gpuctl.core.abandonable_pool import Askers
-with Askers(2) as pool:
+from gpuctl.core.abandonable_pool import AbandonablePool
+with AbandonablePool(2) as pool:
     pool.submit(threading.Event().wait)
     raise SystemExit(7)
 """
@@ -35,7 +35,7 @@ def test_answers_come_in_the_order_of_the_questions() -> None:
         time.sleep(0.02 * (4 - number))  # the last one answers first
         return number
 
-    with Askers(4) as pool:
+    with AbandonablePool(4) as pool:
         assert list(pool.map(answer, range(4))) == [0, 1, 2, 3]
 
 
@@ -51,14 +51,14 @@ def test_no_more_are_asked_at_once_than_there_are_threads() -> None:
         with lock:
             asked -= 1
 
-    with Askers(3) as pool:
+    with AbandonablePool(3) as pool:
         for _ in range(9):
             pool.submit(ask)
     assert (asked, most) == (0, 3)
 
 
 def test_an_error_is_raised_where_the_answer_is_asked_for() -> None:
-    with Askers(1) as pool:
+    with AbandonablePool(1) as pool:
         job = pool.submit(int, "x")
         with pytest.raises(ValueError, match="invalid literal"):
             job.result()
@@ -69,7 +69,7 @@ def test_after_an_error_what_has_begun_is_left_and_what_has_not_is_dropped(never
     jobs: list[Future[bool]] = []
 
     def broken_off() -> None:
-        with Askers(1) as pool:
+        with AbandonablePool(1) as pool:
             jobs.extend(pool.submit(never.wait) for _ in range(2))
             while not jobs[0].running():
                 time.sleep(0.01)
