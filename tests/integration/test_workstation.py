@@ -93,7 +93,7 @@ def test_good_archives_are_installed_and_the_corrupted_and_the_missing_say_why(l
     assert said.code == 1, said.err  # two that were asked for by name are missing
     assert states(said) == {"goodtool": "INSTALLED", "badtool": "MISSING", "lostool": "MISSING"}
     why = {tool["tool"]: tool["why"] for tool in said.json["tools"]}
-    assert "it was refused" in why["badtool"]
+    assert "is pinned: refused" in why["badtool"]
     assert "404" in why["lostool"]
     assert (
         subprocess.run([laptop.bin / "goodtool"], capture_output=True, text=True, check=True).stdout

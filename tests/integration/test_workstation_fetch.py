@@ -100,7 +100,7 @@ def bring(gpuctl: Gpuctl, server: Unruly) -> Said:
 
 @pytest.mark.parametrize(
     ("manner", "reason"),
-    [("cut", "the download ended after"), ("long", "it was refused"), ("silent", "cannot be downloaded")],
+    [("cut", "the download ended after"), ("long", "is pinned: refused"), ("silent", "cannot be downloaded")],
 )
 def test_what_comes_wrong_is_missing_with_the_reason_and_the_next_run_completes(
     gpuctl: Gpuctl, tmp_path: Path, manner: str, reason: str
