@@ -177,7 +177,7 @@ def test_where_nobody_can_be_asked_it_is_not_run_and_says_so(me: User) -> None:
         words, env=me.environment, capture_output=True, text=True, check=False, start_new_session=True, stdin=-3
     )
     assert done.returncode == 2
-    assert "nobody can be asked here: kubectl delete in the production context prod-xy" in done.stderr
+    assert "there is no terminal to confirm on: kubectl delete in the production context prod-xy" in done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
@@ -292,5 +292,5 @@ def test_switching_is_refused_where_it_would_move_every_other_shell(me: User) ->
 def test_a_shell_without_a_terminal_is_refused_and_leaves_nothing(me: User) -> None:
     done = me.gpuctl("kube", "shell")
     assert done.returncode == 2
-    assert "there is no terminal" in done.stderr
+    assert "it needs a terminal" in done.stderr
     assert copies(me) == []

@@ -156,7 +156,7 @@ def test_a_broken_session_file_is_refused_with_its_line_and_nothing_starts(me: U
     path.write_text(path.read_text().replace("side: right", "side: rihgt"))
     said = me.gpuctl("tmux", "launch")
     assert said.returncode == 2
-    assert "'rihgt' cannot be; did you mean right?" in said.stderr
+    assert "side cannot be 'rihgt'; did you mean right?" in said.stderr
     assert not list(me.home.glob("tmux-*/default"))
 
 

@@ -295,6 +295,10 @@ def test_follow_streams_what_comes(me: User) -> None:
     screen.sees("first remark")
     ok(me.gpuctl("tmux", "feedback", "add", "second remark"))
     screen.sees("second remark")
+    log = next(me.home.rglob("feedback.log"))
+    cursor = log.with_name(".last-read-line")
+    # What is printed counts as read a moment later: Ctrl-C in between has it printed again, rather than lost.
+    wait_until(lambda: cursor.read_text().split()[1] == str(log.stat().st_size), "it counts as read")
     screen.press("C-c")
     wait_until(lambda: screen.ended, "it ends")
     assert me.gpuctl("tmux", "feedback", "check").returncode == 1

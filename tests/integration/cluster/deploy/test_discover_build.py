@@ -263,6 +263,6 @@ def test_a_config_of_that_name_that_is_not_ours_is_left_alone(build: Building, f
 def test_a_cluster_without_a_registry_is_told_before_a_build_waits_for_it(build: Building, folder: Path) -> None:
     build.builds.registry = False
     done = build.inside("--folder", folder)
-    assert f"cannot build the image of lab: {build.builds.url} has no registry of its own" in done.err
+    assert f"cannot build the image of lab: {build.builds.url} has no internal registry" in done.err
     assert "podman build" in done.err
     assert build.phases() == {}

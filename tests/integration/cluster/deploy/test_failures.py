@@ -48,7 +48,7 @@ def test_more_nodes_than_there_are(lab: Lab) -> None:
 
 def test_a_storage_class_that_is_missing_or_cannot(lab: Lab) -> None:
     found = failed(lab, {"storage": {"class_rwx": "fast"}})
-    assert (found.subject, found.hint) == ("StorageClass fast", "storage.class_rwx: there are nfs, rbd")
+    assert (found.subject, found.hint) == ("StorageClass fast", "storage.class_rwx: the classes are nfs, rbd")
     assert "written by one node at a time" in failed(lab, {"storage": {"class_rwx": "rbd"}}).message
 
 
