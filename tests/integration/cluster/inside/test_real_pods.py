@@ -95,7 +95,7 @@ def test_ctrl_c_ends_a_command_in_all_pods(me: User, cluster: Lab) -> None:
     with beside(me, "cluster", "shell", "./lab.yaml", "--all", "--", "sh", "-c", program) as running:
         running.says("lab-0  begun", "lab-1  begun")
         assert running.broken_off() == 130
-    assert "lab-1: did not run it to its end: broken off" in running.said
+    assert "lab-1: did not run to its end: interrupted" in running.said
     assert cluster.runs("lab-0") == cluster.runs("lab-1") == []
 
 
