@@ -417,9 +417,9 @@ def reloaded(me: User, screen: Terminal) -> None:
 def test_without_a_terminal_it_stays_detached_and_says_how_to_attach(me: User) -> None:
     said = ok(me.gpuctl("tmux", "preview"))
     assert "the preview of v2 runs, and no terminal shows it" in said
-    assert "gpuctl tmux preview --here" in said
+    assert "gpuctl tmux preview --attach" in said
     assert "runs already" in ok(me.gpuctl("tmux", "preview"))
-    attached = me.terminal(str(me.program_path), "tmux", "preview", "--here")
+    attached = me.terminal(str(me.program_path), "tmux", "preview", "--attach")
     attached.sees("feedback on v2")
     ok(me.gpuctl("tmux", "preview", "v1"))
     assert me.tmux("show-environment", "-g", "GPUCTL_TMUX_PREVIEW", socket=PREVIEW) == "GPUCTL_TMUX_PREVIEW=v1"
@@ -435,7 +435,7 @@ def test_on_a_desktop_a_new_window_opens(me: User) -> None:
     me.program("xterm", "#!/bin/sh\nexit 1\n")
     said = ok(me.gpuctl("tmux", "preview"))
     assert "xterm ended with status 1" in said
-    assert "gpuctl tmux preview --here" in said
+    assert "gpuctl tmux preview --attach" in said
 
 
 def test_a_version_with_mistakes_is_not_previewed(me: User) -> None:

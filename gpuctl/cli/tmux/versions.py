@@ -81,8 +81,8 @@ def _report(report: Report, name: str) -> None:
 @group.command()
 @click.argument("version", default="")
 @click.option("--detached", is_flag=True, help="Start it without opening a window.")
-@click.option("--here", is_flag=True, help="Use this terminal instead of a new window.")
-def preview(version: str, detached: bool, here: bool) -> None:
+@click.option("--attach", is_flag=True, help="Attach this terminal instead of opening a window.")
+def preview(version: str, detached: bool, attach: bool) -> None:
     """Try a version (default: newest) on its own tmux server; tmux-main is not touched.
 
     The version's windows are above, a feedback pane below. Each line typed there is feedback, except the commands:
@@ -94,7 +94,7 @@ def preview(version: str, detached: bool, here: bool) -> None:
     from gpuctl.tmux.versions import preview_target
 
     started = shown.start(version)
-    target = preview_target.choose_target(detached, here)
+    target = preview_target.choose_target(detached, attach)
     if target.mode == "here":
         terminal.become(shown.attaching())
     wrong = terminal.open_window(target.argv) if target.mode == "window" else ""
@@ -103,7 +103,7 @@ def preview(version: str, detached: bool, here: bool) -> None:
         click.echo(f"the preview of {started.version.name} {state}, in a new window")
         return
     click.echo(f"the preview of {started.version.name} {state}, but is not shown: {wrong or target.why}")
-    click.echo("attach a terminal:  gpuctl tmux preview --here")
+    click.echo("attach a terminal:  gpuctl tmux preview --attach")
     click.echo(f"or without gpuctl:  {preview_target.typed(shown.attaching())}")
 
 
