@@ -31,7 +31,7 @@ from tests.rig.rootfs import cache
 MIRROR = "GPUCTL_KUBERNETES_MIRROR"
 KUBERNETES = "v1.34.3"
 ETCD = "v3.5.18"
-# Kubernetes' hashes are those of its release (dl.k8s.io, *.sha256), etcd's those of its own SHA256SUMS.
+# As kops and kubespray pin them; the publishers' own lists could not be reached. A wrong one refuses the download.
 HASHES = {
     "amd64": {
         "etcd": "6ddde039a7a506badf34e7edfb38e1ea90e36f05c8cfceba602045df623d86fa",
