@@ -126,7 +126,7 @@ def test_from_another_session_of_that_server_it_switches_there(me: User) -> None
 def test_what_tmux_runs_itself_says_so_outside_tmux(me: User, command: str, doing: str) -> None:
     said = me.gpuctl("tmux", command)
     assert said.returncode == 2
-    assert f"cannot {doing}: this runs in no tmux" in said.stderr
+    assert f"cannot {doing}: this is not inside tmux" in said.stderr
 
 
 def test_inside_another_tmux_it_says_to_detach_first(me: User) -> None:

@@ -122,7 +122,7 @@ set-option -g status-right "never closed
         13: "unknown key",
         14: "no such file",
         15: "scripts/gone.sh",
-        16: "never closed",
+        16: 'unclosed "',
     }
     assert {int(where.split(":")[1]) - start for where in found} == set(wanted)
     for line, words in wanted.items():
@@ -139,7 +139,7 @@ def test_a_cheatsheet_that_lies_is_told_with_file_and_line(me: User) -> None:
     ]
     done = me.gpuctl("tmux", "validate", "v2")
     assert done.returncode == 1
-    assert f"cheatsheet.txt:{lines[0]}: it tells of the key Y (table prefix), which is not bound" in done.stdout
+    assert f"cheatsheet.txt:{lines[0]}: it lists the key Y (table prefix), which is not bound" in done.stdout
     assert f"keybindings.conf:{lines[1]}: cheatsheet.txt does not list the key F5" in done.stdout
     assert me.gpuctl("tmux", "promote", "v2").returncode == 2
     assert linked(me) == "versions/v1"
@@ -237,7 +237,7 @@ def test_a_promoted_version_that_was_edited_is_refused(me: User) -> None:
     for words in (("promote", "v2"), ("rollback", "--to", "2")):
         done = me.gpuctl("tmux", *words)
         assert done.returncode == 2
-        assert "never changes" in done.stderr
+        assert "must not change" in done.stderr
         assert "gpuctl tmux new --from v2" in done.stderr
     assert linked(me) == "versions/v1"
     ok(me.gpuctl("tmux", "new", "--from", "v2"))
@@ -416,7 +416,7 @@ def reloaded(me: User, screen: Terminal) -> None:
 
 def test_without_a_terminal_it_stays_detached_and_says_how_to_attach(me: User) -> None:
     said = ok(me.gpuctl("tmux", "preview"))
-    assert "the preview of v2 runs, and no terminal shows it" in said
+    assert "the preview of v2 runs, but is not shown: there is no terminal" in said
     assert "gpuctl tmux preview --attach" in said
     assert "runs already" in ok(me.gpuctl("tmux", "preview"))
     attached = me.terminal(str(me.program_path), "tmux", "preview", "--attach")
