@@ -205,10 +205,15 @@ def _run(source: Path, hosts: list[Target], job: Job, way: Way, shown: Shown) ->
                 run = _keep(progress, shown)
     code = judge.exit_code(progress.visits, shown.strict, shown.drift)
     try:
-        show(progress.visits, shown, run, str(source), code)
+        show(progress.visits, shown, run, _name(source), code)
     except BrokenPipeError as error:  # the reader of our output has gone: what the hosts came to is still told
         raise Unread(code) from error
     raise click.exceptions.Exit(code)
+
+
+def _name(source: Path) -> str:
+    """An inventory as reports call it: by its name if it has one, else by its path."""
+    return source.name if source.parent.name == "inventories" else str(source)
 
 
 def _keep(progress: Any, shown: Shown) -> str:
