@@ -78,18 +78,19 @@ def _finding(host: str, knob: Mapping[str, Any], strict: bool, drift: bool) -> F
     if (drift and waits) or (strict and state == "unsupported"):
         verdict = Verdict.FAIL
     reason = f": {knob['reason']}" if knob["reason"] else ""
-    differs = f"is {_sides(knob)}, should be {knob['wanted']}"
+    differs = f"is {sides(knob['now'], knob['boot'])}, should be {knob['wanted']}"
     message = {"ok": "changed" if knob["changed"] else "as it should be", "differs": differs}.get(state, state)
     values = {"wanted": _text(knob["wanted"]), "now": _text(knob["now"]), "after_reboot": _text(knob["boot"])}
     return Finding(f"setting {knob['knob']}", host, verdict, f"{message}{reason}", values)
 
 
-def _sides(knob: Mapping[str, Any]) -> str:
-    """The value now and after a reboot, once if they are the same."""
-    now, boot = knob["now"], knob["boot"]
+def sides(now: object, boot: object) -> str:
+    """The value of a setting now and after a reboot, once if they are the same."""
+    if now is None and boot is None:
+        return "?"
     if boot is None or now == boot:
         return str(now)
-    return f"{boot} after a reboot" if now is None else f"{now} now and {boot} after a reboot"
+    return f"{boot} after reboot" if now is None else f"{now} now, {boot} after reboot"
 
 
 def _text(value: object) -> str | None:

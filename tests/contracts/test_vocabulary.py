@@ -49,7 +49,7 @@ OPENINGS = ("What ", "Whether ", "How ", "Of ", "The same", "Those ", "Its ", "T
 LEFT: dict[str, tuple[int, int]] = {
     "gpuctl/cli/hosts": (1, 1),
     "gpuctl/cli/nccl": (3, 1),
-    "gpuctl/cli/shared": (0, 3),
+    "gpuctl/cli/shared": (0, 2),
     "gpuctl/cluster/clusterfile": (0, 3),
     "gpuctl/cluster/dev": (0, 1),
     "gpuctl/cluster/doctor": (7, 6),

@@ -14,6 +14,7 @@ from gpuctl.cli.cluster.environment_options import on_cluster, which
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.findings import PROBLEMS
 
 if TYPE_CHECKING:
     from gpuctl.cluster.deploy.flow import PlanRequest
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from gpuctl.cluster.environment import Environment
     from gpuctl.edges.kube.cluster import Cluster
 
-PROBLEMS = 1
 
 how = options.together(
     click.option(

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from gpuctl.cli.shared import options
-
-PROBLEMS = 1
+from gpuctl.domain.findings import PROBLEMS
 
 
 @click.command()

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuctl.cli.cluster import deploy_report
-from gpuctl.cli.cluster.deploy import PROBLEMS
 from gpuctl.cli.cluster.environment_options import which
 from gpuctl.cli.cluster.train import python
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.findings import PROBLEMS
 
 if TYPE_CHECKING:
     from gpuctl.cluster.doctor.flow import Seen

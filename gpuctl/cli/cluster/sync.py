@@ -19,7 +19,7 @@ from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.sizes import size
-from gpuctl.domain.findings import worst_code
+from gpuctl.domain.findings import PROBLEMS, worst_code
 
 if TYPE_CHECKING:
     from gpuctl.cluster.sync.model import Outcome
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gpuctl.edges.kube.cluster import Cluster
 
 MOST_SHOWN = 20
-PROBLEMS, NOT_DONE = 1, 3
+NOT_DONE = 3
 
 which = options.together(
     click.argument("name", metavar="[NAME|FILE]", default=""),

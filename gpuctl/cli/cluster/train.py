@@ -13,6 +13,7 @@ from gpuctl.cli.cluster.train_report import Screen
 from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
+from gpuctl.domain.findings import PROBLEMS
 
 if TYPE_CHECKING:
     from gpuctl.cluster.environment import Environment
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from gpuctl.cluster.train.watch import Training, TrainingState
     from gpuctl.edges.kube.cluster import Cluster
 
-PROBLEMS, NOT_DONE = 1, 3
+NOT_DONE = 3
 
 
 class PassThroughArgs(click.Command):

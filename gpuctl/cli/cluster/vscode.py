@@ -11,12 +11,10 @@ from gpuctl.cli.cluster.environment_options import which
 from gpuctl.cli.cluster.shell import open_access
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import PROBLEMS, Verdict
 
 if TYPE_CHECKING:
     from gpuctl.cluster.vscode import EditorStatus
-
-PROBLEMS = 1
 
 
 @click.command()

@@ -179,7 +179,7 @@ def _changes(visits: Sequence[Visit], diff: bool, why: Mapping[str, str]) -> Non
 
 def _change(knob: Mapping[str, Any], diff: bool, why: Mapping[str, str]) -> str:
     was = knob.get("was") or knob
-    before = ("was " if "was" in knob else "") + output.sides(knob, was["now"], was["boot"])
+    before = ("was " if "was" in knob else "") + judge.sides(was["now"], was["boot"])
     text = f"  {knob['knob']}: {before} -> {_goal(knob, was)}"
     if not diff:
         return text

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
 
 MOST_ALIKE = 8  # findings of one rule and verdict; of more only how many there are
-WORST_FIRST = ("FAIL", "UNKNOWN", "WARN", "OK")
 
 
 def show(findings: Sequence[Finding], err: bool = False) -> None:
     """On standard output, or on standard error; each advice once below what it is for."""
+    from gpuctl.domain.findings import worst_first
+
     rules: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
-    for one in sorted(findings, key=lambda finding: WORST_FIRST.index(finding.verdict)):
+    for one in worst_first(findings):
         alike = rules.setdefault((one.verdict, one.check), {})
         alike.setdefault((one.message, one.hint), []).append(one.subject)
     for (verdict, rule), groups in rules.items():

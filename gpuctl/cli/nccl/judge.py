@@ -56,32 +56,30 @@ def judge(
     targets = {name: findings for name, _, findings in judged_runs}
     code = _exit_code(judged_runs, strict)
     details = {"runs": [_plain(*one) for one in judged_runs]}
-    publish(Report("nccl judge", targets, details, code=code), form, metrics, lambda: _show(judged_runs))
+    publish(Report("nccl judge", targets, details, strict, code=code), form, metrics, lambda: _show(judged_runs))
     sys.exit(code)
 
 
 def _exit_code(judged_runs: Iterable[Judged], strict: bool) -> int:
-    from gpuctl.domain.findings import Verdict
-    from gpuctl.nccl.judge.run import worst
+    from gpuctl.domain.findings import PROBLEMS, exit_code
 
-    problems = (Verdict.FAIL, Verdict.UNKNOWN, *((Verdict.WARN,) if strict else ()))
     # Every run by itself: one without findings is unknown.
-    return int(any(worst(findings) in problems for _, _, findings in judged_runs))
+    return max((exit_code(findings, strict) if findings else PROBLEMS for _, _, findings in judged_runs), default=0)
 
 
 def _plain(name: str, about: RunContext, findings: list[Finding]) -> dict[str, object]:
     from dataclasses import asdict
 
-    from gpuctl.nccl.judge.run import worst
+    from gpuctl.domain.findings import overall
 
-    return {"run": name, "verdict": str(worst(findings)), "known": asdict(about)}
+    return {"run": name, "verdict": str(overall(findings)), "known": asdict(about)}
 
 
 def _show(judged_runs: Iterable[Judged]) -> None:
-    from gpuctl.nccl.judge.run import worst
+    from gpuctl.domain.findings import overall
 
     for name, about, findings in judged_runs:
-        click.echo(f"{worst(findings)}  {name}: {_known(about)}")
+        click.echo(f"{overall(findings)}  {name}: {_known(about)}")
         for finding, following in zip_longest(findings, findings[1:]):
             click.echo(f"  {finding.verdict:7}  {finding.check:10}  {finding.message}{_reached(finding)}")
             if finding.hint and not (following and following.hint == finding.hint):

@@ -65,7 +65,7 @@ def preflight(form: Form, metrics: Path | None, **params: Any) -> None:
 
     Nodes are compared with each other. The first node tries to log in to every other, and each to the next in a ring.
     """
-    from gpuctl.domain.report import Report
+    from gpuctl.domain.report import Report, summary
     from gpuctl.nccl import preflight as rules
 
     check_folder(metrics)
@@ -77,10 +77,11 @@ def preflight(form: Form, metrics: Path | None, **params: Any) -> None:
 
     def table() -> None:
         findings.show(results)
-        click.echo(f"\n{output.plural(len(nodes), 'node')}: {_counted(results)}")
+        click.echo(f"\n{output.plural(len(nodes), 'node')}: {summary(report)}")
 
     target = str(params["source"] or params["inventory"] or "localhost")
-    publish(Report("nccl preflight", {target: results}, {"nodes": nodes}, code=code), form, metrics, table)
+    report = Report("nccl preflight", {target: results}, {"nodes": nodes}, code=code)
+    publish(report, form, metrics, table)
     raise click.exceptions.Exit(code)
 
 
@@ -200,13 +201,6 @@ def _exit_code(findings: Iterable[Finding], fleet: Fleet) -> int:
 
     problems = any(one.verdict in (Verdict.FAIL, Verdict.UNKNOWN) for one in findings)
     return worst_code([int(problems), 3 if fleet.unasked else 0])
-
-
-def _counted(findings: Sequence[Finding]) -> str:
-    from gpuctl.domain.findings import Verdict
-
-    counts = {verdict: sum(one.verdict == verdict for one in findings) for verdict in reversed(Verdict)}
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "nothing to look at"
 
 
 def _told(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, Any]:

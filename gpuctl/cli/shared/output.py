@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import click
 
@@ -42,12 +42,3 @@ def on_terminal() -> bool:
 def plural(count: int, word: str) -> str:
     """1 host, 2 hosts."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
-def sides(knob: Mapping[str, Any], now: object, boot: object) -> str:
-    """How a setting stands now and after a reboot, said once where both are the same."""
-    if now is None and boot is None:
-        return "?"
-    if boot is None or now == boot:
-        return str(now)
-    return f"{boot} after reboot" if now is None else f"{now} now, {boot} after reboot"

@@ -7,9 +7,9 @@ it is reported, and neither passes nor fails. OK is told of a rule that held, wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
-from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.findings import Finding, Verdict, worst_first
 from gpuctl.nccl import context as known
 from gpuctl.nccl.baselines import load
 from gpuctl.nccl.baselines.model import Book
@@ -40,11 +40,4 @@ def judge(run: Run, about: RunContext | None = None, book: Book | None = None) -
     findings = [finding for rule in RULES for finding in rule(run, all_known, book)]
     if broken_off(run):
         findings = [finding for finding in findings if finding.check == OUTCOME or finding.verdict is Verdict.FAIL]
-    order = list(Verdict)
-    return sorted(findings, key=lambda finding: -order.index(finding.verdict))
-
-
-def worst(findings: Iterable[Finding]) -> Verdict:
-    """Worst verdict; UNKNOWN if nothing was judged."""
-    order = list(Verdict)
-    return max((finding.verdict for finding in findings), key=order.index, default=Verdict.UNKNOWN)
+    return worst_first(findings)

@@ -37,8 +37,8 @@ def test_a_setting_that_is_not_as_wanted_fails_a_drift(state: str, usual: str, d
 
 def test_a_setting_that_differs_is_told_with_both_values() -> None:
     assert findings(visit("differs"))[0].message == "is 60, should be 1"
-    assert findings(visit("differs", boot="10"))[0].message == "is 60 now and 10 after a reboot, should be 1"
-    assert findings(visit("differs", now=None, boot="10"))[0].message == "is 10 after a reboot, should be 1"
+    assert findings(visit("differs", boot="10"))[0].message == "is 60 now, 10 after reboot, should be 1"
+    assert findings(visit("differs", now=None, boot="10"))[0].message == "is 10 after reboot, should be 1"
 
 
 def test_what_a_host_cannot_have_fails_only_a_strict_run() -> None:

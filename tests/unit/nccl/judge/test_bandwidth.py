@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Verdict, overall
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.judge.run import judge, worst
+from gpuctl.nccl.judge.run import judge
 from tests.unit.nccl.judge.made import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, verdicts
 
 
@@ -17,7 +17,7 @@ def test_the_measured_run_on_four_p5en_holds() -> None:
     (fine,) = found(HEALTHY, "baseline")
     assert fine.verdict is Verdict.OK
     assert (fine.numbers["busbw_gbs"], fine.numbers["warn_gbs"], fine.numbers["line_rate_gbs"]) == (364.9, 350, 400)
-    assert worst(judge(HEALTHY, P5EN, SHIPPED)) is Verdict.OK
+    assert overall(judge(HEALTHY, P5EN, SHIPPED)) is Verdict.OK
 
 
 @pytest.mark.parametrize(

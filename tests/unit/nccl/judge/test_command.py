@@ -203,3 +203,11 @@ def test_a_judgement_is_a_report_with_a_suite_for_each_log(tmp_path: Path) -> No
     severities = valid_metrics(metrics.read_text())["gpuctl_check_severity"]
     assert {labels["target"] for labels, _ in severities} == {H100, wrong}
     assert valid_json(CliRunner().invoke(judge, [H100, "-o", "json"]).output)["verdict"] == "WARN"
+
+
+def test_a_strict_judgement_fails_its_warnings_in_the_report_too() -> None:
+    usual = CliRunner().invoke(judge, [H100, "-o", "junit"])
+    strict = CliRunner().invoke(judge, [H100, "--strict", "-o", "junit"])
+    assert (usual.exit_code, strict.exit_code) == (0, 1)
+    assert "failure" not in valid_junit(usual.output).values()
+    assert "failure" in valid_junit(strict.output).values()

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Verdict, overall
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.judge.run import judge, worst
+from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Outcome
 from tests.unit.nccl.judge.made import GIB, HEALTHY, SHIPPED, found, recorded, row, run, verdicts
 
@@ -66,4 +66,4 @@ def test_a_run_that_did_not_end_well_is_never_fine_and_says_why(outcome: Outcome
 
 
 def test_a_run_that_ended_without_a_row_is_unknown() -> None:
-    assert worst(judge(run({}), None, SHIPPED)) is Verdict.UNKNOWN
+    assert overall(judge(run({}), None, SHIPPED)) is Verdict.UNKNOWN

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Verdict, overall
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.judge.run import judge, worst
+from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Run, Timing
 from gpuctl.nccl.parsing import parse
 from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, P5EN, SHIPPED, recorded, row, run
@@ -59,7 +59,7 @@ def test_a_slower_run_is_never_judged_better(
     fast, slow = (judge(one, about, SHIPPED) for one in (of(speeds), slower(of(speeds), factor)))
     # But for a ring that is faster than its wires: of that a slower run can be the more believable one.
     believed = [finding for finding in fast if finding.check != "line-rate"]
-    assert rank(worst(slow)) >= rank(worst(believed))
+    assert rank(overall(slow)) >= rank(overall(believed))
 
 
 @SHORT
@@ -96,14 +96,14 @@ def test_taking_evidence_away_never_makes_a_run_fine(
 ) -> None:
     one = of(speeds)
     silent = replace(one, transports=one.transports[:left])
-    assert Verdict.OK is not worst(judge(silent, replace(about, nodes=4), SHIPPED))
+    assert Verdict.OK is not overall(judge(silent, replace(about, nodes=4), SHIPPED))
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in DATA.glob("*.log")))
 def test_a_recorded_run_without_network_lines_never_passes_on_several_nodes(name: str) -> None:
     for one in parse.runs((DATA / name).read_text(errors="replace").splitlines(keepends=True)):
         silent = replace(one, transports=())
-        assert worst(judge(silent, replace(P5EN, nodes=4, gpus_per_node=8), SHIPPED)) is not Verdict.OK
+        assert overall(judge(silent, replace(P5EN, nodes=4, gpus_per_node=8), SHIPPED)) is not Verdict.OK
 
 
 @SHORT
@@ -112,16 +112,16 @@ def test_no_part_of_a_log_is_judged_better_than_the_whole(share: float) -> None:
     text = (DATA / "dgxh100_1n8g_allreduce_full.log").read_text()
     about = RunContext("Standard_ND96isr_H100_v5")
     whole = recorded("dgxh100_1n8g_allreduce_full.log")
-    assert worst(judge(whole, about, SHIPPED)) is Verdict.OK
+    assert overall(judge(whole, about, SHIPPED)) is Verdict.OK
     for part in parse.runs(text[: int(share * len(text))].splitlines(keepends=True)):
-        assert worst(judge(part, about, SHIPPED)) is not Verdict.OK or part.rows == whole.rows
+        assert overall(judge(part, about, SHIPPED)) is not Verdict.OK or part.rows == whole.rows
 
 
 def test_findings_come_worst_first_and_nothing_found_is_unknown() -> None:
     sick = replace(run({4 * GIB: 100.0, 8 * GIB: 30.0}), transports=())
     found = [rank(finding.verdict) for finding in judge(sick, P5EN, SHIPPED)]
     assert found == sorted(found, reverse=True)
-    assert worst([]) is Verdict.UNKNOWN
+    assert overall([]) is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize("gone", [0, 1, 15, 30, 31])
@@ -130,7 +130,7 @@ def test_a_log_that_lacks_any_one_of_its_rows_is_not_fine(gone: int) -> None:
     rows = [at for at, line in enumerate(lines) if " float " in line]
     (holed,) = parse.runs(lines[: rows[gone]] + lines[rows[gone] + 1 :])
     assert len(holed.rows) == len(rows) - 1
-    assert worst(judge(holed, RunContext("Standard_ND96isr_H100_v5"), SHIPPED)) is Verdict.UNKNOWN
+    assert overall(judge(holed, RunContext("Standard_ND96isr_H100_v5"), SHIPPED)) is Verdict.UNKNOWN
 
 
 @SHORT
@@ -142,4 +142,4 @@ def test_a_row_with_a_cell_that_is_no_number_is_not_fine(at: int, cell: int, odd
     cells[cell] = odd
     lines[row] = "  ".join(cells) + "\n"
     for one in parse.runs(lines):
-        assert worst(judge(one, RunContext("Standard_ND96isr_H100_v5"), SHIPPED)) is not Verdict.OK
+        assert overall(judge(one, RunContext("Standard_ND96isr_H100_v5"), SHIPPED)) is not Verdict.OK

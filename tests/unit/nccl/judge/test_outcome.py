@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.findings import Finding, Verdict, overall
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.messages import sizes_seen
-from gpuctl.nccl.judge.run import judge, worst
+from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import NoNumber, Outcome
 from gpuctl.nccl.parsing import parse
 from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, said
@@ -82,7 +82,7 @@ def test_what_is_no_number_is_unknown_and_the_rest_is_judged() -> None:
     (finding,) = found(holed, "outcome")
     assert finding.verdict is Verdict.UNKNOWN
     assert "busbw nan at 1 GiB, in-place" in finding.message
-    assert worst(judge(holed, P5EN, SHIPPED)) is Verdict.UNKNOWN
+    assert overall(judge(holed, P5EN, SHIPPED)) is Verdict.UNKNOWN
 
 
 def test_a_size_whose_wrong_values_nobody_could_read_is_not_ok() -> None:
@@ -91,7 +91,7 @@ def test_a_size_whose_wrong_values_nobody_could_read_is_not_ok() -> None:
     unread = replace(last, out_of_place=replace(last.out_of_place, wrong=None))
     odd = NoNumber(16 * GIB, "out_of_place", "wrong", "-")
     holed = replace(HEALTHY, rows=(*HEALTHY.rows[:-1], unread), not_numbers=(odd,))
-    assert worst(judge(holed, P5EN, SHIPPED)) is Verdict.UNKNOWN
+    assert overall(judge(holed, P5EN, SHIPPED)) is Verdict.UNKNOWN
 
 
 def test_where_no_test_began_no_rows_are_counted() -> None:

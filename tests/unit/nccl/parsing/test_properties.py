@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuctl.domain.findings import Verdict
+from gpuctl.domain.findings import Verdict, overall
 from gpuctl.nccl import serialize
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.judge.run import judge, worst
+from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Outcome, Row
 from gpuctl.nccl.parsing import parse
 from tests.unit.nccl.parsing.recorded import FACTS, TEXTS, runs, text
@@ -181,7 +181,7 @@ def test_a_log_of_several_operations_that_was_cut_is_never_ok(
     kept = data.draw(st.integers(0, len(lines) - 3))
     (cut,) = runs(heading + "".join(lines[:kept]))
     found = judge(cut, RunContext(nodes=1), Book({}, ()))
-    assert worst([one for one in found if one.check in ("outcome", "corruption")]) is not Verdict.OK
+    assert overall([one for one in found if one.check in ("outcome", "corruption")]) is not Verdict.OK
     if kept > len(_SIZES):
         assert cut.outcome is Outcome.TRUNCATED
 
