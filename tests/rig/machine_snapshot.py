@@ -50,12 +50,18 @@ AT_HOME = (
     *(".ssh/config", ".ssh/authorized_keys", ".config/gpuctl", ".config/fish", ".config/k9s", ".config/tmux"),
 )
 DPKG = Path("/var/lib/dpkg/status")
+GONE = "gone while it was read"
 SETTLE_S = 15.0  # what a process that is just ending leaves for so long is no difference
 
 
 def take() -> Snapshot:
     """The machine as it is now."""
-    return {name: section() for name, section in SECTIONS.items()}
+    return {name: present(section()) for name, section in SECTIONS.items()}
+
+
+def present(section: Section) -> Section:
+    """A section without what was listed but removed before its state was read: that is absent, not in another state."""
+    return {subject: state for subject, state in section.items() if state != GONE}
 
 
 def differences(before: Snapshot, after: Snapshot) -> list[str]:
@@ -286,7 +292,7 @@ def _state(path: Path, with_time: bool = False) -> str:
     try:
         entry = path.lstat()
     except OSError:
-        return "gone while it was read"
+        return GONE
     words = [stat.filemode(entry.st_mode), f"{entry.st_uid}:{entry.st_gid}"]
     if stat.S_ISCHR(entry.st_mode) or stat.S_ISBLK(entry.st_mode):
         words.append(f"{os.major(entry.st_rdev)},{os.minor(entry.st_rdev)}")

@@ -66,6 +66,15 @@ def test_devices_are_read_with_mode_owner_and_kind(tmp_path: Path) -> None:
     assert " before, prw-r----- " in line
 
 
+def test_what_is_removed_while_it_is_read_counts_as_absent(tmp_path: Path) -> None:
+    (tmp_path / "sys").mkdir()
+    section = {
+        **machine_snapshot.kernel_files(tmp_path),
+        str(tmp_path / "gone"): machine_snapshot._state(tmp_path / "gone"),
+    }
+    assert list(machine_snapshot.present(section)) == [str(tmp_path / "sys")]
+
+
 def test_settings_are_compared_by_value_and_those_the_kernel_moves_are_left_out(tmp_path: Path) -> None:
     for name, text in (("vm/swappiness", "60\n"), ("kernel/ns_last_pid", "4711\n"), ("kernel/random/uuid", "a\n")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
