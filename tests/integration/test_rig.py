@@ -47,7 +47,7 @@ def test_hosts_are_whole_machines_with_systemd_and_an_address(hosts: Hosts) -> N
 def test_a_host_has_device_nodes_of_its_own_whose_mode_is_not_the_machines(host: TestHost) -> None:
     covered = [path for path in ("/proc/kmsg", "/proc/keys", "/proc/timer_list") if Path(path).exists()]
     before = machine_snapshot.devices()
-    modes = [os.stat(path).st_mode for path in covered]
+    modes = [Path(path).stat().st_mode for path in covered]
     assert host.read("/dev/console") == ""
     for path in ("/dev/console", "/dev/null", *covered):
         assert host.run("stat", "--format=%t:%T", path).stdout == "1:3\n"
@@ -56,7 +56,7 @@ def test_a_host_has_device_nodes_of_its_own_whose_mode_is_not_the_machines(host:
         assert host.run("stat", "--format=%a %U", path).stdout == "620 admin\n"
     # Only what the host could have changed: other rigs start and end meanwhile.
     assert machine_snapshot.devices() == before
-    assert [os.stat(path).st_mode for path in covered] == modes
+    assert [Path(path).stat().st_mode for path in covered] == modes
 
 
 def test_users_enter_by_ssh_and_only_admin_may_become_root(host: TestHost) -> None:
