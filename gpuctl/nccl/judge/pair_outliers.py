@@ -10,7 +10,7 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.isolate.noise import Reference
 from gpuctl.nccl.isolate.observations import Evidence, Observation, observe
-from gpuctl.nccl.isolate.small_fleets import says
+from gpuctl.nccl.isolate.small_fleets import describe_speeds
 from gpuctl.nccl.model import LaunchResult
 
 RULE = "pairs"
@@ -81,7 +81,9 @@ def _two_speeds(evidence: Evidence, slow: Sequence[Observation]) -> Finding:
     """Two speeds that no set of bad nodes explains, or only one that is most of the nodes."""
     gbs = {run.nodes: run.gbs for run in evidence.pairs if run.gbs is not None}
     if evidence.clusters.sides:
-        return Finding(RULE, "", Verdict.UNKNOWN, says(evidence.clusters, gbs), _numbers(evidence.references), TELL)
+        return Finding(
+            RULE, "", Verdict.UNKNOWN, describe_speeds(evidence.clusters, gbs), _numbers(evidence.references), TELL
+        )
     fast = [pair for pair in gbs if tuple(sorted(pair)) in evidence.faster_pairs] or sorted(
         set(gbs) - {r.nodes for r in slow}
     )

@@ -10,7 +10,7 @@ from statistics import median
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.isolate.small_fleets import names
-from gpuctl.nccl.isolate.speed_clusters import SMALLEST, Pair, between, cliques
+from gpuctl.nccl.isolate.speed_clusters import SMALLEST, Pair, cliques, split_point
 from gpuctl.nccl.judge.pair_outliers import LEAST_GAP, RULE
 from gpuctl.nccl.model import LaunchResult
 
@@ -31,7 +31,7 @@ def groups(ended: Sequence[LaunchResult]) -> list[Group]:
     have several nodes.
     """
     speeds = {_pair(end): gbs for end in ended if len(end.launch.nodes) == 2 and (gbs := speed(end.run))}
-    limit = between(sorted(map(math.log, speeds.values())), -math.log(1 - LEAST_GAP))
+    limit = split_point(sorted(map(math.log, speeds.values())), -math.log(1 - LEAST_GAP))
     if limit is None:
         return []
     fast = {pair for pair, gbs in speeds.items() if math.log(gbs) > limit}

@@ -83,7 +83,7 @@ def test_an_isolation_goes_on_where_it_was_broken_off_and_makes_no_run_twice(tmp
     fleet, simulated = known(made), SimulatedFleet(made, CALM, seeded(1), [slow(7, 0.3)], rows=4)
     history, end = isolate(fleet, simulated, Policy(), Once())
     assert end is None
-    before = record.go_on(tmp_path / "runs.json", fleet, Policy())
+    before = record.resume(tmp_path / "runs.json", fleet, Policy())
     assert list(before) == history
     _, end = isolate(fleet, simulated, Policy(), before=before)
     assert end is not None
