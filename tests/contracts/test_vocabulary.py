@@ -64,8 +64,6 @@ LEFT: dict[str, tuple[int, int]] = {
     "gpuctl/edges": (4, 1),
     "gpuctl/edges/kube": (0, 2),
     "gpuctl/hosts": (4, 7),
-    "gpuctl/nccl/isolate": (5, 47),
-    "gpuctl/nccl/judge": (0, 2),
     "gpuctl/nccl/launch": (0, 1),
     "gpuctl/nccl/parsing": (0, 1),
     "gpuctl/nccl/preflight": (0, 3),

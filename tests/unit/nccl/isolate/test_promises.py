@@ -16,7 +16,7 @@ from tests.contracts.sources import ROOT, importers
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import network
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.played import CALM, Played, known, net, play, play_fleet, seeded, slow
+from tests.unit.nccl.isolate.simulated import CALM, Played, known, net, play, play_fleet, seeded, slow
 
 SEEDS = st.integers(0, 10**6)
 HARD = st.sampled_from(["slow", "hang", "crash", "corrupt", "vanish"])

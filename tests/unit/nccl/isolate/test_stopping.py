@@ -17,7 +17,7 @@ from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import Network
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.played import CALM, Played, known, net, play_fleet, seeded, slow
+from tests.unit.nccl.isolate.simulated import CALM, Played, known, net, play_fleet, seeded, slow
 
 WHY = "0/8 nodes are available: 1 Insufficient nvidia.com/gpu"
 FAULTS = st.sampled_from(["none", "slow", "hang", "crash", "intermittent", "uplink", "half"])
