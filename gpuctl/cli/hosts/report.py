@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.shared import output
+from gpuctl.cli.shared import findings, output
 from gpuctl.cli.shared.report import publish
 from gpuctl.domain.report import Report
 from gpuctl.hosts import judge
@@ -100,16 +100,19 @@ def _counts(visit: Visit) -> str:
 
 def show(visits: Sequence[Visit], shown: Shown, run: str, inventory: str, code: int) -> None:
     """Publish the result of a run."""
-    findings = [finding for visit in visits for finding in judge.findings(visit, shown.strict, shown.drift)]
+    settings = [finding for visit in visits for finding in judge.findings(visit, shown.strict, shown.drift)]
     hosts = [told(visit, shown.strict) for visit in visits]
     details = {"check": shown.check, "run": run or None, "hosts": hosts}
-    report = Report(shown.command, {inventory: findings}, details, code=code)
+    report = Report(shown.command, {inventory: settings}, details, code=code)
     publish(report, shown.form, shown.metrics, lambda: _table(visits, shown, run))
 
 
 def _table(visits: Sequence[Visit], shown: Shown, run: str) -> None:
     _changes(visits, shown.diff, shown.why)
-    _problems(visits)
+    problems = [finding for visit in visits for finding in judge.problems(visit, shown.strict, shown.drift)]
+    findings.show(problems)
+    if problems:
+        click.echo()
     output.table(
         (
             "HOST",
@@ -202,27 +205,3 @@ def _place(setting: str) -> str:
         path, _, key = rest.partition(":")
         return f"{key} in {path}"
     return rest if kind in ("value", "file") else f"{kind} {rest}"
-
-
-def _problems(visits: Sequence[Visit]) -> None:
-    """Everything a person has to look at, said once for all hosts on which it is the same."""
-    groups: dict[str, list[str]] = {}
-    for visit in visits:
-        for text in [t for knob in visit.knobs for t in _told_of(knob)]:
-            groups.setdefault(text, []).append(visit.host)
-    for text, hosts in groups.items():
-        click.echo(f"{text}\n    on {output.names(hosts)}")
-    if groups:
-        click.echo()
-
-
-def _told_of(knob: Mapping[str, Any]) -> list[str]:
-    told = []
-    if knob["state"] in ("refused", "unknown", "failed", "conflict", "unsupported"):
-        told.append(f"{knob['state'].upper()} {knob['knob']}: {knob['reason']}")
-    if knob["state"] == "pending":
-        told.append(f"PENDING {knob['knob']}: {knob['reason'] or 'takes effect after a reboot'}")
-    for rival in knob["conflicts"]:
-        winner = f"{rival['owner']} wins after a reboot" if rival["wins"] else "gpuctl wins after a reboot"
-        told.append(f"CONFLICT {knob['knob']}: {rival['where']} ({rival['owner']}) sets {rival['value']}; {winner}")
-    return told
