@@ -38,7 +38,7 @@ def test_a_hint_of_several_messages_is_printed_once_after_the_last() -> None:
     listed = list(
         lines([fail("ecc", "gpu-1", "3 errors", "replace it"), fail("ecc", "gpu-2", "4 errors", "replace it")])
     )
-    assert [line.split(maxsplit=2)[-1] for line in listed] == ["gpu-1: 3 errors", "gpu-2: 4 errors", "replace it"]
+    assert [line[25:] for line in listed] == ["gpu-1: 3 errors", "gpu-2: 4 errors", "hint: replace it"]
 
 
 def test_more_messages_than_fit_are_counted_by_subject() -> None:
