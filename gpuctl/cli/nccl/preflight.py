@@ -19,7 +19,7 @@ from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
-    from gpuctl.hosts.model import Target, Visit
+    from gpuctl.hosts.model import HostResult, Target
     from gpuctl.nccl.advise.model import Advice
     from gpuctl.nccl.preflight.facts_file import Fleet
     from gpuctl.nccl.topology.ring_order import Order
@@ -163,9 +163,9 @@ def _asked(
 ) -> Fleet:
     from gpuctl.workflows import preflight_facts
 
-    def seen(visit: Visit) -> None:
-        if visit.answer is None:
-            click.echo(f"{visit.host}: {visit.wrong}" + (f"; {visit.hint}" if visit.hint else ""), err=True)
+    def seen(result: HostResult) -> None:
+        if result.answer is None:
+            click.echo(f"{result.host}: {result.wrong}" + (f"; {result.hint}" if result.hint else ""), err=True)
 
     access = preflight_facts.FactsOptions(
         tuple(folders), by_name, preflight_facts.split_ssh_args(ssh_args), forks, timeout

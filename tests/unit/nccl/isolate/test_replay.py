@@ -42,9 +42,9 @@ def test_the_proof_is_printed_and_a_bad_node_is_exit_1(kept: Path) -> None:
 
 def test_the_proof_as_data_carries_the_runs_it_rests_on(kept: Path) -> None:
     code, text = replayed(kept, "--output", "json")
-    (guilt,) = json.loads(text)["guilty"]
-    assert (code, guilt["names"], guilt["adapter"]) == (1, ["node-9"], "mlx5_2")
-    assert [run["rail"] for run in guilt["evidence"]].count("mlx5_2") == 2
+    (fault,) = json.loads(text)["guilty"]
+    assert (code, fault["names"], fault["adapter"]) == (1, ["node-9"], "mlx5_2")
+    assert [run["rail"] for run in fault["evidence"]].count("mlx5_2") == 2
 
 
 def test_a_healthy_fleet_is_exit_0(tmp_path: Path) -> None:
