@@ -78,8 +78,9 @@ def _last() -> Measured:
 
 
 def _show(measured: Measured) -> None:
+    from gpuctl.cli.nccl import heat
     from gpuctl.nccl.bandwidth import speed
-    from gpuctl.nccl.report import heat, matrix
+    from gpuctl.nccl.report import matrix
     from gpuctl.nccl.report.plots import run_name
 
     click.echo(
