@@ -35,12 +35,14 @@ rm -f "$run/ready"
 say() {{ echo "gpuctl: $*"; }}
 
 # Start a program again and again; a pod does not end because an editor did.
+keepers=
 keep() {{
   while :; do
     "$@"
     say "$1 ended with $?, once more in 5 s"
     sleep 5
   done &
+  keepers="$keepers $!"
 }}
 
 # Programs that SIGTERM ends, into $pids. Neither sshd (ranks of launchers that use ssh depend on it) nor programs that
@@ -70,6 +72,9 @@ finish() {{
   rm -f "$run/ready"
   # Only the first process of a pod has nothing but the pod's own processes around it.
   [ "$$" = 1 ] || exit 0
+  # First what would start programs anew.
+  # shellcheck disable=SC2086 # a list of numbers
+  [ -z "$keepers" ] || kill -KILL $keepers 2>/dev/null
   list_programs
   say "SIGTERM to the programs of this pod:${{pids:- none}}"
   # shellcheck disable=SC2086 # a list of numbers

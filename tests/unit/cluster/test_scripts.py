@@ -172,6 +172,11 @@ def test_a_pod_ends_when_it_is_told_to(pod: Pod) -> None:
         assert program.wait(10) == 0
 
 
+# Stays without a process of its own, as sshd does while nobody is logged in.
+STANDIN_SSHD = """#!/bin/sh
+mkfifo "$STANDINS/forever"
+read -r line <"$STANDINS/forever"
+"""
 # Writes its checkpoint on SIGTERM, as trainings do; then ends.
 STANDIN_TRAINING = """#!/bin/sh
 trap 'sleep 0.5; echo saved >"$STANDINS/checkpoint"; exit 0' TERM
@@ -180,7 +185,8 @@ while :; do sleep 0.05; done
 """
 
 
-def test_a_deleted_pod_lets_its_training_write_a_checkpoint_and_then_ends(pod: Pod) -> None:
+def test_a_deleted_pod_lets_its_training_write_a_checkpoint_and_then_ends(tmp_path: Path) -> None:
+    pod = made(tmp_path, {"sshd": STANDIN_SSHD}, SECRET)
     (pod.folder / "bin/train").write_text(STANDIN_TRAINING)
     (pod.folder / "bin/train").chmod(0o755)
     # The first process of a PID namespace, as in a pod; an idle shell there ignores SIGTERM.
@@ -190,7 +196,7 @@ def test_a_deleted_pod_lets_its_training_write_a_checkpoint_and_then_ends(pod: P
     with (pod.folder / "log").open("wb") as log:
         program = subprocess.Popen(argv, env=pod.variables("h100-roce-1"), stdout=log, stderr=log)
         until = time.monotonic() + 20
-        while not ((pod.run / "ready").exists() and (pod.folder / "standins/training").exists()):
+        while not all((pod.folder / name).exists() for name in ("run/ready", "standins/training", "standins/forever")):
             assert time.monotonic() < until, pod.log
             time.sleep(0.02)
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
