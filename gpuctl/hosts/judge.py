@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpuctl.domain.findings import Finding, Verdict, worst_code
@@ -71,17 +72,38 @@ def findings(result: HostResult, strict: bool = False, drift: bool = False) -> l
     return host + [_finding(result.host, knob, strict, drift) for knob in result.knobs]
 
 
+# States that a person has to look at; what differs or was changed is listed with its values instead.
+_TO_REPORT = ("refused", "unknown", "failed", "conflict", "unsupported", "pending")
+
+
+def problems(result: HostResult, strict: bool = False, drift: bool = False) -> list[Finding]:
+    """Settings that a host refuses, lacks or has not applied yet, and each other owner of a setting."""
+    listed = []
+    for knob in result.knobs:
+        finding = _finding(result.host, knob, strict, drift)
+        if knob["state"] in _TO_REPORT:
+            listed.append(finding)
+        verdict = Verdict.WARN if finding.verdict is Verdict.OK else finding.verdict
+        listed += [replace(finding, verdict=verdict, message=_rival(rival)) for rival in knob["conflicts"]]
+    return listed
+
+
+def _rival(rival: Mapping[str, Any]) -> str:
+    winner = rival["owner"] if rival["wins"] else "gpuctl"
+    return f"conflict: {rival['where']} ({rival['owner']}) sets {rival['value']}; {winner} wins after a reboot"
+
+
 def _finding(host: str, knob: Mapping[str, Any], strict: bool, drift: bool) -> Finding:
     state = knob["state"]
     verdict = _VERDICTS.get(state, Verdict.FAIL)
     incomplete = state in ("differs", "pending")
     if (drift and incomplete) or (strict and state == "unsupported"):
         verdict = Verdict.FAIL
-    reason = f": {knob['reason']}" if knob["reason"] else ""
+    reason = knob["reason"] or ("takes effect after a reboot" if state == "pending" else "")
     differs = f"is {describe_values(knob['now'], knob['boot'])}, should be {knob['wanted']}"
     message = {"ok": "changed" if knob["changed"] else "as it should be", "differs": differs}.get(state, state)
     values = {"desired": _text(knob["wanted"]), "now": _text(knob["now"]), "after_reboot": _text(knob["boot"])}
-    return Finding(f"setting {knob['knob']}", host, verdict, f"{message}{reason}", values)
+    return Finding(f"setting {knob['knob']}", host, verdict, f"{message}: {reason}" if reason else message, values)
 
 
 def describe_values(now: object, boot: object) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from gpuctl.cli.shared import output
+from gpuctl.cli.shared import findings, output
 from gpuctl.cli.shared.report import Form, publish
 from gpuctl.domain.report import Report
 from gpuctl.hosts import judge
@@ -116,16 +116,19 @@ def _counts(result: HostResult) -> str:
 
 def show(results: Sequence[HostResult], shown: ReportOptions, run: str, inventory: str, code: int) -> None:
     """Publish the report of a run in the requested form."""
-    findings = [finding for result in results for finding in judge.findings(result, shown.strict, shown.drift)]
+    settings = [finding for result in results for finding in judge.findings(result, shown.strict, shown.drift)]
     hosts = [as_dict(result, shown.strict) for result in results]
     details = {"check": shown.check, "run": run or None, "hosts": hosts}
-    report = Report(shown.command, {inventory: findings}, details, code=code)
+    report = Report(shown.command, {inventory: settings}, details, code=code)
     publish(report, shown.form, shown.metrics, lambda: _table(results, shown, run))
 
 
 def _table(results: Sequence[HostResult], shown: ReportOptions, run: str) -> None:
     _changes(results, shown.diff, shown.reasons)
-    _problems(results)
+    problems = [finding for result in results for finding in judge.problems(result, shown.strict, shown.drift)]
+    findings.show(problems)
+    if problems:
+        click.echo()
     output.table(
         (
             "HOST",
@@ -218,27 +221,3 @@ def _place(setting: str) -> str:
         path, _, key = rest.partition(":")
         return f"{key} in {path}"
     return rest if kind in ("value", "file") else f"{kind} {rest}"
-
-
-def _problems(results: Sequence[HostResult]) -> None:
-    """Print what needs attention, once for all hosts that share it."""
-    groups: dict[str, list[str]] = {}
-    for result in results:
-        for text in [text for knob in result.knobs for text in _problems_of(knob)]:
-            groups.setdefault(text, []).append(result.host)
-    for text, hosts in groups.items():
-        click.echo(f"{text}\n    on {output.names(hosts)}")
-    if groups:
-        click.echo()
-
-
-def _problems_of(knob: Mapping[str, Any]) -> list[str]:
-    problems = []
-    if knob["state"] in ("refused", "unknown", "failed", "conflict", "unsupported"):
-        problems.append(f"{knob['state'].upper()} {knob['knob']}: {knob['reason']}")
-    if knob["state"] == "pending":
-        problems.append(f"PENDING {knob['knob']}: {knob['reason'] or 'takes effect after a reboot'}")
-    for rival in knob["conflicts"]:
-        winner = f"{rival['owner']} wins after a reboot" if rival["wins"] else "gpuctl wins after a reboot"
-        problems.append(f"CONFLICT {knob['knob']}: {rival['where']} ({rival['owner']}) sets {rival['value']}; {winner}")
-    return problems

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.nccl import findings
 from gpuctl.cli.nccl.targets import hosts as nccl_hosts
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.hosts.judge import findings
+from gpuctl.hosts.judge import findings, problems
 from gpuctl.hosts.model import HostResult
 
 
@@ -48,3 +48,17 @@ def test_what_a_host_cannot_have_fails_only_a_strict_run() -> None:
 def test_a_host_without_an_answer_is_unknown() -> None:
     [finding] = findings(HostResult("gpu-2", wrong="no route to host", hint="is it up?", unreachable=True))
     assert (finding.check, finding.verdict, finding.message) == ("host", "UNKNOWN", "no route to host")
+
+
+def test_problems_are_what_a_person_looks_at_with_other_owners_of_the_setting() -> None:
+    assert problems(result("differs", conflicts=[])) == []
+    [pending] = problems(result("pending", conflicts=[]))
+    assert (pending.verdict, pending.message) == ("WARN", "pending: takes effect after a reboot")
+    rival = {"owner": "tuned", "where": "/etc/tuned/active_profile", "value": "30"}
+    [ours] = problems(result("ok", conflicts=[{**rival, "wins": False}]))
+    [theirs] = problems(result("contested", conflicts=[{**rival, "wins": True}]))
+    assert (ours.verdict, ours.message) == (
+        "WARN",
+        "conflict: /etc/tuned/active_profile (tuned) sets 30; gpuctl wins after a reboot",
+    )
+    assert (theirs.verdict, theirs.message.endswith("tuned wins after a reboot")) == ("FAIL", True)
