@@ -109,7 +109,7 @@ undone:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Wrong
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.visit import visit
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.run import run
 
 ARGUMENTS = {
     "tools": {"type": "list", "elements": "dict", "default": []},
@@ -132,7 +132,7 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     try:
-        result = visit(module.params, module.check_mode)
+        result = run(module.params, module.check_mode)
     except Wrong as wrong:
         module.fail_json(msg=str(wrong))
     files = [f for f in result.get("files", []) if f["changed"]]

@@ -18,19 +18,19 @@ from .shell import block, with_block, without_block
 from .undo import CONFLICT, remove, undo
 
 
-def visit(request: Mapping[str, Any], check: bool) -> dict[str, Any]:
+def run(request: Mapping[str, Any], check: bool) -> dict[str, Any]:
     """Carry out a request and return plain values.
 
     `Wrong` for an unknown tool or an unreadable record, with nothing changed, and if the record cannot be written.
     """
     place = where(request)
     try:
-        return _visit(request, place, check)
+        return _run(request, place, check)
     except OSError as error:
         raise Wrong(f"{error.filename or place.state}: {error.strerror or error}") from error
 
 
-def _visit(request: Mapping[str, Any], place: Place, check: bool) -> dict[str, Any]:
+def _run(request: Mapping[str, Any], place: Place, check: bool) -> dict[str, Any]:
     rows = {tool["name"]: tool for tool in request["tools"]}  # a later row of the same name wins
     unknown = [name for name in [*request["only"], *request["remove"]] if name not in rows]
     if unknown:
