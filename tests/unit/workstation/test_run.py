@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Wrong
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.shell import BEGIN, END
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import WorkstationError
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.run import run
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.shell import BEGIN, END
 
 
 @pytest.fixture
@@ -93,14 +93,14 @@ def test_a_record_that_cannot_be_read_is_named_and_nothing_is_touched(home: Path
     record.parent.mkdir(parents=True)
     for text in ("{half", "[]", json.dumps({"form": 1})):
         record.write_text(text)
-        with pytest.raises(Wrong, match=rf"{record} cannot be read"):
+        with pytest.raises(WorkstationError, match=rf"{record} cannot be read"):
             run_laptop(home)
     assert not (home / ".bashrc").exists()
 
 
 def test_a_home_that_cannot_be_written_is_named(home: Path) -> None:
     (home / ".local").write_text("a file where a folder has to be")
-    with pytest.raises(Wrong, match=rf"{home}/\.local"):
+    with pytest.raises(WorkstationError, match=rf"{home}/\.local"):
         run_laptop(home)
 
 
