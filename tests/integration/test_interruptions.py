@@ -78,7 +78,7 @@ def test_ctrl_c_half_way_leaves_nothing_here_and_no_half_written_host(
 
     assert running.returncode == 130
     assert f"done: {done.name}\nbegun, end not seen: {hanging.name}\nnot begun: none\n" in err
-    assert "broken off" in err
+    assert "interrupted" in err
     assert gpuctl.processes() == []
     assert gpuctl.private_folders() == []
     (run,) = gpuctl("runs", "-o", "json").json

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.errors import INTERRUPTED, Unread
+from gpuctl.cli.errors import INTERRUPTED, OutputUnread
 from gpuctl.cli.shared import options
 from gpuctl.cli.shared.report import Form, check_folder, report_options
 from gpuctl.core.errors import GpuctlError, InvalidInput
@@ -207,7 +207,7 @@ def _run(source: Path, hosts: list[Target], job: Job, way: Way, shown: Shown) ->
     try:
         show(progress.visits, shown, run, _name(source), code)
     except BrokenPipeError as error:  # the reader of our output has gone: what the hosts came to is still told
-        raise Unread(code) from error
+        raise OutputUnread(code) from error
     raise click.exceptions.Exit(code)
 
 
