@@ -122,7 +122,7 @@ def test_asked_for_a_network_a_replay_holds_the_runs_against_it(tmp_path: Path) 
     code, text = replayed(tmp_path / "runs.json", "--instance", "p5.48xlarge")
     assert code == 1
     assert "node-0: IB instead of efa on node-0" in text
-    assert "--output json tells of each" in text
+    assert "--output json lists all" in text
     assert replayed(tmp_path / "runs.json", "--network", "ib")[0] == 0
 
 
