@@ -6,6 +6,11 @@ from collections.abc import Iterable
 
 
 def named(names: Iterable[str], most: int = 6) -> str:
-    """The first few, and how many more."""
+    """The first names of a list, and how many more: "a, b and 3 more"."""
     listed = list(names)
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+def plural(count: int, word: str) -> str:
+    """1 host, 2 hosts."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

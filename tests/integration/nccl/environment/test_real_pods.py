@@ -63,7 +63,7 @@ def test_two_pods_are_measured_with_the_environment_that_training_has(user: Gpuc
 
 def test_ranks_that_hang_are_named_with_pod_and_node_and_ended(user: Gpuctl, pods: Deployed) -> None:
     pods.fabric(f"hang lab-1 {16 * MIB}")
-    said = run(user, pods, "--limit-s", "25")
+    said = run(user, pods, "--timeout", "25")
     assert said.code == 1, said.err
     assert f"no end within 25 s, after 8M: on {SECOND} ranks 2, 3 are doing nothing; {FIRST} waits for it" in said.out
 
