@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def named(names: Iterable[str], most: int = 6) -> str:
-    """The first names of a list, and how many more: "a, b and 3 more"."""
+    """Join names: "a, b and 3 more" if there are more than `most`."""
     listed = list(names)
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 

@@ -11,7 +11,7 @@ import click
 
 from gpuctl.cli.cluster import deploy_report as show
 from gpuctl.cli.cluster.environment_options import on_cluster, which
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import PROBLEMS
@@ -208,13 +208,8 @@ def _carry_out(planned: PlannedDeploy, timeout: float, yes: bool, check: bool, f
         output.data(done, form)
     elif timeout:
         click.echo(f"{plan.env.name}: {output.plural(plan.env.nodes, 'pod')} ready")
-        show.findings(
-            [
-                finding
-                for finding in via_ansible.findings(done)
-                if finding.check == "memlock" and finding.verdict != "OK"
-            ]
-        )
+        deployed = via_ansible.findings(done)
+        findings.show([finding for finding in deployed if finding.check == "memlock" and finding.verdict != "OK"])
 
 
 def _code(plan: Plan) -> int:
@@ -235,11 +230,11 @@ def _say_what_trains(cluster: Cluster, env: Environment) -> str:
     """Print what trains in the pods, and return a summary; "" if nothing does."""
     from gpuctl.cluster.train import active_training
 
-    findings = active_training.look(cluster, env)
-    show.findings(findings, err=True)
-    if any(finding.verdict == "FAIL" for finding in findings):
+    trainings = active_training.look(cluster, env)
+    findings.show(trainings, err=True, most=None)
+    if any(finding.verdict == "FAIL" for finding in trainings):
         return "something trains"
-    return "something may train" if findings else ""
+    return "something may train" if trainings else ""
 
 
 def _hear(line: str, heard: list[str]) -> None:

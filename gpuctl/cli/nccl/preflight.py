@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.nccl import findings, target_options
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.nccl import target_options
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
-    from gpuctl.hosts.model import Target, Visit
+    from gpuctl.hosts.model import HostResult, Target
     from gpuctl.nccl.advise.model import Advice
     from gpuctl.nccl.preflight.facts_file import Fleet
     from gpuctl.nccl.topology.ring_order import Order
@@ -190,9 +190,9 @@ def _only(fleet: Fleet, nodes: str) -> Fleet:
 def _collect(hosts: Sequence[Target], request: FleetRequest) -> Fleet:
     from gpuctl.workflows import preflight_facts
 
-    def on_result(visit: Visit) -> None:
-        if visit.answer is None:
-            click.echo(f"{visit.host}: {visit.wrong}" + (f"; {visit.hint}" if visit.hint else ""), err=True)
+    def on_result(result: HostResult) -> None:
+        if result.answer is None:
+            click.echo(f"{result.host}: {result.wrong}" + (f"; {result.hint}" if result.hint else ""), err=True)
 
     facts_options = preflight_facts.FactsOptions(
         request.search_path,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.nccl import findings
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.option_sections import section
 from gpuctl.core.errors import GpuctlError
 

@@ -10,9 +10,10 @@ from typing import Generic, TypeVar
 from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import rights
+from gpuctl.cluster.manifests.references import Reference, references_of
 from gpuctl.core.abandonable_pool import AbandonablePool
+from gpuctl.domain.kube_errors import Forbidden, NotThere
 from gpuctl.edges.kube.cluster import Cluster, Kind
-from gpuctl.edges.kube.errors import Forbidden, NotThere
 
 T = TypeVar("T")
 AT_ONCE = 8
@@ -52,6 +53,7 @@ class ClusterSnapshot:
     stream: Maybe[Object | None]
     constraints: Maybe[Object | None]
     attachments: Mapping[str, Maybe[Object | None]]
+    references: Mapping[Reference, Maybe[Object | None]]
     may: Mapping[tuple[str, str], Maybe[bool]]  # (verb, kind) -> allowed
     may_use: Maybe[bool]  # the constraints: who may not use them may not grant them either
 
@@ -75,6 +77,7 @@ def take_snapshot(cluster: Cluster, env: Environment, states: Sequence[ObjectSta
         constraints = get(*SCC, constraints_name)
         attached = env.cluster.network.rdma.attachments if env.rdma else ()
         attachments = {name: reader.attachment(name) for name in attached}
+        references = {reference: reader.reference(reference) for reference in references_of(env)}
         may = reader.rights({(state.desired["apiVersion"], state.desired["kind"]) for state in states if state.served})
         may_use = pool.submit(attempt, lambda: _may_use(cluster, constraints_name), False)
         return ClusterSnapshot(
@@ -93,6 +96,7 @@ def take_snapshot(cluster: Cluster, env: Environment, states: Sequence[ObjectSta
             stream=stream.result(),
             constraints=constraints.result(),
             attachments={name: pending.result() for name, pending in attachments.items()},
+            references={reference: pending.result() for reference, pending in references.items()},
             may={right: pending.result() for right, pending in may.items()},
             may_use=may_use.result(),
         )
@@ -141,6 +145,17 @@ class ClusterReader:
         namespace, _, own_name = name.rpartition("/")
         elsewhere = Cluster(self.cluster.client, namespace or self.cluster.namespace, self.cluster.patience_s)
         return ClusterReader(elsewhere, self.pool).get(*ATTACHMENT, own_name)
+
+    def reference(self, reference: Reference) -> Future[Maybe[Object | None]]:
+        """Read an object that the cluster file refers to, in the first API version that is served."""
+
+        def ask() -> Object | None:
+            versions = [version for version in reference.api_versions if self.cluster.serves(version, reference.kind)]
+            return (
+                self.cluster.get(self.cluster.kind(versions[0], reference.kind), reference.name) if versions else None
+            )
+
+        return self.pool.submit(attempt, ask, None)
 
     def rights(self, kinds: set[tuple[str, str]]) -> dict[tuple[str, str], Future[Maybe[bool]]]:
         """Check the rights that deploy, status and destroy need."""

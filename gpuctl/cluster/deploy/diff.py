@@ -13,8 +13,8 @@ from gpuctl.cluster.manifests import FIXED, VOLUMES
 from gpuctl.cluster.manifests.pods import STARTED_WITH
 from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.domain.kube_errors import Forbidden, Invalid
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.edges.kube.errors import Forbidden, Invalid
 
 HIDDEN = "(hidden)"
 # Metadata that the server maintains.

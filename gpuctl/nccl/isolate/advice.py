@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from gpuctl.nccl.isolate.model import Guilt, Kind
+from gpuctl.nccl.isolate.model import Fault, Kind
 
 LOST = "look at it by its console or its management address; it was not there to be cleaned up"
 CUT_OFF = "see whether this machine still reaches them, and what they share (power, a switch); then isolate anew"
@@ -59,10 +59,10 @@ STOPPED = (
 )
 
 
-def on(guilt: Guilt, ends: Set[str]) -> str:
+def on(fault: Fault, ends: Set[str]) -> str:
     """What to do about an accepted cause, whose bad runs ended so ("hung", "corrupt"); slow ones have no such end."""
-    if guilt.rail:
-        return f"have adapter {guilt.rail} of {guilt.cause}, its cable and its switch port looked at"
-    if guilt.cause.kind is Kind.NODE and ends:
+    if fault.rail:
+        return f"have adapter {fault.rail} of {fault.cause}, its cable and its switch port looked at"
+    if fault.cause.kind is Kind.NODE and ends:
         return CORRUPT if "corrupt" in ends else STOPPED
-    return f"{_NEXT[guilt.cause.kind]}; {_ELSE[guilt.cause.kind]}"
+    return f"{_NEXT[fault.cause.kind]}; {_ELSE[fault.cause.kind]}"

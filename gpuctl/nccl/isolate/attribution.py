@@ -16,9 +16,9 @@ from gpuctl.nccl.isolate.likelihood import (
     runs_of,
     spoils,
 )
-from gpuctl.nccl.isolate.model import Cause, Guilt, Kind, Policy
+from gpuctl.nccl.isolate.model import Cause, Fault, Kind, Policy
 from gpuctl.nccl.isolate.noise import Noise, chances
-from gpuctl.nccl.isolate.observations import Seen, Story
+from gpuctl.nccl.isolate.observations import Evidence, Observation
 
 CAME_BACK = 3.0  # what was bad more than once is let go only at odds so many times worse
 SEVERAL = 4  # bad nodes of one rack that are less likely than a bad rack
@@ -26,50 +26,50 @@ MILD = -math.log(1 - 0.15)  # the shortfall below which a cause has to be proved
 
 
 @dataclass(frozen=True)
-class Explained:
+class Attribution:
     """`guilty`: accepted. `open`: bad runs that nothing explains, with the odds of everything each may come from.
 
     `chance`: bad runs that are held for nobody's fault, as everything they may come from was let go. `masked`: nodes
     that nothing is known of, as every run of theirs was spoilt by something guilty.
     """
 
-    guilty: tuple[Guilt, ...]
-    open: tuple[tuple[Seen, Mapping[Cause, float]], ...]
-    chance: tuple[Seen, ...]
+    faults: tuple[Fault, ...]
+    open: tuple[tuple[Observation, Mapping[Cause, float]], ...]
+    chance: tuple[Observation, ...]
     masked: tuple[str, ...]
     noise: Noise
 
 
-def explain(story: Story, policy: Policy) -> Explained:
+def attribute(evidence: Evidence, policy: Policy) -> Attribution:
     """Accept what is sure, let go what is not worth another look, and tell what stays open.
 
     How often chance makes a run slow is learnt from the runs that were let go, so this is done twice.
     """
-    first = _explain(story, policy, _noise(story, ()))
-    return _explain(story, policy, _noise(story, first.chance)) if first.chance else first
+    first = _explain(evidence, policy, _noise(evidence, ()))
+    return _explain(evidence, policy, _noise(evidence, first.chance)) if first.chance else first
 
 
-def _noise(story: Story, chance: Sequence[Seen]) -> Noise:
-    before = Noise(story.scale, *chances(0, 0, 0), story.guessed)
+def _noise(evidence: Evidence, chance: Sequence[Observation]) -> Noise:
+    before = Noise(evidence.scale, *chances(0, 0, 0), evidence.guessed)
     slow = sum(before.passing(seen.shortfall) for seen in chance if seen.shortfall is not None)
     failed = sum(bool(seen.failed) for seen in chance)
-    return Noise(story.scale, *chances(len(story.pairs), slow, failed), story.guessed)
+    return Noise(evidence.scale, *chances(len(evidence.pairs), slow, failed), evidence.guessed)
 
 
-def _explain(story: Story, policy: Policy, noise: Noise) -> Explained:
-    guilty = [_lost(node, story) for node in sorted(story.lost)]
-    taken = frozenset(number for guilt in guilty for number in guilt.runs)
-    every = tuple(seen for seen in story.pairs if looks_bad(seen, noise, policy))
-    case = Case(story, policy, noise, taken, every, {})
+def _explain(evidence: Evidence, policy: Policy, noise: Noise) -> Attribution:
+    faults = [_lost(node, evidence) for node in sorted(evidence.lost)]
+    taken = frozenset(number for fault in faults for number in fault.runs)
+    every = tuple(seen for seen in evidence.pairs if looks_bad(seen, noise, policy))
+    case = Case(evidence, policy, noise, taken, every, {})
     while (best := case.best()) is not None:
-        guilty.append(case.guilt(best))
+        faults.append(case.fault(best))
         case = case.without(best)
     still = [seen for seen in case.bad if case.worth_another_look(seen)]
     kept = {seen.number for seen in still}
     chance = tuple(seen for seen in case.bad if seen.number not in kept)
-    spoilt = dict.fromkeys(n for seen in story.pairs if seen.number in case.taken for n in seen.nodes)
-    masked = tuple(node for node in spoilt if node not in story.lost and case.masked(node, guilty))
-    return Explained(tuple(guilty), tuple((seen, case.odds_of(seen)) for seen in still), chance, masked, noise)
+    spoilt = dict.fromkeys(n for seen in evidence.pairs if seen.number in case.taken for n in seen.nodes)
+    masked = tuple(node for node in spoilt if node not in evidence.lost and case.masked(node, faults))
+    return Attribution(tuple(faults), tuple((seen, case.odds_of(seen)) for seen in still), chance, masked, noise)
 
 
 @dataclass(frozen=True)
@@ -79,15 +79,15 @@ class Case:
     `every`: all bad runs, taken or not. `known`: odds by the cause and the runs they rest on, kept from case to case.
     """
 
-    story: Story
+    evidence: Evidence
     policy: Policy
     noise: Noise
     taken: frozenset[int]
-    every: tuple[Seen, ...]
+    every: tuple[Observation, ...]
     known: dict[tuple[Cause, tuple[int, ...]], float]
 
     @cached_property
-    def bad(self) -> tuple[Seen, ...]:
+    def bad(self) -> tuple[Observation, ...]:
         return tuple(seen for seen in self.every if seen.number not in self.taken)
 
     @cached_property
@@ -100,30 +100,30 @@ class Case:
         """What each bad run may come from, by its number."""
         return {seen.number: tuple(self._candidates(seen)) for seen in self.bad}
 
-    def _candidates(self, seen: Seen) -> Iterable[Cause]:
+    def _candidates(self, seen: Observation) -> Iterable[Cause]:
         """Nodes that every pair has set apart explain their runs; else all that may."""
-        apart = [Cause(Kind.NODE, (node,)) for node in seen.nodes if node in self.story.parted.apart]
+        apart = [Cause(Kind.NODE, (node,)) for node in seen.nodes if node in self.evidence.clusters.slow_nodes]
         return apart or (cause for cause in candidates(seen) if self._may_be(cause))
 
     def _may_be(self, cause: Cause) -> bool:
         """What a single rack shares is what all share; and what a small rack shares is not told from its nodes."""
         if cause.kind in (Kind.NODE, Kind.LINK):
             return True
-        inside = self.story.in_rack[cause.names[0]]
+        inside = self.evidence.rack_sizes[cause.names[0]]
         if cause.kind is Kind.UPLINK:
             return inside > 1
-        return inside > SEVERAL and len(self.story.of_rack) > 1
+        return inside > SEVERAL and len(self.evidence.runs_by_rack) > 1
 
     @cached_property
     def odds(self) -> Mapping[Cause, float]:
         every = dict.fromkeys(cause for found in self.causes.values() for cause in found)
         return {cause: self._odds(cause, self.runs(cause)) for cause in every}
 
-    def odds_of(self, seen: Seen) -> dict[Cause, float]:
+    def odds_of(self, seen: Observation) -> dict[Cause, float]:
         return {cause: self.odds[cause] for cause in self.causes[seen.number]}
 
-    def runs(self, cause: Cause) -> list[Seen]:
-        return [seen for seen in runs_of(cause, self.story) if seen.number not in self.taken]
+    def runs(self, cause: Cause) -> list[Observation]:
+        return [seen for seen in runs_of(cause, self.evidence) if seen.number not in self.taken]
 
     def without(self, cause: Cause) -> Case:
         """What is left to explain once this one is accepted."""
@@ -145,8 +145,8 @@ class Case:
         """
         allowed = self.policy.false_alarm * (0.1 if self._mild(cause) else 1.0)
         if cause.kind is Kind.NODE:
-            return math.log(len(self.story.fleet.nodes) / 0.8 / allowed)
-        many = len(self.story.pairs) if cause.kind is Kind.LINK else 2 * len(self.story.of_rack)
+            return math.log(len(self.evidence.fleet.nodes) / 0.8 / allowed)
+        many = len(self.evidence.pairs) if cause.kind is Kind.LINK else 2 * len(self.evidence.runs_by_rack)
         return math.log(many / 0.1 / allowed)
 
     def _all_of(self, cause: Cause) -> bool:
@@ -155,7 +155,7 @@ class Case:
             return True
         busy, count = set[str](), 0
         for seen in self.runs(cause):
-            own = {node for node in seen.nodes if self.story.fleet.racks.get(node) == cause.names[0]}
+            own = {node for node in seen.nodes if self.evidence.fleet.racks.get(node) == cause.names[0]}
             if seen.number in self.numbers and own.isdisjoint(busy):
                 busy |= own
                 count += 1
@@ -165,7 +165,7 @@ class Case:
         runs = self.runs(cause)
         return not any(seen.failed or (seen.shortfall or 0.0) >= MILD for seen in runs)
 
-    def worth_another_look(self, seen: Seen) -> bool:
+    def worth_another_look(self, seen: Observation) -> bool:
         """A bad run is looked into until every node of it ran well once, then while the odds stay up.
 
         Nothing speaks for a node that never did, however mild its bad runs are: one more tells.
@@ -179,21 +179,21 @@ class Case:
             return True
         return any(all(found) for found in bad)
 
-    def _bad_as(self, seen: Seen, run: Seen) -> bool:
+    def _bad_as(self, seen: Observation, run: Observation) -> bool:
         """Whether a run is one more of the same as a bad one: bad by itself, or at least half as slow."""
         least = max(self.policy.least_gap, 0.5 * (seen.shortfall or math.inf))
         return run.number in self.numbers or (run.shortfall is not None and run.shortfall >= least)
 
-    def masked(self, node: str, guilty: Sequence[Guilt]) -> bool:
+    def masked(self, node: str, faults: Sequence[Fault]) -> bool:
         """Whether nothing is left that would tell of a node that is not guilty itself."""
-        for guilt in guilty:
-            rack = self.story.fleet.racks.get(node) if guilt.cause.kind is Kind.RACK else None
-            if guilt.cause.kind is not Kind.UPLINK and (node in guilt.cause.names or rack in guilt.cause.names):
+        for fault in faults:
+            rack = self.evidence.fleet.racks.get(node) if fault.cause.kind is Kind.RACK else None
+            if fault.cause.kind is not Kind.UPLINK and (node in fault.cause.names or rack in fault.cause.names):
                 return False
         runs = self._telling(node)
         return bool(runs) and all(run.number in self.taken for run in runs)
 
-    def guilt(self, cause: Cause) -> Guilt:
+    def fault(self, cause: Cause) -> Fault:
         """An accepted cause with the runs that it rests on."""
         runs = self.runs(cause)
         failing = failing_rather_than_slow(runs, self.noise, self.policy.least_gap)
@@ -202,16 +202,16 @@ class Case:
         bad = [seen for seen in runs if seen.failed] if failing else slow
         slower = None if failing else 1 - math.exp(-median(seen.shortfall or 0.0 for seen in slow))
         numbers = tuple(seen.number for seen in runs)
-        return Guilt(cause, self.odds[cause], failing, slower, tuple(seen.number for seen in bad), numbers)
+        return Fault(cause, self.odds[cause], failing, slower, tuple(seen.number for seen in bad), numbers)
 
-    def _odds(self, cause: Cause, runs: Sequence[Seen]) -> float:
+    def _odds(self, cause: Cause, runs: Sequence[Observation]) -> float:
         key = cause, tuple(seen.number for seen in runs)
         if key not in self.known:
             self.known[key] = odds(cause, runs, self.noise, self.policy.least_gap)
         return self.known[key]
 
-    def _telling(self, node: str) -> list[Seen]:
-        return [seen for seen in self.story.of_node.get(node, ()) if seen.tells]
+    def _telling(self, node: str) -> list[Observation]:
+        return [seen for seen in self.evidence.runs_by_node.get(node, ()) if seen.informative]
 
     def _rivals(self, cause: Cause) -> set[Cause]:
         shared = (self.causes.get(seen.number, ()) for seen in self.runs(cause))
@@ -229,7 +229,7 @@ class Case:
         return in_the_same_way(runs, others, self.noise, self.policy.least_gap) >= far
 
 
-def looks_bad(seen: Seen, noise: Noise, policy: Policy) -> bool:
+def looks_bad(seen: Observation, noise: Noise, policy: Policy) -> bool:
     """Whether a run by itself is worth a second look."""
     if seen.failed:
         return True
@@ -241,7 +241,7 @@ def looks_bad(seen: Seen, noise: Noise, policy: Policy) -> bool:
     return alone >= math.log(policy.look_again / 2)  # its odds are halved for being slow, not failing
 
 
-def candidates(seen: Seen) -> Iterable[Cause]:
+def candidates(seen: Observation) -> Iterable[Cause]:
     """All that a bad pair run may come from."""
     for node in seen.nodes:
         yield Cause(Kind.NODE, (node,))
@@ -252,7 +252,7 @@ def candidates(seen: Seen) -> Iterable[Cause]:
             yield Cause(Kind.UPLINK, (rack,))
 
 
-def _lost(node: str, story: Story) -> Guilt:
-    runs = story.of_node.get(node, ())
+def _lost(node: str, evidence: Evidence) -> Fault:
+    runs = evidence.runs_by_node.get(node, ())
     bad, all_of_it = tuple(seen.number for seen in runs if seen.failed), tuple(seen.number for seen in runs)
-    return Guilt(Cause(Kind.NODE, (node,)), math.inf, failing=True, slower=None, bad=bad, runs=all_of_it, lost=True)
+    return Fault(Cause(Kind.NODE, (node,)), math.inf, failing=True, slower=None, bad=bad, runs=all_of_it, lost=True)

@@ -6,23 +6,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpuctl.nccl.isolate.follow_up import spoilt
-from gpuctl.nccl.isolate.model import Doubt, Guilt, Policy
-from gpuctl.nccl.isolate.observations import Seen, Story
+from gpuctl.nccl.isolate.model import Fault, Policy, Unresolved
+from gpuctl.nccl.isolate.observations import Evidence, Observation
 
 TRIES = 2  # a confirmation that is bad once may be chance
 HINTS = 8  # more nodes than this that fell silent in a hang tell nothing about each of them
 
 
 @dataclass(frozen=True)
-class Rest:
+class Confirmation:
     """The nodes left, the runs of exactly them, and the speed (GB/s) that they should reach together."""
 
     nodes: tuple[str, ...]
-    runs: tuple[Seen, ...]
+    runs: tuple[Observation, ...]
     wanted: float | None
 
-    def bad(self, run: Seen) -> bool:
-        return bool(run.failed or run.never) or (
+    def bad(self, run: Observation) -> bool:
+        return bool(run.failed or run.start_failure) or (
             self.wanted is not None and run.gbs is not None and run.gbs < self.wanted
         )
 
@@ -36,32 +36,32 @@ class Rest:
         return len(self.nodes) > 1 and not self.fine and len(self.runs) < TRIES
 
 
-def rest(story: Story, guilty: Iterable[Guilt], doubts: Iterable[Doubt], policy: Policy) -> Rest:
+def rest(evidence: Evidence, faults: Iterable[Fault], unresolved: Iterable[Unresolved], policy: Policy) -> Confirmation:
     """What is left of a fleet without everything that is bad or in doubt."""
-    out = {node for guilt in guilty for node in spoilt(guilt.cause, story)}
-    out |= {node for doubt in doubts for number in doubt.runs for node in _nodes(story, number)}
-    out |= {*story.untested, *story.shut}
-    left = tuple(node for node in story.alive if node not in out)
+    out = {node for fault in faults for node in spoilt(fault.cause, evidence)}
+    out |= {node for open_case in unresolved for number in open_case.runs for node in _nodes(evidence, number)}
+    out |= {*evidence.untested, *evidence.excluded}
+    left = tuple(node for node in evidence.alive if node not in out)
     whole = frozenset(left)
-    runs = tuple(s for s in story.all if len(s.nodes) == len(left) and not s.rail and whole == set(s.nodes))
-    return Rest(left, runs, wanted(story, policy))
+    runs = tuple(s for s in evidence.runs if len(s.nodes) == len(left) and not s.rail and whole == set(s.nodes))
+    return Confirmation(left, runs, wanted(evidence, policy))
 
 
-def wanted(story: Story, policy: Policy) -> float | None:
+def wanted(evidence: Evidence, policy: Policy) -> float | None:
     """A ring is as fast as its slowest step: that of pairs, across racks where it leaves them; GB/s.
 
     Long rings reach less than pairs do, so only a share of it is asked for.
     """
-    slowest = min((ref.gbs for ref in story.references.values()), default=None)
+    slowest = min((ref.gbs for ref in evidence.references.values()), default=None)
     return None if slowest is None else policy.rest * slowest
 
 
-def unexplained(story: Story, policy: Policy) -> list[Seen]:
+def unexplained(evidence: Evidence, policy: Policy) -> list[Observation]:
     """Bad runs of groups that were tried often enough and never ran well: something in them was not found yet."""
-    least = wanted(story, policy)
-    groups: dict[frozenset[str], list[Seen]] = {}
-    for seen in story.all:
-        if len(seen.nodes) > 2 and not seen.rail and not seen.never:
+    least = wanted(evidence, policy)
+    groups: dict[frozenset[str], list[Observation]] = {}
+    for seen in evidence.runs:
+        if len(seen.nodes) > 2 and not seen.rail and not seen.start_failure:
             groups.setdefault(frozenset(seen.nodes), []).append(seen)
     bad = {
         group: [s for s in runs if s.failed or (least is not None and s.gbs is not None and s.gbs < least)]
@@ -75,16 +75,18 @@ def unexplained(story: Story, policy: Policy) -> list[Seen]:
     ]
 
 
-def silent(story: Story, runs: Sequence[Seen]) -> list[str]:
+def silent(evidence: Evidence, runs: Sequence[Observation]) -> list[str]:
     """Nodes whose ranks were gone when a group hung, and that were in no pair since: the first to look at."""
     found: dict[str, None] = {}
     for seen in runs:
-        gone = [node for node, how in story.waiting.get(seen.number, {}).items() if how == "gone"]
+        gone = [node for node, how in evidence.waiting.get(seen.number, {}).items() if how == "gone"]
         if len(gone) <= HINTS:
-            later = {node for pair in story.pairs if pair.number > seen.number for node in pair.nodes}
-            found |= dict.fromkeys(node for node in gone if node in story.alive and node not in {*later, *story.shut})
+            later = {node for pair in evidence.pairs if pair.number > seen.number for node in pair.nodes}
+            found |= dict.fromkeys(
+                node for node in gone if node in evidence.alive and node not in {*later, *evidence.excluded}
+            )
     return list(found)
 
 
-def _nodes(story: Story, number: int) -> tuple[str, ...]:
-    return next(seen.nodes for seen in story.all if seen.number == number)
+def _nodes(evidence: Evidence, number: int) -> tuple[str, ...]:
+    return next(seen.nodes for seen in evidence.runs if seen.number == number)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from gpuctl.nccl.isolate.model import Cause, Kind
 from gpuctl.nccl.isolate.noise import WRONG, Noise
-from gpuctl.nccl.isolate.observations import Seen, Story
+from gpuctl.nccl.isolate.observations import Evidence, Observation
 
 # (share of its runs that are spoilt, how probable we hold such a cause beforehand)
 MAY_BE_FLAKY = ((0.99, 0.61), (0.75, 0.13), (0.5, 0.13), (0.25, 0.13))
@@ -28,54 +28,54 @@ AROUND = 3  # steps of one spread, to each side of each shortfall seen, at which
 NEVER = -math.inf
 
 
-def spoils(cause: Cause, seen: Seen) -> bool:
+def spoils(cause: Cause, run: Observation) -> bool:
     """Whether a pair run would show the cause."""
     if cause.kind is Kind.NODE:
-        return cause.names[0] in seen.nodes
+        return cause.names[0] in run.nodes
     if cause.kind is Kind.LINK:
-        return set(cause.names) == set(seen.nodes)
+        return set(cause.names) == set(run.nodes)
     if cause.kind is Kind.UPLINK:
-        return seen.place == "across" and cause.names[0] in seen.racks
-    return cause.names[0] in seen.racks
+        return run.place == "across" and cause.names[0] in run.racks
+    return cause.names[0] in run.racks
 
 
-def runs_of(cause: Cause, story: Story) -> list[Seen]:
+def runs_of(cause: Cause, evidence: Evidence) -> list[Observation]:
     """The pair runs that would show it and can be compared."""
     shared = cause.kind in (Kind.UPLINK, Kind.RACK)
-    found = (story.of_rack if shared else story.of_node).get(cause.names[0], [])
-    return [seen for seen in found if seen.tells and spoils(cause, seen)]
+    found = (evidence.runs_by_rack if shared else evidence.runs_by_node).get(cause.names[0], [])
+    return [run for run in found if run.informative and spoils(cause, run)]
 
 
-def odds(cause: Cause, runs: Sequence[Seen], noise: Noise, least: float) -> float:
+def odds(cause: Cause, runs: Sequence[Observation], noise: Noise, least: float) -> float:
     """Natural logarithm of the odds; `runs` are those it would spoil, `least` the smallest shortfall it may have."""
     shares = ALWAYS if cause.kind in (Kind.UPLINK, Kind.RACK) else MAY_BE_FLAKY
     return _either(runs, noise, shares, least)
 
 
-def odds_of_a_rival(cause: Cause, runs: Sequence[Seen], noise: Noise, least: float) -> float:
+def odds_of_a_rival(cause: Cause, runs: Sequence[Observation], noise: Noise, least: float) -> float:
     """The same for what is to be ruled out: an uplink that comes and goes looks like a path that it was seen on."""
     return _either(runs, noise, ALWAYS if cause.kind is Kind.RACK else MAY_BE_FLAKY, least)
 
 
-def _either(runs: Sequence[Seen], noise: Noise, shares: Sequence[tuple[float, float]], least: float) -> float:
+def _either(runs: Sequence[Observation], noise: Noise, shares: Sequence[tuple[float, float]], least: float) -> float:
     slow, failing = _slow(runs, noise, shares, least), _failing(runs, noise, shares)
     return _sum([slow, failing]) - math.log(2)
 
 
-def failing_rather_than_slow(runs: Sequence[Seen], noise: Noise, least: float) -> bool:
+def failing_rather_than_slow(runs: Sequence[Observation], noise: Noise, least: float) -> bool:
     """Of a cause: in which of the two ways it is bad."""
     return _failing(runs, noise, MAY_BE_FLAKY) > _slow(runs, noise, MAY_BE_FLAKY, least)
 
 
-def in_the_same_way(runs: Sequence[Seen], some: Sequence[Seen], noise: Noise, least: float) -> float:
+def in_the_same_way(runs: Sequence[Observation], some: Sequence[Observation], noise: Noise, least: float) -> float:
     """The odds by some of its runs alone, of being bad in the way in which all of its runs show it."""
     if failing_rather_than_slow(runs, noise, least):
         return _failing(some, noise, MAY_BE_FLAKY) - math.log(2)
     return _slow(some, noise, MAY_BE_FLAKY, least) - math.log(2)
 
 
-def _slow(runs: Sequence[Seen], noise: Noise, shares: Sequence[tuple[float, float]], least: float) -> float:
-    gaps = [seen.shortfall for seen in runs if seen.shortfall is not None]
+def _slow(runs: Sequence[Observation], noise: Noise, shares: Sequence[tuple[float, float]], least: float) -> float:
+    gaps = [run.shortfall for run in runs if run.shortfall is not None]
     healthy = [noise.density(gap) for gap in gaps]
     tried = {round(gap / noise.scale) + step for gap in gaps if gap > least for step in range(-AROUND, AROUND + 1)}
     found = [NEVER]
@@ -96,9 +96,9 @@ def _held(shortfall: float) -> float:
     return (1 - ANY_SHORTFALL) * usual + ANY_SHORTFALL / (1 + shortfall) ** 2
 
 
-def _failing(runs: Sequence[Seen], noise: Noise, shares: Sequence[tuple[float, float]]) -> float:
-    wrong = sum(seen.wrong for seen in runs)
-    failed = sum(bool(seen.failed) for seen in runs) - wrong
+def _failing(runs: Sequence[Observation], noise: Noise, shares: Sequence[tuple[float, float]]) -> float:
+    wrong = sum(run.wrong for run in runs)
+    failed = sum(bool(run.failed) for run in runs) - wrong
     fine = len(runs) - failed - wrong
     if not failed and not wrong:
         return NEVER

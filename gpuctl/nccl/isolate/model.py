@@ -83,7 +83,7 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Guilt:
+class Fault:
     """An accepted cause. `odds`: how many times likelier the runs are with it than by chance (natural logarithm).
 
     `failing`: its runs fail; else they are slow, by the share `slower` (0.2: a fifth). `bad` of its `runs` were so.
@@ -109,7 +109,7 @@ class Guilt:
 
 
 @dataclass(frozen=True)
-class Doubt:
+class Unresolved:
     """Bad runs that could not be laid on anything: which, what they may come from, and why it stayed open."""
 
     runs: tuple[int, ...]
@@ -133,8 +133,8 @@ class Conclusion:
     confirmation. `rails`: how many of the runs used were kept to one adapter, which is beyond the budget's question.
     """
 
-    guilty: tuple[Guilt, ...]
-    doubts: tuple[Doubt, ...]
+    faults: tuple[Fault, ...]
+    unresolved: tuple[Unresolved, ...]
     chance: tuple[int, ...]
     findings: tuple[Finding, ...]
     used: int

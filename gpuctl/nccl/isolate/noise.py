@@ -103,5 +103,5 @@ def _spread(found: Sequence[float], middle: float) -> float:
 
 def chances(runs: int, slow: float, failed: int) -> tuple[float, float]:
     """Of a healthy run being slow by something passing or failing, after so many of these turned out to be nobody's."""
-    seen = runs + ASSUMED_RUNS
-    return (slow + ASSUMED_SLOW) / seen, (failed + ASSUMED_FAILED) / seen
+    every = runs + ASSUMED_RUNS
+    return (slow + ASSUMED_SLOW) / every, (failed + ASSUMED_FAILED) / every

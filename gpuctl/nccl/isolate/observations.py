@@ -17,7 +17,7 @@ from gpuctl.nccl.isolate.excluded_nodes import shut
 from gpuctl.nccl.isolate.launch_outcomes import CUT_OFF, cut_off, never_began, stalled
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.isolate.noise import FEW, Reference, reference
-from gpuctl.nccl.isolate.speed_clusters import Pair, Parted, parted
+from gpuctl.nccl.isolate.speed_clusters import Pair, SpeedClusters, cluster_speeds
 from gpuctl.nccl.model import LaunchResult, Outcome
 
 REACHES = 0.9  # of what a baseline expects: what is below this share is slow
@@ -28,7 +28,7 @@ Speeds = Mapping[str, Mapping[frozenset[str], Sequence[float]]]  # place -> pair
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """One run. `racks`: those of its nodes that are known. `place`: "within" a rack, "across" racks, or "" (unknown).
 
     `shortfall` is None where it failed (then `failed` says how) or where nothing is known to compare it with. What
@@ -43,7 +43,7 @@ class Seen:
     gbs: float | None
     failed: str
     shortfall: float | None = None
-    never: str = ""
+    start_failure: str = ""
 
     @property
     def wrong(self) -> bool:
@@ -55,18 +55,18 @@ class Seen:
         return len(self.nodes) == 2
 
     @property
-    def below(self) -> float:
+    def slower_by(self) -> float:
         """The share by which it is slower than usual; below zero where it is faster, zero where not compared."""
         return 1 - math.exp(-(self.shortfall or 0.0))
 
     @property
-    def tells(self) -> bool:
+    def informative(self) -> bool:
         """Whether it is evidence: it failed, or can be compared."""
         return bool(self.failed) or self.shortfall is not None
 
 
 @dataclass(frozen=True)
-class Story:
+class Evidence:
     """Everything seen. `pairs` are the runs of two nodes over all their adapters: what accusations rest on.
 
     `cut_off`: the runs that we lost contact in; those of them that did not end well count as never begun. `parted`:
@@ -74,33 +74,33 @@ class Story:
     """
 
     fleet: Fleet
-    all: tuple[Seen, ...]
+    runs: tuple[Observation, ...]
     references: Mapping[str, Reference]  # by place
     lost: frozenset[str]
     waiting: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    cut_off: frozenset[int] = frozenset()
+    contact_lost: frozenset[int] = frozenset()
     history: Sequence[LaunchResult] = ()
-    parted: Parted = field(default_factory=Parted)
-    shut: frozenset[str] = frozenset()
+    clusters: SpeedClusters = field(default_factory=SpeedClusters)
+    excluded: frozenset[str] = frozenset()
 
     @cached_property
-    def pairs(self) -> tuple[Seen, ...]:
-        return tuple(seen for seen in self.all if seen.pair and not seen.rail and not seen.never)
+    def pairs(self) -> tuple[Observation, ...]:
+        return tuple(run for run in self.runs if run.pair and not run.rail and not run.start_failure)
 
     @cached_property
-    def never(self) -> tuple[Seen, ...]:
+    def failed_starts(self) -> tuple[Observation, ...]:
         """The launches of two nodes that never began."""
-        return tuple(seen for seen in self.all if seen.pair and not seen.rail and seen.never)
+        return tuple(run for run in self.runs if run.pair and not run.rail and run.start_failure)
 
     @cached_property
-    def tried(self) -> Mapping[str, list[Seen]]:
+    def launches_by_node(self) -> Mapping[str, list[Observation]]:
         """The launches of each node with another one, those that never began included."""
-        return _by((node, seen) for seen in self.all if seen.pair and not seen.rail for node in seen.nodes)
+        return _by((node, run) for run in self.runs if run.pair and not run.rail for node in run.nodes)
 
     @cached_property
     def untested(self) -> tuple[str, ...]:
         """The nodes of which no launch with another one ever began, though it was tried."""
-        return tuple(node for node in self.alive if node in self.tried and node not in self.of_node)
+        return tuple(node for node in self.alive if node in self.launches_by_node and node not in self.runs_by_node)
 
     @cached_property
     def stalled(self) -> bool:
@@ -119,39 +119,39 @@ class Story:
         return fabric.findings(self.fleet, self.history)
 
     @cached_property
-    def gaps(self) -> Mapping[Pair, float]:
+    def pair_shortfalls(self) -> Mapping[Pair, float]:
         """The usual shortfall of each pair that can be compared."""
         gaps: dict[Pair, list[float]] = defaultdict(list)
-        for seen in self.pairs:
-            if seen.shortfall is not None:
-                gaps[_two(seen.nodes)].append(seen.shortfall)
+        for run in self.pairs:
+            if run.shortfall is not None:
+                gaps[_two(run.nodes)].append(run.shortfall)
         return {pair: median(each) for pair, each in gaps.items()}
 
     @cached_property
-    def faster(self) -> tuple[Pair, ...]:
+    def faster_pairs(self) -> tuple[Pair, ...]:
         """The pairs that are far faster than the usual one: then it may be the usual ones that are slow."""
-        found = tuple(pair for pair, gap in self.gaps.items() if gap < -FASTER)
+        found = tuple(pair for pair, gap in self.pair_shortfalls.items() if gap < -FASTER)
         few = len(self.alive) <= FEW_NODES
-        return found if few or len(found) >= max(2, FASTER_SHARE * len(self.gaps)) else ()
+        return found if few or len(found) >= max(2, FASTER_SHARE * len(self.pair_shortfalls)) else ()
 
     @cached_property
-    def of_node(self) -> Mapping[str, list[Seen]]:
+    def runs_by_node(self) -> Mapping[str, list[Observation]]:
         """The pair runs of each node."""
-        return _by((node, seen) for seen in self.pairs for node in seen.nodes)
+        return _by((node, run) for run in self.pairs for node in run.nodes)
 
     @cached_property
-    def of_rack(self) -> Mapping[str, list[Seen]]:
+    def runs_by_rack(self) -> Mapping[str, list[Observation]]:
         """The pair runs that touched each rack."""
-        return _by((rack, seen) for seen in self.pairs for rack in seen.racks)
+        return _by((rack, run) for run in self.pairs for rack in run.racks)
 
     @cached_property
-    def leaving(self) -> Mapping[str, list[Seen]]:
+    def launches_across(self) -> Mapping[str, list[Observation]]:
         """The launches of two nodes that left each rack, those that never began included."""
-        across = (seen for seen in self.all if seen.pair and not seen.rail and seen.place == "across")
-        return _by((rack, seen) for seen in across for rack in seen.racks)
+        across = (run for run in self.runs if run.pair and not run.rail and run.place == "across")
+        return _by((rack, run) for run in across for rack in run.racks)
 
     @cached_property
-    def in_rack(self) -> Counter[str]:
+    def rack_sizes(self) -> Counter[str]:
         """How many of the nodes each rack has."""
         return Counter(self.fleet.racks[node] for node in self.fleet.nodes if node in self.fleet.racks)
 
@@ -160,7 +160,7 @@ class Story:
         return tuple(node for node in self.fleet.nodes if node not in self.lost)
 
     @property
-    def usual(self) -> float | None:
+    def usual_gbs(self) -> float | None:
         """What the usual pair reaches (GB/s), of the faster class."""
         return max((ref.gbs for ref in self.references.values()), default=None)
 
@@ -179,19 +179,19 @@ class Story:
         return max(self.references.values(), key=lambda ref: ref.count, default=None)
 
 
-def last_never(launches: Sequence[Seen]) -> list[Seen]:
+def last_never(launches: Sequence[Observation]) -> list[Observation]:
     """Those at the end that never began."""
-    return list(takewhile(lambda seen: seen.never, reversed(launches)))
+    return list(takewhile(lambda run: run.start_failure, reversed(launches)))
 
 
-def _by(items: Iterable[tuple[str, Seen]]) -> Mapping[str, list[Seen]]:
-    found: dict[str, list[Seen]] = defaultdict(list)
-    for key, seen in items:
-        found[key].append(seen)
+def _by(items: Iterable[tuple[str, Observation]]) -> Mapping[str, list[Observation]]:
+    found: dict[str, list[Observation]] = defaultdict(list)
+    for key, run in items:
+        found[key].append(run)
     return found
 
 
-def story(fleet: Fleet, history: Sequence[LaunchResult]) -> Story:
+def observe(fleet: Fleet, history: Sequence[LaunchResult]) -> Evidence:
     """Read a history; runs with nodes that are not of the fleet are left out."""
     members = set(fleet.nodes)
     runs = [(n, end, speed(end.run)) for n, end in enumerate(history) if members.issuperset(end.launch.nodes)]
@@ -201,13 +201,14 @@ def story(fleet: Fleet, history: Sequence[LaunchResult]) -> Story:
     closed = shut((end.launch.nodes, not never_began(end)) for _, end, _ in runs if len(end.launch.nodes) == 2)
     speeds = _speeds(fleet, runs)
     two_speeds = _parted(fleet, speeds, lost | closed)
-    references = dict(_references(speeds, two_speeds.apart))
+    references = dict(_references(speeds, two_speeds.slow_nodes))
     waiting = {n: end.waiting for n, end in enumerate(history) if end.waiting}
     every = tuple(_seen(fleet, *run, references) for run in runs)
     every = tuple(
-        replace(seen, never=CUT_OFF, failed="") if seen.number in away and seen.gbs is None else seen for seen in every
+        replace(run, start_failure=CUT_OFF, failed="") if run.number in away and run.gbs is None else run
+        for run in every
     )
-    return Story(fleet, every, references, lost, waiting, away, history, two_speeds, closed)
+    return Evidence(fleet, every, references, lost, waiting, away, history, two_speeds, closed)
 
 
 def _speeds(fleet: Fleet, runs: Iterable[tuple[int, LaunchResult, float | None]]) -> Speeds:
@@ -218,12 +219,12 @@ def _speeds(fleet: Fleet, runs: Iterable[tuple[int, LaunchResult, float | None]]
     return found
 
 
-def _parted(fleet: Fleet, speeds: Speeds, gone: Set[str]) -> Parted:
+def _parted(fleet: Fleet, speeds: Speeds, gone: Set[str]) -> SpeedClusters:
     """What the pairs part in, each by the median of its runs; without nodes whose other pairs can be run no more."""
     usual = [
         {_two(pair): median(runs) for pair, runs in found.items() if gone.isdisjoint(pair)} for found in speeds.values()
     ]
-    return parted(usual, None if fleet.expected_gbs is None else REACHES * fleet.expected_gbs)
+    return cluster_speeds(usual, None if fleet.expected_gbs is None else REACHES * fleet.expected_gbs)
 
 
 def _two(pair: Iterable[str]) -> Pair:
@@ -248,7 +249,9 @@ def _place(fleet: Fleet, nodes: Sequence[str]) -> str:
     return "" if None in racks else "across" if len(racks) > 1 else "within"
 
 
-def _seen(fleet: Fleet, number: int, end: LaunchResult, gbs: float | None, references: Mapping[str, Reference]) -> Seen:
+def _seen(
+    fleet: Fleet, number: int, end: LaunchResult, gbs: float | None, references: Mapping[str, Reference]
+) -> Observation:
     nodes, place = end.launch.nodes, _place(fleet, end.launch.nodes)
     racks = frozenset(fleet.racks[node] for node in nodes if node in fleet.racks)
     never = never_began(end)
@@ -256,7 +259,7 @@ def _seen(fleet: Fleet, number: int, end: LaunchResult, gbs: float | None, refer
     if end.run.outcome is Outcome.COMPLETE and gbs is None:
         failed = "no bandwidth printed"
     shortfall = _shortfall(gbs, place, references) if gbs is not None and _compares(end) else None
-    return Seen(number, nodes, end.launch.rail, racks, place, gbs, failed, shortfall, never)
+    return Observation(number, nodes, end.launch.rail, racks, place, gbs, failed, shortfall, never)
 
 
 def _shortfall(gbs: float, place: str, references: Mapping[str, Reference]) -> float | None:

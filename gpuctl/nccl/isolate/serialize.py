@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gpuctl.nccl.isolate.model import Conclusion, Fleet, Guilt
-from gpuctl.nccl.isolate.observations import Seen, Story, story
-from gpuctl.nccl.isolate.verdict import evidence
+from gpuctl.nccl.isolate.model import Conclusion, Fault, Fleet
+from gpuctl.nccl.isolate.observations import Evidence, Observation, observe
+from gpuctl.nccl.isolate.verdict import supporting_runs
 from gpuctl.nccl.model import LaunchResult
 
 
@@ -18,15 +18,23 @@ def of(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion) -> dict[s
 
     Runs are numbered from 1 in the order in which they were made.
     """
-    seen = story(fleet, history)
+    evidence = observe(fleet, history)
     return {
-        "guilty": [_guilt(guilt, seen) for guilt in end.guilty],
+        "guilty": [_guilt(fault, evidence) for fault in end.faults],
         "doubts": [
-            {"runs": [n + 1 for n in doubt.runs], "may_be": [str(c) for c in doubt.may_be], "why": doubt.why}
-            for doubt in end.doubts
+            {
+                "runs": [n + 1 for n in open_case.runs],
+                "may_be": [str(c) for c in open_case.may_be],
+                "why": open_case.why,
+            }
+            for open_case in end.unresolved
         ],
         "chance": [number + 1 for number in end.chance],
-        "never_began": [{"run": s.number + 1, "nodes": list(s.nodes), "why": s.never} for s in seen.all if s.never],
+        "never_began": [
+            {"run": s.number + 1, "nodes": list(s.nodes), "why": s.start_failure}
+            for s in evidence.runs
+            if s.start_failure
+        ],
         "runs_used": end.used,
         "budget": end.budget,
         "adapter_runs": end.rails,
@@ -34,21 +42,21 @@ def of(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion) -> dict[s
     }
 
 
-def _guilt(guilt: Guilt, seen: Story) -> dict[str, Any]:
+def _guilt(fault: Fault, evidence: Evidence) -> dict[str, Any]:
     return {
-        "kind": str(guilt.cause.kind),
-        "names": list(guilt.cause.names),
-        "lost": guilt.lost,
-        "failing": guilt.failing,
-        "comes_and_goes": guilt.flaky,
-        "slower": guilt.slower,
-        "adapter": guilt.rail or None,
-        "odds_logarithm": None if math.isinf(guilt.odds) else guilt.odds,
-        "evidence": [_run(run) for run in evidence(guilt, seen)],
+        "kind": str(fault.cause.kind),
+        "names": list(fault.cause.names),
+        "lost": fault.lost,
+        "failing": fault.failing,
+        "comes_and_goes": fault.flaky,
+        "slower": fault.slower,
+        "adapter": fault.rail or None,
+        "odds_logarithm": None if math.isinf(fault.odds) else fault.odds,
+        "evidence": [_run(run) for run in supporting_runs(fault, evidence)],
     }
 
 
-def _run(run: Seen) -> dict[str, Any]:
+def _run(run: Observation) -> dict[str, Any]:
     return {**{key: value for key, value in asdict(run).items() if key in _TOLD}, "run": run.number + 1}
 
 

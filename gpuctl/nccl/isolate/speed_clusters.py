@@ -21,18 +21,18 @@ Speeds = Mapping[Pair, float]  # GB/s of each pair that was run
 
 
 @dataclass(frozen=True)
-class Parted:
+class SpeedClusters:
     """`apart`: nodes that are slow with everybody. `groups`: those that all others fall in; empty where in one.
 
     `sides`: the few that are fast among each other, and the more that are slow with everybody; empty where not so.
     """
 
-    apart: frozenset[str] = frozenset()
+    slow_nodes: frozenset[str] = frozenset()
     groups: tuple[tuple[str, ...], ...] = ()
     sides: tuple[tuple[str, ...], ...] = ()
 
 
-def parted(classes: Sequence[Speeds], good_from: float | None = None) -> Parted:
+def cluster_speeds(classes: Sequence[Speeds], good_from: float | None = None) -> SpeedClusters:
     """What the pairs of a fleet come to, class by class (within racks, across them), once every pair was run.
 
     The slowest nodes are set apart first, then of those left again. At least as many nodes have to be left as are set
@@ -40,22 +40,22 @@ def parted(classes: Sequence[Speeds], good_from: float | None = None) -> Parted:
     """
     nodes = {node for speeds in classes for pair in speeds for node in pair}
     if not whole(nodes, classes):
-        return Parted()
-    apart: frozenset[str] = frozenset()
+        return SpeedClusters()
+    slow_nodes: frozenset[str] = frozenset()
     while True:
-        left = [{pair: gbs for pair, gbs in speeds.items() if apart.isdisjoint(pair)} for speeds in classes]
+        left = [{pair: gbs for pair, gbs in speeds.items() if slow_nodes.isdisjoint(pair)} for speeds in classes]
         fast, slow = _sides(left)
         found = cliques(fast, slow)
         groups = tuple(tuple(group) for group in found if len(group) >= SMALLEST)
         if len(groups) != 1:
-            return Parted(apart, groups)
-        more = apart | {group[0] for group in found if len(group) == 1}
+            return SpeedClusters(slow_nodes, groups)
+        more = slow_nodes | {group[0] for group in found if len(group) == 1}
         known = good_from is not None and median(fast.values()) >= good_from
-        if more == apart:
-            return Parted(apart)
+        if more == slow_nodes:
+            return SpeedClusters(slow_nodes)
         if 2 * len(more) > len(nodes) and not known:
-            return Parted(apart, (), (groups[0], tuple(sorted(more - apart))))
-        apart = more
+            return SpeedClusters(slow_nodes, (), (groups[0], tuple(sorted(more - slow_nodes))))
+        slow_nodes = more
 
 
 def whole(nodes: Set[str], classes: Iterable[Speeds]) -> bool:
@@ -77,8 +77,8 @@ def between(logs: Sequence[float], least: float) -> float | None:
     best, total, left = (0.0, 0), sum(logs), 0.0
     for number, value in enumerate(logs[:-1], 1):
         left += value
-        apart = left / number - (total - left) / (len(logs) - number)
-        best = max(best, (number * (len(logs) - number) * apart * apart, number))
+        distance = left / number - (total - left) / (len(logs) - number)
+        best = max(best, (number * (len(logs) - number) * distance * distance, number))
     low, high = logs[: best[1]], logs[best[1] :]
     if not low or not high:
         return None

@@ -9,7 +9,7 @@ from statistics import median
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.isolate.noise import Reference
-from gpuctl.nccl.isolate.observations import Seen, Story, story
+from gpuctl.nccl.isolate.observations import Evidence, Observation, observe
 from gpuctl.nccl.isolate.small_fleets import says
 from gpuctl.nccl.model import LaunchResult
 
@@ -35,16 +35,16 @@ def similar(ended: Sequence[LaunchResult], racks: Mapping[str, str] | None = Non
     from how many pairs there are; it is never less than 3 %. Failed runs have no speed: they are judged by themselves.
     """
     nodes = tuple(dict.fromkeys(node for end in ended if len(end.launch.nodes) == 2 for node in end.launch.nodes))
-    seen = story(Fleet(nodes, racks or {}), ended)
-    measured = [run for run in seen.pairs if run.shortfall is not None]
+    evidence = observe(Fleet(nodes, racks or {}), ended)
+    measured = [run for run in evidence.pairs if run.shortfall is not None]
     if len(measured) < FEWEST:
         return [Finding(RULE, "", Verdict.UNKNOWN, f"{len(measured)} pairs: too few to compare", {}, "test more pairs")]
-    slow = [run for run in measured if _is_outlier(run, seen.references[run.place])]
-    found = list(_findings(slow, measured, seen))
-    if seen.parted.sides or seen.faster or _mostly_slow(slow, measured, seen):
-        found = [one for one in found if one.subject in seen.parted.apart]
-        found.append(_two_speeds(seen, slow))
-    return found or [Finding(RULE, "", Verdict.OK, f"{len(measured)} pairs are alike", _numbers(seen.references))]
+    slow = [run for run in measured if _is_outlier(run, evidence.references[run.place])]
+    found = list(_findings(slow, measured, evidence))
+    if evidence.clusters.sides or evidence.faster_pairs or _mostly_slow(slow, measured, evidence):
+        found = [one for one in found if one.subject in evidence.clusters.slow_nodes]
+        found.append(_two_speeds(evidence, slow))
+    return found or [Finding(RULE, "", Verdict.OK, f"{len(measured)} pairs are alike", _numbers(evidence.references))]
 
 
 def bound(reference: Reference) -> float:
@@ -53,46 +53,48 @@ def bound(reference: Reference) -> float:
     return max(-math.log(1 - LEAST_GAP), scales * reference.scale)
 
 
-def _is_outlier(run: Seen, reference: Reference) -> bool:
+def _is_outlier(run: Observation, reference: Reference) -> bool:
     return run.shortfall is not None and run.shortfall > bound(reference)
 
 
-def _findings(slow: Sequence[Seen], measured: Sequence[Seen], seen: Story) -> Iterator[Finding]:
+def _findings(slow: Sequence[Observation], measured: Sequence[Observation], evidence: Evidence) -> Iterator[Finding]:
     count = {node: sum(node in run.nodes for run in measured) for run in slow for node in run.nodes}
     bad = {node: sum(node in run.nodes for run in slow) for node in count}
-    apart = {node for node in seen.parted.apart if bad.get(node) == count.get(node)}
+    apart = {node for node in evidence.clusters.slow_nodes if bad.get(node) == count.get(node)}
     nodes = [n for n in count if n in apart or (bad[n] >= FEWEST and bad[n] >= MOSTLY * count[n])]
     for node in nodes:
         says = f"{bad[node]} of its {count[node]} pairs are slower than the others can account for"
-        numbers = {"slow_pairs": bad[node], "pairs": count[node], **_numbers(seen.references)}
+        numbers = {"slow_pairs": bad[node], "pairs": count[node], **_numbers(evidence.references)}
         yield Finding(RULE, node, Verdict.FAIL, says, numbers, ISOLATE)
     for run in slow:
         if not set(nodes) & set(run.nodes):
-            yield _pair(run, seen.references[run.place])
+            yield _pair(run, evidence.references[run.place])
 
 
-def _mostly_slow(slow: Sequence[Seen], measured: Sequence[Seen], seen: Story) -> bool:
+def _mostly_slow(slow: Sequence[Observation], measured: Sequence[Observation], evidence: Evidence) -> bool:
     """Of the pairs that no node set apart explains: then a node with mostly slow pairs may well be a good one."""
-    left = [sum(seen.parted.apart.isdisjoint(run.nodes) for run in runs) for runs in (slow, measured)]
+    left = [sum(evidence.clusters.slow_nodes.isdisjoint(run.nodes) for run in runs) for runs in (slow, measured)]
     return 2 * left[0] > left[1]
 
 
-def _two_speeds(seen: Story, slow: Sequence[Seen]) -> Finding:
+def _two_speeds(evidence: Evidence, slow: Sequence[Observation]) -> Finding:
     """Two speeds that no set of bad nodes explains, or only one that is most of the nodes."""
-    gbs = {run.nodes: run.gbs for run in seen.pairs if run.gbs is not None}
-    if seen.parted.sides:
-        return Finding(RULE, "", Verdict.UNKNOWN, says(seen.parted, gbs), _numbers(seen.references), TELL)
-    fast = [pair for pair in gbs if tuple(sorted(pair)) in seen.faster] or sorted(set(gbs) - {r.nodes for r in slow})
-    below = sorted(set(gbs) - set(fast)) if seen.faster else [run.nodes for run in slow]
+    gbs = {run.nodes: run.gbs for run in evidence.pairs if run.gbs is not None}
+    if evidence.clusters.sides:
+        return Finding(RULE, "", Verdict.UNKNOWN, says(evidence.clusters, gbs), _numbers(evidence.references), TELL)
+    fast = [pair for pair in gbs if tuple(sorted(pair)) in evidence.faster_pairs] or sorted(
+        set(gbs) - {r.nodes for r in slow}
+    )
+    below = sorted(set(gbs) - set(fast)) if evidence.faster_pairs else [run.nodes for run in slow]
     shown = ", ".join(" and ".join(pair) for pair in fast[:MOST_PAIRS])
     more = f" and {len(fast) - MOST_PAIRS} more" if len(fast) > MOST_PAIRS else ""
     both = [median(gbs[pair] for pair in side) for side in (fast, below)]
     told = f"pairs have two speeds: {both[0]:.0f} GB/s ({shown}{more}) and mostly {both[1]:.0f}; no majority tells"
-    numbers = {"faster_gbs": round(both[0], 1), "faster_pairs": len(fast), **_numbers(seen.references)}
+    numbers = {"faster_gbs": round(both[0], 1), "faster_pairs": len(fast), **_numbers(evidence.references)}
     return Finding(RULE, "", Verdict.UNKNOWN, f"{told} which is right, so nobody is accused", numbers, TELL)
 
 
-def _pair(run: Seen, reference: Reference) -> Finding:
+def _pair(run: Observation, reference: Reference) -> Finding:
     slower = 100 * (1 - math.exp(-(run.shortfall or 0.0)))
     says = f"{run.gbs:.0f} GB/s, {slower:.0f} % below the usual pair's {reference.gbs:.0f}"
     numbers = {

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from gpuctl.core.run_history import current_user
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Cluster, Kind, Object, connect
-from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.nccl.runners.kube import mpijob
 from gpuctl.nccl.runners.kube.model import BY, LASTS, OURS, RUN
 

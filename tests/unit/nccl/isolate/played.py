@@ -29,7 +29,7 @@ class Played:
 
     @property
     def named(self) -> list[str]:
-        return [str(guilt.cause) for guilt in self.end.guilty]
+        return [str(fault.cause) for fault in self.end.faults]
 
     @property
     def sizes(self) -> list[int]:

@@ -87,7 +87,7 @@ def test_an_isolation_goes_on_where_it_was_broken_off_and_makes_no_run_twice(tmp
     assert list(before) == history
     _, end = isolate(fleet, simulated, Policy(), before=before)
     assert end is not None
-    assert [str(guilt.cause) for guilt in end.guilty] == ["node-7"]
+    assert [str(fault.cause) for fault in end.faults] == ["node-7"]
     assert [len(launches) for launches in simulated.rounds] == [16, 2, 1]
 
 

@@ -42,9 +42,9 @@ def test_the_proof_is_printed_and_a_bad_node_is_exit_1(kept: Path) -> None:
 
 def test_the_proof_as_data_carries_the_runs_it_rests_on(kept: Path) -> None:
     code, text = replayed(kept, "--output", "json")
-    (guilt,) = json.loads(text)["guilty"]
-    assert (code, guilt["names"], guilt["adapter"]) == (1, ["node-9"], "mlx5_2")
-    assert [run["rail"] for run in guilt["evidence"]].count("mlx5_2") == 2
+    (fault,) = json.loads(text)["guilty"]
+    assert (code, fault["names"], fault["adapter"]) == (1, ["node-9"], "mlx5_2")
+    assert [run["rail"] for run in fault["evidence"]].count("mlx5_2") == 2
 
 
 def test_a_healthy_fleet_is_exit_0(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_asked_for_a_network_a_replay_holds_the_runs_against_it(tmp_path: Path) 
     code, text = replayed(tmp_path / "runs.json", "--instance", "p5.48xlarge")
     assert code == 1
     assert "node-0: IB instead of efa on node-0" in text
-    assert "--output json tells of each" in text
+    assert "--output json lists all" in text
     assert replayed(tmp_path / "runs.json", "--network", "ib")[0] == 0
 
 

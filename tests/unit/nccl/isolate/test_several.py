@@ -11,8 +11,8 @@ import pytest
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.isolate.noise import reference
-from gpuctl.nccl.isolate.observations import story
-from gpuctl.nccl.isolate.speed_clusters import parted
+from gpuctl.nccl.isolate.observations import observe
+from gpuctl.nccl.isolate.speed_clusters import cluster_speeds
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.rig.nccl_fleet.scatter import Scatter
 from tests.unit.nccl.isolate.played import Played, net, play, play_fleet, seeded, slow
@@ -40,7 +40,7 @@ def verdicts(played: Played) -> set[Verdict]:
 def widest(played: Played) -> float:
     """The largest difference among the pairs of one class, as a natural logarithm."""
     speeds = defaultdict(list)
-    for seen in story(played.fleet, played.history).pairs:
+    for seen in observe(played.fleet, played.history).pairs:
         if seen.gbs:
             speeds[seen.place].append(math.log(seen.gbs))
     return max(max(each) - min(each) for each in speeds.values())
@@ -68,7 +68,7 @@ def test_where_most_are_bad_nobody_is_accused_and_two_speeds_never_pass_for_ok(
 
 def test_it_is_told_who_is_in_question_with_both_speeds() -> None:
     played, truly = some_bad(8, 5, 0.55, 1)
-    (doubt,) = played.end.doubts
+    (doubt,) = played.end.unresolved
     good = [node for node in played.fleet.nodes if node not in truly]
     assert f"among {', '.join(good)}" in doubt.why
     assert f"with {', '.join(truly)}" in doubt.why
@@ -132,8 +132,8 @@ def test_slower_together_than_pairs_promise_is_not_passed_over() -> None:
 def test_nodes_are_set_apart_the_slowest_first_and_only_where_every_pair_was_run() -> None:
     shares = {"d": 0.8, "e": 0.45, "f": 0.45}
     speeds = {pair: 400 * min(shares.get(node, 1.0) for node in pair) for pair in combinations("abcdef", 2)}
-    assert parted([speeds]).apart == {"d", "e", "f"}
-    assert parted([dict(list(speeds.items())[1:])]).apart == frozenset()
+    assert cluster_speeds([speeds]).slow_nodes == {"d", "e", "f"}
+    assert cluster_speeds([dict(list(speeds.items())[1:])]).slow_nodes == frozenset()
 
 
 def test_the_reference_of_many_runs_is_that_of_healthy_ones_though_most_are_slow() -> None:

@@ -31,7 +31,7 @@ def unknown(end: Conclusion) -> list[Finding]:
 @pytest.mark.parametrize("count", [3, 4, 5, 6, 16, 64])
 def test_a_node_that_no_launch_begins_on_could_not_be_tested_and_is_not_accused(count: int) -> None:
     played = closed(count, 1)
-    assert (played.named, played.end.doubts) == ([], ())
+    assert (played.named, played.end.unresolved) == ([], ())
     (finding,) = [f for f in played.end.findings if f.subject == "node-1"]
     assert finding.verdict is Verdict.UNKNOWN
     assert finding.message == f"could not be tested: node-1: {WHY}"
@@ -125,4 +125,4 @@ def test_a_few_that_stop_answering_are_still_named() -> None:
 def test_where_every_pair_of_a_few_nodes_fails_nobody_is_accused(count: int, kind: str) -> None:
     played = play(net(count), [Fault(kind, "node", (f"node-{node}",)) for node in range(count)])
     assert played.named == []
-    assert "no pair of nodes ever ran well" in played.end.doubts[0].why
+    assert "no pair of nodes ever ran well" in played.end.unresolved[0].why

@@ -106,7 +106,7 @@ def test_what_a_log_says_itself_or_leaves_open_may_be_told() -> None:
 def test_a_ring_that_is_faster_than_the_wires_is_not_believed() -> None:
     said = CliRunner().invoke(judge, [OCI, "--instance", "p5.48xlarge", "--network", "ib", "--algo", "Ring"])
     assert said.exit_code == 1
-    assert "UNKNOWN  line-rate   471.22 GB/s at 16 GiB is above the 400 GB/s" in said.output
+    assert "UNKNOWN  line-rate       471.22 GB/s at 16 GiB is above the 400 GB/s" in said.output
     assert "it was no ring, or these are other machines" in said.output
 
 
