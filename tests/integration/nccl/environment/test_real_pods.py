@@ -70,7 +70,7 @@ def cut(program: RunningProgram) -> None:
 )
 def test_exec_keeps_the_promises_of_every_transport(promise: Callable[[Reached], None], pods: Deployed) -> None:
     place = nccl_on_cluster.Place(pods.lab.cluster(), pods.env, 2)
-    transport = nccl_on_cluster.carrier(place, place.pods[0])
+    transport = nccl_on_cluster.transport(place, place.pods[0])
     promise(Reached(transport, FIRST, cut=cut))
 
 
