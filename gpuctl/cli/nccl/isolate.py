@@ -122,7 +122,7 @@ def command(request: IsolateRequest, form: Form, metrics: Path | None) -> None:
     access = nccl_targets.node_access(request.target, policy.sweep.gpus_per_node, target_options.notify)
     policy = replace(policy, sweep=with_env(policy.sweep, access.env))
     fleet = _with_expectation(_fleet(access, request.record, request.rails), policy.sweep, request)
-    before = record.go_on(request.record, fleet, policy) if request.record else ()  # refused before nodes are queried
+    before = record.resume(request.record, fleet, policy) if request.record else ()  # refused before nodes are queried
     target_options.preflight(access, request.target)
     history, end = run(fleet, access, policy, request.record, before)
     record_history.keep("isolate", access.where, history, end.findings, IN_HISTORY)
@@ -255,7 +255,7 @@ def _watch(fleet: Fleet, path: Path | None, broken_off: Callable[[], bool], so_f
         def begin(self, number: int, step: Round) -> None:
             click.echo(f"round {number}: {output.plural(len(step.launches), 'run')}: {step.why}", err=True)
 
-        def told(self, launch: Launch, line: str) -> None:
+        def progress(self, launch: Launch, line: str) -> None:
             if not line.endswith(" done") and not line.startswith(("started", "complete")):  # hundreds at a time
                 click.echo(f"{output.names(launch.nodes, 2)}: {line}", err=True)
 

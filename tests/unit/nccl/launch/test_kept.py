@@ -22,7 +22,7 @@ from gpuctl.nccl.runners.base import ProgressListener
 from gpuctl.workflows import nccl_targets
 from gpuctl.workflows.nccl_targets.model import NodeAccess
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.played import CALM, net, seeded, slow
+from tests.unit.nccl.isolate.simulated import CALM, net, seeded, slow
 
 NODES = net(16).nodes
 
