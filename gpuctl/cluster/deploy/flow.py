@@ -122,6 +122,9 @@ def refuse(plan: Plan) -> None:
     for change in plan.changes:
         if change.action == "refused":
             raise GpuctlError(doing, f"{change.subject}: {change.note}", "nothing was changed")
+        if change.action == "take-over" and not plan.take_over:
+            hint = "nothing was changed; `gpuctl cluster diff` shows both values, --take-over sets them back"
+            raise GpuctlError(doing, f"{change.subject}: {change.note}", hint)
 
 
 def deploy(cluster: Cluster, plan: Plan, tell: ProgressListener, limit_s: float, applied: Applied) -> list[Finding]:
@@ -157,4 +160,4 @@ def _only_counts(change: Change) -> bool:
     of_pods = change.kind == "StatefulSet" and {field.path for field in change.fields} <= {"spec.replicas", DEPLOYED_BY}
     of_hosts = change.kind == "ConfigMap" and {field.path for field in change.fields} <= {"data.hostfile", DEPLOYED_BY}
     of_others = {field.path for field in change.fields} == {DEPLOYED_BY}
-    return change.action == "change" and (of_pods or of_hosts or of_others)
+    return change.action in ("change", "take-over") and (of_pods or of_hosts or of_others)

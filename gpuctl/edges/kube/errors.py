@@ -23,7 +23,11 @@ class NotThere(GpuctlError):
 
 
 class Conflict(GpuctlError):
-    """Somebody else owns what we would change; it was left alone."""
+    """Somebody else owns what we would change; it was left alone. `owners`: field -> manager, if the server says."""
+
+    def __init__(self, doing: str, wrong: str, hint: str = "", owners: Mapping[str, str] | None = None) -> None:
+        super().__init__(doing, wrong, hint)
+        self.owners = dict(owners or {})
 
 
 class Forbidden(GpuctlError):
@@ -54,9 +58,10 @@ def error_of(doing: str, code: int, text: str) -> GpuctlError:
     if code in (404, 410):
         return NotThere(doing, message)
     if code == 409:
-        return Conflict(
-            doing, _conflict(status, message), "nothing was changed; what another manager set is left to it"
-        )
+        owners = _owners(status)
+        owned = ", ".join(f"{field} ({manager})" for field, manager in owners.items())
+        hint = "nothing was changed; what another manager set is left to it"
+        return Conflict(doing, f"others own {owned}" if owned else message, hint, owners)
     if code in BUSY:
         return Unreachable(doing, f"the cluster is not able to answer: {message}")
     return (Invalid if code == 422 else GpuctlError)(doing, _causes(status) or message)
@@ -85,11 +90,14 @@ def _forbidden(doing: str, message: str) -> Forbidden:
     return Forbidden(doing, message)
 
 
-def _conflict(status: Mapping[str, Any], message: str) -> str:
-    """Owners of the fields in a server-side apply conflict."""
-    causes = _listed(status)
-    owned = [f"{cause.get('field')} ({cause.get('message')})" for cause in causes if cause.get("field")]
-    return f"others own {', '.join(owned)}" if owned else message
+def _owners(status: Mapping[str, Any]) -> dict[str, str]:
+    """Return the managers of the fields in a server-side apply conflict: field -> manager, or the server's message."""
+    owners = {}
+    for cause in _listed(status):
+        if field := cause.get("field"):
+            manager = re.match(r'conflict with "([^"]+)"', str(cause.get("message")))
+            owners[str(field)] = manager[1] if manager else str(cause.get("message"))
+    return owners
 
 
 def _causes(status: Mapping[str, Any]) -> str:

@@ -37,7 +37,7 @@ def test_a_conflict_names_the_field_and_its_owner() -> None:
     cause = {"reason": "FieldManagerConflict", "message": 'conflict with "kubectl" using v1', "field": ".data.a"}
     said = error(409, "Apply failed with 1 conflict", [cause])
     assert isinstance(said, Conflict)
-    assert said.wrong == 'others own .data.a (conflict with "kubectl" using v1)'
+    assert said.wrong == "others own .data.a (kubectl)"
 
 
 def test_what_is_invalid_is_told_field_by_field() -> None:
