@@ -10,9 +10,9 @@ from gpuctl.cluster.deploy.model import Change, Plan, ProgressListener, is_ours
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import secret
 from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.kube_errors import Conflict
 from gpuctl.edges import ssh_keys
 from gpuctl.edges.kube.cluster import Cluster, name_of
-from gpuctl.edges.kube.errors import Conflict
 
 REMOVAL_S = 120.0  # limit for the removal of an object that is recreated or no longer needed
 PAST_TENSE: Mapping[str, str] = {

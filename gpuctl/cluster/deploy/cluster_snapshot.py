@@ -12,8 +12,8 @@ from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import rights
 from gpuctl.cluster.manifests.references import Reference, references_of
 from gpuctl.core.abandonable_pool import AbandonablePool
+from gpuctl.domain.kube_errors import Forbidden, NotThere
 from gpuctl.edges.kube.cluster import Cluster, Kind
-from gpuctl.edges.kube.errors import Forbidden, NotThere
 
 T = TypeVar("T")
 AT_ONCE = 8

@@ -13,8 +13,8 @@ from gpuctl.cluster.manifests import FIXED, VOLUMES
 from gpuctl.cluster.manifests.pods import STARTED_WITH
 from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.domain.kube_errors import Conflict, Forbidden, Invalid
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.edges.kube.errors import Conflict, Forbidden, Invalid
 
 DryRun = Callable[[bool], Object]  # force -> the object as it would be; raises what the server refuses it for
 HIDDEN = "(hidden)"

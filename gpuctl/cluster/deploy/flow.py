@@ -15,9 +15,9 @@ from gpuctl.cluster.deploy.model import Change, Plan, ProgressListener
 from gpuctl.cluster.environment import BY, Environment, EnvironmentRequest, Object, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.kube_errors import Forbidden, NotThere
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.edges.kube.errors import Forbidden, NotThere
 
 RequestedMode = Literal["rdma", "tcp", "auto"]
 DEPLOYED_BY = f"metadata.annotations[{BY}]"

@@ -12,9 +12,9 @@ from gpuctl.cluster.deploy.model import ObjectState, is_ours, is_terminating
 from gpuctl.cluster.deploy.wait import ViewReader
 from gpuctl.cluster.environment import Environment, EnvironmentRequest, Mode, Object, environment
 from gpuctl.domain.findings import Verdict
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.domain.pod_status import statuses
 from gpuctl.edges.kube.cluster import Cluster, name_of
-from gpuctl.edges.kube.errors import Forbidden
 
 
 @dataclass(frozen=True)

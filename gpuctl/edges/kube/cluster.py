@@ -14,10 +14,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.kube_errors import Conflict, NotThere
 from gpuctl.edges.kube import api as kube_api
 from gpuctl.edges.kube import config
 from gpuctl.edges.kube.api import Api, Client, Object, Query, Request
-from gpuctl.edges.kube.errors import Conflict, NotThere
 
 __all__ = ["Cluster", "Kind", "Object", "Request", "connect", "name_of", "selector"]
 MANAGER = "gpuctl"

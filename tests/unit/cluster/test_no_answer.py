@@ -122,7 +122,7 @@ def test_ctrl_c_waits_for_no_answer(words: str, count: int, silent: Silent, tmp_
         silent.until_waiting(count)
         running.send_signal(signal.SIGINT)
         complaint = running.communicate(timeout=SOON_S)[1]
-    assert (running.returncode, complaint.strip()) == (130, "gpuctl: broken off")
+    assert (running.returncode, complaint.strip()) == (130, "gpuctl: interrupted")
 
 
 @COMMANDS

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import InvalidInput, Unreachable
+from gpuctl.domain.kube_errors import Conflict, NotThere
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import watch
 from gpuctl.edges.kube.cancel import Stop
-from gpuctl.edges.kube.errors import Conflict, NotThere
 from tests.integration.nccl.kube.containers import with_times
 from tests.rig.kube.kubelet import pod
 from tests.rig.kube.plane import Plane, for_tests

@@ -11,8 +11,8 @@ import pytest
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.run_history import current_user
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube import cluster as kube
-from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.runners.kube import leftovers, nodes
 from gpuctl.nccl.runners.kube.model import BY, LASTS, OURS, RUN, Settings

@@ -13,7 +13,7 @@ from gpuctl.cluster.deploy.model import Change, Field, ObjectState
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.manifests import everything
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.edges.kube.errors import Conflict, Forbidden, Invalid
+from gpuctl.domain.kube_errors import Conflict, Forbidden, Invalid
 from tests.unit.cluster.deploy.there import env_of
 
 OWN_VOLUMES = {"storage": {"mode": "volumeClaimTemplates", "class_rwo": "rbd"}}

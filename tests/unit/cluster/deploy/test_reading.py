@@ -11,8 +11,8 @@ from typing import cast
 from gpuctl.cluster.deploy import cluster_snapshot, prune
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import KINDS, VOLUMES, everything
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Cluster, Kind
-from gpuctl.edges.kube.errors import Forbidden
 from tests.unit.cluster.deploy.there import env_of
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.edges.kube.errors import Conflict, Forbidden, NotLoggedIn, NotThere, error_of
+from gpuctl.domain.kube_errors import Conflict, Forbidden, NotLoggedIn, NotThere, error_of
 
 
 def error(code: int, message: str, causes: list[dict[str, Any]] | None = None) -> GpuctlError:

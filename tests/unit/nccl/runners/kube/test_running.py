@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Kind
-from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.nccl.model import Launch, Outcome, Sweep
 from gpuctl.nccl.runners.kube import cleanup, pod_placement
 from gpuctl.nccl.runners.kube import launch as running
