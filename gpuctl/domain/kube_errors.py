@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Mapping
@@ -42,6 +43,10 @@ BUSY = (429, 502, 503, 504)
 _MAY_NOT = re.compile(
     r'User "(?P<user>.*)" cannot (?P<verb>\w+) resource "(?P<what>[\w./-]+)"(?:.* namespace "(?P<at>.+)")?'
 )
+MOST_OF_A_PAGE = 200  # characters
+_TITLE = re.compile(r"<(?:title|h1)[^>]*>(.*?)</", re.IGNORECASE | re.DOTALL)
+_INVISIBLE = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
 _QUOTA = re.compile(r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)")
 _SECURITY = re.compile(r"violates PodSecurity|unable to validate against any security context constraint")
 
@@ -49,7 +54,7 @@ _SECURITY = re.compile(r"violates PodSecurity|unable to validate against any sec
 def error_of(doing: str, code: int, text: str) -> GpuctlError:
     """The error that an answer of this HTTP status stands for; `text` is its body."""
     status = _status(text)
-    message = str(status.get("message") or text.strip()[:300] or f"HTTP status {code}")
+    message = str(status.get("message") or _summary(code, text))
     if code == 401:
         hint = "log in again: what the kubeconfig holds for you is missing, wrong or has expired"
         return NotLoggedIn(doing, "the cluster does not know who you are", hint)
@@ -73,6 +78,16 @@ def _status(text: str) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return status if isinstance(status, dict) else {}
+
+
+def _summary(code: int, text: str) -> str:
+    """Return one line of an answer that is not the API's own, such as a proxy's error page, with its status."""
+    title = _TITLE.search(text)
+    lines = [
+        line for line in _TAG.sub(" ", title[1] if title else _INVISIBLE.sub(" ", text)).splitlines() if line.strip()
+    ]
+    line = " ".join(html.unescape(lines[0]).split())[:MOST_OF_A_PAGE] if lines else ""
+    return line if str(code) in line else f"HTTP status {code}{': ' if line else ''}{line}"
 
 
 def _forbidden(doing: str, message: str) -> Forbidden:
