@@ -19,7 +19,7 @@ from typing import cast
 import pytest
 import yaml
 
-from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE
+from gpuctl.cluster.deploy.read_snapshot import AT_ONCE
 from gpuctl.cluster.manifests import KINDS
 from tests.unit.cluster.clusters import write
 

@@ -27,7 +27,7 @@ def test_an_adapter_that_some_nodes_lack_is_told() -> None:
 
 def test_where_a_node_could_not_be_asked_nothing_is_refused() -> None:
     assert check(["mlx5_1"], {"h1": OWN, "h2": None}) == [
-        "UNKNOWN whether h2 has such adapters, and no node that was asked has mlx5_1"
+        "UNKNOWN whether h2 has such adapters, and no node that answered has mlx5_1"
     ]
     assert check(["mlx5_1"], {"h1": None, "h2": None}) == ["UNKNOWN whether h1, h2 have such adapters"]
 

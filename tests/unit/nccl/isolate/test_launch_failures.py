@@ -12,7 +12,7 @@ from gpuctl.nccl.isolate.model import Conclusion
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.played import CALM, Played, known, net, play, play_fleet, seeded, slow
+from tests.unit.nccl.isolate.simulated import CALM, Played, known, net, play, play_fleet, seeded, slow
 
 WHY = "0/8 nodes are available: 1 Insufficient nvidia.com/gpu"
 
@@ -56,7 +56,7 @@ def test_where_most_launches_never_begin_no_more_are_made() -> None:
     played = closed(32, *range(0, 32, 2))
     (finding,) = unknown(played.end)
     assert played.sizes == [16]
-    assert "16 of 16 launches never began: node-0: 0/8 nodes are available" in finding.message
+    assert "16 of 16 launches never started: node-0: 0/8 nodes are available" in finding.message
 
 
 def test_two_nodes_that_begin_with_others_but_not_together_are_told_and_accused_of_nothing() -> None:
@@ -103,7 +103,7 @@ def test_where_all_nodes_stop_answering_at_one_time_nobody_is_accused(count: int
     played = unreachable(count, 0, range(count))
     (finding,) = unknown(played.end)
     assert played.named == []
-    assert "gave no answer any more: we lost contact" in finding.message
+    assert "stopped answering: we lost contact" in finding.message
 
 
 def test_where_more_than_half_stop_answering_nobody_is_accused() -> None:
