@@ -1,8 +1,8 @@
 """An IBM 8335-GTW: POWER9 with six V100, each GPU's memory a NUMA node without CPUs.
 
-NUMA nodes 0, 8 and 250 to 255 with their CPUs, distances and memory, and the GPUs of each socket have the recorded layout
-(tests/unit/rig/test_machines.py). Addresses, PCI ids, drivers, interrupts, the network card, UUIDs, idle states and
-frequency files are inferred.
+NUMA nodes 0, 8 and 250 to 255 with their CPUs, distances and memory, and the GPUs of each socket have the recorded
+layout (tests/unit/rig/test_machines.py). Addresses, PCI ids, drivers, interrupts, the network card, UUIDs, idle states
+and frequency files are inferred.
 """
 
 from __future__ import annotations
