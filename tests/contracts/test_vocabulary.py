@@ -62,8 +62,6 @@ LEFT: dict[str, tuple[int, int]] = {
     "gpuctl/cluster/train": (0, 1),
     "gpuctl/edges": (4, 1),
     "gpuctl/edges/kube": (0, 2),
-    "gpuctl/nccl/isolate": (5, 47),
-    "gpuctl/nccl/judge": (0, 2),
     "gpuctl/nccl/launch": (0, 1),
     "gpuctl/nccl/parsing": (0, 1),
     "gpuctl/nccl/preflight": (0, 3),

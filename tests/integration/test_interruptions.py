@@ -78,7 +78,7 @@ def test_ctrl_c_half_way_leaves_nothing_here_and_no_half_written_host(
 
     assert running.returncode == 130
     assert f"done: {done.name}\nstarted, outcome unknown: {hanging.name}\nnot started: none\n" in err
-    assert "broken off" in err
+    assert "interrupted" in err
     assert gpuctl.processes() == []
     assert gpuctl.private_folders() == []
     (run,) = gpuctl("runs", "-o", "json").json

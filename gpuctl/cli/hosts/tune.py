@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.errors import INTERRUPTED, Unread
+from gpuctl.cli.errors import INTERRUPTED, OutputUnread
 from gpuctl.cli.shared import options
 from gpuctl.cli.shared.report import Form, check_folder, report_options
 from gpuctl.core.errors import InvalidInput
@@ -158,7 +158,7 @@ def _run(plan: Plan, shown: ReportOptions) -> None:
     try:
         show(progress.results, shown, run, plan.inventory, code)
     except BrokenPipeError as error:  # nobody reads the output: the exit code still tells the result
-        raise Unread(code) from error
+        raise OutputUnread(code) from error
     raise click.exceptions.Exit(code)
 
 

@@ -37,7 +37,7 @@ def show_and_exit(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion
     from gpuctl.domain.report import Report
     from gpuctl.nccl.isolate import serialize
 
-    report = Report("nccl isolate", {to.target: end.findings}, serialize.of(fleet, history, end))
+    report = Report("nccl isolate", {to.target: end.findings}, serialize.conclusion_as_dict(fleet, history, end))
     publish(report, to.form, to.metrics, lambda: _show(fleet, history, conclusion))
     raise click.exceptions.Exit(report.exit_code)
 
@@ -62,7 +62,7 @@ def _show(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion) -> Non
     findings.show(end.findings)
     evidence = observe(fleet, history)
     if never := [run for run in evidence.runs if run.start_failure]:
-        click.echo("\nthe launches that never began:")
+        click.echo("\nthe launches that never started:")
         output.table(
             ("RUN", "NODES", "WHY"), [(run.number + 1, output.names(run.nodes, 2), run.start_failure) for run in never]
         )
@@ -82,5 +82,5 @@ def _show(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion) -> Non
 def _row(run: Observation, bad: bool) -> tuple[object, ...]:
     gap = "-" if run.shortfall is None else f"{100 * run.slower_by:.0f} %"
     speed = "-" if run.gbs is None else f"{run.gbs:.1f}"
-    how = ("never began" if run.start_failure else run.failed) or ("slow" if bad else "fine")
+    how = ("never started" if run.start_failure else run.failed) or ("slow" if bad else "fine")
     return run.number + 1, ", ".join(run.nodes), run.rail or "all", speed, gap, how

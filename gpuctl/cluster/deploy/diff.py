@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE
 from gpuctl.cluster.deploy.model import Change, Field, ObjectState
 from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.environment import Environment, Object
@@ -14,9 +13,9 @@ from gpuctl.cluster.manifests.pods import STARTED_WITH
 from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.domain.kube_errors import Forbidden, Invalid
-from gpuctl.edges.kube.cluster import Cluster
 
 HIDDEN = "(hidden)"
+AT_ONCE = 8
 # Metadata that the server maintains.
 SERVER_FIELDS = (
     "managedFields",
@@ -31,12 +30,12 @@ HOLDS_DATA = "it holds data: remove it first by `destroy --volumes`, or give the
 STAY = "existing volumes stay as they are"
 
 
-def changes(cluster: Cluster, env: Environment, states: Sequence[ObjectState]) -> list[Change]:
-    """Return one change per object, determined by a dry run on the server."""
+def changes(dry_run: Callable[[Object], Object], env: Environment, states: Sequence[ObjectState]) -> list[Change]:
+    """Return one change per object, determined by `dry_run`, which runs concurrently for several objects."""
     new = {state.subject for state in states if state.live is None}
 
     def one(state: ObjectState) -> Change:
-        return change(env, state, lambda: cluster.apply(state.desired, dry_run=True), new)
+        return change(env, state, lambda: dry_run(state.desired), new)
 
     with AbandonablePool(AT_ONCE) as pool:
         return list(pool.map(one, states))

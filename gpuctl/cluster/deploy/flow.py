@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from gpuctl.cluster import manifests
 from gpuctl.cluster.clusterfile.model import Cluster as File
-from gpuctl.cluster.deploy import apply, checks, cluster_snapshot, deployed_state, diff, memlock, prune, wait
+from gpuctl.cluster.deploy import apply, checks, deployed_state, diff, memlock, prune, read_snapshot, wait
 from gpuctl.cluster.deploy.apply import Applied
 from gpuctl.cluster.deploy.model import Change, Plan, ProgressListener
 from gpuctl.cluster.environment import BY, Environment, EnvironmentRequest, Object, environment
@@ -88,8 +88,8 @@ def _environment(cluster: Cluster, file: File, request: PlanRequest) -> Environm
 def _checked(cluster: Cluster, env: Environment) -> Plan:
     """The preflight alone."""
     try:
-        states = cluster_snapshot.object_states(cluster, manifests.everything(env))
-        findings = checks.all_of(env, cluster_snapshot.take_snapshot(cluster, env, states), states)
+        states = read_snapshot.object_states(cluster, manifests.everything(env))
+        findings = checks.all_of(env, read_snapshot.take_snapshot(cluster, env, states), states)
         findings += memlock.look(cluster, env, pods_of(cluster, env))
     except GpuctlError as error:
         error.hint = error.hint or f"is {env.cluster.cluster.api} up, and are you logged in?"
@@ -104,7 +104,11 @@ def _with_changes(cluster: Cluster, checked: Plan) -> Plan:
     desired = apply.filled(checked.env, [state.desired for state in checked.states], live)
     states = [replace(state, desired=whole) for state, whole in zip(checked.states, desired, strict=True)]
     leftovers, unread = prune.unwanted(cluster, checked.env, desired)
-    changes = [*diff.changes(cluster, checked.env, states), *prune.removals(leftovers)]
+
+    def dry_run(desired: Object) -> Object:
+        return cluster.apply(desired, dry_run=True)
+
+    changes = [*diff.changes(dry_run, checked.env, states), *prune.removals(leftovers)]
     unknown = [Finding("leftovers", checked.env.name, Verdict.UNKNOWN, why) for why in unread]
     return replace(checked, changes=changes, states=states, leftovers=leftovers, findings=[*checked.findings, *unknown])
 

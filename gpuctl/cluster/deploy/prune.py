@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE
 from gpuctl.cluster.deploy.model import Change, is_ours
+from gpuctl.cluster.deploy.read_snapshot import AT_ONCE
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import KINDS, VOLUMES, rights
 from gpuctl.core.abandonable_pool import AbandonablePool

@@ -96,7 +96,7 @@ def test_a_node_that_vanishes_is_named(twelve: Cluster) -> None:
 
         pulled = threading.Event()
 
-        def told(self, launch: Launch, line: str) -> None:
+        def progress(self, launch: Launch, line: str) -> None:
             if "h6" in launch.nodes and line == "64M done" and not self.pulled.is_set():
                 self.pulled.set()
                 twelve["h6"].pause()

@@ -281,7 +281,7 @@ def test_breaking_it_off_says_what_was_done_and_the_same_command_goes_on(lab: La
     said = gpuctl.said(running)
     assert said.code == 130
     assert "9 of 9 changes were made: ServiceAccount lab, " in said.err
-    assert "gpuctl: broken off" in said.err
+    assert "gpuctl: interrupted" in said.err
     lab.plane.kubectl("delete", "pod", "theirs", "-n", lab.namespace)
     done = gpuctl(*words, KUBECONFIG=known)
     assert (done.code, done.out.splitlines()[-2:]) == (0, ["nothing changes", "lab: 2 pods ready"])

@@ -20,7 +20,7 @@ from tests.rig.command import GPUCTL
 from tests.rig.kube import node
 
 STANDINS = Path(__file__).with_name("standins")
-RECORDED = Path("tests/data/nvidia-smi/570-h100-8gpu.xml")
+PRINTED = Path("tests/data/nvidia-smi/570-h100-8gpu.xml")
 SMALL = {
     "image": {"name": IMAGE},
     "resources": {"cpu": "700m", "memory": "512Mi", "shm": "64Mi"},  # what they get, at most, too
@@ -147,10 +147,10 @@ def test_by_ssh_too_the_pod_that_fails_is_named_though_the_other_hangs(env: Env)
 
 def test_test_shows_a_row_a_pod_and_what_is_not_as_the_file_says(env: Env) -> None:
     replay = env.workspace / "bin/nvidia-smi"
-    shutil.copy(RECORDED, env.workspace / "recorded.xml")
+    shutil.copy(PRINTED, env.workspace / "printed.xml")
     listed = "echo 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)'"
     replay.write_text(
-        f"#!/bin/sh\n# Stands in for nvidia-smi.\n[ $1 = -L ] && {listed} || cat /workspace/recorded.xml\n"
+        f"#!/bin/sh\n# Stands in for nvidia-smi.\n[ $1 = -L ] && {listed} || cat /workspace/printed.xml\n"
     )
     replay.chmod(0o755)
     done = run(env, "test")

@@ -14,7 +14,7 @@ from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Rank, Sweep, Transp
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.unit.nccl.builders import GIB, run
-from tests.unit.nccl.isolate.played import CALM, RAILS, Played, known, net, play_fleet, seeded
+from tests.unit.nccl.isolate.simulated import CALM, RAILS, Played, known, net, play_fleet, seeded
 
 SIXTEEN = [f"node-{number}" for number in range(16)]
 

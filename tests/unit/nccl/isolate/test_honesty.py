@@ -12,7 +12,7 @@ from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.model import LaunchResult
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.played import CALM, known, net, play, play_fleet, seeded, slow
+from tests.unit.nccl.isolate.simulated import CALM, known, net, play, play_fleet, seeded, slow
 
 
 def test_of_two_nodes_it_cannot_be_told_which_one_hangs() -> None:
@@ -50,7 +50,7 @@ def test_where_all_are_slow_nobody_is_accused_and_a_baseline_says_so() -> None:
 
 def test_without_a_baseline_it_is_said_that_all_may_be_slow() -> None:
     (finding,) = [f for f in play(net(64, rack=8)).end.findings if f.subject == "every node"]
-    assert "cannot be said whether all are slow" in finding.message
+    assert "all of them may be slow" in finding.message
 
 
 def test_where_most_runs_fail_it_is_not_the_nodes() -> None:
@@ -99,7 +99,7 @@ def test_what_only_fails_together_is_said_and_laid_on_nobody() -> None:
     played = play_fleet(known(network), simulated)
     assert played.named == []
     (finding,) = [f for f in played.end.findings if f.verdict is Verdict.FAIL]
-    assert "something is left that pairs do not show" in finding.message
+    assert "a fault is left that pairs do not show" in finding.message
 
 
 def test_what_stayed_in_the_cluster_after_a_run_is_a_finding_of_its_own() -> None:

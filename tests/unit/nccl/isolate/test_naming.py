@@ -11,7 +11,7 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.isolate.model import Fleet, Policy
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.played import CALM, known, net, play, play_fleet, play_rails, seeded, slow
+from tests.unit.nccl.isolate.simulated import CALM, known, net, play, play_fleet, play_rails, seeded, slow
 
 
 def test_a_slow_node_is_named_within_the_budget_and_the_rest_is_confirmed() -> None:
@@ -79,7 +79,7 @@ def test_a_slow_adapter_is_named_by_runs_on_one_at_a_time() -> None:
 def test_a_node_slow_over_every_adapter_is_not_blamed_on_one() -> None:
     played = play_rails(net(64, rack=8), slow(9, 0.3))
     assert played.end.faults[0].rail == ""
-    assert "not an adapter" in played.end.faults[0].rail_says
+    assert "not an adapter" in played.end.faults[0].rail_summary
 
 
 def test_a_node_that_hangs_is_not_run_over_each_adapter() -> None:
@@ -89,7 +89,7 @@ def test_a_node_that_hangs_is_not_run_over_each_adapter() -> None:
 def test_a_fault_that_comes_and_goes_is_repeated_until_it_is_sure() -> None:
     played = play(net(64, rack=8), [slow(13, 0.3, chance=0.6)], Policy(pairs_per_node=4), seed=4)
     assert played.named == ["node-13"]
-    assert played.end.faults[0].flaky
+    assert played.end.faults[0].intermittent
 
 
 def test_an_odd_node_is_tested_with_one_that_ran_well() -> None:
@@ -109,7 +109,7 @@ def test_the_findings_carry_numbers_and_what_else_it_could_be() -> None:
     assert (finding.subject, finding.verdict) == ("node-13", Verdict.FAIL)
     assert finding.numbers["bad_runs"] == finding.numbers["runs"] == 2
     assert 18 < float(finding.numbers["slower_percent"] or 0) < 22
-    assert "what else it could be" in finding.hint
+    assert "other explanations" in finding.hint
 
 
 def test_looking_into_uplinks_never_loads_one_with_more_than_two_pairs() -> None:
