@@ -39,7 +39,7 @@ def _changes(changes: Sequence[Change]) -> None:
     for change in changes:
         if change.action == "same":
             continue
-        word = change.action.upper() if change.action in ("recreate", "refused") else change.action
+        word = change.action.upper() if change.action in ("take-over", "recreate", "refused") else change.action
         click.echo(f"{word} {change.subject}" + (f": {change.note}" if change.note else ""))
         for field in change.fields[:MOST_FIELDS]:
             for line in _differs(field.path, field.before, field.after):

@@ -105,8 +105,8 @@ def _with_changes(cluster: Cluster, checked: Plan) -> Plan:
     states = [replace(state, desired=whole) for state, whole in zip(checked.states, desired, strict=True)]
     leftovers, unread = prune.unwanted(cluster, checked.env, desired)
 
-    def dry_run(desired: Object) -> Object:
-        return cluster.apply(desired, dry_run=True)
+    def dry_run(desired: Object, force: bool) -> Object:
+        return cluster.apply(desired, dry_run=True, force=force)
 
     changes = [*diff.changes(dry_run, checked.env, states), *prune.removals(leftovers)]
     unknown = [Finding("leftovers", checked.env.name, Verdict.UNKNOWN, why) for why in unread]
@@ -126,6 +126,9 @@ def refuse(plan: Plan) -> None:
     for change in plan.changes:
         if change.action == "refused":
             raise GpuctlError(doing, f"{change.subject}: {change.note}", "nothing was changed")
+        if change.action == "take-over" and not plan.take_over:
+            hint = "nothing was changed; `gpuctl cluster diff` shows both values, --take-over sets them back"
+            raise GpuctlError(doing, f"{change.subject}: {change.note}", hint)
 
 
 def deploy(cluster: Cluster, plan: Plan, tell: ProgressListener, limit_s: float, applied: Applied) -> list[Finding]:
@@ -161,4 +164,4 @@ def _only_counts(change: Change) -> bool:
     of_pods = change.kind == "StatefulSet" and {field.path for field in change.fields} <= {"spec.replicas", DEPLOYED_BY}
     of_hosts = change.kind == "ConfigMap" and {field.path for field in change.fields} <= {"data.hostfile", DEPLOYED_BY}
     of_others = {field.path for field in change.fields} == {DEPLOYED_BY}
-    return change.action == "change" and (of_pods or of_hosts or of_others)
+    return change.action in ("change", "take-over") and (of_pods or of_hosts or of_others)

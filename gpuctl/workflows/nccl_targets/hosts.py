@@ -13,8 +13,8 @@ from gpuctl.edges.ssh import Login
 from gpuctl.hosts.inventory import DEFAULT, find, target
 from gpuctl.hosts.model import Target
 from gpuctl.nccl.launch.output import create_folder
+from gpuctl.nccl.runner import Runner
 from gpuctl.nccl.runners.ansible import AnsibleRunner
-from gpuctl.nccl.runners.base import Runner
 from gpuctl.nccl.runners.mpirun import MpiRunner, MpirunOptions
 from gpuctl.remote.transport import OverSsh
 from gpuctl.workflows import nccl_preflight

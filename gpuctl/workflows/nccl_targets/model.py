@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
-    from gpuctl.nccl.runners.base import Runner
+    from gpuctl.nccl.runner import Runner
     from gpuctl.workflows.nccl_preflight import Layout
 
 Notify = Callable[[str], None]  # prints a line for the user, beside the output

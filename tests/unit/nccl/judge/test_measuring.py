@@ -17,7 +17,7 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.nccl import history
 from gpuctl.nccl.baselines import load
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from gpuctl.workflows import nccl_targets
 from gpuctl.workflows.nccl_targets.model import NodeAccess
 from tests.unit.nccl.judge.made import GIB, run, said

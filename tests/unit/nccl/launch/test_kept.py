@@ -18,7 +18,7 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.nccl import history
 from gpuctl.nccl.isolate import record
 from gpuctl.nccl.model import Launch, LaunchResult
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from gpuctl.workflows import nccl_targets
 from gpuctl.workflows.nccl_targets.model import NodeAccess
 from tests.rig.nccl_fleet.runner import SimulatedFleet
