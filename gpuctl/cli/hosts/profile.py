@@ -43,7 +43,7 @@ def listed(form: Output) -> None:
         raise InvalidInput("list every profile", "\n  ".join(wrong))
 
 
-def _list(found: list[tuple[engine.profiles.Found, engine.profiles.Profile]], form: Output) -> None:
+def _list(found: list[tuple[engine.profiles.ProfileFile, engine.profiles.Profile]], form: Output) -> None:
     if form != "table":
         output.data(
             [{"name": f.name, "path": str(f.path), "about": p.about, "knobs": len(p.rows)} for f, p in found],

@@ -33,7 +33,7 @@ def by_pip(machine: Machine, tool: Mapping[str, Any], folder: str) -> None:
     python = machine.system("python3") or machine.which("python3") or sys.executable
     made = machine.run(python, "-m", "venv", folder, limit=_SECONDS)
     if not made.ok:
-        raise Wrong(f"cannot create a virtual environment (Debian: the package python3-venv): {made.said}")
+        raise Wrong(f"cannot create a virtual environment (Debian: the package python3-venv): {made.last_line}")
     listed = os.path.join(folder, "requirements.txt")
     put_file(listed, requirements(tool["pip"]["hashes"]).encode(), 0o644)
     pip = [os.path.join(folder, "bin", "pip"), "install", "-q", "--disable-pip-version-check", "--no-cache-dir"]
@@ -41,7 +41,7 @@ def by_pip(machine: Machine, tool: Mapping[str, Any], folder: str) -> None:
     done = machine.run(*pip, *only, limit=_SECONDS)
     if not done.ok:
         raise Wrong(
-            f"pip cannot install {tool['pip']['package']} {tool['pip']['version']}: {_error(done.err, done.said)}"
+            f"pip cannot install {tool['pip']['package']} {tool['pip']['version']}: {_error(done.err, done.last_line)}"
         )
 
 
@@ -65,7 +65,7 @@ def by_npm(machine: Machine, tool: Mapping[str, Any], folder: str, may_run: bool
     remove_tree(os.path.join(folder, ".npm"))
     package = f"{tool['npm']['package']} {tool['npm']['version']}"
     if not done.ok:
-        raise Wrong(f"npm cannot install {package}: {_error(done.err, done.said)}")
+        raise Wrong(f"npm cannot install {package}: {_error(done.err, done.last_line)}")
     # Its program for this system is an optional package: npm silently omits one that it rejects.
     if may_run and not machine.version(tool, os.path.join(folder, npm_program(tool))):
         raise Wrong(f"npm installed {package}, but it does not run: {_LEFT_OUT}")

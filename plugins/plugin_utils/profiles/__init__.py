@@ -6,18 +6,18 @@ from ..strict_yaml import Mistake, did_you_mean
 from .capturing import captured, questions
 from .compiling import compiled
 from .loading import inline, load
-from .lookup import Found, names
+from .lookup import ProfileFile, names
 from .model import Overlay, Profile, ProfileError, Row
 from .queries import Difference, Explained, diff, explain
 
 __all__ = [
     "Difference",
     "Explained",
-    "Found",
     "Mistake",
     "Overlay",
     "Profile",
     "ProfileError",
+    "ProfileFile",
     "Row",
     "captured",
     "compiled",

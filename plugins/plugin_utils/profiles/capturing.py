@@ -20,20 +20,20 @@ SHARED = re.compile(r"(?P<all>(?P<number>\S+).*) \(\d+ CPUs\)")
 def questions() -> Profile:
     """What to ask a host, with check: each knob that a shipped profile has for some host. The values do not matter."""
     rows: dict[str, Row] = {}
-    for found in names([]):
-        profile = load(found.path)
-        for given in (profile.rows, *(overlay.rows for overlay in profile.overlays)):
-            rows = {**given, **rows}
+    for file in names([]):
+        profile = load(file.path)
+        for knobs in (profile.rows, *(overlay.rows for overlay in profile.overlays)):
+            rows = {**knobs, **rows}
     return Profile("capture", "every knob of the shipped profiles", (), rows, ())
 
 
 def captured(readings: Iterable[Mapping[str, Any]], host: str, date: str) -> str:
     """The profile file that makes other hosts as this one is; it says what it leaves out, and why."""
-    asked = questions().rows
+    known = questions().rows
     rows: dict[str, dict[str, str]] = {}
     left_out = []
     for reading in readings:
-        row = asked.get(reading["knob"])
+        row = known.get(reading["knob"])
         if row is None:  # a unit that goes with other knobs, or one that is put back
             continue
         value = _settable(row, reading)

@@ -29,7 +29,7 @@ RIVALS = (
 SINGLE = ("machine", "distribution", "family", "version", "arch", "vendor")
 
 
-class Given(NamedTuple):
+class PlacedRow(NamedTuple):
     """A row, and the overlay that gives it (None: the profile itself)."""
 
     row: Row
@@ -38,30 +38,30 @@ class Given(NamedTuple):
 
 def rivals(profile: Profile) -> list[Mistake]:
     """Every two rows that some host would get both of though they set the same thing."""
-    given = [Given(row, None) for row in profile.rows.values()]
-    given += [Given(row, overlay) for overlay in profile.overlays for row in overlay.rows.values()]
+    placed = [PlacedRow(row, None) for row in profile.rows.values()]
+    placed += [PlacedRow(row, overlay) for overlay in profile.overlays for row in overlay.rows.values()]
     return [
         Mistake(
             later.row.where,
             f"{later.row.name} sets the same thing as {first.row.name} ({first.row.where})",
             f"keep one, or leave the other out with `drop: [{first.row.name}]`",
         )
-        for first, later in _pairs(given)
+        for first, later in _pairs(placed)
         if _meet(first, later)
     ]
 
 
-def _pairs(given: list[Given]) -> Iterator[tuple[Given, Given]]:
+def _pairs(placed: list[PlacedRow]) -> Iterator[tuple[PlacedRow, PlacedRow]]:
     """Rival rows, each pair in the order of the profile."""
-    parameters = ((g.row.name, f"cmdline.{g.row.name[9:]}") for g in given if g.row.name.startswith("modprobe."))
+    parameters = ((g.row.name, f"cmdline.{g.row.name[9:]}") for g in placed if g.row.name.startswith("modprobe."))
     for one, other in (*RIVALS, *parameters):
-        mine = [number for number, each in enumerate(given) if fnmatchcase(each.row.name, one)]
-        theirs = [number for number, each in enumerate(given) if fnmatchcase(each.row.name, other)]
+        mine = [number for number, row in enumerate(placed) if fnmatchcase(row.row.name, one)]
+        theirs = [number for number, row in enumerate(placed) if fnmatchcase(row.row.name, other)]
         for pair in product(mine, theirs):
-            yield given[min(pair)], given[max(pair)]
+            yield placed[min(pair)], placed[max(pair)]
 
 
-def _meet(first: Given, later: Given) -> bool:
+def _meet(first: PlacedRow, later: PlacedRow) -> bool:
     """Whether a host can get both: the later one's overlay may drop the first, or never apply beside its overlay."""
     if later.overlay is None or later.overlay is first.overlay:
         return True

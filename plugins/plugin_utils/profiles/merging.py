@@ -90,10 +90,10 @@ class _Merger:
 
 def _all_rows(profile: Profile) -> dict[str, Row]:
     """Every knob that a profile sets on some host; where all hosts get it, that row."""
-    found: dict[str, Row] = {}
+    by_name: dict[str, Row] = {}
     for rows in (*(overlay.rows for overlay in profile.overlays), profile.rows):
-        found.update(rows)
-    return found
+        by_name.update(rows)
+    return by_name
 
 
 def _without(rows: Mapping[str, Row], names: Iterable[str]) -> dict[str, Row]:

@@ -32,23 +32,23 @@ class Difference(NamedTuple):
 
 def explain(knob: str, search: Sequence[Path] | None = None) -> list[Explained]:
     """The knob's row in every profile that gives it; empty where none does."""
-    found = []
-    for name in dict.fromkeys(found.name for found in names(search)):
+    explained = []
+    for name in dict.fromkeys(explained.name for explained in names(search)):
         profile = load(name, search)
-        given = [("", profile.rows), *((overlay.name, overlay.rows) for overlay in profile.overlays)]
-        found += [Explained(name, overlay, rows[knob]) for overlay, rows in given if knob in rows]
-    return found
+        variants = [("", profile.rows), *((overlay.name, overlay.rows) for overlay in profile.overlays)]
+        explained += [Explained(name, overlay, rows[knob]) for overlay, rows in variants if knob in rows]
+    return explained
 
 
 def diff(a: Profile, b: Profile) -> list[Difference]:
     """Every knob, by itself or in an overlay, that is not the same in both, as the profiles write it."""
     ours, theirs = _flat(a), _flat(b)
-    found = []
+    differences = []
     for overlay, knob in dict.fromkeys([*ours, *theirs]):
         (value, written), (other, other_written) = (flat.get((overlay, knob), (None, None)) for flat in (ours, theirs))
         if value != other:
-            found.append(Difference(knob, overlay, written, other_written))
-    return found
+            differences.append(Difference(knob, overlay, written, other_written))
+    return differences
 
 
 def _flat(profile: Profile) -> dict[tuple[str, str], tuple[Any, str]]:

@@ -25,13 +25,13 @@ SYSCTL_KEY = re.compile(r"[a-z0-9_-]+([./][A-Za-z0-9_-]+)+")
 def normal(row: DraftRow, type_name: str, known: Iterable[str], mistakes: list[Mistake]) -> Any:
     """The value as the engine compares it; None, with the reason among the mistakes, where the row cannot be used."""
     try:
-        found = type_of(row.name, type_name, known)
+        knob_type = type_of(row.name, type_name, known)
     except ValueError as error:
         mistakes.append(Mistake(row.where, *error.args))
         return None
     node = row.fields["value"]
     try:
-        return found.check(node.plain())
+        return knob_type.check(node.plain())
     except ValueError as error:
         mistakes.append(Mistake(node.where, f"{row.name} {error}"))
         return None
@@ -40,12 +40,12 @@ def normal(row: DraftRow, type_name: str, known: Iterable[str], mistakes: list[M
 def type_of(name: str, type_name: str = "", known: Iterable[str] = ()) -> Type:
     """What values a knob takes, or ValueError(what is wrong, hint). `type_name`: of a sysctl gpuctl does not know."""
     kind, _, key = name.partition(".")
-    found: Type | None = KINDS[kind].type_of(key) if kind in KINDS and key else None
+    knob_type: Type | None = KINDS[kind].type_of(key) if kind in KINDS and key else None
     if not type_name:
-        if found is None:
+        if knob_type is None:
             raise ValueError(f"there is no knob {name}", _hint(name, known))
-        return found
-    if found is not None or kind != "sysctl" or not SYSCTL_KEY.fullmatch(key):
+        return knob_type
+    if knob_type is not None or kind != "sysctl" or not SYSCTL_KEY.fullmatch(key):
         raise ValueError(f"{name} takes no `type`: that is for a sysctl that gpuctl does not know", "leave it out")
     if type_name not in BY_NAME:
         raise ValueError(f"there is no type {type_name!r}", f"use {', '.join(BY_NAME)}")

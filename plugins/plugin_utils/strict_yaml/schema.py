@@ -97,17 +97,17 @@ class Text:
 class Choice:
     """One of a few words."""
 
-    words: tuple[str, ...]
+    choices: tuple[str, ...]
 
     def read(self, node: Node, at: At) -> str:
-        if node.value not in self.words:
+        if node.value not in self.choices:
             shown = repr(node.value) if isinstance(node.value, str) else "more than one word"
-            at.refuse(node, f"cannot be {shown}", did_you_mean(str(node.value), self.words))
-            return self.words[0]
+            at.refuse(node, f"cannot be {shown}", did_you_mean(str(node.value), self.choices))
+            return self.choices[0]
         return str(node.value)
 
     def schema(self) -> Schema:
-        return {"enum": list(self.words)}
+        return {"enum": list(self.choices)}
 
 
 @dataclass(frozen=True)
@@ -268,9 +268,9 @@ class Section:
         return {"type": "object", "additionalProperties": False, "properties": properties, **required}
 
 
-def refuse_unknown(given: Mapping[str, Node], known: tuple[str, ...], at: At) -> None:
+def refuse_unknown(fields: Mapping[str, Node], known: tuple[str, ...], at: At) -> None:
     """Note every name that is no field, with the closest one that is."""
-    for name, item in given.items():
+    for name, item in fields.items():
         if name not in known:
             at.inside(name).refuse(item, "is not known", did_you_mean(name, known))
 

@@ -313,7 +313,7 @@ def test_a_preload_that_comes_from_elsewhere_is_refused(tmp_path: Path) -> None:
     found = knob(tune(root, {TRAINER: "jemalloc restart"}))
     assert (found["state"], found["reason"]) == (
         "refused",
-        "trainer.service runs with LD_PRELOAD=/opt/profiler.so, which no file of its unit says",
+        "trainer.service runs with LD_PRELOAD=/opt/profiler.so, which no file of its unit sets",
     )
 
 

@@ -11,7 +11,7 @@ from gpuctl.hosts.model import Visit
 
 
 def visit(state: str, **more: Any) -> Visit:
-    knob = {"knob": "vm.swappiness", "wanted": "1", "now": "60", "boot": None, "state": state, "reason": "", **more}
+    knob = {"knob": "vm.swappiness", "desired": "1", "now": "60", "boot": None, "state": state, "reason": "", **more}
     return Visit("gpu-1", {"knobs": [{"changed": False, **knob}]})
 
 
@@ -32,7 +32,7 @@ def test_a_setting_that_is_not_as_wanted_fails_a_drift(state: str, usual: str, d
     [plain], [strict] = findings(visit(state)), findings(visit(state), drift=True)
     assert (plain.verdict, strict.verdict) == (usual, drift)
     assert (plain.check, plain.subject) == ("setting vm.swappiness", "gpu-1")
-    assert dict(plain.numbers) == {"wanted": "1", "now": "60", "after_reboot": None}
+    assert dict(plain.numbers) == {"desired": "1", "now": "60", "after_reboot": None}
 
 
 def test_a_setting_that_differs_is_told_with_both_values() -> None:

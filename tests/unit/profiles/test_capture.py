@@ -94,5 +94,5 @@ def test_what_a_host_answers_becomes_a_profile_that_finds_it_in_order(tmp_path: 
     assert found["sysctl.net.ipv4.tcp_rmem"] == "4096 131072 6291456"
     assert found["thp.enabled"] == "madvise"
     again = visit({**request, "profile": profiles.compiled(profiles.load(tmp_path / "good.yml", []))}, Host(root))
-    asked = {knob["knob"]: knob["now"] == knob["wanted"] for knob in again["knobs"] if knob["knob"] in found}
+    asked = {knob["knob"]: knob["now"] == knob["desired"] for knob in again["knobs"] if knob["knob"] in found}
     assert asked == dict.fromkeys(found, True)

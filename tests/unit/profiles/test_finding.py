@@ -17,7 +17,7 @@ def test_an_own_profile_is_found_by_name_in_the_config_folder(tmp_path: Path, mo
     path = write(tmp_path / "profiles", "mine", TEXT)
     monkeypatch.setenv("GPUCTL_CONFIG_DIR", str(tmp_path))
     assert profiles.load("mine").name == "mine"
-    assert profiles.Found("mine", path, shipped=False) in profiles.names()
+    assert profiles.ProfileFile("mine", path, shipped=False) in profiles.names()
 
 
 def test_the_config_folder_is_where_others_keep_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
