@@ -1,4 +1,4 @@
-"""Profiles: find them, check them, and turn them into what the engine takes. Runs on the controller."""
+"""Profiles: find, check and compile them for the engine. Runs on the controller."""
 
 from __future__ import annotations
 

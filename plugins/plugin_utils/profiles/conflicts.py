@@ -1,4 +1,4 @@
-"""Two knobs that would set the same thing: one of them has to go, or each run undoes half of itself."""
+"""Refuse two knobs that set the same thing, as each run would revert one of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds.sysctl 
 from ..strict_yaml import Mistake
 from .model import Overlay, Profile, Row
 
-# Shell patterns of knob names; the two of a line set the same thing.
+# Shell patterns of knob names; the two of a row set the same thing.
 RIVALS = (
     *((f"sysctl.{one}", f"sysctl.{other}") for one, other in PAIRS.items() if one < other),
     ("sysctl.kernel.numa_balancing", "cmdline.numa_balancing"),
@@ -25,19 +25,19 @@ RIVALS = (
     ("cpu.idle_latency_us", "cmdline.processor.max_cstate"),
     ("cpu.idle_latency_us", "cmdline.cpuidle.off"),
 )
-# Conditions to which a host has one answer: overlays that ask for different ones never meet.
+# Conditions with one value per host: overlays with different ones never apply together.
 SINGLE = ("machine", "distribution", "family", "version", "arch", "vendor")
 
 
 class PlacedRow(NamedTuple):
-    """A row, and the overlay that gives it (None: the profile itself)."""
+    """A row, and its overlay (None for the profile's own rows)."""
 
     row: Row
     overlay: Overlay | None
 
 
 def rivals(profile: Profile) -> list[Mistake]:
-    """Every two rows that some host would get both of though they set the same thing."""
+    """A mistake for every two rows that set the same thing on some host."""
     placed = [PlacedRow(row, None) for row in profile.rows.values()]
     placed += [PlacedRow(row, overlay) for overlay in profile.overlays for row in overlay.rows.values()]
     return [
@@ -52,7 +52,7 @@ def rivals(profile: Profile) -> list[Mistake]:
 
 
 def _pairs(placed: list[PlacedRow]) -> Iterator[tuple[PlacedRow, PlacedRow]]:
-    """Rival rows, each pair in the order of the profile."""
+    """Pairs of rows that set the same thing, each in the order of the profile."""
     parameters = ((g.row.name, f"cmdline.{g.row.name[9:]}") for g in placed if g.row.name.startswith("modprobe."))
     for one, other in (*RIVALS, *parameters):
         mine = [number for number, row in enumerate(placed) if fnmatchcase(row.row.name, one)]
@@ -62,7 +62,7 @@ def _pairs(placed: list[PlacedRow]) -> Iterator[tuple[PlacedRow, PlacedRow]]:
 
 
 def _meet(first: PlacedRow, later: PlacedRow) -> bool:
-    """Whether a host can get both: the later one's overlay may drop the first, or never apply beside its overlay."""
+    """True if a host can get both rows: no overlay drops one, and their overlays can apply together."""
     if later.overlay is None or later.overlay is first.overlay:
         return True
     if first.row.name in later.overlay.drop:

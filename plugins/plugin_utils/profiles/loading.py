@@ -1,4 +1,4 @@
-"""Load a profile with everything that it extends, and say all that is wrong with it at once."""
+"""Load a profile with those that it extends, and report all their mistakes at once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .model import Profile, ProfileError
 from .parse import Draft, draft
 
 EMPTY = EmptyFile("profile", "give it `knobs:` or `extends:`")
-INLINE = "playbook"  # what a profile is called that a playbook gives without a name
+INLINE = "playbook"  # name of a playbook's profile without one
 
 
 def load(name: str | Path, search: Sequence[Path] | None = None) -> Profile:
-    """The profile of this name, or in this file; `search` are folders of profiles besides the shipped ones."""
+    """The profile with this name, or in this file; `search` are folders of profiles besides the shipped ones."""
     mistakes: list[Mistake] = []
     path = find(str(name), search, f"profile {name}") if str(name) else Mistake("profile", "none is named")
     if isinstance(path, Mistake):
@@ -28,7 +28,7 @@ def load(name: str | Path, search: Sequence[Path] | None = None) -> Profile:
 
 
 def inline(values: Mapping[str, Any], search: Sequence[Path] | None = None) -> Profile:
-    """A profile that is given as values; mistakes name the way to the value instead of a line."""
+    """A profile from plain values; mistakes have the path of the value instead of a line."""
     mistakes: list[Mistake] = []
     top = draft(from_plain(values), str(values.get("name") or INLINE), mistakes)
     return _resolved(top, None, search, mistakes)
@@ -54,7 +54,7 @@ def _resolved(top: Draft | None, path: Path | None, search: Sequence[Path] | Non
 def _chain(
     top: Draft | None, path: Path | None, search: Sequence[Path] | None, mistakes: list[Mistake]
 ) -> tuple[list[Draft], bool]:
-    """The profile, the one it extends, the one that extends …; and whether all of them could be read."""
+    """(the profile, the one that it extends, and so on; True if all could be read)."""
     chain: list[Draft] = []
     visited: list[Path] = []
     current = top
@@ -76,7 +76,6 @@ def _chain(
 def _base(current: Draft, path: Path | None, search: Sequence[Path] | None, mistakes: list[Mistake]) -> Path | None:
     node = current.extends
     if node is None or not isinstance(node.value, str):
-        mistakes.append(Mistake(node.where if node else current.where, "extends takes the name of one profile"))
         return None
     base_path = find(node.value, search, node.where, path.parent if path else None)
     if isinstance(base_path, Mistake):
@@ -86,6 +85,6 @@ def _base(current: Draft, path: Path | None, search: Sequence[Path] | None, mist
 
 
 def _place(mistake: Mistake) -> tuple[str, int]:
-    """File, then line as a number."""
+    """Sort key: the file, then the line as a number."""
     file, _, line = mistake.where.rpartition(":")
     return (file, int(line)) if line.isdigit() else (mistake.where, 0)

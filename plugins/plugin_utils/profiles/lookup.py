@@ -1,4 +1,4 @@
-"""Where profiles are: the user's own folder, then the ones that the collection ships; a path is a path."""
+"""Find profiles: by path, or by name in the user's folder and among the shipped ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUFFIXES = (".yml", ".yaml")
 
 
 class ProfileFile(NamedTuple):
-    """A profile file that goes by its name."""
+    """A profile file that can be named."""
 
     name: str
     path: Path
@@ -22,14 +22,14 @@ class ProfileFile(NamedTuple):
 
 
 def user_folders() -> list[Path]:
-    """The user's folder of profiles ($GPUCTL_CONFIG_DIR/profiles, else ~/.config/gpuctl/profiles)."""
+    """The user's folders of profiles: $GPUCTL_CONFIG_DIR/profiles, else ~/.config/gpuctl/profiles."""
     if "GPUCTL_CONFIG_DIR" in os.environ:
         return [Path(os.environ["GPUCTL_CONFIG_DIR"]) / "profiles"]
     return [Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gpuctl/profiles"]
 
 
 def names(search: Sequence[Path] | None = None) -> list[ProfileFile]:
-    """Every profile that can be named: the shipped ones, then those of the user's folders."""
+    """All profiles by name: the shipped ones, then those of the user's folders."""
     folders = [(SHIPPED, True), *((folder, False) for folder in (user_folders() if search is None else search))]
     return [
         ProfileFile(path.stem, path, shipped)
@@ -40,7 +40,7 @@ def names(search: Sequence[Path] | None = None) -> list[ProfileFile]:
 
 
 def find(name: str, search: Sequence[Path] | None, where: str, beside: Path | None = None) -> Path | Mistake:
-    """The file of a profile asked for by name or path; a relative path counts from the file that names it."""
+    """The file of a profile by name or path; a path is relative to the folder `beside`."""
     if "/" in name or name.endswith(SUFFIXES):
         path = (beside or Path()) / Path(name).expanduser()
         return path if path.is_file() else Mistake(where, f"there is no file {path}")
