@@ -75,7 +75,7 @@ class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no 
 
 def _why(output: str) -> str:
     if "gpuctl-no-python" in output:
-        return "it has no Python (install python3 on it)"
+        return "it has no Python (install python3 there)"
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[-1] if lines else answers.NO_ANSWER
 

@@ -26,7 +26,7 @@ def read(host: Host, unread: dict[str, str]) -> dict[str, str] | None:
     try:
         return switches(json.loads(result.out))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        unread["switches"] = f"the output of {LLDPCLI} cannot be parsed: {error!r}"
+        unread["switches"] = f"{LLDPCLI} printed output that cannot be parsed: {error!r}"
         return None
 
 
