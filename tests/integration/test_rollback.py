@@ -138,4 +138,4 @@ def test_runs_are_on_record_with_what_changed_where(gpuctl: Gpuctl, rig: Rig, ho
 def test_nothing_of_this_machine_is_changed_unasked(gpuctl: Gpuctl, command: str) -> None:
     said = gpuctl(command)
     assert said.code == 2
-    assert "cannot change this machine: nobody is there to be asked" in said.err
+    assert "cannot change this machine: standard input is not a terminal" in said.err

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.cluster import deploy_report
 from gpuctl.cli.cluster.environment_options import which
 from gpuctl.cli.cluster.train import python
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import PROBLEMS
@@ -39,15 +38,15 @@ def doctor(
     small program reads in every pod at the same time. Nothing is changed and nothing runs on a GPU. Ends in a cause, or
     says that none was found and what could not be looked at. Without a word for the trouble, by how the pods stand.
     """
-    from gpuctl.cluster.doctor.model import findings, told
+    from gpuctl.cluster.doctor import model
     from gpuctl.domain.report import Report
 
     check_folder(metrics)
     seen = _look(name, trouble, timeout, python, given)
     whole = {"environment": seen.name, "namespace": seen.namespace, "pods": seen.nodes}
-    details = {**whole, "troubles": [told(each) for each in seen.found]}
+    details = {**whole, "troubles": [model.told(each) for each in seen.found]}
     code = 0 if all(each.clean for each in seen.found) else PROBLEMS
-    targets = {f"{seen.name} {each.trouble}": findings(each) for each in seen.found}
+    targets = {f"{seen.name} {each.trouble}": model.findings(each) for each in seen.found}
     publish(Report("cluster doctor", targets, details, code=code), form, metrics, lambda: _show_all(seen))
     if seen.silent and not any(each.cause for each in seen.found):
         raise GpuctlError(f"look into the pods of {seen.name}", seen.silent, seen.hint)
@@ -76,15 +75,16 @@ def _show(seen: Seen, found: Diagnosis) -> None:
     click.echo(f"{seen.name} in {seen.namespace}, {output.plural(seen.nodes, 'pod')}: {WORDS[found.trouble]}?")
     if found.cause:
         click.echo("cause:")
-        deploy_report.findings(found.cause)
+        findings.show(found.cause)
     else:
         click.echo("no cause found" + ("" if found.clean else "; not all could be looked at"))
     for attribute, words in HEADS:
         if listed := getattr(found, attribute):
             click.echo(f"{words}:")
-            deploy_report.findings(listed)
-    for each in found.aside:
-        click.echo(f"not known from here: {each.subject}: {each.message}\n  {each.hint}".rstrip())
+            findings.show(listed)
+    if found.aside:
+        click.echo("not known from here:")
+        findings.show(found.aside)
     click.echo(f"looked at: {', '.join(found.looked)}")
     if found.passed_over:
         click.echo(f"not looked at: {', '.join(found.passed_over)}")

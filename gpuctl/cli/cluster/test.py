@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.cluster import deploy_report as show
 from gpuctl.cli.cluster.environment_options import on_cluster, which
 from gpuctl.cli.cluster.train import python
-from gpuctl.cli.shared import output
+from gpuctl.cli.shared import findings, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 
 if TYPE_CHECKING:
@@ -48,8 +47,6 @@ def test(name: str, form: Form, metrics: Path | None, **params: Any) -> None:
 
 
 def _show(report: TestReport) -> None:
-    from gpuctl.domain.findings import group_by_subject
-
     cells = [(e.pod, e.node, e.verdict, e.gpus, e.driver, e.shm, e.rdma, e.memlock) for e in report.rows]
     output.table(HEAD, cells)
-    show.findings(group_by_subject(report.findings))
+    findings.show(report.findings)
