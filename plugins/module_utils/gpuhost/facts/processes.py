@@ -22,6 +22,6 @@ def count(host: Host, *names: str) -> int | None:
 def _name(host: Host, path: str) -> str | None:
     """Name of the program; None if it cannot be read, or the process has ended."""
     try:
-        return host.value(path)
+        return host.value(path) or None
     except OSError:
         return None
