@@ -33,7 +33,7 @@ class DraftRow:
     texts: Mapping[str, str] = field(default_factory=dict)
 
     def missing(self, names: tuple[str, ...]) -> list[str]:
-        """Those of the fields that the row does not have."""
+        """The names among these that the row has no field for."""
         return [name for name in names if (self.value is None if name == "value" else name not in self.texts)]
 
 

@@ -28,7 +28,7 @@ class Mistake(NamedTuple):
 
 
 class EmptyFile(NamedTuple):
-    """How to refuse an empty file of one type: its noun ("profile"), and a hint on what to write."""
+    """Terms to refuse an empty file of one type: its noun ("profile"), and a hint on what to write."""
 
     noun: str
     hint: str = ""
