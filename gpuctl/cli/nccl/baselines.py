@@ -198,7 +198,7 @@ def _until_now(row: Baseline, book: Book) -> str:
 
 def _not_reached(rows: Sequence[Baseline]) -> None:
     """Note about rows that a default run never reaches."""
-    from gpuctl.nccl.judge.messages import flag
+    from gpuctl.nccl.messages import flag
     from gpuctl.nccl.model import Sweep
 
     end = Sweep().end_bytes

@@ -86,7 +86,7 @@ def _with_peak(finding: Finding) -> Finding:
     """Add the measured bandwidth to a run that no baseline judges."""
     from dataclasses import replace
 
-    from gpuctl.nccl.judge.messages import size
+    from gpuctl.nccl.messages import size
 
     best, at = finding.numbers.get("peak_gbs"), finding.numbers.get("peak_bytes")
     if finding.check != "baseline" or not isinstance(best, float) or not isinstance(at, int):

@@ -46,7 +46,7 @@ class Network(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from difflib import get_close_matches
 
-        from gpuctl.nccl.judge.expected import NETWORKS, network
+        from gpuctl.nccl.networks import NETWORKS, network
 
         name = network(str(value))
         if name is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 
-from gpuctl.cluster import environment
 from gpuctl.cluster.clusterfile import variables
 from gpuctl.cluster.clusterfile.field_types import bytes_of
 from gpuctl.cluster.clusterfile.model import Cluster
@@ -15,6 +14,7 @@ Rule = Callable[[Cluster], Iterator[Broken]]
 RDMA = "network.rdma"
 RIGHTS = ("requires_privileged_scc", "ipc_lock", "sys_resource", "rdma_as_root")
 PORTS = ("vscode", "jupyter", "tensorboard", "debug", "master", "ssh")
+LONGEST_LABEL = 63  # characters between two dots of a DNS name
 VOLUMES = ("/workspace", "/datasets")  # an existing claim may take their place
 POD_VARIABLES = (
     *("GPUS_PER_NODE", "HOME", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "POD_NAME", "POD_NAMESPACE"),
@@ -234,9 +234,19 @@ def way_in(cluster: Cluster) -> Iterator[Broken]:
 
 @needs("ports.expose", "cluster.name", "cluster.environment", "cluster.namespace", "cluster.flavour")
 def route_names(cluster: Cluster) -> Iterator[Broken]:
-    wrong = environment.too_long(cluster, cluster.cluster.environment or cluster.cluster.name)
+    wrong = host_too_long(cluster, cluster.cluster.environment or cluster.cluster.name)
     if wrong:
         yield "cluster.environment", wrong, "use a shorter name"
+
+
+def host_too_long(cluster: Cluster, name: str) -> str:
+    """Return why the host names of an environment's Routes are too long for DNS, or ""."""
+    about = cluster.cluster
+    for port in cluster.ports.expose if about.flavour == "openshift" else ():
+        host = f"{name}-{port}-{about.namespace}"
+        if len(host) > LONGEST_LABEL:
+            return f"makes the Route's host {host}, which is {len(host)} characters long; DNS allows {LONGEST_LABEL}"
+    return ""
 
 
 @needs("image.name", "image.build", "cluster.flavour")

@@ -11,7 +11,7 @@ from gpuctl.domain.ranks import Process
 from gpuctl.nccl.judge.outcome import BROKEN_OFF
 from gpuctl.nccl.launch.output import LaunchOutput
 from gpuctl.nccl.model import Launch
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 
 
 class WatchedLaunch(ABC):

@@ -9,9 +9,9 @@ from typing import Any
 
 from gpuctl.domain import ranks as hang
 from gpuctl.edges.ssh import Failure
-from gpuctl.nccl.judge.messages import flag, size
 from gpuctl.nccl.launch import error_messages, host_names
 from gpuctl.nccl.launch.host_names import Names
+from gpuctl.nccl.messages import flag, size
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 
 # Size, count and type, and both halves: of a row that a hang has cut only the first few words are there.

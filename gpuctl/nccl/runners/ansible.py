@@ -17,7 +17,7 @@ from gpuctl.nccl.launch import outcome
 from gpuctl.nccl.launch.output import KEPT_LINES, file_name
 from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.nccl.parsing import parse
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from gpuctl.nccl.runners.mpirun import MpirunOptions, refuse_shared
 
 PLAYBOOK = "gpuctl.fleet.nccl"

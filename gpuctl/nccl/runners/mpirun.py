@@ -21,7 +21,7 @@ from gpuctl.nccl.judge.outcome import BROKEN_OFF
 from gpuctl.nccl.launch import outcome
 from gpuctl.nccl.launch.handle import WatchedLaunch
 from gpuctl.nccl.model import Launch, LaunchResult
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from gpuctl.remote import payload
 from gpuctl.remote.transport import LOOK_LIMIT_S, Transport
 

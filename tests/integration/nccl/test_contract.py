@@ -1,4 +1,4 @@
-"""What every runner promises (gpuctl/nccl/runners/base.py), on real hosts: over ssh, and through Ansible."""
+"""What every runner promises (gpuctl/nccl/runner.py), on real hosts: over ssh, and through Ansible."""
 
 from __future__ import annotations
 

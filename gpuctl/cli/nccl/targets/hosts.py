@@ -15,7 +15,7 @@ from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.hosts.model import Target
-    from gpuctl.nccl.runners.base import Runner
+    from gpuctl.nccl.runner import Runner
     from gpuctl.nccl.runners.mpirun import MpirunOptions
 
 on_hosts = section("On hosts, over ssh")

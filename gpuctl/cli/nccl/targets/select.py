@@ -17,7 +17,7 @@ from gpuctl.core.errors import GpuctlError
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
-    from gpuctl.nccl.runners.base import Runner
+    from gpuctl.nccl.runner import Runner
     from gpuctl.workflows.nccl_preflight import Layout
 
 GPUS = 8  # of a node, where nobody says

@@ -19,7 +19,7 @@ from gpuctl.nccl.launch import outcome as settle
 from gpuctl.nccl.launch.output import LaunchOutput
 from gpuctl.nccl.model import LaunchResult, Run
 from gpuctl.nccl.parsing import parse
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from gpuctl.nccl.runners.kube import cleanup, hang_probe, mpijob, objects, outcome, pod_placement, pod_state
 from gpuctl.nccl.runners.kube.model import BROKEN_OFF, GRACE_S, LIMIT, Task
 from gpuctl.nccl.runners.kube.pods import Pods

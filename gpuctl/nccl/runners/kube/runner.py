@@ -1,4 +1,4 @@
-"""Runs launches on a Kubernetes cluster, and removes what it made there; promises: gpuctl/nccl/runners/base.py."""
+"""Runs launches on a Kubernetes cluster, and removes what it made there; promises: gpuctl/nccl/runner.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from gpuctl.core.run_history import current_user
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.nccl.model import Launch, LaunchResult
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from gpuctl.nccl.runners.kube import leftovers, objects
 from gpuctl.nccl.runners.kube.launch import Running, made_first
 from gpuctl.nccl.runners.kube.model import BROKEN_OFF, Settings, Task

@@ -17,7 +17,7 @@ from gpuctl.nccl.launch import outcome as settle
 from gpuctl.nccl.launch.handle import WatchedLaunch
 from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.nccl.parsing import parse
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from gpuctl.nccl.runners.slurm import command, outcome
 from gpuctl.nccl.runners.slurm.allocation import Granted
 from gpuctl.nccl.runners.slurm.command import Settings

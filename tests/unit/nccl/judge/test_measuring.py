@@ -18,7 +18,7 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.nccl import history
 from gpuctl.nccl.baselines import load
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from tests.unit.nccl.judge.made import GIB, run, said
 
 NODES = ["node-0", "node-1", "node-2", "node-3"]

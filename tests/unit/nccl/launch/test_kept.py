@@ -19,7 +19,7 @@ from gpuctl.core.errors import GpuctlError
 from gpuctl.nccl import history
 from gpuctl.nccl.isolate import record
 from gpuctl.nccl.model import Launch, LaunchResult
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.unit.nccl.isolate.simulated import CALM, net, seeded, slow
 

@@ -9,9 +9,9 @@ from statistics import median
 
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.bandwidth import speed
+from gpuctl.nccl.isolate.pair_outliers import LEAST_GAP, RULE
 from gpuctl.nccl.isolate.small_fleets import names
 from gpuctl.nccl.isolate.speed_clusters import SMALLEST, Pair, cliques, split_point
-from gpuctl.nccl.judge.pair_outliers import LEAST_GAP, RULE
 from gpuctl.nccl.model import LaunchResult
 
 
