@@ -266,7 +266,7 @@ def image(cluster: Cluster) -> Iterator[Broken]:
         yield (
             "image.build.git",
             "holds a password or token, which everybody sees who may read this file or the BuildConfig",
-            "remove it, and revoke it; a Secret with the annotation build.openshift.io/source-secret-match-uri-1 serves",
+            "remove and revoke it; use a Secret annotated with build.openshift.io/source-secret-match-uri-1",
         )
     for name in ("ref", "folder") if build and not build.git else ():
         if getattr(build, name):
