@@ -31,7 +31,7 @@ options:
   mode:
     description:
       - The network between pods. V(auto) is RDMA, or TCP if the cluster lacks what RDMA needs.
-      - The default is RDMA if the cluster file enables it.
+      - The default keeps the deployed mode; for a new environment it is RDMA if the cluster file enables it.
     type: str
     choices: [rdma, tcp, auto]
   nodes:
