@@ -140,4 +140,4 @@ class _Heard:
     def ranks(self, node: str, test: str) -> list[hang.Process] | None:
         """The ranks that were seen on a node; None: it gave no answer."""
         answer = self.answers.get(("look", node))
-        return None if answer is None else [hang.Process(**one) for one in answer["found"] if one["name"] == test]
+        return None if answer is None else [hang.Process(**one) for one in answer["processes"] if one["name"] == test]

@@ -189,7 +189,7 @@ class _Running(WatchedLaunch):
         answers = self._ask_all(end=False, nodes=self.launch.nodes)
         name = plan.name_in_kernel(self.launch.sweep)
         return {
-            node: None if answer is None else [Process(**one) for one in answer["found"] if one["name"] == name]
+            node: None if answer is None else [Process(**one) for one in answer["processes"] if one["name"] == name]
             for node, answer in answers.items()
         }
 

@@ -44,7 +44,7 @@ class PodTransport:
     `selector`: what finds them in the cluster, among others.
     """
 
-    start_options: Mapping[str, Any] = {"held": True, "passed": PASSED}
+    start_options: Mapping[str, Any] = {"stop_on_input": True, "passed": PASSED}
 
     def __init__(self, cluster: Cluster, pods: Mapping[str, Pod], container: str, selector: Mapping[str, str]) -> None:
         self.cluster, self.pods, self.container, self.selector = cluster, pods, container, selector
