@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Mapping
@@ -23,7 +24,11 @@ class NotThere(GpuctlError):
 
 
 class Conflict(GpuctlError):
-    """Somebody else owns what we would change; it was left alone."""
+    """Somebody else owns what we would change; it was left alone. `owners`: field -> manager, if the server says."""
+
+    def __init__(self, doing: str, wrong: str, hint: str = "", owners: Mapping[str, str] | None = None) -> None:
+        super().__init__(doing, wrong, hint)
+        self.owners = dict(owners or {})
 
 
 class Forbidden(GpuctlError):
@@ -38,6 +43,10 @@ BUSY = (429, 502, 503, 504)
 _MAY_NOT = re.compile(
     r'User "(?P<user>.*)" cannot (?P<verb>\w+) resource "(?P<what>[\w./-]+)"(?:.* namespace "(?P<at>.+)")?'
 )
+MOST_OF_A_PAGE = 200  # characters
+_TITLE = re.compile(r"<(?:title|h1)[^>]*>(.*?)</", re.IGNORECASE | re.DOTALL)
+_INVISIBLE = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
 _QUOTA = re.compile(r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)")
 _SECURITY = re.compile(r"violates PodSecurity|unable to validate against any security context constraint")
 
@@ -45,7 +54,7 @@ _SECURITY = re.compile(r"violates PodSecurity|unable to validate against any sec
 def error_of(doing: str, code: int, text: str) -> GpuctlError:
     """The error that an answer of this HTTP status stands for; `text` is its body."""
     status = _status(text)
-    message = str(status.get("message") or text.strip()[:300] or f"HTTP status {code}")
+    message = str(status.get("message") or _summary(code, text))
     if code == 401:
         hint = "log in again: what the kubeconfig holds for you is missing, wrong or has expired"
         return NotLoggedIn(doing, "the cluster does not know who you are", hint)
@@ -54,9 +63,10 @@ def error_of(doing: str, code: int, text: str) -> GpuctlError:
     if code in (404, 410):
         return NotThere(doing, message)
     if code == 409:
-        return Conflict(
-            doing, _conflict(status, message), "nothing was changed; what another manager set is left to it"
-        )
+        owners = _owners(status)
+        owned = ", ".join(f"{field} ({manager})" for field, manager in owners.items())
+        hint = "nothing was changed; what another manager set is left to it"
+        return Conflict(doing, f"others own {owned}" if owned else message, hint, owners)
     if code in BUSY:
         return Unreachable(doing, f"the cluster is not able to answer: {message}")
     return (Invalid if code == 422 else GpuctlError)(doing, _causes(status) or message)
@@ -68,6 +78,16 @@ def _status(text: str) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return status if isinstance(status, dict) else {}
+
+
+def _summary(code: int, text: str) -> str:
+    """Return one line of an answer that is not the API's own, such as a proxy's error page, with its status."""
+    title = _TITLE.search(text)
+    lines = [
+        line for line in _TAG.sub(" ", title[1] if title else _INVISIBLE.sub(" ", text)).splitlines() if line.strip()
+    ]
+    line = " ".join(html.unescape(lines[0]).split())[:MOST_OF_A_PAGE] if lines else ""
+    return line if str(code) in line else f"HTTP status {code}{': ' if line else ''}{line}"
 
 
 def _forbidden(doing: str, message: str) -> Forbidden:
@@ -85,11 +105,14 @@ def _forbidden(doing: str, message: str) -> Forbidden:
     return Forbidden(doing, message)
 
 
-def _conflict(status: Mapping[str, Any], message: str) -> str:
-    """Owners of the fields in a server-side apply conflict."""
-    causes = _listed(status)
-    owned = [f"{cause.get('field')} ({cause.get('message')})" for cause in causes if cause.get("field")]
-    return f"others own {', '.join(owned)}" if owned else message
+def _owners(status: Mapping[str, Any]) -> dict[str, str]:
+    """Return the managers of the fields in a server-side apply conflict: field -> manager, or the server's message."""
+    owners = {}
+    for cause in _listed(status):
+        if field := cause.get("field"):
+            manager = re.match(r'conflict with "([^"]+)"', str(cause.get("message")))
+            owners[str(field)] = manager[1] if manager else str(cause.get("message"))
+    return owners
 
 
 def _causes(status: Mapping[str, Any]) -> str:

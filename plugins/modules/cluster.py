@@ -10,7 +10,8 @@ description:
   - Applies the objects of a gpuctl cluster file to its cluster and waits until every pod is ready, or removes them;
     the same as C(gpuctl cluster deploy) and C(gpuctl cluster destroy).
   - A preflight checks the cluster first. If it fails, its findings are returned, and nothing is changed.
-  - Objects are applied by server-side apply, never forced; an object of another owner with the same name is refused.
+  - Objects are applied by server-side apply, not forced without O(take_over); an object of another owner with the same
+    name is refused.
   - Runs on the machine with the kubeconfig, usually the controller.
 options:
   cluster:
@@ -30,7 +31,7 @@ options:
   mode:
     description:
       - The network between pods. V(auto) is RDMA, or TCP if the cluster lacks what RDMA needs.
-      - The default is RDMA if the cluster file enables it.
+      - The default keeps the deployed mode; for a new environment it is RDMA if the cluster file enables it.
     type: str
     choices: [rdma, tcp, auto]
   nodes:
@@ -42,6 +43,10 @@ options:
     default: ""
   single:
     description: A standalone pod, NAME-single, instead of a StatefulSet.
+    type: bool
+    default: false
+  take_over:
+    description: Set back fields of the environment's objects that somebody else changed.
     type: bool
     default: false
   recreate:
@@ -102,7 +107,7 @@ cluster:
   description:
     - The C(environment), its C(namespace), and with O(state=present) C(mode), C(nodes), C(fell_back) (why it is TCP).
     - With O(state=present), C(digest), the digest of the plan.
-    - C(findings) of the preflight, each with C(check), C(subject), C(verdict), C(words) and C(hint).
+    - C(findings) of the preflight, each with C(check), C(subject), C(verdict), C(message) and C(hint).
     - C(changes), each with C(kind), C(name), C(action), C(fields) and C(note); C(applied), those that were made.
     - With O(state=absent), C(unread), why kinds of objects could not be listed; the task has then failed.
   returned: when the cluster could be reached
@@ -124,6 +129,7 @@ ARGUMENTS: dict[str, Any] = {
     "nodes": {"type": "int"},
     "environment": {"type": "str", "default": ""},
     "single": {"type": "bool", "default": False},
+    "take_over": {"type": "bool", "default": False},
     "recreate": {"type": "bool", "default": False},
     "volumes": {"type": "bool", "default": False},
     "timeout": {"type": "int", "default": 900},

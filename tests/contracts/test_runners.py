@@ -78,7 +78,7 @@ def slurm(standin: StandinTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    runner = SlurmRunner(NODES, Settings(folders=(str(standin.folder),)))
+    runner = SlurmRunner(NODES, Settings(search_path=(str(standin.folder),)))
     return Site(runner, NODES, standin.behave, standin.left)
 
 

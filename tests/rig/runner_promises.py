@@ -1,4 +1,4 @@
-"""Promises that every Runner keeps (gpuctl/nccl/runners/base.py), whatever starts its launches.
+"""Promises that every Runner keeps (gpuctl/nccl/runner.py), whatever starts its launches.
 
 tests/contracts/test_runners.py holds runners to them that need neither hosts nor a cluster; tests/integration/nccl has
 ssh and Ansible on hosts, Slurm, and pods, MPIJobs and environments on Kubernetes.
@@ -17,7 +17,7 @@ import pytest
 from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.isolate.launch_failures import never_started
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
-from gpuctl.nccl.runners.base import Runner
+from gpuctl.nccl.runner import Runner
 
 LOG = (Path(__file__).parents[1] / "data/nccl/a100_8g_allreduce_old_unchecked.log").read_text()
 FAILURE = "h1: Test NCCL failure all_reduce.cu:44 'unhandled system error (run with NCCL_DEBUG=INFO for details) / '\n"

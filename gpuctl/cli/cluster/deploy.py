@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,8 @@ how = options.together(
         "--mode",
         type=click.Choice(["rdma", "tcp", "auto"]),
         default=None,
-        help="The network between pods; auto: RDMA, or TCP if RDMA is unavailable.  [default: rdma if enabled]",
+        help="The network between pods; auto: RDMA, or TCP if RDMA is unavailable.  "
+        "[default: unchanged, else rdma if enabled]",
     ),
     click.option(
         "--nodes", type=click.IntRange(1), help="The number of pods.  [default: unchanged, else gpus.default_nodes]"
@@ -40,6 +41,9 @@ patience = click.option(
     default=900,
     show_default=True,
     help="Seconds to wait for the pods; 0 does not wait.",
+)
+take_over = click.option(
+    "--take-over", is_flag=True, help="Set back fields that somebody else changed; `diff` shows both values."
 )
 yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
@@ -62,28 +66,49 @@ def diff(name: str, mode: Any, nodes: int | None, form: Output, **selection: Any
 @which
 @how
 @patience
+@take_over
 @yes
 @options.check
 @options.output
 def deploy(
-    name: str, mode: Any, nodes: int | None, timeout: float, yes: bool, check: bool, form: Output, **selection: Any
+    name: str,
+    mode: Any,
+    nodes: int | None,
+    timeout: float,
+    take_over: bool,
+    yes: bool,
+    check: bool,
+    form: Output,
+    **selection: Any,
 ) -> None:
     """Deploy an environment: check the cluster, show the changes, apply them, and wait until every pod is ready.
 
-    Objects of others are never touched, and nothing is forced. After a failure, run the same command to continue.
+    Objects of others are never touched, and fields that others changed only with --take-over. After a failure, run
+    the same command to continue.
     It asks for confirmation before it ends pods in which something trains, and before it recreates pods.
     """
-    _carry_out(_planned(name, selection, mode, nodes), timeout, yes, check, form)
+    planned = _planned(name, selection, mode, nodes)
+    _carry_out(planned.with_consent(take_over=take_over), timeout, yes, check, form)
 
 
 @click.command()
 @which
 @click.option("--nodes", type=click.IntRange(1), required=True, help="The number of pods.")
 @patience
+@take_over
 @yes
 @options.check
 @options.output
-def scale(name: str, nodes: int, timeout: float, yes: bool, check: bool, form: Output, **selection: Any) -> None:
+def scale(
+    name: str,
+    nodes: int,
+    timeout: float,
+    take_over: bool,
+    yes: bool,
+    check: bool,
+    form: Output,
+    **selection: Any,
+) -> None:
     """Change only the number of pods; the volumes of removed pods stay.
 
     It asks for confirmation before it ends pods in which something trains.
@@ -96,7 +121,8 @@ def scale(name: str, nodes: int, timeout: float, yes: bool, check: bool, form: O
     cluster, file, path = _cluster(name, selection)
     env = environment(file, EnvironmentRequest(name=selection["environment"]))
     plan = flow.plan(cluster, file, _plan_request(selection, deployed_state.mode(cluster, env), nodes))
-    _carry_out(PlannedDeploy(cluster, flow.scaling(plan), path, selection["context"]), timeout, yes, check, form)
+    planned = PlannedDeploy(cluster, flow.scaling(plan), path, selection["context"])
+    _carry_out(planned.with_consent(take_over=take_over), timeout, yes, check, form)
 
 
 @click.command()
@@ -176,6 +202,10 @@ class PlannedDeploy:
     file: Path
     context: str
 
+    def with_consent(self, *, take_over: bool) -> PlannedDeploy:
+        """Return it with consent, or without, to set back fields that others changed."""
+        return replace(self, plan=replace(self.plan, take_over=take_over))
+
 
 def _planned(name: str, selection: dict[str, Any], mode: Any, nodes: int | None) -> PlannedDeploy:
     from gpuctl.cluster.deploy import flow
@@ -213,7 +243,8 @@ def _carry_out(planned: PlannedDeploy, timeout: float, yes: bool, check: bool, f
 
 
 def _code(plan: Plan) -> int:
-    return PROBLEMS if plan.failed or plan.changes_of("refused") else 0
+    stopped = plan.failed or plan.changes_of("refused") or (plan.changes_of("take-over") and not plan.take_over)
+    return PROBLEMS if stopped else 0
 
 
 def _question(planned: PlannedDeploy) -> str:
@@ -247,7 +278,7 @@ def _broken_off(plan: Plan, heard: Sequence[str]) -> None:
     from gpuctl.cluster.deploy.apply import PAST_TENSE, Applied
 
     made = [line.rpartition(": ")[0] for line in heard if line.rpartition(": ")[2] in PAST_TENSE.values()]
-    applied = Applied(made, len(plan.changes_of("create", "change", "recreate", "remove")))
+    applied = Applied(made, len(plan.changes_of("create", "change", "take-over", "recreate", "remove")))
     click.echo(applied.summary, err=True)
     if applied.total == len(made):
         click.echo("the pods continue to start: `gpuctl cluster status` shows their progress", err=True)

@@ -58,12 +58,16 @@ class Cluster(Api):
 
     # ---- objects ------------------------------------------------------------------------------------------------
 
-    def apply(self, desired: Object, dry_run: bool = False) -> Object:
-        """Server-side apply, which creates or changes it; never forced: `Conflict` where others own a field of it."""
+    def apply(self, desired: Object, *, dry_run: bool = False, force: bool = False) -> Object:
+        """Server-side apply, which creates or changes it: `Conflict` if others own a field of it.
+
+        `force` takes their fields over: only with the consent of whoever saw both values.
+        """
         doing = f"{'validate' if dry_run else 'apply'} {name_of(desired)}"
         meta = desired["metadata"]
         path = self.path_of(self.kind_of(desired), meta["name"], meta.get("namespace"))
         query = [("fieldManager", MANAGER), *([("dryRun", "All")] if dry_run else [])]
+        query += [("force", "true")] if force else []
         return self.ask(Request(doing, "PATCH", path, query, desired, APPLY))
 
     def get(self, kind: Kind, name: str) -> Object | None:

@@ -10,7 +10,7 @@ from random import Random
 
 from gpuctl.nccl.judge.outcome import BROKEN_OFF
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Rank, Row, Run, Sweep, Timing, Transport
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from gpuctl.nccl.runners.mpirun import refuse_shared
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import Network

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,10 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import preflight
 from gpuctl.nccl.preflight import gpus, idle
+from tests.rig import h100_node
+from tests.rig.h100_node import LIMITS, program, put
 from tests.rig.recordings import recording
 from tests.unit.nccl.preflight.fleets import DATA
-
-LIMITS = """\
-Limit                     Soft Limit           Hard Limit           Units
-Max cpu time              unlimited            unlimited            seconds
-Max locked memory         8388608              unlimited            bytes
-Max open files            1024                 524288               files
-"""
 
 
 def read(name: str) -> str:
@@ -104,69 +98,14 @@ def test_devices_of_libfabric_are_counted_once(name: str) -> None:
 
 
 def test_reads_soft_limits() -> None:
-    assert limits.of(LIMITS, "Max locked memory") == 8388608
-    assert limits.of(LIMITS, "Max cpu time") == "unlimited"
-    assert limits.of(LIMITS, "Max realtime priority") is None
-
-
-def put(root: Path, path: str, text: str) -> None:
-    file = root / path.lstrip("/")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-
-
-def program(root: Path, name: str, does: str) -> None:
-    """A stand-in for a program, found below the root only."""
-    put(root, f"/usr/bin/{name}", f"#!/bin/sh\n{does}\n")
-    (root / "usr/bin" / name).chmod(0o755)
+    assert limits.soft_limit(LIMITS, "Max locked memory") == 8388608
+    assert limits.soft_limit(LIMITS, "Max cpu time") == "unlimited"
+    assert limits.soft_limit(LIMITS, "Max realtime priority") is None
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """An H100 node with one InfiniBand and one RoCE port, its programs replaced by what they printed elsewhere."""
-    program(tmp_path, "nvidia-smi", f"exec /bin/cat {DATA / 'nvidia-smi/570-h100-8gpu.xml'}")
-    program(
-        tmp_path, "ssh", 'case "$*" in *10.0.0.3*) echo "Permission denied (publickey)." >&2; exit 255;; esac; echo b'
-    )
-    program(
-        tmp_path,
-        "getent",
-        'case "$2" in b) echo "10.0.0.2 STREAM b";; 10.0.0.2) echo "10.0.0.2 b.x b";; *) exit 2;; esac',
-    )
-    program(tmp_path, "ip", 'echo "[]"')
-    program(tmp_path, "mpirun", 'echo "mpirun (Open MPI) 4.1.4"')
-    program(tmp_path, "nv-fabricmanager", 'echo "Fabric Manager version is : 570.86.15"')
-    put(tmp_path, "/opt/nccl-tests/build/all_reduce_perf", "#!/bin/sh\n# stands in for one that needs libmpi.so.40\n")
-    (tmp_path / "opt/nccl-tests/build/all_reduce_perf").chmod(0o755)
-    put(tmp_path, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.27.7", "")
-    (tmp_path / "usr/lib/x86_64-linux-gnu/libnccl.so.2").symlink_to("libnccl.so.2.27.7")
-    put(tmp_path, "/etc/nccl.conf", "# site\nNCCL_IB_TC = 106\n")
-    put(
-        tmp_path,
-        "/proc/driver/nvidia/version",
-        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Rel\n",
-    )
-    put(tmp_path, "/proc/driver/nvidia-nvswitch/devices/0000:01:00.0", "")
-    put(tmp_path, "/proc/1/comm", "systemd\n")
-    put(tmp_path, "/proc/42/comm", "nv-fabricmanager"[:15] + "\n")
-    put(tmp_path, "/proc/sys/kernel/osrelease", "5.15.0-91-generic\n")
-    put(tmp_path, "/proc/sys/kernel/hostname", "a\n")
-    put(tmp_path, "/proc/self/status", f"Name:\tpython\nPPid:\t1\nUid:\t{os.geteuid()}\t{os.geteuid()}\t0\t0\n")
-    put(tmp_path, "/proc/self/limits", LIMITS)
-    put(tmp_path, "/proc/self/environ", "HOME=/root\0")
-    put(tmp_path, "/sys/module/nvidia_peermem/refcnt", "0\n")
-    for name, link, state, rate in (
-        ("mlx5_0", "InfiniBand", "4: ACTIVE", "400 Gb/sec (4X NDR)"),
-        ("mlx5_1", "Ethernet", "1: DOWN", "40 Gb/sec (4X QDR)"),
-    ):
-        port = f"/sys/class/infiniband/{name}/ports/1"
-        for file, value in (("link_layer", link), ("state", state), ("rate", rate), ("phys_state", "5: LinkUp")):
-            put(tmp_path, f"{port}/{file}", value + "\n")
-        put(tmp_path, f"{port}/gids/0", "fe80:0000:0000:0000:946d:ae03:00cd:e72c\n")
-        put(tmp_path, f"{port}/gids/1", f"{rdma.NO_GID}\n")
-        put(tmp_path, f"{port}/gid_attrs/types/0", "IB/RoCE v1\n")
-    put(tmp_path, "/sys/class/infiniband/mlx5_1/device/net/ens1/dev_port", "0\n")
-    return tmp_path
+    return h100_node.build(tmp_path)
 
 
 def asked(root: Path) -> dict[str, Any]:
@@ -205,7 +144,7 @@ def test_programs_are_looked_for_where_the_runner_looks(root: Path, folder: str)
     assert (own["test"], own["mpirun"]) == (f"{home}/all_reduce_perf", f"{home}/mpirun")
 
 
-HIDDEN = "other users' processes are hidden here (hidepid); ask as root"
+HIDDEN = "other users' processes are hidden here (hidepid); run it as root"
 
 
 def test_what_other_users_run_is_unknown_where_it_is_hidden(root: Path) -> None:
@@ -234,7 +173,7 @@ def test_what_is_seen_counts_though_other_processes_are_hidden(root: Path) -> No
 
 def test_a_resolver_that_cannot_be_asked_is_not_one_that_knows_no_name(root: Path) -> None:
     program(root, "getent", 'echo "getent: broken" >&2; exit 3')
-    told = {"forward": None, "reverse": None, "back": None, "said": "getent: broken"}
+    told = {"forward": None, "reverse": None, "back": None, "error": "getent: broken"}
     assert asked(root)["names"]["peers"]["b"] == told
 
 
@@ -260,11 +199,11 @@ def test_peers_are_looked_up_and_logged_in_to(root: Path) -> None:
         "forward": ["10.0.0.2"],
         "reverse": ["b", "b.x"],
         "back": None,
-        "said": None,
+        "error": None,
     }
-    assert facts["names"]["peers"]["c"] == {"forward": [], "reverse": [], "back": None, "said": None}
+    assert facts["names"]["peers"]["c"] == {"forward": [], "reverse": [], "back": None, "error": None}
     assert facts["reach"]["peers"]["b"]["hostname"] == "b"
-    assert facts["reach"]["peers"]["c"]["said"] == "Permission denied (publickey)."
+    assert facts["reach"]["peers"]["c"]["error"] == "Permission denied (publickey)."
 
 
 def test_a_name_of_the_inventory_alone_is_looked_up_by_the_address(root: Path) -> None:
@@ -273,7 +212,7 @@ def test_a_name_of_the_inventory_alone_is_looked_up_by_the_address(root: Path) -
         root, "getent", 'case "$2" in b.x) echo "10.0.0.2 STREAM";; 10.0.0.2) echo "10.0.0.2 b.x b";; *) exit 2;; esac'
     )
     facts = visit({"action": "facts", "subjects": "nccl", "look_up": peers}, Host(root))["facts"]
-    told = {"forward": [], "reverse": ["b", "b.x"], "back": ["10.0.0.2"], "said": None}
+    told = {"forward": [], "reverse": ["b", "b.x"], "back": ["10.0.0.2"], "error": None}
     assert facts["names"]["peers"]["first-gpu-node"] == told
 
 
