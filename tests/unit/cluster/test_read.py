@@ -61,7 +61,7 @@ ports: {jupyter: 8080}
         (3, "cluster.api", ""),
         (5, "cluster.flavor", "did you mean flavour?"),
         (7, "storage.mode", "`kubectl get storageclass` lists the classes"),
-        (8, "storage.workspace_size", "write 100Gi, which counts in 1024s"),
+        (8, "storage.workspace_size", "write 100Gi, a power of 1024"),
         (9, "storage.datasets_size", "write 500Gi"),
         (10, "datasets_size", "keep one"),
         (11, "gpus.per_node", ""),
@@ -78,11 +78,11 @@ ports: {jupyter: 8080}
     ("written", "hint"),
     [
         ("100", "write 100Gi"),
-        ("100G", "write 100Gi, which counts in 1024s"),
-        ("100GB", "write 100Gi, which counts in 1024s"),
-        ("100gi", "a whole number and Mi, Gi, Ti or Pi"),
-        ("1.5Gi", "a whole number and Mi, Gi, Ti or Pi"),
-        ("0Gi", "a whole number and Mi, Gi, Ti or Pi"),
+        ("100G", "write 100Gi, a power of 1024"),
+        ("100GB", "write 100Gi, a power of 1024"),
+        ("100gi", "write a whole number with Mi, Gi, Ti or Pi"),
+        ("1.5Gi", "write a whole number with Mi, Gi, Ti or Pi"),
+        ("0Gi", "write a whole number with Mi, Gi, Ti or Pi"),
     ],
 )
 def test_a_size_needs_a_binary_unit(tmp_path: Path, written: str, hint: str) -> None:

@@ -140,7 +140,7 @@ def test_a_volume_that_nobody_makes_is_the_cause_and_the_pod_without_a_node_its_
     found = doctor(bare)
     assert "volumes: PersistentVolumeClaims lab-" in cause(found)
     assert "it waits for a volume (ExternalProvisioning): waiting for a volume to be created" in cause(found)
-    assert [each.check for each in found.evidence] == ["placed"]
+    assert [each.check for each in found.evidence] == ["scheduled"]
 
 
 def test_a_gone_device_plugin_is_told_of_by_its_node(lab: Lab) -> None:
@@ -188,4 +188,4 @@ def test_who_reaches_another_cluster_or_no_pod_is_told_so(lab: Lab, gpuctl: Gpuc
     said = command(gpuctl, lab, "hang")
     assert said.code == 3, said.out
     assert "cannot look into the pods of lab" in said.err
-    assert "asked: Pod lab-0: it cannot be asked" in said.out
+    assert "probe: Pod lab-0: it cannot be probed" in said.out
