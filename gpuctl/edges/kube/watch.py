@@ -124,7 +124,7 @@ class Log:
         self.last_second: Counter[str] = Counter()
 
     def lines(self, has_ended: Callable[[], bool], stop: Stop) -> Iterator[str]:
-        """Yield lines as they are written, until `has_ended` and all are read, or `stop`; `NotThere` if the pod is gone."""
+        """Yield lines as they are written, until `has_ended` or `stop`; `NotThere` if the pod is gone."""
         patience = _Patience(self.cluster.patience_s, stop)
         while not stop.is_set():
             over = has_ended()
