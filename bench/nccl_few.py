@@ -44,7 +44,7 @@ def play(asked: tuple[int, int, float, str]) -> Came:
     history, end = isolate(Fleet(nodes, {}, ()), simulated, Policy())
     if end is None:
         raise RuntimeError(f"{asked} was broken off")
-    named = {str(guilt.cause) for guilt in end.guilty}
+    named = {str(fault.cause) for fault in end.faults}
     passed = not any(finding.verdict in OPEN for finding in end.findings)
     return Came(named == truly, len(named - truly), passed, len(history))
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from random import Random
 from statistics import median
 
-from gpuctl.nccl.isolate.attribution import explain
+from gpuctl.nccl.isolate.attribution import attribute
 from gpuctl.nccl.isolate.flow import isolate
 from gpuctl.nccl.isolate.model import Cause, Conclusion, Fleet, Kind, Policy
-from gpuctl.nccl.isolate.observations import story
+from gpuctl.nccl.isolate.observations import observe
 from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.nccl.runners.base import ProgressListener
 from tests.rig.nccl_fleet.faults import SLOW, Fault, hard
@@ -61,7 +61,7 @@ class Came:
     showed: tuple[bool, ...]
     accused: int
     false: tuple[str, ...]
-    doubts: int
+    unresolved: int
     in_time: bool
     used: int
     budget: int
@@ -108,7 +108,7 @@ def _compare(
     simulated: SimulatedFleet, fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion, seconds: float
 ) -> Came:
     true = [_cause(fault) for fault in simulated.faults]
-    named = {guilt.cause: guilt for guilt in end.guilty}
+    named = {fault.cause: fault for fault in end.faults}
     early = sum(len(launches) for launches in simulated.rounds[:2])
     return Came(
         tuple(simulated.faults),
@@ -118,9 +118,9 @@ def _compare(
             for fault, c in zip(simulated.faults, true, strict=True)
         ),
         tuple(fault.what in simulated.shown for fault in simulated.faults),
-        len(end.guilty),
+        len(end.faults),
         tuple(str(cause) for cause in named if cause not in true),
-        len(end.doubts),
+        len(end.unresolved),
         _sure_after(fleet, history[:early], true),
         end.used,
         end.budget,
@@ -135,7 +135,7 @@ def _compare(
 
 def _sure_after(fleet: Fleet, early: Sequence[LaunchResult], true: Sequence[Cause]) -> bool:
     """Whether the first two rounds suffice for every fault: all that may follow is the confirmation."""
-    return set(true) <= {guilt.cause for guilt in explain(story(fleet, early), Policy()).guilty}
+    return set(true) <= {fault.cause for fault in attribute(observe(fleet, early), Policy()).faults}
 
 
 def _cause(fault: Fault) -> Cause:
@@ -190,7 +190,7 @@ def _overview(results: Sequence[tuple[str, Sequence[Came]]]) -> Iterable[str]:
         found = [hit for c in came for hit in c.found]
         used, rounds, seconds = ([getattr(c, key) for c in came] for key in ("used", "rounds", "seconds"))
         yield (
-            f"| {name} | {len(came)} | {sum(bool(c.false) for c in came)} | {sum(bool(c.doubts) for c in came)} "
+            f"| {name} | {len(came)} | {sum(bool(c.false) for c in came)} | {sum(bool(c.unresolved) for c in came)} "
             f"| {wilson(accused - false, accused)} "
             f"| {wilson(sum(found), len(found))} | {_spread(used)} | {_spread(rounds)} | {_spread(seconds, 2)} |"
         )
@@ -274,7 +274,7 @@ def main() -> int:
 
 
 def _odd(name: str, number: int, came: Came) -> str:
-    wrong = came.false or came.doubts or not all(came.found)
+    wrong = came.false or came.unresolved or not all(came.found)
     return f"{name} {number}: {came}\n" if wrong else ""
 
 

@@ -1,6 +1,6 @@
 """python -m bench.nccl_parse: how fast a large debug log of nccl-tests is read, and in how much memory.
 
-The log is made by repeating what real ranks printed (tests/data/nccl), as 1,024 ranks on 128 hosts, with the rows of
+The log is made by repeating what ranks print (tests/data/nccl), as 1,024 ranks on 128 hosts, with the rows of
 one run among the lines, each broken in two by one of them. Beside our parser, in the same run: a loop in Python that
 only reads the lines, and one that tries three expressions on every line, as scripts do. Seconds are of the processor,
 so that what else this machine does counts for no side.
@@ -22,8 +22,8 @@ from gpuctl.nccl.model import Outcome
 from gpuctl.nccl.parsing import parse
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "nccl"
-LOG, TABLE = "moc_h100_roce_2n8g_sendrecv_ncclinfo.log", "dgxh100_1n8g_allreduce_full.log"
-SPOKEN = re.compile(r"^MOC-R4PCC04U37:574629:(\d+) \[(\d)\] (NCCL INFO .*)$", re.MULTILINE)
+LOG, TABLE = "h100_2n8g_sendrecv_roce_info.log", "h100_1n8g_allreduce.log"
+SPOKEN = re.compile(r"^fir-a05:88655:(\d+) \[(\d)\] (NCCL INFO .*)$", re.MULTILINE)
 HOSTS, GPUS = 128, 8
 MIB = 1 << 20
 NAIVE = (

@@ -81,7 +81,7 @@ def raised(scenario: Scenario, end: Conclusion) -> bool:
 
 def quiet(scenario: Scenario, end: Conclusion) -> bool:
     """Nothing is accused."""
-    return not end.guilty
+    return not end.faults
 
 
 def pair_failed(scenario: Scenario, end: Conclusion) -> bool:
@@ -101,7 +101,7 @@ def _mentioned(scenario: Scenario, end: Conclusion, verdicts: set[Verdict]) -> b
 
 def named(end: Conclusion) -> set[str]:
     """The names of everything accused."""
-    return {str(guilt.cause) for guilt in end.guilty}
+    return {str(fault.cause) for fault in end.faults}
 
 
 FOUND: dict[str, Judge] = {

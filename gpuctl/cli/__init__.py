@@ -1,1 +1,1 @@
-"""The command line: arguments in, one call, findings out."""
+"""The command line: arguments in, one call, output out."""

@@ -1,4 +1,4 @@
-"""The `gpuctl` command: one file a command group; what a command needs is imported when it is called."""
+"""The `gpuctl` command with its groups; a command imports what it needs when it runs, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ for command in COMMANDS:
 
 
 def main() -> None:
-    """The entry point of the command."""
-    # A closed terminal or a cancelled job breaks off as Ctrl-C does: nothing is left running.
+    """Run the command line; ends the process."""
+    # SIGTERM (a cancelled job) and SIGHUP (a closed terminal) act like Ctrl-C, so that nothing is left running.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _as_ctrl_c)
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _as_ctrl_c(_: int, frame: FrameType | None) -> None:
-    """Do what Ctrl-C would do here, also where that itself is ignored, as in a script's background job."""
+    """Act like Ctrl-C, even if SIGINT itself is ignored, as in a script's background job."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler):
         raise KeyboardInterrupt

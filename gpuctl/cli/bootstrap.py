@@ -81,8 +81,9 @@ def _show(answer: Mapping[str, Any], diff: bool, check: bool) -> None:
     if "undone" in answer:
         output.table(("PATH", "STATE", "WHAT"), [(r["path"], _undone(r, check), r["why"]) for r in answer["undone"]])
     else:
-        rows = [(t["tool"], t["version"] or "-", _state(t, check), t["came"] or "-", t["why"]) for t in answer["tools"]]
-        output.table(("TOOL", "VERSION", "STATE", "FROM", "WHY"), rows)
+        tools = answer["tools"]
+        rows = [(t["tool"], t["version"] or "-", _state(t, check), t["source"] or "-", t["why"]) for t in tools]
+        output.table(("TOOL", "VERSION", "STATE", "SOURCE", "WHY"), rows)
     for file in answer.get("files", []):
         _show_file(file, diff, check)
     if not answer["changed"]:

@@ -1,4 +1,4 @@
-"""Where the command begins: Ctrl-C ends it without a word until there is something that could be broken off."""
+"""Entry point of the command: during start-up, Ctrl-C ends it silently, as nothing can be interrupted yet."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import signal
 
 
 def main() -> None:
-    """The entry point of the command."""
-    python_s = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if python_s:
+    """Import the application, then run it."""
+    default_handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if default_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from gpuctl.cli import app
 
-    if python_s:
+    if default_handler:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     app.main()

@@ -1,4 +1,4 @@
-"""The one place where errors are caught: print them, choose the exit code, keep a log of our own faults."""
+"""The one place where errors are caught: print them, choose the exit code, log gpuctl's own faults."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import click
 
 from gpuctl.core.errors import GpuctlError
 
-OURS = 4
-UNWRITTEN = 3
+OWN_FAULT = 4
+OUTPUT_FAILED = 3
 INTERRUPTED = 130
-UNHEARD = 141  # 128 and SIGPIPE, as of any program whose reader has gone: not 1, which says that problems were found
+READER_GONE = 141  # 128 + SIGPIPE, as other programs; not 1, which means that problems were found
 
 
-class Unread(Exception):
-    """Nobody reads our output any more; the exit code still tells how it ended."""
+class OutputUnread(Exception):
+    """The reader of standard output is gone, but the command has finished with this exit code."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__()
@@ -30,83 +30,85 @@ class Unread(Exception):
 
 def guarded(command: Callable[..., Any]) -> None:
     """Run the command line and end the process with its exit code."""
-    code, lost = _ended(command)
-    lost = _leave_unread() or lost
-    if lost is not None:
-        _say(f"cannot write the output: {lost.strerror or lost}", "write it where there is room, then do it again")
-        code = code if code in (OURS, INTERRUPTED) else UNWRITTEN
+    code, write_error = _exit_code(command)
+    write_error = _discard_unwritten() or write_error
+    if write_error is not None:
+        _print_error(
+            f"cannot write the output: {write_error.strerror or write_error}",
+            "redirect it to a place with free space, then run the command again",
+        )
+        code = code if code in (OWN_FAULT, INTERRUPTED) else OUTPUT_FAILED
     sys.exit(code if isinstance(code, int) else 0)
 
 
-Ended = tuple[Any, OSError | None]  # the exit code, and why the output could not be written
+Ending = tuple[Any, OSError | None]  # the exit code, and the error that kept the output from being written
 
 
-def _ended(command: Callable[..., Any]) -> Ended:
-    """Every way a command ends, told where it has to be."""
+def _exit_code(command: Callable[..., Any]) -> Ending:
     output = sys.stdout
     try:
         return command(standalone_mode=False), None
     except (GpuctlError, click.ClickException) as error:
         if isinstance(error, GpuctlError):
-            _say(str(error), error.hint)
+            _print_error(str(error), error.hint)
         else:
-            with contextlib.suppress(OSError):  # nobody reads it; the exit code still tells
+            with contextlib.suppress(OSError):  # without a reader, the exit code still reports it
                 error.show()
         return error.exit_code, None
     except (click.Abort, KeyboardInterrupt) as error:
-        return _broken_off(error), None
-    except (BrokenPipeError, Unread) as error:  # the reader of our output has gone, as `| head` does
-        return getattr(error, "exit_code", UNHEARD), None
-    except SystemExit as error:  # a command that chose its exit code so
-        # Where the reader has gone click puts something around our output, and says 1.
-        return UNHEARD if sys.stdout is not output else error.code, None
-    except Exception as error:  # noqa: BLE001 - the one place that catches our own faults, and logs them whole
+        return _interrupted(error), None
+    except (BrokenPipeError, OutputUnread) as error:  # the reader is gone, as with `| head`
+        return getattr(error, "exit_code", READER_GONE), None
+    except SystemExit as error:  # the command chose its exit code
+        # When the reader is gone, click replaces sys.stdout and exits with 1.
+        return READER_GONE if sys.stdout is not output else error.code, None
+    except Exception as error:  # noqa: BLE001 - gpuctl's own faults are caught only here, and logged
         return _fault(error)
 
 
-def _broken_off(error: BaseException) -> int:
-    # Asked whether to go on: nothing has begun yet. Ctrl-C elsewhere is Abort by another cause.
-    asked = isinstance(error, click.Abort) and not isinstance(error.__cause__, KeyboardInterrupt)
-    _say("broken off", "nothing was changed" if asked else "")
+def _interrupted(error: BaseException) -> int:
+    # Abort without KeyboardInterrupt: the user declined a confirmation, so nothing has started.
+    declined = isinstance(error, click.Abort) and not isinstance(error.__cause__, KeyboardInterrupt)
+    _print_error("interrupted", "nothing was changed" if declined else "")
     return INTERRUPTED
 
 
-def _fault(error: Exception) -> Ended:
-    """A fault of ours, unless it is the output that could not be written."""
-    if isinstance(error, OSError) and _of_output(error):
-        return UNWRITTEN, error
-    _say(f"gpuctl itself failed: {error}", f"please report it with this file: {_log()}")
-    return OURS, None
+def _fault(error: Exception) -> Ending:
+    if isinstance(error, OSError) and _is_output_error(error):
+        return OUTPUT_FAILED, error
+    _print_error(f"gpuctl itself failed: {error}", f"please report it with this file: {_write_log()}")
+    return OWN_FAULT, None
 
 
-def _of_output(error: OSError) -> bool:
-    """Whether it is what we print that could not be written, and not a file of somebody's."""
+def _is_output_error(error: OSError) -> bool:
+    """True if standard output could not be written, rather than some other file."""
     *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
     return innermost.f_code is click.echo.__code__
 
 
-def _leave_unread() -> OSError | None:
-    """What nobody can read is dropped: else Python complains of it at its end, with an exit code of its own.
+def _discard_unwritten() -> OSError | None:
+    """Discard output that cannot be written: Python would complain at exit, with an exit code of its own.
 
-    Returns why it cannot be written, where it is not that its reader has gone.
+    Returns the error, unless the reader is merely gone.
     """
-    lost = None
+    write_error = None
     for stream in (sys.stderr, sys.stdout):
         try:
-            if stream is not None:  # closed before we began
+            if stream is not None:  # None if it was closed before gpuctl started
                 stream.flush()
         except OSError as error:
-            lost = error if stream is sys.stdout and not isinstance(error, BrokenPipeError) else None
+            write_error = error if stream is sys.stdout and not isinstance(error, BrokenPipeError) else None
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    return lost
+    return write_error
 
 
-def _say(wrong: str, hint: str) -> None:
+def _print_error(message: str, hint: str) -> None:
     with contextlib.suppress(OSError):
-        click.echo(f"gpuctl: {wrong}" + (f"\n  hint: {hint}" if hint else ""), err=True)
+        click.echo(f"gpuctl: {message}" + (f"\n  hint: {hint}" if hint else ""), err=True)
 
 
-def _log() -> str:
+def _write_log() -> str:
+    """Write the traceback to a file and return its path; if that fails, print the traceback."""
     from gpuctl.core.paths import private, state_dir, write_atomically
 
     text = f"{' '.join(sys.argv)}\n{traceback.format_exc()}"
@@ -115,5 +117,5 @@ def _log() -> str:
         write_atomically(path, text)
     except OSError as error:
         click.echo(text, err=True)
-        return f"the lines above; no file, because of {error}"
+        return f"the lines above (no log file: {error})"
     return str(path)

@@ -13,10 +13,10 @@ from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.manifests.secret import VSCODE
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Verdict
+from gpuctl.domain.kube_errors import Forbidden, NotThere
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Request
-from gpuctl.edges.kube.errors import Forbidden, NotThere
 from gpuctl.edges.kube.pod_exec import Command
 
 NAME = "vscode"

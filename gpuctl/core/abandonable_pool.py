@@ -14,17 +14,16 @@ T = TypeVar("T")
 
 
 class AbandonablePool(Executor):
-    """So many threads, for a `with` block.
+    """A pool of `threads` threads, for a `with` block whose work changes nothing.
 
-    The standard library's own pool carries out all that is queued, also where an error or Ctrl-C has ended the block,
-    and Python's end waits for its threads once more: minutes, where a server does not answer. Here what has not begun
-    is then dropped, and what has begun is left behind and ends with the process. So it is only for what changes
-    nothing: questions.
+    The standard library's pool finishes all queued work even if an error or Ctrl-C ends the block, and Python's exit
+    waits for its threads again: minutes if a server does not answer. This one then drops work that has not started;
+    work that has started ends with the process.
     """
 
-    def __init__(self, at_once: int) -> None:
+    def __init__(self, threads: int) -> None:
         self._queue: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._work, daemon=True, name="asker") for _ in range(at_once)]
+        self._threads = [threading.Thread(target=self._work, daemon=True, name="abandonable") for _ in range(threads)]
         for thread in self._threads:
             thread.start()
 
@@ -56,10 +55,10 @@ class AbandonablePool(Executor):
 
     def _work(self) -> None:
         while job := self._queue.get():
-            future, ask = job
+            future, call = job
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                future.set_result(ask())
-            except BaseException as error:  # noqa: BLE001 - it is raised where the answer is asked for
+                future.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - `Future.result` raises it
                 future.set_exception(error)

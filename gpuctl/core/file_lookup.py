@@ -1,4 +1,4 @@
-"""Look up files by name: in the working folder, the user's own folder and among those that come with gpuctl."""
+"""Look up files by name: in the working folder, the user's configuration folder and the shipped collection."""
 
 from __future__ import annotations
 
@@ -10,40 +10,39 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import collection_dir, config_dir
 
 
-def places(folder: str) -> tuple[Path, ...]:
-    """The folders searched for files of this type: here, the user's settings, the collection."""
+def search_path(folder: str) -> tuple[Path, ...]:
+    """Folders searched for files of one type: the working folder, the user's configuration, the collection."""
     shipped = collection_dir()
-    return (*(place / folder for place in (Path.cwd(), config_dir(), shipped)), shipped / "examples" / folder)
+    return (*(parent / folder for parent in (Path.cwd(), config_dir(), shipped)), shipped / "examples" / folder)
 
 
 def find(what: str, name: str, folder: str, endings: Sequence[str]) -> Path:
-    """The file of a name or path. A name that stands in two places is refused: nobody can tell which is meant."""
+    """The file of a name or path; `InvalidInput` for a name that several files have. `what`: the type, for messages."""
     doing = f"use the {what} {name!r}"
     if "/" in name or name.startswith("."):
-        path = Path(os.path.expanduser(name))  # noqa: PTH111 - leaves a user that is not there as it is written
+        path = Path(os.path.expanduser(name))  # noqa: PTH111 - keeps the ~ of an unknown user
         if not _exists(path):
-            raise InvalidInput(
-                doing, "there is no such file or folder", f"give a path, or the name of one in {folder}/"
-            )
+            raise InvalidInput(doing, "no such file or folder exists", f"give a path, or the name of one in {folder}/")
         return path.absolute()
-    matches = {c.resolve() for p in places(folder) for end in endings if name and _exists(c := p / f"{name}{end}")}
+    candidates = [parent / f"{name}{end}" for parent in search_path(folder) for end in endings if name]
+    matches = {candidate.resolve() for candidate in candidates if _exists(candidate)}
     if len(matches) == 1:
         return matches.pop()
     if matches:
         raise InvalidInput(
             doing,
-            f"it is found {len(matches)} times: {', '.join(map(str, sorted(matches)))}",
-            "give the path of the one you mean",
+            f"{len(matches)} files have this name: {', '.join(map(str, sorted(matches)))}",
+            "give a path instead",
         )
     if name and _exists(Path(name)):
         return Path(name).absolute()
     known = sorted({path.stem for path in listed(folder, endings)})
-    raise InvalidInput(doing, "there is none of that name", f"there are: {', '.join(known) or 'none'}; or give a path")
+    raise InvalidInput(doing, "no file has this name", f"known names: {', '.join(known) or 'none'}; or give a path")
 
 
 def listed(folder: str, endings: Sequence[str]) -> list[Path]:
-    """All files that can be named: those with these endings, and folders if an empty ending is among them."""
-    inside = [path for place in places(folder) if place.is_dir() for path in sorted(place.iterdir())]
+    """All files that `find` accepts by name: those with these endings, and folders if an empty ending is among them."""
+    inside = [path for parent in search_path(folder) if parent.is_dir() for path in sorted(parent.iterdir())]
     visible = [path for path in inside if not path.name.startswith(".")]
     return [path for path in visible if ("" in endings if path.is_dir() else path.suffix in endings)]
 
@@ -51,5 +50,5 @@ def listed(folder: str, endings: Sequence[str]) -> list[Path]:
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a name that is too long for any file
+    except OSError:  # the name is too long for a file
         return False

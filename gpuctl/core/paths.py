@@ -1,4 +1,4 @@
-"""Folders of gpuctl's own files; an environment variable moves each."""
+"""Folders of gpuctl's files; an environment variable overrides each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def _place(variable: str, xdg: str, default: str) -> Path:
+def _folder(variable: str, xdg: str, default: str) -> Path:
     if variable in os.environ:
         return Path(os.environ[variable])
     return Path(os.environ.get(xdg) or Path.home() / default) / "gpuctl"
@@ -14,35 +14,35 @@ def _place(variable: str, xdg: str, default: str) -> Path:
 
 def config_dir() -> Path:
     """The user's own inventories and profiles ($GPUCTL_CONFIG_DIR, else ~/.config/gpuctl)."""
-    return _place("GPUCTL_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
+    return _folder("GPUCTL_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
 
 
 def state_dir() -> Path:
     """Records of runs and fault logs ($GPUCTL_STATE_DIR, else ~/.local/state/gpuctl)."""
-    return _place("GPUCTL_STATE_DIR", "XDG_STATE_HOME", ".local/state")
+    return _folder("GPUCTL_STATE_DIR", "XDG_STATE_HOME", ".local/state")
 
 
 def cache_dir() -> Path:
     """Files that may be deleted at any time ($GPUCTL_CACHE_DIR, else ~/.cache/gpuctl)."""
-    return _place("GPUCTL_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
+    return _folder("GPUCTL_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
 
 
 def collection_dir() -> Path:
-    """The collection gpuctl.fleet that this gpuctl came with: the folder that holds playbooks/ and roles/."""
+    """The folder of the shipped collection gpuctl.fleet, with its playbooks/ and roles/."""
     from gpuctl.engine import gpuhost
 
     return Path(gpuhost.__path__[0]).parents[2]
 
 
 def private(folder: Path) -> Path:
-    """Make a folder that only its owner can enter."""
+    """Create a folder that only its owner can enter; an existing one is restricted."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
     return folder
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
-    """Replace a file whole or not at all; private unless `mode` says otherwise."""
+    """Replace a file as a whole or not at all; private by default."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w") as stream:

@@ -1,4 +1,4 @@
-"""A record of every run, on the machine gpuctl runs on: who, when, what changed on which host."""
+"""History of the runs from this machine: who changed what on which host, and when."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from gpuctl.core.paths import private, state_dir, write_atomically
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run; `hosts` holds what each host came to, `command` the words that were typed."""
+    """One run. `at`: UTC, ISO 8601. `command`: the arguments of gpuctl. `hosts`: host -> its result."""
 
     name: str
     at: str
-    by: str
+    actor: str
     command: Sequence[str]
     exit_code: int
     hosts: Mapping[str, Any]
 
 
 def current_user() -> str:
-    """The user and machine that ask, for records and locks."""
+    """USER@MACHINE of this process, for records and locks."""
     return f"{os.environ.get('SUDO_USER') or getpass.getuser()}@{os.uname().nodename}"
 
 
 def save(command: Sequence[str], exit_code: int, hosts: Mapping[str, Any]) -> RunRecord:
-    """Write a run down, whole or not at all."""
+    """Record a run; the file is written as a whole or not at all."""
     now = time.time()
     name = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{os.getpid()}"
     run = RunRecord(
@@ -48,18 +48,18 @@ def folder() -> Path:
     """The folder of the records, created if missing; OSError if it cannot be written."""
     path = private(state_dir() / "runs")
     if not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, "it cannot be written", str(path))
+        raise PermissionError(errno.EACCES, "not writable", str(path))
     return path
 
 
 def names() -> list[str]:
-    """All runs on record, oldest first."""
+    """All recorded runs, oldest first."""
     return sorted(path.stem for path in (state_dir() / "runs").glob("*.json"))
 
 
 def load(name: str) -> RunRecord:
-    """One run by its name."""
+    """A recorded run; `InvalidInput` if none has this name."""
     path = state_dir() / "runs" / f"{name}.json"
     if "/" in name or not path.is_file():
-        raise InvalidInput(f"show the run {name!r}", "there is none of that name", "`gpuctl runs` lists them")
+        raise InvalidInput(f"show the run {name!r}", "no run has this name", "`gpuctl runs` lists them")
     return RunRecord(**json.loads(path.read_text()))

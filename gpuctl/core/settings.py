@@ -1,4 +1,4 @@
-"""The user's settings, one small file: config_dir()/settings.yml. Missing means the defaults below."""
+"""The user's settings: config_dir()/settings.yml, or the defaults below."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ STAGES = ("production", "staging", "development")
 class Settings:
     """Settings of the workstation.
 
-    `contexts`: stage -> shell patterns of Kubernetes context names, looked through in the order of `STAGES`.
+    `contexts`: stage -> shell patterns of Kubernetes context names; the first matching stage in the order of `STAGES`
+    counts.
     `repositories`: window name -> folder of the repository it works in. `workspace`: where new windows start.
-    `ask`: the command that `gpuctl kube explain --ask` hands its text to, on standard input.
+    `ask`: the command whose standard input receives the text of `gpuctl kube explain --ask`.
     """
 
     contexts: Mapping[str, Sequence[str]] = field(
@@ -38,7 +39,7 @@ class Settings:
     k9s_readonly: bool = True
 
     def stage(self, context: str) -> str:
-        """The stage of a Kubernetes context by its name; empty where no pattern fits."""
+        """The stage of a Kubernetes context; "" if no pattern matches its name."""
         name = context.lower()
         return next((s for s in STAGES if any(fnmatchcase(name, p.lower()) for p in self.contexts.get(s, ()))), "")
 
@@ -50,7 +51,7 @@ SCHEMA = Section(
         "contexts": Section(dict.fromkeys(STAGES, ListOf(ANY_TEXT, "patterns"))),
         "repositories": MappingOf(ANY_TEXT, _PATH, may_be_empty=True),
         "workspace": _PATH,
-        "ask": ListOf(ANY_TEXT, "words"),
+        "ask": ListOf(ANY_TEXT, "arguments"),
         "keys_without_prefix": _SWITCH,
         "k9s_readonly": _SWITCH,
     },
@@ -59,7 +60,7 @@ SCHEMA = Section(
 
 
 def load() -> Settings:
-    """The user's settings; `InvalidInput` with every mistake in the file."""
+    """Load the settings; `InvalidInput` with every mistake in the file."""
     path = config_dir() / "settings.yml"
     if not path.exists():
         return Settings()

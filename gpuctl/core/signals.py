@@ -1,4 +1,4 @@
-"""Turn Ctrl-C into a question, so that remote programs can be ended before gpuctl ends."""
+"""Catch Ctrl-C, so that remote programs can be ended before gpuctl ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C interrupts nothing inside the block; the yielded function returns True once it was pressed."""
+    """Catch Ctrl-C inside the block; the yielded function returns True once it was pressed."""
     pressed = threading.Event()
     before = signal.signal(signal.SIGINT, lambda *_: pressed.set())
     try:

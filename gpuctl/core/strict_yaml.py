@@ -1,4 +1,4 @@
-"""Strict YAML files for the package: the collection's reader, and `load_file`, which raises all mistakes at once."""
+"""Strict YAML for the package: the collection's reader and schema types, and `load_file`."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ __all__ = [
 
 
 def load_file(path: Path, schema: FieldType, doing: str, empty: EmptyFile | None, hint: str = "") -> Any:
-    """The value of a file; `InvalidInput` ("cannot `doing`") with every mistake in it.
+    """Read a file; `InvalidInput` ("cannot `doing`") with every mistake in it.
 
-    An empty file is refused in the terms of `empty`; where that is None, it is None.
+    `empty`: the error for an empty file; None accepts one, and its value is None.
     """
     mistakes = Mistakes()
     node = read(path, mistakes.items, empty)

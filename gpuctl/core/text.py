@@ -6,6 +6,6 @@ from collections.abc import Iterable
 
 
 def named(names: Iterable[str], most: int = 6) -> str:
-    """The first few, and how many more."""
+    """Join names: "a, b and 3 more" if there are more than `most`."""
     listed = list(names)
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from gpuctl.core.text import named
 _WORST_FIRST = (4, 2, 3, 1, 0)
 PROBLEMS = 1  # the exit code of a command that found any
 Number = float | int | str | None
+_KIND_AND_NAME = re.compile(r"[A-Z][A-Za-z]+ \S+")
 Value = TypeVar("Value")
 
 
@@ -135,7 +137,7 @@ def _subjects(group: Sequence[Finding]) -> str:
     """ "Pods a, b" of "Pod a" and "Pod b"; else a plain list."""
     subjects = list(dict.fromkeys(finding.subject for finding in group))
     kinds = {subject.partition(" ")[0] for subject in subjects}
-    if len(subjects) == 1 or len(kinds) > 1 or not all(" " in subject for subject in subjects):
+    if len(subjects) == 1 or len(kinds) > 1 or not all(_KIND_AND_NAME.fullmatch(subject) for subject in subjects):
         return named(subjects)
     return f"{kinds.pop()}s {named(subject.partition(' ')[2] for subject in subjects)}"
 

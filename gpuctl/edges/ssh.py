@@ -13,12 +13,14 @@ from gpuctl.engine import any_python
 
 CONNECT_SECONDS = 10
 LOOK = "log in by hand and look"
-SSH_FAILED = 255  # ssh's own exit status for an error of its own; otherwise it is that of the program it ran
+NO_ANSWER = "it gave no answer within"  # how messages of an expired time limit begin
+TOO_MUCH_OUTPUT = "it printed more than"
+SSH_FAILED = 255  # ssh's exit status for its own errors; any other is the program's
 
 
 @dataclass(frozen=True)
 class Login:
-    """Login data of one host; empty fields follow the user's own ssh configuration."""
+    """Login data of one host; empty fields follow the user's own ssh configuration. `args`: more of ssh."""
 
     address: str
     port: int | None = None
@@ -32,15 +34,18 @@ class Login:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a host gave no answer, and what to try."""
+    """Reason why a host gave no answer, and a hint."""
 
     wrong: str
     hint: str = ""
-    unreachable: bool = False  # nothing ran there, as far as can be known
+    unreachable: bool = False  # nothing ran on the host, as far as we know
 
 
 def run_python(processes: Processes, login: Login, program: Callable[[], bytes], limit: float) -> bytes | Failure:
-    """Run a Python program on a host; its standard output, or why there is none. It is asked for once ssh has begun."""
+    """Run a Python program on a host; return its standard output, or the failure.
+
+    `program` is called once ssh runs, so that the text is built while the connection opens.
+    """
     try:
         done = processes.run(command(login), program, limit)
     except OSError as error:
@@ -67,16 +72,16 @@ def command(login: Login) -> Sequence[str]:
     port = ["-p", str(login.port)] if login.port else []
     user = ["-l", login.user] if login.user else []
     key = ["-i", login.key, "-o", "IdentitiesOnly=yes"] if login.key else []
-    # The user's arguments come first: OpenSSH takes the first value it is given for an option.
+    # The user's arguments come first: OpenSSH uses the first value of an option.
     return ["ssh", "-T", *login.args, *options, *port, *user, *key, "--", login.address, start]
 
 
-# What ssh, sudo and the shell say, in the order of how telling it is.
+# Messages of ssh, sudo and the shell, the most specific first: pattern, our message, hint.
 _KNOWN = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
         "its host key has changed",
-        "find out why before you trust it; then `ssh-keygen -R ADDRESS` and log in once by hand",
+        "find out why before you trust it; then run `ssh-keygen -R ADDRESS` and log in once by hand",
     ),
     (
         r"Host key verification failed",
@@ -91,7 +96,7 @@ _KNOWN = (
     (
         r"sudo: .*(password|terminal)",
         "sudo wants a password",
-        "give this user sudo with NOPASSWD, or set ansible_become_password: such a host is reached through Ansible",
+        "give this user sudo with NOPASSWD, or set ansible_become_password: Ansible then reaches the host",
     ),
     (
         r"not in the sudoers|may not run sudo|not allowed to (execute|run)",
@@ -108,13 +113,13 @@ _KNOWN = (
     (
         r"Connection refused|No route to host|Network is unreachable|timed out|Connection closed|Connection reset",
         "it cannot be reached",
-        "is it up, and is sshd running there?",
+        "is it up, and does sshd run on it?",
     ),
 )
 
 
 def known_failure(output: str, last: str, address: str) -> Failure | None:
-    """The failure that the output of ssh, sudo or a shell stands for; None if it is unknown. `last`: its gist."""
+    """Recognise a failure in the output of ssh, sudo or a shell; None if it is unknown. `last`: the line to quote."""
     for pattern, wrong, hint in _KNOWN:
         if re.search(pattern, output):
             return Failure(f"{wrong} ({last})", hint.replace("ADDRESS", address))
@@ -122,19 +127,19 @@ def known_failure(output: str, last: str, address: str) -> Failure | None:
 
 
 def explain(login: Login, done: Done, limit: float) -> Failure:
-    """Why a host gave no answer, from what ssh, sudo, the shell or our program said."""
+    """Explain a failure from the output of ssh, sudo, the shell or our program."""
     if done.excess:
-        hint = f"does its login shell, or a script that it reads, print without end? {LOOK}"
-        return Failure(f"it printed more than {MOST_OUTPUT // 2**20} MiB, and was cut off", hint)
+        hint = f"does its login shell, or a script it reads, print endlessly? {LOOK}"
+        return Failure(f"{TOO_MUCH_OUTPUT} {MOST_OUTPUT // 2**20} MiB and was stopped", hint)
     if done.code is None:
-        return Failure(f"it gave no answer within {limit:g} s", f"{LOOK}; --timeout gives it longer", unreachable=True)
+        return Failure(f"{NO_ANSWER} {limit:g} s", f"{LOOK}; --timeout allows more time", unreachable=True)
     unreachable = done.code == SSH_FAILED and not login.local
     lines = [
         line for line in done.err.splitlines() if line.strip() and not line.startswith("Warning: Permanently added")
     ]
     last = lines[-1].strip() if lines else f"exit status {done.code}"
     if "Traceback (most recent call last)" in done.err:
-        return Failure(f"gpuctl itself failed there: {last}", "please report it")
+        return Failure(f"gpuctl itself failed on the host: {last}", "please report it")
     known = known_failure(done.err, last, login.address)
     if known is not None:
         return replace(known, unreachable=unreachable)

@@ -1,44 +1,45 @@
-"""Tune hosts, compare them, put them back: ask all of them first, then act only where something differs."""
+"""Run a job on hosts: ask all of them first, then change only those that differ."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from gpuctl.core.run_history import current_user
 from gpuctl.core.signals import ctrl_c
-from gpuctl.edges import ansible, inventory_cache, ssh
+from gpuctl.edges import ansible, ssh
 from gpuctl.engine import answers, needs_reboot
-from gpuctl.hosts.direct import visit_all
-from gpuctl.hosts.inventory import target
+from gpuctl.hosts.direct import OnResult, run_on_all
 from gpuctl.hosts.judge import exit_code
-from gpuctl.hosts.model import Target, Visit
+from gpuctl.hosts.model import HostResult, Target
 
-Seen = Callable[[Visit], None]
-# Acting may take longer than asking: packages, swap read back from disk, a new boot configuration.
-ACTING = 10
+# A change may take longer than a question: packages, swap read back from disk, a new boot configuration.
+CHANGE_FACTOR = 10
 
 
 @dataclass(frozen=True)
-class Way:
-    """How a run goes: by which carrier, how many hosts at a time, how long to wait for one (seconds)."""
+class RunOptions:
+    """`via`: "ansible" or "ssh" for everything; "" asks over ssh and changes through Ansible.
 
-    via: str = ""  # "ansible" or "ssh" forces one; empty: ask over ssh, act through Ansible
+    `forks`: hosts at the same time. `timeout_s`: for one host's answer. `batch`: hosts changed before the next ones
+    start, "N" or "P%". `max_fail_percent`: the run stops after a batch of which more hosts failed.
+    """
+
+    via: str = ""
     forks: int = 64
-    limit: float = 120.0
+    timeout_s: float = 120.0
     batch: str = "100%"
-    max_fail: int = 100
+    max_fail_percent: int = 100
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to do on each host: the engine's request for the direct carrier, the playbook that does the same.
+    """Work to do on each host: the engine's request for ssh, and the playbook that does the same through Ansible.
 
-    `profiles` gives each host its compiled profile, where the job is about profiles; `reboot` allows it where a
-    setting waits for one.
+    `profiles`: host -> its compiled profile, for jobs about profiles. `reboot`: reboot hosts whose settings need it.
     """
 
     request: Mapping[str, Any]
@@ -50,8 +51,8 @@ class Job:
     strict: bool = False
 
     def request_of(self, host: Target) -> dict[str, Any]:
-        own = {"profile": self.profiles[host.name]} if self.profiles else {}
-        return {**self.request, **own, "check": self.check}
+        profile = {"profile": self.profiles[host.name]} if self.profiles else {}
+        return {**self.request, **profile, "check": self.check}
 
 
 def tune(
@@ -62,14 +63,14 @@ def tune(
     strict: bool = False,
     reboot: bool = False,
 ) -> Job:
-    """Bring each host to its compiled profile."""
-    by = current_user()
-    request = {"action": "tune", "scope": "profile", "allow_busy": allow_busy, "by": by}
+    """Tune each host to its compiled profile."""
+    actor = current_user()
+    request = {"action": "tune", "scope": "profile", "allow_busy": allow_busy, "by": actor}
     variables = {
         "host_profile_allow_busy": allow_busy,
         "host_profile_strict": strict,
-        "host_profile_by": by,
-        "host_profile_reboot": False,  # whatever the inventory says: one after the other is a job of its own
+        "host_profile_by": actor,
+        "host_profile_reboot": False,  # whatever the inventory says: reboots are a job of their own, host by host
         "host_profile_hosts": "all",
     }
     return Job(request, "gpuctl.fleet.tune_nodes", variables, check, profiles, reboot, strict)
@@ -78,152 +79,153 @@ def tune(
 def rollback(
     *, check: bool, to: str = "", only: Sequence[str] = (), force: bool = False, allow_busy: bool = False
 ) -> Job:
-    """Put hosts back to what they were."""
-    asked = {"to": to, "only": list(only), "force": force, "allow_busy": allow_busy, "by": current_user()}
-    variables = {f"host_rollback_{name}": value for name, value in asked.items()}
-    return Job({"action": "undo", "scope": "", **asked}, "gpuctl.fleet.rollback", variables, check)
+    """Put hosts back to the values before gpuctl; `to`: the number of a record, `only`: knobs or patterns."""
+    options = {"to": to, "only": list(only), "force": force, "allow_busy": allow_busy, "by": current_user()}
+    variables = {f"host_rollback_{name}": value for name, value in options.items()}
+    return Job({"action": "undo", "scope": "", **options}, "gpuctl.fleet.rollback", variables, check)
 
 
-def capture(host: Target, date: str, timeout: float = 120) -> tuple[Visit, str]:
-    """Ask one host for every setting that any shipped profile has; returns the visit and the profile file it makes."""
+def capture(host: Target, date: str, timeout_s: float = 120) -> tuple[HostResult, str]:
+    """Read every setting that a shipped profile has from one host; return the result and the text of a profile."""
     from gpuctl.engine import profiles
 
-    asked = tune({host.name: profiles.compiled(profiles.questions())}, check=True)
-    request = {**asked.request_of(host), "scope": "capture"}
-    (visit,) = visit_all([host], lambda _: request, forks=1, limit=timeout, seen=lambda _: None)
-    return visit, profiles.captured(visit.knobs, host.name, date) if visit.answer else ""
-
-
-def targets(source: Path, limit: str = "", group: str = "") -> list[Target]:
-    """Every host that a pattern names, with how to reach it; without one, those of the group where it has any."""
-    found = inventory_cache.read(source, limit)
-    members = {name for name, variables in found.items() if group and group in variables["group_names"]}
-    chosen = found if limit or not members else members
-    return [target(name, variables) for name, variables in found.items() if name in chosen]
+    job = tune({host.name: profiles.compiled(profiles.questions())}, check=True)
+    request = {**job.request_of(host), "scope": "capture"}
+    (result,) = run_on_all([host], lambda _: request, forks=1, timeout_s=timeout_s, on_result=lambda _: None)
+    return result, profiles.captured(result.knobs, host.name, date) if result.answer else ""
 
 
 class Listener(Protocol):
-    """Hears of a run while it goes on."""
+    """Receives the progress of a run."""
 
-    def seen(self, visit: Visit) -> None:
-        """A visit has ended; of a host's visits the last one counts."""
+    def on_result(self, result: HostResult) -> None:
+        """Receive a result; of several for one host the last one counts."""
 
-    def begin(self, hosts: Iterable[str]) -> None:
-        """These hosts are about to be changed."""
+    def on_change(self, hosts: Iterable[str]) -> None:
+        """Receive the hosts whose change starts now."""
 
 
-def run(source: Path, hosts: Sequence[Target], job: Job, way: Way, listener: Listener) -> list[Visit]:
-    """Ask every host, then act where something differs."""
-    seen = listener.seen
-    direct = [h for h in hosts if way.via != "ansible" and not h.needs_ansible]
-    beyond = [h for h in hosts if way.via == "ssh" and h.needs_ansible]
-    found = {v.host: v for v in _ask(direct, job, way, seen)}
+def run(source: Path, hosts: Sequence[Target], job: Job, options: RunOptions, listener: Listener) -> list[HostResult]:
+    """Ask every host, then change those that differ; return the results in the order of the hosts."""
+    on_result = listener.on_result
+    direct = [h for h in hosts if options.via != "ansible" and not h.needs_ansible]
+    beyond = [h for h in hosts if options.via == "ssh" and h.needs_ansible]
+    results = {result.host: result for result in _ask(direct, job, options, on_result)}
     for host in beyond:
         wrong = f"only Ansible can reach it: {host.needs_ansible}"
-        found[host.name] = Visit(host.name, wrong=wrong, hint="leave out --via ssh", unreachable=True)
-        seen(found[host.name])
-    due = [h for h in hosts if (h not in direct and h not in beyond) or (found[h.name].differs and not job.check)]
-    for visit in _act_in_batches(source, due, job, way, listener):
-        found[visit.host] = visit
-    waiting = [h for h in hosts if job.reboot and not job.check and needs_reboot(found[h.name].knobs)]
-    for visit in _reboot_one_after_the_other(source, waiting, job, way, _on_top(found, seen)):
-        found[visit.host] = found[visit.host].then(visit)
-    return [found[h.name] for h in hosts]
+        results[host.name] = HostResult(host.name, wrong=wrong, hint="leave out --via ssh", unreachable=True)
+        on_result(results[host.name])
+    due = [h for h in hosts if (h not in direct and h not in beyond) or (results[h.name].differs and not job.check)]
+    for result in _change_in_batches(source, due, job, options, listener):
+        results[result.host] = result
+    waiting = [h for h in hosts if job.reboot and not job.check and needs_reboot(results[h.name].knobs)]
+    for result in _reboot_in_turn(source, waiting, job, options, _merge_changes(results, on_result)):
+        results[result.host] = results[result.host].after_reboot(result)
+    return [results[h.name] for h in hosts]
 
 
-def _on_top(found: Mapping[str, Visit], seen: Seen) -> Seen:
-    """Tells of a visit after a reboot together with what was changed before it."""
-    return lambda visit: seen(found[visit.host].then(visit))
+def _merge_changes(results: Mapping[str, HostResult], on_result: OnResult) -> OnResult:
+    """Report a result after a reboot together with the changes before it."""
+    return lambda result: on_result(results[result.host].after_reboot(result))
 
 
-def _ask(direct: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:
-    only_asking = replace(job, check=True)
-    return visit_all(direct, only_asking.request_of, forks=way.forks, limit=way.limit, seen=seen) if direct else []
+def _ask(direct: Sequence[Target], job: Job, options: RunOptions, on_result: OnResult) -> list[HostResult]:
+    if not direct:
+        return []
+    request_of = replace(job, check=True).request_of
+    return run_on_all(direct, request_of, forks=options.forks, timeout_s=options.timeout_s, on_result=on_result)
 
 
-def _act_in_batches(source: Path, due: Sequence[Target], job: Job, way: Way, listener: Listener) -> Iterator[Visit]:
-    """Batch after batch, until too many of one have failed: then the rest is left alone, and told so."""
+def _change_in_batches(
+    source: Path, due: Sequence[Target], job: Job, options: RunOptions, listener: Listener
+) -> Iterator[HostResult]:
+    """Change batch after batch; when too many hosts of one have failed, the others are not started."""
     stopped = ""
-    for batch in batches(due, way.batch):
+    for batch in batches(due, options.batch):
         if stopped:
-            yield from (
-                Visit(h.name, wrong=stopped, hint="look at the failed hosts, then run this again") for h in batch
-            )
+            hint = "look at the failed hosts, then repeat the command"
+            yield from (HostResult(host.name, wrong=stopped, hint=hint) for host in batch)
             continue
-        listener.begin([] if job.check else [h.name for h in batch])
-        acted = (
-            _over_ssh(batch, job, way, listener.seen)
-            if way.via == "ssh"
-            else _through_ansible(source, batch, job, way, listener.seen)
-        )
-        yield from (_of_unknown_end(visit) for visit in acted)
-        failed = sum(exit_code([visit], job.strict) != 0 for visit in acted)
-        if failed * 100 > way.max_fail * len(batch):
-            stopped = f"not begun: {failed} of the {len(batch)} hosts before it failed, more than {way.max_fail}%"
+        listener.on_change([] if job.check else [host.name for host in batch])
+        change = _over_ssh if options.via == "ssh" else _through_ansible
+        results = change(source, batch, job, options, listener.on_result)
+        yield from (_with_unknown_outcome(result) for result in results)
+        failed = sum(exit_code([result], job.strict) != 0 for result in results)
+        if failed * 100 > options.max_fail_percent * len(batch):
+            stopped = (
+                f"not started: {failed} of {len(batch)} hosts of an earlier batch failed, "
+                f"more than {options.max_fail_percent}%"
+            )
 
 
-def _of_unknown_end(visit: Visit) -> Visit:
-    """A host that went silent while it was being changed goes on by itself."""
-    if not visit.wrong.startswith(("it gave no answer within", "it printed more than")):
-        return visit
-    return replace(visit, hint="the change goes on there, if it had begun: `gpuctl drift` tells how it stands")
+def _with_unknown_outcome(result: HostResult) -> HostResult:
+    """A host that stopped answering during a change finishes the change by itself."""
+    if not result.wrong.startswith((ssh.NO_ANSWER, ssh.TOO_MUCH_OUTPUT)):
+        return result
+    return replace(result, hint="the host finishes a change that it has started: `gpuctl drift` shows its state")
 
 
-def _reboot_one_after_the_other(
-    source: Path, waiting: Sequence[Target], job: Job, way: Way, seen: Seen
-) -> Iterator[Visit]:
-    """Reboot host by host, until one does not come back: what ails it may ail all of them."""
+def _reboot_in_turn(
+    source: Path, waiting: Sequence[Target], job: Job, options: RunOptions, on_result: OnResult
+) -> Iterator[HostResult]:
+    """Reboot host by host; stop at one that does not come back, as the others may fail for the same reason."""
     lost = ""
     with_reboot = replace(job, variables={**job.variables, "host_profile_reboot": True})
     for host in waiting:
         if lost:
-            yield Visit(host.name, wrong=f"not rebooted, because {lost} was not reached again", hint=f"look at {lost}")
+            wrong = f"not rebooted, because {lost} did not come back"
+            yield HostResult(host.name, wrong=wrong, hint=f"look at {lost}")
             continue
-        (visit,) = _through_ansible(source, [host], with_reboot, way, seen)
-        yield visit
-        lost = host.name if visit.unreachable else ""
+        (result,) = _through_ansible(source, [host], with_reboot, options, on_result)
+        yield result
+        lost = host.name if result.unreachable else ""
 
 
-def _over_ssh(batch: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:
-    return visit_all(batch, job.request_of, forks=way.forks, limit=way.limit * ACTING, seen=seen)
+def _over_ssh(
+    _source: Path, batch: Sequence[Target], job: Job, options: RunOptions, on_result: OnResult
+) -> list[HostResult]:
+    timeout_s = options.timeout_s * CHANGE_FACTOR
+    return run_on_all(batch, job.request_of, forks=options.forks, timeout_s=timeout_s, on_result=on_result)
 
 
-def _through_ansible(source: Path, batch: Sequence[Target], job: Job, way: Way, seen: Seen) -> list[Visit]:
-    found: dict[str, Visit] = {}
+def _through_ansible(
+    source: Path, batch: Sequence[Target], job: Job, options: RunOptions, on_result: OnResult
+) -> list[HostResult]:
+    results: dict[str, HostResult] = {}
 
-    def told(end: ansible.HostResult) -> None:
-        found[end.host] = _visit(end, job.request["action"])
-        seen(found[end.host])
+    def collect(result: ansible.HostResult) -> None:
+        results[result.host] = _result(result, job.request["action"])
+        on_result(results[result.host])
 
-    names = [h.name for h in batch]
+    names = [host.name for host in batch]
     texts = {name: json.dumps(job.profiles[name]) for name in names} if job.profiles else {}
     # As files: Ansible would take braces in a variable's text for a template.
     file_of = {text: f"{number}.compiled.json" for number, text in enumerate(dict.fromkeys(texts.values()))}
     files, by_host = {file: text for text, file in file_of.items()}, {name: file_of[t] for name, t in texts.items()}
-    limit = int(way.limit * ACTING)
-    play = ansible.Play(job.playbook, source, names, job.variables, files, by_host, way.forks, limit, job.check)
-    with ctrl_c() as broken_off:
-        last_words = ansible.run(play, told, broken_off)
-    if broken_off():
+    timeout_s = int(options.timeout_s * CHANGE_FACTOR)
+    play = ansible.Play(job.playbook, source, names, job.variables, files, by_host, options.forks, timeout_s, job.check)
+    with ctrl_c() as interrupted:
+        error = ansible.run(play, collect, interrupted)
+    if interrupted():
         raise KeyboardInterrupt
-    missing = last_words or "Ansible ended before it was this host's turn"
-    return [found.get(name, Visit(name, wrong=missing)) for name in names]
+    missing = error or "Ansible ended before it reached this host"
+    return [results.get(name, HostResult(name, wrong=missing)) for name in names]
 
 
-def _visit(end: ansible.HostResult, action: str) -> Visit:
-    if end.result is not None:
+def _result(result: ansible.HostResult, action: str) -> HostResult:
+    if result.result is not None:
         try:
-            return Visit(end.host, answers.checked(dict(end.result), action))
+            return HostResult(result.host, answers.checked(dict(result.result), action))
         except answers.BadAnswer as error:
-            return Visit(end.host, wrong=str(error), hint=ssh.LOOK)
-    if not end.unreachable:
-        return Visit(end.host, None, answers.printable(end.wrong), end.hint)
-    gist = end.wrong.rpartition("\n")[2].rpartition("over ssh: ")[2].strip()
-    known = ssh.known_failure(end.wrong, gist, end.host) or ssh.Failure(gist, ssh.LOOK)
-    return Visit(end.host, None, answers.printable(known.wrong), known.hint, unreachable=True)
+            return HostResult(result.host, wrong=str(error), hint=ssh.LOOK)
+    if not result.unreachable:
+        return HostResult(result.host, None, answers.printable(result.wrong), result.hint)
+    gist = result.wrong.rpartition("\n")[2].rpartition("over ssh: ")[2].strip()
+    failure = ssh.known_failure(result.wrong, gist, result.host) or ssh.Failure(gist, ssh.LOOK)
+    return HostResult(result.host, None, answers.printable(failure.wrong), failure.hint, unreachable=True)
 
 
 def batches(hosts: Sequence[Target], size: str) -> Iterator[Sequence[Target]]:
-    """Hosts in groups of "N" or "P%", at least one each."""
+    """Split hosts into groups of "N" or "P%", at least one host each."""
     count = max(1, len(hosts) * int(size[:-1]) // 100 if size.endswith("%") else int(size))
     return (hosts[i : i + count] for i in range(0, len(hosts), count))

@@ -1,48 +1,49 @@
-"""What a visit comes to: one word for a person, one exit code for a script."""
+"""Judge the result of a host: a status for people, findings for reports, an exit code for scripts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpuctl.domain.findings import Finding, Verdict, worst_code
 from gpuctl.engine import failures, needs_reboot
-from gpuctl.hosts.model import Visit
+from gpuctl.hosts.model import HostResult
 
-# Not as the profile wants it, and nothing is wrong: a run, a reboot or a restart of a service will do it.
-NOT_YET = ("differs", "needs a reboot", "waits")
+# Differs from the profile without an error: a run, a reboot or a service restart applies the rest.
+INCOMPLETE = ("differs", "needs a reboot", "pending")
 
 
-def status(visit: Visit, strict: bool = False) -> str:
-    """One word: how a host stands."""
-    if visit.answer is None or visit.unreachable:
-        return "unreachable" if visit.unreachable else "failed"
-    if visit.wrong or failures(visit.knobs, strict):
+def status(result: HostResult, strict: bool = False) -> str:
+    """State of a host in a word or three, such as "changed" or "needs a reboot"."""
+    if result.answer is None or result.unreachable:
+        return "unreachable" if result.unreachable else "failed"
+    if result.wrong or failures(result.knobs, strict):
         return "problems"
-    if visit.changed:
+    if result.changed:
         return "changed"
-    if visit.differs:
+    if result.differs:
         return "differs"
-    if needs_reboot(visit.knobs):
+    if needs_reboot(result.knobs):
         return "needs a reboot"
-    return "waits" if any(knob["state"] == "pending" for knob in visit.knobs) else "ok"
+    return "pending" if any(knob["state"] == "pending" for knob in result.knobs) else "ok"
 
 
-def exit_code(visits: list[Visit], strict: bool = False, drift: bool = False) -> int:
-    """0 all well, 1 problems (with `drift` also where one differs or needs a reboot), 3 where one could not do it."""
-    worse = {"unreachable": 3, "failed": 3, "problems": 1, **dict.fromkeys(NOT_YET, int(drift))}
-    return worst_code(worse.get(status(visit, strict), 0) for visit in visits)
+def exit_code(results: Sequence[HostResult], strict: bool = False, drift: bool = False) -> int:
+    """0 without problems; 1 with problems, with `drift` also if a host differs or needs a reboot; 3 if one failed."""
+    worse = {"unreachable": 3, "failed": 3, "problems": 1, **dict.fromkeys(INCOMPLETE, int(drift))}
+    return worst_code(worse.get(status(result, strict), 0) for result in results)
 
 
-def told(visit: Visit, strict: bool = False) -> dict[str, object]:
-    """A host as it goes into JSON and into the record of a run."""
-    answer = dict(visit.answer or {})
+def as_dict(result: HostResult, strict: bool = False) -> dict[str, object]:
+    """JSON form of a result, for reports and the run history."""
+    answer = dict(result.answer or {})
     return {
-        "host": visit.host,
-        "status": status(visit, strict),
-        "error": {"wrong": visit.wrong, "hint": visit.hint} if visit.wrong else None,
+        "host": result.host,
+        "status": status(result, strict),
+        "error": {"wrong": result.wrong, "hint": result.hint} if result.wrong else None,
         "profile": answer.get("profile") or None,
-        "seconds": round(visit.seconds, 3),
+        "seconds": round(result.seconds, 3),
         "record": answer.get("record") or None,
         "busy": answer.get("busy", []),
         "read_only": answer.get("read_only", False),
@@ -52,8 +53,8 @@ def told(visit: Visit, strict: bool = False) -> dict[str, object]:
     }
 
 
-# Severity of a knob's state; those not named are failures.
-_SEVERITY = {
+# State of a knob -> verdict; any other state is a FAIL.
+_VERDICTS = {
     "ok": Verdict.OK,
     "differs": Verdict.WARN,
     "pending": Verdict.WARN,
@@ -62,30 +63,51 @@ _SEVERITY = {
 }
 
 
-def findings(visit: Visit, strict: bool = False, drift: bool = False) -> list[Finding]:
-    """One finding a setting, and one for a host without an answer. With `drift` a setting not as wanted is a FAIL."""
+def findings(result: HostResult, strict: bool = False, drift: bool = False) -> list[Finding]:
+    """One finding for each setting, and one for a host without an answer. With `drift`, a difference is a FAIL."""
     host = []
-    if visit.wrong or visit.answer is None:
-        verdict = Verdict.UNKNOWN if visit.answer is None else Verdict.FAIL
-        host = [Finding("host", visit.host, verdict, visit.wrong or "it gave no answer", hint=visit.hint)]
-    return host + [_finding(visit.host, knob, strict, drift) for knob in visit.knobs]
+    if result.wrong or result.answer is None:
+        verdict = Verdict.UNKNOWN if result.answer is None else Verdict.FAIL
+        host = [Finding("host", result.host, verdict, result.wrong or "no answer", hint=result.hint)]
+    return host + [_finding(result.host, knob, strict, drift) for knob in result.knobs]
+
+
+# States that a person has to look at; what differs or was changed is listed with its values instead.
+_TO_REPORT = ("refused", "unknown", "failed", "conflict", "unsupported", "pending")
+
+
+def problems(result: HostResult, strict: bool = False, drift: bool = False) -> list[Finding]:
+    """Settings that a host refuses, lacks or has not applied yet, and each other owner of a setting."""
+    listed = []
+    for knob in result.knobs:
+        finding = _finding(result.host, knob, strict, drift)
+        if knob["state"] in _TO_REPORT:
+            listed.append(finding)
+        verdict = Verdict.WARN if finding.verdict is Verdict.OK else finding.verdict
+        listed += [replace(finding, verdict=verdict, message=_rival(rival)) for rival in knob["conflicts"]]
+    return listed
+
+
+def _rival(rival: Mapping[str, Any]) -> str:
+    winner = rival["owner"] if rival["wins"] else "gpuctl"
+    return f"conflict: {rival['where']} ({rival['owner']}) sets {rival['value']}; {winner} wins after a reboot"
 
 
 def _finding(host: str, knob: Mapping[str, Any], strict: bool, drift: bool) -> Finding:
     state = knob["state"]
-    verdict = _SEVERITY.get(state, Verdict.FAIL)
-    waits = state in ("differs", "pending")
-    if (drift and waits) or (strict and state == "unsupported"):
+    verdict = _VERDICTS.get(state, Verdict.FAIL)
+    incomplete = state in ("differs", "pending")
+    if (drift and incomplete) or (strict and state == "unsupported"):
         verdict = Verdict.FAIL
-    reason = f": {knob['reason']}" if knob["reason"] else ""
-    differs = f"is {sides(knob['now'], knob['boot'])}, should be {knob['wanted']}"
+    reason = knob["reason"] or ("takes effect after a reboot" if state == "pending" else "")
+    differs = f"is {describe_values(knob['now'], knob['boot'])}, should be {knob['wanted']}"
     message = {"ok": "changed" if knob["changed"] else "as it should be", "differs": differs}.get(state, state)
-    values = {"wanted": _text(knob["wanted"]), "now": _text(knob["now"]), "after_reboot": _text(knob["boot"])}
-    return Finding(f"setting {knob['knob']}", host, verdict, f"{message}{reason}", values)
+    values = {"desired": _text(knob["wanted"]), "now": _text(knob["now"]), "after_reboot": _text(knob["boot"])}
+    return Finding(f"setting {knob['knob']}", host, verdict, f"{message}: {reason}" if reason else message, values)
 
 
-def sides(now: object, boot: object) -> str:
-    """The value of a setting now and after a reboot, once if they are the same."""
+def describe_values(now: object, boot: object) -> str:
+    """Describe a setting's value now and after a reboot; one value if they are equal, "?" if unknown."""
     if now is None and boot is None:
         return "?"
     if boot is None or now == boot:

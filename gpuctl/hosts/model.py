@@ -1,4 +1,4 @@
-"""Hosts as an inventory names them, and what a visit to one came to."""
+"""Hosts of an inventory, and the result of a run on one of them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-# What of a knob says how it stands, in the engine's answer.
-STANDS = ("now", "boot", "state", "reason", "reboot")
+# The fields of a knob, in the engine's answer, that describe the state of its setting.
+STATE_FIELDS = ("now", "boot", "state", "reason", "reboot")
 
 
 @dataclass(frozen=True)
 class Target:
-    """How the direct carrier reaches a host; `needs_ansible` says why it cannot ("" where it can)."""
+    """A host and its connection over ssh; empty fields follow the user's own ssh configuration.
+
+    `needs_ansible`: why only Ansible can reach it; "" if ssh can. `profile`: host_profile_name as the inventory has
+    it, "" if it has none.
+    """
 
     name: str
     address: str = ""
@@ -24,17 +28,16 @@ class Target:
     become_user: str = "root"
     python: str = ""
     local: bool = False
-    profile: str = ""  # what the inventory says this host is tuned to (host_profile_name), as written; "" for nothing
+    profile: str = ""
     needs_ansible: str = ""
 
 
 @dataclass(frozen=True)
-class Visit:
-    """What one host answered, or why it did not.
+class HostResult:
+    """The answer of one host, or the reason why there is none.
 
-    `answer` is the engine's (see gpuhost.api.visit); `wrong` and `hint` are set where there is none, or where
-    something went wrong after it.
-    `unreachable` tells a host that did not let us in from one that could not do it (no root, another run at work).
+    `answer`: the engine's (gpuhost.api). `wrong` and `hint`: why there is no answer, or what failed after it.
+    `unreachable`: the login failed, unlike on a host that cannot do what was requested (no root, another run active).
     """
 
     host: str
@@ -50,17 +53,17 @@ class Visit:
 
     @property
     def differs(self) -> bool:
-        """Whether a run would change something there."""
+        """True if a run would change a setting of this host."""
         return any(knob["state"] == "differs" for knob in self.knobs)
 
     @property
     def changed(self) -> bool:
         return any(knob["changed"] for knob in self.knobs)
 
-    def then(self, later: Visit) -> Visit:
-        """What was changed on this visit, and how the host stood on a later one, after a reboot."""
+    def after_reboot(self, later: HostResult) -> HostResult:
+        """The changes of this result with the state of the settings in a later one."""
         if later.answer is None:
             return replace(self, wrong=later.wrong, hint=later.hint, unreachable=later.unreachable)
-        after = {knob["knob"]: {side: knob[side] for side in STANDS} for knob in later.knobs}
-        knobs = [{**knob, **after.get(knob["knob"], {})} for knob in self.knobs]
+        states = {knob["knob"]: {name: knob[name] for name in STATE_FIELDS} for knob in later.knobs}
+        knobs = [{**knob, **states.get(knob["knob"], {})} for knob in self.knobs]
         return replace(self, answer={**(self.answer or {}), "knobs": knobs})

@@ -14,24 +14,24 @@ from gpuctl.edges.kube.kubectl import Kubectl, fzf
 from gpuctl.kube.model import Pod, pods
 
 COLOURS = {"production": "\x1b[1;31m", "staging": "\x1b[1;33m", "development": "\x1b[1;32m", "": ""}
-LOOK = ("--ansi", "--reverse", "--cycle", "--no-multi")
+STYLE = ("--ansi", "--reverse", "--cycle", "--no-multi")
 
 
-def pick(lines: Sequence[str], prompt: str, *more: str, preview: str = "", look: Sequence[str] = LOOK) -> str | None:
+def pick(lines: Sequence[str], prompt: str, *more: str, preview: str = "", style: Sequence[str] = STYLE) -> str | None:
     """Return the chosen line, or None if the user cancelled; fzf matches and returns text without colours."""
     shown = ("--preview", preview, "--preview-window", "right:60%:wrap") if preview else ()
-    selection = fzf(lines, *look, f"--prompt={prompt}> ", *shown, *more)
+    selection = fzf(lines, *style, f"--prompt={prompt}> ", *shown, *more)
     return selection[0] if selection else None
 
 
 def context(settings: Settings) -> str | None:
     """Choose one of the kubeconfig's contexts, coloured by stage."""
     paths = config.files()
-    known = config.contexts(*paths)
-    if not known:
+    contexts = config.contexts(*paths)
+    if not contexts:
         raise InvalidInput("choose a context", "the kubeconfig has none", "`kubectl config get-contexts` shows them")
     now = config.current(*paths)
-    lines = [_context_line(c, c == now, settings) for c in known]
+    lines = [_context_line(c, c == now, settings) for c in contexts]
     line = pick(lines, "context", "--delimiter=\t", preview=_context_preview())
     return line.split("\t")[1] if line else None
 
@@ -56,20 +56,20 @@ def namespace() -> str | None:
     return pick(names, "namespace", preview="kubectl --namespace={1} --request-timeout=5s get pods,services 2>&1")
 
 
-def pod(kubectl: Kubectl, everywhere: bool = False) -> Pod | None:
+def pod(kubectl: Kubectl, all_namespaces: bool = False) -> Pod | None:
     """Choose one of the namespace's pods."""
-    candidates = listed(kubectl, everywhere)
+    candidates = list_pods(kubectl, all_namespaces)
     if not candidates:
-        where = "in the cluster" if everywhere else f"in the namespace {kubectl.namespace}"
+        where = "in the cluster" if all_namespaces else f"in the namespace {kubectl.namespace}"
         raise GpuctlError("choose a pod", f"there is none {where}", "`kns` switches the namespace")
     by_line = dict(zip(pod_lines(candidates), candidates, strict=True))
     line = pick(list(by_line), "pod", "--delimiter= +", preview=_pod_preview(kubectl))
     return by_line[line] if line else None
 
 
-def listed(kubectl: Kubectl, everywhere: bool = False, selector: str = "") -> list[Pod]:
+def list_pods(kubectl: Kubectl, all_namespaces: bool = False, selector: str = "") -> list[Pod]:
     """List the pods of the namespace, or of all namespaces, that match a label selector."""
-    options = (*(("--all-namespaces",) if everywhere else ()), *((f"--selector={selector}",) if selector else ()))
+    options = (*(("--all-namespaces",) if all_namespaces else ()), *((f"--selector={selector}",) if selector else ()))
     return pods(kubectl.json("list the pods", "get", "pods", *options, "--request-timeout=15s"))
 
 

@@ -54,8 +54,8 @@ class Command:
 def read(argv: Sequence[str]) -> Command:
     """Parse kubectl arguments; everything after `--` belongs to another program."""
     positional, options = [], {}
-    rest = iter(argv[: list(argv).index("--")] if "--" in argv else argv)
-    for word in rest:
+    tokens = iter(argv[: list(argv).index("--")] if "--" in argv else argv)
+    for word in tokens:
         if not word.startswith("-") or word == "-":
             positional.append(word)
             continue
@@ -63,7 +63,7 @@ def read(argv: Sequence[str]) -> Command:
         if name[:2] in ("-n", "-s", "-l") and len(name) > 2:  # -nkube-system
             name, has_value, value = word[:2], "=", word[2:].lstrip("=")
         if not has_value and name in WITH_VALUE:
-            value = next(rest, "")
+            value = next(tokens, "")
         options[name] = value if has_value or value else "true"
     return Command(positional, options)
 

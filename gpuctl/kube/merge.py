@@ -53,9 +53,9 @@ def added(text: str, theirs: str) -> tuple[list[str], str]:
 
 
 def _put(node: yaml.MappingNode, name: str, value: str) -> None:
-    kept = [pair for pair in node.value if pair[0].value != name]
+    others = [pair for pair in node.value if pair[0].value != name]
     key, text = (yaml.ScalarNode("tag:yaml.org,2002:str", word) for word in (name, value))
-    node.value = [*kept, (key, text)]
+    node.value = [*others, (key, text)]
 
 
 def _read(path: Path, text: str) -> yaml.MappingNode:

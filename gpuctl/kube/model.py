@@ -111,6 +111,6 @@ def _container(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Container:
     )
 
 
-def pods(listed: Mapping[str, Any]) -> list[Pod]:
+def pods(pod_list: Mapping[str, Any]) -> list[Pod]:
     """Parse a pod list, sorted by namespace and name."""
-    return sorted((pod(item) for item in listed.get("items") or ()), key=lambda p: (p.namespace, p.name))
+    return sorted((pod(item) for item in pod_list.get("items") or ()), key=lambda p: (p.namespace, p.name))

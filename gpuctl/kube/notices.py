@@ -24,12 +24,12 @@ class Thresholds:
     not_ready: float = 0.0
 
 
-def of(before: Mapping[str, Any] | None, after: Mapping[str, Any], at: Thresholds) -> list[str]:
+def pod_notices(before: Mapping[str, Any] | None, after: Mapping[str, Any], thresholds: Thresholds) -> list[str]:
     """Return the notices for a pod; `before` is None for a pod that was unknown."""
-    return _of_pod(pod(before) if before else None, pod(after), at)
+    return _pod_notices(pod(before) if before else None, pod(after), thresholds)
 
 
-def of_rollout(after: Mapping[str, Any]) -> str:
+def rollout_notice(after: Mapping[str, Any]) -> str:
     """Return the notice for a Deployment, StatefulSet or DaemonSet whose rollout is complete."""
     return f"{after['kind'].lower()} {_where(after)}: rolled out, {_desired_replicas(after)} ready"
 
@@ -38,16 +38,16 @@ def _where(item: Mapping[str, Any]) -> str:
     return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
 
 
-def _of_pod(before: Pod | None, after: Pod, at: Thresholds) -> list[str]:
+def _pod_notices(before: Pod | None, after: Pod, thresholds: Thresholds) -> list[str]:
     was = {c.name: c for c in before.containers} if before else {}
     name = f"pod {after.namespace}/{after.name}"
-    messages = [text for c in after.containers for text in _of_container(name, was.get(c.name), c, at)]
+    messages = [text for c in after.containers for text in _container_notices(name, was.get(c.name), c, thresholds)]
     if after.phase == "Failed" and before is not None and before.phase != "Failed" and not messages:
         messages.append(f"{name}: failed ({after.status})")
     return messages
 
 
-def _of_container(name: str, was: Container | None, now: Container, at: Thresholds) -> list[str]:
+def _container_notices(name: str, was: Container | None, now: Container, thresholds: Thresholds) -> list[str]:
     if was is None:
         return []
     messages = []
@@ -57,8 +57,10 @@ def _of_container(name: str, was: Container | None, now: Container, at: Threshol
         messages.append(f"{name}: {now.name} ended with exit status {now.exit_code} ({now.why or 'no reason given'})")
     if now.why in LOUD and was.why != now.why:
         messages.append(f"{name}: {now.name} is in {now.why}")
-    if at.restarts and was.restarts < at.restarts <= now.restarts:
-        messages.append(f"{name}: {now.name} has restarted {now.restarts} times, the threshold is {at.restarts}")
+    if thresholds.restarts and was.restarts < thresholds.restarts <= now.restarts:
+        messages.append(
+            f"{name}: {now.name} has restarted {now.restarts} times, the threshold is {thresholds.restarts}"
+        )
     return messages
 
 
@@ -79,15 +81,15 @@ def _desired_replicas(item: Mapping[str, Any]) -> int:
     return int((item.get("spec") or {}).get("replicas", 1))
 
 
-def overdue(item: Mapping[str, Any], at: Thresholds, now: float) -> str:
+def overdue_notice(item: Mapping[str, Any], thresholds: Thresholds, now: float) -> str:
     """Return a notice for a pod that is pending, or not ready, for longer than the threshold; else empty."""
     if item.get("kind") != "Pod":
         return ""
     overdue_pod = pod(item)
     if overdue_pod.phase == "Pending":
-        what, since, most = "pending", item["metadata"]["creationTimestamp"], at.pending
+        what, since, most = "pending", item["metadata"]["creationTimestamp"], thresholds.pending
     else:
-        what, since, most = "not ready", _unready_since(item), at.not_ready
+        what, since, most = "not ready", _unready_since(item), thresholds.not_ready
     if not most or not since or overdue_pod.leaving or overdue_pod.phase not in ("Pending", "Running"):
         return ""
     seconds = now - datetime.fromisoformat(since).timestamp()
@@ -107,7 +109,7 @@ def _unready_since(item: Mapping[str, Any]) -> str:
     return str(condition.get("lastTransitionTime") or "") if condition.get("status") == "False" else ""
 
 
-def of_node(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
+def node_notices(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
     """Return the notice for a node that became ready or not ready."""
     was, now = _ready(before or {}).get("status"), _ready(after)
     name = f"node {after['metadata']['name']}"

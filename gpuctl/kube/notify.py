@@ -21,55 +21,59 @@ NODES = "nodes"
 SHOWN = 8000  # how long tmux shows a notice, in milliseconds
 
 
-class Teller:
+class NoticeTracker:
     """Turns watch events into notices."""
 
-    def __init__(self, at: Thresholds) -> None:
-        self.at = at
+    def __init__(self, thresholds: Thresholds) -> None:
+        self.thresholds = thresholds
         self.known = {kind: Objects() for kind in (*KINDS, NODES)}
         self.complete: dict[str, int] = {}  # uid -> the generation whose rollout was complete
         self.late: set[str] = set()
 
-    def take_in(self, what: str, kind: str, event: Mapping[str, Any]) -> list[str]:
+    def apply(self, what: str, kind: str, event: Mapping[str, Any]) -> list[str]:
         """Process a watch event; a LIST event yields the changes since the watch broke."""
         objects, messages = self.known[what], []
         for item in (event.get("items") or ()) if kind == "LIST" else (event,):
             if kind in ("LIST", "ADDED", "MODIFIED"):
                 before = objects.by_uid.get(item["metadata"]["uid"])
                 messages += self._news(before, item) if objects.is_newer(item) else []
-        objects.take_in(kind, event)
+        objects.apply(kind, event)
         return messages
 
     def _news(self, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
         if after.get("kind") == "Node":
-            return notices.of_node(before, after)
+            return notices.node_notices(before, after)
         if after.get("kind") not in notices.ROLLED:
-            return notices.of(before, after, self.at)
+            return notices.pod_notices(before, after, self.thresholds)
         meta = after["metadata"]
         done = notices.rolled_out(after) and self.complete.get(meta["uid"]) != meta.get("generation", 0)
         if done:
             self.complete[meta["uid"]] = meta.get("generation", 0)
-        return [notices.of_rollout(after)] if done and before is not None else []
+        return [notices.rollout_notice(after)] if done and before is not None else []
 
     def overdue(self, now: float) -> list[str]:
         """Return notices for pods that are pending or not ready for too long, once until they recover."""
-        if not (self.at.pending or self.at.not_ready):
+        if not (self.thresholds.pending or self.thresholds.not_ready):
             return []
-        messages = {uid: notices.overdue(item, self.at, now) for uid, item in self.known["pods"].by_uid.items()}
+        messages = {
+            uid: notices.overdue_notice(item, self.thresholds, now) for uid, item in self.known["pods"].by_uid.items()
+        }
         new = [text for uid, text in messages.items() if text and uid not in self.late]
         self.late = {uid for uid, text in messages.items() if text}
         return new
 
 
-def run(kube: Kubectl, everywhere: bool, nodes: bool, at: Thresholds, tell: Callable[[str], None]) -> None:
+def run(
+    kube: Kubectl, all_namespaces: bool, nodes: bool, thresholds: Thresholds, report: Callable[[str], None]
+) -> None:
     """Watch until the user interrupts; watching `nodes` requires permission to list them."""
     events: queue.Queue[tuple[str, str, Any]] = queue.Queue()
-    where = ["--all-namespaces"] if everywhere else []
-    watched = [[kind, *where] for kind in KINDS] + ([[NODES]] if nodes else [])
+    scope = ["--all-namespaces"] if all_namespaces else []
+    watched = [[kind, *scope] for kind in KINDS] + ([[NODES]] if nodes else [])
     streams = [
         Events(kube, what, partial(_put, events, what[0]), partial(_put, events, what[0], "LOST")) for what in watched
     ]
-    teller = Teller(at)
+    tracker = NoticeTracker(thresholds)
     lost = ""
     with until_ended() as stopped, contextlib.ExitStack() as running:
         for stream in streams:
@@ -79,13 +83,13 @@ def run(kube: Kubectl, everywhere: bool, nodes: bool, at: Thresholds, tell: Call
             with contextlib.suppress(queue.Empty):
                 what, kind, payload = events.get(timeout=0.5)
                 if kind != "LOST":
-                    for text in teller.take_in(what, kind, payload):
-                        tell(text)
+                    for text in tracker.apply(what, kind, payload):
+                        report(text)
                 elif payload != lost:
-                    tell(f"cannot watch the {what}: {payload}; retrying")
+                    report(f"cannot watch the {what}: {payload}; retrying")
                 lost = payload if kind == "LOST" else ""
-            for text in teller.overdue(time.time()):
-                tell(text)
+            for text in tracker.overdue(time.time()):
+                report(text)
 
 
 def _put(events: queue.Queue[tuple[str, str, Any]], what: str, kind: str, payload: Any) -> None:

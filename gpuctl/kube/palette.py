@@ -15,7 +15,7 @@ import gpuctl
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.kube import kubectl
 from gpuctl.kube import choose
-from gpuctl.kube.pod import Where, kubectl_for
+from gpuctl.kube.pod import Scope, kubectl_for
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ def filled(template: Sequence[str], names: Mapping[str, str]) -> list[str]:
 
 def run() -> int:
     """Let the user choose an entry and run it; returns 0 if they cancel."""
-    known = {entry.does: entry for entry in entries(kubectl.installed)}
-    does = choose.pick(list(known), "command")
+    by_name = {entry.does: entry for entry in entries(kubectl.installed)}
+    does = choose.pick(list(by_name), "command")
     if does is None:
         return 0
-    entry, folder = known[does], choose.folder_of_pane()
-    kube = kubectl_for(Where())
+    entry, folder = by_name[does], choose.folder_of_pane()
+    kube = kubectl_for(Scope())
     names = {"CONTEXT": kube.context, "NAMESPACE": kube.namespace, "ITEM": ""}
     if entry.choices:
         item = _item(filled(entry.choices, names), folder)

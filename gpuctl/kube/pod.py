@@ -8,32 +8,42 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube import config, kubectl
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.kube import choose, model, selected_pod
-from gpuctl.kube.selected_pod import Chosen
+from gpuctl.kube.selected_pod import SelectedPod
 
 # bash if the container has it, else sh.
 SHELL = ("sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash; else exec sh; fi")
 
 
 @dataclass(frozen=True)
-class Where:
-    """The context and namespace to use; empty for the kubeconfig's current ones."""
+class Scope:
+    """The context and namespace of a command; empty for the kubeconfig's current ones."""
 
     context: str = ""
     namespace: str = ""
-    everywhere: bool = False
+    all_namespaces: bool = False
 
 
-def kubectl_for(where: Where) -> Kubectl:
+@dataclass(frozen=True)
+class PodRequest:
+    """The pod to act on: the named one, else the selected one; `choose` asks the user even if one is selected."""
+
+    scope: Scope
+    name: str = ""
+    container: str = ""
+    choose: bool = False
+
+
+def kubectl_for(scope: Scope) -> Kubectl:
     """Return a kubectl with explicit context and namespace, unaffected by later switches."""
     paths = config.files()
     now = config.current(*paths)
-    name = where.context or (now.name if now else "")
-    known = {c.name: c for c in config.contexts(*paths)}
-    if where.context and where.context not in known:
+    name = scope.context or (now.name if now else "")
+    contexts = {c.name: c for c in config.contexts(*paths)}
+    if scope.context and scope.context not in contexts:
         raise InvalidInput(
-            f"use the context {where.context}", "the kubeconfig has no context of that name", "`kctx` shows them"
+            f"use the context {scope.context}", "the kubeconfig has no context of that name", "`kctx` shows them"
         )
-    return Kubectl(name, where.namespace or (known[name].namespace if name in known else "default"))
+    return Kubectl(name, scope.namespace or (contexts[name].namespace if name in contexts else "default"))
 
 
 def current() -> str:
@@ -42,72 +52,79 @@ def current() -> str:
     return active.name if active else ""
 
 
-def ask(where: Where) -> Chosen | None:
+def choose_pod(scope: Scope) -> SelectedPod | None:
     """Let the user choose a pod and container, and remember them; None if they cancel."""
-    kube = kubectl_for(where)
-    chosen = choose.pod(kube, where.everywhere)
+    kube = kubectl_for(scope)
+    chosen = choose.pod(kube, scope.all_namespaces)
     container = choose.container(chosen) if chosen else None
     if chosen is None or container is None:
         return None
-    return select(Chosen(kube.context, chosen.namespace, chosen.name, container))
+    return select(SelectedPod(kube.context, chosen.namespace, chosen.name, container))
 
 
-def select(pod: Chosen) -> Chosen:
+def find(request: PodRequest) -> SelectedPod | None:
+    """Return the requested pod; None if the user cancels the choice."""
+    if request.name:
+        return named(request.name, request.scope, request.container)
+    return choose_pod(request.scope) if request.choose else _selected(request.scope)
+
+
+def select(pod: SelectedPod) -> SelectedPod:
     """Remember a pod for the tmux keys."""
-    known = replace(pod, current=current())
-    selected_pod.remember(config.files(), known)
-    return known
+    selection = replace(pod, current=current())
+    selected_pod.remember(config.files(), selection)
+    return selection
 
 
-def last(where: Where) -> Chosen | None:
+def _selected(scope: Scope) -> SelectedPod | None:
     """Return the selected pod if it still exists; else let the user choose."""
     remembered = selected_pod.recall(config.files(), current())
-    if remembered is not None and _is_there(remembered):
+    if remembered is not None and _exists(remembered):
         return remembered
-    return ask(where)
+    return choose_pod(scope)
 
 
-def named(name: str, where: Where, container: str = "") -> Chosen:
+def named(name: str, scope: Scope, container: str = "") -> SelectedPod:
     """Return the pod with this name, without looking it up."""
-    kube = kubectl_for(where)
-    return Chosen(kube.context, kube.namespace, name, container)
+    kube = kubectl_for(scope)
+    return SelectedPod(kube.context, kube.namespace, name, container)
 
 
-def _is_there(pod: Chosen) -> bool:
-    code, _, err = _on(pod).try_to("get", "pod", pod.pod, "-o", "name", "--request-timeout=10s")
+def _exists(pod: SelectedPod) -> bool:
+    code, _, err = _kubectl(pod).try_to("get", "pod", pod.pod, "-o", "name", "--request-timeout=10s")
     if code and "NotFound" not in err:
         raise GpuctlError(f"look for the pod {pod.pod}", err.strip() or "kubectl failed")
     return code == 0
 
 
-def _on(pod: Chosen) -> Kubectl:
+def _kubectl(pod: SelectedPod) -> Kubectl:
     return Kubectl(pod.context, pod.namespace)
 
 
-def _container(pod: Chosen) -> tuple[str, ...]:
+def _container(pod: SelectedPod) -> tuple[str, ...]:
     return ("--container", pod.container) if pod.container else ()
 
 
-def shell(pod: Chosen) -> int:
+def shell(pod: SelectedPod) -> int:
     """Open a shell in the container."""
-    argv = _on(pod).argv("exec", "--stdin", "--tty", pod.pod, *_container(pod), "--", *SHELL)
+    argv = _kubectl(pod).argv("exec", "--stdin", "--tty", pod.pod, *_container(pod), "--", *SHELL)
     return kubectl.show(argv)
 
 
-def logs(pod: Chosen, follow: bool = True, lines: int = 200) -> int:
+def logs(pod: SelectedPod, follow: bool = True, lines: int = 200) -> int:
     """Show the last lines of the log and follow it."""
     more = ("--follow",) if follow else ()
-    return kubectl.show(_on(pod).argv("logs", pod.pod, *_container(pod), f"--tail={lines}", *more))
+    return kubectl.show(_kubectl(pod).argv("logs", pod.pod, *_container(pod), f"--tail={lines}", *more))
 
 
-def describe(pod: Chosen) -> int:
+def describe(pod: SelectedPod) -> int:
     """Show `kubectl describe` of the pod."""
-    return kubectl.show(_on(pod).argv("describe", "pod", pod.pod))
+    return kubectl.show(_kubectl(pod).argv("describe", "pod", pod.pod))
 
 
-def ports(pod: Chosen) -> list[int]:
+def ports(pod: SelectedPod) -> list[int]:
     """List the ports that the pod declares."""
-    target = model.pod(_on(pod).json(f"read the pod {pod.pod}", "get", "pod", pod.pod))
+    target = model.pod(_kubectl(pod).json(f"read the pod {pod.pod}", "get", "pod", pod.pod))
     return [port for container in target.containers for port in container.ports]
 
 

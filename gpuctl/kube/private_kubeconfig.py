@@ -20,7 +20,7 @@ NAMED = re.compile(r"(?P<host>.+)-(?P<pid>\d+)\.yml(\..+)?")
 
 
 @dataclass(frozen=True)
-class Kept:
+class SavedEntries:
     """Entries added to a private kubeconfig, such as "context new-eu", saved to `path`; `sources`: the user's files."""
 
     path: Path
@@ -70,7 +70,7 @@ def _sources(copy: Path) -> Path:
     return Path(f"{copy}.from")
 
 
-def keep_added(copy: Path) -> Kept | None:
+def keep_added(copy: Path) -> SavedEntries | None:
     """Save entries that were added to a copy and that its sources lack; None if there are none."""
     if not copy.is_file() or not _sources(copy).is_file():
         return None
@@ -81,20 +81,20 @@ def keep_added(copy: Path) -> Kept | None:
         return None
     path = private(folder() / "added") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{os.getpid()}-{copy.name}"
     write_atomically(path, text)
-    return Kept(path, names, sources)
+    return SavedEntries(path, names, sources)
 
 
-def remove_stale(host: str) -> list[Kept]:
+def remove_stale(host: str) -> list[SavedEntries]:
     """Remove this machine's copies of ended shells, and return what was kept of them."""
-    kept: list[Kept] = []
+    saved_entries: list[SavedEntries] = []
     for path in sorted(folder().iterdir()):
         named = NAMED.fullmatch(path.name)
         if named and named["host"] == host and not _runs(int(named["pid"])):
             with contextlib.suppress(InvalidInput, ValueError):  # an unreadable copy has nothing to keep
-                kept += filter(None, [keep_added(path)])
+                saved_entries += filter(None, [keep_added(path)])
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
-    return kept
+    return saved_entries
 
 
 def is_own(paths: Sequence[Path]) -> bool:

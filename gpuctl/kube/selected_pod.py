@@ -15,7 +15,7 @@ from gpuctl.kube import private_kubeconfig
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedPod:
     """A pod and container ("" for the first one); `current` is the context that was current when it was selected."""
 
     context: str
@@ -25,7 +25,7 @@ class Chosen:
     current: str = ""
 
 
-def place(paths: Sequence[Path]) -> Path:
+def selection_file(paths: Sequence[Path]) -> Path:
     """Return the file that stores the selection made with these kubeconfig files."""
     if private_kubeconfig.is_own(paths):
         return Path(f"{paths[0]}.chosen")
@@ -33,18 +33,18 @@ def place(paths: Sequence[Path]) -> Path:
     return private_kubeconfig.folder() / f"chosen-{named}.json"
 
 
-def remember(paths: Sequence[Path], pod: Chosen) -> None:
+def remember(paths: Sequence[Path], pod: SelectedPod) -> None:
     """Store the selection."""
-    write_atomically(place(paths), json.dumps(asdict(pod)) + "\n")
+    write_atomically(selection_file(paths), json.dumps(asdict(pod)) + "\n")
 
 
-def recall(paths: Sequence[Path], current: str) -> Chosen | None:
+def recall(paths: Sequence[Path], current: str) -> SelectedPod | None:
     """Return the selected pod; None if there is none or the context was switched since then."""
-    path = place(paths)
+    path = selection_file(paths)
     if not path.is_file():
         return None
     try:
-        selected = Chosen(**json.loads(path.read_text()))
+        selected = SelectedPod(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError) as error:
         raise GpuctlError(f"read {path}", str(error), "choose a pod again with `kpod`") from error
     return selected if selected.current == current else None

@@ -40,18 +40,18 @@ def which(requested: str, login: str) -> Shell:
     raise InvalidInput("start a smart shell", "neither bash nor zsh is installed")
 
 
-def start(requested: str, tell: Callable[[str], None]) -> NoReturn:
+def start(requested: str, report: Callable[[str], None]) -> NoReturn:
     """Replace this process with the shell; its process id marks the private kubeconfig as in use.
 
-    `tell` receives notices about additions kept from shells that ended without cleaning up.
+    `report` receives notices about additions kept from shells that ended without cleaning up.
     """
     shell = which(requested, os.environ.get("SHELL", ""))
     if not sys.stdin.isatty():
         raise InvalidInput("start a smart shell", "it needs a terminal", "in scripts use kubectl itself")
     user_settings = settings.load()
     host = os.uname().nodename
-    for kept in private_kubeconfig.remove_stale(host):
-        tell(str(kept))
+    for entries in private_kubeconfig.remove_stale(host):
+        report(str(entries))
     copy = private_kubeconfig.make(config.files(), os.getpid(), host, *_before())
     prompt.write(Path(f"{copy}.prompt"), [copy], user_settings)
     write_atomically(Path(f"{copy}.commands"), "")
@@ -71,7 +71,7 @@ def remake(copy: Path) -> None:
     prompt.write(Path(f"{copy}.prompt"), [copy], settings.load())
 
 
-def leave(copy: Path) -> private_kubeconfig.Kept | None:
+def leave(copy: Path) -> private_kubeconfig.SavedEntries | None:
     """Keep the additions to an ending shell's private kubeconfig; None if there are none."""
     if not private_kubeconfig.is_own([copy]):
         raise InvalidInput(f"look at {copy}", "it is not the private kubeconfig of a smart shell")

@@ -26,13 +26,13 @@ def to_context(name: str) -> str:
     """Switch to a context ("-" for the previous one) and return its name."""
     path = private_copy()
     now = config.current(path)
-    name = _before(path, now.name if now else "") if name == "-" else name
-    known = [c.name for c in config.contexts(path)]
-    if name not in known:
-        raise InvalidInput(f"switch to the context {name!r}", "there is no such context", did_you_mean(name, known))
+    name = _previous(path, now.name if now else "") if name == "-" else name
+    contexts = [c.name for c in config.contexts(path)]
+    if name not in contexts:
+        raise InvalidInput(f"switch to the context {name!r}", "there is no such context", did_you_mean(name, contexts))
     Kubectl().ask(f"switch to the context {name}", "config", "use-context", name)
     if now and now.name != name:
-        _keep(path, {"context": now.name})
+        _store_previous(path, now.name)
     return name
 
 
@@ -60,11 +60,11 @@ def _beside(path: Path) -> Path:
     return Path(f"{path}.before")
 
 
-def _keep(path: Path, known: dict[str, str]) -> None:
-    write_atomically(_beside(path), json.dumps(known) + "\n")
+def _store_previous(path: Path, context: str) -> None:
+    write_atomically(_beside(path), json.dumps({"context": context}) + "\n")
 
 
-def _before(path: Path, current: str) -> str:
+def _previous(path: Path, current: str) -> str:
     try:
         return str(json.loads(_beside(path).read_text())["context"])
     except (OSError, ValueError, KeyError):

@@ -15,7 +15,7 @@ class Objects:
         self.known = False
         self.by_uid: dict[str, Mapping[str, Any]] = {}
 
-    def take_in(self, kind: str, item: Mapping[str, Any]) -> None:
+    def apply(self, kind: str, item: Mapping[str, Any]) -> None:
         """Apply a watch event."""
         if kind == "LIST":
             self.known = True

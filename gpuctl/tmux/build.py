@@ -54,7 +54,7 @@ def _terminal() -> tuple[int, int]:
 def _ready(server: Server, folder: Path) -> Server:
     """Return the server with the configuration loaded, or set to load when it starts."""
     config, variables = str(folder / "tmux.conf"), {"GPUCTL_PROGRAM": program()}
-    if "GPUCTL_KUBECONFIG" in os.environ:  # a smart shell's private copy ends with that shell
+    if "GPUCTL_KUBECONFIG" in os.environ:  # a smart shell's private copy is removed when that shell ends
         variables["KUBECONFIG"] = os.environ.get("GPUCTL_KUBE_FROM", "")
     if not server.runs():
         return replace(server, config=config, environment={**server.environment, **variables})
@@ -69,7 +69,7 @@ def program() -> str:
     return str(beside.absolute()) if beside.exists() else shutil.which("gpuctl") or "gpuctl"
 
 
-def as_set(run: Sequence[str], user_settings: settings.Settings) -> tuple[str, ...]:
+def command_of(run: Sequence[str], user_settings: settings.Settings) -> tuple[str, ...]:
     """Return a pane's command; k9s gets --readonly if the settings ask for it and the command sets neither mode."""
     mode_options = {"--readonly", "--write"} & set(run)
     return (*run, "--readonly") if run[0] == "k9s" and user_settings.k9s_readonly and not mode_options else tuple(run)
@@ -102,34 +102,34 @@ class _Build:
         base.mkdir(parents=True, exist_ok=True)
         window = self.session.windows[0]
         command = ["new-session", "-d", "-s", self.name, "-x", str(size[0]), "-y", str(size[1] - STATUS_BAR)]
-        return self._made([*command, "-n", _plain(window.name)], window.panes[0])
+        return self._create_pane([*command, "-n", _plain(window.name)], window.panes[0])
 
     def windows(self, first: str) -> None:
         """Create the remaining panes of the first window, and the other windows."""
         window, *others = self.session.windows
-        if window.index not in (None, int(self._told(first, "window_index"))):
+        if window.index not in (None, int(self._read(first, "window_index"))):
             self.server.do("move-window", "-s", first, "-t", f"={self.name}:{window.index}")
         self._panes(window, first)
-        for number, other in enumerate(others, 1):
-            index = number if other.index is None else other.index
-            command = ["new-window", "-d", "-t", f"={self.name}:{index}", "-n", _plain(other.name)]
-            self._panes(other, self._made(command, other.panes[0]))
+        for number, later_window in enumerate(others, 1):
+            index = number if later_window.index is None else later_window.index
+            command = ["new-window", "-d", "-t", f"={self.name}:{index}", "-n", _plain(later_window.name)]
+            self._panes(later_window, self._create_pane(command, later_window.panes[0]))
 
     def _panes(self, window: Window, first: str) -> None:
         ids, last = {window.panes[0].title: first}, first
-        made = [(window.panes[0], first)]
+        created = [(window.panes[0], first)]
         for pane in window.panes[1:]:
             target = ids.get(pane.of, last)
             side = "-h" if pane.side == "right" else "-v"
-            last = self._made(["split-window", "-d", side, "-l", f"{pane.size}%", "-t", target], pane)
+            last = self._create_pane(["split-window", "-d", side, "-l", f"{pane.size}%", "-t", target], pane)
             ids[pane.title] = last
-            made.append((pane, last))
+            created.append((pane, last))
             if window.layout:  # makes room for the next one; the layout follows when all exist
                 self.server.do("select-layout", "-t", first, "tiled")
         if window.layout:
             self._lay_out(window, first)
         remember(self.server, first)
-        for pane, pane_id in made:
+        for pane, pane_id in created:
             if pane.active:
                 self.server.do("select-pane", "-t", pane_id)
         if window.active:
@@ -137,23 +137,23 @@ class _Build:
 
     def _lay_out(self, window: Window, first: str) -> None:
         """Apply the layout; panes that it does not fit stay tiled."""
-        size = [int(self._told(first, f"window_{side}")) for side in ("width", "height")]
+        size = [int(self._read(first, f"window_{side}")) for side in ("width", "height")]
         cell = layout.parse(window.layout)
         desired = layout.written(layout.scaled(cell, *size)) if cell else window.layout
         self.server.try_to("select-layout", "-t", first, desired)
 
-    def _made(self, command: Sequence[str], pane: Pane) -> str:
+    def _create_pane(self, command: Sequence[str], pane: Pane) -> str:
         """Run a command that creates a pane; returns the pane's id."""
         environment = [word for item in self._environment(pane).items() for word in ("-e", "=".join(item))]
         start = ("-c", _plain(str(self._start(pane))), "-P", "-F", "#{pane_id}")
-        made = self.server.do(*command, *start, *environment, *self._program(pane)).strip()
+        pane_id = self.server.do(*command, *start, *environment, *self._program(pane)).strip()
         pane_options = {"title": pane.title, "repository": pane.repository, "install": pane.install}
         for option, value in pane_options.items():
             if value:
-                self.server.do("set-option", "-p", "-t", made, f"@gpuctl_{option}", value)
+                self.server.do("set-option", "-p", "-t", pane_id, f"@gpuctl_{option}", value)
         if pane.title:
-            self.server.do("select-pane", "-t", made, "-T", _plain(pane.title))
-        return made
+            self.server.do("select-pane", "-t", pane_id, "-T", _plain(pane.title))
+        return pane_id
 
     def _start(self, pane: Pane) -> Path:
         """Return a pane's start directory: its own or its repository if it exists, else the session's."""
@@ -169,7 +169,7 @@ class _Build:
     def _program(self, pane: Pane) -> list[str]:
         scripts = self.folder / "scripts"
         if pane.run:
-            return ["sh", str(scripts / "pane.sh"), pane.install, *as_set(pane.run, self.settings)]
+            return ["sh", str(scripts / "pane.sh"), pane.install, *command_of(pane.run, self.settings)]
         if pane.repository:
             return ["sh", str(scripts / "repository.sh"), pane.repository, str(self._repository(pane))]
         return ["sh", str(scripts / "shell.sh")]
@@ -190,20 +190,20 @@ class _Build:
         return variables
 
     def options(self) -> None:
-        """Mark the finished session with the options that the window-0 keys and the saves look for."""
+        """Mark the session as complete, with the options that the window-0 keys and the saves read."""
         target = f"={self.name}:"
         if not any(window.active for window in self.session.windows):
             self.server.do("select-window", "-t", f"={self.name}:^")
         shell = """exec sh "$GPUCTL_TMUX_FOLDER/scripts/shell.sh\""""
         token = str(time.time_ns())
         self.server.do("set-option", "-t", target, "default-command", shell)
-        template_meta.keep(self.server, target, self.session)
+        template_meta.store(self.server, target, self.session)
         self.server.do("set-option", "-t", target, "@gpuctl_session", "on")
         if self.name == SESSION:
             self.server.do("set-option", "-s", "@gpuctl_saver", token)
             every = self.server.do("show-options", "-gv", "@gpuctl_save_every").strip()
-            again = f"sh #{{q:@gpuctl_folder}}/scripts/save.sh every {token}"
-            self.server.do("run-shell", "-b", "-d", every, "-t", target, again)
+            save_command = f"sh #{{q:@gpuctl_folder}}/scripts/save.sh every {token}"
+            self.server.do("run-shell", "-b", "-d", every, "-t", target, save_command)
 
-    def _told(self, target: str, name: str) -> str:
+    def _read(self, target: str, name: str) -> str:
         return self.server.do("display-message", "-p", "-t", target, f"#{{{name}}}").strip()

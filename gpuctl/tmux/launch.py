@@ -21,31 +21,31 @@ def launch(fresh: bool = False, template: str = "") -> str:
     `template`: the template to build it from. `InvalidInput` if it runs while `fresh` or a template is requested.
     """
     version()
-    server, anew = main_server(), bool(fresh or template)
+    server, rebuild = main_server(), bool(fresh or template)
     if server.has(SESSION):
-        return _goes_on(server, anew)
+        return _keep_running(server, rebuild)
     saved = None if fresh or template else saving.latest()
     session = templates.named(template) if template else saved.session if saved else None
     try:
         build(server, folder(), session=session)
     except GpuctlError:
         if server.has(SESSION):  # another terminal started it first
-            return _goes_on(server, anew)
+            return _keep_running(server, rebuild)
         raise
     if template:
         return f"started from the template {template}"
     return f"restored from the save of {saved.when}" if saved else "started"
 
 
-def _goes_on(server: Server, anew: bool) -> str:
+def _keep_running(server: Server, rebuild: bool) -> str:
     """Keep the running session; `InvalidInput` if a new one was requested."""
-    if anew:
+    if rebuild:
         raise InvalidInput("rebuild the session", f"{SESSION} is running", f"`{ending(server)}` ends it")
-    tell_settings(server)
+    apply_settings(server)
     return "is running"
 
 
-def tell_settings(server: Server) -> None:
+def apply_settings(server: Server) -> None:
     """Apply the user's key settings to a running server."""
     state = "on" if settings.load().keys_without_prefix else "off"
     server.do("set-option", "-s", "@gpuctl_keys_without_prefix", state)

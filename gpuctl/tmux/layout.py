@@ -73,12 +73,12 @@ def scaled(cell: Cell, width: int, height: int, left: int = 0, top: int = 0) -> 
         widths = _shares([child.width for child in cell.cells], width)
         lefts = [left + sum(widths[:n]) + n for n in range(len(widths))]
         pairs = zip(cell.cells, widths, lefts, strict=True)
-        return replace(resized, cells=tuple(scaled(child, w, height, at, top) for child, w, at in pairs))
+        return replace(resized, cells=tuple(scaled(child, w, height, x, top) for child, w, x in pairs))
     if cell.kind == "[":
         heights = _shares([child.height for child in cell.cells], height)
         tops = [top + sum(heights[:n]) + n for n in range(len(heights))]
         pairs = zip(cell.cells, heights, tops, strict=True)
-        return replace(resized, cells=tuple(scaled(child, width, h, left, at) for child, h, at in pairs))
+        return replace(resized, cells=tuple(scaled(child, width, h, left, y) for child, h, y in pairs))
     return resized
 
 

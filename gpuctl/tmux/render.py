@@ -14,12 +14,12 @@ def files(settings: Settings) -> dict[str, str]:
     """Return the text of each file in a version folder, by relative path."""
     table = keys.rows()
     read = {str(path.relative_to(TEMPLATE)): path.read_text() for path in sorted(TEMPLATE.rglob("*.*"))}
-    made = {
+    generated = {
         "keybindings.conf": keys.bindings(table),
         "cheatsheet.txt": keys.cheatsheet(table),
         "session.yml": _session(read["session.yml"], settings),
     }
-    return read | made
+    return read | generated
 
 
 def _session(text: str, settings: Settings) -> str:

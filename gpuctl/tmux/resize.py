@@ -32,9 +32,9 @@ def fit(server: Server) -> None:
     """Resize the panes of every window whose size differs from that of its known layout."""
     form = "\t".join(f"#{{{name}}}" for name in FIELDS)
     for line in server.do("list-windows", "-a", "-F", form).splitlines():
-        window, zoomed, width, height, now, size, known = line.split("\t")
+        window, zoomed, width, height, now, size, stored = line.split("\t")
         if zoomed == "0" and size != f"{width}x{height}":
-            desired = fitting(known, now, int(width), int(height)) or now
+            desired = fitting(stored, now, int(width), int(height)) or now
             # The size as it was read: if it changed again since, another call follows.
             window_options = (("@gpuctl_layout", desired), ("@gpuctl_size", f"{width}x{height}"))
             noted = [
@@ -43,9 +43,9 @@ def fit(server: Server) -> None:
             server.do("select-layout", "-t", window, desired, *noted)
 
 
-def fitting(known: str, now: str, width: int, height: int) -> str:
-    """Return the known layout scaled to the window's size; "" if the panes changed or no layout is known."""
-    before, after = layout.parse(known), layout.parse(now)
+def fitting(stored: str, now: str, width: int, height: int) -> str:
+    """Return the stored layout scaled to the window's size; "" if the panes changed or no layout is stored."""
+    before, after = layout.parse(stored), layout.parse(now)
     if before is None or after is None or before.panes != after.panes:
         return ""
     return layout.written(layout.scaled(before, width, height))

@@ -45,7 +45,7 @@ class Save:
     session: Session
 
 
-def place() -> Path:
+def folder() -> Path:
     return state_dir() / "tmux"
 
 
@@ -58,25 +58,25 @@ def save(server: Server) -> Save:
     if last and last.path.read_text() == text:
         return last
     when = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
-    path = private(place()) / f"{when}.yml"
+    path = private(folder()) / f"{when}.yml"
     draft = path.with_suffix(".draft")
     write_atomically(draft, text)
     session = session_file.read(draft)  # an unreadable save does not count
     draft.replace(path)
-    for old in sorted(place().glob("*.yml"))[:-KEPT]:
+    for old in sorted(folder().glob("*.yml"))[:-KEPT]:
         old.unlink(missing_ok=True)
     return Save(when, path, session)
 
 
 def saves() -> list[Save]:
     """Return all valid saves, newest first; invalid files are skipped."""
-    good_saves = []
-    for path in sorted(place().glob("*.yml"), reverse=True):
+    valid_saves = []
+    for path in sorted(folder().glob("*.yml"), reverse=True):
         try:
-            good_saves.append(Save(path.stem, path, session_file.read(path)))
+            valid_saves.append(Save(path.stem, path, session_file.read(path)))
         except InvalidInput:
             continue
-    return good_saves
+    return valid_saves
 
 
 def latest() -> Save | None:
@@ -86,11 +86,11 @@ def latest() -> Save | None:
 
 def named(when: str) -> Save:
     """Return the save with this name, or the newest one for ""."""
-    known = saves()
-    for candidate in known:
+    candidates = saves()
+    for candidate in candidates:
         if when in ("", candidate.when):
             return candidate
-    wrong = f"there is no valid save {when}" if known else "nothing has been saved yet"
+    wrong = f"there is no valid save {when}" if candidates else "nothing has been saved yet"
     raise InvalidInput("restore the session", wrong, "`gpuctl tmux restore --list` lists the saves")
 
 
@@ -98,7 +98,7 @@ def _running_session(server: Server) -> Session:
     """Return the running session as a value that can be built again."""
     if server.do("show-options", "-qv", "-t", f"={SESSION}:", "@gpuctl_session").strip() != "on":
         raise GpuctlError("save the session", "it is still being built", "try again when it has all its windows")
-    around = template_meta.kept(server, f"={SESSION}:")
+    outline = template_meta.load(server, f"={SESSION}:")
     # Independent of the user's locale: without UTF-8, tmux prints _ for every non-ASCII character.
     plain = replace(server, environment={**server.environment, "LC_ALL": "C.UTF-8"})
     form = "\t".join(f"#{{{name}}}" for name in PANE.values())
@@ -108,13 +108,13 @@ def _running_session(server: Server) -> Session:
         raise GpuctlError("save the session", "tmux listed its panes in an unexpected format")
     columns = [word for name in ("pid", "pgid", "tpgid", "tty", "args") for word in ("-o", f"{name}=")]
     done = Processes().run(["ps", "-A", *columns], b"", 10)
-    running = programs(done.out.decode(errors="replace"), around.restore)
-    known = settings.load()
-    placed = [{**pane, **_placed(pane, around, known)} for pane in panes]
-    return replace(around, windows=_windows(placed, running))
+    running = programs(done.out.decode(errors="replace"), outline.restore)
+    user_settings = settings.load()
+    located = [{**pane, **_location(pane, outline, user_settings)} for pane in panes]
+    return replace(outline, windows=_windows(located, running))
 
 
-def _placed(pane: Mapping[str, str], around: Session, known: settings.Settings) -> dict[str, str]:
+def _location(pane: Mapping[str, str], outline: Session, user_settings: settings.Settings) -> dict[str, str]:
     """Return a pane's directory, and its repository while the pane is inside it.
 
     A pane keeps a missing repository if it waits for it in the session's directory.
@@ -122,11 +122,11 @@ def _placed(pane: Mapping[str, str], around: Session, known: settings.Settings) 
     name, directory = pane["repository"], Path(pane["directory"])
     if not name:
         return {}
-    folder = repository(name, around.directory, known)
-    if folder.is_dir():
-        return {} if directory.is_relative_to(folder.resolve()) else {"repository": ""}
-    waits = directory == Path(around.directory).expanduser().resolve()
-    return {"directory": ""} if waits else {}
+    repository_path = repository(name, outline.directory, user_settings)
+    if repository_path.is_dir():
+        return {} if directory.is_relative_to(repository_path.resolve()) else {"repository": ""}
+    waiting = directory == Path(outline.directory).expanduser().resolve()
+    return {"directory": ""} if waiting else {}
 
 
 def _windows(panes: Sequence[dict[str, str]], running: dict[str, tuple[str, ...]]) -> tuple[Window, ...]:

@@ -1,4 +1,4 @@
-"""session.yml: read with every mistake and its line, and written for a save."""
+"""Read session.yml, reporting every mistake with its line, and write one for a save."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ EMPTY = EmptyFile("session file", "give it `directory:` and `windows:`")
 
 
 def read(path: Path) -> Session:
-    """The session that a file describes; `InvalidInput` with every mistake in it."""
-    hint = "docs/tmux.md shows what it can hold"
+    """Return the session that a file describes; `InvalidInput` lists every mistake."""
+    hint = "docs/tmux.md describes its keys"
     session: Session = load_file(path, SCHEMA, f"use the session file {path}", EMPTY, hint)
     return session
 
 
 def text(session: Session) -> str:
-    """The file that describes a session."""
+    """Return a session as the text of a session file."""
     return yaml.safe_dump(_plain(session), sort_keys=False, allow_unicode=True, width=110)
 
 
 def _plain(value: Any) -> Any:
-    """Only what is not as a reader would take it anyway."""
+    """Return plain values without fields that have their default."""
     if isinstance(value, (Session, Window, Pane)):
-        own = {each.name: getattr(value, each.name) for each in fields(value)}
-        usual = {each.name: each.default for each in fields(value) if each.default is not MISSING}
-        kept = {name: item for name, item in own.items() if name not in usual or item != usual[name]}
-        return {name: f"{item}%" if name == "size" else _plain(item) for name, item in kept.items()}
+        values = {field.name: getattr(value, field.name) for field in fields(value)}
+        defaults = {field.name: field.default for field in fields(value) if field.default is not MISSING}
+        explicit = {name: item for name, item in values.items() if name not in defaults or item != defaults[name]}
+        return {name: f"{item}%" if name == "size" else _plain(item) for name, item in explicit.items()}
     if isinstance(value, Mapping):
         return dict(value)
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 class _Panes:
-    """The panes of a window; a pane that splits another names one before it."""
+    """The panes of a window; `of` must name an earlier pane."""
 
     def read(self, node: Node, at: At) -> tuple[Pane, ...]:
         panes: tuple[Pane, ...] = _PANES.read(node, at)
@@ -65,7 +65,7 @@ class _Panes:
             split = _text_of(item, "of")
             if split and split not in titles:
                 at.item(number).refuse(
-                    item, f"splits {split!r}, and no pane before it has that title", did_you_mean(split, titles)
+                    item, f"splits {split!r}, but no earlier pane has that title", did_you_mean(split, titles)
                 )
             titles.append(_text_of(item, "title"))
         return panes

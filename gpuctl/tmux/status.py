@@ -19,11 +19,16 @@ UNREAD = "fg=colour245"
 LONGEST = 32
 
 
+def default_kubeconfig() -> str:
+    """Return the files that kubectl reads, separated as in $KUBECONFIG."""
+    return os.pathsep.join(map(str, config.files()))
+
+
 def text(paths: str, settings: Settings) -> str:
     """Return the context of these files (separated as in $KUBECONFIG) with tmux styles."""
     files = [Path(path) for path in paths.split(os.pathsep) if path]
     try:
-        active = config.current(*(path for path in files if _is_there(path)))
+        active = config.current(*(path for path in files if _exists(path)))
     except (InvalidInput, OSError):
         return _styled(UNREAD, "unknown")
     if active is None:
@@ -31,7 +36,7 @@ def text(paths: str, settings: Settings) -> str:
     return _styled(COLOURS[settings.stage(active.name)], f"{_short(active.name)} {_short(active.namespace)}")
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
         path.stat()
     except FileNotFoundError:

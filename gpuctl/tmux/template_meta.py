@@ -13,8 +13,8 @@ from gpuctl.tmux.session import Session
 OPTION = "@gpuctl_frame"
 
 
-def keep(server: Server, target: str, session: Session) -> None:
-    """Store them on the session; a session without a template uses those of the current version."""
+def store(server: Server, target: str, session: Session) -> None:
+    """Store a template session's settings; a session without a template uses those of the current version."""
     if session.template:
         meta = {
             "template": session.template,
@@ -25,7 +25,7 @@ def keep(server: Server, target: str, session: Session) -> None:
         server.do("set-option", "-t", target, OPTION, json.dumps(meta))
 
 
-def kept(server: Server, target: str) -> Session:
+def load(server: Server, target: str) -> Session:
     """Return the session without its windows; `GpuctlError` if the stored text is invalid."""
     text = server.do("show-options", "-qv", "-t", target, OPTION).strip()
     if not text:

@@ -1,4 +1,4 @@
-"""Imported sessions, by name; what they would run is shown before they are imported."""
+"""Imported sessions, by name, and the list of what a session would run, shown before its import."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from gpuctl.tmux import session_file
 from gpuctl.tmux.session import Session
 
 
-def place() -> Path:
+def folder() -> Path:
     return config_dir() / "tmux" / "templates"
 
 
-def known() -> dict[str, Session]:
+def load_all() -> dict[str, Session]:
     """Return every template by name; `InvalidInput` if one is invalid."""
-    return {path.stem: session_file.read(path) for path in sorted(place().glob("*.yml"))}
+    return {path.stem: session_file.read(path) for path in sorted(folder().glob("*.yml"))}
 
 
 def named(name: str) -> Session:
-    path = place() / f"{usable(name)}.yml"
+    path = folder() / f"{usable(name)}.yml"
     if not path.is_file():
         raise InvalidInput(f"use the template {name}", "there is no such template", "see `gpuctl tmux template list`")
     return replace(session_file.read(path), template=name)
 
 
-def keep(name: str, session: Session) -> None:
+def store(name: str, session: Session) -> None:
     """Store the session as it was read, so that later changes of the source file have no effect."""
-    private(place())
-    write_atomically(place() / f"{name}.yml", session_file.text(session))
+    private(folder())
+    write_atomically(folder() / f"{name}.yml", session_file.text(session))
 
 
 def usable(name: str) -> str:

@@ -10,7 +10,7 @@ from gpuctl.cluster import pod_selection
 from gpuctl.cluster.access import PodAccess
 from gpuctl.cluster.clusterfile.model import Ports
 from gpuctl.core.errors import InvalidInput
-from gpuctl.edges.kube.errors import Forbidden
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.kube.forward.model import Request
 from gpuctl.kube.forward.state_machine import Line
 

@@ -13,9 +13,9 @@ from gpuctl.cluster.deploy import deployed_state, flow
 from gpuctl.cluster.environment import CONTAINER, Environment, EnvironmentRequest, environment
 from gpuctl.cluster.manifests import build
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.domain.pod_status import is_ready
 from gpuctl.edges.kube.cluster import Cluster, Object
-from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.nccl.runners.kube import nodes as kube_nodes
 from gpuctl.nccl.runners.kube.exec_transport import Pod, PodTransport
 from gpuctl.nccl.runners.kube.model import Settings

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.hosts.direct import visit_all
-from gpuctl.hosts.model import Target, Visit
+from gpuctl.hosts.direct import run_on_all
+from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.nccl.topology.login_checks import ALONE, peers
 
@@ -42,7 +42,7 @@ def split_ssh_args(text: str) -> tuple[str, ...]:
         raise InvalidInput(f"use --ssh-args {text!r}", str(error), "close the quotation") from error
 
 
-def ask(hosts: Sequence[Target], options: FactsOptions, on_result: Callable[[Visit], None]) -> Fleet:
+def ask(hosts: Sequence[Target], options: FactsOptions, on_result: Callable[[HostResult], None]) -> Fleet:
     """Facts of every host that answers, and why the others did not; `seen` hears of each."""
     direct = [host for host in hosts if not host.needs_ansible]
     requested = requests(
@@ -51,12 +51,12 @@ def ask(hosts: Sequence[Target], options: FactsOptions, on_result: Callable[[Vis
     visits = [
         visit
         for start in range(0, len(direct), AT_A_TIME)
-        for visit in visit_all(
+        for visit in run_on_all(
             direct[start : start + AT_A_TIME],
             lambda host: requested[host.name],
             forks=options.forks,
-            limit=options.limit,
-            seen=on_result,
+            timeout_s=options.limit,
+            on_result=on_result,
         )
     ]
     beyond = {host.name: f"only Ansible can reach it: {host.needs_ansible}" for host in hosts if host.needs_ansible}
@@ -80,7 +80,7 @@ def requests(addresses: Mapping[str, str], options: FactsOptions) -> dict[str, d
     }
 
 
-def _fleet(hosts: Sequence[Target], visits: Mapping[str, Visit], beyond: Mapping[str, str]) -> Fleet:
+def _fleet(hosts: Sequence[Target], visits: Mapping[str, HostResult], beyond: Mapping[str, str]) -> Fleet:
     """In the order of the hosts."""
     nodes: dict[str, Mapping[str, Any]] = {}
     unasked: dict[str, str] = {}

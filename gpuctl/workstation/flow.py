@@ -72,7 +72,7 @@ def _play(request: BootstrapRequest) -> ansible.Play:
     variables = {f"workstation_{name}": value for name, value in options.items()}
     variables |= _folders()
     variables["workstation_gpuctl"] = _command()
-    variables["workstation_own_tools"] = user_rows()
+    variables["workstation_extra_tools"] = user_rows()
     variables["workstation_state"] = str(state_dir())
     return ansible.Play(
         playbook="gpuctl.fleet.laptop",

@@ -10,7 +10,8 @@ description:
   - Applies the objects of a gpuctl cluster file to its cluster and waits until every pod is ready, or removes them;
     the same as C(gpuctl cluster deploy) and C(gpuctl cluster destroy).
   - A preflight checks the cluster first. If it fails, its findings are returned, and nothing is changed.
-  - Objects are applied by server-side apply, never forced; an object of another owner with the same name is refused.
+  - Objects are applied by server-side apply, not forced without O(take_over); an object of another owner with the same
+    name is refused.
   - Runs on the machine with the kubeconfig, usually the controller.
 options:
   cluster:
@@ -42,6 +43,10 @@ options:
     default: ""
   single:
     description: A standalone pod, NAME-single, instead of a StatefulSet.
+    type: bool
+    default: false
+  take_over:
+    description: Set back fields of the environment's objects that somebody else changed.
     type: bool
     default: false
   recreate:
@@ -124,6 +129,7 @@ ARGUMENTS: dict[str, Any] = {
     "nodes": {"type": "int"},
     "environment": {"type": "str", "default": ""},
     "single": {"type": "bool", "default": False},
+    "take_over": {"type": "bool", "default": False},
     "recreate": {"type": "bool", "default": False},
     "volumes": {"type": "bool", "default": False},
     "timeout": {"type": "int", "default": 900},

@@ -96,7 +96,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 tools:
-  description: One entry for each tool, with C(tool), C(state), C(version), C(came), C(why) and C(changed).
+  description: One entry for each tool, with C(tool), C(state), C(version), C(source), C(why) and C(changed).
   returned: always
   type: list
   elements: dict
@@ -108,8 +108,8 @@ undone:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Wrong
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.visit import visit
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import WorkstationError
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.run import run
 
 ARGUMENTS = {
     "tools": {"type": "list", "elements": "dict", "default": []},
@@ -132,8 +132,8 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     try:
-        result = visit(module.params, module.check_mode)
-    except Wrong as wrong:
+        result = run(module.params, module.check_mode)
+    except WorkstationError as wrong:
         module.fail_json(msg=str(wrong))
     files = [f for f in result.get("files", []) if f["changed"]]
     result["diff"] = [{"before_header": f["path"], "after_header": f["path"], **_sides(f)} for f in files]

@@ -47,13 +47,9 @@ BANNED = frozenset(
 OPENINGS = ("What ", "Whether ", "How ", "Of ", "The same", "Those ", "Its ", "That ", "Who ", "Where ")
 # Folder -> how many public names and docstrings are left there. Lower a number when you mend some; never raise one.
 LEFT: dict[str, tuple[int, int]] = {
-    "gpuctl/cli/hosts": (1, 1),
     "gpuctl/cli/nccl": (3, 1),
     "gpuctl/cli/shared": (0, 2),
     "gpuctl/edges": (4, 1),
-    "gpuctl/hosts": (4, 7),
-    "gpuctl/nccl/isolate": (5, 47),
-    "gpuctl/nccl/judge": (0, 2),
     "gpuctl/nccl/launch": (0, 1),
     "gpuctl/nccl/parsing": (0, 1),
     "gpuctl/nccl/preflight": (0, 3),

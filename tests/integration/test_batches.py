@@ -12,7 +12,7 @@ SWAPPINESS = "/proc/sys/vm/swappiness"
 
 
 @pytest.mark.parametrize("way", ["ssh", "ansible"])
-def test_after_a_bad_batch_the_rest_is_not_begun(gpuctl: Gpuctl, rig: Rig, hosts: Hosts, way: str) -> None:
+def test_after_a_bad_batch_the_others_are_not_started(gpuctl: Gpuctl, rig: Rig, hosts: Hosts, way: str) -> None:
     fleet = first, second, third, fourth = hosts(4, machine="generic")
     second.tree.fail(SWAPPINESS)
     words = ("-i", rig.inventory(), "-p", gpuctl.profile({"sysctl.vm.swappiness": 1}), "--via", way, "-o", "json")
@@ -25,7 +25,7 @@ def test_after_a_bad_batch_the_rest_is_not_begun(gpuctl: Gpuctl, rig: Rig, hosts
     }
     for host in (third, fourth):
         wrong = said.hosts[host.name]["error"]["wrong"]
-        assert wrong == "not begun: 1 of the 2 hosts before it failed, more than 20%"
+        assert wrong == "not started: 1 of 2 hosts of an earlier batch failed, more than 20%"
     assert [host.read(SWAPPINESS) for host in fleet] == ["1\n", "60\n", "60\n", "60\n"]
     assert [host.exists("/var/lib/gpuctl") for host in fleet] == [True, True, False, False]
     assert said.code == 3

@@ -29,7 +29,7 @@ def strange_hosts(rig: Rig, hosts: Hosts) -> list[TestHost]:
 def test_three_of_twelve_hosts_fail_and_nine_are_tuned(gpuctl: Gpuctl, rig: Rig, strange_hosts: list[TestHost]) -> None:
     way = ("-i", rig.inventory(), "-p", gpuctl.profile(FEW))
     compared = gpuctl("drift", *way, "--limit", "frozen")
-    assert (compared.code, "its disk cannot be written: nothing can be changed here" in compared.out) == (1, True)
+    assert (compared.code, "its disk is read-only: nothing can be changed" in compared.out) == (1, True)
     said = gpuctl("tune-nodes", *way, "-o", "json")
     assert said.code == 3
     assert [said.hosts[host.name]["status"] for host in strange_hosts] == ["changed"] * 9

@@ -77,13 +77,13 @@ def test_ctrl_c_half_way_leaves_nothing_here_and_no_half_written_host(
     _, err = running.communicate(timeout=20)
 
     assert running.returncode == 130
-    assert f"done: {done.name}\nbegun, end not seen: {hanging.name}\nnot begun: none\n" in err
-    assert "broken off" in err
+    assert f"done: {done.name}\nstarted, outcome unknown: {hanging.name}\nnot started: none\n" in err
+    assert "interrupted" in err
     assert gpuctl.processes() == []
     assert gpuctl.private_folders() == []
     (run,) = gpuctl("runs", "-o", "json").json
     assert (run["exit_code"], done.name in run["hosts"]) == (130, True)
-    assert gpuctl("runs", "show", run["name"], "-o", "json").json["hosts"][hanging.name]["status"] == "begun"
+    assert gpuctl("runs", "show", run["name"], "-o", "json").json["hosts"][hanging.name]["status"] == "unfinished"
     assert hanging.run("find", "/etc", "/usr/local", "/var/lib/gpuctl", "-name", ".*.gpuctl").stdout == ""
 
     hanging.tree.release()
@@ -100,8 +100,8 @@ def test_a_run_ended_while_hosts_are_asked_changes_nothing(gpuctl: Gpuctl, rig: 
     _, err = running.communicate(timeout=20)
     frozen.write_text("0")
     assert running.returncode == 130
-    begun, waiting = ("none", host.name) if way == "ssh" else (host.name, "none")  # Ansible is not asked first
-    assert f"done: none\nbegun, end not seen: {begun}\nnot begun: {waiting}\n" in err
+    started, waiting = ("none", host.name) if way == "ssh" else (host.name, "none")  # Ansible is not asked first
+    assert f"done: none\nstarted, outcome unknown: {started}\nnot started: {waiting}\n" in err
     assert host.tree.writes() == []
     assert gpuctl.processes() == []
     assert gpuctl.private_folders() == []

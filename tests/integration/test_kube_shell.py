@@ -150,7 +150,7 @@ def test_what_destroys_is_asked_for_once_in_production_also_by_alias(me: User, c
     at.type("kdel pod spared --wait=false")
     at.sees("kubectl delete in the production context prod-eu (namespace default). Continue? [y/N]")
     at.type("n")
-    at.sees("not done")
+    at.sees("not run")
     at.type("kubectl delete pod doomed --wait=false")
     wait_until(lambda: at.text.count("[y/N]") == 2, "the second question")
     at.type("y")

@@ -1,6 +1,6 @@
 """The preflight on real hosts: their sshd, users, limits, names and files are real; GPUs and EFA are played.
 
-Stand-ins: nvidia-smi (the rig's, replaying what a real one printed), fi_info, all_reduce_perf.
+Stand-ins: nvidia-smi (the rig's, printing tests/data), fi_info, all_reduce_perf.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def test_a_host_that_does_not_come_back_is_the_last_to_be_rebooted(gpuctl: Gpuct
     assert said.hosts[lost.name]["status"] == "unreachable"
     assert [knob["knob"] for knob in said.hosts[lost.name]["knobs"] if knob["changed"]] == list(KERNEL_LINE)
     assert said.hosts[spared.name]["status"] == "problems"
-    assert said.hosts[spared.name]["error"]["wrong"] == f"not rebooted, because {lost.name} was not reached again"
+    assert said.hosts[spared.name]["error"]["wrong"] == f"not rebooted, because {lost.name} did not come back"
     assert _boot_id(spared) == boot
 
 

@@ -124,7 +124,7 @@ def test_runs_are_on_record_with_what_changed_where(gpuctl: Gpuctl, rig: Rig, ho
     assert gpuctl("tune-nodes", *words, "--profile", profile, SUDO_USER="ada").code == 0
     assert gpuctl("rollback", *words).code == 0
     first, second = gpuctl("runs", "--output", "json").json
-    assert first["by"].startswith("ada@")
+    assert first["actor"].startswith("ada@")
     assert (first["hosts"], first["exit_code"]) == ([host.name], 0)
     assert second["command"][0] == "rollback"
     shown = yaml.safe_load(gpuctl("runs", "show", first["name"]).out)
@@ -138,4 +138,4 @@ def test_runs_are_on_record_with_what_changed_where(gpuctl: Gpuctl, rig: Rig, ho
 def test_nothing_of_this_machine_is_changed_unasked(gpuctl: Gpuctl, command: str) -> None:
     said = gpuctl(command)
     assert said.code == 2
-    assert "cannot change this machine: nobody is there to be asked" in said.err
+    assert "cannot change this machine: standard input is not a terminal" in said.err

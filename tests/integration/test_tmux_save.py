@@ -199,7 +199,7 @@ def test_a_template_is_shown_confirmed_and_built(me: User) -> None:
     (me.home / "ours.yml").write_text("directory: ~/ours\nwindows:\n  - {name: top, panes: [{title: a, run: [k9s]}]}\n")
     screen = me.terminal()
     screen.type(f"{me.program_path} tmux template import ours.yml")
-    screen.sees("window top, pane a: k9s", "Keep it as the template ours? [y/N]")
+    screen.sees("window top, pane a: k9s", "Import it as the template ours? [y/N]")
     screen.type("y")
     screen.sees("gpuctl tmux launch --template ours")
     assert me.gpuctl("tmux", "launch", "--template", "ours").returncode == 0

@@ -65,7 +65,7 @@ def test_the_first_version_is_made_and_the_next_is_its_copy(me: User) -> None:
     assert (version(me, "v2") / "session.yml").read_text() == (version(me, "v1") / "session.yml").read_text()
     assert os.access(version(me, "v2") / "scripts/pane.sh", os.X_OK)
     log = (me.config / "tmux/CHANGELOG.md").read_text()
-    assert "made from v1: a better bar" in log
+    assert "created from v1: a better bar" in log
     assert log.index("## v2") < log.index("## v1")
     states = [row["state"] for row in json.loads(ok(me.gpuctl("tmux", "versions", "--output", "json")))]
     assert states == ["current", "draft"]
@@ -400,7 +400,7 @@ def reloaded(me: User, screen: Terminal) -> None:
     right = theme.read_text().replace("status-position top", "status-position bottom")
     theme.write_text(right + "set-option -g no-such-option 1\n")
     screen.type("reload")
-    screen.sees("not reloaded, it has errors", "invalid option: no-such-option")
+    screen.sees("not reloaded, it has mistakes", "invalid option: no-such-option")
     theme.write_text(right)
     keys = version(me, "v2") / "tmux.conf"
     keys.write_text(keys.read_text().replace("bind-key -n F5 list-keys", "bind-key -n F6 list-keys"))
@@ -416,9 +416,9 @@ def reloaded(me: User, screen: Terminal) -> None:
 
 def test_without_a_terminal_it_stays_detached_and_says_how_to_attach(me: User) -> None:
     said = ok(me.gpuctl("tmux", "preview"))
-    assert "the preview of v2 runs, but is not shown: there is no terminal" in said
+    assert "the preview of v2 is running, but is not shown: there is no terminal" in said
     assert "gpuctl tmux preview --attach" in said
-    assert "runs already" in ok(me.gpuctl("tmux", "preview"))
+    assert "is already running" in ok(me.gpuctl("tmux", "preview"))
     attached = me.terminal(str(me.program_path), "tmux", "preview", "--attach")
     attached.sees("feedback on v2")
     ok(me.gpuctl("tmux", "preview", "v1"))

@@ -43,7 +43,7 @@ def test_a_host_that_only_ansible_reaches_is_not_tried_over_ssh(gpuctl: Gpuctl, 
 def test_a_profile_name_that_is_computed_is_not_taken_for_none(gpuctl: Gpuctl, host: TestHost) -> None:
     inventory = gpuctl.inventory({host.name: {**reach(host), "host_profile_name": "{{ kind }}", "kind": "inference"}})
     said = gpuctl("tune-nodes", "--inventory", inventory)
-    assert (said.code, "host_profile_name is no plain name in the inventory" in said.err) == (2, True)
+    assert (said.code, "host_profile_name in the inventory is not a plain name" in said.err) == (2, True)
     assert host.tree.writes() == []
 
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-HOSTS, PLANE = "GPUCTL_REQUIRE_HOSTS", "GPUCTL_REQUIRE_PLANE"
+HOSTS, PLANE, RECORDINGS = "GPUCTL_REQUIRE_HOSTS", "GPUCTL_REQUIRE_PLANE", "GPUCTL_REQUIRE_RECORDINGS"
 
 
 def need(why: str, required_by: str = PLANE) -> None:

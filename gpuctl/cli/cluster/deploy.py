@@ -10,7 +10,7 @@ import click
 
 from gpuctl.cli.cluster import deploy_report as show
 from gpuctl.cli.cluster.environment_options import selected
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.cluster.selection import EnvironmentSelection
 from gpuctl.core.errors import InvalidInput
@@ -41,8 +41,11 @@ patience = click.option(
     show_default=True,
     help="Seconds to wait for the pods; 0 does not wait.",
 )
+take_over = click.option(
+    "--take-over", is_flag=True, help="Set back fields that somebody else changed; `diff` shows both values."
+)
 yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-apply_options = options.together(patience, yes, options.check, options.output)
+apply_options = options.together(patience, take_over, yes, options.check, options.output)
 
 
 @click.command("diff")
@@ -70,26 +73,30 @@ def deploy(
     mode: RequestedMode | None,
     nodes: int | None,
     timeout: int,
+    take_over: bool,
     yes: bool,
     check: bool,
     form: Output,
 ) -> None:
     """Deploy an environment: check the cluster, show the changes, apply them, and wait until every pod is ready.
 
-    Objects of others are never touched, and nothing is forced. After a failure, run the same command to continue.
-    It asks for confirmation before it ends pods in which something trains, and before it recreates pods. If the cluster
-    changed since the plan was shown, nothing is applied.
+    Objects of others are never touched, and fields that others changed only with --take-over. Before it ends pods in
+    which something trains, or recreates pods, it asks for confirmation. If the cluster changed since the plan was shown,
+    nothing is applied. After a failure, run the same command to continue.
     """
     from gpuctl.cluster.deploy import planned
 
-    _carry_out(planned.plan(request, mode, nodes), timeout, yes, check, form)
+    plan = planned.plan(request, mode, nodes)
+    _carry_out(plan.with_consent(take_over=take_over), timeout, yes, check, form)
 
 
 @click.command()
 @selected
 @click.option("--nodes", type=click.IntRange(1), required=True, help="The number of pods.")
 @apply_options
-def scale(request: EnvironmentSelection, nodes: int, timeout: int, yes: bool, check: bool, form: Output) -> None:
+def scale(
+    request: EnvironmentSelection, nodes: int, timeout: int, take_over: bool, yes: bool, check: bool, form: Output
+) -> None:
     """Change only the number of pods; the volumes of removed pods stay.
 
     It asks for confirmation before it ends pods in which something trains.
@@ -98,7 +105,8 @@ def scale(request: EnvironmentSelection, nodes: int, timeout: int, yes: bool, ch
 
     if request.single:
         raise click.UsageError("a standalone pod cannot be scaled")
-    _carry_out(planned.plan_scaling(request, nodes), timeout, yes, check, form)
+    plan = planned.plan_scaling(request, nodes)
+    _carry_out(plan.with_consent(take_over=take_over), timeout, yes, check, form)
 
 
 @click.command()
@@ -176,17 +184,13 @@ def _carry_out(planned: PlannedDeploy, timeout: int, yes: bool, check: bool, for
         output.data(done, form)
     elif timeout:
         click.echo(f"{plan.env.name}: {output.plural(plan.env.nodes, 'pod')} ready")
-        show.findings(
-            [
-                finding
-                for finding in via_ansible.findings(done)
-                if finding.check == "memlock" and finding.verdict != "OK"
-            ]
-        )
+        deployed = via_ansible.findings(done)
+        findings.show([finding for finding in deployed if finding.check == "memlock" and finding.verdict != "OK"])
 
 
 def _code(plan: Plan) -> int:
-    return PROBLEMS if plan.failed or plan.changes_of("refused") else 0
+    stopped = plan.failed or plan.changes_of("refused") or (plan.changes_of("take-over") and not plan.take_over)
+    return PROBLEMS if stopped else 0
 
 
 def _question(planned: PlannedDeploy) -> str:
@@ -203,11 +207,11 @@ def _say_what_trains(access: PodAccess) -> str:
     """Print what trains in the pods, and return a summary; "" if nothing does."""
     from gpuctl.cluster.train import active_training
 
-    findings = active_training.look(access.cluster, access.env)
-    show.findings(findings, err=True)
-    if any(finding.verdict == "FAIL" for finding in findings):
+    trainings = active_training.look(access.cluster, access.env)
+    findings.show(trainings, err=True, most=None)
+    if any(finding.verdict == "FAIL" for finding in trainings):
         return "something trains"
-    return "something may train" if findings else ""
+    return "something may train" if trainings else ""
 
 
 def _show_progress(line: str, progress: list[str]) -> None:
@@ -220,7 +224,7 @@ def _report_interruption(plan: Plan, progress: Sequence[str]) -> None:
     from gpuctl.cluster.deploy.apply import PAST_TENSE, Applied
 
     made = [line.rpartition(": ")[0] for line in progress if line.rpartition(": ")[2] in PAST_TENSE.values()]
-    applied = Applied(made, len(plan.changes_of("create", "change", "recreate", "remove")))
+    applied = Applied(made, len(plan.changes_of("create", "change", "take-over", "recreate", "remove")))
     click.echo(applied.summary, err=True)
     if applied.total == len(made):
         click.echo("the pods continue to start: `gpuctl cluster status` shows their progress", err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.shared import output
+from gpuctl.cli.shared import findings, output
 from gpuctl.cli.shared.output import Output
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gpuctl.cluster.deploy.model import Change, Plan
     from gpuctl.cluster.deploy.status import Pod, Status
     from gpuctl.cluster.environment import Environment, Object
-    from gpuctl.domain.findings import Finding
 
 MOST_FIELDS = 12
 
@@ -31,23 +30,16 @@ def plan(deployment: Plan, form: Output) -> None:
     click.echo(f"{env.name}: {output.plural(env.nodes, 'pod')} on {env.cluster.cluster.name}, by {env.mode.upper()}")
     if deployment.fell_back:
         click.echo(f"TCP, not RDMA: {deployment.fell_back}")
-    findings([finding for finding in deployment.findings if finding.verdict != "OK"])
+    findings.show([finding for finding in deployment.findings if finding.verdict != "OK"])
     if not deployment.failed:
         _changes(deployment.changes)
-
-
-def findings(listed: Sequence[Finding], *, err: bool = False) -> None:
-    for finding in listed:
-        click.echo(f"{finding.verdict} {finding.check}: {finding.subject}: {finding.message}", err=err)
-        if finding.hint:
-            click.echo(f"  hint: {finding.hint}", err=err)
 
 
 def _changes(changes: Sequence[Change]) -> None:
     for change in changes:
         if change.action == "same":
             continue
-        word = change.action.upper() if change.action in ("recreate", "refused") else change.action
+        word = change.action.upper() if change.action in ("take-over", "recreate", "refused") else change.action
         click.echo(f"{word} {change.subject}" + (f": {change.note}" if change.note else ""))
         for field in change.fields[:MOST_FIELDS]:
             for line in _differs(field.path, field.before, field.after):

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.cluster import deploy_report
 from gpuctl.cli.cluster.environment_options import selected
 from gpuctl.cli.cluster.train import python
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.cluster.selection import EnvironmentSelection
 from gpuctl.core.errors import GpuctlError
@@ -50,15 +49,15 @@ def doctor(
     Nothing is changed, and nothing runs on a GPU. The result names the cause, or what could not be checked. Without an
     argument, the pods' state decides: start, or both hang and slow.
     """
-    from gpuctl.cluster.doctor.model import as_dict, findings
+    from gpuctl.cluster.doctor import model
     from gpuctl.domain.report import Report
 
     check_folder(metrics)
     result = _examine(request, trouble, timeout, python)
     environment = {"environment": result.name, "namespace": result.namespace, "pods": result.nodes}
-    details = {**environment, "troubles": [as_dict(diagnosis) for diagnosis in result.diagnoses]}
+    details = {**environment, "troubles": [model.as_dict(diagnosis) for diagnosis in result.diagnoses]}
     code = 0 if result.clean else PROBLEMS
-    targets = {f"{result.name} {diagnosis.trouble}": findings(diagnosis) for diagnosis in result.diagnoses}
+    targets = {f"{result.name} {diagnosis.trouble}": model.findings(diagnosis) for diagnosis in result.diagnoses}
     publish(Report("cluster doctor", targets, details, code=code), form, metrics, lambda: _show_all(result))
     if result.undecided:
         raise GpuctlError(f"look into the pods of {result.name}", result.silent, result.hint)
@@ -88,15 +87,16 @@ def _show(result: Examination, diagnosis: Diagnosis) -> None:
     click.echo(f"{result.name} in {result.namespace}, {output.plural(result.nodes, 'pod')}: {question}?")
     if diagnosis.cause:
         click.echo("cause:")
-        deploy_report.findings(diagnosis.cause)
+        findings.show(diagnosis.cause)
     else:
         click.echo("no cause found" + ("" if diagnosis.clean else "; some checks could not be done"))
     for attribute, heading in SECTIONS:
-        if findings := getattr(diagnosis, attribute):
+        if listed := getattr(diagnosis, attribute):
             click.echo(f"{heading}:")
-            deploy_report.findings(findings)
-    for finding in diagnosis.unavailable:
-        click.echo(f"unknown from here: {finding.subject}: {finding.message}\n  {finding.hint}".rstrip())
+            findings.show(listed)
+    if diagnosis.unavailable:
+        click.echo("unknown from here:")
+        findings.show(diagnosis.unavailable)
     click.echo(f"checked: {', '.join(diagnosis.checked)}")
     if diagnosis.skipped:
         click.echo(f"not checked: {', '.join(diagnosis.skipped)}")

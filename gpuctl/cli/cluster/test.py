@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.cluster import deploy_report as show
 from gpuctl.cli.cluster.environment_options import selected
 from gpuctl.cli.cluster.train import python
-from gpuctl.cli.shared import output
+from gpuctl.cli.shared import findings, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.cluster.selection import EnvironmentSelection
 
@@ -50,8 +49,6 @@ def test(request: EnvironmentSelection, python: str, form: Form, metrics: Path |
 
 
 def _show(report: TestReport) -> None:
-    from gpuctl.domain.findings import group_by_subject
-
     cells = [(e.pod, e.node, e.verdict, e.gpus, e.driver, e.shm, e.rdma, e.memlock) for e in report.rows]
     output.table(HEAD, cells)
-    show.findings(group_by_subject(report.findings))
+    findings.show(report.findings)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.cluster import deploy_report as show
-from gpuctl.cli.shared import output
+from gpuctl.cli.shared import findings, output
 from gpuctl.cli.shared.output import Output
+from gpuctl.domain.findings import Finding, fail, unknown
 
 if TYPE_CHECKING:
     from gpuctl.cluster.train.flow import EndResult
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 def ready(plan: Ready, form: Output, check: bool) -> None:
     """Show the check results; with `check`, each pod's command, too."""
     from gpuctl.cluster.train import launch
-    from gpuctl.domain.findings import group_by_subject
 
     launch_plan = plan.launch
     commands = {plan.pods[rank].pod: launch.command(launch_plan, rank) for rank in launch_plan.starts}
@@ -37,7 +36,7 @@ def ready(plan: Ready, form: Output, check: bool) -> None:
             form,
         )
         return
-    show.findings(group_by_subject(plan.findings))
+    findings.show(plan.findings)
     if plan.why:
         click.echo(f"launcher: {launch_plan.launcher}: {plan.why}", err=True)
     if check and not plan.failed:
@@ -69,7 +68,7 @@ def failure(failed: Failure, screen: Screen) -> None:
     for line in () if screen.shows(failed.pod) else failed.last:
         click.echo(f"{failed.pod}: {line.rstrip()}", err=True)
     last = "; its last output is above" if failed.last else "; it printed nothing"
-    click.echo(f"FAIL {failed.pod}: {failed.description}{last}", err=True)
+    findings.show([fail("exit", failed.pod, f"{failed.description}{last}")], err=True)
 
 
 def gone(results: Sequence[EndResult]) -> bool:
@@ -77,8 +76,11 @@ def gone(results: Sequence[EndResult]) -> bool:
     confirmed = [result.pod for result in results if result.confirmed]
     if confirmed:
         click.echo(f"no process of it is left in {output.names(confirmed)}", err=True)
-    for result in results:
-        if not result.confirmed:
-            why = result.wrong or f"still running:  {', '.join(result.left)}"
-            click.echo(f"UNKNOWN {result.pod}: not confirmed to have ended: {why}; --stop tries again", err=True)
-    return len(confirmed) == len(results)
+    unconfirmed = [result for result in results if not result.confirmed]
+    findings.show([_unconfirmed(result) for result in unconfirmed], err=True)
+    return not unconfirmed
+
+
+def _unconfirmed(result: EndResult) -> Finding:
+    why = result.wrong or f"still running:  {', '.join(result.left)}"
+    return unknown("exit", result.pod, f"not confirmed to have ended: {why}", hint="--stop tries again")

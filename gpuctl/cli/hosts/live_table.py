@@ -1,8 +1,8 @@
-"""The live table of a run over hosts, for terminals."""
+"""Live table of a run over hosts, for terminals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.live import Live
@@ -10,48 +10,48 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuctl.hosts.judge import status
-from gpuctl.hosts.model import Visit
+from gpuctl.hosts.model import HostResult
 
 COLOURS = {"ok": "green", "changed": "green", "differs": "yellow", "needs a reboot": "yellow"}
 
 
 class LiveTable:
-    """One row a host; of a large fleet only what needs a look and the counts, so that it fits the screen."""
+    """One row for each host; if they do not fit the screen, hosts with problems first and counts of the others.
 
-    def __init__(self, hosts: Sequence[str], strict: bool) -> None:
-        self.rows: dict[str, Visit | None] = dict.fromkeys(hosts)
-        self.strict = strict
+    `describe`: the text of a row.
+    """
+
+    def __init__(self, hosts: Sequence[str], strict: bool, describe: Callable[[HostResult, bool], str]) -> None:
+        self.rows: dict[str, HostResult | None] = dict.fromkeys(hosts)
+        self.strict, self.describe = strict, describe
         self.live = Live(console=Console(stderr=True), refresh_per_second=8, transient=True)
 
     def start(self) -> None:
-        """Begin to draw."""
+        """Draw the table from now on."""
         self.live.start()
         self.live.update(self._table())
 
     def stop(self) -> None:
-        """Leave the screen clean: the result is printed after it."""
+        """Clear the screen; the report is printed next."""
         self.live.stop()
 
-    def update(self, visit: Visit) -> None:
-        """Draw a host anew."""
-        self.rows[visit.host] = visit
+    def update(self, result: HostResult) -> None:
+        """Replace the row of a host."""
+        self.rows[result.host] = result
         self.live.update(self._table())
 
     def _table(self) -> Table:
-        from gpuctl.cli.hosts.report import line
-
         table = Table(box=None, show_header=False, pad_edge=False)
-        waiting = [host for host, visit in self.rows.items() if visit is None]
+        waiting = [host for host, result in self.rows.items() if result is None]
         most = max(4, self.live.console.height - 3)
-        seen = [(host, visit) for host, visit in self.rows.items() if visit is not None]
-        # Those that need a look first: the others are only counted when there is no room.
-        seen.sort(key=lambda row: status(row[1], self.strict) in ("ok", "changed"))
-        for host, visit in seen[:most]:
-            word = status(visit, self.strict)
-            # As plain text: what a host says may hold brackets, which are markup otherwise.
-            table.add_row(Text(host), Text(line(visit, self.strict), style=COLOURS.get(word, "red")))
-        if len(seen) > most:
-            table.add_row("…", f"{len(seen) - most} more")
+        results = [result for result in self.rows.values() if result is not None]
+        results.sort(key=lambda result: status(result, self.strict) in ("ok", "changed"))
+        for result in results[:most]:
+            # As plain text: brackets in a host's output would be markup.
+            style = COLOURS.get(status(result, self.strict), "red")
+            table.add_row(Text(result.host), Text(self.describe(result, self.strict), style=style))
+        if len(results) > most:
+            table.add_row("…", f"{len(results) - most} more")
         if waiting:
             table.add_row("…", Text(f"waiting for {len(waiting)}: {', '.join(waiting[:8])}"), style="dim")
         return table

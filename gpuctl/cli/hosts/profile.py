@@ -10,55 +10,40 @@ from gpuctl import engine
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.errors import InvalidInput
+from gpuctl.hosts.profiles import load
 
 
 @click.group("profile", cls=Group)
 def group() -> None:
-    """The profiles hosts are tuned to: list, show, explain, compare, write."""
-
-
-def load(name: str) -> engine.profiles.Profile:
-    """A profile by name or path, or an error that names every mistake in it."""
-    try:
-        return engine.profiles.load(name)
-    except engine.profiles.ProfileError as error:
-        wrong = "\n  ".join(map(str, error.mistakes))
-        hint = "`gpuctl profile list` names the profiles" if "no profile is called" in wrong else ""
-        raise InvalidInput(f"use the profile {name!r}", wrong, hint) from error
+    """List, show, explain, compare and capture the profiles that hosts are tuned to."""
 
 
 @group.command("list")
 @options.output
-def listed(form: Output) -> None:
-    """List the profiles: those that come with gpuctl, and your own."""
-    found, wrong = [], []
-    for each in engine.profiles.names():
+def list_profiles(form: Output) -> None:
+    """List the profiles: those shipped with gpuctl, and your own."""
+    rows, mistakes = [], []
+    for file in engine.profiles.names():
         try:
-            found.append((each, load(str(each.path))))
-        except InvalidInput as error:  # the others are listed all the same
-            wrong.append(str(error))
-    _list(found, form)
-    if wrong:
-        raise InvalidInput("list every profile", "\n  ".join(wrong))
-
-
-def _list(found: list[tuple[engine.profiles.Found, engine.profiles.Profile]], form: Output) -> None:
-    if form != "table":
-        output.data(
-            [{"name": f.name, "path": str(f.path), "about": p.about, "knobs": len(p.rows)} for f, p in found],
-            form,
-        )
-        return
-    rows = [(f.name, len(p.rows), " > ".join(p.extends) or "-", p.about) for f, p in found]
-    output.table(("PROFILE", "KNOBS", "EXTENDS", "ABOUT"), rows)
+            rows.append((file.name, file.path, load(str(file.path))))
+        except InvalidInput as error:  # the others are listed nevertheless
+            mistakes.append(str(error))
+    if form == "table":
+        cells = [(name, len(p.rows), " > ".join(p.extends) or "-", p.about) for name, _, p in rows]
+        output.table(("PROFILE", "KNOBS", "EXTENDS", "ABOUT"), cells)
+    else:
+        plain = [{"name": name, "path": str(path), "about": p.about, "knobs": len(p.rows)} for name, path, p in rows]
+        output.data(plain, form)
+    if mistakes:
+        raise InvalidInput("list every profile", "\n  ".join(mistakes))
 
 
 @group.command()
 @click.argument("name")
 @options.output
 def show(name: str, form: Output) -> None:
-    """Show every setting of a profile, and its overlays for some hosts."""
+    """Show every setting of a profile, and its overlays for particular hosts."""
     profile = load(name)
     if form != "table":
         output.data(engine.profiles.compiled(profile), form)
@@ -66,36 +51,36 @@ def show(name: str, form: Output) -> None:
     output.table(("KNOB", "VALUE", "WHY"), [(r.name, r.written, r.why) for r in profile.rows.values()])
     for overlay in profile.overlays:
         conditions = "; ".join(f"{fact} is {' or '.join(patterns)}" for fact, patterns in overlay.when.items())
-        click.echo(f"\n{overlay.name} (where {conditions}): {overlay.why}")
+        click.echo(f"\n{overlay.name} (if {conditions}): {overlay.why}")
         output.table(("  KNOB", "VALUE", "WHY"), [(f"  {r.name}", r.written, r.why) for r in overlay.rows.values()])
         if overlay.drop:
-            click.echo(f"  left alone: {', '.join(overlay.drop)}")
+            click.echo(f"  not set: {', '.join(overlay.drop)}")
 
 
 @group.command()
 @click.argument("knob")
 @options.output
 def explain(knob: str, form: Output) -> None:
-    """Say what a setting is for: its value in each profile, why, from where, whom it does not suit, how to see it."""
+    """Explain a setting: its value in each profile, the reason and source, when not to use it, how to read it back."""
     try:
-        found = engine.profiles.explain(knob)
+        explanations = engine.profiles.explain(knob)
     except engine.profiles.ProfileError as error:
         raise InvalidInput(
-            f"explain {knob!r}", "\n  ".join(map(str, error.mistakes)), "mend that profile first"
+            f"explain {knob!r}", "\n  ".join(map(str, error.mistakes)), "correct that profile first"
         ) from error
-    if not found:
-        known = sorted({name for each in engine.profiles.names() for name in load(str(each.path)).rows})
+    if not explanations:
+        known = sorted({name for file in engine.profiles.names() for name in load(str(file.path)).rows})
         hint = engine.profiles.did_you_mean(knob, known) or "`gpuctl profile show training` lists the names"
         raise InvalidInput(f"explain {knob!r}", "no profile has it", hint)
     if form != "table":
-        output.data([{"profile": e.profile, "overlay": e.overlay, **vars(e.row)} for e in found], form)
+        output.data([{"profile": e.profile, "overlay": e.overlay, **vars(e.row)} for e in explanations], form)
         return
     click.echo(knob)
-    for each in found:
-        row, where = each.row, f" ({each.overlay})" if each.overlay else ""
-        click.echo(f"\n{each.profile}{where}: {row.written}")
-        told = {"why": row.why, "source": row.source, "not for": row.not_for, "read back": row.read_back}
-        for label, text in told.items():
+    for explanation in explanations:
+        row, overlay = explanation.row, f" ({explanation.overlay})" if explanation.overlay else ""
+        click.echo(f"\n{explanation.profile}{overlay}: {row.written}")
+        texts = {"why": row.why, "source": row.source, "not for": row.not_for, "read back": row.read_back}
+        for label, text in texts.items():
             click.echo(f"  {label + ':':<11}{text or '-'}")
 
 
@@ -104,12 +89,12 @@ def explain(knob: str, form: Output) -> None:
 @click.argument("b")
 @options.output
 def diff(a: str, b: str, form: Output) -> None:
-    """Compare two profiles: the settings that are not the same in both."""
-    found = engine.profiles.diff(load(a), load(b))
+    """Compare two profiles and print the settings that differ."""
+    differences = engine.profiles.diff(load(a), load(b))
     if form != "table":
-        output.data([each._asdict() for each in found], form)
+        output.data([difference._asdict() for difference in differences], form)
         return
-    rows = [(e.knob, e.overlay or "every host", e.a or "-", e.b or "-") for e in found]
+    rows = [(d.knob, d.overlay or "every host", d.a or "-", d.b or "-") for d in differences]
     output.table(("KNOB", "ON", a.upper(), b.upper()), rows)
 
 
@@ -117,17 +102,7 @@ def diff(a: str, b: str, form: Output) -> None:
 @click.argument("host")
 @options.inventory
 def capture(host: str, inventory: str | None) -> None:
-    """Write a profile from a host that is already good, to standard output."""
-    from gpuctl.hosts import flow
-    from gpuctl.hosts.inventory import DEFAULT, find
+    """Print a profile with the settings of a host that is already tuned well."""
+    from gpuctl.hosts import requests
 
-    hosts = flow.targets(find(DEFAULT if inventory is None else inventory), host)
-    if len(hosts) != 1:
-        raise InvalidInput(f"capture {host!r}", f"it names {len(hosts)} hosts", "name one")
-    if hosts[0].needs_ansible:
-        wrong = f"only Ansible can reach it: {hosts[0].needs_ansible}"
-        raise GpuctlError(f"capture {host}", wrong, "use a direct login")
-    visit, text = flow.capture(hosts[0], time.strftime("%Y-%m-%d"))
-    if visit.answer is None:
-        raise GpuctlError(f"capture {host}", visit.wrong, visit.hint)
-    click.echo(text, nl=False)
+    click.echo(requests.capture(inventory, host, time.strftime("%Y-%m-%d")), nl=False)

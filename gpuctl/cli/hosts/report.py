@@ -1,73 +1,86 @@
-"""The progress and the result of a run over hosts."""
+"""Progress and report of a run over hosts."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from gpuctl.cli.shared import output
-from gpuctl.cli.shared.report import publish
+from gpuctl.cli.shared import findings, output
+from gpuctl.cli.shared.report import Form, publish
 from gpuctl.domain.report import Report
 from gpuctl.hosts import judge
-from gpuctl.hosts.judge import status, told
-from gpuctl.hosts.model import Visit
+from gpuctl.hosts.judge import as_dict, status
+from gpuctl.hosts.model import HostResult
 
-if TYPE_CHECKING:
-    from gpuctl.cli.hosts.tune import Shown
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Output options of a run over hosts. `drift`: a difference is a problem. `reasons`: knob -> why it is set."""
+
+    form: Form
+    metrics: Path | None
+    command: str
+    check: bool = False
+    diff: bool = False
+    strict: bool = False
+    drift: bool = False
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 class Progress:
-    """Says how each host stands as it answers: a live table on a terminal, a line a host elsewhere."""
+    """Shows results as hosts answer: in a live table on a terminal, else one line for each."""
 
     def __init__(self, hosts: Sequence[str], strict: bool) -> None:
         self.hosts, self.strict = hosts, strict
         self.started = time.monotonic()
-        self._found: dict[str, Visit] = {}
-        self._begun: dict[str, bool] = {}  # host -> whether its end was heard of
+        self._results: dict[str, HostResult] = {}
+        self._changes: dict[str, bool] = {}  # host whose change was started -> True once its result arrived
         self._live: Any = None
 
     @property
-    def visits(self) -> list[Visit]:
-        """The last visit of each host heard of so far, in the inventory's order."""
-        return [self._found[host] for host in self.hosts if host in self._found]
+    def results(self) -> list[HostResult]:
+        """The last result of each host that has one, in the inventory's order."""
+        return [self._results[host] for host in self.hosts if host in self._results]
 
     @property
-    def not_seen_to_the_end(self) -> list[str]:
-        """The hosts that were being changed when the run was broken off."""
-        return [host for host, ended in self._begun.items() if not ended]
+    def unfinished(self) -> list[str]:
+        """Hosts whose change was started and whose result has not arrived."""
+        return [host for host, finished in self._changes.items() if not finished]
 
-    def begin(self, hosts: Iterable[str]) -> None:
-        """Take note of hosts that are about to be changed."""
-        self._begun.update(dict.fromkeys(hosts, False))
+    def on_change(self, hosts: Iterable[str]) -> None:
+        """Note hosts whose change starts now."""
+        self._changes.update(dict.fromkeys(hosts, False))
 
     def __enter__(self) -> Progress:
         if output.on_terminal():
             from gpuctl.cli.hosts.live_table import LiveTable
 
-            self._live = LiveTable(self.hosts, self.strict)
+            self._live = LiveTable(self.hosts, self.strict, line)
             self._live.start()
         return self
 
-    def seen(self, visit: Visit) -> None:
-        """Take note of a visit and tell of it."""
-        self._found[visit.host] = visit
-        if visit.host in self._begun:
-            self._begun[visit.host] = True
+    def on_result(self, result: HostResult) -> None:
+        """Store a result and show it."""
+        self._results[result.host] = result
+        if result.host in self._changes:
+            self._changes[result.host] = True
         if self._live is not None:
-            self._live.update(visit)
+            self._live.update(result)
         else:
             seconds = time.monotonic() - self.started
-            with contextlib.suppress(OSError):  # whoever read along has gone: that stops no run
-                click.echo(f"[{seconds:6.1f} s] {visit.host}: {line(visit, self.strict)}", err=True)
+            with contextlib.suppress(OSError):  # nobody reads standard error any more: the run continues
+                click.echo(f"[{seconds:6.1f} s] {result.host}: {line(result, self.strict)}", err=True)
 
-    def settle(self, visit: Visit) -> None:
-        """Take a visit as the last word on its host, without telling of it again."""
-        self._found[visit.host] = visit
+    def finish(self, results: Iterable[HostResult]) -> None:
+        """Store the final results without showing them again."""
+        self._results.update((result.host, result) for result in results)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -75,83 +88,89 @@ class Progress:
         if self._live is not None:
             self._live.stop()
         if isinstance(error, KeyboardInterrupt):
-            begun = self.not_seen_to_the_end
-            done = [v.host for v in self.visits if v.answer is not None and not v.differs and v.host not in begun]
-            left = [h for h in self.hosts if h not in done and h not in begun]
-            for label, hosts in (("done", done), ("begun, end not seen", begun), ("not begun", left)):
-                click.echo(f"{label}: {output.names(hosts, 64) or 'none'}", err=True)
-            if begun:
-                click.echo("what was begun is finished there by itself; `gpuctl drift` tells how it went", err=True)
+            self._summarise_interruption()
+
+    def _summarise_interruption(self) -> None:
+        unfinished = self.unfinished
+        results = [result for result in self.results if result.host not in unfinished]
+        done = [result.host for result in results if result.answer is not None and not result.differs]
+        left = [host for host in self.hosts if host not in done and host not in unfinished]
+        for label, hosts in (("done", done), ("started, outcome unknown", unfinished), ("not started", left)):
+            click.echo(f"{label}: {output.names(hosts, 64) or 'none'}", err=True)
+        if unfinished:
+            click.echo("hosts finish a change that they have started; `gpuctl drift` shows their state", err=True)
 
 
-def line(visit: Visit, strict: bool) -> str:
-    """One host in one line."""
-    word = status(visit, strict)
-    return f"{word}{_counts(visit)}" + (f": {visit.wrong}" if visit.wrong else "")
+def line(result: HostResult, strict: bool) -> str:
+    """Status of one host with its counts of settings, and what is wrong."""
+    return f"{status(result, strict)}{_counts(result)}" + (f": {result.wrong}" if result.wrong else "")
 
 
-def _counts(visit: Visit) -> str:
-    changed = sum(bool(k["changed"]) for k in visit.knobs)
-    differ = sum(k["state"] == "differs" for k in visit.knobs)
+def _counts(result: HostResult) -> str:
+    changed = sum(bool(k["changed"]) for k in result.knobs)
+    differ = sum(k["state"] == "differs" for k in result.knobs)
     parts = [f"{output.plural(changed, 'setting')} changed"] if changed else []
     parts += [f"{output.plural(differ, 'setting')} to change"] if differ else []
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def show(visits: Sequence[Visit], shown: Shown, run: str, inventory: str, code: int) -> None:
-    """Publish the result of a run."""
-    findings = [finding for visit in visits for finding in judge.findings(visit, shown.strict, shown.drift)]
-    hosts = [told(visit, shown.strict) for visit in visits]
+def show(results: Sequence[HostResult], shown: ReportOptions, run: str, inventory: str, code: int) -> None:
+    """Publish the report of a run in the requested form."""
+    settings = [finding for result in results for finding in judge.findings(result, shown.strict, shown.drift)]
+    hosts = [as_dict(result, shown.strict) for result in results]
     details = {"check": shown.check, "run": run or None, "hosts": hosts}
-    report = Report(shown.command, {inventory: findings}, details, code=code)
-    publish(report, shown.form, shown.metrics, lambda: _table(visits, shown, run))
+    report = Report(shown.command, {inventory: settings}, details, code=code)
+    publish(report, shown.form, shown.metrics, lambda: _table(results, shown, run))
 
 
-def _table(visits: Sequence[Visit], shown: Shown, run: str) -> None:
-    _changes(visits, shown.diff, shown.why)
-    _problems(visits)
+def _table(results: Sequence[HostResult], shown: ReportOptions, run: str) -> None:
+    _changes(results, shown.diff, shown.reasons)
+    problems = [finding for result in results for finding in judge.problems(result, shown.strict, shown.drift)]
+    findings.show(problems)
+    if problems:
+        click.echo()
     output.table(
         (
             "HOST",
             "STATUS",
-            "RIGHT",
+            "OK",
             "TO CHANGE" if shown.check else "CHANGED",
             "UNSUPPORTED",
             "PROBLEMS",
             "NOTE",
         ),
-        [_row(visit, shown.strict, shown.check) for visit in visits],
+        [_row(result, shown.strict, shown.check) for result in results],
     )
-    words = [status(visit, shown.strict) for visit in visits]
-    told_of = ", ".join(f"{words.count(w)} {w}" for w in dict.fromkeys(words))
-    profiles = dict.fromkeys(v.answer["profile"] for v in visits if v.answer and v.answer.get("profile"))
-    told_of += f"; profile {' and '.join(profiles)}" if profiles else ""
-    click.echo(f"\n{output.plural(len(visits), 'host')}: {told_of}" + (f"; run {run}" if run else ""))
+    statuses = [status(result, shown.strict) for result in results]
+    summary = ", ".join(f"{statuses.count(text)} {text}" for text in dict.fromkeys(statuses))
+    profiles = dict.fromkeys(r.answer["profile"] for r in results if r.answer and r.answer.get("profile"))
+    summary += f"; profile {' and '.join(profiles)}" if profiles else ""
+    click.echo(f"\n{output.plural(len(results), 'host')}: {summary}" + (f"; run {run}" if run else ""))
 
 
-def _row(visit: Visit, strict: bool, check: bool) -> tuple[object, ...]:
-    if visit.answer is None:
+def _row(result: HostResult, strict: bool, check: bool) -> tuple[object, ...]:
+    if result.answer is None:
         return (
-            visit.host,
-            status(visit, strict),
+            result.host,
+            status(result, strict),
             "-",
             "-",
             "-",
             "-",
-            _wrong(visit),
+            _wrong(result),
         )
-    states = [knob["state"] for knob in visit.knobs]
-    changed = states.count("differs") if check else sum(bool(k["changed"]) for k in visit.knobs)
+    states = [knob["state"] for knob in result.knobs]
+    changed = states.count("differs") if check else sum(bool(k["changed"]) for k in result.knobs)
     bad = sum(s in ("refused", "unknown", "failed", "contested", "conflict") for s in states)
-    notes = [f"record {visit.answer['record']}"] if visit.answer.get("record") else []
-    notes += ["busy"] if visit.answer.get("busy") else []
-    notes += ["its disk cannot be written: nothing can be changed here"] if visit.answer.get("read_only") else []
-    notes += [_wrong(visit)] if visit.wrong else []
-    right = sum(s in ("ok", "pending") for s in states)
+    notes = [f"record {result.answer['record']}"] if result.answer.get("record") else []
+    notes += ["busy"] if result.answer.get("busy") else []
+    notes += ["its disk is read-only: nothing can be changed"] if result.answer.get("read_only") else []
+    notes += [_wrong(result)] if result.wrong else []
+    fine = sum(s in ("ok", "pending") for s in states)
     return (
-        visit.host,
-        status(visit, strict),
-        right,
+        result.host,
+        status(result, strict),
+        fine,
         changed,
         states.count("unsupported"),
         bad,
@@ -159,17 +178,17 @@ def _row(visit: Visit, strict: bool, check: bool) -> tuple[object, ...]:
     )
 
 
-def _wrong(visit: Visit) -> str:
-    return f"{visit.wrong}; {visit.hint}" if visit.hint else visit.wrong
+def _wrong(result: HostResult) -> str:
+    return f"{result.wrong}; {result.hint}" if result.hint else result.wrong
 
 
-def _changes(visits: Sequence[Visit], diff: bool, why: Mapping[str, str]) -> None:
-    """What changed, said once for all hosts on which it was the same."""
+def _changes(results: Sequence[HostResult], diff: bool, reasons: Mapping[str, str]) -> None:
+    """Print the changes, once for all hosts that share them."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for visit in visits:
-        lines = tuple(_change(k, diff, why) for k in visit.knobs if k["changed"] or k["state"] == "differs")
+    for result in results:
+        lines = tuple(_change(k, diff, reasons) for k in result.knobs if k["changed"] or k["state"] == "differs")
         if lines:
-            groups.setdefault(lines, []).append(visit.host)
+            groups.setdefault(lines, []).append(result.host)
     for lines, hosts in groups.items():
         click.echo(f"{output.names(hosts)}:")
         for text in lines:
@@ -177,14 +196,14 @@ def _changes(visits: Sequence[Visit], diff: bool, why: Mapping[str, str]) -> Non
         click.echo()
 
 
-def _change(knob: Mapping[str, Any], diff: bool, why: Mapping[str, str]) -> str:
+def _change(knob: Mapping[str, Any], diff: bool, reasons: Mapping[str, str]) -> str:
     was = knob.get("was") or knob
-    before = ("was " if "was" in knob else "") + judge.sides(was["now"], was["boot"])
+    before = ("was " if "was" in knob else "") + judge.describe_values(was["now"], was["boot"])
     text = f"  {knob['knob']}: {before} -> {_goal(knob, was)}"
     if not diff:
         return text
     steps = [f"\n      {_place(s['setting'])}\n        - {s['before']}\n        + {s['after']}" for s in knob["steps"]]
-    return text + (f"\n      why: {why[knob['knob']]}" if knob["knob"] in why else "") + "".join(steps)
+    return text + (f"\n      why: {reasons[knob['knob']]}" if knob["knob"] in reasons else "") + "".join(steps)
 
 
 def _goal(knob: Mapping[str, Any], was: Mapping[str, Any]) -> str:
@@ -196,33 +215,9 @@ def _goal(knob: Mapping[str, Any], was: Mapping[str, Any]) -> str:
 
 
 def _place(setting: str) -> str:
-    """A setting's name for people: /proc/sys/vm/swappiness, or "vm.swappiness in /etc/sysctl.d/…"."""
+    """Readable name of a setting: /proc/sys/vm/swappiness, or "vm.swappiness in /etc/sysctl.d/…"."""
     kind, _, rest = setting.partition(":")
     if kind in ("line", "comment"):
         path, _, key = rest.partition(":")
         return f"{key} in {path}"
     return rest if kind in ("value", "file") else f"{kind} {rest}"
-
-
-def _problems(visits: Sequence[Visit]) -> None:
-    """Everything a person has to look at, said once for all hosts on which it is the same."""
-    groups: dict[str, list[str]] = {}
-    for visit in visits:
-        for text in [t for knob in visit.knobs for t in _told_of(knob)]:
-            groups.setdefault(text, []).append(visit.host)
-    for text, hosts in groups.items():
-        click.echo(f"{text}\n    on {output.names(hosts)}")
-    if groups:
-        click.echo()
-
-
-def _told_of(knob: Mapping[str, Any]) -> list[str]:
-    told = []
-    if knob["state"] in ("refused", "unknown", "failed", "conflict", "unsupported"):
-        told.append(f"{knob['state'].upper()} {knob['knob']}: {knob['reason']}")
-    if knob["state"] == "pending":
-        told.append(f"PENDING {knob['knob']}: {knob['reason'] or 'takes effect after a reboot'}")
-    for rival in knob["conflicts"]:
-        winner = f"{rival['owner']} wins after a reboot" if rival["wins"] else "gpuctl wins after a reboot"
-        told.append(f"CONFLICT {knob['knob']}: {rival['where']} ({rival['owner']}) sets {rival['value']}; {winner}")
-    return told

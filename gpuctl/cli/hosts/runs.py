@@ -1,4 +1,4 @@
-"""runs: what was done, when, by whom."""
+"""runs: the history of changes to hosts."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from gpuctl.core import run_history
 @options.output
 @click.pass_context
 def group(context: click.Context, form: Output) -> None:
-    """List what gpuctl changed from this machine, oldest first; `show RUN` tells one in full."""
+    """List the runs that changed hosts from this machine, oldest first; `show RUN` prints one in full."""
     if context.invoked_subcommand:
         return
-    found = [run_history.load(name) for name in run_history.names()]
+    runs = [run_history.load(name) for name in run_history.names()]
     if form != "table":
-        output.data([{**vars(run), "hosts": sorted(run.hosts)} for run in found], form)
+        output.data([{**vars(run), "hosts": sorted(run.hosts)} for run in runs], form)
         return
-    rows = [(r.name, r.by, len(r.hosts), r.exit_code, " ".join(r.command)) for r in found]
-    output.table(("RUN", "BY", "HOSTS", "EXIT", "COMMAND"), rows)
+    rows = [(run.name, run.actor, len(run.hosts), run.exit_code, " ".join(run.command)) for run in runs]
+    output.table(("RUN", "ACTOR", "HOSTS", "EXIT", "COMMAND"), rows)
 
 
 @group.command()
-@click.argument("name")
-@click.option("--output", "-o", "form", type=click.Choice(["yaml", "json"]), help="How to print it.  [default: yaml]")
+@click.argument("name", metavar="RUN")
+@click.option("--output", "-o", "form", type=click.Choice(["yaml", "json"]), help="Output format.  [default: yaml]")
 @click.pass_context
 def show(context: click.Context, name: str, form: Output | None) -> None:
-    """Show one run: how each host stood, and what changed there."""
-    of_group = context.parent.params["form"] if context.parent else "table"
-    output.data(vars(run_history.load(name)), form or ("json" if of_group == "json" else "yaml"))
+    """Show one run: the status of each host, and its changes."""
+    group_form = context.parent.params["form"] if context.parent else "table"
+    output.data(vars(run_history.load(name)), form or ("json" if group_form == "json" else "yaml"))

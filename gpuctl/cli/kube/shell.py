@@ -8,18 +8,18 @@ from pathlib import Path
 
 import click
 
-# For arguments that belong to kubectl.
-AS_THEY_ARE = {"ignore_unknown_options": True, "help_option_names": []}
+# The arguments belong to kubectl.
+UNPARSED = {"ignore_unknown_options": True, "help_option_names": []}
 
 
 @click.command()
 @click.option("--shell", "program", metavar="PROGRAM", default="", help="bash or zsh.  [default: the login shell]")
 def shell(program: str) -> None:
-    """Start a shell with its own kubeconfig, so that switching in it affects no other shell.
+    """Start a shell with its own copy of the kubeconfig, so that switching contexts affects no other shell.
 
-    The prompt shows context and namespace, coloured by stage. The shell has the aliases k, kgp, kgpa, kd, ke and kdel,
-    and the commands kctx, kns, kpod, kwatch-resources and port-forward-hyperpod. In a production context, destructive
-    commands ask for confirmation.
+    The prompt shows the context and namespace, coloured by stage: red for production. In a production context,
+    destructive kubectl commands ask for confirmation. The shell has the aliases k, kgp, kgpa, kd, ke and kdel, and the
+    commands kctx, kns, kpod, kwatch-resources and port-forward-hyperpod.
     """
     from gpuctl.kube.shell import start
 
@@ -56,34 +56,32 @@ def switch_namespace(name: str, force: bool) -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 def prompt(path: Path) -> None:
     """Write what the prompt shows to a file that the shell reads."""
-    from gpuctl.core import settings
-    from gpuctl.edges.kube import config
-    from gpuctl.kube.prompt import write
+    from gpuctl.kube.prompt import refresh
 
-    write(path, config.files(), settings.load())
+    refresh(path)
 
 
 @click.command(hidden=True)
 @click.argument("path", type=click.Path(path_type=Path))
 def remake(path: Path) -> None:
     """Rebuild the private kubeconfig of a running shell."""
-    from gpuctl.kube.shell import remake as again
+    from gpuctl.kube import shell as shells
 
-    again(path)
+    shells.remake(path)
 
 
 @click.command(hidden=True)
 @click.argument("path", type=click.Path(path_type=Path))
 def leave(path: Path) -> None:
-    """Keep what was added to the private kubeconfig of an ending shell, and print where."""
-    from gpuctl.kube.shell import leave as keep
+    """Save the entries that were added to an ending shell's private kubeconfig, and print where."""
+    from gpuctl.kube import shell as shells
 
-    kept = keep(path)
-    if kept:
-        click.echo(str(kept), err=True)
+    saved_entries = shells.leave(path)
+    if saved_entries:
+        click.echo(str(saved_entries), err=True)
 
 
-@click.command(hidden=True, context_settings=AS_THEY_ARE)
+@click.command(hidden=True, context_settings=UNPARSED)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def guard(arguments: tuple[str, ...]) -> None:
     """Ask for confirmation before a destructive kubectl command in a production context."""
@@ -102,7 +100,7 @@ def guard(arguments: tuple[str, ...]) -> None:
     with terminal:
         terminal.write(f"{prompt_text} [y/N] ".encode())
         if terminal.readline().strip().lower() not in (b"y", b"yes"):
-            click.echo("not done", err=True)
+            click.echo("not run", err=True)
             sys.exit(1)
 
 

@@ -104,7 +104,7 @@ def command(replay: Path | None, form: Form, metrics: Path | None, **given: Any)
     way = select.node_access(**given)
     kept, policy = given["record"], replace(policy, sweep=with_env(policy.sweep, way.env))
     fleet = _with_wanted(_fleet(way, kept, given["rails"]), policy.sweep, **given)
-    before = record.go_on(kept, fleet, policy) if kept else ()  # refused, if so, before any node is asked
+    before = record.resume(kept, fleet, policy) if kept else ()  # refused, if so, before any node is asked
     select.preflight(way, **given)
     history, end = run(fleet, way, policy, kept, before)
     record_history.keep("isolate", way.where, history, end.findings, IN_HISTORY)
@@ -215,13 +215,13 @@ def _watch(fleet: Fleet, kept: Path | None, broken_off: Callable[[], bool], so_f
     from gpuctl.nccl.isolate.flow import Watch
     from gpuctl.nccl.isolate.model import Round
 
-    class Told(Watch):
-        """Tells of every round on standard error, and keeps the runs."""
+    class Progress(Watch):
+        """Prints every round on standard error, and saves the runs."""
 
         def begin(self, number: int, step: Round) -> None:
             click.echo(f"round {number}: {output.plural(len(step.launches), 'run')}: {step.why}", err=True)
 
-        def told(self, launch: Launch, line: str) -> None:
+        def progress(self, launch: Launch, line: str) -> None:
             if not line.endswith(" done") and not line.startswith(("started", "complete")):  # hundreds at a time
                 click.echo(f"{output.names(launch.nodes, 2)}: {line}", err=True)
 
@@ -237,4 +237,4 @@ def _watch(fleet: Fleet, kept: Path | None, broken_off: Callable[[], bool], so_f
         def broken_off(self) -> bool:
             return broken_off()
 
-    return Told()
+    return Progress()

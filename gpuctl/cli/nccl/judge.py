@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import click
 
 from gpuctl.cli.nccl import log_files
 from gpuctl.cli.nccl.baselines import about_of, agreed, known_instance, shape
-from gpuctl.cli.shared import output
+from gpuctl.cli.shared import findings, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 
 if TYPE_CHECKING:
@@ -78,22 +77,21 @@ def _plain(name: str, about: RunContext, findings: list[Finding]) -> dict[str, o
 def _show(judged_runs: Iterable[Judged]) -> None:
     from gpuctl.domain.findings import overall
 
-    for name, about, findings in judged_runs:
-        click.echo(f"{overall(findings)}  {name}: {_known(about)}")
-        for finding, following in zip_longest(findings, findings[1:]):
-            click.echo(f"  {finding.verdict:7}  {finding.check:10}  {finding.message}{_reached(finding)}")
-            if finding.hint and not (following and following.hint == finding.hint):
-                click.echo(f"  {'':7}  {'':10}  next: {finding.hint}")
+    for name, about, verdicts in judged_runs:
+        click.echo(f"{overall(verdicts)}  {name}: {_known(about)}")
+        findings.show([_with_peak(finding) for finding in verdicts], indent="  ", most=None)
 
 
-def _reached(finding: Finding) -> str:
-    """Measured bandwidth, for runs that no baseline judges."""
+def _with_peak(finding: Finding) -> Finding:
+    """Add the measured bandwidth to a run that no baseline judges."""
+    from dataclasses import replace
+
     from gpuctl.nccl.judge.messages import size
 
     best, at = finding.numbers.get("peak_gbs"), finding.numbers.get("peak_bytes")
     if finding.check != "baseline" or not isinstance(best, float) or not isinstance(at, int):
-        return ""
-    return f"; best out-of-place {best:g} GB/s at {size(at)}"
+        return finding
+    return replace(finding, message=f"{finding.message}; best out-of-place {best:g} GB/s at {size(at)}")
 
 
 def _known(about: RunContext) -> str:

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.nccl import findings
 from gpuctl.cli.nccl.targets import hosts as nccl_hosts
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
-    from gpuctl.hosts.model import Target, Visit
+    from gpuctl.hosts.model import HostResult, Target
     from gpuctl.nccl.advise.model import Advice
     from gpuctl.nccl.preflight.facts_file import Fleet
     from gpuctl.nccl.topology.ring_order import Order
@@ -164,9 +163,9 @@ def _asked(
 ) -> Fleet:
     from gpuctl.workflows import preflight_facts
 
-    def seen(visit: Visit) -> None:
-        if visit.answer is None:
-            click.echo(f"{visit.host}: {visit.wrong}" + (f"; {visit.hint}" if visit.hint else ""), err=True)
+    def seen(result: HostResult) -> None:
+        if result.answer is None:
+            click.echo(f"{result.host}: {result.wrong}" + (f"; {result.hint}" if result.hint else ""), err=True)
 
     access = preflight_facts.FactsOptions(
         tuple(folders), by_name, preflight_facts.split_ssh_args(ssh_args), forks, timeout

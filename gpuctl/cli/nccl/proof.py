@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from gpuctl.cli.nccl import findings
-from gpuctl.cli.shared import output
+from gpuctl.cli.shared import findings, output
 from gpuctl.cli.shared.report import Form, publish
 
 if TYPE_CHECKING:
     from gpuctl.nccl.isolate.model import Conclusion, Fleet, Round
-    from gpuctl.nccl.isolate.observations import Seen
+    from gpuctl.nccl.isolate.observations import Observation
     from gpuctl.nccl.model import LaunchResult
 
 
@@ -38,7 +37,7 @@ def show_and_exit(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion
     from gpuctl.domain.report import Report
     from gpuctl.nccl.isolate import serialize
 
-    report = Report("nccl isolate", {to.target: end.findings}, serialize.of(fleet, history, end))
+    report = Report("nccl isolate", {to.target: end.findings}, serialize.conclusion_as_dict(fleet, history, end))
     publish(report, to.form, to.metrics, lambda: _show(fleet, history, conclusion))
     raise click.exceptions.Exit(report.exit_code)
 
@@ -57,31 +56,31 @@ def _unfinished(history: Sequence[LaunchResult], following: Round, to: Destinati
 
 
 def _show(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion) -> None:
-    from gpuctl.nccl.isolate.observations import story
-    from gpuctl.nccl.isolate.verdict import evidence
+    from gpuctl.nccl.isolate.observations import observe
+    from gpuctl.nccl.isolate.verdict import supporting_runs
 
     findings.show(end.findings)
-    seen = story(fleet, history)
-    if never := [run for run in seen.all if run.never]:
-        click.echo("\nthe launches that never began:")
+    evidence = observe(fleet, history)
+    if never := [run for run in evidence.runs if run.start_failure]:
+        click.echo("\nthe launches that never started:")
         output.table(
-            ("RUN", "NODES", "WHY"), [(run.number + 1, output.names(run.nodes, 2), run.never) for run in never]
+            ("RUN", "NODES", "WHY"), [(run.number + 1, output.names(run.nodes, 2), run.start_failure) for run in never]
         )
-    for guilt in end.guilty:
-        click.echo(f"\nthe runs about {guilt.cause}:")
-        bad = {*guilt.bad, *guilt.bad_over_one}
-        runs = evidence(guilt, seen)
+    for fault in end.faults:
+        click.echo(f"\nthe runs about {fault.cause}:")
+        bad = {*fault.bad, *fault.bad_over_one}
+        runs = supporting_runs(fault, evidence)
         rows = [_row(run, run.number in bad) for run in runs]
         output.table(("RUN", "NODES", "ADAPTER", "GB/S", "BELOW USUAL", "HOW"), rows)
         for run in runs:
             if cause := history[run.number].run.cause if run.failed else None:
                 click.echo(f"run {run.number + 1}: {cause}")
-    if end.guilty:
-        click.echo(f"\nbad: {', '.join(str(guilt.cause) for guilt in end.guilty)}")
+    if end.faults:
+        click.echo(f"\nbad: {', '.join(str(fault.cause) for fault in end.faults)}")
 
 
-def _row(run: Seen, bad: bool) -> tuple[object, ...]:
-    gap = "-" if run.shortfall is None else f"{100 * run.below:.0f} %"
+def _row(run: Observation, bad: bool) -> tuple[object, ...]:
+    gap = "-" if run.shortfall is None else f"{100 * run.slower_by:.0f} %"
     speed = "-" if run.gbs is None else f"{run.gbs:.1f}"
-    how = ("never began" if run.never else run.failed) or ("slow" if bad else "fine")
+    how = ("never started" if run.start_failure else run.failed) or ("slow" if bad else "fine")
     return run.number + 1, ", ".join(run.nodes), run.rail or "all", speed, gap, how

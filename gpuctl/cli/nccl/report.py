@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.nccl import findings
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.core.errors import GpuctlError, InvalidInput
 
@@ -79,8 +78,9 @@ def _last() -> Measured:
 
 
 def _show(measured: Measured) -> None:
+    from gpuctl.cli.nccl import heat
     from gpuctl.nccl.bandwidth import speed
-    from gpuctl.nccl.report import heat, matrix
+    from gpuctl.nccl.report import matrix
     from gpuctl.nccl.report.plots import run_name
 
     click.echo(

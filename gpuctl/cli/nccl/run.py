@@ -11,8 +11,8 @@ import click
 
 from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.nccl import baselines, record_history, sweep_options
-from gpuctl.cli.nccl import findings as nccl_findings
 from gpuctl.cli.nccl.targets import select
+from gpuctl.cli.shared import findings as findings_output
 from gpuctl.cli.shared import output
 from gpuctl.cli.shared.option_sections import Sectioned
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
@@ -116,7 +116,7 @@ def _show(results: Sequence[LaunchResult], findings: Sequence[Finding]) -> None:
         for e in results
     ]
     output.table(("NODES", "TEST", "OUTCOME", "MEDIAN GB/S", "SECONDS", "WHY"), rows)
-    nccl_findings.show(findings)
+    findings_output.show(findings)
 
 
 def _gbs(value: float | None) -> str:

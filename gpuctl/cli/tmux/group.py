@@ -1,4 +1,4 @@
-"""tmux: the session, its configuration versions, preview and feedback."""
+"""tmux: the session, its saves and its templates."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from gpuctl.cli.shared.output import Output
 
 @click.group("tmux", cls=Group)
 def group() -> None:
-    """The tmux environment: start it, try a new version, keep or undo it."""
+    """Start the tmux session tmux-main, and try, promote or roll back versions of its configuration."""
 
 
 @group.command()
-@click.option("--fresh", is_flag=True, help="Build it from session.yml instead of the last save.")
+@click.option("--fresh", is_flag=True, help="Build the session from session.yml, not from the last save.")
 @click.option(
-    "--template", metavar="NAME", default="", help="Build it from this template (`gpuctl tmux template list`)."
+    "--template",
+    metavar="NAME",
+    default="",
+    help="Build the session from this template (see `gpuctl tmux template list`).",
 )
-@click.option("--detached", is_flag=True, help="Start it without attaching.")
+@click.option("--detached", is_flag=True, help="Start the session without attaching to it.")
 def launch(fresh: bool, template: str, detached: bool) -> None:
-    """Start the session tmux-main, or attach to it if it is running."""
+    """Attach to the session tmux-main; start or restore it first if it is not running."""
     from gpuctl.tmux import launch as session
 
     message = session.launch(fresh=fresh, template=template)
@@ -36,17 +39,14 @@ def launch(fresh: bool, template: str, detached: bool) -> None:
 @group.command()
 @click.argument("kubeconfig", default="")
 def status(kubeconfig: str) -> None:
-    """Print the Kubernetes context of KUBECONFIG as the status bar shows it, with tmux styles.
+    """Print the current Kubernetes context as the status bar shows it, with tmux styles.
 
-    KUBECONFIG is one file or several, separated as in the variable; the default is what kubectl would read.
+    KUBECONFIG is one file or several separated by colons; by default, the files that kubectl reads.
     """
-    import os
-
     from gpuctl.core import settings
-    from gpuctl.edges.kube import config as edge
-    from gpuctl.tmux.status import text
+    from gpuctl.tmux.status import default_kubeconfig, text
 
-    click.echo(text(kubeconfig or os.pathsep.join(map(str, edge.files())), settings.load()))
+    click.echo(text(kubeconfig or default_kubeconfig(), settings.load()))
 
 
 @group.command()
@@ -59,7 +59,7 @@ def cheatsheet() -> None:
 
 @group.command()
 def save() -> None:
-    """Save the session: windows, panes, directories, and the programs that may be restarted."""
+    """Save the session: its windows, panes, directories, and programs that a restore starts again."""
     from gpuctl.tmux import saving
     from gpuctl.tmux.paths import main_server
 
@@ -69,14 +69,17 @@ def save() -> None:
 
 @group.command()
 @click.argument("when", default="")
-@click.option("--list", "listed", is_flag=True, help="Only list the saves, newest first.")
+@click.option("--list", "list_only", is_flag=True, help="List the saves, newest first, and restore nothing.")
 @options.output
-def restore(when: str, listed: bool, form: Output) -> None:
-    """Rebuild the session from its last save, or from the save WHEN; it must not be running."""
+def restore(when: str, list_only: bool, form: Output) -> None:
+    """Rebuild the session from its last save, or from the save WHEN, such as 2026-01-31T08-00-00Z.
+
+    The session must not be running.
+    """
     from gpuctl.tmux import launch as session
     from gpuctl.tmux import saving
 
-    if not listed:
+    if not list_only:
         saved = saving.named(when)
         session.restore(saved)
         click.echo(f"tmux-main restored from the save of {saved.when}")
@@ -103,22 +106,22 @@ def settings() -> None:
     from gpuctl.tmux import launch
     from gpuctl.tmux.resize import current_server
 
-    launch.tell_settings(current_server("apply the settings", "tmux runs it when it reads its configuration"))
+    launch.apply_settings(current_server("apply the settings", "tmux runs it when it reads its configuration"))
 
 
 @group.group(cls=Group)
 def template() -> None:
-    """Share sessions: session files in a team's git repository, imported by each member."""
+    """Share sessions as files, for example in a team's git repository."""
 
 
 @template.command("list")
 @options.output
-def listed(form: Output) -> None:
+def list_templates(form: Output) -> None:
     """List the imported templates."""
     from gpuctl.tmux import templates
 
-    known = templates.known()
-    rows = [(name, ", ".join(window.name for window in session.windows)) for name, session in known.items()]
+    sessions = templates.load_all()
+    rows = [(name, ", ".join(window.name for window in session.windows)) for name, session in sessions.items()]
     if form != "table":
         output.data([{"name": name, "windows": windows.split(", ")} for name, windows in rows], form)
         return
@@ -127,7 +130,7 @@ def listed(form: Output) -> None:
 
 @template.command()
 def export() -> None:
-    """Print the session of the current version, for others to import."""
+    """Print the current version's session file, for others to import."""
     from gpuctl.tmux.launch import folder
 
     click.echo((folder() / "session.yml").read_text(), nl=False)
@@ -137,8 +140,8 @@ def export() -> None:
 @click.argument("path", type=click.Path(exists=True, dir_okay=False))
 @click.option("--name", default="", help="Name of the template.  [default: the file name]")
 @options.yes
-def bring(path: str, name: str, yes: bool) -> None:
-    """Import a session file as a template; shows what it would run and asks for confirmation."""
+def import_template(path: str, name: str, yes: bool) -> None:
+    """Import a session file as a template, after showing what it would run and asking for confirmation."""
     from pathlib import Path
 
     from gpuctl.core.errors import InvalidInput
@@ -155,6 +158,6 @@ def bring(path: str, name: str, yes: bool) -> None:
             raise InvalidInput(
                 f"import {path}", "it runs commands, and there is no terminal to confirm them", "use --yes"
             )
-        click.confirm(f"Keep it as the template {name}?", abort=True)
-    templates.keep(name, session)
+        click.confirm(f"Import it as the template {name}?", abort=True)
+    templates.store(name, session)
     click.echo(f"`gpuctl tmux launch --template {name}` builds it")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.output import Output
 from gpuctl.cli.tmux.group import group
 
@@ -19,18 +20,18 @@ __all__ = ["group"]  # importing this file adds the commands
 
 
 @group.command()
-@click.option("--note", metavar="TEXT", default="", help="Its purpose, recorded in CHANGELOG.md.")
+@click.option("--note", metavar="TEXT", default="", help="Purpose of the version, recorded in CHANGELOG.md.")
 @click.option("--from", "source", metavar="VERSION", default="", help="Copy this version instead of the current one.")
 @click.option("--fresh", is_flag=True, help="Start from gpuctl's own files and your settings.")
 def new(note: str, source: str, fresh: bool) -> None:
-    """Create the next version: a copy of the current one, to edit and try."""
+    """Create the next version, a copy of the current one, for you to edit."""
     from gpuctl.tmux.versions import flow
 
     if source and fresh:
         raise click.UsageError("--from and --fresh cannot be combined")
-    made, origin = flow.new(note, source, fresh)
-    click.echo(f"{made.name} made from {origin}: {made.folder}")
-    click.echo(f"edit its files, then try it: gpuctl tmux preview {made.name}")
+    version, origin = flow.new(note, source, fresh)
+    click.echo(f"{version.name} created from {origin}: {version.folder}")
+    click.echo(f"edit its files, then try it: gpuctl tmux preview {version.name}")
 
 
 @group.command()
@@ -52,8 +53,8 @@ def versions(form: Output) -> None:
 def validate(version: str) -> None:
     """Check a version (default: newest), a version folder or a configuration file on a private tmux server.
 
-    Commands are run one at a time, so that every error is reported with its file and line; tmux executes what they
-    start. Exit code 1 if there are errors.
+    tmux runs the commands one at a time, so that every mistake is reported with its file and line. Programs that they
+    start do run. Exit code 1 if there are mistakes.
     """
     from gpuctl.tmux.versions import check, store
 
@@ -68,56 +69,52 @@ def validate(version: str) -> None:
 
 
 def _report(report: Report, name: str) -> None:
-    for wrong in report.wrong:
-        click.echo(str(wrong))
-    if report.wrong:
-        click.echo(f"{name}: {output.plural(len(report.wrong), 'mistake')}", err=True)
+    for mistake in report.mistakes:
+        click.echo(str(mistake))
+    if report.mistakes:
+        click.echo(f"{name}: {output.plural(len(report.mistakes), 'mistake')}", err=True)
         raise click.exceptions.Exit(1)
     counts = [(report.commands, "command"), (len(report.changes.keys), "key"), (report.windows, "window")]
     summary = ", ".join(output.plural(count, word) for count, word in counts if count)
-    click.echo(f"{name} is right ({summary})")
+    click.echo(f"{name} is valid ({summary})")
 
 
 @group.command()
 @click.argument("version", default="")
-@click.option("--detached", is_flag=True, help="Start it without opening a window.")
+@click.option("--detached", is_flag=True, help="Start it without showing it.")
 @click.option("--attach", is_flag=True, help="Attach this terminal instead of opening a window.")
 def preview(version: str, detached: bool, attach: bool) -> None:
     """Try a version (default: newest) on its own tmux server; tmux-main is not touched.
 
-    The version's windows are above, a feedback pane below. Each line typed there is feedback, except the commands:
-    `approve` or `lgtm` promotes, `rollback` goes back, `show config` shows the files, `reload` reads them again, `quit`
+    The pane at the bottom takes feedback, one line at a time, and these commands: `approve` or `lgtm` promotes the
+    version, `rollback` makes the previous one current, `show config` shows the files, `reload` reads them again, `quit`
     closes the preview.
     """
-    from gpuctl.edges import terminal
-    from gpuctl.tmux.versions import preview as shown
+    from gpuctl.tmux.versions import preview as previews
     from gpuctl.tmux.versions import preview_target
 
-    started = shown.start(version)
-    target = preview_target.choose_target(detached, attach)
-    if target.mode == "here":
-        terminal.become(shown.attaching())
-    wrong = terminal.open_window(target.argv) if target.mode == "window" else ""
-    state = "runs already" if started.again else "runs"
-    if target.mode == "window" and not wrong:
+    started = previews.start(version)
+    why_hidden = preview_target.show(preview_target.choose_target(detached, attach))
+    state = "is already running" if started.was_running else "is running"
+    if not why_hidden:
         click.echo(f"the preview of {started.version.name} {state}, in a new window")
         return
-    click.echo(f"the preview of {started.version.name} {state}, but is not shown: {wrong or target.why}")
+    click.echo(f"the preview of {started.version.name} {state}, but is not shown: {why_hidden}")
     click.echo("attach a terminal:  gpuctl tmux preview --attach")
-    click.echo(f"or without gpuctl:  {preview_target.typed(shown.attaching())}")
+    click.echo(f"or without gpuctl:  {preview_target.attach_command()}")
 
 
-@group.group()
+@group.group(cls=Group)
 def feedback() -> None:
-    """Give feedback on the versions, or read new feedback."""
+    """Give feedback on versions, or read new feedback."""
 
 
 @feedback.command()
 @click.argument("text", nargs=-1)
 def add(text: tuple[str, ...]) -> None:
-    """Record TEXT as feedback on the version in use (in a preview: the one shown); prompts without TEXT."""
+    """Record TEXT, or ask for it, as feedback on the current version or, inside a preview, the previewed one."""
     from gpuctl.tmux.versions import feedback as log
-    from gpuctl.tmux.versions import preview as shown
+    from gpuctl.tmux.versions import preview as previews
     from gpuctl.tmux.versions import preview_target
 
     version = preview_target.version_in_use()
@@ -125,7 +122,7 @@ def add(text: tuple[str, ...]) -> None:
         f"feedback on {version or 'tmux'} (Enter for none)", default="", prompt_suffix=": ", show_default=False
     )
     if log.one_line(message):
-        log.add(shown.log(), version, message)
+        log.add(previews.log(), version, message)
         click.echo(f"noted for {version or 'no version'}")
 
 
@@ -136,11 +133,11 @@ def check(follow: bool, as_json: bool) -> None:
     """Print the feedback since the last check. Exit code 0 if there is any, 1 if there is none."""
     import time
 
-    from gpuctl.tmux.versions import preview as shown
+    from gpuctl.tmux.versions import preview as previews
     from gpuctl.tmux.versions.feedback_cursor import taken
 
     while True:
-        with taken(shown.log()) as feedback_entries:
+        with taken(previews.log()) as feedback_entries:
             for entry in feedback_entries:
                 click.echo(
                     _as_json(entry) if as_json else f"{entry.version or '?'} {entry.date} [{entry.time}] {entry.text}"
@@ -159,15 +156,15 @@ def _as_json(entry: Feedback) -> str:
 
 @feedback.command()
 def pane() -> None:
-    """Read feedback line by line; this runs in the lower pane of a preview."""
+    """Read feedback line by line; the lower pane of a preview runs this."""
     import contextlib
 
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - lines can be edited and repeated
 
-    from gpuctl.tmux.versions import pane as below
+    from gpuctl.tmux.versions import pane as panes
 
-    below.inside().run(lambda: input("> "), click.echo)
+    panes.inside().run(lambda: input("> "), click.echo)
 
 
 @group.command()
@@ -175,7 +172,7 @@ def pane() -> None:
 def promote(version: str) -> None:
     """Check a version (default: newest) and make it current, in the running session too.
 
-    A version with errors is refused. If the running tmux reports an error, the previous state is restored.
+    A version with mistakes is refused. If the running tmux reports an error, the previous state is restored.
     """
     from gpuctl.tmux.versions import flow
 
@@ -183,12 +180,14 @@ def promote(version: str) -> None:
 
 
 @group.command()
-@click.option("--to", metavar="N", default="", help="The version to make current.  [default: the previous one]")
-def rollback(to: str) -> None:
+@click.option(
+    "--to", "target", metavar="VERSION", default="", help="The version to make current.  [default: the previous one]"
+)
+def rollback(target: str) -> None:
     """Make an earlier version current again, even if the files of the current one are broken or gone."""
     from gpuctl.tmux.versions import flow
 
-    click.echo(flow.describe(flow.rollback(to), "rolled back to"))
+    click.echo(flow.describe(flow.rollback(target), "rolled back to"))
 
 
 @group.command()

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuctl.cluster.clusterfile.field_types import Cores, Size
+from gpuctl.cluster.clusterfile.field_types import Cores, Size, Value
 from gpuctl.cluster.clusterfile.fields import holds, part
 from gpuctl.cluster.clusterfile.network import Network
 from gpuctl.cluster.clusterfile.patterns import (
     ANY,
+    ANY_VARIABLE,
     CIDR,
     DOMAIN,
     FIELD,
@@ -30,6 +31,7 @@ from gpuctl.cluster.clusterfile.patterns import (
     PORT,
     REF,
     RESOURCE,
+    SECRET_USE,
     URL,
 )
 from gpuctl.core.strict_yaml import Choice, Flag, ListOf, MappingOf, Whole
@@ -101,6 +103,12 @@ class Storage:
         "More mount paths, each for a folder of a volume: /checkpoints: workspace/checkpoints.",
         default={},
         source="Kubernetes: subPath",
+    )
+    claims: Mapping[str, str] = holds(
+        MappingOf(PLACE, OBJECT),
+        "Existing PersistentVolumeClaims by mount path; at /workspace or /datasets one takes the place of our volume.",
+        default={},
+        source="Kubernetes: PersistentVolumeClaim",
     )
 
 
@@ -187,6 +195,57 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class Pods:
+    """Settings that sites require of every pod."""
+
+    environment: Mapping[str, str] = holds(
+        MappingOf(ANY_VARIABLE, Value()),
+        "Environment variables, such as HTTPS_PROXY; those of NCCL belong to network.*.environment.",
+        default={},
+    )
+    secrets: Mapping[str, str] = holds(
+        MappingOf(OBJECT, SECRET_USE),
+        "Existing Secrets by name: `environment`, or the path that their keys are mounted at as files.",
+        default={},
+        source="Kubernetes: envFrom; secret volumes",
+    )
+    annotations: Mapping[str, str] = holds(
+        MappingOf(KEY, ANY),
+        "Annotations, such as sidecar.istio.io/inject.",
+        default={},
+        source="Kubernetes: annotations",
+    )
+    labels: Mapping[str, str] = holds(
+        MappingOf(KEY, LABEL_VALUE), "Labels of the pods and of their StatefulSet.", default={}, source=K8S
+    )
+    queue: str = holds(
+        OBJECT,
+        "The LocalQueue of Kueue that admits the pods. [none]",
+        default="",
+        source="Kueue: Run StatefulSet",
+    )
+    priority_class: str = holds(
+        OBJECT, "The PriorityClass. [the cluster's default]", default="", source="Kubernetes: pod priority"
+    )
+    runtime_class: str = holds(
+        OBJECT, "The RuntimeClass, such as nvidia. [the node's default]", default="", source="Kubernetes: runtime class"
+    )
+    disruption_budget: bool = holds(
+        Flag(),
+        "Forbid evictions (PodDisruptionBudget): a training that loses one rank has lost all.",
+        default=True,
+        source="Kubernetes: pod disruption budgets",
+    )
+    grace_period: int = holds(
+        Whole(5, 3600),
+        "Time from SIGTERM to SIGKILL when a pod or a training is ended: enough to write a checkpoint.",
+        default=30,
+        source="Kubernetes: terminationGracePeriodSeconds",
+        unit="seconds",
+    )
+
+
+@dataclass(frozen=True)
 class Build:
     """An image build on OpenShift: an inline Dockerfile, a git repository, or {} for an uploaded folder."""
 
@@ -263,6 +322,7 @@ class Cluster:
     gpus: Gpus = part(Gpus, "The GPUs of a node.")
     resources: Resources = part(Resources, "Resources of a pod.")
     image: Image = part(Image, "The container image.")
+    pods: Pods = part(Pods, "Settings that sites require of every pod.", optional=True)
     nodes: Nodes = part(Nodes, "The nodes that pods may run on.", optional=True)
     network: Network = part(Network, "The network between pods.", optional=True)
     security: Security = part(Security, "Rights of the pods.", optional=True)

@@ -31,6 +31,12 @@ ATTACHMENT = Text(
 INTERFACE = Text(r"[A-Za-z0-9][-_.A-Za-z0-9]*", "the name of a network interface", 15)
 DEVICE = Text(r"[A-Za-z0-9][-_.A-Za-z0-9]*(:[1-9][0-9]?)?", "the name of an RDMA device, such as mlx5_6")
 VARIABLE = Text(r"(NCCL|TORCH_NCCL|FI|OFI|UCX|GLOO|RDMAV)_[A-Z0-9_]+", "a variable of NCCL, libfabric, UCX or Gloo")
+# The variables that the pod's own start sets, and those that network.* and gpus.* decide, are refused by a rule.
+ANY_VARIABLE = Text(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")
+SECRET_USE = Text(
+    r"environment|/[A-Za-z0-9][-_.A-Za-z0-9]*(/[A-Za-z0-9][-_.A-Za-z0-9]*)*",
+    "`environment`, for a variable of each key, or a path in the pod for files",
+)
 PLACE = Text(r"/[A-Za-z0-9][-_.A-Za-z0-9]*(/[A-Za-z0-9][-_.A-Za-z0-9]*)*", "a whole path in the pod, such as /data")
 INSIDE = Text(
     r"(workspace|datasets)(/[A-Za-z0-9][-_.A-Za-z0-9]*)+",

@@ -14,6 +14,12 @@ Rule = Callable[[Cluster], Iterator[Broken]]
 RDMA = "network.rdma"
 RIGHTS = ("requires_privileged_scc", "ipc_lock", "sys_resource", "rdma_as_root")
 PORTS = ("vscode", "jupyter", "tensorboard", "debug", "master", "ssh")
+VOLUMES = ("/workspace", "/datasets")  # an existing claim may take their place
+POD_VARIABLES = (
+    *("GPUS_PER_NODE", "HOME", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "POD_NAME", "POD_NAMESPACE"),
+    *("PATH", "NVIDIA_VISIBLE_DEVICES"),
+)
+OWN_KEYS = ("app.kubernetes.io/", "gpuctl/", "k8s.v1.cni.cncf.io/networks", "kueue.x-k8s.io/queue-name")
 RULES: list[tuple[tuple[str, ...], Rule]] = []
 # Paths that the pod or the image's system uses.
 RESERVED = (
@@ -52,11 +58,36 @@ def storage_class(cluster: Cluster) -> Iterator[Broken]:
         yield "storage.mode", f"is {storage.mode}, which needs storage.{field}", hint
 
 
-@needs("storage.folders")
-def folders(cluster: Cluster) -> Iterator[Broken]:
-    for place in cluster.storage.folders:
-        if any(f"{place}/".startswith(f"{taken}/") for taken in RESERVED):
-            yield f"storage.folders.{place}", "is used by the pod itself", "choose another path"
+@needs("storage.folders", "storage.claims", "pods.secrets")
+def mount_paths(cluster: Cluster) -> Iterator[Broken]:
+    secrets = {f"pods.secrets.{name}": use for name, use in cluster.pods.secrets.items() if use.startswith("/")}
+    claims = [path for path in cluster.storage.claims if path not in VOLUMES]
+    paths = {f"storage.folders.{path}": path for path in cluster.storage.folders}
+    paths |= {f"storage.claims.{path}": path for path in claims} | secrets
+    used: dict[str, str] = {}
+    for field, path in paths.items():
+        if any(f"{path}/".startswith(f"{reserved}/") for reserved in RESERVED):
+            yield field, f"is mounted at {path}, which is used by the pod itself", "choose another path"
+        elif path in used:
+            yield field, f"is mounted at {path}, as {used[path]} is", "choose another path"
+        used.setdefault(path, field)
+
+
+@needs("pods.environment", "pods.labels", "pods.annotations", "network", "nccl")
+def pod_metadata(cluster: Cluster) -> Iterator[Broken]:
+    pods = cluster.pods
+    every = (*variables.all_of(cluster, "rdma"), *variables.all_of(cluster, "tcp"))
+    derived = {variable.name: variable.field for variable in every}
+    for name in pods.environment:
+        if name in POD_VARIABLES:
+            yield f"pods.environment.{name}", "is set by the pod itself", "omit it"
+        elif name in derived:
+            yield f"pods.environment.{name}", f"is set by {derived[name]}", f"set {derived[name]} instead"
+    for field in ("labels", "annotations"):
+        for name in getattr(pods, field):
+            if name.startswith(OWN_KEYS) or name in OWN_KEYS:
+                hint = "omit it; network attachments and the queue have fields of their own"
+                yield f"pods.{field}.{name}", "is set by gpuctl", hint
 
 
 @needs("cluster.namespace")

@@ -1,4 +1,4 @@
-"""Apply a plan's objects one after the other by server-side apply, never forced."""
+"""Apply a plan's objects one after the other by server-side apply, forced only for a confirmed take-over."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from gpuctl.cluster.deploy.model import Change, Plan, ProgressListener, is_ours
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import secret
 from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.kube_errors import Conflict
 from gpuctl.edges import ssh_keys
 from gpuctl.edges.kube.cluster import Cluster, name_of
-from gpuctl.edges.kube.errors import Conflict
 
 REMOVAL_S = 120.0  # limit for the removal of an object that is recreated or no longer needed
-PAST_TENSE: Mapping[str, str] = {"create": "created", "change": "changed", "recreate": "recreated", "remove": "removed"}
+PAST_TENSE: Mapping[str, str] = {
+    "create": "created",
+    "change": "changed",
+    "take-over": "taken over",
+    "recreate": "recreated",
+    "remove": "removed",
+}
 ACTION = "deploy"
 
 
@@ -85,7 +91,7 @@ def _apply_change(cluster: Cluster, env: Environment, change: Change, desired: O
     if change.action == "recreate" and live is not None:
         tell(change.subject, "is removed and recreated")
         _remove(cluster, live)
-    cluster.apply(desired)
+    cluster.apply(desired, force=change.action == "take-over")
 
 
 def _remove(cluster: Cluster, obj: Object) -> None:

@@ -7,8 +7,8 @@ import shlex
 
 from gpuctl.cluster.deploy.model import is_ours
 from gpuctl.cluster.environment import Environment, Mode, Object
+from gpuctl.domain.kube_errors import Forbidden, NotThere
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.edges.kube.errors import Forbidden, NotThere
 
 
 def nodes(cluster: Cluster, env: Environment) -> int | None:

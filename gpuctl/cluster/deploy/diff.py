@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE
 from gpuctl.cluster.deploy.model import Change, Field, ObjectState
 from gpuctl.cluster.deploy.quantity import amount
 from gpuctl.cluster.environment import Environment, Object
@@ -13,10 +12,11 @@ from gpuctl.cluster.manifests import FIXED, VOLUMES
 from gpuctl.cluster.manifests.pods import STARTED_WITH
 from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.edges.kube.errors import Forbidden, Invalid
+from gpuctl.domain.kube_errors import Conflict, Forbidden, Invalid
 
+DryRun = Callable[[bool], Object]  # force -> the object as it would be; raises what the server refuses it for
 HIDDEN = "(hidden)"
+AT_ONCE = 8
 # Metadata that the server maintains.
 SERVER_FIELDS = (
     "managedFields",
@@ -31,28 +31,28 @@ HOLDS_DATA = "it holds data: remove it first by `destroy --volumes`, or give the
 STAY = "existing volumes stay as they are"
 
 
-def changes(cluster: Cluster, env: Environment, states: Sequence[ObjectState]) -> list[Change]:
-    """Return one change per object, determined by a dry run on the server."""
+def changes(dry_run: Callable[[Object, bool], Object], env: Environment, states: Sequence[ObjectState]) -> list[Change]:
+    """Return one change per object, determined by `dry_run`, which runs concurrently for several objects."""
     new = {state.subject for state in states if state.live is None}
 
     def one(state: ObjectState) -> Change:
-        return change(env, state, lambda: cluster.apply(state.desired, dry_run=True), new)
+        return change(env, state, lambda force: dry_run(state.desired, force), new)
 
     with AbandonablePool(AT_ONCE) as pool:
         return list(pool.map(one, states))
 
 
-def change(env: Environment, state: ObjectState, dry_run: Callable[[], Object], new: Collection[str] = ()) -> Change:
+def change(env: Environment, state: ObjectState, dry_run: DryRun, new: Collection[str] = ()) -> Change:
     """Return the change of one object; `new`: the subjects of all objects that will be created."""
     kind, name = state.desired["kind"], state.desired["metadata"]["name"]
     if state.live is not None and (fields := fixed(state.desired, state.live)):
-        if kind == VOLUMES[1]:
-            return Change(kind, name, "refused", fields, HOLDS_DATA)
-        return Change(kind, name, "recreate", fields, STAY if kind == "StatefulSet" else "")
+        return _of_fixed(kind, name, fields)
     try:
-        tried = dry_run()
+        tried = dry_run(False)
     except Unreachable:
         raise
+    except Conflict as error:
+        return _take_over(state, error, dry_run)
     except GpuctlError as error:
         return Change(kind, name, *_of_refusal(env, state, error, new))
     if state.live is None:
@@ -61,6 +61,33 @@ def change(env: Environment, state: ObjectState, dry_run: Callable[[], Object], 
     if kind == "Pod" and any(map(_of_its_start, fields)):
         return Change(kind, name, "recreate", fields, "")
     return Change(kind, name, "change" if fields else "same", hidden(kind, fields), _of_changing(kind, fields))
+
+
+def _of_fixed(kind: str, name: str, fields: Sequence[Field]) -> Change:
+    """Interpret a change of immutable fields."""
+    if kind == VOLUMES[1]:
+        return Change(kind, name, "refused", fields, HOLDS_DATA)
+    return Change(kind, name, "recreate", fields, STAY if kind == "StatefulSet" else "")
+
+
+def _take_over(state: ObjectState, conflict: Conflict, dry_run: DryRun) -> Change:
+    """Return both values of the fields that others own; "refused" if the server would not accept ours either.
+
+    A standalone pod keeps what others changed: its fields cannot be set back without recreating it.
+    """
+    kind, name = state.desired["kind"], state.desired["metadata"]["name"]
+    if state.live is None or not conflict.owners or kind == "Pod":
+        return Change(kind, name, "refused", (), conflict.wrong)
+    try:
+        forced = dry_run(True)
+    except Unreachable:
+        raise
+    except GpuctlError as error:
+        return Change(kind, name, "refused", (), f"{conflict.wrong}; {error.wrong}")
+    fields = tuple(between(plain(state.live), plain(forced)))
+    owners = ", ".join(f"{field.lstrip('.')} was set by {manager}" for field, manager in conflict.owners.items())
+    effect = _of_changing(kind, fields)
+    return Change(kind, name, "take-over", hidden(kind, fields), f"{owners}; {effect}" if effect else owners)
 
 
 def _of_its_start(field: Field) -> bool:

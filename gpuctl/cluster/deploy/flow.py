@@ -9,15 +9,15 @@ from urllib.parse import urlsplit
 
 from gpuctl.cluster import manifests
 from gpuctl.cluster.clusterfile.model import Cluster as File
-from gpuctl.cluster.deploy import apply, checks, cluster_snapshot, deployed_state, diff, memlock, prune, wait
+from gpuctl.cluster.deploy import apply, checks, deployed_state, diff, memlock, prune, read_snapshot, wait
 from gpuctl.cluster.deploy.apply import Applied
 from gpuctl.cluster.deploy.model import Change, Plan, ProgressListener
 from gpuctl.cluster.environment import BY, Environment, EnvironmentRequest, Object, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.kube_errors import Forbidden, NotThere
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.edges.kube.errors import Forbidden, NotThere
 
 RequestedMode = Literal["rdma", "tcp", "auto"]
 DEPLOYED_BY = f"metadata.annotations[{BY}]"
@@ -88,8 +88,8 @@ def _environment(cluster: Cluster, file: File, request: PlanRequest) -> Environm
 def _checked(cluster: Cluster, env: Environment) -> Plan:
     """The preflight alone."""
     try:
-        states = cluster_snapshot.object_states(cluster, manifests.everything(env))
-        findings = checks.all_of(env, cluster_snapshot.take_snapshot(cluster, env, states), states)
+        states = read_snapshot.object_states(cluster, manifests.everything(env))
+        findings = checks.all_of(env, read_snapshot.take_snapshot(cluster, env, states), states)
         findings += memlock.look(cluster, env, pods_of(cluster, env))
     except GpuctlError as error:
         error.hint = error.hint or f"is {env.cluster.cluster.api} up, and are you logged in?"
@@ -104,7 +104,11 @@ def _with_changes(cluster: Cluster, checked: Plan) -> Plan:
     desired = apply.filled(checked.env, [state.desired for state in checked.states], live)
     states = [replace(state, desired=whole) for state, whole in zip(checked.states, desired, strict=True)]
     leftovers, unread = prune.unwanted(cluster, checked.env, desired)
-    changes = [*diff.changes(cluster, checked.env, states), *prune.removals(leftovers)]
+
+    def dry_run(desired: Object, force: bool) -> Object:
+        return cluster.apply(desired, dry_run=True, force=force)
+
+    changes = [*diff.changes(dry_run, checked.env, states), *prune.removals(leftovers)]
     unknown = [Finding("leftovers", checked.env.name, Verdict.UNKNOWN, why) for why in unread]
     return replace(checked, changes=changes, states=states, leftovers=leftovers, findings=[*checked.findings, *unknown])
 
@@ -122,6 +126,9 @@ def refuse(plan: Plan) -> None:
     for change in plan.changes:
         if change.action == "refused":
             raise GpuctlError(doing, f"{change.subject}: {change.note}", "nothing was changed")
+        if change.action == "take-over" and not plan.take_over:
+            hint = "nothing was changed; `gpuctl cluster diff` shows both values, --take-over sets them back"
+            raise GpuctlError(doing, f"{change.subject}: {change.note}", hint)
 
 
 def deploy(cluster: Cluster, plan: Plan, tell: ProgressListener, limit_s: float, applied: Applied) -> list[Finding]:
@@ -157,4 +164,4 @@ def _only_counts(change: Change) -> bool:
     of_pods = change.kind == "StatefulSet" and {field.path for field in change.fields} <= {"spec.replicas", DEPLOYED_BY}
     of_hosts = change.kind == "ConfigMap" and {field.path for field in change.fields} <= {"data.hostfile", DEPLOYED_BY}
     of_others = {field.path for field in change.fields} == {DEPLOYED_BY}
-    return change.action == "change" and (of_pods or of_hosts or of_others)
+    return change.action in ("change", "take-over") and (of_pods or of_hosts or of_others)

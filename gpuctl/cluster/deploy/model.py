@@ -11,8 +11,9 @@ from typing import Any, Literal
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.domain.findings import Finding, Verdict
 
+# take-over: others changed fields of it, which are set back only with consent.
 # refused: the server rejects it. recreate: the server accepts it only if the object is deleted and created again.
-Action = Literal["create", "change", "recreate", "remove", "same", "refused"]
+Action = Literal["create", "change", "recreate", "remove", "same", "take-over", "refused"]
 # Kinds that an older cluster may lack, and the consequence.
 OPTIONAL_KINDS = {
     "PodDisruptionBudget": "pods may be evicted in the middle of a training (Kubernetes 1.21 and newer have it)"
@@ -79,7 +80,10 @@ class ObjectState:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a deployment. `fell_back`: why it is TCP although RDMA was preferred; else empty."""
+    """The plan of a deployment. `fell_back`: why it is TCP although RDMA was preferred; else empty.
+
+    `take_over`: consent to set back fields that others changed.
+    """
 
     env: Environment
     findings: Sequence[Finding]
@@ -87,6 +91,7 @@ class Plan:
     states: Sequence[ObjectState]
     leftovers: Sequence[Object] = ()
     fell_back: str = ""
+    take_over: bool = False
 
     @property
     def failed(self) -> list[Finding]:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from gpuctl.cluster.clusterfile import locate as files
@@ -50,7 +50,7 @@ def present(params: Mapping[str, Any], applied: Applied) -> Answer:
     request = PlanRequest(
         params["mode"], params["nodes"], params["environment"], params["by"] or current_user(), params["single"]
     )
-    plan = flow.plan(cluster, file, request)
+    plan = replace(flow.plan(cluster, file, request), take_over=params["take_over"])
     try:
         flow.refuse(plan)
         check_confirmed(plan, params.get("plan") or "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuctl.cluster.access import PodAccess
@@ -27,6 +27,10 @@ class PlannedDeploy:
     plan: Plan
     file: Path
     context: str
+
+    def with_consent(self, *, take_over: bool) -> PlannedDeploy:
+        """Return it with or without consent to set back fields that others changed."""
+        return replace(self, plan=replace(self.plan, take_over=take_over))
 
     @property
     def access(self) -> PodAccess:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE
 from gpuctl.cluster.deploy.model import Change, is_ours
+from gpuctl.cluster.deploy.read_snapshot import AT_ONCE
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import KINDS, VOLUMES, rights
 from gpuctl.core.abandonable_pool import AbandonablePool
+from gpuctl.domain.kube_errors import Forbidden, NotThere
 from gpuctl.edges.kube.cluster import Cluster, Kind
-from gpuctl.edges.kube.errors import Forbidden, NotThere
 
 
 def kinds(cluster: Cluster) -> list[Kind]:

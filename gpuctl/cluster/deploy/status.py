@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from gpuctl.cluster import manifests
 from gpuctl.cluster.clusterfile.model import Cluster as File
-from gpuctl.cluster.deploy import cluster_snapshot, deployed_state, wait
+from gpuctl.cluster.deploy import cluster_snapshot, deployed_state, read_snapshot, wait
 from gpuctl.cluster.deploy.model import ObjectState, is_ours, is_terminating
 from gpuctl.cluster.deploy.wait import ViewReader
 from gpuctl.cluster.environment import Environment, EnvironmentRequest, Mode, Object, environment
 from gpuctl.domain.findings import Verdict
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.domain.pod_status import statuses
 from gpuctl.edges.kube.cluster import Cluster, name_of
-from gpuctl.edges.kube.errors import Forbidden
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def read_status(cluster: Cluster, file: File, name: str = "", single: bool = Fal
     """Read the status of the environment in the mode and size in which it is deployed."""
     env, mode = deployed(cluster, file, name, single)
     count = None if single else deployed_state.nodes(cluster, env)
-    states = cluster_snapshot.object_states(cluster, manifests.everything(env))
+    states = read_snapshot.object_states(cluster, manifests.everything(env))
     served = [state for state in states if state.served]
     claims = _claims(cluster, env)
     return Status(

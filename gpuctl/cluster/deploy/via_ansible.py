@@ -70,6 +70,7 @@ def play(request: DeployRequest) -> ansible.Play:
         "cluster_nodes": env.nodes,
         "cluster_environment": name,
         "cluster_single": env.single,
+        "cluster_take_over": bool(request.plan.changes_of("take-over")),
         "cluster_recreate": bool(request.plan.changes_of("recreate")),
         "cluster_timeout": request.timeout_s,
         "cluster_context": request.context,

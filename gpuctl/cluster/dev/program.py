@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from gpuctl.cluster.dev import decide
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.domain.kube_errors import NotThere
 from gpuctl.edges.kube.cluster import Request
-from gpuctl.edges.kube.errors import NotThere
 from gpuctl.remote import attached, detached
 from gpuctl.remote.connection import Refused
 from gpuctl.remote.model import PodTarget, ProcessExit, Program

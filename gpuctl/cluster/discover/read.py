@@ -5,7 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE, ATTACHMENT, LIVE_PODS, SCC, ClusterReader, Maybe, attempt
+from gpuctl.cluster.deploy.cluster_snapshot import Maybe
+from gpuctl.cluster.deploy.read_snapshot import AT_ONCE, ATTACHMENT, LIVE_PODS, SCC, ClusterReader, attempt
 from gpuctl.cluster.discover.facts import Facts
 from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import InvalidInput

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from gpuctl.cluster import manifests
 from gpuctl.cluster.clusterfile.model import Cluster as File
-from gpuctl.cluster.deploy import checks, cluster_snapshot, status
+from gpuctl.cluster.deploy import checks, read_snapshot, status
 from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.doctor.model import Facts, Log
@@ -34,11 +34,11 @@ TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)
 def read_facts(cluster: Cluster, file: File, name: str = "", single: bool = False) -> Facts:
     """Read all facts except `inside`; `Unreachable` if the cluster does not answer."""
     env, mode = status.deployed(cluster, file, name, single)
-    states = cluster_snapshot.object_states(cluster, manifests.everything(env))
-    snapshot = cluster_snapshot.take_snapshot(cluster, env, states)
+    states = read_snapshot.object_states(cluster, manifests.everything(env))
+    snapshot = read_snapshot.take_snapshot(cluster, env, states)
     pods = cluster.find(cluster.kind("v1", "Pod"), env.selector)
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
-    events: Maybe[list[Object]] = cluster_snapshot.attempt(lambda: _events(cluster), [])
+    events: Maybe[list[Object]] = read_snapshot.attempt(lambda: _events(cluster), [])
     return Facts(
         env=env,
         mode=mode,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuctl.cluster.environment import Environment, Object
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Cluster, Kind, Request
-from gpuctl.edges.kube.errors import Forbidden
 
 API = "build.openshift.io/v1"
 BUILD, CONFIG = "Build", "BuildConfig"

@@ -16,8 +16,8 @@ from gpuctl.cluster.image_build.judge import Built
 from gpuctl.cluster.image_build.wait import BuildOptions, BuildWaiter, turn
 from gpuctl.cluster.manifests import build as objects
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
+from gpuctl.domain.kube_errors import Conflict, Forbidden
 from gpuctl.edges.kube.cluster import Cluster, name_of
-from gpuctl.edges.kube.errors import Conflict, Forbidden
 
 ELSEWHERE = "`podman build -t IMAGE . && podman push IMAGE` (or docker, buildah), then `image: {name: IMAGE}`"
 NO_POD = "the cluster waits 5 minutes for a build's pod: is there room for image.build.cpu and image.build.memory?"

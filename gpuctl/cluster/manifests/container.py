@@ -8,6 +8,7 @@ from gpuctl.cluster.manifests import rights, storage
 from gpuctl.cluster.manifests.scripts import HOME, HOSTS, KEYS, PASSWD, RUN, START_AT
 
 ORDINARY = 1000  # the user if the cluster assigns none
+IN_ENVIRONMENT = "environment"  # the value of pods.secrets.NAME for variables instead of files
 PORTS = ("master", "ssh", "vscode", "jupyter")
 TEMPORARY = "/tmp"  # noqa: S108 - a path in the pod
 
@@ -54,6 +55,7 @@ def main(env: Environment, image: str) -> Object:
         "command": ["/bin/sh", f"{START_AT}/start.sh"],
         "workingDir": "/workspace",
         "env": _env(env),
+        **({"envFrom": secrets} if (secrets := _secret_variables(env)) else {}),
         "ports": [
             {"name": word, "containerPort": getattr(env.cluster.ports, word), "protocol": "TCP"} for word in PORTS
         ],
@@ -61,7 +63,7 @@ def main(env: Environment, image: str) -> Object:
         "securityContext": _rights(env),
         "readinessProbe": {"exec": {"command": ["test", "-f", f"{RUN}/ready"]}, "periodSeconds": 2},
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [*_mounts(), _passwd(), *storage.mounts(env)],
+        "volumeMounts": [*_mounts(), _passwd(), *storage.mounts(env), *_secret_mounts(env)],
     }
 
 
@@ -106,13 +108,29 @@ def _env(env: Environment) -> list[Object]:
         "MASTER_ADDR": env.host(0),
         "MASTER_PORT": str(env.cluster.ports.master),
     }
+    site = env.cluster.pods.environment
     chosen = {variable.name: variable.value for variable in variables.all_of(env.cluster, env.mode)}
     pod = [_of_pod("POD_NAME", "metadata.name"), _of_pod("POD_NAMESPACE", "metadata.namespace")]
-    return [*pod, *({"name": name, "value": value} for name, value in {**fixed, **chosen}.items())]
+    return [*pod, *({"name": name, "value": value} for name, value in {**site, **fixed, **chosen}.items())]
+
+
+def _secret_variables(env: Environment) -> list[Object]:
+    uses = env.cluster.pods.secrets
+    return [{"secretRef": {"name": name}} for name, use in uses.items() if use == IN_ENVIRONMENT]
+
+
+def _secret_files(env: Environment) -> dict[str, tuple[str, str]]:
+    """Return the volumes of Secrets that are mounted: volume name -> Secret and path."""
+    mounted = [(name, use) for name, use in env.cluster.pods.secrets.items() if use != IN_ENVIRONMENT]
+    return {f"secret-{number}": secret for number, secret in enumerate(mounted)}
 
 
 def _of_pod(name: str, field: str) -> Object:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
+
+
+def _secret_mounts(env: Environment) -> list[Object]:
+    return [{"name": volume, "mountPath": path, "readOnly": True} for volume, (_, path) in _secret_files(env).items()]
 
 
 def _passwd() -> Object:
@@ -143,4 +161,8 @@ def volumes(env: Environment) -> list[Object]:
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": pod.shm}},
         {"name": "tmp", "emptyDir": {"sizeLimit": pod.scratch}},
         {"name": "home", "emptyDir": {"sizeLimit": pod.scratch}},
+        *(
+            {"name": volume, "secret": {"secretName": secret, "defaultMode": 0o440}}
+            for volume, (secret, _) in _secret_files(env).items()
+        ),
     ]

@@ -7,12 +7,15 @@ from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import build, config, container, placement, rights, storage
 
 WHY, STARTED_WITH = "gpuctl/why.", "gpuctl/start"
+QUEUE = "kueue.x-k8s.io/queue-name"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
 
 def all_of(env: Environment) -> list[Object]:
     """Return the StatefulSet with its disruption budget, or the standalone pod."""
-    return [single(env)] if env.single else [stateful_set(env), budget(env)]
+    if env.single:
+        return [single(env)]
+    return [stateful_set(env), *([budget(env)] if env.cluster.pods.disruption_budget else [])]
 
 
 def stateful_set(env: Environment) -> Object:
@@ -28,13 +31,13 @@ def stateful_set(env: Environment) -> Object:
     claims = storage.templates(env)
     if claims:
         spec["volumeClaimTemplates"] = claims
-    meta = env.meta(env.name, env.component, reasons(env))
+    meta = _with_labels(env, env.meta(env.name, env.component, reasons(env)))
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta, "spec": spec}
 
 
 def single(env: Environment) -> Object:
     """Return the standalone pod, without a controller."""
-    meta = env.meta(env.name, env.component, {**reasons(env), **_annotations(env)})
+    meta = _with_labels(env, env.meta(env.name, env.component, {**reasons(env), **_annotations(env)}))
     spec = {**_spec(env), "restartPolicy": "Always"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
@@ -52,19 +55,27 @@ def reasons(env: Environment) -> dict[str, str]:
 
 
 def _meta(env: Environment) -> Object:
-    return {"labels": {**env.labels, **env.selector}, "annotations": _annotations(env)}
+    return _with_labels(env, {"labels": {**env.labels, **env.selector}, "annotations": _annotations(env)})
+
+
+def _with_labels(env: Environment, meta: Object) -> Object:
+    """Return metadata with the labels of the site; those of the environment prevail."""
+    pods = env.cluster.pods
+    queue = {QUEUE: pods.queue} if pods.queue else {}
+    return {**meta, "labels": {**pods.labels, **queue, **meta["labels"]}}
 
 
 def _annotations(env: Environment) -> dict[str, str]:
     networks = env.cluster.network.rdma.attachments if env.rdma else ()
     return {
+        **env.cluster.pods.annotations,
         STARTED_WITH: config.fingerprint(env),
         **({NETWORKS: ",".join(networks)} if networks else {}),
     }
 
 
 def _spec(env: Environment) -> Object:
-    image = env.cluster.image
+    image, pods = env.cluster.image, env.cluster.pods
     own_network = env.rdma and env.cluster.network.rdma.host_network
     return {
         **placement.where(env),
@@ -73,7 +84,9 @@ def _spec(env: Environment) -> Object:
         "automountServiceAccountToken": False,
         # Variables for every Service of the namespace are useless, and slow down the start.
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 30,
+        **({"priorityClassName": pods.priority_class} if pods.priority_class else {}),
+        **({"runtimeClassName": pods.runtime_class} if pods.runtime_class else {}),
+        "terminationGracePeriodSeconds": pods.grace_period,
         **({"imagePullSecrets": [{"name": image.pull_secret}]} if image.pull_secret else {}),
         "securityContext": container.user(env),
         "initContainers": [container.prepare(env, build.reference(env))],

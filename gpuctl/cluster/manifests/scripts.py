@@ -35,15 +35,57 @@ rm -f "$run/ready"
 say() {{ echo "gpuctl: $*"; }}
 
 # Start a program again and again; a pod does not end because an editor did.
+keepers=
 keep() {{
   while :; do
     "$@"
     say "$1 ended with $?, once more in 5 s"
     sleep 5
   done &
+  keepers="$keepers $!"
 }}
 
-trap 'exit 0' TERM INT
+# Programs that SIGTERM ends, into $pids. Neither sshd (ranks of launchers that use ssh depend on it) nor programs that
+# ignore SIGTERM, such as an idle interactive shell.
+list_programs() {{
+  pids=
+  for status in /proc/[0-9]*/status; do
+    pid=${{status#/proc/}} name='' state='' ignored=''
+    while read -r key value rest; do
+      case $key in
+        Name:) name=$value ;;
+        State:) state=$value ;;
+        SigIgn:) ignored=$value ;;
+      esac
+    done 2>/dev/null <"$status" || continue
+    case "${{pid%/status}} $name $state $ignored" in
+      '1 '* | *' sshd'* | *' Z '* | *' X '* | *[4567cdef]???) ;;
+      *) pids="$pids ${{pid%/status}}" ;;
+    esac
+  done
+}}
+
+# The pod is deleted, drained or evicted: pass SIGTERM on, so that training can write a checkpoint, and stay until all
+# of it has ended. After the grace period the kubelet kills what is left.
+finish() {{
+  trap '' TERM INT
+  rm -f "$run/ready"
+  # Only the first process of a pod has nothing but the pod's own processes around it.
+  [ "$$" = 1 ] || exit 0
+  # First what would start programs anew.
+  # shellcheck disable=SC2086 # a list of numbers
+  [ -z "$keepers" ] || kill -KILL $keepers 2>/dev/null
+  list_programs
+  say "SIGTERM to the programs of this pod:${{pids:- none}}"
+  # shellcheck disable=SC2086 # a list of numbers
+  [ -z "$pids" ] || kill -TERM $pids 2>/dev/null
+  while list_programs; [ -n "$pids" ]; do
+    sleep 0.2 2>/dev/null || sleep 1
+  done
+  say "all programs have ended"
+  exit 0
+}}
+trap finish TERM INT
 
 # The rank is the number at the end of the pod's name; a pod that stands alone is the first.
 rank=${{POD_NAME##*-}}

@@ -8,11 +8,24 @@ STORAGE = "storage"
 WHERE = {"workspace": "/workspace", "datasets": "/datasets"}
 
 
+def created(env: Environment) -> list[str]:
+    """Return the volumes that the environment creates: those whose place no existing claim takes."""
+    return [volume for volume, path in WHERE.items() if path not in env.cluster.storage.claims]
+
+
+def existing(env: Environment) -> dict[str, str]:
+    """Return the volumes from existing claims: volume name -> claim. A claim mounted twice is one volume."""
+    claimed = env.cluster.storage.claims
+    ours = {volume: claimed[path] for volume, path in WHERE.items() if path in claimed}
+    others = dict.fromkeys(claim for path, claim in claimed.items() if path not in WHERE.values())
+    return {**ours, **{f"claim-{number}": claim for number, claim in enumerate(others)}}
+
+
 def claims(env: Environment) -> list[Object]:
     """Return the claims shared by all pods, or of a standalone pod; empty if each pod has its own."""
     if env.cluster.storage.mode != "rwx" and not env.single:
         return []
-    return [_claim(env, volume, env.meta(f"{env.name}-{volume}", STORAGE)) for volume in WHERE]
+    return [_claim(env, volume, env.meta(f"{env.name}-{volume}", STORAGE)) for volume in created(env)]
 
 
 def templates(env: Environment) -> list[Object]:
@@ -21,7 +34,9 @@ def templates(env: Environment) -> list[Object]:
         return []
     # No kind or version here: the server would add them, and a second apply would see a change.
     labels = {**env.selector, **env.labels}
-    return [{"metadata": {"name": volume, "labels": dict(labels)}, "spec": _spec(env, volume)} for volume in WHERE]
+    return [
+        {"metadata": {"name": volume, "labels": dict(labels)}, "spec": _spec(env, volume)} for volume in created(env)
+    ]
 
 
 def of_templates(env: Environment) -> dict[str, Object]:
@@ -53,10 +68,10 @@ def _spec(env: Environment, volume: str) -> Object:
 
 
 def volumes(env: Environment) -> list[Object]:
-    """Return the volumes of a pod's spec; empty with claim templates."""
-    if templates(env):
-        return []
-    return [{"name": name, "persistentVolumeClaim": {"claimName": f"{env.name}-{name}"}} for name in WHERE]
+    """Return the volumes of a pod's spec; those of claim templates are added by the StatefulSet."""
+    own = [] if templates(env) else created(env)
+    claimed = {**{name: f"{env.name}-{name}" for name in own}, **existing(env)}
+    return [{"name": name, "persistentVolumeClaim": {"claimName": claim}} for name, claim in claimed.items()]
 
 
 def mounts(env: Environment) -> list[Object]:
@@ -66,4 +81,10 @@ def mounts(env: Environment) -> list[Object]:
     for place, source in env.cluster.storage.folders.items():
         volume, _, folder = source.partition("/")
         bound.append({"name": volume, "mountPath": place, "subPath": folder})
-    return [*whole, *bound]
+    names = {claim: name for name, claim in existing(env).items() if name not in WHERE}
+    others = [
+        {"name": names[claim], "mountPath": path}
+        for path, claim in env.cluster.storage.claims.items()
+        if path not in WHERE.values()
+    ]
+    return [*whole, *bound, *others]

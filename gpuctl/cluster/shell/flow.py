@@ -11,9 +11,9 @@ from gpuctl.cluster.access import PodAccess
 from gpuctl.cluster.environment import CONTAINER
 from gpuctl.cluster.shell import programs
 from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.kube_errors import NotThere
 from gpuctl.edges.kube import kubectl, pod_exec
 from gpuctl.edges.kube.cluster import Cluster, Object
-from gpuctl.edges.kube.errors import NotThere
 from gpuctl.edges.kube.pod_exec import Command
 
 SILENT_S, ENDING_S = (

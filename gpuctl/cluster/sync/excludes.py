@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pathspec import GitIgnoreSpec
-
 from gpuctl.core.errors import InvalidInput
+from gpuctl.edges import gitignore
 
 OWN_FILE = ".gpuctlignore"
 ALWAYS = (".gpuctl-sync*",)  # gpuctl's manifest in the pods
@@ -25,7 +24,7 @@ class Excludes:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         try:
-            self._spec = GitIgnoreSpec.from_lines([*DEFAULTS, *patterns, *ALWAYS])
+            self._matches = gitignore.matcher([*DEFAULTS, *patterns, *ALWAYS])
         except ValueError as error:
             raise InvalidInput("use the exclude patterns", str(error), "write them as in .gitignore") from error
         self._known: dict[tuple[str, bool], bool] = {}
@@ -33,7 +32,7 @@ class Excludes:
     def excludes(self, path: str, folder: bool) -> bool:
         """Return whether a path is excluded, given that its folder is not."""
         if (path, folder) not in self._known:
-            self._known[path, folder] = self._spec.match_file(f"{path}/" if folder else path)
+            self._known[path, folder] = self._matches(f"{path}/" if folder else path)
         return self._known[path, folder]
 
     def excludes_below(self, path: str, folder: bool) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import getpass
 import hashlib
 import os
-import socket
 import threading
 import time
 import zlib
@@ -225,4 +224,4 @@ def _who() -> str:
         name = getpass.getuser()
     except (KeyError, OSError):  # a user without a name, as in many containers
         name = str(os.getuid())
-    return f"{name}@{socket.gethostname()}"
+    return f"{name}@{os.uname().nodename}"

@@ -18,7 +18,7 @@ from gpuctl.cluster.sync.model import Outcome
 from gpuctl.cluster.sync.push import PodSync, SyncRequest
 from gpuctl.cluster.sync.targets import Target
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.edges.kube.errors import Forbidden, NotLoggedIn
+from gpuctl.domain.kube_errors import Forbidden, NotLoggedIn
 from gpuctl.edges.kube.pod_exec import BrokenOff
 
 LOOK_S = 0.25  # how soon a broken stream is noticed

@@ -35,7 +35,7 @@ def ends_pods(plan: Plan) -> bool:
     """Return whether a deployment ends running pods: changed template, fewer replicas, or recreated objects."""
     pod_changes = [change for change in plan.changes if change.kind in ("StatefulSet", "Pod")]
     return any(
-        change.action in ("recreate", "remove") or (change.action == "change" and _ends(change))
+        change.action in ("recreate", "remove") or (change.action in ("change", "take-over") and _ends(change))
         for change in pod_changes
     )
 

@@ -20,7 +20,6 @@ from gpuctl.remote.connection import Refused, run_in_all
 from gpuctl.remote.detached import Label
 from gpuctl.remote.model import PodTarget, Program
 
-GRACE_S = 15.0
 DS_FILE = "deepspeed_env"
 GONE = ("the pod is gone", "the pod was recreated")  # with everything that ran in it
 
@@ -43,7 +42,7 @@ def start(ready: Ready, actor: str) -> Training:
     name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
     token = detached.token()
     pods = [ready.pods[rank] for rank in ready.launch.starts]
-    training = Training(name, token, pods, gone(pods[0].cluster, ready.uids))
+    training = Training(name, token, pods, gone(pods[0].cluster, ready.uids), ready.grace_s)
     label = Label(name, actor, ready.launch.script)
 
     def begin(target: PodTarget) -> GpuctlError | None:
@@ -73,7 +72,7 @@ def _program(ready: Ready, rank: int, token: str, name: str) -> tuple[Program, M
     if launch_spec.uses_ssh:
         files = {DS_FILE: launch.passed_on(launch_spec, ready.facts[0].answer["ds_env"])}
         env["DS_ENV_FILE"] = f"{detached.run_folder(ready.pods[rank], name)}/{DS_FILE}"
-    return Program(launch.command(launch_spec, rank), launch_spec.folder, env, GRACE_S, token), files
+    return Program(launch.command(launch_spec, rank), launch_spec.folder, env, ready.grace_s, token), files
 
 
 def end(training: Training, pods: Sequence[PodTarget]) -> list[EndResult]:
@@ -84,7 +83,7 @@ def end(training: Training, pods: Sequence[PodTarget]) -> list[EndResult]:
         try:
             if any(target.pod == pod.pod for pod in training.pods):
                 left += _stop(target, training.name)
-            left += detached.sweep(target, training.token, GRACE_S)
+            left += detached.sweep(target, training.token, training.grace_s)
         except GpuctlError as error:
             return EndResult(target.pod, "" if _pod_is_gone(training, target.pod) else error.wrong)
         return EndResult(target.pod, left=left)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.edges.kube.errors import Forbidden, NotLoggedIn
+from gpuctl.domain.kube_errors import Forbidden, NotLoggedIn
 from gpuctl.remote.connection import Refused
 from gpuctl.remote.detached import Follower, Run
 from gpuctl.remote.model import PodTarget

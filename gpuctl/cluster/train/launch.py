@@ -20,6 +20,8 @@ PROGRAMS: Mapping[Launcher, Sequence[str]] = {
     "torchrun": ("torchrun",),
 }
 DS_ENV = ("~/.deepspeed_env", ".deepspeed_env")  # files from which DeepSpeed reads variables for the other pods
+GRACE_S = 15.0  # where no cluster file gives a grace period
+KILL_S = 2.0  # of a pod's grace period, for SIGKILL and the record of how the training ended
 SHELL_CHARACTERS = re.compile(r"[$`\"'\\;&|<>(){}*?!#~%\n\t]")  # % is pdsh's own
 
 
@@ -45,6 +47,11 @@ class Launch:
     def uses_ssh(self) -> bool:
         """DeepSpeed needs no ssh for a single pod."""
         return self.launcher == "deepspeed" and self.nodes > 1
+
+
+def grace_s(env: Environment) -> float:
+    """Return the seconds between SIGTERM and SIGKILL of a training: its pods' grace period, nearly all of it."""
+    return env.cluster.pods.grace_period - KILL_S
 
 
 def command(launch: Launch, rank: int) -> list[str]:

@@ -11,7 +11,7 @@ from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.probe import flow, judge
 from gpuctl.cluster.probe.model import Facts, ProbeRequest
 from gpuctl.cluster.train import checks, launch
-from gpuctl.cluster.train.launch import DS_ENV, Launch
+from gpuctl.cluster.train.launch import DS_ENV, GRACE_S, Launch
 from gpuctl.cluster.train.request import Launcher, TrainRequest
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
@@ -32,6 +32,7 @@ class Ready:
     facts: Sequence[Facts]
     findings: Sequence[Finding]
     why: str = ""
+    grace_s: float = GRACE_S
 
     @property
     def failed(self) -> list[Finding]:
@@ -67,7 +68,7 @@ def prepare(cluster: Cluster, env: Environment, request: TrainRequest) -> Ready:
     launch.check(chosen)
     findings = checks.all_of(chosen, deployed, pods, facts, port_check)
     uids = {name: str(pod["metadata"]["uid"]) for name, pod in pods.items()}
-    return Ready(chosen, targets, uids, facts, findings, why)
+    return Ready(chosen, targets, uids, facts, findings, why, launch.grace_s(env))
 
 
 def _launch(env: Environment, request: TrainRequest, name: Launcher, nodes: int) -> Launch:

@@ -100,7 +100,7 @@ def _training(at: Survey, token: str) -> KnownTraining:
     if not launch.is_by_ssh(last.argv):  # a pod without a record of its part has lost it
         names = [at.env.pod_name(rank) for rank in range(launch.size(last.argv))]
         pods = [PodTarget(at.pods[0].cluster, name, CONTAINER, python=at.pods[0].python) for name in names]
-    training = Training(last.name, token, pods, gone(at.pods[0].cluster, at.uids))
+    training = Training(last.name, token, pods, gone(at.pods[0].cluster, at.uids), launch.grace_s(at.env))
     return KnownTraining(
         training, f"training {last.name}, {last.about} of {last.actor}", any(run.running for _, run in records)
     )
@@ -110,7 +110,8 @@ def _orphan(at: Survey, token: str) -> KnownTraining:
     commands = {target.pod: answer.processes[token] for target, answer in at.answered if token in answer.processes}
     command = removed(next(iter(commands.values())))[0][: judge.MOST_OF_A_COMMAND]
     description = f"unrecorded processes that still run in {named(commands)}: {command}"
-    return KnownTraining(Training("", token, (), gone(at.pods[0].cluster, at.uids)), description, runs=True)
+    training = Training("", token, (), gone(at.pods[0].cluster, at.uids), launch.grace_s(at.env))
+    return KnownTraining(training, description, runs=True)
 
 
 def _last(runs: Sequence[Run]) -> Run:

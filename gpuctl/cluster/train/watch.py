@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gpuctl.cluster.train.follow import Listener, News
+from gpuctl.cluster.train.launch import GRACE_S
 from gpuctl.core.errors import GpuctlError
 from gpuctl.remote.detached import Run
 from gpuctl.remote.model import PodTarget
@@ -43,13 +44,14 @@ class ProgressListener(Protocol):
 class Training:
     """A started training. `pods`: those it was started in.
 
-    `gone` asks the cluster why a pod does not come back; "" if it may.
+    `gone` asks the cluster why a pod does not come back; "" if it may. `grace_s`: from SIGTERM to SIGKILL.
     """
 
     name: str
     token: str
     pods: Sequence[PodTarget]
     gone: Callable[[str], str] = field(default=lambda _: "", compare=False)
+    grace_s: float = GRACE_S
 
 
 @dataclass(frozen=True)

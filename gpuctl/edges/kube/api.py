@@ -23,8 +23,8 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException, load_kube_config
 
 from gpuctl.core.errors import InvalidInput, Unreachable
+from gpuctl.domain.kube_errors import NotACluster, NotLoggedIn, error_of, unreachable
 from gpuctl.edges.kube.cancel import Stop
-from gpuctl.edges.kube.errors import NotACluster, NotLoggedIn, error_of, unreachable
 
 CONNECT_S, ANSWER_S = 5.0, 30.0
 JSON = "application/json"

@@ -14,10 +14,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.kube_errors import Conflict, NotThere
 from gpuctl.edges.kube import api as kube_api
 from gpuctl.edges.kube import config
 from gpuctl.edges.kube.api import Api, Client, Object, Query, Request
-from gpuctl.edges.kube.errors import Conflict, NotThere
 
 __all__ = ["Cluster", "Kind", "Object", "Request", "connect", "name_of", "selector"]
 MANAGER = "gpuctl"
@@ -58,12 +58,16 @@ class Cluster(Api):
 
     # ---- objects ------------------------------------------------------------------------------------------------
 
-    def apply(self, desired: Object, dry_run: bool = False) -> Object:
-        """Server-side apply, which creates or changes it; never forced: `Conflict` where others own a field of it."""
+    def apply(self, desired: Object, *, dry_run: bool = False, force: bool = False) -> Object:
+        """Server-side apply, which creates or changes it: `Conflict` if others own a field of it.
+
+        `force` takes their fields over: only with the consent of whoever saw both values.
+        """
         doing = f"{'validate' if dry_run else 'apply'} {name_of(desired)}"
         meta = desired["metadata"]
         path = self.path_of(self.kind_of(desired), meta["name"], meta.get("namespace"))
         query = [("fieldManager", MANAGER), *([("dryRun", "All")] if dry_run else [])]
+        query += [("force", "true")] if force else []
         return self.ask(Request(doing, "PATCH", path, query, desired, APPLY))
 
     def get(self, kind: Kind, name: str) -> Object | None:

@@ -24,9 +24,9 @@ from typing import Any
 from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketException
 
 from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.domain.kube_errors import Forbidden, error_of
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.edges.kube.errors import Forbidden, error_of
 from gpuctl.edges.kube.tls import proxy, tls
 
 CONNECT_S = 15.0

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.edges.ssh import Failure
 
 LOST = -1  # for an exit status: nobody knows how it ended

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.domain.kube_errors import Forbidden, NotThere, error_of
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request, selector
-from gpuctl.edges.kube.errors import Forbidden, NotThere, error_of
 
 # A server ends a watch after this long; a connection that died without a word is noticed a little later.
 WATCH_S = 240

@@ -29,7 +29,7 @@ LISTENS, SERVES = "Forwarding from", "Handling connection for"
 
 def run(request: Request, show: Show, probe_every: float = 5.0) -> None:
     """Forward until the user interrupts; `show` gets the lines and any watch error after every change."""
-    # Until here, while kubectl lists the pods, Ctrl-C raises KeyboardInterrupt as usual.
+    # Before this, while kubectl lists the pods, Ctrl-C raises KeyboardInterrupt as usual.
     forwards, lines = _planned(request, probe_every)
     with forwards, until_ended() as stopped:
         forwards.keep(lines, show, stopped)
@@ -87,15 +87,15 @@ class _Forwards:
 
     def __exit__(self, *_: object) -> None:
         self.events.stop()
-        with ThreadPoolExecutor(max_workers=32) as ending:  # in parallel: each may take its time
-            list(ending.map(lambda held: held[1].stop(), self.running.values()))
+        with ThreadPoolExecutor(max_workers=32) as stopping:  # in parallel: each may take seconds
+            list(stopping.map(lambda entry: entry[1].stop(), self.running.values()))
         self.pool.shutdown(wait=False, cancel_futures=True)
 
     def _on_event(self, kind: str, item: dict[str, object]) -> None:
-        self.news.put(lambda: self._take_in(kind, item))
+        self.news.put(lambda: self._apply(kind, item))
 
-    def _take_in(self, kind: str, item: dict[str, object]) -> None:
-        self.pods.take_in(kind, item)
+    def _apply(self, kind: str, item: dict[str, object]) -> None:
+        self.pods.apply(kind, item)
         self.trouble = ""
 
     def _lost(self, why: str) -> None:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from gpuctl.core.errors import InvalidInput
 from gpuctl.kube.forward import saved
 from gpuctl.kube.forward.model import Request
-from gpuctl.kube.forward.wizard import ask
-from gpuctl.kube.pod import Where, kubectl_for
+from gpuctl.kube.forward.wizard import choose_request
+from gpuctl.kube.pod import Scope, kubectl_for
 
 DOING = "forward"
 
 
 @dataclass(frozen=True)
-class Typed:
+class ForwardArguments:
     """The arguments and options of `gpuctl kube forward`."""
 
     pod: str = ""
@@ -24,37 +24,37 @@ class Typed:
     selector: str = ""
     first: int | None = None
     remote: Sequence[int] = ()
-    kept: str = ""
+    saved_name: str = ""
     wizard: bool = False
-    where: Where = field(default_factory=Where)
+    scope: Scope = field(default_factory=Scope)
 
 
-def request(typed: Typed) -> Request | None:
+def request(arguments: ForwardArguments) -> Request | None:
     """Build the request; None if the user cancelled the wizard."""
-    if sum(map(bool, (typed.pod, typed.selector, typed.kept, typed.wizard))) != 1:
+    if sum(map(bool, (arguments.pod, arguments.selector, arguments.saved_name, arguments.wizard))) != 1:
         hint = "see `gpuctl kube forward --help`"
         raise InvalidInput(DOING, "use exactly one of POD, -l, --set and --wizard", hint)
-    if typed.kept:
-        return _on_current(saved.load(typed.kept), typed.where)
-    if typed.wizard:
-        return ask(kubectl_for(typed.where))
-    return _one(typed) if typed.pod else _many(typed)
+    if arguments.saved_name:
+        return _in_scope(saved.load(arguments.saved_name), arguments.scope)
+    if arguments.wizard:
+        return choose_request(kubectl_for(arguments.scope))
+    return _one(arguments) if arguments.pod else _many(arguments)
 
 
-def _one(typed: Typed) -> Request:
-    if typed.first or typed.remote:
-        raise InvalidInput(DOING, "--from and --to need -l", f"`gpuctl kube forward {typed.pod} 8081:8080`")
-    kube = kubectl_for(typed.where)
-    return of_pod(typed.pod, typed.ports, kube.context, kube.namespace)
+def _one(arguments: ForwardArguments) -> Request:
+    if arguments.first or arguments.remote:
+        raise InvalidInput(DOING, "--from and --to need -l", f"`gpuctl kube forward {arguments.pod} 8081:8080`")
+    kube = kubectl_for(arguments.scope)
+    return of_pod(arguments.pod, arguments.ports, kube.context, kube.namespace)
 
 
-def _many(typed: Typed) -> Request:
-    if typed.first is None or not typed.remote:
-        hint = f"`gpuctl kube forward -l {typed.selector} --from 8081 --to 8080`"
+def _many(arguments: ForwardArguments) -> Request:
+    if arguments.first is None or not arguments.remote:
+        hint = f"`gpuctl kube forward -l {arguments.selector} --from 8081 --to 8080`"
         raise InvalidInput(DOING, "-l needs --from and --to", hint)
-    kube = kubectl_for(typed.where)
-    ports = tuple(typed.remote)
-    return Request(ports, typed.selector, first=typed.first, context=kube.context, namespace=kube.namespace)
+    kube = kubectl_for(arguments.scope)
+    ports = tuple(arguments.remote)
+    return Request(ports, arguments.selector, first=arguments.first, context=kube.context, namespace=kube.namespace)
 
 
 def of_pod(pod: str, ports: Sequence[str], context: str, namespace: str) -> Request:
@@ -74,11 +74,11 @@ def _pair(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(?:(\d{1,5}):)?(\d{1,5})", text)
     local, remote = (int(match[1] or 0), int(match[2])) if match else (0, 0)
     if not 1 <= remote <= 65535 or local > 65535:
-        raise InvalidInput(DOING, f"{text!r} is no port", "write 8080, or 8081:8080")
+        raise InvalidInput(DOING, f"{text!r} is not a port", "write 8080, or 8081:8080")
     return local, remote
 
 
-def _on_current(known: Request, where: Where) -> Request:
+def _in_scope(request: Request, scope: Scope) -> Request:
     """Return a saved request for its own context and namespace, or for the ones given as options."""
-    kube = kubectl_for(Where(where.context or known.context, where.namespace or known.namespace))
-    return replace(known, context=kube.context, namespace=kube.namespace)
+    kube = kubectl_for(Scope(scope.context or request.context, scope.namespace or request.namespace))
+    return replace(request, context=kube.context, namespace=kube.namespace)

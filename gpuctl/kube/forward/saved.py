@@ -1,4 +1,4 @@
-"""Forwards kept by name, one YAML file each, for people to read and share."""
+"""Saved forwards: one YAML file per name, for people to read and share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuctl.core.strict_yaml import ANY_TEXT, At, EmptyFile, ListOf, Node, Secti
 from gpuctl.kube.forward.model import Request
 
 LISTS = ("remote", "local")
-EMPTY = EmptyFile("file of a saved forward", "give it `remote:` ports and a `selector:` or `pod:`, or save it anew")
+EMPTY = EmptyFile("file of a saved forward", "give it `remote:` ports and a `selector:` or `pod:`, or save it again")
 
 
 def folder() -> Path:
@@ -21,33 +21,33 @@ def folder() -> Path:
 
 
 def path(name: str) -> Path:
-    """The file of a name; `InvalidInput` where it cannot be one."""
+    """Return the file of a saved forward; `InvalidInput` if the name cannot be a file name."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
         raise InvalidInput(f"use {name!r} as a name", "a name has letters, digits, dots, dashes and underscores")
     return folder() / f"{name}.yml"
 
 
 def names() -> list[str]:
-    return sorted(found.stem for found in folder().glob("*.yml"))
+    return sorted(file.stem for file in folder().glob("*.yml"))
 
 
 def save(name: str, request: Request) -> Path:
-    """Keep a request under a name; one of that name is replaced."""
+    """Save a request under a name; replaces an earlier one of that name."""
     import yaml
 
-    kept = {key: list(value) if key in LISTS else value for key, value in asdict(request).items() if value}
+    values = {key: list(value) if key in LISTS else value for key, value in asdict(request).items() if value}
     file = path(name)
     private(folder())
-    write_atomically(file, yaml.safe_dump(kept, sort_keys=False))
+    write_atomically(file, yaml.safe_dump(values, sort_keys=False))
     return file
 
 
 def load(name: str) -> Request:
-    """A kept request; `InvalidInput` with every mistake in its file."""
+    """Return a saved request; `InvalidInput` lists every mistake in its file."""
     file = path(name)
     if not file.is_file():
-        hint = did_you_mean(name, names()) or "`--save NAME` keeps one"
-        raise InvalidInput(f"use the forwards {name!r}", "none are kept under that name", hint)
+        hint = did_you_mean(name, names()) or "`--save NAME` saves one"
+        raise InvalidInput(f"use the forwards {name!r}", "none are saved under that name", hint)
     request: Request = load_file(file, SCHEMA, f"use {file}", EMPTY)
     return request
 
@@ -70,7 +70,7 @@ SCHEMA = Section(
         **dict.fromkeys(("selector", "pod", "context", "namespace"), ANY_TEXT),
         "first": _PORT,
         "remote": ListOf(_PORT, "ports", may_be_empty=True),
-        "local": ListOf(Whole(0, 65535), "ports", may_be_empty=True),  # 0: any free one
+        "local": ListOf(Whole(0, 65535), "ports", may_be_empty=True),  # 0: any free port
     },
     make=_request,
 )

@@ -23,9 +23,9 @@ def rows(lines: Sequence[Line], now: float) -> list[tuple[str, ...]]:
 def remark(line: Line, now: float) -> str:
     """Explain why it is not up, or how often it was restarted."""
     if line.state in (State.UP, State.OPEN):
-        return f"begun anew {line.reconnects}x" if line.reconnects else ""
-    again = f"again in {max(0, line.until - now):.0f} s: " if line.state is State.RETRYING else ""
-    return f"{again}{line.why}" if line.state is not State.STARTING or line.reconnects else ""
+        return f"restarted {line.reconnects}x" if line.reconnects else ""
+    retry = f"retry in {max(0, line.until - now):.0f} s: " if line.state is State.RETRYING else ""
+    return f"{retry}{line.why}" if line.state is not State.STARTING or line.reconnects else ""
 
 
 def drawn(lines: Sequence[Line], now: float, width: int, height: int) -> list[str]:

@@ -13,9 +13,9 @@ from gpuctl.kube.forward.model import Request
 from gpuctl.kube.model import Pod
 
 
-def ask(kubectl: Kubectl) -> Request | None:
+def choose_request(kubectl: Kubectl) -> Request | None:
     """Return the request that the user chose; None if they cancelled."""
-    pods = [pod for pod in choose.listed(kubectl) if pod.serves]
+    pods = [pod for pod in choose.list_pods(kubectl) if pod.serves]
     if not pods and not saved.names():
         raise GpuctlError(
             "forward", f"no pod is running in the namespace {kubectl.namespace}", "`kns` switches the namespace"
@@ -26,23 +26,23 @@ def ask(kubectl: Kubectl) -> Request | None:
     kind, name = picked.split("\t")[:2]
     if kind == "saved":
         return saved.load(name)
-    meant = [pod for pod in pods if (pod.name == name if kind == "pod" else _has(pod, name))]
-    remote = _port("port of the pod", declared(meant))
+    chosen = [pod for pod in pods if (pod.name == name if kind == "pod" else _has(pod, name))]
+    remote = _port("port of the pod", declared(chosen))
     local = _port("first local port", _near(remote)) if remote else None
     if remote is None or local is None:
         return None
-    where = {"context": kubectl.context, "namespace": kubectl.namespace}
+    scope = {"context": kubectl.context, "namespace": kubectl.namespace}
     if kind == "pod":
-        return Request((remote,), pod=name, local=(local,), **where)  # type: ignore[arg-type]
-    return Request((remote,), selector=name, first=local, **where)  # type: ignore[arg-type]
+        return Request((remote,), pod=name, local=(local,), **scope)  # type: ignore[arg-type]
+    return Request((remote,), selector=name, first=local, **scope)  # type: ignore[arg-type]
 
 
-def offers(pods: Sequence[Pod], kept: Sequence[str]) -> list[str]:
+def offers(pods: Sequence[Pod], saved_names: Sequence[str]) -> list[str]:
     """List the choices: saved requests, labels shared by several pods, and single pods."""
     labels = Counter(f"{name}={value}" for pod in pods for name, value in pod.shared_labels.items())
     shared = sorted(labels.items(), key=lambda item: (-item[1], item[0]))
     return [
-        *(f"saved\t{name}\t" for name in kept),
+        *(f"saved\t{name}\t" for name in saved_names),
         *(f"label\t{label}\tall {count} pods" for label, count in shared if count > 1),
         *(f"pod\t{pod.name}\tport {', '.join(map(str, declared([pod]))) or '?'}" for pod in pods),
     ]
@@ -73,5 +73,5 @@ def _port(what: str, offered: Sequence[int]) -> int | None:
     if not output:
         return None
     if not output[-1].isdigit() or not 1 <= int(output[-1]) <= 65535:
-        raise InvalidInput(f"forward the {what}", f"{output[-1]!r} is no port")
+        raise InvalidInput(f"forward the {what}", f"{output[-1]!r} is not a port")
     return int(output[-1])

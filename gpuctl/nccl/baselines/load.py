@@ -46,8 +46,8 @@ def site_file() -> Path:
 
 def book() -> Book:
     """All rows, the site's first; raises `InvalidInput` with every mistake in a file."""
-    shipped, own = load(SHIPPED), site_file()
-    site = load(own) if own.is_file() else Book({}, ())
+    shipped, path = load(SHIPPED), site_file()
+    site = load(path) if path.is_file() else Book({}, ())
     rows = [replace(row, site=True) for row in site.rows]
     return Book({**shipped.systems, **site.systems}, (*rows, *shipped.rows))
 
@@ -60,16 +60,16 @@ def load(path: Path) -> Book:
 
 def size(text: str) -> int | None:
     """Bytes of a message size such as 4GiB or 512; None if it is not a size."""
-    found = re.fullmatch(r"(\d{1,18}) ?(|KiB|MiB|GiB)", text)
-    return int(found[1]) * UNITS[found[2]] if found else None
+    match = re.fullmatch(r"(\d{1,18}) ?(|KiB|MiB|GiB)", text)
+    return int(match[1]) * UNITS[match[2]] if match else None
 
 
 def nodes(text: str) -> tuple[int, int | None] | None:
     """Bounds of 2, 4-16 or 4+."""
-    found = re.fullmatch(r"([1-9]\d{0,8})(?:(\+)|-([1-9]\d{0,8}))?", text)
-    if found is None or (found[3] and int(found[3]) < int(found[1])):
+    match = re.fullmatch(r"([1-9]\d{0,8})(?:(\+)|-([1-9]\d{0,8}))?", text)
+    if match is None or (match[3] and int(match[3]) < int(match[1])):
         return None
-    return int(found[1]), None if found[2] else int(found[3] or found[1])
+    return int(match[1]), None if match[2] else int(match[3] or match[1])
 
 
 def plain(row: Baseline) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _processes(text: str) -> str | int | None:
 
 
 def _baseline(values: dict[str, Any], node: Node, at: At) -> Baseline | None:
-    """A row whose numbers stand in the order that their names promise."""
+    """A row whose limits and sizes are in ascending order."""
     limits = [values[name] for name in ("fail", "warn", "expect") if name in values]
     if limits != sorted(limits):
         at.refuse(node, "needs fail, warn and expect to rise in this order")

@@ -1,4 +1,4 @@
-"""What explains the bad runs: causes are accepted one after the other, as long as the odds carry them."""
+"""Attribute the bad runs to causes. Causes are accepted one after the other, as long as the odds support them."""
 
 from __future__ import annotations
 
@@ -16,243 +16,243 @@ from gpuctl.nccl.isolate.likelihood import (
     runs_of,
     spoils,
 )
-from gpuctl.nccl.isolate.model import Cause, Guilt, Kind, Policy
+from gpuctl.nccl.isolate.model import Cause, Fault, Kind, Policy
 from gpuctl.nccl.isolate.noise import Noise, chances
-from gpuctl.nccl.isolate.observations import Seen, Story
+from gpuctl.nccl.isolate.observations import Evidence, Observation
 
-CAME_BACK = 3.0  # what was bad more than once is let go only at odds so many times worse
-SEVERAL = 4  # bad nodes of one rack that are less likely than a bad rack
-MILD = -math.log(1 - 0.15)  # the shortfall below which a cause has to be proved ten times better
+CAME_BACK = 3.0  # a node that was bad more than once is dropped only at odds so many times worse
+SEVERAL = 4  # this many bad nodes in one rack are less likely than a bad rack
+MILD = -math.log(1 - 0.15)  # shortfall below which a cause needs ten times better odds
 
 
 @dataclass(frozen=True)
-class Explained:
-    """`guilty`: accepted. `open`: bad runs that nothing explains, with the odds of everything each may come from.
+class Attribution:
+    """`faults`: accepted causes. `open`: bad runs that no fault explains, each with the odds of its possible causes.
 
-    `chance`: bad runs that are held for nobody's fault, as everything they may come from was let go. `masked`: nodes
-    that nothing is known of, as every run of theirs was spoilt by something guilty.
+    `chance`: bad runs put down to chance, as all of their possible causes were dropped. `masked`: nodes about which
+    nothing is known, because a fault spoiled every run of theirs.
     """
 
-    guilty: tuple[Guilt, ...]
-    open: tuple[tuple[Seen, Mapping[Cause, float]], ...]
-    chance: tuple[Seen, ...]
+    faults: tuple[Fault, ...]
+    open: tuple[tuple[Observation, Mapping[Cause, float]], ...]
+    chance: tuple[Observation, ...]
     masked: tuple[str, ...]
     noise: Noise
 
 
-def explain(story: Story, policy: Policy) -> Explained:
-    """Accept what is sure, let go what is not worth another look, and tell what stays open.
+def attribute(evidence: Evidence, policy: Policy) -> Attribution:
+    """Accept the causes that are proved, drop those not worth another run, and keep the rest open.
 
-    How often chance makes a run slow is learnt from the runs that were let go, so this is done twice.
+    The frequency of slow runs by chance is learnt from the dropped runs, so this is done twice.
     """
-    first = _explain(story, policy, _noise(story, ()))
-    return _explain(story, policy, _noise(story, first.chance)) if first.chance else first
+    first = _explain(evidence, policy, _noise(evidence, ()))
+    return _explain(evidence, policy, _noise(evidence, first.chance)) if first.chance else first
 
 
-def _noise(story: Story, chance: Sequence[Seen]) -> Noise:
-    before = Noise(story.scale, *chances(0, 0, 0), story.guessed)
-    slow = sum(before.passing(seen.shortfall) for seen in chance if seen.shortfall is not None)
-    failed = sum(bool(seen.failed) for seen in chance)
-    return Noise(story.scale, *chances(len(story.pairs), slow, failed), story.guessed)
+def _noise(evidence: Evidence, chance: Sequence[Observation]) -> Noise:
+    before = Noise(evidence.scale, *chances(0, 0, 0), evidence.guessed)
+    slow = sum(before.passing(run.shortfall) for run in chance if run.shortfall is not None)
+    failed = sum(bool(run.failed) for run in chance)
+    return Noise(evidence.scale, *chances(len(evidence.pairs), slow, failed), evidence.guessed)
 
 
-def _explain(story: Story, policy: Policy, noise: Noise) -> Explained:
-    guilty = [_lost(node, story) for node in sorted(story.lost)]
-    taken = frozenset(number for guilt in guilty for number in guilt.runs)
-    every = tuple(seen for seen in story.pairs if looks_bad(seen, noise, policy))
-    case = Case(story, policy, noise, taken, every, {})
+def _explain(evidence: Evidence, policy: Policy, noise: Noise) -> Attribution:
+    faults = [_lost(node, evidence) for node in sorted(evidence.lost)]
+    taken = frozenset(number for fault in faults for number in fault.runs)
+    every = tuple(run for run in evidence.pairs if looks_bad(run, noise, policy))
+    case = Case(evidence, policy, noise, taken, every, {})
     while (best := case.best()) is not None:
-        guilty.append(case.guilt(best))
+        faults.append(case.fault(best))
         case = case.without(best)
-    still = [seen for seen in case.bad if case.worth_another_look(seen)]
-    kept = {seen.number for seen in still}
-    chance = tuple(seen for seen in case.bad if seen.number not in kept)
-    spoilt = dict.fromkeys(n for seen in story.pairs if seen.number in case.taken for n in seen.nodes)
-    masked = tuple(node for node in spoilt if node not in story.lost and case.masked(node, guilty))
-    return Explained(tuple(guilty), tuple((seen, case.odds_of(seen)) for seen in still), chance, masked, noise)
+    still = [run for run in case.bad if case.worth_another_look(run)]
+    kept = {run.number for run in still}
+    chance = tuple(run for run in case.bad if run.number not in kept)
+    spoilt = dict.fromkeys(n for run in evidence.pairs if run.number in case.taken for n in run.nodes)
+    masked = tuple(node for node in spoilt if node not in evidence.lost and case.masked(node, faults))
+    return Attribution(tuple(faults), tuple((run, case.odds_of(run)) for run in still), chance, masked, noise)
 
 
 @dataclass(frozen=True)
 class Case:
-    """The runs that no accepted cause explains (`taken` are the numbers of those that one does).
+    """The runs that no accepted cause explains yet; `taken` are the numbers of those that one does.
 
-    `every`: all bad runs, taken or not. `known`: odds by the cause and the runs they rest on, kept from case to case.
+    `every`: all bad runs, taken or not. `known`: cache of odds by cause and runs, shared from case to case.
     """
 
-    story: Story
+    evidence: Evidence
     policy: Policy
     noise: Noise
     taken: frozenset[int]
-    every: tuple[Seen, ...]
+    every: tuple[Observation, ...]
     known: dict[tuple[Cause, tuple[int, ...]], float]
 
     @cached_property
-    def bad(self) -> tuple[Seen, ...]:
-        return tuple(seen for seen in self.every if seen.number not in self.taken)
+    def bad(self) -> tuple[Observation, ...]:
+        return tuple(run for run in self.every if run.number not in self.taken)
 
     @cached_property
     def numbers(self) -> frozenset[int]:
-        """Those of the bad runs."""
-        return frozenset(seen.number for seen in self.bad)
+        """The numbers of the bad runs."""
+        return frozenset(run.number for run in self.bad)
 
     @cached_property
     def causes(self) -> Mapping[int, tuple[Cause, ...]]:
-        """What each bad run may come from, by its number."""
-        return {seen.number: tuple(self._candidates(seen)) for seen in self.bad}
+        """The possible causes of each bad run, by its number."""
+        return {run.number: tuple(self._candidates(run)) for run in self.bad}
 
-    def _candidates(self, seen: Seen) -> Iterable[Cause]:
-        """Nodes that every pair has set apart explain their runs; else all that may."""
-        apart = [Cause(Kind.NODE, (node,)) for node in seen.nodes if node in self.story.parted.apart]
-        return apart or (cause for cause in candidates(seen) if self._may_be(cause))
+    def _candidates(self, run: Observation) -> Iterable[Cause]:
+        """The slow nodes, once all pairs have shown which these are; else every cause that is possible."""
+        slow = [Cause(Kind.NODE, (node,)) for node in run.nodes if node in self.evidence.clusters.slow_nodes]
+        return slow or (cause for cause in candidates(run) if self._may_be(cause))
 
     def _may_be(self, cause: Cause) -> bool:
-        """What a single rack shares is what all share; and what a small rack shares is not told from its nodes."""
+        """False for a shared part of the only rack, and of a rack too small to tell the part from the nodes."""
         if cause.kind in (Kind.NODE, Kind.LINK):
             return True
-        inside = self.story.in_rack[cause.names[0]]
+        inside = self.evidence.rack_sizes[cause.names[0]]
         if cause.kind is Kind.UPLINK:
             return inside > 1
-        return inside > SEVERAL and len(self.story.of_rack) > 1
+        return inside > SEVERAL and len(self.evidence.runs_by_rack) > 1
 
     @cached_property
     def odds(self) -> Mapping[Cause, float]:
-        every = dict.fromkeys(cause for found in self.causes.values() for cause in found)
+        every = dict.fromkeys(cause for causes in self.causes.values() for cause in causes)
         return {cause: self._odds(cause, self.runs(cause)) for cause in every}
 
-    def odds_of(self, seen: Seen) -> dict[Cause, float]:
-        return {cause: self.odds[cause] for cause in self.causes[seen.number]}
+    def odds_of(self, run: Observation) -> dict[Cause, float]:
+        return {cause: self.odds[cause] for cause in self.causes[run.number]}
 
-    def runs(self, cause: Cause) -> list[Seen]:
-        return [seen for seen in runs_of(cause, self.story) if seen.number not in self.taken]
+    def runs(self, cause: Cause) -> list[Observation]:
+        return [run for run in runs_of(cause, self.evidence) if run.number not in self.taken]
 
     def without(self, cause: Cause) -> Case:
-        """What is left to explain once this one is accepted."""
-        taken = self.taken | {seen.number for seen in self.runs(cause)}
+        """The case that remains once this cause is accepted."""
+        taken = self.taken | {run.number for run in self.runs(cause)}
         return replace(self, taken=taken)
 
     def best(self) -> Cause | None:
-        """The likeliest cause that is sure enough and that no other explanation comes near."""
-        sure = [cause for cause, found in self.odds.items() if found >= self._enough(cause) and self._all_of(cause)]
+        """The likeliest cause with sufficient odds that beats every rival; None without one."""
+        sure = [cause for cause, odds in self.odds.items() if odds >= self._enough(cause) and self._all_of(cause)]
         ordered = sorted(sure, key=lambda cause: (-self.odds[cause], cause.kind, cause.names))
         return next((cause for cause in ordered if all(self._beats(cause, r) for r in self._rivals(cause))), None)
 
     def _enough(self, cause: Cause) -> float:
-        """The odds to accept a cause: the chance of a false alarm is shared out among all that could be accused.
+        """The odds required to accept a cause: the allowed chance of a false alarm is divided among all candidates.
 
-        Nodes get the most of it, as they are what is mostly bad: four fifths among them all, a tenth each among all
-        racks with their uplinks and among all paths that were run over. What is only a little slow gets a tenth of
-        that: scatter is not quite as we take it to be, and small shortfalls show it most.
+        Nodes get most of it, as they are the most frequent fault: all nodes together four fifths, all racks and uplinks
+        one tenth, all tested paths one tenth. A mild cause gets a tenth of its share: real scatter differs from our
+        model, most of all at small shortfalls.
         """
         allowed = self.policy.false_alarm * (0.1 if self._mild(cause) else 1.0)
         if cause.kind is Kind.NODE:
-            return math.log(len(self.story.fleet.nodes) / 0.8 / allowed)
-        many = len(self.story.pairs) if cause.kind is Kind.LINK else 2 * len(self.story.of_rack)
+            return math.log(len(self.evidence.fleet.nodes) / 0.8 / allowed)
+        many = len(self.evidence.pairs) if cause.kind is Kind.LINK else 2 * len(self.evidence.runs_by_rack)
         return math.log(many / 0.1 / allowed)
 
     def _all_of(self, cause: Cause) -> bool:
-        """Of a rack: whether its bad runs would take several bad nodes."""
+        """For a rack: true if single nodes explain its bad runs only when several of them are bad."""
         if cause.kind is not Kind.RACK:
             return True
         busy, count = set[str](), 0
-        for seen in self.runs(cause):
-            own = {node for node in seen.nodes if self.story.fleet.racks.get(node) == cause.names[0]}
-            if seen.number in self.numbers and own.isdisjoint(busy):
-                busy |= own
+        for run in self.runs(cause):
+            inside = {node for node in run.nodes if self.evidence.fleet.racks.get(node) == cause.names[0]}
+            if run.number in self.numbers and inside.isdisjoint(busy):
+                busy |= inside
                 count += 1
         return count >= SEVERAL
 
     def _mild(self, cause: Cause) -> bool:
         runs = self.runs(cause)
-        return not any(seen.failed or (seen.shortfall or 0.0) >= MILD for seen in runs)
+        return not any(run.failed or (run.shortfall or 0.0) >= MILD for run in runs)
 
-    def worth_another_look(self, seen: Seen) -> bool:
-        """A bad run is looked into until every node of it ran well once, then while the odds stay up.
+    def worth_another_look(self, suspect: Observation) -> bool:
+        """True while a node of a bad run has not run well yet, afterwards while the odds stay high.
 
-        Nothing speaks for a node that never did, however mild its bad runs are: one more tells.
+        However mild its bad runs are, nothing speaks for a node that never ran well: one more run will tell.
         """
-        if seen.wrong:
+        if suspect.wrong:
             return True
-        left = [[run for run in self._telling(node) if run.number not in self.taken] for node in seen.nodes]
-        bad = [[self._bad_as(seen, run) for run in runs] for runs in left]
-        back = any(found.count(True) > 1 for found in bad)
-        if max(self.odds_of(seen).values()) >= math.log(self.policy.let_go / (CAME_BACK if back else 1.0)):
+        left = [[run for run in self._informative(node) if run.number not in self.taken] for node in suspect.nodes]
+        bad = [[self._is_as_bad(suspect, run) for run in runs] for runs in left]
+        repeated = any(of_node.count(True) > 1 for of_node in bad)
+        if max(self.odds_of(suspect).values()) >= math.log(self.policy.let_go / (CAME_BACK if repeated else 1.0)):
             return True
-        return any(all(found) for found in bad)
+        return any(all(of_node) for of_node in bad)
 
-    def _bad_as(self, seen: Seen, run: Seen) -> bool:
-        """Whether a run is one more of the same as a bad one: bad by itself, or at least half as slow."""
-        least = max(self.policy.least_gap, 0.5 * (seen.shortfall or math.inf))
+    def _is_as_bad(self, suspect: Observation, run: Observation) -> bool:
+        """True if a run repeats a suspect one: bad by itself, or at least half as slow."""
+        least = max(self.policy.least_gap, 0.5 * (suspect.shortfall or math.inf))
         return run.number in self.numbers or (run.shortfall is not None and run.shortfall >= least)
 
-    def masked(self, node: str, guilty: Sequence[Guilt]) -> bool:
-        """Whether nothing is left that would tell of a node that is not guilty itself."""
-        for guilt in guilty:
-            rack = self.story.fleet.racks.get(node) if guilt.cause.kind is Kind.RACK else None
-            if guilt.cause.kind is not Kind.UPLINK and (node in guilt.cause.names or rack in guilt.cause.names):
+    def masked(self, node: str, faults: Sequence[Fault]) -> bool:
+        """True if no run is left that says anything about this node, and the node is not a fault itself."""
+        for fault in faults:
+            rack = self.evidence.fleet.racks.get(node) if fault.cause.kind is Kind.RACK else None
+            if fault.cause.kind is not Kind.UPLINK and (node in fault.cause.names or rack in fault.cause.names):
                 return False
-        runs = self._telling(node)
+        runs = self._informative(node)
         return bool(runs) and all(run.number in self.taken for run in runs)
 
-    def guilt(self, cause: Cause) -> Guilt:
-        """An accepted cause with the runs that it rests on."""
+    def fault(self, cause: Cause) -> Fault:
+        """The fault of an accepted cause, with its runs."""
         runs = self.runs(cause)
         failing = failing_rather_than_slow(runs, self.noise, self.policy.least_gap)
-        half = 0.5 * max((seen.shortfall for seen in runs if seen.shortfall is not None), default=0.0)
-        slow = [seen for seen in runs if seen.shortfall is not None and seen.shortfall >= half]
-        bad = [seen for seen in runs if seen.failed] if failing else slow
-        slower = None if failing else 1 - math.exp(-median(seen.shortfall or 0.0 for seen in slow))
-        numbers = tuple(seen.number for seen in runs)
-        return Guilt(cause, self.odds[cause], failing, slower, tuple(seen.number for seen in bad), numbers)
+        half = 0.5 * max((run.shortfall for run in runs if run.shortfall is not None), default=0.0)
+        slow = [run for run in runs if run.shortfall is not None and run.shortfall >= half]
+        bad = [run for run in runs if run.failed] if failing else slow
+        slower = None if failing else 1 - math.exp(-median(run.shortfall or 0.0 for run in slow))
+        numbers = tuple(run.number for run in runs)
+        return Fault(cause, self.odds[cause], failing, slower, tuple(run.number for run in bad), numbers)
 
-    def _odds(self, cause: Cause, runs: Sequence[Seen]) -> float:
-        key = cause, tuple(seen.number for seen in runs)
+    def _odds(self, cause: Cause, runs: Sequence[Observation]) -> float:
+        key = cause, tuple(run.number for run in runs)
         if key not in self.known:
             self.known[key] = odds(cause, runs, self.noise, self.policy.least_gap)
         return self.known[key]
 
-    def _telling(self, node: str) -> list[Seen]:
-        return [seen for seen in self.story.of_node.get(node, ()) if seen.tells]
+    def _informative(self, node: str) -> list[Observation]:
+        return [run for run in self.evidence.runs_by_node.get(node, ()) if run.informative]
 
     def _rivals(self, cause: Cause) -> set[Cause]:
-        shared = (self.causes.get(seen.number, ()) for seen in self.runs(cause))
-        return {rival for found in shared for rival in found if rival != cause}
+        shared = (self.causes.get(run.number, ()) for run in self.runs(cause))
+        return {rival for causes in shared for rival in causes if rival != cause}
 
     def _beats(self, cause: Cause, rival: Cause) -> bool:
-        """It explains the runs far better; or even with the rival at work, the other runs would still call for it."""
-        # A node that comes and goes easily looks like its path to one that it met twice: one more run tells.
+        """True if the cause explains the runs far better, or is still needed for the runs that the rival leaves."""
+        # An intermittent node easily looks like its path to a node that it met twice: one more run will tell.
         far = math.log(self.policy.rival * (3 if (cause.kind, rival.kind) == (Kind.LINK, Kind.NODE) else 1))
         against = odds_of_a_rival(rival, self.runs(rival), self.noise, self.policy.least_gap)
         if self.odds[cause] - against >= far:
             return True
         runs = self.runs(cause)
-        others = [seen for seen in runs if not spoils(rival, seen)]
+        others = [run for run in runs if not spoils(rival, run)]
         return in_the_same_way(runs, others, self.noise, self.policy.least_gap) >= far
 
 
-def looks_bad(seen: Seen, noise: Noise, policy: Policy) -> bool:
-    """Whether a run by itself is worth a second look."""
-    if seen.failed:
+def looks_bad(run: Observation, noise: Noise, policy: Policy) -> bool:
+    """True if a run by itself is worth a second look."""
+    if run.failed:
         return True
-    if seen.shortfall is None or seen.shortfall < max(policy.least_gap, 3 * noise.scale):
+    if run.shortfall is None or run.shortfall < max(policy.least_gap, 3 * noise.scale):
         return False
-    if noise.guessed:  # a run or two in a small fleet cost less than a fault that hides in a guess
+    if noise.guessed:  # in a small fleet a few runs cost less than a fault hidden by a guessed spread
         return True
-    alone = odds(Cause(Kind.NODE, seen.nodes[:1]), [seen], noise, policy.least_gap)
+    alone = odds(Cause(Kind.NODE, run.nodes[:1]), [run], noise, policy.least_gap)
     return alone >= math.log(policy.look_again / 2)  # its odds are halved for being slow, not failing
 
 
-def candidates(seen: Seen) -> Iterable[Cause]:
-    """All that a bad pair run may come from."""
-    for node in seen.nodes:
+def candidates(run: Observation) -> Iterable[Cause]:
+    """Every possible cause of a bad pair run."""
+    for node in run.nodes:
         yield Cause(Kind.NODE, (node,))
-    yield Cause(Kind.LINK, tuple(sorted(seen.nodes)))
-    for rack in sorted(seen.racks):
+    yield Cause(Kind.LINK, tuple(sorted(run.nodes)))
+    for rack in sorted(run.racks):
         yield Cause(Kind.RACK, (rack,))
-        if seen.place == "across":
+        if run.place == "across":
             yield Cause(Kind.UPLINK, (rack,))
 
 
-def _lost(node: str, story: Story) -> Guilt:
-    runs = story.of_node.get(node, ())
-    bad, all_of_it = tuple(seen.number for seen in runs if seen.failed), tuple(seen.number for seen in runs)
-    return Guilt(Cause(Kind.NODE, (node,)), math.inf, failing=True, slower=None, bad=bad, runs=all_of_it, lost=True)
+def _lost(node: str, evidence: Evidence) -> Fault:
+    runs = evidence.runs_by_node.get(node, ())
+    bad, every = tuple(run.number for run in runs if run.failed), tuple(run.number for run in runs)
+    return Fault(Cause(Kind.NODE, (node,)), math.inf, failing=True, slower=None, bad=bad, runs=every, lost=True)

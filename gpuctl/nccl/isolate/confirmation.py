@@ -1,4 +1,4 @@
-"""The confirmation: everything that is not held for bad, together in one run."""
+"""The confirmation: one run of all nodes that are not suspected."""
 
 from __future__ import annotations
 
@@ -6,25 +6,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpuctl.nccl.isolate.follow_up import spoilt
-from gpuctl.nccl.isolate.model import Doubt, Guilt, Policy
-from gpuctl.nccl.isolate.observations import Seen, Story
+from gpuctl.nccl.isolate.model import Fault, Policy, Unresolved
+from gpuctl.nccl.isolate.observations import Evidence, Observation
 
-TRIES = 2  # a confirmation that is bad once may be chance
-HINTS = 8  # more nodes than this that fell silent in a hang tell nothing about each of them
+TRIES = 2  # a single bad confirmation may be chance
+HINTS = 8  # if more nodes than this fell silent in a hang, that says nothing about each of them
 
 
 @dataclass(frozen=True)
-class Rest:
-    """The nodes left, the runs of exactly them, and the speed (GB/s) that they should reach together."""
+class Confirmation:
+    """The nodes left, the runs of exactly these, and the speed (GB/s) that they should reach together."""
 
     nodes: tuple[str, ...]
-    runs: tuple[Seen, ...]
-    wanted: float | None
+    runs: tuple[Observation, ...]
+    expected_gbs: float | None
 
-    def bad(self, run: Seen) -> bool:
-        return bool(run.failed or run.never) or (
-            self.wanted is not None and run.gbs is not None and run.gbs < self.wanted
-        )
+    def bad(self, run: Observation) -> bool:
+        return bool(run.failed or run.start_failure) or _is_below(run, self.expected_gbs)
 
     @property
     def fine(self) -> bool:
@@ -32,59 +30,64 @@ class Rest:
 
     @property
     def due(self) -> bool:
-        """Whether it is still to be run: never yet, or badly only once."""
+        """True if it still has to be run: it was not, or was bad only once."""
         return len(self.nodes) > 1 and not self.fine and len(self.runs) < TRIES
 
 
-def rest(story: Story, guilty: Iterable[Guilt], doubts: Iterable[Doubt], policy: Policy) -> Rest:
-    """What is left of a fleet without everything that is bad or in doubt."""
-    out = {node for guilt in guilty for node in spoilt(guilt.cause, story)}
-    out |= {node for doubt in doubts for number in doubt.runs for node in _nodes(story, number)}
-    out |= {*story.untested, *story.shut}
-    left = tuple(node for node in story.alive if node not in out)
+def confirmation(
+    evidence: Evidence, faults: Iterable[Fault], unresolved: Iterable[Unresolved], policy: Policy
+) -> Confirmation:
+    """The confirmation of the nodes that are neither bad nor in doubt."""
+    out = {node for fault in faults for node in spoilt(fault.cause, evidence)}
+    out |= {node for open_case in unresolved for number in open_case.runs for node in _nodes(evidence, number)}
+    out |= {*evidence.untested, *evidence.excluded}
+    left = tuple(node for node in evidence.alive if node not in out)
     whole = frozenset(left)
-    runs = tuple(s for s in story.all if len(s.nodes) == len(left) and not s.rail and whole == set(s.nodes))
-    return Rest(left, runs, wanted(story, policy))
+    runs = tuple(s for s in evidence.runs if len(s.nodes) == len(left) and not s.rail and whole == set(s.nodes))
+    return Confirmation(left, runs, expected_gbs(evidence, policy))
 
 
-def wanted(story: Story, policy: Policy) -> float | None:
-    """A ring is as fast as its slowest step: that of pairs, across racks where it leaves them; GB/s.
+def expected_gbs(evidence: Evidence, policy: Policy) -> float | None:
+    """The bandwidth (GB/s) that a ring should reach; None if no pair ran well.
 
-    Long rings reach less than pairs do, so only a share of it is asked for.
+    A ring is as fast as its slowest step, which is that of the slower pairs. Long rings reach less than pairs, so only
+    the policy's share of it is expected.
     """
-    slowest = min((ref.gbs for ref in story.references.values()), default=None)
+    slowest = min((ref.gbs for ref in evidence.references.values()), default=None)
     return None if slowest is None else policy.rest * slowest
 
 
-def unexplained(story: Story, policy: Policy) -> list[Seen]:
-    """Bad runs of groups that were tried often enough and never ran well: something in them was not found yet."""
-    least = wanted(story, policy)
-    groups: dict[frozenset[str], list[Seen]] = {}
-    for seen in story.all:
-        if len(seen.nodes) > 2 and not seen.rail and not seen.never:
-            groups.setdefault(frozenset(seen.nodes), []).append(seen)
-    bad = {
-        group: [s for s in runs if s.failed or (least is not None and s.gbs is not None and s.gbs < least)]
-        for group, runs in groups.items()
-    }
-    return [
-        seen
-        for group, runs in groups.items()
-        if len(bad[group]) == len(runs) >= TRIES or any(run.wrong for run in runs)
-        for seen in runs
-    ]
+def unexplained(evidence: Evidence, policy: Policy) -> list[Observation]:
+    """Runs of groups that were tried TRIES times and never ran well: they contain a fault that is not found yet."""
+    least = expected_gbs(evidence, policy)
+    groups: dict[frozenset[str], list[Observation]] = {}
+    for run in evidence.runs:
+        if len(run.nodes) > 2 and not run.rail and not run.start_failure:
+            groups.setdefault(frozenset(run.nodes), []).append(run)
+    suspicious = (runs for runs in groups.values() if _never_well(runs, least) or any(run.wrong for run in runs))
+    return [run for runs in suspicious for run in runs]
 
 
-def silent(story: Story, runs: Sequence[Seen]) -> list[str]:
-    """Nodes whose ranks were gone when a group hung, and that were in no pair since: the first to look at."""
-    found: dict[str, None] = {}
-    for seen in runs:
-        gone = [node for node, how in story.waiting.get(seen.number, {}).items() if how == "gone"]
+def _never_well(runs: Sequence[Observation], least: float | None) -> bool:
+    return len(runs) >= TRIES and all(run.failed or _is_below(run, least) for run in runs)
+
+
+def _is_below(run: Observation, least: float | None) -> bool:
+    return least is not None and run.gbs is not None and run.gbs < least
+
+
+def silent(evidence: Evidence, runs: Sequence[Observation]) -> list[str]:
+    """Nodes whose ranks were gone when a group hung, and that were in no pair since: the first suspects."""
+    nodes: dict[str, None] = {}
+    for run in runs:
+        gone = [node for node, how in evidence.waiting.get(run.number, {}).items() if how == "gone"]
         if len(gone) <= HINTS:
-            later = {node for pair in story.pairs if pair.number > seen.number for node in pair.nodes}
-            found |= dict.fromkeys(node for node in gone if node in story.alive and node not in {*later, *story.shut})
-    return list(found)
+            later = {node for pair in evidence.pairs if pair.number > run.number for node in pair.nodes}
+            nodes |= dict.fromkeys(
+                node for node in gone if node in evidence.alive and node not in {*later, *evidence.excluded}
+            )
+    return list(nodes)
 
 
-def _nodes(story: Story, number: int) -> tuple[str, ...]:
-    return next(seen.nodes for seen in story.all if seen.number == number)
+def _nodes(evidence: Evidence, number: int) -> tuple[str, ...]:
+    return next(run.nodes for run in evidence.runs if run.number == number)

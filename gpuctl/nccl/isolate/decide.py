@@ -1,4 +1,4 @@
-"""The next round of runs, or what those made have come to. It reads the history alone, so it can go on at any point."""
+"""Decide the next round of runs, or the verdict. Only the history counts, so an isolation can resume at any point."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from gpuctl.nccl.isolate import confirmation, launch_failures, pairing, rails, small_fleets, unknown_racks, verdict
-from gpuctl.nccl.isolate.attribution import Explained, explain, looks_bad
-from gpuctl.nccl.isolate.follow_up import Again, Good, again, crowded, ran_well
-from gpuctl.nccl.isolate.launch_outcomes import CUT_OFF
-from gpuctl.nccl.isolate.model import Conclusion, Doubt, Fleet, Guilt, Policy, Round
-from gpuctl.nccl.isolate.observations import Seen, Story, story
+from gpuctl.nccl.isolate import confirmation, pairing, rails, small_fleets, unknown_racks, verdict
+from gpuctl.nccl.isolate.attribution import Attribution, attribute, looks_bad
+from gpuctl.nccl.isolate.follow_up import FollowUp, KnownGoodPool, crowded, plan_follow_up, ran_well
+from gpuctl.nccl.isolate.launch_failures import CUT_OFF, reasons
+from gpuctl.nccl.isolate.model import Conclusion, Fault, Fleet, Policy, Round, Unresolved
+from gpuctl.nccl.isolate.observations import Evidence, Observation, observe
 from gpuctl.nccl.model import Launch, LaunchResult
 
-SMALL = 4  # nodes up to which every pair is tried where none is known to be good
-MANY = 8  # runs, at least, before "most of them are bad" says anything
-TWO_SPEEDS, LIKE = 5, 0.2  # so many runs alike to within this share of their shortfall are a second speed
+SMALL = 4  # largest number of nodes of which every pair is tried if none is known to be good
+MANY = 8  # fewest runs of which "most of them are bad" is meaningful
+TWO_SPEEDS, LIKE = 5, 0.2  # so many runs whose shortfalls differ by less than this share are a second speed
 OF_ALL = 0.08
 NONE = "no pair of nodes ever ran well: more than single nodes can explain"
-ONLY_ACROSS = "the only pair across racks is slower than those within: its nodes, each within its rack"
-TWO = "many runs are slow by the same: two speeds, as within and across racks; say which rack each node is in"
+ONLY_ACROSS = "the only pair across racks is slower than those within: each of its nodes within its own rack"
+TWO = (
+    "many runs are slow by the same amount: two speeds, as within and across racks; give the racks of the nodes to tell"
+)
 
 
 @dataclass(frozen=True)
 class State:
-    """What is known at a point of an isolation."""
+    """The evidence at one point of an isolation, and its attribution to causes."""
 
-    story: Story
-    explained: Explained
+    evidence: Evidence
+    attribution: Attribution
     policy: Policy
 
     def launches(self, groups: Iterable[Sequence[str]]) -> tuple[Launch, ...]:
@@ -36,166 +38,177 @@ class State:
 
 
 def decide(fleet: Fleet, history: Sequence[LaunchResult], policy: Policy | None = None) -> Round | Conclusion:
-    """What to run next for a fleet of which these runs are known, or the verdict; the same for the same runs."""
+    """The next round for a fleet with this history, or the conclusion. Deterministic."""
     rules = policy or Policy()
-    seen = story(fleet, history)
-    if seen.cut_off:
-        why = Doubt(tuple(sorted(seen.cut_off)), (), _contact(seen, history))
-        return verdict.conclusion(seen, explain(seen, rules), (why,), rules)  # what was proved before still is
-    if found := _unseen(seen, rules, rules.pairs_per_node) or _only_across(seen, rules):
-        return found
-    unexplained = bool(confirmation.unexplained(seen, rules))
-    state = State(seen, explain(seen, _stricter(rules) if unexplained else rules), rules)
-    if small_fleets.undecided(seen):
-        return small_fleets.verdict(seen, state.explained, rules)
+    evidence = observe(fleet, history)
+    if evidence.contact_lost:
+        why = Unresolved(tuple(sorted(evidence.contact_lost)), (), _contact(evidence, history))
+        # Faults that were proved before remain proved.
+        return verdict.conclusion(evidence, attribute(evidence, rules), (why,), rules)
+    if step := _unpaired(evidence, rules, rules.pairs_per_node) or _only_across(evidence, rules):
+        return step
+    unexplained = bool(confirmation.unexplained(evidence, rules))
+    state = State(evidence, attribute(evidence, _stricter(rules) if unexplained else rules), rules)
+    if small_fleets.undecided(evidence):
+        return small_fleets.undecided_conclusion(evidence, state.attribution, rules)
     if shared := _shared(state):
-        more = small_fleets.next_round(seen, state.explained, rules) if state.explained.open else None
-        more = more or unknown_racks.both_sides(seen, state.explained, rules)
-        explained, unsure = unknown_racks.judged(seen, state.explained)
-        return more or verdict.conclusion(seen, explained, (shared, *unsure), rules)
+        more = small_fleets.next_round(evidence, state.attribution, rules) if state.attribution.open else None
+        more = more or unknown_racks.both_sides(evidence, state.attribution, rules)
+        attribution, unsure = unknown_racks.without_rack_effects(evidence, state.attribution)
+        return more or verdict.conclusion(evidence, attribution, (shared, *unsure), rules)
     if _none_ran(state):
-        return _few_more(state) or _laid_on_nobody(state)
-    following = again(seen, state.explained, rules)
-    return _nodes_and_paths(state, following) or _the_rest(state, following.doubts, unexplained)
+        return _few_more(state) or _only_lost_nodes(state)
+    following = plan_follow_up(evidence, state.attribution, rules)
+    return _nodes_and_paths(state, following) or _the_rest(state, following.unresolved, unexplained)
 
 
-def _nodes_and_paths(state: State, following: Again) -> Round | None:
-    """Runs that tell what a bad one came from."""
-    seen, explained, rules = state.story, state.explained, state.policy
-    step = _suspects(state, following) or small_fleets.meet_others(seen, explained, rules)
-    if step is None and small_fleets.unclear(seen, explained, following.doubts):
-        step = small_fleets.next_round(seen, explained, rules)
-    return step or unknown_racks.both_sides(seen, explained, rules)
+def _nodes_and_paths(state: State, following: FollowUp) -> Round | None:
+    """Runs that show the cause of a bad run."""
+    evidence, attribution, rules = state.evidence, state.attribution, state.policy
+    step = _suspects(state, following) or small_fleets.meet_others(evidence, attribution, rules)
+    if step is None and small_fleets.unclear(evidence, attribution, following.unresolved):
+        step = small_fleets.next_round(evidence, attribution, rules)
+    return step or unknown_racks.both_sides(evidence, attribution, rules)
 
 
-def _the_rest(state: State, doubts: Sequence[Doubt], unexplained: bool) -> Round | Conclusion:
-    """What is left to do once the bad nodes are known: the confirmation, their adapters, the verdict."""
-    seen, rules = state.story, state.policy
-    explained, unsure = unknown_racks.judged(seen, state.explained)
-    state, doubts = replace(state, explained=explained), (*doubts, *unsure)
-    step = _confirmation(state, doubts)
+def _the_rest(state: State, unresolved: Sequence[Unresolved], unexplained: bool) -> Round | Conclusion:
+    """The last steps, once the bad nodes are known: the confirmation, their adapters, the verdict."""
+    evidence, rules = state.evidence, state.policy
+    attribution, unsure = unknown_racks.without_rack_effects(evidence, state.attribution)
+    state, unresolved = replace(state, attribution=attribution), (*unresolved, *unsure)
+    step = _confirmation(state, unresolved)
     if step is None and unexplained:
-        step = _unseen(seen, rules, rules.pairs_per_node + 1)
-    return step or _adapters(state) or verdict.conclusion(seen, explained, doubts, rules)
+        step = _unpaired(evidence, rules, rules.pairs_per_node + 1)
+    return step or _adapters(state) or verdict.conclusion(evidence, attribution, unresolved, rules)
 
 
 def _stricter(policy: Policy) -> Policy:
-    """Once the rest has failed together, a bad run is not so readily put down to chance."""
+    """The policy after the confirmation failed: a bad run is less readily put down to chance."""
     return replace(policy, let_go=1.0)
 
 
-def _unseen(seen: Story, policy: Policy, pairs_per_node: int) -> Round | None:
-    """Pairs of the nodes that were in too few runs."""
-    if len(seen.alive) < 2:
+def _unpaired(evidence: Evidence, policy: Policy, pairs_per_node: int) -> Round | None:
+    """Pairs of the nodes that were in fewer pairs than required."""
+    if len(evidence.alive) < 2:
         return None
     for turn in range(pairs_per_node):
-        due = [node for node in seen.alive if len(seen.tried.get(node, ())) <= turn]
+        due = [node for node in evidence.alive if len(evidence.launches_by_node.get(node, ())) <= turn]
         if len(due) > 1:
-            pairs = pairing.pairs(due, seen.fleet.racks, turn)
-            return Round(tuple(Launch(pair, policy.sweep) for pair in pairs), _screening(turn, len(due), seen))
+            pairs = pairing.pairs(due, evidence.fleet.racks, turn)
+            return Round(tuple(Launch(pair, policy.sweep) for pair in pairs), _screening(turn, len(due), evidence))
     return None
 
 
-def _only_across(seen: Story, policy: Policy) -> Round | None:
-    """The nodes of the only pair across racks, each within its rack where it can be: slower than others it may be
-    for the way between racks, or for a node, and only within a rack is there something to compare a node with. The
-    other one ran well, and is in no bad run where there is such a one."""
-    run = next((run for run in seen.pairs if run.place == "across" and run.gbs is not None and not run.tells), None)
-    if run is None or "within" not in seen.references:
+def _only_across(evidence: Evidence, policy: Policy) -> Round | None:
+    """The nodes of the only pair across racks, each with a partner from its own rack.
+
+    The pair may be slow because of the path between the racks or because of a node, and a node can only be compared
+    within its rack. The partner ran well, and preferably is in no bad run.
+    """
+    run = next(
+        (run for run in evidence.pairs if run.place == "across" and run.gbs is not None and not run.informative), None
+    )
+    if run is None or "within" not in evidence.references:
         return None
-    racks, good = seen.fleet.racks, ran_well(seen) - set(run.nodes)
-    noise = explain(seen, policy).noise
-    doubtful = {node for other in seen.pairs if looks_bad(other, noise, policy) for node in other.nodes}
-    order = sorted((node for node in seen.alive if node in good), key=lambda node: node not in doubtful)
+    racks, good = evidence.fleet.racks, ran_well(evidence) - set(run.nodes)
+    noise = attribute(evidence, policy).noise
+    in_bad_runs = {node for other in evidence.pairs if looks_bad(other, noise, policy) for node in other.nodes}
+    order = sorted((node for node in evidence.alive if node in good), key=lambda node: node not in in_bad_runs)
     pairs = []
     for node in run.nodes:
         mates = [other for other in order if racks.get(other) == racks[node]]
-        if node in seen.alive and mates and all(each.place == "across" for each in seen.tried[node]):
+        if (
+            node in evidence.alive
+            and mates
+            and all(launch.place == "across" for launch in evidence.launches_by_node[node])
+        ):
             pairs.append((node, mates[-1]))
     return Round(tuple(Launch(pair, policy.sweep) for pair in pairs), ONLY_ACROSS) if pairs else None
 
 
-def _screening(turn: int, due: int, seen: Story) -> str:
-    every = "every node" if due >= len(seen.alive) - 1 else f"{due} nodes not seen so far"
+def _screening(turn: int, due: int, evidence: Evidence) -> str:
+    every = "every node" if due >= len(evidence.alive) - 1 else f"{due} nodes not tested so far"
     return f"{every} in a pair" + (", with other partners than before" if turn else "")
 
 
-def _left_over(seen: Story, busy: Iterable[str]) -> list[tuple[str, str]]:
-    """The odd one out of the first round, with a near one that ran well; that one is in two pairs."""
+def _left_over(evidence: Evidence, busy: Iterable[str]) -> list[tuple[str, str]]:
+    """The odd node of the first round, with a near one that ran well, which is then in two pairs."""
     taken = set(busy)
-    due = next((node for node in seen.alive if node not in seen.tried and node not in taken), None)
+    due = next((node for node in evidence.alive if node not in evidence.launches_by_node and node not in taken), None)
     if due is None:
         return []
-    fine = ran_well(seen)
-    at, places = seen.fleet.nodes.index(due), {node: number for number, node in enumerate(seen.fleet.nodes)}
-    order = sorted(seen.alive, key=lambda node: (node not in fine, abs(places[node] - at)))
+    fine = ran_well(evidence)
+    at, places = evidence.fleet.nodes.index(due), {node: number for number, node in enumerate(evidence.fleet.nodes)}
+    order = sorted(evidence.alive, key=lambda node: (node not in fine, abs(places[node] - at)))
     partner = next((node for node in order if node not in taken and node != due), None)
     return [(due, partner)] if partner else []
 
 
-def _suspects(state: State, following: Again) -> Round | None:
-    """Whatever is open, the odd node out, and nodes that fell silent in the confirmation; then all pairs of a few."""
+def _suspects(state: State, following: FollowUp) -> Round | None:
+    """Open suspects, the odd node, and nodes that fell silent in the confirmation; then, in small fleets, all pairs."""
     pairs = [tuple(pair) for pair in following.pairs]
-    odd = _left_over(state.story, (node for pair in pairs for node in pair))
-    pairs += odd if not crowded([*pairs, *odd], state.story.fleet.racks) else []
+    odd = _left_over(state.evidence, (node for pair in pairs for node in pair))
+    pairs += odd if not crowded([*pairs, *odd], state.evidence.fleet.racks) else []
     if not pairs:
         pairs = [tuple(pair) for pair in _hinted(state)]
     if pairs:
         return Round(state.launches(pairs), "suspects with nodes known to be good")
-    if (following.doubts or state.story.untested) and len(state.story.alive) <= SMALL:
+    if (following.unresolved or state.evidence.untested) and len(state.evidence.alive) <= SMALL:
         return _every_pair(state)
     return None
 
 
 def _hinted(state: State) -> list[tuple[str, str]]:
-    good = Good(state.story, state.explained)
-    bad = rails.nodes_of(state.explained.guilty)
+    good = KnownGoodPool(state.evidence, state.attribution)
+    bad = rails.nodes_of(state.attribution.faults)
     nodes = [
-        n for n in confirmation.silent(state.story, confirmation.unexplained(state.story, state.policy)) if n not in bad
+        n
+        for n in confirmation.silent(state.evidence, confirmation.unexplained(state.evidence, state.policy))
+        if n not in bad
     ]
-    lent = [(node, good.lend(node, lambda other: other not in nodes)) for node in nodes]
+    lent = [(node, good.take(node, lambda other: other not in nodes)) for node in nodes]
     return [(node, partner) for node, partner in lent if partner is not None]
 
 
 def _every_pair(state: State) -> Round | None:
-    """Pairs that were never run, among a few nodes of which none is known to be good."""
-    found = small_fleets.not_run(state.story, state.story.alive)
-    return Round(state.launches(found), "pairs not run so far, as no node is known to be good") if found else None
+    """Pairs that were never run, in a small fleet without a node known to be good."""
+    pairs = small_fleets.not_run(state.evidence, state.evidence.alive)
+    return Round(state.launches(pairs), "pairs not run so far, as no node is known to be good") if pairs else None
 
 
-def _confirmation(state: State, doubts: Sequence[Doubt]) -> Round | None:
-    left = confirmation.rest(state.story, state.explained.guilty, doubts, state.policy)
-    if not left.due:
+def _confirmation(state: State, unresolved: Sequence[Unresolved]) -> Round | None:
+    rest = confirmation.confirmation(state.evidence, state.attribution.faults, unresolved, state.policy)
+    if not rest.due:
         return None
-    out = len(state.story.fleet.nodes) - len(left.nodes)
-    why = f"all but {out}, to confirm that the rest is well" if out else "all together, to confirm that they are well"
-    return Round(state.launches([left.nodes]), why if not left.runs else f"once more: {why}")
+    out = len(state.evidence.fleet.nodes) - len(rest.nodes)
+    why = f"all but {out}, to confirm that the rest is fine" if out else "all together, to confirm that they are fine"
+    return Round(state.launches([rest.nodes]), why if not rest.runs else f"once more: {why}")
 
 
 def _adapters(state: State) -> Round | None:
-    good = Good(state.story, state.explained)
-    due = rails.due(state.story, state.explained.guilty, good, state.policy)
+    good = KnownGoodPool(state.evidence, state.attribution)
+    due = rails.due(state.evidence, state.attribution.faults, good, state.policy)
     launches = tuple(Launch(nodes, state.policy.sweep, rail) for nodes, rail in due)
     return Round(launches, "bad nodes over one adapter at a time") if launches else None
 
 
-def _shared(state: State) -> Doubt | None:
-    """Bad runs that are too many, or too alike, to be the fault of single nodes."""
-    bad = [seen for seen, _ in state.explained.open]
-    numbers = tuple(seen.number for seen in bad)
-    never, begun = state.story.never, state.story.pairs
-    closed = {*state.story.untested, *state.story.shut}
-    if len(never) + len(begun) >= MANY and len(closed) * 2 > len(state.story.alive):
-        return Doubt(tuple(seen.number for seen in never), (), _most_never(state.story))
-    if len(state.story.pairs) >= MANY and len(bad) * 2 > len(state.story.pairs):
-        return Doubt(numbers, (), _most(state.story, bad))
-    return Doubt(numbers, (), TWO) if _two_speeds(state, bad) else None
+def _shared(state: State) -> Unresolved | None:
+    """Bad runs that are too many, or too alike, to be caused by single nodes."""
+    bad = [run for run, _ in state.attribution.open]
+    numbers = tuple(run.number for run in bad)
+    failed, started = state.evidence.failed_starts, state.evidence.pairs
+    unusable = {*state.evidence.untested, *state.evidence.excluded}
+    if len(failed) + len(started) >= MANY and len(unusable) * 2 > len(state.evidence.alive):
+        return Unresolved(tuple(run.number for run in failed), (), _most_not_started(state.evidence))
+    if len(started) >= MANY and len(bad) * 2 > len(started):
+        return Unresolved(numbers, (), _most_bad(state.evidence, bad))
+    return Unresolved(numbers, (), TWO) if _two_speeds(state, bad) else None
 
 
-def _two_speeds(state: State, bad: Sequence[Seen]) -> bool:
-    """Whether many runs are slow by the same, where it is not known which nodes are in one rack."""
-    slow = [seen.shortfall for seen in bad if seen.shortfall is not None]
-    if small_fleets.racks_known(state.story) or len(slow) < max(TWO_SPEEDS, OF_ALL * len(state.story.pairs)):
+def _two_speeds(state: State, bad: Sequence[Observation]) -> bool:
+    """True if many runs are slow by the same amount while the racks of the nodes are not known."""
+    slow = [run.shortfall for run in bad if run.shortfall is not None]
+    if small_fleets.racks_known(state.evidence) or len(slow) < max(TWO_SPEEDS, OF_ALL * len(state.evidence.pairs)):
         return False
     usual = median(slow)
     alike = sum(abs(gap - usual) < LIKE * usual for gap in slow)
@@ -203,42 +216,44 @@ def _two_speeds(state: State, bad: Sequence[Seen]) -> bool:
 
 
 def _none_ran(state: State) -> bool:
-    """Whether, of more than two nodes, no pair ever ran well: then nothing was seen that tells one from another."""
-    tried = {frozenset(run.nodes) for run in state.story.pairs}
-    well = any(run.gbs is not None for run in state.story.pairs)
-    return not well and bool(state.explained.open or _not_lost(state.explained)) and len(tried) > 1
+    """True if no pair ever ran well among more than two nodes: then nothing tells a bad node from a good one."""
+    tried = {frozenset(run.nodes) for run in state.evidence.pairs}
+    well = any(run.gbs is not None for run in state.evidence.pairs)
+    return not well and bool(state.attribution.open or _not_lost(state.attribution)) and len(tried) > 1
 
 
-def _not_lost(explained: Explained) -> list[Guilt]:
-    return [guilt for guilt in explained.guilty if not guilt.lost]
+def _not_lost(attribution: Attribution) -> list[Fault]:
+    return [fault for fault in attribution.faults if not fault.lost]
 
 
 def _few_more(state: State) -> Round | None:
-    """The odd one out, and of a few nodes every pair: one of them may yet run well."""
-    pairs = _left_over(state.story, ())
+    """The odd node, and every pair of a small fleet: one of them may still run well."""
+    pairs = _left_over(state.evidence, ())
     if pairs:
-        return Round(state.launches(pairs), "the odd node out, with another")
-    return _every_pair(state) if len(state.story.alive) <= SMALL else None
+        return Round(state.launches(pairs), "the odd node, with another")
+    return _every_pair(state) if len(state.evidence.alive) <= SMALL else None
 
 
-def _laid_on_nobody(state: State) -> Conclusion:
-    """The verdict where no pair ran well: only what stopped answering is named."""
-    lost = tuple(guilt for guilt in state.explained.guilty if guilt.lost)
-    why = Doubt(tuple(run.number for run in state.story.pairs), (), NONE)
-    return verdict.conclusion(state.story, replace(state.explained, guilty=lost), (why,), state.policy)
+def _only_lost_nodes(state: State) -> Conclusion:
+    """The conclusion if no pair ran well: only nodes that stopped answering are named."""
+    lost = tuple(fault for fault in state.attribution.faults if fault.lost)
+    why = Unresolved(tuple(run.number for run in state.evidence.pairs), (), NONE)
+    return verdict.conclusion(state.evidence, replace(state.attribution, faults=lost), (why,), state.policy)
 
 
-def _contact(seen: Story, history: Sequence[LaunchResult]) -> str:
-    nodes = {node for number in seen.cut_off for node in history[number].launch.nodes}
-    lost = {node for number in seen.cut_off for node in history[number].lost}
-    return f"{len(lost)} of the {len(nodes)} nodes of one round gave no answer any more: {CUT_OFF}"
+def _contact(evidence: Evidence, history: Sequence[LaunchResult]) -> str:
+    nodes = {node for number in evidence.contact_lost for node in history[number].launch.nodes}
+    lost = {node for number in evidence.contact_lost for node in history[number].lost}
+    return f"{len(lost)} of the {len(nodes)} nodes of one round stopped answering: {CUT_OFF}"
 
 
-def _most_never(seen: Story) -> str:
-    every = len(seen.never) + len(seen.pairs)
-    return f"{len(seen.never)} of {every} launches never began: {launch_failures.whys(seen.never)}"
+def _most_not_started(evidence: Evidence) -> str:
+    failed = evidence.failed_starts
+    return f"{len(failed)} of {len(failed) + len(evidence.pairs)} launches never started: {reasons(failed)}"
 
 
-def _most(seen: Story, bad: Sequence[Seen]) -> str:
+def _most_bad(evidence: Evidence, bad: Sequence[Observation]) -> str:
     failed = sum(bool(run.failed) for run in bad)
-    return f"{len(bad)} of {len(seen.pairs)} pair runs are bad ({failed} failed): more than single nodes can explain"
+    return (
+        f"{len(bad)} of {len(evidence.pairs)} pair runs are bad ({failed} failed): more than single nodes can explain"
+    )

@@ -1,4 +1,4 @@
-"""Run an isolation: decide, run the round, decide again; what was run is kept so that it can go on later."""
+"""Run an isolation: decide, run the round, decide again. The runs are saved after every round, for resuming."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from gpuctl.nccl.runners.base import Runner
 
 
 class Watch:
-    """Who looks after an isolation while it goes on; this one lets it run and keeps nothing."""
+    """Callbacks of an isolation; this one saves nothing and never interrupts."""
 
     def begin(self, number: int, step: Round) -> None:
-        """A round begins."""
+        """Called when a round starts."""
 
-    def told(self, launch: Launch, line: str) -> None:
-        """A launch has something to tell."""
+    def progress(self, launch: Launch, line: str) -> None:
+        """Called with every progress line of a launch."""
 
     def keep(self, history: Sequence[LaunchResult]) -> None:
-        """A round has ended; these are all runs so far."""
+        """Called after every round with all runs so far."""
 
     def broken_off(self) -> bool:
-        """Whether to stop: asked before every round and, by the runner, within it."""
+        """True to stop. Checked before every round and, by the runner, during it."""
         return False
 
 
 def isolate(
     fleet: Fleet, runner: Runner, policy: Policy, watch: Watch | None = None, before: Sequence[LaunchResult] = ()
 ) -> tuple[list[LaunchResult], Conclusion | None]:
-    """Run round after round until there is a verdict; returns all runs with it, or with None where it was broken off.
+    """Run rounds until there is a verdict; returns all runs and the conclusion, None if interrupted.
 
-    `before` are runs of an earlier isolation: none of them is made again. Of a round that was broken off only runs
-    that were complete by then count: the others were ended by us, which is nobody's fault.
+    `before`: the runs of an earlier isolation, which are not repeated. An interrupted round adds only the runs that
+    had completed: the others failed because we ended them.
     """
-    history, by, number = list(before), watch or Watch(), 0
-    while not by.broken_off():
+    history, callbacks, number = list(before), watch or Watch(), 0
+    while not callbacks.broken_off():
         step = decide(fleet, history, policy)
         if isinstance(step, Conclusion):
             return history, step
         number += 1
-        by.begin(number, step)
-        ended = runner.run(step.launches, by.told, by.broken_off)
-        history += [end for end in ended if end.run.outcome is Outcome.COMPLETE or not by.broken_off()]
-        by.keep(history)
+        callbacks.begin(number, step)
+        results = runner.run(step.launches, callbacks.progress, callbacks.broken_off)
+        history += [end for end in results if end.run.outcome is Outcome.COMPLETE or not callbacks.broken_off()]
+        callbacks.keep(history)
     return history, None

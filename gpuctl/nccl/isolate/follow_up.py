@@ -1,4 +1,4 @@
-"""Which runs would clear up what stayed open: suspects with known-good nodes, the same pair again, other racks."""
+"""Plan the runs that resolve open suspicions: suspects with known-good nodes, the same pair again, other racks."""
 
 from __future__ import annotations
 
@@ -8,226 +8,234 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gpuctl.nccl.isolate.attribution import Explained
-from gpuctl.nccl.isolate.excluded_nodes import START_TRIES
-from gpuctl.nccl.isolate.model import Cause, Doubt, Kind, Policy
-from gpuctl.nccl.isolate.observations import Seen, Story, last_never
+from gpuctl.nccl.isolate.attribution import Attribution
+from gpuctl.nccl.isolate.launch_failures import START_TRIES, failed_starts_since
+from gpuctl.nccl.isolate.model import Cause, Kind, Policy, Unresolved
+from gpuctl.nccl.isolate.observations import Evidence, Observation
 
-NEAR = math.log(100)  # causes whose odds are this close to the best one's are still in question
-WEAK = math.log(20)  # below these odds chance is so much likelier that one run of the same pair comes first
-WRONG_REPEATS = (
-    3  # runs of a pair that printed wrong values, and of each of its nodes with others, before it stays open
-)
-MOST_ACROSS = 2  # pairs at the same time over one uplink
+NEAR = math.log(100)  # causes whose odds are this close to the best are still possible
+WEAK = math.log(20)  # below these odds chance is so likely that the same pair is repeated first
+# Runs of a pair that printed wrong values, and of each of its nodes with others, before it stays open.
+WRONG_REPEATS = 3
+MOST_ACROSS = 2  # simultaneous pairs over one uplink
 Pair = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Again:
-    """Pairs to run next, and what no further run can clear up."""
+class FollowUp:
+    """Pairs to run next, and what no further run can resolve."""
 
     pairs: tuple[Pair, ...]
-    doubts: tuple[Doubt, ...]
+    unresolved: tuple[Unresolved, ...]
 
 
-class Good:
-    """Nodes that ran well, still begin and are in nothing open; each is lent once a round, the least used first."""
+class KnownGoodPool:
+    """Nodes that ran well, still start and are in no open run; each serves once a round, the least used first."""
 
-    def __init__(self, story: Story, explained: Explained) -> None:
-        bad = {node for seen, _ in explained.open for node in seen.nodes}
-        for guilt in explained.guilty:
-            bad |= set(() if guilt.cause.kind is Kind.UPLINK else spoilt(guilt.cause, story))
-        bad |= {*explained.masked, *story.shut}
-        self._doubtful = {node for seen in explained.chance for node in seen.nodes}
-        self._cut_off = {g.cause.names[0] for g in explained.guilty if g.cause.kind is Kind.UPLINK}
-        self._story = story
-        fine = ran_well(story)
-        self._free = [node for node in story.alive if node in fine and node not in bad and not story.stalled]
-        self._order = {node: number for number, node in enumerate(story.fleet.nodes)}
+    def __init__(self, evidence: Evidence, attribution: Attribution) -> None:
+        bad = {node for run, _ in attribution.open for node in run.nodes}
+        for fault in attribution.faults:
+            bad |= set(() if fault.cause.kind is Kind.UPLINK else spoilt(fault.cause, evidence))
+        bad |= {*attribution.masked, *evidence.excluded}
+        self._doubtful = {node for run in attribution.chance for node in run.nodes}
+        self._cut_off = {g.cause.names[0] for g in attribution.faults if g.cause.kind is Kind.UPLINK}
+        self._evidence = evidence
+        fine = ran_well(evidence)
+        self._free = [node for node in evidence.alive if node in fine and node not in bad and not evidence.stalled]
+        self._order = {node: number for number, node in enumerate(evidence.fleet.nodes)}
 
     def __len__(self) -> int:
         return len(self._free)
 
-    def lend(self, to: str, wanted: Callable[[str], bool]) -> str | None:
-        """One of the wanted, that has not met this node where possible, near to it in the order of nodes."""
-        met = {node for seen in self._story.tried.get(to, ()) for node in seen.nodes}
-        free = (node for node in self._free if wanted(node) and not self._apart(node, to))
-        best = min(free, key=lambda node: (node in met, *self._cost(node, to)), default=None)
+    def take(self, partner_of: str, suitable: Callable[[str], bool]) -> str | None:
+        """A suitable node to run with another: preferably one it has not met, near it in the order of nodes.
+
+        None if no such node is free.
+        """
+        met = {node for run in self._evidence.launches_by_node.get(partner_of, ()) for node in run.nodes}
+        free = (node for node in self._free if suitable(node) and not self._is_cut_off(node, partner_of))
+        best = min(free, key=lambda node: (node in met, *self._cost(node, partner_of)), default=None)
         if best is not None:
             self._free.remove(best)
         return best
 
-    def _cost(self, node: str, to: str) -> tuple[bool, int, int]:
-        runs = len(self._story.tried.get(node, ()))
-        return node in self._doubtful, runs, abs(self._order[node] - self._order[to])
+    def _cost(self, node: str, partner_of: str) -> tuple[bool, int, int]:
+        runs = len(self._evidence.launches_by_node.get(node, ()))
+        return node in self._doubtful, runs, abs(self._order[node] - self._order[partner_of])
 
-    def _apart(self, node: str, other: str) -> bool:
-        """Whether a run of both would go over an uplink that is known to be bad."""
+    def _is_cut_off(self, node: str, other: str) -> bool:
+        """True if a run of both would go over an uplink that is known to be bad."""
         if not self._cut_off:
             return False
-        racks = {self._story.fleet.racks.get(node), self._story.fleet.racks.get(other)}
+        racks = {self._evidence.fleet.racks.get(node), self._evidence.fleet.racks.get(other)}
         return len(racks) > 1 and not self._cut_off.isdisjoint(racks)
 
     def near(self, node: str) -> Callable[[str], bool]:
-        """In the same rack, where there is a free one; anywhere else."""
-        racks = self._story.fleet.racks
+        """A test for nodes of the same rack, if one of these is free; otherwise for any node."""
+        racks = self._evidence.fleet.racks
         same = {other for other in self._free if racks.get(other) == racks[node]} if node in racks else None
         return same.__contains__ if same else (lambda _: True)
 
 
 def crowded(pairs: Iterable[Sequence[str]], racks: Mapping[str, str]) -> bool:
-    """Whether pairs at the same time load an uplink more than the first round did, and so might be slow by that."""
+    """True if simultaneous pairs load an uplink more than the first round did, which may make them slow."""
     leaving: Counter[str] = Counter()
     for pair in pairs:
-        found = {racks[node] for node in pair if node in racks}
-        leaving.update(found if len(found) > 1 else ())
+        pair_racks = {racks[node] for node in pair if node in racks}
+        leaving.update(pair_racks if len(pair_racks) > 1 else ())
     return max(leaving.values(), default=0) > MOST_ACROSS
 
 
-def ran_well(story: Story) -> set[str]:
-    """Nodes of runs that can be compared; where none can, of any that ended well."""
-    compared = {node for seen in story.pairs if seen.shortfall is not None for node in seen.nodes}
-    return compared or {node for seen in story.pairs if seen.gbs is not None for node in seen.nodes}
+def ran_well(evidence: Evidence) -> set[str]:
+    """Nodes of runs that can be compared; if no run can, nodes of all runs that completed."""
+    compared = {node for run in evidence.pairs if run.shortfall is not None for node in run.nodes}
+    return compared or {node for run in evidence.pairs if run.gbs is not None for node in run.nodes}
 
 
-def spoilt(cause: Cause, story: Story) -> Sequence[str]:
-    """The nodes that are left out for a cause."""
+def spoilt(cause: Cause, evidence: Evidence) -> Sequence[str]:
+    """The nodes that a cause excludes from other runs."""
     if cause.kind in (Kind.NODE, Kind.LINK):
         return cause.names
-    return [node for node in story.fleet.nodes if story.fleet.racks.get(node) == cause.names[0]]
+    return [node for node in evidence.fleet.nodes if evidence.fleet.racks.get(node) == cause.names[0]]
 
 
-def again(story: Story, explained: Explained, policy: Policy) -> Again:
-    """The next runs for everything open, the clearest suspects first; nobody is in two of them."""
-    planning = _Planning(story, explained, policy)
-    open_runs = sorted(explained.open, key=lambda item: (-max(item[1].values()), item[0].number))
-    for seen, odds in open_runs:
-        planning.look_into(seen, odds)
-    planning.unmask(explained.masked)
-    planning.unmask([node for node in story.untested if len(story.tried[node]) < START_TRIES])
-    return Again(tuple(planning.pairs), () if planning.pairs else _doubts(open_runs, story, policy))
+def plan_follow_up(evidence: Evidence, attribution: Attribution, policy: Policy) -> FollowUp:
+    """The next runs for all open suspects, the clearest first; no node is in two of them."""
+    planning = _Planning(evidence, attribution, policy)
+    open_runs = sorted(attribution.open, key=lambda item: (-max(item[1].values()), item[0].number))
+    for suspect, odds in open_runs:
+        planning.look_into(suspect, odds)
+    planning.unmask(attribution.masked)
+    planning.unmask([node for node in evidence.untested if len(evidence.launches_by_node[node]) < START_TRIES])
+    return FollowUp(tuple(planning.pairs), () if planning.pairs else _unresolved(open_runs, evidence, policy))
 
 
 class _Planning:
-    """Collects pairs; a node that is already in one waits for the next round."""
+    """Collects disjoint pairs; a node that is already in one waits for the next round."""
 
-    def __init__(self, story: Story, explained: Explained, policy: Policy) -> None:
-        self.story, self.policy, self.good = story, policy, Good(story, explained)
+    def __init__(self, evidence: Evidence, attribution: Attribution, policy: Policy) -> None:
+        self.evidence, self.policy, self.good = evidence, policy, KnownGoodPool(evidence, attribution)
         self.pairs: list[Pair] = []
         self._busy: set[str] = set()
-        self._bad = frozenset(seen.number for seen, _ in explained.open)
+        self._bad = frozenset(run.number for run, _ in attribution.open)
 
-    def look_into(self, seen: Seen, odds: Mapping[Cause, float]) -> None:
-        """Add the runs that tell most about a bad one."""
-        if self._busy.isdisjoint(seen.nodes) and not _worn_out(seen, self.story, self.policy):
-            for pair in self._next(seen, odds):
+    def look_into(self, suspect: Observation, odds: Mapping[Cause, float]) -> None:
+        """Add the most informative runs about a bad one."""
+        if self._busy.isdisjoint(suspect.nodes) and not _worn_out(suspect, self.evidence, self.policy):
+            for pair in self._next(suspect, odds):
                 self._add(pair)
 
     def unmask(self, nodes: Sequence[str]) -> None:
-        """Run nodes of which nothing is known with good ones."""
-        left = [node for node in nodes if node not in self._busy and node not in self.story.shut]
+        """Add runs of nodes about which nothing is known, with known-good ones."""
+        left = [node for node in nodes if node not in self._busy and node not in self.evidence.excluded]
         for pair in _with_good(left, self.good):
             self._add(pair)
 
     def _add(self, pair: Pair) -> None:
-        """Plan a pair, unless it would load an uplink more than the first round did: then it waits."""
-        if crowded([*self.pairs, pair], self.story.fleet.racks):
+        """Add a pair, unless it would load an uplink more than the first round did: then it waits."""
+        if crowded([*self.pairs, pair], self.evidence.fleet.racks):
             return
         self.pairs.append(pair)
         self._busy |= set(pair)
 
-    def _next(self, seen: Seen, odds: Mapping[Cause, float]) -> Iterable[Pair]:
+    def _next(self, suspect: Observation, odds: Mapping[Cause, float]) -> Iterable[Pair]:
         top = max(odds.values())
-        begin = [node for node in seen.nodes if node not in self.story.shut]
-        alone = [node for node in begin if not _others(node, seen, self.story)]
-        if alone and top < WEAK and len(_launches(seen, self.story)) < 2:
-            return [seen.nodes]
-        if alone:
-            return _with_good(alone, self.good)
+        usable = [node for node in suspect.nodes if node not in self.evidence.excluded]
+        only_here = [node for node in usable if not _others(node, suspect, self.evidence)]
+        if only_here and top < WEAK and len(_launches(suspect, self.evidence)) < 2:
+            return [suspect.nodes]
+        if only_here:
+            return _with_good(only_here, self.good)
         in_question = {cause for cause, value in odds.items() if value >= top - NEAR}
         uplinks = sorted(cause.names[0] for cause in in_question if cause.kind is Kind.UPLINK)
-        uplinks = uplinks or self._behind_the_path(seen, in_question)
-        if uplinks and (probes := list(_uplinks(uplinks, seen, self.story, self.good))):
+        uplinks = uplinks or self._behind_the_path(suspect, in_question)
+        if uplinks and (probes := list(_uplinks(uplinks, suspect, self.evidence, self.good))):
             return probes
-        if _over(seen, self.story):
+        if _cannot_repeat(suspect, self.evidence):
             return ()
-        return self._wrong(seen) if seen.wrong else self._pair_or_nodes(seen, in_question)
+        return self._wrong(suspect) if suspect.wrong else self._pair_or_nodes(suspect, in_question)
 
-    def _wrong(self, seen: Seen) -> Iterable[Pair]:
-        """The same pair again and its nodes with known-good ones by turns: wrong values are nobody's chance."""
-        pair = len(_launches(seen, self.story)) - 1
-        alone = {node: len(_others(node, seen, self.story)) for node in seen.nodes}
-        if pair < WRONG_REPEATS and pair <= min(alone.values()):
-            return [seen.nodes]
-        few = [node for node in seen.nodes if alone[node] < WRONG_REPEATS]
-        return list(_with_good(few, self.good)) or ([seen.nodes] if pair < WRONG_REPEATS else [])
+    def _wrong(self, suspect: Observation) -> Iterable[Pair]:
+        """The same pair again, and its nodes with known-good ones, by turns: wrong values are never chance."""
+        repeats = len(_launches(suspect, self.evidence)) - 1
+        with_others = {node: len(_others(node, suspect, self.evidence)) for node in suspect.nodes}
+        if repeats < WRONG_REPEATS and repeats <= min(with_others.values()):
+            return [suspect.nodes]
+        few = [node for node in suspect.nodes if with_others[node] < WRONG_REPEATS]
+        return list(_with_good(few, self.good)) or ([suspect.nodes] if repeats < WRONG_REPEATS else [])
 
-    def _behind_the_path(self, seen: Seen, in_question: Set[Cause]) -> list[str]:
-        """The racks of a path that was bad more than once: an uplink that comes and goes has to be ruled out, too."""
-        same = [run for run in self.story.of_node[seen.nodes[0]] if set(run.nodes) == set(seen.nodes)]
+    def _behind_the_path(self, suspect: Observation, in_question: Set[Cause]) -> list[str]:
+        """The racks of a path that was bad more than once: an intermittent uplink has to be ruled out, too."""
+        same = [run for run in self.evidence.runs_by_node[suspect.nodes[0]] if set(run.nodes) == set(suspect.nodes)]
         bad = sum(run.number in self._bad for run in same)
-        if seen.place != "across" or bad < 2 or Cause(Kind.LINK, tuple(sorted(seen.nodes))) not in in_question:
+        if suspect.place != "across" or bad < 2 or Cause(Kind.LINK, tuple(sorted(suspect.nodes))) not in in_question:
             return []
-        by_rack = {rack: [run for run in self.story.of_rack[rack] if run.place == "across"] for rack in seen.racks}
+        by_rack = {
+            rack: [run for run in self.evidence.runs_by_rack[rack] if run.place == "across"] for rack in suspect.racks
+        }
         return sorted(rack for rack, runs in by_rack.items() if len(runs) - len(same) <= len(same))
 
-    def _pair_or_nodes(self, seen: Seen, in_question: Set[Cause]) -> Iterable[Pair]:
-        """The same pair again, which asks about all at once, while it has been bad no more than once; else by turns.
+    def _pair_or_nodes(self, suspect: Observation, in_question: Set[Cause]) -> Iterable[Pair]:
+        """The same pair again, which tests all causes at once, while it was bad at most once; else by turns.
 
-        Where it did not begin the last time the nodes come first, as it may be one of them.
+        If its last launch did not start, the nodes come first, as one of them may be the reason.
         """
-        launches = _launches(seen, self.story)
+        launches = _launches(suspect, self.evidence)
         same = len(launches)
-        suspects = [node for node in seen.nodes if Cause(Kind.NODE, (node,)) in in_question]
-        fewest = min((len(_others(node, seen, self.story)) for node in suspects), default=same)
-        link = Cause(Kind.LINK, tuple(sorted(seen.nodes)))
-        once = len({run.number for node in seen.nodes for run in self.story.of_node[node]} & self._bad) == 1
-        if launches[-1].never and any(self.story.tried[node][-1] is launches[-1] for node in seen.nodes):
-            return _with_good(seen.nodes, self.good)
-        again = not suspects or (link in in_question and same <= fewest) or once
-        return [seen.nodes] if again else _with_good(suspects, self.good)
+        suspects = [node for node in suspect.nodes if Cause(Kind.NODE, (node,)) in in_question]
+        fewest = min((len(_others(node, suspect, self.evidence)) for node in suspects), default=same)
+        link = Cause(Kind.LINK, tuple(sorted(suspect.nodes)))
+        once = len({run.number for node in suspect.nodes for run in self.evidence.runs_by_node[node]} & self._bad) == 1
+        if launches[-1].start_failure and any(
+            self.evidence.launches_by_node[node][-1] is launches[-1] for node in suspect.nodes
+        ):
+            return _with_good(suspect.nodes, self.good)
+        repeat = not suspects or (link in in_question and same <= fewest) or once
+        return [suspect.nodes] if repeat else _with_good(suspects, self.good)
 
 
-def _others(node: str, seen: Seen, story: Story) -> list[Seen]:
-    """The runs of a node with others than in this run."""
-    return [s for s in story.of_node[node] if set(s.nodes) != set(seen.nodes)]
+def _others(node: str, suspect: Observation, evidence: Evidence) -> list[Observation]:
+    """The runs of a node with other partners than in this run."""
+    return [s for s in evidence.runs_by_node[node] if set(s.nodes) != set(suspect.nodes)]
 
 
-def _launches(seen: Seen, story: Story) -> list[Seen]:
-    """Those of the very nodes of a run, whether they began or not."""
-    return [run for run in story.tried[seen.nodes[0]] if set(run.nodes) == set(seen.nodes)]
+def _launches(suspect: Observation, evidence: Evidence) -> list[Observation]:
+    """The launches of exactly the nodes of a run, failed starts included."""
+    return [run for run in evidence.launches_by_node[suspect.nodes[0]] if set(run.nodes) == set(suspect.nodes)]
 
 
-def _repeated(seen: Seen, story: Story) -> bool:
-    """Whether a pair that printed wrong values was run again often enough, and so was each of its nodes with others."""
-    pair = len(_launches(seen, story)) > WRONG_REPEATS
-    return pair and all(len(_others(node, seen, story)) >= WRONG_REPEATS for node in seen.nodes)
+def _repeated(suspect: Observation, evidence: Evidence) -> bool:
+    """True if a pair with wrong values was repeated often enough, and so was each of its nodes with others."""
+    pair = len(_launches(suspect, evidence)) > WRONG_REPEATS
+    return pair and all(len(_others(node, suspect, evidence)) >= WRONG_REPEATS for node in suspect.nodes)
 
 
-def _over(seen: Seen, story: Story) -> bool:
-    """Whether it cannot be run again: launches of its nodes, or of any, do not begin any more."""
-    if story.stalled or not story.shut.isdisjoint(seen.nodes):
+def _cannot_repeat(suspect: Observation, evidence: Evidence) -> bool:
+    """True if launches of its nodes, or of any, no longer start."""
+    if evidence.stalled or not evidence.excluded.isdisjoint(suspect.nodes):
         return True
-    return len(last_never(_launches(seen, story))) >= START_TRIES
+    return len(failed_starts_since(_launches(suspect, evidence))) >= START_TRIES
 
 
-def _with_good(nodes: Sequence[str], good: Good) -> Iterator[Pair]:
+def _with_good(nodes: Sequence[str], good: KnownGoodPool) -> Iterator[Pair]:
     for node in nodes:
-        partner = good.lend(node, good.near(node))
+        partner = good.take(node, good.near(node))
         if partner is not None:
             yield node, partner
 
 
-def _uplinks(racks_in_question: Sequence[str], seen: Seen, story: Story, good: Good) -> Iterator[Pair]:
-    """Another node of the rack with one of a third rack: slow again if it is the uplink, whatever the nodes are."""
-    racks = story.fleet.racks
-    for own in racks_in_question:
-        if len(last_never(story.leaving[own])) >= START_TRIES:
+def _uplinks(
+    racks_in_question: Sequence[str], suspect: Observation, evidence: Evidence, good: KnownGoodPool
+) -> Iterator[Pair]:
+    """Another node of the rack with one of a third rack: slow again only if the uplink is bad."""
+    racks = evidence.fleet.racks
+    for rack in racks_in_question:
+        if len(failed_starts_since(evidence.launches_across[rack])) >= START_TRIES:
             continue
-        inside = good.lend(seen.nodes[0], partial(_in_rack, racks, own))
+        inside = good.take(suspect.nodes[0], partial(_in_rack, racks, rack))
         if inside is None:
             continue
-        outside = good.lend(inside, lambda node: node in racks and racks[node] not in seen.racks)
+        outside = good.take(inside, lambda node: node in racks and racks[node] not in suspect.racks)
         if outside is not None:
             yield inside, outside
 
@@ -236,33 +244,37 @@ def _in_rack(racks: Mapping[str, str], rack: str, node: str) -> bool:
     return racks.get(node) == rack
 
 
-def _worn_out(seen: Seen, story: Story, policy: Policy) -> bool:
-    if seen.wrong and _repeated(seen, story):
+def _worn_out(suspect: Observation, evidence: Evidence, policy: Policy) -> bool:
+    if suspect.wrong and _repeated(suspect, evidence):
         return True
-    return any(len(story.tried[node]) >= policy.most for node in seen.nodes)
+    return any(len(evidence.launches_by_node[node]) >= policy.most for node in suspect.nodes)
 
 
-def _doubts(open_runs: Sequence[tuple[Seen, Mapping[Cause, float]]], story: Story, policy: Policy) -> tuple[Doubt, ...]:
-    """What stayed open, once for each pair."""
-    found: dict[frozenset[str], Doubt] = {}
-    for seen, odds in open_runs:
-        doubt = _doubt(seen, odds, story, policy)
-        same = found.get(frozenset(seen.nodes))
-        found[frozenset(seen.nodes)] = doubt if same is None else replace(same, runs=same.runs + doubt.runs)
-    return tuple(found.values())
+def _unresolved(
+    open_runs: Sequence[tuple[Observation, Mapping[Cause, float]]], evidence: Evidence, policy: Policy
+) -> tuple[Unresolved, ...]:
+    """The open runs, one entry for each pair."""
+    by_pair: dict[frozenset[str], Unresolved] = {}
+    for suspect, odds in open_runs:
+        open_case = _open_case(suspect, odds, evidence, policy)
+        same = by_pair.get(frozenset(suspect.nodes))
+        by_pair[frozenset(suspect.nodes)] = (
+            open_case if same is None else replace(same, runs=same.runs + open_case.runs)
+        )
+    return tuple(by_pair.values())
 
 
-def _doubt(seen: Seen, odds: Mapping[Cause, float], story: Story, policy: Policy) -> Doubt:
+def _open_case(suspect: Observation, odds: Mapping[Cause, float], evidence: Evidence, policy: Policy) -> Unresolved:
     top = max(odds.values())
     near = {cause for cause, value in odds.items() if value >= top - NEAR}
-    if any(cause.kind is Kind.LINK for cause in near):  # an uplink that comes and goes looks like the path
+    if any(cause.kind is Kind.LINK for cause in near):  # an intermittent uplink looks like the path
         near |= {cause for cause in odds if cause.kind is Kind.UPLINK}
     may_be = sorted(near, key=lambda c: (-odds[c], c.kind, c.names))
     why = "no node is left that is known to be good and could be run with them"
-    if seen.wrong and _repeated(seen, story):
+    if suspect.wrong and _repeated(suspect, evidence):
         why = f"{WRONG_REPEATS} more runs of the pair and of each of the two with others did not settle it"
-    elif _worn_out(seen, story, policy):
+    elif _worn_out(suspect, evidence, policy):
         why = f"{policy.most} runs of them did not settle it"
-    if _over(seen, story):
-        why = "launches to settle it did not begin any more"
-    return Doubt((seen.number,), tuple(may_be), why)
+    if _cannot_repeat(suspect, evidence):
+        why = "launches to settle it no longer started"
+    return Unresolved((suspect.number,), tuple(may_be), why)

@@ -1,52 +1,150 @@
-"""Launches that never began: they accuse nobody, and it is said which nodes could not be tested, and why."""
+"""Launches that never started: which nodes cannot be tested, and why. They are no evidence against any node."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate import advice
-from gpuctl.nccl.isolate.observations import Seen, Story, last_never
+from gpuctl.nccl.model import LaunchResult, Outcome
+
+if TYPE_CHECKING:
+    from gpuctl.nccl.isolate.observations import Evidence, Observation
 
 RULE = "isolate"
 MOST_CAUSES = 3
+START_TRIES = 2  # failed starts in a row after which a node is excluded
+MOST_IDLE = 3  # rounds in a row without a single start, after which no single node can be the cause
+CUT_OFF = "we lost contact with most of them at one time"
+# A hang without output still is evidence: a GPU that does not answer stops a rank before its first line.
+_NEVER_RAN = (Outcome.EMPTY, Outcome.FAILED, Outcome.KILLED, Outcome.TRUNCATED)
+
+Starts = Iterable[tuple[Sequence[str], bool]]  # in order: the nodes of a launch, and whether it started
 
 
-def whys(runs: Iterable[Seen]) -> str:
-    """Why launches never began: the causes that are unlike, a few of them."""
-    every = list(dict.fromkeys(seen.never for seen in runs))
+def never_started(result: LaunchResult) -> str:
+    """The reason why no rank of a launch printed anything; "" if one did."""
+    run = result.run
+    if run.outcome not in _NEVER_RAN or run.ranks or run.rows or run.transports:
+        return ""
+    return run.cause or "nothing says why"
+
+
+def cut_off(history: Sequence[LaunchResult]) -> frozenset[int]:
+    """The numbers of all runs of rounds in which more than half of the nodes were lost.
+
+    So many nodes do not fail at the same time: the connection to them did, or a part that they share.
+    """
+    runs: set[int] = set()
+    for numbers in _rounds(history):
+        nodes = {node for number in numbers for node in history[number].launch.nodes}
+        lost = {node for number in numbers for node in history[number].lost}
+        if len(lost) * 2 > len(nodes):
+            runs.update(numbers)
+    return frozenset(runs)
+
+
+def stalled(history: Sequence[LaunchResult]) -> bool:
+    """True if launches started at first and none did in the last rounds."""
+    idle = [all(never_started(history[number]) for number in numbers) for numbers in _rounds(history)]
+    return not all(idle) and len(idle) > MOST_IDLE and all(idle[-MOST_IDLE:])
+
+
+def _rounds(history: Sequence[LaunchResult]) -> Iterator[list[int]]:
+    """Consecutive runs that share no node: they ran at the same time, or could have."""
+    numbers: list[int] = []
+    busy: set[str] = set()
+    for number, result in enumerate(history):
+        if not busy.isdisjoint(result.launch.nodes):
+            yield numbers
+            numbers, busy = [], set()
+        numbers.append(number)
+        busy.update(result.launch.nodes)
+    if numbers:
+        yield numbers
+
+
+def excluded_nodes(launches: Starts) -> frozenset[str]:
+    """The nodes whose last START_TRIES launches did not start, whatever ran on them before.
+
+    A failed start counts for one node only: the node with most of them is taken first, and among equals the one with
+    fewest successful starts, because a partner from the pool of good nodes is usually fine.
+    """
+    every = list(launches)
+    if all(started for _, started in every):
+        return frozenset()
+    by_node: dict[str, list[tuple[int, bool]]] = defaultdict(list)
+    for number, (nodes, started) in enumerate(every):
+        for node in nodes:
+            by_node[node].append((number, started))
+    starts = {node: sum(started for _, started in launches) for node, launches in by_node.items()}
+    return _blamed({node: _last_failed(launches) for node, launches in by_node.items()}, starts)
+
+
+def _last_failed(launches: Sequence[tuple[int, bool]]) -> frozenset[int]:
+    """The numbers of the failed starts since the last successful one."""
+    return frozenset(number for number, _ in takewhile(lambda launch: not launch[1], reversed(launches)))
+
+
+def _blamed(failed: Mapping[str, frozenset[int]], starts: Mapping[str, int]) -> frozenset[str]:
+    left = {node: numbers for node, numbers in failed.items() if numbers}
+    blamed: set[str] = set()
+    while left:
+        worst = max(left, key=lambda node: (len(left[node]), -starts[node]))
+        if len(left[worst]) < START_TRIES:
+            break
+        same = {node for node in left if (left[node], starts[node]) == (left[worst], starts[worst])}
+        blamed |= same
+        left = {node: numbers - left[worst] for node, numbers in left.items() if node not in same}
+    return frozenset(blamed)
+
+
+def failed_starts_since(launches: Sequence[Observation]) -> list[Observation]:
+    """The failed starts since the last successful one, the latest first."""
+    return list(takewhile(lambda run: run.start_failure, reversed(launches)))
+
+
+def reasons(runs: Iterable[Observation]) -> str:
+    """The distinct reasons why launches did not start, at most MOST_CAUSES of them."""
+    every = list(dict.fromkeys(run.start_failure for run in runs))
     more = f"; and {len(every) - MOST_CAUSES} more" if len(every) > MOST_CAUSES else ""
     return "; ".join(every[:MOST_CAUSES]) + more
 
 
-def findings(story: Story, shared: bool) -> Iterator[Finding]:
-    """UNKNOWN for every node that no launch began with, or began with no more; `shared`: all together are told."""
+def findings(evidence: Evidence, shared: bool) -> Iterator[Finding]:
+    """UNKNOWN for every node on which no launch started, or none starts any more.
+
+    `shared`: another finding already covers all nodes together, so none follows here.
+    """
     if shared:
         return
-    if story.never and not story.pairs:
-        yield _finding("every node", story.never)
+    if evidence.failed_starts and not evidence.pairs:
+        yield _finding("every node", evidence.failed_starts)
         return
-    for node in story.untested:
-        yield _finding(node, story.tried[node])
-    for node in story.alive:
-        if node in story.shut and node not in story.untested:
-            yield _stopped(node, [seen for seen in story.all if seen.pair and node in seen.nodes])
-    for seen in story.never:
-        # Both were tested with others: it may be the way between the two, and it did not keep us from testing them.
-        if not set(seen.nodes) & {*story.untested, *story.shut, *story.lost}:
-            says = f"could not be tested together: {seen.never}"
-            yield Finding(RULE, " and ".join(seen.nodes), Verdict.WARN, says, {"launches": 1}, advice.UNTESTED)
+    for node in evidence.untested:
+        yield _finding(node, evidence.launches_by_node[node])
+    for node in evidence.alive:
+        if node in evidence.excluded and node not in evidence.untested:
+            yield _stopped(node, [run for run in evidence.runs if run.pair and node in run.nodes])
+    for run in evidence.failed_starts:
+        # Both nodes were tested with others, so this may be the connection between the two, and is a warning only.
+        if not set(run.nodes) & {*evidence.untested, *evidence.excluded, *evidence.lost}:
+            message = f"could not be tested together: {run.start_failure}"
+            yield Finding(RULE, " and ".join(run.nodes), Verdict.WARN, message, {"launches": 1}, advice.UNTESTED)
 
 
-def _finding(subject: str, runs: Iterable[Seen]) -> Finding:
+def _finding(subject: str, runs: Iterable[Observation]) -> Finding:
     runs = list(runs)
-    says = f"could not be tested: {whys(runs)}"
-    return Finding(RULE, subject, Verdict.UNKNOWN, says, {"launches": len(runs), "begun": 0}, advice.UNTESTED)
+    message = f"could not be tested: {reasons(runs)}"
+    return Finding(RULE, subject, Verdict.UNKNOWN, message, {"launches": len(runs), "started": 0}, advice.UNTESTED)
 
 
-def _stopped(node: str, runs: Sequence[Seen]) -> Finding:
-    """Of a node that launches began with at first."""
-    never = last_never(runs)
-    says = f"could not be tested any more, its last {len(never)} launches never began: {whys(never)}"
-    numbers = {"launches": len(runs), "begun": sum(not seen.never for seen in runs)}
-    return Finding(RULE, node, Verdict.UNKNOWN, says, numbers, advice.UNTESTED)
+def _stopped(node: str, runs: Sequence[Observation]) -> Finding:
+    """The finding about a node on which launches started at first."""
+    failed = failed_starts_since(runs)
+    message = f"could not be tested any more, its last {len(failed)} launches never started: {reasons(failed)}"
+    numbers = {"launches": len(runs), "started": sum(not run.start_failure for run in runs)}
+    return Finding(RULE, node, Verdict.UNKNOWN, message, numbers, advice.UNTESTED)

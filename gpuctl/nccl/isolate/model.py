@@ -1,4 +1,4 @@
-"""What an isolation knows, what it may do, and what it can come to."""
+"""Values of an isolation: the fleet, the policy, causes and faults, a round of launches, the conclusion."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from gpuctl.domain.findings import Finding
 from gpuctl.nccl.model import Launch, Sweep
 
 MIB = 1 << 20
-# Two nodes tell nothing by the tree (its bus bandwidth may exceed the line rate), so pairs are forced to the ring.
+# On two nodes the Tree algorithm may report more bus bandwidth than the line rate, so pairs are forced to the ring.
 RING = Sweep(begin_bytes=512 * MIB, end_bytes=4096 * MIB, env={"NCCL_ALGO": "Ring"}, limit_s=180.0)
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """The nodes to look at, in the order in which a ring would visit them.
+    """The nodes under test, in the order in which a ring would visit them.
 
-    `racks`: node -> rack, for those where it is known. `rails`: the adapters that every node has, by the names that a
-    launch is kept to; None: those that NCCL opens on all nodes. `expected_gbs`: the bus bandwidth that such a fleet
-    should have, where a baseline knows it. `network`: what NCCL should use there ("efa", "ib", "roce", "socket").
+    `racks`: node -> rack, for the nodes whose rack is known. `rails`: the adapters that every node has, by the names
+    that restrict a launch to one of them; None stands for those that NCCL opens on all nodes. `expected_gbs`: the bus
+    bandwidth that a baseline expects, None without one. `network`: the network NCCL should use ("efa", "ib", "roce",
+    "socket").
     """
 
     nodes: tuple[str, ...]
@@ -32,16 +33,17 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Policy:
-    """How sure one must be, and how far to go for it.
+    """The confidence that an accusation needs, and the number of runs that may be spent on it.
 
-    `false_alarm`: the chance, for the whole isolation, that anything healthy is accused, as far as the noise is no
-    worse than noise.py says. `rival`: how many times better a cause must explain the runs than any other one.
-    `look_again`: from these odds on a slow run is looked into, where there are enough runs to know their spread;
-    `let_go`: below these odds a suspect that also ran well is let go. Both are odds of "bad" against "chance" before
-    asking how rare bad nodes are.
-    `pairs_per_node`: the pairs in which every node is run, at least; more of them find faults that come and go.
-    `most`: runs of one suspect after which it stays undecided. `least_gap`: a shortfall below this share is never held
-    against anybody, however small the spread. `rest`: the share of what pairs reach that the confirmation must reach.
+    `false_alarm`: the chance, over the whole isolation, that a healthy part is accused, as long as the noise is no
+    worse than noise.py assumes. `rival`: the factor by which a cause must explain the runs better than any other.
+    `look_again`: a slow run is followed up from these odds on, once there are enough runs to know their spread;
+    `let_go`: a suspect that also ran well is dropped below these odds. Both are odds of "bad" against "chance", before
+    the rarity of bad nodes is taken into account.
+    `pairs_per_node`: the least number of pairs in which every node is run; more pairs find intermittent faults.
+    `most`: the number of runs after which a suspect stays undecided. `least_gap`: a shortfall below this share is never
+    held against a node, however small the spread. `rest`: the share of a pair's bandwidth that the confirmation run
+    must reach.
     """
 
     sweep: Sweep = RING
@@ -56,39 +58,39 @@ class Policy:
 
 
 class Kind(StrEnum):
-    """What can be bad, and so which runs it spoils."""
+    """The kinds of causes; each spoils other runs."""
 
     NODE = "node"  # every run of the node
     LINK = "link"  # the path between two nodes: runs of both
-    UPLINK = "uplink"  # a rack's way out: runs of nodes in it together with nodes outside
-    RACK = "rack"  # what a whole rack shares: every run with a node in it
+    UPLINK = "uplink"  # a rack's uplink: runs of nodes in the rack with nodes outside
+    RACK = "rack"  # a part that a whole rack shares: every run with a node in it
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Something that may be bad. `names`: the node, the two nodes in order, or the rack."""
+    """A part that may be bad. `names`: the node, the two nodes in order, or the rack."""
 
     kind: Kind
     names: tuple[str, ...]
 
     def __str__(self) -> str:
         first = self.names[0]
-        words = {
+        names = {
             Kind.NODE: first,
             Kind.LINK: f"the path between {' and '.join(self.names)}",
             Kind.UPLINK: f"the uplink of rack {first}",
             Kind.RACK: f"rack {first}",
         }
-        return words[self.kind]
+        return names[self.kind]
 
 
 @dataclass(frozen=True)
-class Guilt:
-    """An accepted cause. `odds`: how many times likelier the runs are with it than by chance (natural logarithm).
+class Fault:
+    """An accepted cause. `odds`: natural logarithm of how many times likelier the runs are with it than by chance.
 
-    `failing`: its runs fail; else they are slow, by the share `slower` (0.2: a fifth). `bad` of its `runs` were so.
-    `rail`: the adapter that it comes from, empty where that is not known; `rail_says` what the runs of single
-    adapters came to.
+    `failing`: its runs fail; otherwise they are slow, by the share `slower` (0.2: a fifth). `bad` of its `runs` were
+    bad. `lost`: the node stopped answering. `rail`: the adapter that causes it, empty if unknown; `rail_summary`: the
+    result of the runs over single adapters, in a sentence.
     """
 
     cause: Cause
@@ -99,18 +101,18 @@ class Guilt:
     runs: tuple[int, ...]
     lost: bool = False
     rail: str = ""
-    rail_says: str = ""
+    rail_summary: str = ""
     bad_over_one: tuple[int, ...] = ()  # numbers of the bad runs over single adapters
 
     @property
-    def flaky(self) -> bool:
-        """Whether some of its runs were fine."""
+    def intermittent(self) -> bool:
+        """True if some of its runs were fine."""
         return len(self.bad) < len(self.runs)
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """Bad runs that could not be laid on anything: which, what they may come from, and why it stayed open."""
+class Unresolved:
+    """Bad runs without an accepted cause: the runs, the causes still possible, and the reason they stay open."""
 
     runs: tuple[int, ...]
     may_be: tuple[Cause, ...]
@@ -119,7 +121,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Round:
-    """Launches to make at the same time, none sharing a node with another, and what they are for."""
+    """Launches to start at the same time, no two of which share a node, and their purpose."""
 
     launches: tuple[Launch, ...]
     why: str
@@ -127,14 +129,14 @@ class Round:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What the runs came to: who is guilty, what stayed open, what was chance, and the proof as findings.
+    """The result of an isolation: faults, unresolved runs, runs put down to chance, and the evidence as findings.
 
-    `used`: runs made; `budget`: what one hard fault may cost: N/2 pairs, two runs for every suspect pair, one
-    confirmation. `rails`: how many of the runs used were kept to one adapter, which is beyond the budget's question.
+    `used`: the number of runs. `budget`: the runs that one hard fault may cost: N/2 pairs, two runs for every suspect
+    pair, one confirmation. `rails`: the number of runs over single adapters, which the budget does not cover.
     """
 
-    guilty: tuple[Guilt, ...]
-    doubts: tuple[Doubt, ...]
+    faults: tuple[Fault, ...]
+    unresolved: tuple[Unresolved, ...]
     chance: tuple[int, ...]
     findings: tuple[Finding, ...]
     used: int

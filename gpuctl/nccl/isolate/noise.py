@@ -1,10 +1,10 @@
-"""How healthy runs scatter: the model that every accusation rests on.
+"""The noise of healthy runs: the model that every accusation rests on.
 
-A run's shortfall is the natural logarithm of (reference / speed): 0.22 for a fifth slower. A healthy run's shortfall
-follows Student's t with three degrees of freedom around zero (its tails fall with the third power only, so a few wild
-runs are expected), and besides, with a small chance, something passing (traffic of others, a retry) takes an
-exponentially distributed amount away. A healthy run fails with a small chance, too. These chances start at values that
-we assume (below) and rise with every slow or failed run that turned out to be nobody's.
+A run's shortfall is the natural logarithm of (reference / speed): 0.22 for a run slower by a fifth. A healthy run's
+shortfall follows Student's t distribution with three degrees of freedom around zero (its tails fall with the third
+power only, so a few outliers are expected). Besides, with a small chance a passing disturbance (other traffic, a retry)
+costs an exponentially distributed amount. A healthy run also fails with a small chance. These chances start at the
+values assumed below and rise with every slow or failed run that turns out to be chance.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gpuctl.nccl.isolate.speed_clusters import between
+from gpuctl.nccl.isolate.speed_clusters import split_point
 
 T3_PEAK = 2 / (math.pi * math.sqrt(3))  # density of Student's t (3) at zero
-T3_HALF = 0.7649  # half of it lies within this of zero: the median absolute deviation of scale one
-PASSING_MEAN = 0.2  # mean shortfall by something passing
-WRONG = 1e-6  # the chance that a healthy run prints wrong values; it is not learnt from runs: sums are never noise
-ASSUMED_RUNS, ASSUMED_SLOW, ASSUMED_FAILED = 500, 1.0, 0.5  # as if seen before: 1 in 500 slow, 1 in 1000 failed
-FEW = 16  # below so many runs the spread cannot be had from them alone
-A_FEW = 0.1  # the share of slow runs that the median bears
-A_SPEED = 0.25  # the share of the faster half that makes a speed of its own
-FAR, FAR_SPREADS = 0.12, 6.0  # a shortfall above both, the latter in spreads, is clearly slow
+T3_HALF = 0.7649  # median absolute deviation of Student's t (3) at scale one
+PASSING_MEAN = 0.2  # mean shortfall by a passing disturbance
+WRONG = 1e-6  # chance that a healthy run prints wrong values; not learnt from runs, as wrong sums are never noise
+ASSUMED_RUNS, ASSUMED_SLOW, ASSUMED_FAILED = 500, 1.0, 0.5  # prior observations: 1 in 500 slow, 1 in 1000 failed
+FEW = 16  # below so many runs they cannot show the spread by themselves
+A_FEW = 0.1  # share of slow runs that the median tolerates
+A_SPEED = 0.25  # share of the faster half that makes a separate speed
+FAR, FAR_SPREADS = 0.12, 6.0  # a run is clearly slow if its shortfall is above both (the second in spreads)
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What a healthy run of one class reaches (GB/s), and its relative spread (scale of the t distribution)."""
+    """The speed of a healthy run of one class (GB/s), its relative spread (scale of the t distribution), the runs."""
 
     gbs: float
     scale: float
@@ -38,9 +38,9 @@ class Reference:
 
 @dataclass(frozen=True)
 class Noise:
-    """Densities of a healthy run's shortfall; `slow` and `failed` are the chances of something passing.
+    """The density of a healthy run's shortfall. `slow`, `failed`: the chances of a passing disturbance of each sort.
 
-    `guessed`: whether the scale comes from so few runs that it is rather too wide than known.
+    `guessed`: the scale comes from so few runs that it is chosen rather too wide.
     """
 
     scale: float
@@ -49,13 +49,13 @@ class Noise:
     guessed: bool
 
     def density(self, shortfall: float) -> float:
-        """Of a healthy run that ended."""
+        """The density for a healthy run that completed."""
         t = shortfall / self.scale
         core = T3_PEAK / self.scale / (1 + t * t / 3) ** 2
         return (1 - self.slow) * core + self.slow * _passing(shortfall)
 
     def passing(self, shortfall: float) -> float:
-        """How probably a healthy run's shortfall came from something passing, rather than from the usual scatter."""
+        """The probability that a healthy run's shortfall comes from a passing disturbance, not from usual scatter."""
         return self.slow * _passing(shortfall) / self.density(shortfall)
 
 
@@ -64,44 +64,44 @@ def _passing(shortfall: float) -> float:
 
 
 def reference(speeds: Sequence[float]) -> Reference | None:
-    """Of one class of runs; None for none.
+    """The reference of one class of runs, given their speeds in GB/s; None without runs.
 
-    Of many runs the median and the median deviation, which a few bad ones hardly move; what is clearly slow is left
-    out where it is more than a few, as runs of suspects are. Of few runs the median of their faster half, as faults
-    only ever slow down, with a spread that is never taken to be below 1 % (1.5 % for less than eight runs): a handful
-    of equal numbers does not prove that the next one will be equal.
+    With many runs: the median and the median deviation, on which a few bad runs have little effect; clearly slow runs
+    are left out if they are more than a few, which happens as suspects are repeated. With few runs: the median of the
+    faster half, as faults only slow down, and a spread of at least 1 % (1.5 % below eight runs), because a handful of
+    equal numbers does not prove that the next one will be equal.
     """
     if not speeds:
         return None
     every = sorted(speeds)
     faster = _of_one_speed(every[-max(1, len(every) // 2) :])
-    found = faster if len(every) < FEW else _without_slow(every, faster)
-    middle = median(found)
-    spread = _spread(found, middle)
+    healthy = faster if len(every) < FEW else _without_slow(every, faster)
+    middle = median(healthy)
+    spread = _spread(healthy, middle)
     least = 0.002 if len(speeds) >= FEW else 0.01 if len(speeds) >= 8 else 0.015
     return Reference(middle, max(least, spread), len(speeds))
 
 
-def _of_one_speed(found: Sequence[float]) -> Sequence[float]:
-    """The faster ones where they clearly part in two, as bad runs may be more than half; a wild one is no speed."""
-    limit = between([math.log(value) for value in found], FAR)
-    fast = [value for value in found if limit is not None and math.log(value) > limit]
-    return fast if len(fast) >= A_SPEED * len(found) else found
+def _of_one_speed(speeds: Sequence[float]) -> Sequence[float]:
+    """The faster ones if there clearly are two speeds, as more than half may be bad; a single outlier is no speed."""
+    limit = split_point([math.log(gbs) for gbs in speeds], FAR)
+    fast = [gbs for gbs in speeds if limit is not None and math.log(gbs) > limit]
+    return fast if len(fast) >= A_SPEED * len(speeds) else speeds
 
 
-def _without_slow(found: Sequence[float], faster: Sequence[float]) -> Sequence[float]:
-    """All, where few are far below the usual one of the faster half; else those that are not."""
+def _without_slow(speeds: Sequence[float], faster: Sequence[float]) -> Sequence[float]:
+    """All speeds, without those far below the usual one of the faster half if these are more than a few."""
     usual = median(faster)
     least = usual * math.exp(-max(FAR, FAR_SPREADS * _spread(faster, usual)))
-    near = [value for value in found if value >= least]
-    return found if len(found) - len(near) <= A_FEW * len(found) else near
+    near = [gbs for gbs in speeds if gbs >= least]
+    return speeds if len(speeds) - len(near) <= A_FEW * len(speeds) else near
 
 
-def _spread(found: Sequence[float], middle: float) -> float:
-    return median(abs(math.log(middle / value)) for value in found) / T3_HALF
+def _spread(speeds: Sequence[float], middle: float) -> float:
+    return median(abs(math.log(middle / gbs)) for gbs in speeds) / T3_HALF
 
 
 def chances(runs: int, slow: float, failed: int) -> tuple[float, float]:
-    """Of a healthy run being slow by something passing or failing, after so many of these turned out to be nobody's."""
-    seen = runs + ASSUMED_RUNS
-    return (slow + ASSUMED_SLOW) / seen, (failed + ASSUMED_FAILED) / seen
+    """The chances that a healthy run is slow by a disturbance, or fails, from the number of such runs so far."""
+    every = runs + ASSUMED_RUNS
+    return (slow + ASSUMED_SLOW) / every, (failed + ASSUMED_FAILED) / every

@@ -1,4 +1,4 @@
-"""The runs made so far, each with its shortfall against healthy runs of its own class."""
+"""The runs so far as evidence: each with its shortfall against healthy runs of the same class."""
 
 from __future__ import annotations
 
@@ -7,32 +7,30 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import takewhile
 from statistics import median
 
 from gpuctl.domain.findings import Finding
 from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.isolate import fabric
-from gpuctl.nccl.isolate.excluded_nodes import shut
-from gpuctl.nccl.isolate.launch_outcomes import CUT_OFF, cut_off, never_began, stalled
+from gpuctl.nccl.isolate.launch_failures import CUT_OFF, cut_off, excluded_nodes, never_started, stalled
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.isolate.noise import FEW, Reference, reference
-from gpuctl.nccl.isolate.speed_clusters import Pair, Parted, parted
+from gpuctl.nccl.isolate.speed_clusters import Pair, SpeedClusters, cluster_speeds
 from gpuctl.nccl.model import LaunchResult, Outcome
 
-REACHES = 0.9  # of what a baseline expects: what is below this share is slow
-FASTER = 0.12  # the lead (natural logarithm) over the usual pair from which another one is of another speed
-FEW_NODES = 16  # among so many one pair of another speed has to be explained; among more these are …
-FASTER_SHARE = 0.05  # … at least so many of all, as one may be a wild run
+REACHES = 0.9  # share of a baseline's bandwidth below which a run is slow
+FASTER = 0.12  # lead over the usual pair (natural logarithm) from which a pair has another speed
+FEW_NODES = 16  # up to so many nodes a single faster pair needs an explanation; above …
+FASTER_SHARE = 0.05  # … only if they are at least this share of all pairs, as one may be an outlier
 Speeds = Mapping[str, Mapping[frozenset[str], Sequence[float]]]  # place -> pair -> GB/s of each of its runs
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One run. `racks`: those of its nodes that are known. `place`: "within" a rack, "across" racks, or "" (unknown).
+class Observation:
+    """One run. `racks`: the known racks of its nodes. `place`: "within" a rack, "across" racks, or "" (unknown).
 
-    `shortfall` is None where it failed (then `failed` says how) or where nothing is known to compare it with. What
-    never began (then `never` says why) tells nothing of anybody.
+    `shortfall` is the natural logarithm of (reference / speed), None for a failed run (`failed` says how) and for a run
+    without comparable ones. A run that never started is no evidence; `start_failure` says why it did not.
     """
 
     number: int  # in the history
@@ -43,11 +41,11 @@ class Seen:
     gbs: float | None
     failed: str
     shortfall: float | None = None
-    never: str = ""
+    start_failure: str = ""
 
     @property
     def wrong(self) -> bool:
-        """Whether it printed wrong values, which no healthy run ever does."""
+        """True if it printed wrong values, which a healthy run never does."""
         return self.failed == Outcome.CORRUPT
 
     @property
@@ -55,104 +53,106 @@ class Seen:
         return len(self.nodes) == 2
 
     @property
-    def below(self) -> float:
-        """The share by which it is slower than usual; below zero where it is faster, zero where not compared."""
+    def slower_by(self) -> float:
+        """The share by which it is slower than usual: negative if faster, zero if not compared."""
         return 1 - math.exp(-(self.shortfall or 0.0))
 
     @property
-    def tells(self) -> bool:
-        """Whether it is evidence: it failed, or can be compared."""
+    def informative(self) -> bool:
+        """True if it is evidence: it failed, or can be compared."""
         return bool(self.failed) or self.shortfall is not None
 
 
 @dataclass(frozen=True)
-class Story:
-    """Everything seen. `pairs` are the runs of two nodes over all their adapters: what accusations rest on.
+class Evidence:
+    """All runs of a fleet. Accusations rest on `pairs`: runs of two nodes over all their adapters.
 
-    `cut_off`: the runs that we lost contact in; those of them that did not end well count as never begun. `parted`:
-    what pairs of two speeds come to where every pair was run. `shut`: the nodes that launches begin with no more.
+    `references`: the healthy speed by place. `lost`: nodes that stopped answering. `waiting`: run -> node -> state of
+    its ranks in a hang. `contact_lost`: the runs of rounds in which contact was lost; those that did not complete count
+    as never started. `clusters`: the speed classes of the pairs, once every pair was run. `excluded`: nodes on which
+    launches no longer start.
     """
 
     fleet: Fleet
-    all: tuple[Seen, ...]
-    references: Mapping[str, Reference]  # by place
+    runs: tuple[Observation, ...]
+    references: Mapping[str, Reference]
     lost: frozenset[str]
     waiting: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    cut_off: frozenset[int] = frozenset()
+    contact_lost: frozenset[int] = frozenset()
     history: Sequence[LaunchResult] = ()
-    parted: Parted = field(default_factory=Parted)
-    shut: frozenset[str] = frozenset()
+    clusters: SpeedClusters = field(default_factory=SpeedClusters)
+    excluded: frozenset[str] = frozenset()
 
     @cached_property
-    def pairs(self) -> tuple[Seen, ...]:
-        return tuple(seen for seen in self.all if seen.pair and not seen.rail and not seen.never)
+    def pairs(self) -> tuple[Observation, ...]:
+        return tuple(run for run in self.runs if run.pair and not run.rail and not run.start_failure)
 
     @cached_property
-    def never(self) -> tuple[Seen, ...]:
-        """The launches of two nodes that never began."""
-        return tuple(seen for seen in self.all if seen.pair and not seen.rail and seen.never)
+    def failed_starts(self) -> tuple[Observation, ...]:
+        """The launches of two nodes that never started."""
+        return tuple(run for run in self.runs if run.pair and not run.rail and run.start_failure)
 
     @cached_property
-    def tried(self) -> Mapping[str, list[Seen]]:
-        """The launches of each node with another one, those that never began included."""
-        return _by((node, seen) for seen in self.all if seen.pair and not seen.rail for node in seen.nodes)
+    def launches_by_node(self) -> Mapping[str, list[Observation]]:
+        """The launches of each node with one other node, failed starts included."""
+        return _by((node, run) for run in self.runs if run.pair and not run.rail for node in run.nodes)
 
     @cached_property
     def untested(self) -> tuple[str, ...]:
-        """The nodes of which no launch with another one ever began, though it was tried."""
-        return tuple(node for node in self.alive if node in self.tried and node not in self.of_node)
+        """The nodes whose launches with one other node all failed to start."""
+        return tuple(node for node in self.alive if node in self.launches_by_node and node not in self.runs_by_node)
 
     @cached_property
     def stalled(self) -> bool:
-        """Whether launches begin with no nodes at all any more: then only the confirmation is worth a try."""
+        """True if launches no longer start on any node: then only the confirmation is worth a try."""
         return stalled(self.history)
 
     @cached_property
     def rails(self) -> tuple[str, ...]:
         """The adapters to run one at a time."""
-        given = self.fleet.rails
-        return fabric.rails(self.fleet, self.history) if given is None else given
+        rails = self.fleet.rails
+        return fabric.rails(self.fleet, self.history) if rails is None else rails
 
     @cached_property
     def transport(self) -> list[Finding]:
-        """What the rule of that name finds in all runs together."""
+        """The findings of the rule "transport" over all runs together."""
         return fabric.findings(self.fleet, self.history)
 
     @cached_property
-    def gaps(self) -> Mapping[Pair, float]:
-        """The usual shortfall of each pair that can be compared."""
-        gaps: dict[Pair, list[float]] = defaultdict(list)
-        for seen in self.pairs:
-            if seen.shortfall is not None:
-                gaps[_two(seen.nodes)].append(seen.shortfall)
-        return {pair: median(each) for pair, each in gaps.items()}
+    def pair_shortfalls(self) -> Mapping[Pair, float]:
+        """The median shortfall of each pair that can be compared."""
+        shortfalls: dict[Pair, list[float]] = defaultdict(list)
+        for run in self.pairs:
+            if run.shortfall is not None:
+                shortfalls[_two(run.nodes)].append(run.shortfall)
+        return {pair: median(values) for pair, values in shortfalls.items()}
 
     @cached_property
-    def faster(self) -> tuple[Pair, ...]:
-        """The pairs that are far faster than the usual one: then it may be the usual ones that are slow."""
-        found = tuple(pair for pair, gap in self.gaps.items() if gap < -FASTER)
+    def faster_pairs(self) -> tuple[Pair, ...]:
+        """The pairs that are far faster than the usual one, in which case the usual ones may be the slow ones."""
+        faster = tuple(pair for pair, shortfall in self.pair_shortfalls.items() if shortfall < -FASTER)
         few = len(self.alive) <= FEW_NODES
-        return found if few or len(found) >= max(2, FASTER_SHARE * len(self.gaps)) else ()
+        return faster if few or len(faster) >= max(2, FASTER_SHARE * len(self.pair_shortfalls)) else ()
 
     @cached_property
-    def of_node(self) -> Mapping[str, list[Seen]]:
+    def runs_by_node(self) -> Mapping[str, list[Observation]]:
         """The pair runs of each node."""
-        return _by((node, seen) for seen in self.pairs for node in seen.nodes)
+        return _by((node, run) for run in self.pairs for node in run.nodes)
 
     @cached_property
-    def of_rack(self) -> Mapping[str, list[Seen]]:
+    def runs_by_rack(self) -> Mapping[str, list[Observation]]:
         """The pair runs that touched each rack."""
-        return _by((rack, seen) for seen in self.pairs for rack in seen.racks)
+        return _by((rack, run) for run in self.pairs for rack in run.racks)
 
     @cached_property
-    def leaving(self) -> Mapping[str, list[Seen]]:
-        """The launches of two nodes that left each rack, those that never began included."""
-        across = (seen for seen in self.all if seen.pair and not seen.rail and seen.place == "across")
-        return _by((rack, seen) for seen in across for rack in seen.racks)
+    def launches_across(self) -> Mapping[str, list[Observation]]:
+        """The launches of two nodes that leave each rack, failed starts included."""
+        across = (run for run in self.runs if run.pair and not run.rail and run.place == "across")
+        return _by((rack, run) for run in across for rack in run.racks)
 
     @cached_property
-    def in_rack(self) -> Counter[str]:
-        """How many of the nodes each rack has."""
+    def rack_sizes(self) -> Counter[str]:
+        """The number of nodes in each rack."""
         return Counter(self.fleet.racks[node] for node in self.fleet.nodes if node in self.fleet.racks)
 
     @cached_property
@@ -160,8 +160,8 @@ class Story:
         return tuple(node for node in self.fleet.nodes if node not in self.lost)
 
     @property
-    def usual(self) -> float | None:
-        """What the usual pair reaches (GB/s), of the faster class."""
+    def usual_gbs(self) -> float | None:
+        """The speed of the usual pair (GB/s), in the faster class; None without a comparable pair."""
         return max((ref.gbs for ref in self.references.values()), default=None)
 
     @property
@@ -171,7 +171,7 @@ class Story:
 
     @property
     def guessed(self) -> bool:
-        """Whether that class has too few runs to know its spread."""
+        """True if that class has too few runs to know its spread."""
         return self._most is None or self._most.count < FEW
 
     @cached_property
@@ -179,51 +179,48 @@ class Story:
         return max(self.references.values(), key=lambda ref: ref.count, default=None)
 
 
-def last_never(launches: Sequence[Seen]) -> list[Seen]:
-    """Those at the end that never began."""
-    return list(takewhile(lambda seen: seen.never, reversed(launches)))
+def _by(items: Iterable[tuple[str, Observation]]) -> Mapping[str, list[Observation]]:
+    runs: dict[str, list[Observation]] = defaultdict(list)
+    for key, run in items:
+        runs[key].append(run)
+    return runs
 
 
-def _by(items: Iterable[tuple[str, Seen]]) -> Mapping[str, list[Seen]]:
-    found: dict[str, list[Seen]] = defaultdict(list)
-    for key, seen in items:
-        found[key].append(seen)
-    return found
-
-
-def story(fleet: Fleet, history: Sequence[LaunchResult]) -> Story:
-    """Read a history; runs with nodes that are not of the fleet are left out."""
+def observe(fleet: Fleet, history: Sequence[LaunchResult]) -> Evidence:
+    """The evidence of a history; runs with nodes outside the fleet are left out."""
     members = set(fleet.nodes)
     runs = [(n, end, speed(end.run)) for n, end in enumerate(history) if members.issuperset(end.launch.nodes)]
-    away = cut_off(history)
-    begun = [end for n, end in enumerate(history) if n not in away and not never_began(end)]
-    lost = frozenset(node for end in begun for node in end.lost if node in members)
-    closed = shut((end.launch.nodes, not never_began(end)) for _, end, _ in runs if len(end.launch.nodes) == 2)
+    contact_lost = cut_off(history)
+    started = [end for n, end in enumerate(history) if n not in contact_lost and not never_started(end)]
+    lost = frozenset(node for end in started for node in end.lost if node in members)
+    pairs = [end for _, end, _ in runs if len(end.launch.nodes) == 2]
+    excluded = excluded_nodes((end.launch.nodes, not never_started(end)) for end in pairs)
     speeds = _speeds(fleet, runs)
-    two_speeds = _parted(fleet, speeds, lost | closed)
-    references = dict(_references(speeds, two_speeds.apart))
+    clusters = _clusters(fleet, speeds, lost | excluded)
+    references = dict(_references(speeds, clusters.slow_nodes))
     waiting = {n: end.waiting for n, end in enumerate(history) if end.waiting}
-    every = tuple(_seen(fleet, *run, references) for run in runs)
+    every = tuple(_observation(fleet, *run, references) for run in runs)
     every = tuple(
-        replace(seen, never=CUT_OFF, failed="") if seen.number in away and seen.gbs is None else seen for seen in every
+        replace(run, start_failure=CUT_OFF, failed="") if run.number in contact_lost and run.gbs is None else run
+        for run in every
     )
-    return Story(fleet, every, references, lost, waiting, away, history, two_speeds, closed)
+    return Evidence(fleet, every, references, lost, waiting, contact_lost, history, clusters, excluded)
 
 
 def _speeds(fleet: Fleet, runs: Iterable[tuple[int, LaunchResult, float | None]]) -> Speeds:
-    found: dict[str, dict[frozenset[str], list[float]]] = defaultdict(lambda: defaultdict(list))
+    speeds: dict[str, dict[frozenset[str], list[float]]] = defaultdict(lambda: defaultdict(list))
     for _, end, gbs in runs:
-        if gbs is not None and _compares(end):
-            found[_place(fleet, end.launch.nodes)][frozenset(end.launch.nodes)].append(gbs)
-    return found
+        if gbs is not None and _is_comparable(end):
+            speeds[_place(fleet, end.launch.nodes)][frozenset(end.launch.nodes)].append(gbs)
+    return speeds
 
 
-def _parted(fleet: Fleet, speeds: Speeds, gone: Set[str]) -> Parted:
-    """What the pairs part in, each by the median of its runs; without nodes whose other pairs can be run no more."""
+def _clusters(fleet: Fleet, speeds: Speeds, gone: Set[str]) -> SpeedClusters:
+    """The clusters of the pairs' median speeds, without nodes whose other pairs can no longer be run."""
     usual = [
-        {_two(pair): median(runs) for pair, runs in found.items() if gone.isdisjoint(pair)} for found in speeds.values()
+        {_two(pair): median(runs) for pair, runs in pairs.items() if gone.isdisjoint(pair)} for pairs in speeds.values()
     ]
-    return parted(usual, None if fleet.expected_gbs is None else REACHES * fleet.expected_gbs)
+    return cluster_speeds(usual, None if fleet.expected_gbs is None else REACHES * fleet.expected_gbs)
 
 
 def _two(pair: Iterable[str]) -> Pair:
@@ -231,15 +228,15 @@ def _two(pair: Iterable[str]) -> Pair:
     return one, other
 
 
-def _references(speeds: Speeds, apart: Set[str]) -> Iterator[tuple[str, Reference]]:
-    """Of every class, by runs without the nodes that are set apart; a class that none are left of has no reference."""
-    for place, found in speeds.items():
-        ref = reference([gbs for pair, runs in found.items() if apart.isdisjoint(pair) for gbs in runs])
+def _references(speeds: Speeds, slow_nodes: Set[str]) -> Iterator[tuple[str, Reference]]:
+    """The reference of every class, by runs without slow nodes; a class without such runs has none."""
+    for place, pairs in speeds.items():
+        ref = reference([gbs for pair, runs in pairs.items() if slow_nodes.isdisjoint(pair) for gbs in runs])
         if ref is not None:
-            yield place, replace(ref, count=sum(map(len, found.values())))
+            yield place, replace(ref, count=sum(map(len, pairs.values())))
 
 
-def _compares(end: LaunchResult) -> bool:
+def _is_comparable(end: LaunchResult) -> bool:
     return len(end.launch.nodes) == 2 and not end.launch.rail
 
 
@@ -248,25 +245,27 @@ def _place(fleet: Fleet, nodes: Sequence[str]) -> str:
     return "" if None in racks else "across" if len(racks) > 1 else "within"
 
 
-def _seen(fleet: Fleet, number: int, end: LaunchResult, gbs: float | None, references: Mapping[str, Reference]) -> Seen:
+def _observation(
+    fleet: Fleet, number: int, end: LaunchResult, gbs: float | None, references: Mapping[str, Reference]
+) -> Observation:
     nodes, place = end.launch.nodes, _place(fleet, end.launch.nodes)
     racks = frozenset(fleet.racks[node] for node in nodes if node in fleet.racks)
-    never = never_began(end)
-    failed = "" if gbs is not None or never else str(end.run.outcome)
+    start_failure = never_started(end)
+    failed = "" if gbs is not None or start_failure else str(end.run.outcome)
     if end.run.outcome is Outcome.COMPLETE and gbs is None:
         failed = "no bandwidth printed"
-    shortfall = _shortfall(gbs, place, references) if gbs is not None and _compares(end) else None
-    return Seen(number, nodes, end.launch.rail, racks, place, gbs, failed, shortfall, never)
+    shortfall = _shortfall(gbs, place, references) if gbs is not None and _is_comparable(end) else None
+    return Observation(number, nodes, end.launch.rail, racks, place, gbs, failed, shortfall, start_failure)
 
 
 def _shortfall(gbs: float, place: str, references: Mapping[str, Reference]) -> float | None:
-    own, within = references.get(place), references.get("within")
-    if own is None:
+    same_place, within = references.get(place), references.get("within")
+    if same_place is None:
         return None
-    if own.count > 1:
-        return math.log(own.gbs / gbs)
+    if same_place.count > 1:
+        return math.log(same_place.gbs / gbs)
     if within is None or place != "across":
         return None
-    # The only one across racks: held against runs within racks it can be cleared, but not found slow.
-    beside = math.log(within.gbs / gbs)
-    return beside if beside < 4 * within.scale else None
+    # A single run across racks: runs within racks can show that it is fine, but not that it is slow.
+    shortfall = math.log(within.gbs / gbs)
+    return shortfall if shortfall < 4 * within.scale else None

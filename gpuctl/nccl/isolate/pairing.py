@@ -1,9 +1,9 @@
-"""Disjoint pairs of all nodes: within racks, and from each rack one or two to other racks, so that uplinks are seen.
+"""Disjoint pairs of all nodes: within racks, and one or two from each rack to other racks, which test the uplinks.
 
-Within a rack like is compared with like. One node at each end of a rack goes with a node of the next rack: the number
-of runs stays N/2, every uplink carries at most two of them at a time (so that an oversubscribed one is not found slow
-for carrying many), and a slow uplink spoils two runs that have only that rack in common. A rack with an odd number of
-nodes has one such end.
+Within a rack equals are compared. One node at each end of a rack is paired with a node of the next rack: the number of
+runs stays N/2, every uplink carries at most two of them at a time (an oversubscribed one is not slow just because it
+carries many), and a slow uplink spoils two runs that have only that rack in common. A rack with an odd number of nodes
+has one such end.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ Pair = tuple[str, str]
 
 
 def pairs(nodes: Sequence[str], racks: Mapping[str, str], turn: int = 0) -> list[Pair]:
-    """Disjoint pairs; another `turn` gives other partners. With an odd number of nodes one is left over."""
+    """Disjoint pairs; another `turn` gives other partners. With an odd number of nodes, one node remains."""
     if not all(node in racks for node in nodes) or len({racks[node] for node in nodes}) < 2:
         return neighbours(nodes, turn)
     members: dict[str, list[str]] = {}
     for node in nodes:
         members.setdefault(racks[node], []).append(node)
-    found: list[Pair] = []
+    result: list[Pair] = []
     both, single = [], []
     for inside in members.values():
         order = _turned(inside, turn)
@@ -28,27 +28,27 @@ def pairs(nodes: Sequence[str], racks: Mapping[str, str], turn: int = 0) -> list
             single.append(order.pop())
         elif len(order) > 2:
             both.append((order.pop(0), order.pop()))
-        found += zip(order[::2], order[1::2], strict=True)
-    found += _ring(both)
-    found += zip(single[::2], single[1::2], strict=False)
-    return found
+        result += zip(order[::2], order[1::2], strict=True)
+    result += _ring(both)
+    result += zip(single[::2], single[1::2], strict=False)
+    return result
 
 
 def neighbours(nodes: Sequence[str], turn: int) -> list[Pair]:
-    """Pairs of nodes that are near in their order, as racks mostly follow it: at distance 1, shifted by 1, at 2, …"""
+    """Pairs of nodes near each other in order, which racks usually follow: at distance 1, shifted by 1, at 2, …"""
     apart, shift = turn // 2 + 1, (turn % 2) * (turn // 2 + 1)
     order = list(nodes[shift:]) + list(nodes[:shift])
-    found: list[Pair] = []
+    result: list[Pair] = []
     left: list[str] = []
     for start in range(0, len(order), 2 * apart):
         first, second = order[start : start + apart], order[start + apart : start + 2 * apart]
-        found += zip(first, second, strict=False)
+        result += zip(first, second, strict=False)
         left += first[len(second) :]
-    return found + list(zip(left[::2], left[1::2], strict=False))
+    return result + list(zip(left[::2], left[1::2], strict=False))
 
 
 def _turned(inside: Sequence[str], turn: int) -> list[str]:
-    """The order of a rack's nodes at a turn: each gets other neighbours, and other nodes stand at the ends."""
+    """The order of a rack's nodes at a turn: every node gets other neighbours, and other nodes are at the ends."""
     count = len(inside)
     if turn == 0 or count < 4:
         shift = turn % count
@@ -64,11 +64,11 @@ def _turned(inside: Sequence[str], turn: int) -> list[str]:
 
 
 def _swapped(odd: list[str], order: list[str], turn: int) -> list[str]:
-    """Let another node be the odd one at each turn."""
+    """Another node is the odd one at each turn."""
     place = turn % len(order)
     return [*order[:place], odd[0], *order[place + 1 :], order[place]]
 
 
 def _ring(both: Sequence[Pair]) -> list[Pair]:
-    """Each rack's last node with the next rack's first one; a rack alone pairs its own two."""
+    """Each rack's last node with the next rack's first one; a single rack pairs its own two."""
     return [(last, both[(i + 1) % len(both)][0]) for i, (_, last) in enumerate(both)]

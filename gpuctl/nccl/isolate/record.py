@@ -1,4 +1,4 @@
-"""The runs of an isolation in a file, so that it can be broken off, gone on with, and judged anew."""
+"""The runs of an isolation in a file: it can be resumed after an interruption, and judged again later."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Record:
 
 
 def write(path: Path, fleet: Fleet, history: Sequence[LaunchResult]) -> None:
-    """Put the record in its file, whole or not at all."""
-    write_atomically(path, json.dumps(of(fleet, history)) + "\n")
+    """Write the record to its file atomically."""
+    write_atomically(path, json.dumps(as_dict(fleet, history)) + "\n")
 
 
-def of(fleet: Fleet, history: Sequence[LaunchResult]) -> dict[str, Any]:
-    """As plain data: form, nodes, racks (node -> rack), rails, expected_gbs, network, runs as in `launch.records`."""
+def as_dict(fleet: Fleet, history: Sequence[LaunchResult]) -> dict[str, Any]:
+    """Plain data: form, nodes, racks (node -> rack), rails, expected_gbs, network, history (runs as dicts)."""
     return {
         "form": FORM,
         "nodes": list(fleet.nodes),
@@ -45,7 +45,7 @@ def of(fleet: Fleet, history: Sequence[LaunchResult]) -> dict[str, Any]:
 
 
 def read(path: Path) -> Record:
-    """A record back from its file; InvalidInput says what is wrong with it."""
+    """Read a record; InvalidInput names the mistake in the file."""
     doing = f"read the runs of an isolation from {path}"
     try:
         value = json.loads(path.read_text())
@@ -53,13 +53,13 @@ def read(path: Path) -> Record:
         raise InvalidInput(doing, str(error)) from error
     if not isinstance(value, dict) or value.get("form") != FORM:
         raise InvalidInput(
-            doing, f"it does not say that it is of the form {FORM!r}", "`gpuctl nccl isolate` writes such a file"
+            doing, f"it is not a record: its `form` is not {FORM!r}", "`gpuctl nccl isolate --record` writes such files"
         )
     try:
         return Record(_fleet(value), tuple(serialize.launch_from_dict(end) for end in value["history"]))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(
-            doing, f"it is damaged: {type(error).__name__} {error}", "use a copy, or isolate anew"
+            doing, f"it is damaged: {type(error).__name__} {error}", "use a copy, or start a new isolation"
         ) from error
 
 
@@ -68,37 +68,37 @@ def _fleet(value: Mapping[str, Any]) -> Fleet:
     return Fleet(tuple(value["nodes"]), dict(value["racks"]), rails, value["expected_gbs"], value["network"])
 
 
-def go_on(path: Path, fleet: Fleet, policy: Policy) -> tuple[LaunchResult, ...]:
-    """The runs of an earlier isolation that was broken off; none where there is no such file.
+def resume(path: Path, fleet: Fleet, policy: Policy) -> tuple[LaunchResult, ...]:
+    """The runs of an interrupted isolation; none if the file does not exist.
 
-    `InvalidInput` where it was about other nodes, racks, adapters or another test, or where it has come to its end.
+    `InvalidInput` if it tested other nodes, racks or adapters, ran another test, or is finished.
     """
     if not path.exists():
         return ()
-    found = read(path)
-    doing = f"go on with the isolation in {path}"
-    if other := _unlike(found, fleet, policy):
-        raise InvalidInput(doing, f"it is about {other}", "name another file, or ask for the same as then")
-    if found.history and isinstance(decide(fleet, found.history, policy), Conclusion):
-        hint = f"`gpuctl nccl isolate --replay {path}` shows what it came to; another file name starts anew"
+    record = read(path)
+    doing = f"resume the isolation in {path}"
+    if difference := _difference(record, fleet, policy):
+        raise InvalidInput(doing, f"it is about {difference}", "name another file, or use the same options as then")
+    if record.history and isinstance(decide(fleet, record.history, policy), Conclusion):
+        hint = f"`gpuctl nccl isolate --replay {path}` shows its result; another file name starts a new isolation"
         raise InvalidInput(doing, "it is finished", hint)
-    return found.history
+    return record.history
 
 
-def _unlike(found: Record, fleet: Fleet, policy: Policy) -> str:
-    """What the record and the isolation that is asked for do not have in common; "" where they are alike."""
-    if found.fleet.nodes != fleet.nodes:
+def _difference(record: Record, fleet: Fleet, policy: Policy) -> str:
+    """The difference between the record and the requested isolation; "" without one."""
+    if record.fleet.nodes != fleet.nodes:
         return "other nodes"
-    if dict(found.fleet.racks) != dict(fleet.racks):
+    if dict(record.fleet.racks) != dict(fleet.racks):
         return "the same nodes in other racks"
-    if found.fleet.rails != fleet.rails:
-        return f"other adapters ({_told(found.fleet.rails)}, now {_told(fleet.rails)})"
-    for end in found.history:
+    if record.fleet.rails != fleet.rails:
+        return f"other adapters ({_adapters(record.fleet.rails)}, now {_adapters(fleet.rails)})"
+    for end in record.history:
         then, now = asdict(end.launch.sweep), asdict(policy.sweep)
         if changed := [key for key in now if then[key] != now[key]]:
             return f"another test: {', '.join(f'{key} was {then[key]}, is now {now[key]}' for key in changed)}"
     return ""
 
 
-def _told(rails: tuple[str, ...] | None) -> str:
+def _adapters(rails: tuple[str, ...] | None) -> str:
     return "those that NCCL opens" if rails is None else ", ".join(rails) or "none"

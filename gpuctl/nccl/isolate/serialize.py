@@ -1,4 +1,4 @@
-"""The verdict of an isolation as plain data, for programs."""
+"""The conclusion of an isolation as plain data, for programs."""
 
 from __future__ import annotations
 
@@ -7,26 +7,34 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gpuctl.nccl.isolate.model import Conclusion, Fleet, Guilt
-from gpuctl.nccl.isolate.observations import Seen, Story, story
-from gpuctl.nccl.isolate.verdict import evidence
+from gpuctl.nccl.isolate.model import Conclusion, Fault, Fleet
+from gpuctl.nccl.isolate.observations import Evidence, Observation, observe
+from gpuctl.nccl.isolate.verdict import supporting_runs
 from gpuctl.nccl.model import LaunchResult
 
 
-def of(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion) -> dict[str, Any]:
-    """`guilty` (each with its evidence), `doubts`, `chance` (numbers of runs), `never_began`, `findings`, the cost.
+def conclusion_as_dict(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion) -> dict[str, Any]:
+    """`faults` (each with its evidence), `unresolved`, `by_chance` (numbers of runs), `never_started`, and the cost.
 
-    Runs are numbered from 1 in the order in which they were made.
+    Runs are numbered from 1 in their order.
     """
-    seen = story(fleet, history)
+    evidence = observe(fleet, history)
     return {
-        "guilty": [_guilt(guilt, seen) for guilt in end.guilty],
-        "doubts": [
-            {"runs": [n + 1 for n in doubt.runs], "may_be": [str(c) for c in doubt.may_be], "why": doubt.why}
-            for doubt in end.doubts
+        "faults": [_fault(fault, evidence) for fault in end.faults],
+        "unresolved": [
+            {
+                "runs": [n + 1 for n in open_case.runs],
+                "may_be": [str(c) for c in open_case.may_be],
+                "why": open_case.why,
+            }
+            for open_case in end.unresolved
         ],
-        "chance": [number + 1 for number in end.chance],
-        "never_began": [{"run": s.number + 1, "nodes": list(s.nodes), "why": s.never} for s in seen.all if s.never],
+        "by_chance": [number + 1 for number in end.chance],
+        "never_started": [
+            {"run": s.number + 1, "nodes": list(s.nodes), "why": s.start_failure}
+            for s in evidence.runs
+            if s.start_failure
+        ],
         "runs_used": end.used,
         "budget": end.budget,
         "adapter_runs": end.rails,
@@ -34,22 +42,22 @@ def of(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion) -> dict[s
     }
 
 
-def _guilt(guilt: Guilt, seen: Story) -> dict[str, Any]:
+def _fault(fault: Fault, evidence: Evidence) -> dict[str, Any]:
     return {
-        "kind": str(guilt.cause.kind),
-        "names": list(guilt.cause.names),
-        "lost": guilt.lost,
-        "failing": guilt.failing,
-        "comes_and_goes": guilt.flaky,
-        "slower": guilt.slower,
-        "adapter": guilt.rail or None,
-        "odds_logarithm": None if math.isinf(guilt.odds) else guilt.odds,
-        "evidence": [_run(run) for run in evidence(guilt, seen)],
+        "kind": str(fault.cause.kind),
+        "names": list(fault.cause.names),
+        "lost": fault.lost,
+        "failing": fault.failing,
+        "intermittent": fault.intermittent,
+        "slower": fault.slower,
+        "adapter": fault.rail or None,
+        "log_odds": None if math.isinf(fault.odds) else fault.odds,
+        "evidence": [_run(run) for run in supporting_runs(fault, evidence)],
     }
 
 
-def _run(run: Seen) -> dict[str, Any]:
-    return {**{key: value for key, value in asdict(run).items() if key in _TOLD}, "run": run.number + 1}
+def _run(run: Observation) -> dict[str, Any]:
+    return {**{key: value for key, value in asdict(run).items() if key in _RUN_KEYS}, "run": run.number + 1}
 
 
-_TOLD = ("nodes", "rail", "gbs", "failed", "shortfall")
+_RUN_KEYS = ("nodes", "rail", "gbs", "failed", "shortfall")

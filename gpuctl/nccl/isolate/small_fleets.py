@@ -1,4 +1,4 @@
-"""Several bad nodes among a few: where some pairs do not tell which speed is the right one, every pair does."""
+"""Small fleets with several bad nodes: if some pairs do not show which speed is the right one, every pair is run."""
 
 from __future__ import annotations
 
@@ -8,186 +8,197 @@ from itertools import combinations
 from statistics import median
 
 from gpuctl.core import text
-from gpuctl.nccl.isolate import verdict as proof
-from gpuctl.nccl.isolate.attribution import Explained
+from gpuctl.nccl.isolate.attribution import Attribution
 from gpuctl.nccl.isolate.follow_up import crowded
-from gpuctl.nccl.isolate.model import Conclusion, Doubt, Guilt, Kind, Policy, Round
-from gpuctl.nccl.isolate.observations import FASTER, FEW_NODES, REACHES, Story
-from gpuctl.nccl.isolate.speed_clusters import Pair, Parted, whole
+from gpuctl.nccl.isolate.model import Conclusion, Fault, Kind, Policy, Round, Unresolved
+from gpuctl.nccl.isolate.observations import FASTER, FEW_NODES, REACHES, Evidence
+from gpuctl.nccl.isolate.speed_clusters import Pair, SpeedClusters, whole
+from gpuctl.nccl.isolate.verdict import conclusion
 from gpuctl.nccl.model import Launch
 
-ALL_ALIKE = 8  # nodes up to which every pair is run where none stands out: in each there may have been a bad node
-MANY = 1 / 3  # of the nodes held for slow: then every pair has to show it
-PARTNERS = 4  # good nodes that a slow one has to have met where racks are not known
+ALL_ALIKE = 8  # largest fleet of which every pair is run if none stands out: each pair may have had a bad node
+MANY = 1 / 3  # share of slow nodes from which every pair has to confirm them
+PARTNERS = 4  # good nodes that a slow one must have met if racks are not known
 MOST_NAMES = 8
 
 
-def unclear(story: Story, explained: Explained, doubts: Sequence[Doubt]) -> bool:
-    """Whether, of a few nodes, the runs so far leave open which are bad, or whether any is."""
-    if len(story.alive) > FEW_NODES:
+def unclear(evidence: Evidence, attribution: Attribution, unresolved: Sequence[Unresolved]) -> bool:
+    """True if, in a small fleet, the runs so far leave open which nodes are bad, or whether one is."""
+    if len(evidence.alive) > FEW_NODES:
         return False
-    by_chance = {frozenset(seen.nodes) for seen in explained.chance if (seen.shortfall or 0.0) > FASTER}
+    by_chance = {frozenset(run.nodes) for run in attribution.chance if (run.shortfall or 0.0) > FASTER}
     if (
-        doubts
-        or story.faster
-        or _only_good(story)
+        unresolved
+        or evidence.faster_pairs
+        or _only_good(evidence)
         or len(by_chance) > 1
-        or _path_or_racks(story, explained)
-        or _many(story, explained)
+        or _path_or_racks(evidence, attribution)
+        or _many(evidence, attribution)
     ):
         return True
-    return not explained.guilty and len(story.alive) <= ALL_ALIKE and not as_expected(story)
+    return not attribution.faults and len(evidence.alive) <= ALL_ALIKE and not as_expected(evidence)
 
 
-def as_expected(story: Story) -> bool:
-    """Whether a baseline says that the usual pair is as fast as it should be."""
-    expected, usual = story.fleet.expected_gbs, story.usual
+def as_expected(evidence: Evidence) -> bool:
+    """True if the usual pair is as fast as a baseline expects; False without a baseline."""
+    expected, usual = evidence.fleet.expected_gbs, evidence.usual_gbs
     return expected is not None and usual is not None and usual >= REACHES * expected
 
 
-def racks_known(story: Story) -> bool:
-    """Of every node."""
-    return all(node in story.fleet.racks for node in story.fleet.nodes)
+def racks_known(evidence: Evidence) -> bool:
+    """True if the rack of every node is known."""
+    return all(node in evidence.fleet.racks for node in evidence.fleet.nodes)
 
 
-def _only_good(story: Story) -> list[tuple[str, ...]]:
-    """The one pair that is left where all other nodes are set apart: it has to be fast more than once."""
-    left = tuple(node for node in story.alive if node not in story.parted.apart and node in story.of_node)
-    return [left] if story.parted.apart and len(left) == 2 else []
+def _only_good(evidence: Evidence) -> list[tuple[str, ...]]:
+    """The only pair of nodes that are not slow, which has to be fast more than once."""
+    left = tuple(
+        node for node in evidence.alive if node not in evidence.clusters.slow_nodes and node in evidence.runs_by_node
+    )
+    return [left] if evidence.clusters.slow_nodes and len(left) == 2 else []
 
 
-def _path_or_racks(story: Story, explained: Explained) -> bool:
-    """Whether what is held for slow, a path or a node with some, may as well lie between racks nobody told us of."""
-    slow = any(not guilt.failing and (guilt.cause.kind is Kind.LINK or guilt.flaky) for guilt in explained.guilty)
-    return slow and not racks_known(story)
+def _path_or_racks(evidence: Evidence, attribution: Attribution) -> bool:
+    """True if a slow path, or a node that is slow with some others, may as well be an effect of unknown racks."""
+    slow = any(
+        not fault.failing and (fault.cause.kind is Kind.LINK or fault.intermittent) for fault in attribution.faults
+    )
+    return slow and not racks_known(evidence)
 
 
-def meet_others(story: Story, explained: Explained, policy: Policy) -> Round | None:
-    """Slow nodes of a few with more others, near ones first, where racks are not known: they may be fast in their own.
+def meet_others(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
+    """Slow nodes of a small fleet with more partners, near ones first, if racks are not known; None if none is due.
 
-    A node that is slow with so many is bad, or alone in its rack. Of more than a handful a single one is not asked
-    about: there, between racks, more than one pair would be slow.
+    Such a node may be fast in its own rack. A node that is slow with PARTNERS others is bad, or alone in its rack. A
+    single slow node of more than ALL_ALIKE is not tested: between racks more than one pair would be slow.
     """
-    slow = [g.cause.names[0] for g in explained.guilty if g.cause.kind is Kind.NODE and not g.failing]
-    slow = [node for node in slow if node not in story.shut]
-    one_of_many = len(slow) < 2 and len(story.alive) > ALL_ALIKE
-    if story.stalled or one_of_many or len(story.alive) > FEW_NODES or racks_known(story):
+    slow = [g.cause.names[0] for g in attribution.faults if g.cause.kind is Kind.NODE and not g.failing]
+    slow = [node for node in slow if node not in evidence.excluded]
+    one_of_many = len(slow) < 2 and len(evidence.alive) > ALL_ALIKE
+    if evidence.stalled or one_of_many or len(evidence.alive) > FEW_NODES or racks_known(evidence):
         return None
-    good = [node for node in story.alive if node not in slow and node in story.of_node and node not in story.shut]
-    place = {node: number for number, node in enumerate(story.fleet.nodes)}
-    wanted: list[Pair] = []
+    good = [
+        node
+        for node in evidence.alive
+        if node not in slow and node in evidence.runs_by_node and node not in evidence.excluded
+    ]
+    place = {node: number for number, node in enumerate(evidence.fleet.nodes)}
+    candidates: list[Pair] = []
     for node in slow:
-        met = {other for seen in story.tried[node] for other in seen.nodes}
+        met = {other for run in evidence.launches_by_node[node] for other in run.nodes}
         if len(met & set(good)) < PARTNERS:
             near = sorted(set(good) - met, key=lambda other: (abs(place[other] - place[node]), place[other]))
-            wanted += [(node, other) for other in near]
-    found = _disjoint(wanted, story)
-    return _round(found, "slow nodes with others, as it is not known which share a rack", policy) if found else None
+            candidates += [(node, other) for other in near]
+    pairs = _disjoint(candidates, evidence)
+    return _round(pairs, "slow nodes with others, as it is not known which share a rack", policy) if pairs else None
 
 
-def _many(story: Story, explained: Explained) -> bool:
-    """Whether so many are held for slow that a good one may be among them, which met bad ones only."""
-    every = [guilt for guilt in explained.guilty if not guilt.failing]
-    slow = [guilt for guilt in every if guilt.cause.kind is Kind.NODE]
-    mixed = len(every) > 1 and (len(slow) < len(every) or any(guilt.flaky for guilt in every))
-    return mixed or len(slow) > MANY * len(story.alive)
+def _many(evidence: Evidence, attribution: Attribution) -> bool:
+    """True if so many nodes are slow that a good one may be among them, which only met bad ones."""
+    every = [fault for fault in attribution.faults if not fault.failing]
+    slow = [fault for fault in every if fault.cause.kind is Kind.NODE]
+    mixed = len(every) > 1 and (len(slow) < len(every) or any(fault.intermittent for fault in every))
+    return mixed or len(slow) > MANY * len(evidence.alive)
 
 
-def next_round(story: Story, explained: Explained, policy: Policy) -> Round | None:
+def next_round(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
     """Pairs that were not run so far; then those again that were faster than all others and ran only once.
 
-    None where there are more than a few nodes, and where runs fail, as each of them may take as long as a hang may.
+    None for larger fleets, and if runs fail, as each of them may last until the time limit.
     """
-    if story.stalled or len(story.alive) > FEW_NODES or any(seen.failed for seen, _ in explained.open):
+    if evidence.stalled or len(evidence.alive) > FEW_NODES or any(run.failed for run, _ in attribution.open):
         return None
-    out = {name for guilt in explained.guilty if guilt.failing for name in guilt.cause.names}
-    out |= {*story.untested, *story.shut}
-    if found := not_run(story, [node for node in story.alive if node not in out]):
-        return _round(found, "pairs not run so far, as several nodes may be bad", policy)
-    once = [pair for pair in (*story.faster, *_only_good(story)) if _due_again(story, pair)]
-    found = _disjoint(once, story)
-    return _round(found, "pairs that are faster than all others, again", policy) if found else None
+    out = {name for fault in attribution.faults if fault.failing for name in fault.cause.names}
+    out |= {*evidence.untested, *evidence.excluded}
+    if pairs := not_run(evidence, [node for node in evidence.alive if node not in out]):
+        return _round(pairs, "pairs not run so far, as several nodes may be bad", policy)
+    once = [pair for pair in (*evidence.faster_pairs, *_only_good(evidence)) if _due_again(evidence, pair)]
+    pairs = _disjoint(once, evidence)
+    return _round(pairs, "pairs that are faster than all others, again", policy) if pairs else None
 
 
-def not_run(story: Story, nodes: Sequence[str]) -> list[Pair]:
-    """Disjoint pairs of these nodes that were never run."""
-    done = {frozenset(seen.nodes) for seen in (*story.pairs, *story.never)}
-    return _disjoint([pair for pair in combinations(nodes, 2) if frozenset(pair) not in done], story)
+def not_run(evidence: Evidence, nodes: Sequence[str]) -> list[Pair]:
+    """Disjoint pairs of these nodes that never ran."""
+    done = {frozenset(run.nodes) for run in (*evidence.pairs, *evidence.failed_starts)}
+    return _disjoint([pair for pair in combinations(nodes, 2) if frozenset(pair) not in done], evidence)
 
 
-def _disjoint(pairs: Iterable[Sequence[str]], story: Story) -> list[Pair]:
-    found: list[Pair] = []
+def _disjoint(pairs: Iterable[Sequence[str]], evidence: Evidence) -> list[Pair]:
+    chosen: list[Pair] = []
     for one, other in pairs:
-        busy = {node for pair in found for node in pair}
-        if not {one, other} & busy and not crowded([*found, (one, other)], story.fleet.racks):
-            found.append((one, other))
-    return found
+        busy = {node for pair in chosen for node in pair}
+        if not {one, other} & busy and not crowded([*chosen, (one, other)], evidence.fleet.racks):
+            chosen.append((one, other))
+    return chosen
 
 
-def _due_again(story: Story, pair: Sequence[str]) -> bool:
-    """Whether it was run once only, and may be run again."""
-    launches = [seen for seen in story.tried[pair[0]] if set(seen.nodes) == set(pair)]
-    return sum(not seen.never for seen in launches) == 1 and story.shut.isdisjoint(pair)
+def _due_again(evidence: Evidence, pair: Sequence[str]) -> bool:
+    """True if the pair ran exactly once and can be run again."""
+    launches = [run for run in evidence.launches_by_node[pair[0]] if set(run.nodes) == set(pair)]
+    return sum(not run.start_failure for run in launches) == 1 and evidence.excluded.isdisjoint(pair)
 
 
 def _round(pairs: Iterable[Pair], why: str, policy: Policy) -> Round:
     return Round(tuple(Launch(pair, policy.sweep) for pair in pairs), why)
 
 
-def undecided(story: Story) -> bool:
-    """Whether every pair was run, and still it cannot be said which of two speeds is the right one."""
-    groups = bool(story.parted.groups) and not racks_known(story)
-    return bool(story.parted.sides) or groups or _mostly_slow(story)
+def undecided(evidence: Evidence) -> bool:
+    """True if every pair was run and it still is not clear which of two speeds is the right one."""
+    groups = bool(evidence.clusters.groups) and not racks_known(evidence)
+    return bool(evidence.clusters.sides) or groups or _mostly_slow(evidence)
 
 
-def _mostly_slow(story: Story) -> bool:
-    """Whether, of a few nodes, most pairs are slow in no pattern: then a good node looks as bad as a bad one."""
-    gone = story.lost | story.shut
-    able = {pair: gap for pair, gap in story.gaps.items() if gone.isdisjoint(pair)}
-    left = {pair: gap for pair, gap in able.items() if story.parted.apart.isdisjoint(pair)}
+def _mostly_slow(evidence: Evidence) -> bool:
+    """True if, in a small fleet, most pairs are slow without a pattern: a good node then looks like a bad one."""
+    gone = evidence.lost | evidence.excluded
+    usable = {pair: gap for pair, gap in evidence.pair_shortfalls.items() if gone.isdisjoint(pair)}
+    left = {pair: gap for pair, gap in usable.items() if evidence.clusters.slow_nodes.isdisjoint(pair)}
     slow = [pair for pair, gap in left.items() if gap > FASTER]
-    every = whole({node for pair in able for node in pair}, [able])
-    return every and len(story.alive) <= FEW_NODES and 2 * len(slow) > len(left)
+    every = whole({node for pair in usable for node in pair}, [usable])
+    return every and len(evidence.alive) <= FEW_NODES and 2 * len(slow) > len(left)
 
 
-def verdict(story: Story, explained: Explained, policy: Policy) -> Conclusion:
-    """What it comes to then: only who is bad beside that is named."""
-    named = tuple(guilt for guilt in explained.guilty if _beside(guilt, story))
-    numbers = tuple(seen.number for seen in story.pairs if not story.parted.apart & set(seen.nodes))
-    why = says(story.parted, {tuple(seen.nodes): seen.gbs for seen in story.pairs if seen.gbs is not None})
-    return proof.conclusion(story, replace(explained, guilty=named), (Doubt(numbers, (), why),), policy)
+def undecided_conclusion(evidence: Evidence, attribution: Attribution, policy: Policy) -> Conclusion:
+    """The conclusion in that case: it names only the faults that do not depend on the right speed."""
+    certain = tuple(fault for fault in attribution.faults if _is_certain(fault, evidence))
+    numbers = tuple(run.number for run in evidence.pairs if not evidence.clusters.slow_nodes & set(run.nodes))
+    speeds = {tuple(run.nodes): run.gbs for run in evidence.pairs if run.gbs is not None}
+    unresolved = Unresolved(numbers, (), describe_speeds(evidence.clusters, speeds))
+    return conclusion(evidence, replace(attribution, faults=certain), (unresolved,), policy)
 
 
-def _beside(guilt: Guilt, story: Story) -> bool:
-    apart = guilt.cause.kind is Kind.NODE and guilt.cause.names[0] in story.parted.apart
-    return guilt.lost or guilt.failing or apart
+def _is_certain(fault: Fault, evidence: Evidence) -> bool:
+    slow = fault.cause.kind is Kind.NODE and fault.cause.names[0] in evidence.clusters.slow_nodes
+    return fault.lost or fault.failing or slow
 
 
-def says(parted: Parted, speeds: Mapping[tuple[str, ...], float]) -> str:
-    """Both speeds and whose they are, where it cannot be said which is the right one."""
-    if not parted.groups and not parted.sides:
+def describe_speeds(clusters: SpeedClusters, speeds: Mapping[tuple[str, ...], float]) -> str:
+    """Both speeds and their nodes, if either may be the right one. `speeds`: GB/s by pair."""
+    if not clusters.groups and not clusters.sides:
         return "most pairs are slow, and no set of bad nodes explains which: no majority tells which speed is right"
-    of = {node: number for number, nodes in enumerate(parted.groups or parted.sides[:1]) for node in nodes}
-    within = [gbs for pair, gbs in speeds.items() if len({of.get(node) for node in pair}) == 1 and pair[0] in of]
+    group_of = {node: number for number, nodes in enumerate(clusters.groups or clusters.sides[:1]) for node in nodes}
+    within = [
+        gbs for pair, gbs in speeds.items() if len({group_of.get(node) for node in pair}) == 1 and pair[0] in group_of
+    ]
     across = [
         gbs
         for pair, gbs in speeds.items()
-        if not parted.apart & set(pair) and len({of.get(node, node) for node in pair}) > 1
+        if not clusters.slow_nodes & set(pair) and len({group_of.get(node, node) for node in pair}) > 1
     ]
     fast, slow = f"{median(within):.0f} GB/s", f"{median(across):.0f}"
-    if parted.groups:
-        each = "; ".join(names(nodes) for nodes in parted.groups)
+    if clusters.groups:
+        groups = "; ".join(names(nodes) for nodes in clusters.groups)
         return (
-            f"pairs have two speeds, as within and across racks: {fast} within groups of nodes ({each}) and {slow}"
-            f" across; say which rack each node is in"
+            f"pairs have two speeds, as within and across racks: {fast} within groups of nodes ({groups}) and {slow}"
+            f" across; give the racks of the nodes to tell racks from faults"
         )
-    few, many = parted.sides
+    few, many = clusters.sides
     return (
-        f"pairs have two speeds: {fast} among {names(few)} and {slow} with {names(many)}; these are more than half,"
-        f" so it is not said whether they are bad or the others are only nearer to each other"
+        f"pairs have two speeds: {fast} among {names(few)} and {slow} with {names(many)}; the latter are more than"
+        f" half of the nodes, so either they are bad, or the others are only nearer to each other"
     )
 
 
 def names(nodes: Sequence[str]) -> str:
-    """A few of them."""
+    """At most MOST_NAMES of them, and the number of the others."""
     return text.named(nodes, MOST_NAMES)

@@ -1,8 +1,8 @@
-"""How pairs of nodes part in two speeds, and which nodes that sets apart from all others.
+"""Cluster pairs of nodes by speed, and find the nodes that are slow with every other node.
 
-A pair is as fast as the slower of its nodes. So where every pair was run, bad nodes show by one pattern alone: pairs
-without any of them are fast, pairs with one of them are slow. Racks show by another: several groups of nodes, fast
-within and slow between them.
+A pair is as fast as the slower of its nodes. Once every pair was run, bad nodes show one pattern: pairs without any of
+them are fast, pairs with one of them are slow. Racks show another: several groups of nodes, fast within and slow
+between them.
 """
 
 from __future__ import annotations
@@ -13,72 +13,76 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
-CLEAR = 4.0  # so many times the usual deviation within a speed lie between two speeds
-SMALLEST = 2  # nodes that make a group: one alone may just as well be bad itself
-APART = 0.12  # a gap (natural logarithm) below this sets nobody apart
+CLEAR = 4.0  # two speeds are apart by at least so many times the usual deviation within each
+SMALLEST = 2  # smallest group: a single node may just as well be bad itself
+APART = 0.12  # a smaller gap (natural logarithm) does not separate two speeds
 Pair = tuple[str, str]
 Speeds = Mapping[Pair, float]  # GB/s of each pair that was run
 
 
 @dataclass(frozen=True)
-class Parted:
-    """`apart`: nodes that are slow with everybody. `groups`: those that all others fall in; empty where in one.
+class SpeedClusters:
+    """`slow_nodes`: nodes that are slow with every other. `groups`: those of all other nodes, empty for a single group.
 
-    `sides`: the few that are fast among each other, and the more that are slow with everybody; empty where not so.
+    `sides`: set if more than half of the nodes would be slow ones: the nodes that are fast among each other, and those
+    that are slow with every other.
     """
 
-    apart: frozenset[str] = frozenset()
+    slow_nodes: frozenset[str] = frozenset()
     groups: tuple[tuple[str, ...], ...] = ()
     sides: tuple[tuple[str, ...], ...] = ()
 
 
-def parted(classes: Sequence[Speeds], good_from: float | None = None) -> Parted:
-    """What the pairs of a fleet come to, class by class (within racks, across them), once every pair was run.
+def cluster_speeds(classes: Sequence[Speeds], good_from: float | None = None) -> SpeedClusters:
+    """Cluster the pairs of a fleet, by class (within racks, across racks). Empty until every pair was run.
 
-    The slowest nodes are set apart first, then of those left again. At least as many nodes have to be left as are set
-    apart: else it cannot be said which speed is the right one, unless the fast pairs reach `good_from` (GB/s).
+    The slowest nodes are removed first, then the slowest of those left, and so on. At least half of the nodes have to
+    remain: otherwise either speed may be the right one, unless the fast pairs reach `good_from` (GB/s).
     """
     nodes = {node for speeds in classes for pair in speeds for node in pair}
     if not whole(nodes, classes):
-        return Parted()
-    apart: frozenset[str] = frozenset()
+        return SpeedClusters()
+    slow_nodes: frozenset[str] = frozenset()
     while True:
-        left = [{pair: gbs for pair, gbs in speeds.items() if apart.isdisjoint(pair)} for speeds in classes]
+        left = [{pair: gbs for pair, gbs in speeds.items() if slow_nodes.isdisjoint(pair)} for speeds in classes]
         fast, slow = _sides(left)
-        found = cliques(fast, slow)
-        groups = tuple(tuple(group) for group in found if len(group) >= SMALLEST)
+        components = cliques(fast, slow)
+        groups = tuple(tuple(group) for group in components if len(group) >= SMALLEST)
         if len(groups) != 1:
-            return Parted(apart, groups)
-        more = apart | {group[0] for group in found if len(group) == 1}
+            return SpeedClusters(slow_nodes, groups)
+        more = slow_nodes | {group[0] for group in components if len(group) == 1}
         known = good_from is not None and median(fast.values()) >= good_from
-        if more == apart:
-            return Parted(apart)
+        if more == slow_nodes:
+            return SpeedClusters(slow_nodes)
         if 2 * len(more) > len(nodes) and not known:
-            return Parted(apart, (), (groups[0], tuple(sorted(more - apart))))
-        apart = more
+            return SpeedClusters(slow_nodes, (), (groups[0], tuple(sorted(more - slow_nodes))))
+        slow_nodes = more
 
 
 def whole(nodes: Set[str], classes: Iterable[Speeds]) -> bool:
-    """Whether every pair of these nodes was run."""
+    """True if every pair of these nodes was run."""
     done = {frozenset(pair) for speeds in classes for pair in speeds}
     return len(nodes) > SMALLEST and all(frozenset(pair) in done for pair in combinations(nodes, 2))
 
 
 def cliques(fast: Iterable[Pair], slow: Iterable[Pair]) -> list[list[str]]:
-    """The groups of nodes within which every pair is fast and between which every pair is slow; none where not so."""
+    """Groups of nodes within which every pair is fast and between which every pair is slow; empty if there are none."""
     fast, slow = list(fast), list(slow)
-    found = _joined({node for pair in (*fast, *slow) for node in pair}, fast)
-    of = {node: number for number, nodes in enumerate(found) for node in nodes}
-    return [] if any(of[a] == of[b] for a, b in slow) else found
+    groups = _connected({node for pair in (*fast, *slow) for node in pair}, fast)
+    group_of = {node: number for number, nodes in enumerate(groups) for node in nodes}
+    return [] if any(group_of[a] == group_of[b] for a, b in slow) else groups
 
 
-def between(logs: Sequence[float], least: float) -> float | None:
-    """Where the sorted values part best in two, by least squares; None where they do not part clearly."""
+def split_point(logs: Sequence[float], least: float) -> float | None:
+    """The value that best splits sorted logarithms in two, by least squares; None if they do not split clearly.
+
+    `least`: the smallest distance between the medians of both sides.
+    """
     best, total, left = (0.0, 0), sum(logs), 0.0
     for number, value in enumerate(logs[:-1], 1):
         left += value
-        apart = left / number - (total - left) / (len(logs) - number)
-        best = max(best, (number * (len(logs) - number) * apart * apart, number))
+        distance = left / number - (total - left) / (len(logs) - number)
+        best = max(best, (number * (len(logs) - number) * distance * distance, number))
     low, high = logs[: best[1]], logs[best[1] :]
     if not low or not high:
         return None
@@ -88,11 +92,11 @@ def between(logs: Sequence[float], least: float) -> float | None:
 
 
 def _sides(classes: Iterable[Speeds]) -> tuple[Speeds, Speeds]:
-    """The fast and the slow pairs; a class of one speed says nothing."""
+    """The fast and the slow pairs of all classes; a class of a single speed adds none."""
     fast: dict[Pair, float] = {}
     slow: dict[Pair, float] = {}
     for speeds in classes:
-        limit = between(sorted(map(math.log, speeds.values())), APART)
+        limit = split_point(sorted(map(math.log, speeds.values())), APART)
         for pair, gbs in speeds.items() if limit is not None else ():
             (fast if math.log(gbs) > (limit or 0.0) else slow)[pair] = gbs
     return fast, slow
@@ -103,11 +107,11 @@ def _deviation(values: Sequence[float]) -> float:
     return median(abs(value - middle) for value in values)
 
 
-def _joined(nodes: Iterable[str], pairs: Iterable[Pair]) -> list[list[str]]:
-    """The nodes in groups: those that these pairs connect are in the same one."""
-    of: dict[str, list[str]] = {node: [node] for node in sorted(nodes)}
+def _connected(nodes: Iterable[str], pairs: Iterable[Pair]) -> list[list[str]]:
+    """The connected components of the graph with these nodes and edges."""
+    group_of: dict[str, list[str]] = {node: [node] for node in sorted(nodes)}
     for a, b in pairs:
-        if of[a] is not of[b]:
-            of[a] += of[b]
-            of.update(dict.fromkeys(of[b], of[a]))
-    return list({id(group): group for group in of.values()}.values())
+        if group_of[a] is not group_of[b]:
+            group_of[a] += group_of[b]
+            group_of.update(dict.fromkeys(group_of[b], group_of[a]))
+    return list({id(group): group for group in group_of.values()}.values())

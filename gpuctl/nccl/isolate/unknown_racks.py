@@ -1,8 +1,8 @@
-"""Where nobody said which rack each node is in: what is slow may be slow for the way between racks alone.
+"""Fleets whose racks are not known: a slow pair may be slow only because its nodes are in different racks.
 
-A node that is bad is slow with everybody. One that is slow with some and fast with others, always the same ones, looks
-as if it stood in another rack than they do. Names follow racks as a rule: of the nearest nodes before and after it one
-is in its own.
+A bad node is slow with every other. A node that is always slow with some and always fast with others looks as if it
+were in another rack than the former. Names usually follow racks: of the nearest nodes before and after a node, one is
+in its rack.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from dataclasses import replace
 
 from gpuctl.core import text
 from gpuctl.nccl.isolate import small_fleets
-from gpuctl.nccl.isolate.attribution import Explained
+from gpuctl.nccl.isolate.attribution import Attribution
 from gpuctl.nccl.isolate.follow_up import Pair, ran_well
-from gpuctl.nccl.isolate.model import Doubt, Guilt, Kind, Policy, Round
-from gpuctl.nccl.isolate.observations import Story
+from gpuctl.nccl.isolate.model import Fault, Kind, Policy, Round, Unresolved
+from gpuctl.nccl.isolate.observations import Evidence
 from gpuctl.nccl.model import Launch
 
-WHY = "slow with some nodes and fast with others, always the same, as across racks: say which rack each node is in"
-ONE_SIDE = "slow with {}, and nobody knows whether they share its rack: say which rack each node is in"
+WHY = "slow with some nodes and fast with others, always the same, as across racks: give the racks of the nodes to tell"
+ONE_SIDE = "slow with {}, which may be in another rack: give the racks of the nodes to tell"
 
 
-def both_sides(story: Story, explained: Explained, policy: Policy) -> Round | None:
-    """Slow nodes with the nearest good one before and after them, as far as they have not met these."""
-    if small_fleets.racks_known(story) or story.stalled:
+def both_sides(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
+    """Slow nodes with the nearest good node before and after them that they have not met; None if none is due."""
+    if small_fleets.racks_known(evidence) or evidence.stalled:
         return None
     busy: set[str] = set()
     pairs: list[Pair] = []
-    for guilt in _slow(story, explained):
-        node = guilt.cause.names[0]
-        if guilt.cause.kind is not Kind.NODE or node in story.shut or not _is_slow_with_all(guilt, story):
+    for fault in _slow(evidence, attribution):
+        node = fault.cause.names[0]
+        if fault.cause.kind is not Kind.NODE or node in evidence.excluded or not _is_slow_with_all(fault, evidence):
             continue
-        other = next((each for each in _due(node, story, explained) if each not in busy), None)
+        other = next((near for near in _due(node, evidence, attribution) if near not in busy), None)
         if other is not None and node not in busy:
             pairs.append((node, other))
             busy |= {node, other}
@@ -39,56 +39,59 @@ def both_sides(story: Story, explained: Explained, policy: Policy) -> Round | No
     return Round(tuple(Launch(pair, policy.sweep) for pair in pairs), why) if pairs else None
 
 
-def judged(story: Story, explained: Explained) -> tuple[Explained, tuple[Doubt, ...]]:
-    """What is explained without the slow causes that racks may explain as well, and a doubt about each of these."""
-    if small_fleets.racks_known(story):
-        return explained, ()
-    whys = [(guilt, _why(guilt, story, explained)) for guilt in _slow(story, explained)]
-    doubtful = {guilt.cause: why for guilt, why in whys if why}
-    guilty = tuple(guilt for guilt in explained.guilty if guilt.cause not in doubtful)
-    doubts = tuple(Doubt(guilt.bad, (guilt.cause,), why) for guilt, why in whys if why)
-    return replace(explained, guilty=guilty), doubts
+def without_rack_effects(evidence: Evidence, attribution: Attribution) -> tuple[Attribution, tuple[Unresolved, ...]]:
+    """The attribution without the slow causes that unknown racks may explain as well, and these as unresolved."""
+    if small_fleets.racks_known(evidence):
+        return attribution, ()
+    whys = [(fault, _why(fault, evidence, attribution)) for fault in _slow(evidence, attribution)]
+    doubtful = {fault.cause: why for fault, why in whys if why}
+    faults = tuple(fault for fault in attribution.faults if fault.cause not in doubtful)
+    unresolved = tuple(Unresolved(fault.bad, (fault.cause,), why) for fault, why in whys if why)
+    return replace(attribution, faults=faults), unresolved
 
 
-def _slow(story: Story, explained: Explained) -> list[Guilt]:
-    """Those that are slow, and that not every pair has set apart."""
-    found = (guilt for guilt in explained.guilty if not guilt.failing and not guilt.lost)
-    return [g for g in found if g.cause.kind in (Kind.NODE, Kind.LINK) and g.cause.names[0] not in story.parted.apart]
+def _slow(evidence: Evidence, attribution: Attribution) -> list[Fault]:
+    """The slow nodes and paths, without nodes that all pairs have shown to be slow."""
+    slow = (fault for fault in attribution.faults if not fault.failing and not fault.lost)
+    return [
+        g
+        for g in slow
+        if g.cause.kind in (Kind.NODE, Kind.LINK) and g.cause.names[0] not in evidence.clusters.slow_nodes
+    ]
 
 
-def _why(guilt: Guilt, story: Story, explained: Explained) -> str:
-    """Why it may as well be the way between racks; "" where it may not."""
-    met = _met(guilt, story)
-    changing = any(len({was_bad for other, was_bad in met if other == each}) > 1 for each, _ in met)
-    if changing:  # racks do not come and go
+def _why(fault: Fault, evidence: Evidence, attribution: Attribution) -> str:
+    """The reason why the fault may as well be an effect of racks; "" if it cannot be."""
+    met = _met(fault, evidence)
+    changing = any(len({was_slow for other, was_slow in met if other == nodes}) > 1 for nodes, _ in met)
+    if changing:  # the effect of racks is not intermittent
         return ""
-    if guilt.cause.kind is Kind.LINK or not _is_slow_with_all(guilt, story):
+    if fault.cause.kind is Kind.LINK or not _is_slow_with_all(fault, evidence):
         return WHY
-    others = sorted({other for nodes, _ in met for other in nodes} - set(guilt.cause.names))
-    return ONE_SIDE.format(text.named(others)) if _due(guilt.cause.names[0], story, explained) else ""
+    others = sorted({other for nodes, _ in met for other in nodes} - set(fault.cause.names))
+    return ONE_SIDE.format(text.named(others)) if _due(fault.cause.names[0], evidence, attribution) else ""
 
 
-def _is_slow_with_all(guilt: Guilt, story: Story) -> bool:
-    return all(slow for _, slow in _met(guilt, story))
+def _is_slow_with_all(fault: Fault, evidence: Evidence) -> bool:
+    return all(slow for _, slow in _met(fault, evidence))
 
 
-def _met(guilt: Guilt, story: Story) -> list[tuple[frozenset[str], bool]]:
-    """Every run of it that can be compared: the nodes, and whether it was slow. Who was fast with anybody is fast."""
-    gaps = [run.shortfall for run in story.pairs if run.number in guilt.bad and run.shortfall is not None]
-    slow = max(0.25 * min(gaps, default=0.0), 2 * story.scale)
-    runs = (run for run in story.of_node[guilt.cause.names[0]] if set(guilt.cause.names) <= set(run.nodes))
+def _met(fault: Fault, evidence: Evidence) -> list[tuple[frozenset[str], bool]]:
+    """Every comparable run of a fault: the nodes, and whether it was slow."""
+    gaps = [run.shortfall for run in evidence.pairs if run.number in fault.bad and run.shortfall is not None]
+    slow = max(0.25 * min(gaps, default=0.0), 2 * evidence.scale)
+    runs = (run for run in evidence.runs_by_node[fault.cause.names[0]] if set(fault.cause.names) <= set(run.nodes))
     return [(frozenset(run.nodes), run.shortfall >= slow) for run in runs if run.shortfall is not None]
 
 
-def _due(node: str, story: Story, explained: Explained) -> list[str]:
-    """The nearest node on each side of it that is not bad with everybody, as far as they have not met; a run that
-    cannot be compared tells nothing, and the next one serves."""
-    tried = {other for run in story.tried.get(node, ()) for other in run.nodes}
-    met = {other for run in story.of_node.get(node, ()) if run.shortfall is not None for other in run.nodes}
-    bad = {name for guilt in explained.guilty if guilt.failing for name in guilt.cause.names}
-    bad |= {guilt.cause.names[0] for guilt in _slow(story, explained) if _is_slow_with_all(guilt, story)}
-    good = ran_well(story) - bad - story.shut - (tried - met)
-    at = story.fleet.nodes.index(node)
-    sides = (story.fleet.nodes[:at][::-1], story.fleet.nodes[at + 1 :])
-    nearest = [next((other for other in side if other in good and other not in story.lost), None) for side in sides]
+def _due(node: str, evidence: Evidence, attribution: Attribution) -> list[str]:
+    """The nearest good node on each side that it has not met. If their run cannot be compared, the next one serves."""
+    tried = {other for run in evidence.launches_by_node.get(node, ()) for other in run.nodes}
+    met = {other for run in evidence.runs_by_node.get(node, ()) if run.shortfall is not None for other in run.nodes}
+    bad = {name for fault in attribution.faults if fault.failing for name in fault.cause.names}
+    bad |= {fault.cause.names[0] for fault in _slow(evidence, attribution) if _is_slow_with_all(fault, evidence)}
+    good = ran_well(evidence) - bad - evidence.excluded - (tried - met)
+    at = evidence.fleet.nodes.index(node)
+    sides = (evidence.fleet.nodes[:at][::-1], evidence.fleet.nodes[at + 1 :])
+    nearest = [next((other for other in side if other in good and other not in evidence.lost), None) for side in sides]
     return [other for other in nearest if other is not None and other not in met]

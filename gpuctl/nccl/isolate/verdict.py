@@ -1,4 +1,4 @@
-"""The verdict in words and numbers: who is bad by which runs, what else it could be, and what the runs cost."""
+"""The verdict as findings: the bad parts with their runs, other explanations, and the cost in runs."""
 
 from __future__ import annotations
 
@@ -8,246 +8,257 @@ from statistics import median
 
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.isolate import advice, fabric, launch_failures, rails
-from gpuctl.nccl.isolate.attribution import Explained, looks_bad
-from gpuctl.nccl.isolate.confirmation import Rest, rest
-from gpuctl.nccl.isolate.model import Conclusion, Doubt, Guilt, Kind, Policy
-from gpuctl.nccl.isolate.observations import REACHES, Seen, Story
+from gpuctl.nccl.isolate.attribution import Attribution, looks_bad
+from gpuctl.nccl.isolate.confirmation import Confirmation, confirmation
+from gpuctl.nccl.isolate.model import Conclusion, Fault, Kind, Policy, Unresolved
+from gpuctl.nccl.isolate.observations import REACHES, Evidence, Observation
 from gpuctl.nccl.judge import leftovers
 
 RULE = "isolate"
 MOST_WRONG = 8  # pairs with wrong values that are named one by one
-MOST_PAIRS = 4  # that are named of those that are faster than the others
+MOST_PAIRS = 4  # faster pairs that are named in a message
 Numbers = dict[str, float | int | str | None]
 
 
-def conclusion(story: Story, explained: Explained, doubts: Sequence[Doubt], policy: Policy) -> Conclusion:
-    """Everything that was found, as values and as findings."""
-    names = rails.nodes_of(explained.guilty)
-    guilty = tuple(rails.judged(story, guilt, names, policy) for guilt in explained.guilty)
-    left = rest(story, guilty, doubts, policy)
-    by_adapter = sum(bool(seen.rail) for seen in story.all)
-    used, budget = len(story.all) - by_adapter, spend(story, explained, policy)
+def conclusion(
+    evidence: Evidence, attribution: Attribution, unresolved: Sequence[Unresolved], policy: Policy
+) -> Conclusion:
+    """The result of an isolation, as values and as findings."""
+    names = rails.nodes_of(attribution.faults)
+    faults = tuple(rails.with_adapter(evidence, fault, names, policy) for fault in attribution.faults)
+    left = confirmation(evidence, faults, unresolved, policy)
+    by_adapter = sum(bool(run.rail) for run in evidence.runs)
+    used, budget = len(evidence.runs) - by_adapter, spend(evidence, attribution, policy)
     findings = (
-        *(_guilty(guilt, story, policy) for guilt in guilty),
-        *_wrong(story, guilty),
-        *(_doubtful(doubt, story) for doubt in doubts if not _is_of_wrong(doubt, story)),
-        *_once(story, explained.chance),
-        *launch_failures.findings(story, shared=any(not doubt.may_be for doubt in doubts)),
-        *story.transport,
-        *_all(story, guilty, doubts),
-        *_between(story, guilty),
-        *_rest(left, story),
-        *leftovers.in_cluster(story.history),
-        _cost(explained, used, budget, by_adapter, policy),
+        *(_fault_finding(fault, evidence, policy) for fault in faults),
+        *_wrong(evidence, faults),
+        *(
+            _unresolved_finding(open_case, evidence)
+            for open_case in unresolved
+            if not _is_of_wrong(open_case, evidence)
+        ),
+        *_once(evidence, attribution.chance),
+        *launch_failures.findings(evidence, shared=any(not open_case.may_be for open_case in unresolved)),
+        *evidence.transport,
+        *_all(evidence, faults, unresolved),
+        *_between(evidence, faults),
+        *_confirmation(left, evidence),
+        *leftovers.in_cluster(evidence.history),
+        _cost(attribution, used, budget, by_adapter, policy),
     )
     return Conclusion(
-        guilty, tuple(doubts), tuple(s.number for s in explained.chance), findings, used, budget, by_adapter
+        faults, tuple(unresolved), tuple(s.number for s in attribution.chance), findings, used, budget, by_adapter
     )
 
 
-def spend(story: Story, explained: Explained, policy: Policy) -> int:
-    """The budget: a pair for every two nodes, two runs for every pair of these that looked bad, one confirmation."""
-    suspects, met = 0, dict.fromkeys(story.fleet.nodes, 0)
-    for seen in story.pairs:
-        first = any(met[node] < policy.pairs_per_node for node in seen.nodes)
-        suspects += first and looks_bad(seen, explained.noise, policy)
-        for node in seen.nodes:
+def spend(evidence: Evidence, attribution: Attribution, policy: Policy) -> int:
+    """The budget in runs: a pair for every two nodes, two runs for each of these pairs that was bad, a confirmation."""
+    suspects, met = 0, dict.fromkeys(evidence.fleet.nodes, 0)
+    for run in evidence.pairs:
+        first = any(met[node] < policy.pairs_per_node for node in run.nodes)
+        suspects += first and looks_bad(run, attribution.noise, policy)
+        for node in run.nodes:
             met[node] += 1
-    return policy.pairs_per_node * math.ceil(len(story.fleet.nodes) / 2) + 2 * suspects + 1
+    return policy.pairs_per_node * math.ceil(len(evidence.fleet.nodes) / 2) + 2 * suspects + 1
 
 
-def _guilty(guilt: Guilt, story: Story, policy: Policy) -> Finding:
-    subject = str(guilt.cause)
-    if guilt.lost:
-        return Finding(RULE, subject, Verdict.FAIL, "it did not answer any more after a run", {}, advice.LOST)
-    how = _how(guilt, story)
-    says = f"{len(guilt.bad)} of {len(guilt.runs)} runs that it could spoil {how}"
-    says += f"; {guilt.rail_says}" if guilt.rail_says else ""
-    says += "; it comes and goes" if guilt.flaky else ""
-    says += f"; {_odds(guilt.odds)} times likelier than by chance"
+def _fault_finding(fault: Fault, evidence: Evidence, policy: Policy) -> Finding:
+    subject = str(fault.cause)
+    if fault.lost:
+        return Finding(RULE, subject, Verdict.FAIL, "it stopped answering after a run", {}, advice.LOST)
+    message = f"{len(fault.bad)} of {len(fault.runs)} runs that it affects {_symptom(fault, evidence)}"
+    message += f"; {fault.rail_summary}" if fault.rail_summary else ""
+    message += "; the fault is intermittent" if fault.intermittent else ""
+    message += f"; {_odds(fault.odds)} times likelier than chance"
     numbers: Numbers = {
-        "bad_runs": len(guilt.bad),
-        "runs": len(guilt.runs),
-        "slower_percent": None if guilt.slower is None else round(100 * guilt.slower, 1),
-        "odds_against_chance": _odds(guilt.odds),
+        "bad_runs": len(fault.bad),
+        "runs": len(fault.runs),
+        "slower_percent": None if fault.slower is None else round(100 * fault.slower, 1),
+        "odds_against_chance": _odds(fault.odds),
         "false_alarm_percent": 100 * policy.false_alarm,
     }
-    numbers |= {"adapter": guilt.rail} if guilt.rail else {}
-    next_ = advice.on(guilt, _ends(guilt, story))
-    if guilt.cause.kind is Kind.NODE and story.fleet.rails is None and fabric.of_efa(story.history):
-        next_ += f"; {advice.EFA}"
-    return Finding(RULE, subject, Verdict.FAIL, says, numbers, next_)
+    numbers |= {"adapter": fault.rail} if fault.rail else {}
+    hint = advice.for_fault(fault, _outcomes(fault, evidence))
+    if fault.cause.kind is Kind.NODE and evidence.fleet.rails is None and fabric.of_efa(evidence.history):
+        hint += f"; {advice.EFA}"
+    return Finding(RULE, subject, Verdict.FAIL, message, numbers, hint)
 
 
-def _how(guilt: Guilt, story: Story) -> str:
-    if not guilt.failing:
-        return f"were slow, by {100 * (guilt.slower or 0):.0f} %"
-    return f"ended badly ({', '.join(sorted(_ends(guilt, story)))})"
+def _symptom(fault: Fault, evidence: Evidence) -> str:
+    if not fault.failing:
+        return f"were slow, by {100 * (fault.slower or 0):.0f} %"
+    return f"failed ({', '.join(sorted(_outcomes(fault, evidence)))})"
 
 
-def _ends(guilt: Guilt, story: Story) -> set[str]:
-    """In which ways its bad runs ended, of those that did not come to their end."""
-    return {seen.failed for seen in story.all if guilt.failing and seen.number in guilt.bad and seen.failed}
+def _outcomes(fault: Fault, evidence: Evidence) -> set[str]:
+    """The outcomes of its failed runs; empty for a slow cause."""
+    return {run.failed for run in evidence.runs if fault.failing and run.number in fault.bad and run.failed}
 
 
 def _odds(logarithm: float) -> str:
     return f"{math.exp(logarithm):.0f}" if logarithm < math.log(1e4) else f"1e{int(logarithm / math.log(10))}"
 
 
-def _doubtful(doubt: Doubt, story: Story) -> Finding:
-    if not doubt.may_be:
-        says = f"nobody is accused of it: {doubt.why}"
-        return Finding(RULE, "", Verdict.UNKNOWN, says, _speeds(story), _on_shared(doubt, story))
-    nodes = next(seen.nodes for seen in story.all if seen.number in doubt.runs)
-    suspects = ", or ".join(str(cause) for cause in doubt.may_be)
-    says = f"cannot tell what it is: {suspects}; {doubt.why}"
-    return Finding(RULE, " and ".join(nodes), Verdict.UNKNOWN, says, {"bad_runs": len(doubt.runs)}, advice.DOUBT)
+def _unresolved_finding(open_case: Unresolved, evidence: Evidence) -> Finding:
+    if not open_case.may_be:
+        message = f"no node is accused: {open_case.why}"
+        return Finding(RULE, "", Verdict.UNKNOWN, message, _speeds(evidence), _shared_hint(open_case, evidence))
+    nodes = next(run.nodes for run in evidence.runs if run.number in open_case.runs)
+    suspects = ", or ".join(str(cause) for cause in open_case.may_be)
+    message = f"bad, but the cause is not certain: {suspects}; {open_case.why}"
+    return Finding(RULE, " and ".join(nodes), Verdict.UNKNOWN, message, {"bad_runs": len(open_case.runs)}, advice.OPEN)
 
 
-def _is_of_wrong(doubt: Doubt, story: Story) -> bool:
-    """Whether a doubt is about one pair that printed wrong values, which is a finding of its own."""
-    return bool(doubt.may_be) and any(seen.wrong for seen in story.pairs if seen.number in doubt.runs)
+def _is_of_wrong(open_case: Unresolved, evidence: Evidence) -> bool:
+    """True if it is about a pair that printed wrong values, which has its own finding."""
+    return bool(open_case.may_be) and any(run.wrong for run in evidence.pairs if run.number in open_case.runs)
 
 
-def _wrong(story: Story, guilty: Sequence[Guilt]) -> Iterator[Finding]:
-    """FAIL for every pair that printed wrong values and of which no run named one of the two."""
-    explained = {number for guilt in guilty for number in guilt.bad}
-    pairs: dict[frozenset[str], list[Seen]] = {}
-    for seen in story.pairs:
-        if seen.wrong and seen.number not in explained:
-            pairs.setdefault(frozenset(seen.nodes), []).append(seen)
+def _wrong(evidence: Evidence, faults: Sequence[Fault]) -> Iterator[Finding]:
+    """FAIL for every pair that printed wrong values, unless the runs show which of the two nodes is bad."""
+    explained = {number for fault in faults for number in fault.bad}
+    pairs: dict[frozenset[str], list[Observation]] = {}
+    for run in evidence.pairs:
+        if run.wrong and run.number not in explained:
+            pairs.setdefault(frozenset(run.nodes), []).append(run)
     for nodes, runs in list(pairs.items())[:MOST_WRONG]:
-        same = sum(set(run.nodes) == nodes for run in story.pairs)
-        others = [run for run in story.pairs if len(nodes & set(run.nodes)) == 1]
-        says = f"{len(runs)} of their {same} runs together printed wrong values"
-        says += f"; {len(others)} runs of the two with other nodes did not tell which of them it is"
+        same = sum(set(run.nodes) == nodes for run in evidence.pairs)
+        others = [run for run in evidence.pairs if len(nodes & set(run.nodes)) == 1]
+        message = f"{len(runs)} of their {same} runs together printed wrong values"
+        message += f"; {len(others)} runs of the two with other nodes did not show which of them it is"
         numbers: Numbers = {"wrong_runs": len(runs), "runs": same, "runs_with_others": len(others)}
-        yield Finding(RULE, " and ".join(runs[0].nodes), Verdict.FAIL, says, numbers, advice.WRONG)
+        yield Finding(RULE, " and ".join(runs[0].nodes), Verdict.FAIL, message, numbers, advice.WRONG)
     if len(pairs) > MOST_WRONG:
-        says = f"{len(pairs) - MOST_WRONG} more pairs printed wrong values"
-        yield Finding(RULE, "other pairs", Verdict.FAIL, says, {"pairs": len(pairs)}, advice.WRONG)
+        message = f"{len(pairs) - MOST_WRONG} more pairs printed wrong values"
+        yield Finding(RULE, "other pairs", Verdict.FAIL, message, {"pairs": len(pairs)}, advice.WRONG)
 
 
-def _once(story: Story, chance: Sequence[Seen]) -> Iterator[Finding]:
+def _once(evidence: Evidence, chance: Sequence[Observation]) -> Iterator[Finding]:
     """WARN for every pair whose run failed and did not fail again."""
-    for seen in chance:
-        if seen.failed:
-            again = [run for run in story.pairs if run.number > seen.number and set(run.nodes) & set(seen.nodes)]
-            says = f"their run {seen.number + 1} ended badly ({seen.failed}) and {len(again)} later ones did not"
-            numbers: Numbers = {"run": seen.number + 1, "later_runs": len(again)}
-            yield Finding(RULE, " and ".join(seen.nodes), Verdict.WARN, says, numbers, advice.ONCE)
+    for run in chance:
+        if run.failed:
+            later = sum(
+                other.number > run.number and not set(run.nodes).isdisjoint(other.nodes) for other in evidence.pairs
+            )
+            message = f"their run {run.number + 1} failed ({run.failed}) and {later} later ones did not"
+            numbers: Numbers = {"run": run.number + 1, "later_runs": later}
+            yield Finding(RULE, " and ".join(run.nodes), Verdict.WARN, message, numbers, advice.ONCE)
 
 
-def _on_shared(doubt: Doubt, story: Story) -> str:
-    if story.cut_off:
+def _shared_hint(open_case: Unresolved, evidence: Evidence) -> str:
+    if evidence.contact_lost:
         return advice.CUT_OFF
-    return advice.UNTESTED if {seen.number for seen in story.never}.issuperset(doubt.runs) else advice.SHARED
+    return (
+        advice.UNTESTED if {run.number for run in evidence.failed_starts}.issuperset(open_case.runs) else advice.SHARED
+    )
 
 
-def _speeds(story: Story) -> Numbers:
-    """The usual speed of pairs in each place."""
-    called = {"within": "within_racks_gbs", "across": "across_racks_gbs", "": "pairs_gbs"}
-    found: Numbers = {called[place]: round(ref.gbs, 1) for place, ref in sorted(story.references.items())}
-    found |= {"spread_percent": round(100 * story.scale, 2)} if story.references else {}
-    return found
+def _speeds(evidence: Evidence) -> Numbers:
+    """The usual speed of pairs by place, and their spread."""
+    keys = {"within": "within_racks_gbs", "across": "across_racks_gbs", "": "pairs_gbs"}
+    numbers: Numbers = {keys[place]: round(ref.gbs, 1) for place, ref in sorted(evidence.references.items())}
+    numbers |= {"spread_percent": round(100 * evidence.scale, 2)} if evidence.references else {}
+    return numbers
 
 
-def _all(story: Story, guilty: Sequence[Guilt], doubts: Sequence[Doubt]) -> Iterator[Finding]:
-    """Whether all may be slow together, which no comparison among them can show."""
-    usual, expected = story.usual, story.fleet.expected_gbs
+def _all(evidence: Evidence, faults: Sequence[Fault], unresolved: Sequence[Unresolved]) -> Iterator[Finding]:
+    """The finding about all nodes together: no comparison among them shows whether all are slow."""
+    usual, expected = evidence.usual_gbs, evidence.fleet.expected_gbs
     if usual is None:
-        if not guilty and not doubts and not story.untested:
-            says = "no pair of nodes ran to its end: nothing can be compared"
-            yield Finding(RULE, "every node", Verdict.UNKNOWN, says, {}, advice.SHARED)
+        if not faults and not unresolved and not evidence.untested:
+            message = "no pair of nodes completed its run: nothing can be compared"
+            yield Finding(RULE, "every node", Verdict.UNKNOWN, message, {}, advice.SHARED)
         return
-    numbers = {**_speeds(story), "expected_gbs": expected}
-    if story.faster:
-        yield _two_speeds(story, numbers)
+    numbers = {**_speeds(evidence), "expected_gbs": expected}
+    if evidence.faster_pairs:
+        yield _two_speeds(evidence, numbers)
     elif expected is not None and usual < REACHES * expected:
-        says = f"the usual pair reaches {usual:.0f} GB/s of {expected:.0f} expected: all are slow, nobody is accused"
-        yield Finding(RULE, "every node", Verdict.FAIL, says, numbers, advice.ALL_SLOW)
-    elif not guilty and not doubts:
+        message = (
+            f"the usual pair reaches {usual:.0f} of {expected:.0f} GB/s expected: all are slow, no node is accused"
+        )
+        yield Finding(RULE, "every node", Verdict.FAIL, message, numbers, advice.ALL_SLOW)
+    elif not faults and not unresolved:
         known = expected is not None
-        says = "no node stands out" + ("" if known else "; without a baseline it cannot be said whether all are slow")
-        verdict = Verdict.OK if len(story.pairs) > 1 or known else Verdict.UNKNOWN
-        whom = f"the {len(story.of_node)} nodes tested" if story.untested else "every node"
-        yield Finding(RULE, whom, verdict, says, numbers, "" if known else advice.BASELINE)
+        message = "no node stands out" + ("" if known else "; without a baseline, all of them may be slow")
+        verdict = Verdict.OK if len(evidence.pairs) > 1 or known else Verdict.UNKNOWN
+        subject = f"the {len(evidence.runs_by_node)} nodes tested" if evidence.untested else "every node"
+        yield Finding(RULE, subject, verdict, message, numbers, "" if known else advice.BASELINE)
 
 
-def _between(story: Story, guilty: Sequence[Guilt]) -> Iterator[Finding]:
-    """Two racks have one way between them, which nothing can be compared with."""
-    within, across = story.references.get("within"), story.references.get("across")
-    two = len({story.fleet.racks.get(node) for node in story.of_node}) == 2
-    if guilty or not two or not within or not across or across.gbs >= REACHES * within.gbs:
+def _between(evidence: Evidence, faults: Sequence[Fault]) -> Iterator[Finding]:
+    """UNKNOWN if pairs across exactly two racks are slow: the only path between these has nothing to compare with."""
+    within, across = evidence.references.get("within"), evidence.references.get("across")
+    two = len({evidence.fleet.racks.get(node) for node in evidence.runs_by_node}) == 2
+    if faults or not two or not within or not across or across.gbs >= REACHES * within.gbs:
         return
-    says = f"pairs across the two racks reach {across.gbs:.0f} GB/s, those within them {within.gbs:.0f}"
-    yield Finding(RULE, "between the racks", Verdict.UNKNOWN, says, _speeds(story), advice.TWO_RACKS)
+    message = f"pairs across the two racks reach {across.gbs:.0f} GB/s, those within them {within.gbs:.0f}"
+    yield Finding(RULE, "between the racks", Verdict.UNKNOWN, message, _speeds(evidence), advice.TWO_RACKS)
 
 
-def _two_speeds(story: Story, numbers: Numbers) -> Finding:
-    """Some pairs are faster than the usual one: it may be that most are slow."""
-    pairs = sorted(set(story.faster))
-    best = median(seen.gbs for seen in story.pairs if seen.gbs is not None and tuple(sorted(seen.nodes)) in pairs)
+def _two_speeds(evidence: Evidence, numbers: Numbers) -> Finding:
+    """The finding if some pairs are faster than the usual one, in which case most may be slow."""
+    pairs = sorted(set(evidence.faster_pairs))
+    best = median(run.gbs for run in evidence.pairs if run.gbs is not None and tuple(sorted(run.nodes)) in pairs)
     shown = ", ".join(" and ".join(pair) for pair in pairs[:MOST_PAIRS])
     more = f" and {len(pairs) - MOST_PAIRS} more" if len(pairs) > MOST_PAIRS else ""
-    says = f"pairs have two speeds: {best:.0f} GB/s ({shown}{more}) and mostly {story.usual:.0f}"
-    says += ": it may be that most nodes are bad, or that these share a switch; no majority tells, nobody is accused"
+    message = f"pairs have two speeds: {best:.0f} GB/s ({shown}{more}) and mostly {evidence.usual_gbs:.0f}"
+    message += "; either most nodes are bad, or the faster ones share a switch: no majority tells, no node is accused"
     numbers = {**numbers, "faster_gbs": round(best, 1), "faster_pairs": len(pairs)}
-    return Finding(RULE, "every node", Verdict.UNKNOWN, says, numbers, advice.TWO_SPEEDS)
+    return Finding(RULE, "every node", Verdict.UNKNOWN, message, numbers, advice.TWO_SPEEDS)
 
 
-def _rest(left: Rest, story: Story) -> Iterator[Finding]:
+def _confirmation(left: Confirmation, evidence: Evidence) -> Iterator[Finding]:
     if len(left.nodes) < 2 or not left.runs:
         return
-    subject = f"the {'other ' if len(left.nodes) < len(story.fleet.nodes) else ''}{len(left.nodes)} nodes together"
+    subject = f"the {'other ' if len(left.nodes) < len(evidence.fleet.nodes) else ''}{len(left.nodes)} nodes together"
     if wrong := [run for run in left.runs if run.wrong]:
-        says = f"{len(wrong)} of their {len(left.runs)} runs printed wrong values, and no pair shows where from"
-        yield Finding(RULE, subject, Verdict.FAIL, says, {"nodes": len(left.nodes)}, advice.WRONG)
+        message = f"{len(wrong)} of their {len(left.runs)} runs printed wrong values, and no pair shows the cause"
+        yield Finding(RULE, subject, Verdict.FAIL, message, {"nodes": len(left.nodes)}, advice.WRONG)
         return
     last = next((run for run in left.runs if not left.bad(run)), left.runs[-1])
-    wanted = None if left.wanted is None else round(left.wanted, 1)
-    numbers: Numbers = {"gbs": last.gbs and round(last.gbs, 1), "wanted_gbs": wanted, "nodes": len(left.nodes)}
+    expected = None if left.expected_gbs is None else round(left.expected_gbs, 1)
+    numbers: Numbers = {"gbs": last.gbs and round(last.gbs, 1), "expected_gbs": expected, "nodes": len(left.nodes)}
     before = next((run for run in left.runs if left.bad(run)), None)
     if not left.bad(last) and before is not None:
-        first = before.never or before.failed or f"{before.gbs:.0f} GB/s"
-        says = f"they reach {last.gbs:.0f} GB/s, but not at first ({first})"
-        yield Finding(RULE, subject, Verdict.WARN, says, numbers, advice.TOGETHER)
-    elif last.never:
-        says = f"they could not be tested together: {last.never}"
-        yield Finding(RULE, subject, Verdict.UNKNOWN, says, {"nodes": len(left.nodes)}, advice.UNTESTED)
+        first = before.start_failure or before.failed or f"{before.gbs:.0f} GB/s"
+        message = f"they reach {last.gbs:.0f} GB/s, but not at first ({first})"
+        yield Finding(RULE, subject, Verdict.WARN, message, numbers, advice.TOGETHER)
+    elif last.start_failure:
+        message = f"they could not be tested together: {last.start_failure}"
+        yield Finding(RULE, subject, Verdict.UNKNOWN, message, {"nodes": len(left.nodes)}, advice.UNTESTED)
     elif not left.bad(last):
         yield Finding(RULE, subject, Verdict.OK, f"they reach {last.gbs:.0f} GB/s", numbers)
     elif last.failed:
-        says = (
-            f"their run ended badly ({last.failed}), {len(left.runs)} times: something is left that pairs do not show"
-        )
-        yield Finding(RULE, subject, Verdict.FAIL, says, numbers, advice.TOGETHER)
+        message = f"their run failed {len(left.runs)} times ({last.failed}): a fault is left that pairs do not show"
+        yield Finding(RULE, subject, Verdict.FAIL, message, numbers, advice.TOGETHER)
     else:
-        says = f"they reach {last.gbs:.0f} GB/s, below the {left.wanted:.0f} that their pairs lead to expect"
-        yield Finding(RULE, subject, Verdict.UNKNOWN, says, numbers, advice.TOGETHER)
+        message = f"they reach {last.gbs:.0f} GB/s, less than the {left.expected_gbs:.0f} expected from their pairs"
+        yield Finding(RULE, subject, Verdict.UNKNOWN, message, numbers, advice.TOGETHER)
 
 
-def _cost(explained: Explained, used: int, budget: int, by_adapter: int, policy: Policy) -> Finding:
-    says = f"{used} run{'' if used == 1 else 's'} used; {budget} are the budget for one hard fault"
-    says += f"; {by_adapter} more over single adapters" if by_adapter else ""
-    chance = len(explained.chance)
-    says += f"; {chance} bad run{'s' if chance > 1 else ''} did not come back and count as chance" if chance else ""
+def _cost(attribution: Attribution, used: int, budget: int, by_adapter: int, policy: Policy) -> Finding:
+    message = f"{used} run{'' if used == 1 else 's'} used; the budget for one hard fault is {budget}"
+    message += f"; {by_adapter} more over single adapters" if by_adapter else ""
+    chance = len(attribution.chance)
+    if chance:
+        message += f"; {chance} bad run{'s' if chance > 1 else ''} did not recur and count{'' if chance > 1 else 's'}"
+        message += " as chance"
     numbers: Mapping[str, float | int] = {
         "runs": used,
         "budget": budget,
         "adapter_runs": by_adapter,
         "by_chance": chance,
-        "chance_slow_percent": round(100 * explained.noise.slow, 2),
+        "chance_slow_percent": round(100 * attribution.noise.slow, 2),
         "false_alarm_percent": 100 * policy.false_alarm,
     }
-    return Finding(RULE, "", Verdict.OK, says, numbers)
+    return Finding(RULE, "", Verdict.OK, message, numbers)
 
 
-def evidence(guilt: Guilt, story: Story) -> list[Seen]:
-    """The runs that a guilty one rests on, and those over single adapters."""
-    names = set(guilt.cause.names)
+def supporting_runs(fault: Fault, evidence: Evidence) -> list[Observation]:
+    """The runs that a fault rests on, and those of its node over single adapters."""
+    names = set(fault.cause.names)
     return [
-        seen
-        for seen in story.all
-        if seen.number in guilt.runs or (seen.rail and guilt.rail_says and names & set(seen.nodes))
+        run
+        for run in evidence.runs
+        if run.number in fault.runs or (run.rail and fault.rail_summary and names & set(run.nodes))
     ]

@@ -1,7 +1,7 @@
 """jitter: iterations at a large size take similar times; one that takes twice as long was delayed.
 
-Only where nccl-tests measured them (-I). A training step waits for its slowest iteration, and an average hides it. The
-limit is this project's own; it is worth a look and never a failure.
+It needs times of single iterations (nccl-tests -I). A training step waits for its slowest iteration, and an average
+hides it. The limit is this project's own; above it the verdict is WARN, never FAIL.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuctl.nccl.model import Iterations, Run
 RULE = "jitter"
 MOST = 2.0  # times the quickest iteration
 ADVICE = (
-    "run it again with more iterations (-n 200); where it stays, look for pauses and lost packets on adapters and "
+    "run it again with more iterations (-n 200); if it persists, look for pauses and lost packets on adapters and "
     "switches, for throttled clocks, and for other jobs on these nodes"
 )
 
@@ -31,7 +31,7 @@ def jitter(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
         if (one := half.per_iteration) is not None and one.min_us > 0
     ]
     if measured:
-        yield _finding(*max(measured, key=lambda found: found[0]), len(counted))
+        yield _finding(*max(measured, key=lambda measurement: measurement[0]), len(counted))
 
 
 def _finding(times: float, size_bytes: int, half: str, one: Iterations, counted: int) -> Finding:

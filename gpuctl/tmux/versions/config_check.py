@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuctl.edges.tmux import Server
-from gpuctl.tmux.versions.config_parser import Unit, Wrong, split
+from gpuctl.tmux.versions.config_parser import Mistake, Unit, split
 
 DEEPEST = 20
 NOTED = "@gpuctl_fed"
@@ -34,7 +34,7 @@ class Feeding:
     server: Server
     origin: Path
     copy: Path
-    wrong: list[Wrong] = field(default_factory=list)
+    mistakes: list[Mistake] = field(default_factory=list)
     units: list[tuple[str, Unit]] = field(default_factory=list)
     _branches: list[Branch] = field(default_factory=list)
     _ended: bool = False
@@ -43,14 +43,14 @@ class Feeding:
         """Run a file of the copy, or one from elsewhere, and the files it reads."""
         name, text = self._read(path)
         units, unclosed = split(text)
-        self.wrong += [Wrong(name, line, what) for line, what in unclosed]
+        self.mistakes += [Mistake(name, line, what) for line, what in unclosed]
         outer, self._branches = self._branches, []
         inside = path if path.is_relative_to(self.copy) else self.copy / f"{path.name}.elsewhere"
         broken = {line for line, _ in unclosed}
         for unit in units:
             if not self._ended and broken.isdisjoint(range(unit.line, unit.line + unit.text.count("\n") + 1)):
                 self._unit(name, inside, unit, depth)
-        self.wrong += [Wrong(name, branch.line, "this %if has no %endif") for branch in self._branches]
+        self.mistakes += [Mistake(name, branch.line, "this %if has no %endif") for branch in self._branches]
         self._branches = outer
         _write(inside, text)
 
@@ -77,7 +77,7 @@ class Feeding:
             counts = self._is_true(name, path, unit)
             self._branches.append(Branch(unit.line, counts, counts))
         elif not self._branches:
-            self.wrong.append(Wrong(name, unit.line, f"this {unit.condition} has no %if before it"))
+            self.mistakes.append(Mistake(name, unit.line, f"this {unit.condition} has no %if before it"))
         elif unit.condition == "%endif":
             self._branches.pop()
         else:
@@ -134,16 +134,16 @@ class Feeding:
         return output or [f"exit status {done.returncode}"]
 
     def _report(self, name: str, unit: Unit, messages: list[str]) -> None:
-        self.wrong += [_placed(name, unit, self._called(what)) for what in messages]
+        self.mistakes += [_placed(name, unit, self._called(what)) for what in messages]
 
 
-def _placed(name: str, unit: Unit, message: str) -> Wrong:
+def _placed(name: str, unit: Unit, message: str) -> Mistake:
     """Use the line from tmux inside a block, else the line of the command."""
     match = re.match(r"(?:\S*/)?[^/\s:]+:(\d+): (.*)", message)
     if match is None:
-        return Wrong(name, unit.line, message)
+        return Mistake(name, unit.line, message)
     inside = "{" in unit.tokens and unit.line <= int(match[1]) <= unit.line + unit.text.count("\n")
-    return Wrong(name, int(match[1]) if inside else unit.line, match[2])
+    return Mistake(name, int(match[1]) if inside else unit.line, match[2])
 
 
 def _files(pattern: str) -> Iterator[Path]:
@@ -158,8 +158,8 @@ def _write(path: Path, text: str) -> None:
 
 def copied(origin: Path, folder: Path) -> Path:
     """Copy a version folder to a writable place; links become the files they point to."""
-    made = folder / "version"
-    shutil.copytree(origin, made, ignore_dangling_symlinks=True)
-    for path in [made, *made.rglob("*")]:
+    copy = folder / "version"
+    shutil.copytree(origin, copy, ignore_dangling_symlinks=True)
+    for path in [copy, *copy.rglob("*")]:
         path.chmod(path.stat().st_mode | 0o600)
-    return made
+    return copy

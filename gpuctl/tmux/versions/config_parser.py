@@ -24,7 +24,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Wrong:
+class Mistake:
     """An error in a file, at a line (0 if it belongs to none)."""
 
     file: str

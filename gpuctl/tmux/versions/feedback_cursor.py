@@ -12,11 +12,11 @@ from pathlib import Path
 from gpuctl.core.paths import private, write_atomically
 from gpuctl.tmux.versions.feedback import Feedback, entries
 
-KEPT = ".last-read-line"
+CURSOR_FILE = ".last-read-line"
 
 
 @dataclass(frozen=True)
-class Place:
+class Cursor:
     """The position read so far: lines, bytes, and a hash of these bytes to recognise the log."""
 
     line: int = 0
@@ -27,19 +27,19 @@ class Place:
         return len(data) >= self.byte and hashlib.sha256(data[: self.byte]).hexdigest() == self.sha256
 
 
-def place(text: str) -> Place:
+def parse_cursor(text: str) -> Cursor:
     """Parse .last-read-line; unreadable text means the beginning, as repeating is better than losing."""
     try:
         line, byte, sha256 = text.split()
-        return Place(int(line), int(byte), sha256)
+        return Cursor(int(line), int(byte), sha256)
     except ValueError:
-        return Place()
+        return Cursor()
 
 
-def unread(log: bytes, older: list[bytes], last: Place) -> tuple[list[Feedback], Place]:
+def unread(log: bytes, older: list[bytes], last: Cursor) -> tuple[list[Feedback], Cursor]:
     """Return the feedback after a position, and the new position; `older`: rotated logs, newest first."""
     whole = log[: log.rfind(b"\n") + 1]  # an unfinished line is still being written
-    now = Place(whole.count(b"\n"), len(whole), hashlib.sha256(whole).hexdigest())
+    now = Cursor(whole.count(b"\n"), len(whole), hashlib.sha256(whole).hexdigest())
     if last.is_in(whole):
         return _after(whole, last.line), now
     rotated: list[Feedback] = []
@@ -61,13 +61,13 @@ def _after(data: bytes, line: int) -> list[Feedback]:
 def taken(log: Path) -> Iterator[list[Feedback]]:
     """Provide the new feedback; it counts as read if the block ends without error. One reader at a time."""
     private(log.parent)
-    kept = log.with_name(KEPT)
-    with log.with_name(f"{KEPT}.lock").open("w") as lock:
+    cursor_path = log.with_name(CURSOR_FILE)
+    with log.with_name(f"{CURSOR_FILE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        last = place(kept.read_text(errors="replace") if kept.is_file() else "")
+        last = parse_cursor(cursor_path.read_text(errors="replace") if cursor_path.is_file() else "")
         rotated = [path for path in log.parent.glob(f"{log.name}.*") if path.is_file()]
         older = [p.read_bytes() for p in sorted(rotated, key=lambda path: path.stat().st_mtime, reverse=True)]
         fresh, now = unread(log.read_bytes() if log.is_file() else b"", older, last)
         yield fresh
         if now != last:
-            write_atomically(kept, f"{now.line} {now.byte} {now.sha256}\n")
+            write_atomically(cursor_path, f"{now.line} {now.byte} {now.sha256}\n")

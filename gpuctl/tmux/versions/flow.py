@@ -30,8 +30,8 @@ def describe(done: Promotion, verb: str) -> str:
         return f"{done.version.name} is already current"
     before = f" (before: {done.before})" if done.before else ""
     where = f"{SESSION} uses it now" if done.reloaded else f"{SESSION} will use it when it starts"
-    again = f"; new windows: after `{ending(main_server())}` and `gpuctl tmux launch --fresh`"
-    windows = again if done.session and done.reloaded else ""
+    rebuild = f"; new windows: after `{ending(main_server())}` and `gpuctl tmux launch --fresh`"
+    windows = rebuild if done.session and done.reloaded else ""
     return f"{verb} {done.version.name}{before}; {where}{windows}"
 
 
@@ -54,8 +54,8 @@ def _first() -> Version:
 
     version = store.written(render.files(settings.load()))
     report = check.folder(version.folder)
-    if report.wrong:
-        raise GpuctlError("create the first version", _listed(report), f"the files are in {version.folder}")
+    if report.mistakes:
+        raise GpuctlError("create the first version", _mistakes_of(report), f"the files are in {version.folder}")
     store.point_to(f"versions/{version.name}")
     store.keep(version, report.changes, [version.name])
     store.note(version, "created and promoted as the first version")
@@ -68,20 +68,20 @@ def new(note: str = "", source: str = "", fresh: bool = False) -> tuple[Version,
         if fresh:
             from gpuctl.tmux import render
 
-            made, origin = store.written(render.files(settings.load())), "gpuctl's own files"
+            version, origin = store.written(render.files(settings.load())), "gpuctl's own files"
         else:
             copied = _copied(source)
-            made, origin = store.copied(copied.folder), copied.name
-        store.note(made, f"made from {origin}{f': {note}' if note else ''}")
-        return made, origin
+            version, origin = store.copied(copied.folder), copied.name
+        store.note(version, f"created from {origin}{f': {note}' if note else ''}")
+        return version, origin
 
 
 def _copied(source: str) -> Version:
     """Return the version to copy; creates the first version if there is none."""
     if source:
         return store.named(source, "make a version")
-    known = store.every()
-    return store.current() or (known[-1] if known else _first())
+    versions = store.every()
+    return store.current() or (versions[-1] if versions else _first())
 
 
 def promote(name: str = "") -> Promotion:
@@ -94,8 +94,8 @@ def promote(name: str = "") -> Promotion:
         if now == version:
             return Promotion(version, version.name)
         report = check.folder(version.folder)
-        if report.wrong:
-            raise InvalidInput(doing, _listed(report), "fix these; `gpuctl tmux validate` lists them again")
+        if report.mistakes:
+            raise InvalidInput(doing, _mistakes_of(report), "fix these; `gpuctl tmux validate` lists them again")
         order = [
             *(name_of_version for name_of_version in store.order() if name_of_version != version.name),
             version.name,
@@ -105,12 +105,12 @@ def promote(name: str = "") -> Promotion:
         return done
 
 
-def rollback(to: str = "") -> Promotion:
+def rollback(target: str = "") -> Promotion:
     """Make an earlier version current, even if the current one is broken or gone."""
     with store.locked():
         doing = "roll back"
         now = _last()
-        version = store.named(to, doing) if to else _earlier(now, doing)
+        version = store.named(target, doing) if target else _earlier(now, doing)
         if version.name not in store.released():
             raise InvalidInput(doing, f"{version.name} was never promoted", f"`gpuctl tmux promote {version.name}`")
         _untouched(version, doing)
@@ -154,7 +154,7 @@ def _switch(version: Version, changes: Changed, defaults: State, order: list[str
     """Link a version and load it in the running session; restore everything if that reports an error."""
     before, old = store.pointed_to(), _last()
     gone = _set_by(old) - changes
-    other = _session(old) != (version.folder / "session.yml").read_bytes()
+    session_differs = _session(old) != (version.folder / "session.yml").read_bytes()
     server = main_server()
     running = read(server) if server.has(SESSION) else None
     store.point_to(f"versions/{version.name}")
@@ -167,7 +167,7 @@ def _switch(version: Version, changes: Changed, defaults: State, order: list[str
         if running:
             reload.put_back(server, running)
         raise
-    return Promotion(version, old, running is not None, other)
+    return Promotion(version, old, running is not None, session_differs)
 
 
 def _set_by(name: str) -> Changed:
@@ -185,5 +185,5 @@ def _session(name: str) -> bytes:
     return path.read_bytes() if name and path.is_file() else b""
 
 
-def _listed(report: check.Report) -> str:
-    return "\n".join(["it has errors", *(f"  {wrong}" for wrong in report.wrong)])
+def _mistakes_of(report: check.Report) -> str:
+    return "\n".join(["it has mistakes", *(f"  {mistake}" for mistake in report.mistakes)])

@@ -5,41 +5,41 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gpuctl.tmux.versions.config_parser import Unit, Wrong
+from gpuctl.tmux.versions.config_parser import Mistake, Unit
 
-Where = tuple[str, Unit]  # the file and its command
+Binding = tuple[str, Unit]  # the file and its command
 Key = tuple[str, str]  # table, key
 ALONE = "WITHOUT PREFIX"  # the heading above the keys of the root table
 ARROWS = ("Left", "Down", "Up", "Right")
 
 
-def bound(fed: Sequence[Where]) -> dict[Key, Where]:
+def bound(fed: Sequence[Binding]) -> dict[Key, Binding]:
     """Map table and key to the command that binds it, without keys that are unbound again."""
-    bindings: dict[Key, Where] = {}
+    bindings: dict[Key, Binding] = {}
     for name, unit in fed:
         if unit.tokens[0] not in ("bind", "bind-key", "unbind", "unbind-key"):
             continue
-        table, every, rest = _flags(unit.tokens[1:])
-        if unit.tokens[0].startswith("bind") and rest:
-            bindings[(table, rest[0])] = (name, unit)
-        elif every:
-            bindings = {key: where for key, where in bindings.items() if key[0] != table}
-        elif rest:
-            bindings.pop((table, rest[0]), None)
+        table, all_keys, arguments = _flags(unit.tokens[1:])
+        if unit.tokens[0].startswith("bind") and arguments:
+            bindings[(table, arguments[0])] = (name, unit)
+        elif all_keys:
+            bindings = {key: binding for key, binding in bindings.items() if key[0] != table}
+        elif arguments:
+            bindings.pop((table, arguments[0]), None)
     return bindings
 
 
 def _flags(arguments: Sequence[str]) -> tuple[str, bool, list[str]]:
-    """Return the table, whether all its keys are addressed, and the arguments from the key on."""
-    table, every, rest = "prefix", False, [_plain(word) for word in arguments]
-    while rest and re.fullmatch(r"-[a-zA-Z]+", rest[0]):
-        flag = rest.pop(0)
-        every = every or "a" in flag
+    """Return the table, True if the command is for all its keys, and the arguments from the key on."""
+    table, all_keys, remaining = "prefix", False, [_plain(word) for word in arguments]
+    while remaining and re.fullmatch(r"-[a-zA-Z]+", remaining[0]):
+        flag = remaining.pop(0)
+        all_keys = all_keys or "a" in flag
         table = "root" if "n" in flag else table
-        if flag[-1] in "TN" and rest:
-            value = rest.pop(0)
+        if flag[-1] in "TN" and remaining:
+            value = remaining.pop(0)
             table = value if flag[-1] == "T" else table
-    return table, every, rest
+    return table, all_keys, remaining
 
 
 def _plain(word: str) -> str:
@@ -49,19 +49,19 @@ def _plain(word: str) -> str:
     return re.sub(r"\\(.)", r"\1", word)
 
 
-def undocumented(sheet: str, mine: Mapping[Key, Where], listed: Collection[Key]) -> list[Wrong]:
-    """List cheatsheet keys that the server (`listed`) lacks, and bound keys that the cheatsheet lacks."""
+def undocumented(sheet: str, bindings: Mapping[Key, Binding], server_keys: Collection[Key]) -> list[Mistake]:
+    """List cheatsheet keys that the server (`server_keys`) lacks, and bound keys that the cheatsheet lacks."""
     documented = {key: line for line, key in _documented(sheet)}
-    has = {(table, _unquoted(key)) for table, key in listed}
-    wrong = [
-        Wrong("cheatsheet.txt", line, f"it lists the key {key} (table {table}), which is not bound")
+    has = {(table, _unquoted(key)) for table, key in server_keys}
+    mistakes = [
+        Mistake("cheatsheet.txt", line, f"it lists the key {key} (table {table}), which is not bound")
         for (table, key), line in documented.items()
         if (table, key) not in has
     ]
-    for (table, key), (name, unit) in mine.items():
+    for (table, key), (name, unit) in bindings.items():
         if name == "keybindings.conf" and table in ("prefix", "root") and (table, key) not in documented:
-            wrong.append(Wrong(name, unit.line, f"cheatsheet.txt does not list the key {key} (table {table})"))
-    return wrong
+            mistakes.append(Mistake(name, unit.line, f"cheatsheet.txt does not list the key {key} (table {table})"))
+    return mistakes
 
 
 def _documented(sheet: str) -> Iterator[tuple[int, Key]]:

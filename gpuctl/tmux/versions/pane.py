@@ -47,13 +47,13 @@ class Pane:
     pane: str
     session: bytes = b""
 
-    def run(self, ask: Callable[[], str], say: Callable[[str], None]) -> None:
+    def run(self, read_line: Callable[[], str], write: Callable[[str], None]) -> None:
         """Read lines until `quit` or the end of input."""
-        say(f"Preview of {self.version.name}. {HELP}")
+        write(f"Preview of {self.version.name}. {HELP}")
         self.session = self._session()
         while True:
             try:
-                line = ask()
+                line = read_line()
             except EOFError:
                 return
             command = meaning(line)
@@ -61,9 +61,9 @@ class Pane:
                 preview.close()
                 return
             try:
-                say(self._answer(command, line))
+                write(self._answer(command, line))
             except GpuctlError as error:
-                say(f"{error}\n{error.hint}".rstrip())
+                write(f"{error}\n{error.hint}".rstrip())
 
     def _answer(self, command: str, line: str) -> str:
         if command == "approve":
@@ -100,8 +100,8 @@ class Pane:
 
     def _reload(self) -> str:
         report = check.folder(self.version.folder)
-        if report.wrong:
-            return "\n".join(["not reloaded, it has errors:", *(f"  {mistake}" for mistake in report.wrong)])
+        if report.mistakes:
+            return "\n".join(["not reloaded, it has mistakes:", *(f"  {mistake}" for mistake in report.mistakes)])
         config = self.version.folder / "tmux.conf"
         reload.load(preview.server(), config, preview.loaded() - report.changes, report.defaults)
         preview.remember_changes(report.changes)

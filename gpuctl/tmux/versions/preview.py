@@ -38,10 +38,10 @@ def attaching() -> list[str]:
 
 @dataclass(frozen=True)
 class Preview:
-    """A running preview; `again` means that it was running before."""
+    """A running preview; `was_running`: it was started earlier."""
 
     version: Version
-    again: bool
+    was_running: bool
 
 
 def start(name: str = "") -> Preview:
@@ -50,8 +50,8 @@ def start(name: str = "") -> Preview:
     if running() == version.name:
         return Preview(version, True)
     report = check.folder(version.folder)
-    if report.wrong:
-        wrong = "\n".join(["it has errors", *(f"  {mistake}" for mistake in report.wrong)])
+    if report.mistakes:
+        wrong = "\n".join(["it has mistakes", *(f"  {mistake}" for mistake in report.mistakes)])
         raise InvalidInput(f"preview {version.name}", wrong, f"fix these in {version.folder}")
     close()
     private_server = Server(server().socket, environment={VERSION: version.name})
@@ -94,10 +94,10 @@ def loaded() -> Changed:
 def _feedback_pane(version: Version) -> None:
     command = shlex.join([build.program(), "tmux", "feedback", "pane"])
     # If it cannot even start, its message stays readable.
-    kept = f"{command} || {{ echo 'press Enter to close this pane'; read -r _; }}"
+    held_open = f"{command} || {{ echo 'press Enter to close this pane'; read -r _; }}"
     first = f"={SESSION}:^"
     split = ("split-window", "-f", "-v", "-l", SHARE, "-t", first, "-c", str(version.folder), "-P", "-F", "#{pane_id}")
-    pane = server().do(*split, "sh", "-c", kept).strip()
+    pane = server().do(*split, "sh", "-c", held_open).strip()
     dress(pane, f"feedback on {version.name}")
 
 
@@ -111,14 +111,14 @@ def dress(pane: str, title: str) -> None:
 
 def rebuild(version: Version, pane: str) -> None:
     """Rebuild the session around the feedback pane from the current session.yml."""
-    made, preview_server = f"{SESSION}-next", server()
+    rebuilt, preview_server = f"{SESSION}-next", server()
     wide, high = preview_server.do("display-message", "-p", "-t", pane, "#{window_width} #{window_height}").split()
-    build.build(preview_server, version.folder, name=made, size=(int(wide), int(high) + build.STATUS_BAR))
+    build.build(preview_server, version.folder, name=rebuilt, size=(int(wide), int(high) + build.STATUS_BAR))
     # In rows: a percentage would refer to the neighbouring pane, not to the window.
     rows = str(max(2, int(high) * int(SHARE.rstrip("%")) // 100))
-    preview_server.do("join-pane", "-f", "-v", "-l", rows, "-s", pane, "-t", f"={made}:^")
+    preview_server.do("join-pane", "-f", "-v", "-l", rows, "-s", pane, "-t", f"={rebuilt}:^")
     for client in preview_server.do("list-clients", "-F", "#{client_name}").splitlines():
-        preview_server.try_to("switch-client", "-c", client, "-t", f"={made}")
+        preview_server.try_to("switch-client", "-c", client, "-t", f"={rebuilt}")
     preview_server.do("kill-session", "-t", f"={SESSION}")
-    preview_server.do("rename-session", "-t", f"={made}", SESSION)
+    preview_server.do("rename-session", "-t", f"={rebuilt}", SESSION)
     dress(pane, f"feedback on {version.name}")

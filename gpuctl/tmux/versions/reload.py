@@ -27,9 +27,9 @@ def load(server: Server, config: Path, gone: state.Changed, defaults: state.Stat
 def put_back(server: Server, before: state.State) -> None:
     """Restore the server's keys and options, and verify them."""
     state.have(server, state.commands(before, _differences(server, before)))
-    left = _differences(server, before)
-    if left.keys or left.options:
-        names = ", ".join(name for _, name in sorted(left.keys | left.options))
+    remaining = _differences(server, before)
+    if remaining.keys or remaining.options:
+        names = ", ".join(name for _, name in sorted(remaining.keys | remaining.options))
         raise GpuctlError("restore the tmux server", f"these differ: {names}", "restart tmux")
 
 

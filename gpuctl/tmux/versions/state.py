@@ -33,7 +33,7 @@ class State:
 
 @dataclass(frozen=True)
 class Changed:
-    """What a configuration changes on a bare server."""
+    """The keys and options that a configuration changes on a bare server."""
 
     keys: frozenset[Key] = frozenset()
     options: frozenset[Option] = frozenset()
@@ -56,18 +56,20 @@ def read(server: Server) -> State:
     return State(keys(server.do("list-keys")), options)
 
 
-def keys(listed: str) -> dict[Key, str]:
-    """Parse the output of list-keys."""
-    matches = ((BOUND.match(line), line) for line in listed.splitlines())
+def keys(output: str) -> dict[Key, str]:
+    """Parse the output of `tmux list-keys`."""
+    matches = ((BOUND.match(line), line) for line in output.splitlines())
     return {(match[1], match[2]): line for match, line in matches if match}
 
 
 def changed(before: State, after: State) -> Changed:
     """Return the keys and options that differ between two states."""
-    return Changed(_other(before.keys, after.keys), _other(before.options, after.options))
+    return Changed(_differing(before.keys, after.keys), _differing(before.options, after.options))
 
 
-def _other(before: Mapping[tuple[str, str], str], after: Mapping[tuple[str, str], str]) -> frozenset[tuple[str, str]]:
+def _differing(
+    before: Mapping[tuple[str, str], str], after: Mapping[tuple[str, str], str]
+) -> frozenset[tuple[str, str]]:
     return frozenset(name for name in {*before, *after} if before.get(name) != after.get(name))
 
 

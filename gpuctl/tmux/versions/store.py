@@ -56,14 +56,14 @@ def current() -> Version | None:
 
 def named(name: str, doing: str) -> Version:
     """Return the version named v2, 2, `current` or `newest`."""
-    known = every()
-    if name == "newest" and known:
-        return known[-1]
+    versions = every()
+    if name == "newest" and versions:
+        return versions[-1]
     version = current() if name == "current" else None
     full_name = name if name.startswith("v") else f"v{name}"
-    version = version or next((version for version in known if version.name == full_name), None)
+    version = version or next((version for version in versions if version.name == full_name), None)
     if version is None:
-        names = ", ".join(version.name for version in known) or "none yet; `gpuctl tmux new` creates one"
+        names = ", ".join(version.name for version in versions) or "none yet; `gpuctl tmux new` creates one"
         wrong = "there is no version" + ("" if name == "newest" else f" {name}")
         raise InvalidInput(doing, wrong, f"versions: {names}")
     return version
@@ -71,7 +71,7 @@ def named(name: str, doing: str) -> Version:
 
 def copied(source: Path) -> Version:
     """Create the next version from a folder's files."""
-    return _made(lambda folder: shutil.copytree(source, folder, symlinks=True))
+    return _create(lambda folder: shutil.copytree(source, folder, symlinks=True))
 
 
 def written(files: Mapping[str, str]) -> Version:
@@ -84,10 +84,10 @@ def written(files: Mapping[str, str]) -> Version:
             path.write_text(text)
             path.chmod(0o755 if name.startswith("scripts/") else 0o644)
 
-    return _made(write)
+    return _create(write)
 
 
-def _made(fill: Any) -> Version:
+def _create(fill: Any) -> Version:
     """Create a version folder atomically; a number is never reused."""
     versions = private(root() / "versions")
     used = [version.number for version in every()] + [int(name[1:]) for name in released()]
@@ -97,7 +97,7 @@ def _made(fill: Any) -> Version:
         fill(temporary)
         temporary.rename(versions / f"v{number}")
     except OSError as error:
-        raise GpuctlError(f"make version v{number}", str(error), f"see whether {versions} can be written") from error
+        raise GpuctlError(f"create version v{number}", str(error), f"check that {versions} can be written") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return Version(number, versions / f"v{number}")
@@ -115,7 +115,7 @@ def point_to(target: str) -> None:
         temporary.replace(link())
     except OSError as error:
         temporary.unlink()
-        raise GpuctlError(f"make {target} current", str(error), f"{link()} has to be a link") from error
+        raise GpuctlError(f"make {target} current", str(error), f"{link()} must be a link") from error
 
 
 def pointed_to() -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Mode = Literal["window", "here", "detached"]
+Mode = Literal["window", "this terminal", "detached"]
 
 # Program -> the arguments before the command to run.
 LINUX: Mapping[str, Sequence[str]] = {
@@ -32,8 +32,8 @@ TERMINAL = ('tell application "Terminal"', "activate", "do script {command}", "e
 
 
 @dataclass(frozen=True)
-class Show:
-    """How to show it: in a window opened by `argv`, on this terminal, or not at all (`why`)."""
+class Target:
+    """Where to show the preview: in a window opened by `argv`, on this terminal, or nowhere (`why`)."""
 
     mode: Mode
     argv: tuple[str, ...] = ()
@@ -46,19 +46,19 @@ def choose(
     system: str,
     has: Callable[[str], bool],
     on_terminal: bool,
-) -> Show:
-    """Choose how to show `command`; `system` is platform.system(), `has` tells if a program is installed."""
+) -> Target:
+    """Choose where to show `command`; `system` is platform.system(), `has` is true for an installed program."""
     # In an editor's terminal or over ssh a new window would open elsewhere, or not at all.
     editor = environment.get("TERM_PROGRAM") == "vscode" or "CURSOR_TRACE_ID" in environment
     remote = "SSH_CONNECTION" in environment or "SSH_TTY" in environment
     window = None if editor or remote else _window(command, environment, system, has)
     if window:
-        return Show("window", window)
+        return Target("window", window)
     if not on_terminal:
-        return Show("detached", why="there is no terminal")
+        return Target("detached", why="there is no terminal")
     if environment.get("TMUX"):
-        return Show("detached", why="this runs inside tmux, and a nested tmux does not get its keys")
-    return Show("here")
+        return Target("detached", why="this runs inside tmux, and a nested tmux does not get its keys")
+    return Target("this terminal")
 
 
 def _window(

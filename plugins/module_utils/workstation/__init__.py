@@ -1,1 +1,1 @@
-"""Installs and removes an operator's tools; standard library only, Python 3.9."""
+"""Install and remove a workstation's tools; standard library only, Python 3.9."""

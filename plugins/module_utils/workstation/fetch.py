@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
-from .model import Wrong
+from .model import WorkstationError
 
 _QUIET_SECONDS = 10  # give up on a server that sends nothing for so long
 _WHOLE_SECONDS = 300
@@ -39,7 +39,7 @@ def fetch(url: str, pin: str, into: str) -> None:
         with _opened(url) as source, open(into, "xb") as target:
             _copy(source, target, digest, url)
         if digest.hexdigest() != pin:
-            raise Wrong(f"{url} has the sha256 {digest.hexdigest()}, but {pin} is pinned: refused")
+            raise WorkstationError(f"{url} has the sha256 {digest.hexdigest()}, but {pin} is pinned: refused")
     except BaseException:
         if os.path.exists(into):
             os.unlink(into)
@@ -62,7 +62,7 @@ def program(archive: str, member: str) -> bytes:
             data: bytes = stream_of_member.read()
             return data
     except (KeyError, OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
-        raise Wrong(f"the archive has no {member or 'program'}: {error}") from error
+        raise WorkstationError(f"the archive has no {member or 'program'}: {error}") from error
 
 
 def _member(tar: tarfile.TarFile, name: str) -> Any:
@@ -72,7 +72,7 @@ def _member(tar: tarfile.TarFile, name: str) -> Any:
 
 def _opened(url: str) -> Any:
     if urlsplit(url).scheme not in ("http", "https"):
-        raise Wrong(f"{url} is not an http or https address")
+        raise WorkstationError(f"{url} is not an http or https address")
     request = urllib.request.Request(url, headers={"User-Agent": "gpuctl"})  # noqa: S310 - http only, above
     try:
         return urllib.request.urlopen(request, timeout=_QUIET_SECONDS)  # noqa: S310
@@ -80,7 +80,7 @@ def _opened(url: str) -> Any:
         why: object = error if isinstance(error, HTTPError) else getattr(error, "reason", None) or error
         if isinstance(why, socket.gaierror):
             why = "its server's name cannot be resolved (GPUCTL_MIRROR can name a reachable server)"
-        raise Wrong(f"{url} cannot be downloaded: {why}") from error
+        raise WorkstationError(f"{url} cannot be downloaded: {why}") from error
 
 
 def _copy(source: Any, target: BinaryIO | io.BufferedWriter, digest: Any, url: str) -> None:
@@ -89,10 +89,10 @@ def _copy(source: Any, target: BinaryIO | io.BufferedWriter, digest: Any, url: s
         while block := source.read(1 << 16):
             received += len(block)
             if time.monotonic() > deadline or received > _MOST_BYTES:
-                raise Wrong(f"{url} takes too long or is too large")
+                raise WorkstationError(f"{url} takes too long or is too large")
             digest.update(block)
             target.write(block)
     except (HTTPException, OSError, ValueError) as error:
-        raise Wrong(f"{url}: the download ended after {received} bytes: {error}") from error
+        raise WorkstationError(f"{url}: the download ended after {received} bytes: {error}") from error
     if announced.isdigit() and received != int(announced):
-        raise Wrong(f"{url}: the download ended after {received} of {announced} bytes")
+        raise WorkstationError(f"{url}: the download ended after {received} of {announced} bytes")

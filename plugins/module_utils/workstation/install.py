@@ -10,7 +10,7 @@ from typing import Any
 
 from .fetch import address
 from .machine import Machine
-from .model import Place, Wrong, program_of
+from .model import Folders, WorkstationError, program_of
 from .record import Record, remove_tree
 from .sources import by_npm, by_pip, by_release, npm_program
 
@@ -20,14 +20,14 @@ _WHOLE = ".whole"  # marks the folder of a completely installed version
 class Installer:
     """Installs from a release archive, into a virtual environment or an npm prefix, or links gpuctl itself."""
 
-    def __init__(self, machine: Machine, place: Place, record: Record, mirror: str) -> None:
-        self.machine, self.place, self.record, self.mirror = machine, place, record, mirror
+    def __init__(self, machine: Machine, folders: Folders, record: Record, mirror: str) -> None:
+        self.machine, self.folders, self.record, self.mirror = machine, folders, record, mirror
 
     def target(self, tool: Mapping[str, Any]) -> str:
-        """Return the path of the program in its version's folder; empty if we do not install it."""
+        """Return the path of the program in its version's folder; empty if gpuctl does not install it."""
         kind = _kind(tool)
         if kind == "this":
-            return self.place.gpuctl
+            return self.folders.gpuctl
         inside = {"release": program_of(tool), "pip": f"bin/{program_of(tool)}"}.get(kind, "")
         inside = npm_program(tool) if kind == "npm" else inside
         return os.path.join(self._folder(tool), inside) if inside else ""
@@ -36,10 +36,10 @@ class Installer:
         return "" if _kind(tool) == "this" else str(tool[_kind(tool)]["version"])
 
     def origin(self, tool: Mapping[str, Any]) -> str:
-        """Return the source, for people to read."""
+        """Describe the source in words: an address, or the package index and package."""
         kind = _kind(tool)
         if kind == "this":
-            return self.place.gpuctl
+            return self.folders.gpuctl
         if kind == "release":
             return address(tool["release"], self.machine.os, self.machine.arch, self.mirror)
         return {"pip": "PyPI", "npm": "npm"}[kind] + f" {tool[kind]['package']}"
@@ -47,7 +47,7 @@ class Installer:
     def why_not(self, tool: Mapping[str, Any], check: bool) -> str:
         """Return the reason why the tool cannot be installed; empty if it can."""
         kind = _kind(tool)
-        if not kind or (kind == "this" and not self.place.gpuctl):
+        if not kind or (kind == "this" and not self.folders.gpuctl):
             return str(tool.get("by_hand") or "no release is pinned")
         if kind == "npm" and not self.machine.which("npm"):
             return "npm is not installed (the package npm or nodejs)"
@@ -55,22 +55,22 @@ class Installer:
             return f"its row has no {_HASHES[kind]}, and nothing is installed without verification"
         if kind == "release" and not self._pin(tool):
             return f"no sha256 of {self.version(tool)} for {self.machine.os}/{self.machine.arch} is pinned"
-        return self._proved(tool) if kind != "this" and check else ""
+        return self._trial_error(tool) if kind != "this" and check else ""
 
     def install(self, tool: Mapping[str, Any], was: str) -> None:
         """Install the desired version beside the others and point the link at it; `was` is the replaced version."""
         if _kind(tool) != "this" and not os.path.exists(os.path.join(self._folder(tool), _WHOLE)):
-            self._bring(tool)
-        link = os.path.join(self.place.bin, program_of(tool))
+            self._install_version(tool)
+        link = os.path.join(self.folders.bin, program_of(tool))
         if os.path.isdir(link) and not os.path.islink(link):
-            raise Wrong(f"{link} is a folder")
-        self.record.make_folders(self.place.bin)
+            raise WorkstationError(f"{link} is a folder")
+        self.record.make_folders(self.folders.bin)
         self.record.link(link, self.target(tool), was)
 
-    def _bring(self, tool: Mapping[str, Any]) -> None:
+    def _install_version(self, tool: Mapping[str, Any]) -> None:
         folder = self._folder(tool)
         versions = os.path.dirname(folder)
-        self.record.make_folders(self.place.tools)
+        self.record.make_folders(self.folders.tools)
         self.record.add_tool(versions)
         remove_tree(folder)  # left by a killed run
         os.makedirs(folder, 0o755)
@@ -94,22 +94,22 @@ class Installer:
         else:
             by_npm(self.machine, tool, folder, may_run=not aside)
 
-    def _proved(self, tool: Mapping[str, Any]) -> str:
+    def _trial_error(self, tool: Mapping[str, Any]) -> str:
         """Install into a temporary folder and discard it, to prove in a check that the real run would succeed."""
         if os.path.exists(os.path.join(self._folder(tool), _WHOLE)):
             return ""
         try:
             with tempfile.TemporaryDirectory() as aside:
                 self._fill(tool, aside, aside=True)
-        except Wrong as wrong:
-            return str(wrong)
+        except WorkstationError as error:
+            return str(error)
         return ""
 
     def _pin(self, tool: Mapping[str, Any]) -> str:
         return str(tool["release"].get("pins", {}).get(f"{self.machine.os}/{self.machine.arch}", ""))
 
     def _folder(self, tool: Mapping[str, Any]) -> str:
-        return os.path.join(self.place.tools, str(tool["name"]), self.version(tool))
+        return os.path.join(self.folders.tools, str(tool["name"]), self.version(tool))
 
 
 _HASHES = {"pip": "hashes", "npm": "integrity"}

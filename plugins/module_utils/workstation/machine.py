@@ -16,7 +16,7 @@ _FAMILIES = {"apt-get": "debian", "dnf": "redhat", "brew": "brew"}
 _BREW = "/opt/homebrew/bin:/home/linuxbrew/.linuxbrew/bin"
 # The user's network settings (proxy, certificates, package index), and the folder of zsh's files.
 _OUTSIDE = re.compile(r"(https?|all|no)_proxy|SSL_CERT_\w+|(PIP|NPM_CONFIG|NODE)_\w+|ZDOTDIR", re.IGNORECASE)
-# Run with root's rights: never from the user's own PATH.
+# These run as root: never from the user's PATH.
 _SYSTEM = {"sudo", "apt-get", "apt-cache", "dnf"}
 # The program that asks for sudo's password on gpuctl's terminal; set only if there is one.
 _ASKPASS = "GPUCTL_ASKPASS"
@@ -26,7 +26,7 @@ NO_SUDO = "installing packages needs root or sudo (with a password: on a termina
 
 
 class Machine:
-    """This machine, as the current user sees it."""
+    """This machine and the current user's view of it."""
 
     def __init__(self, home: str, bin_folder: str, without_packages: bool = False, check: bool = False) -> None:
         self.home = home
@@ -43,11 +43,11 @@ class Machine:
 
     def run(self, *argv: str, stdin: str = "", limit: float = 60) -> Result:
         """Run a program with the user's home, proxies and package indexes, for at most `limit` seconds."""
-        kept = {name: value for name, value in os.environ.items() if _OUTSIDE.fullmatch(name)}
+        inherited = {name: value for name, value in os.environ.items() if _OUTSIDE.fullmatch(name)}
         if askpass := os.environ.get(_ASKPASS):
-            kept["SUDO_ASKPASS"] = askpass
+            inherited["SUDO_ASKPASS"] = askpass
         folders = self._folders() if argv[0] in _SYSTEM else self._users_folders()
-        environment = {**kept, "HOME": self.home, "PATH": ":".join(folders), "PYTHONNOUSERSITE": "1"}
+        environment = {**inherited, "HOME": self.home, "PATH": ":".join(folders), "PYTHONNOUSERSITE": "1"}
         program = _first(argv[0], folders) or argv[0]
         # Proxy and index URLs may contain passwords: they are passed in the environment, which no other user can read.
         return self.host.run(program, *argv[1:], stdin=stdin, limit=limit, environment=environment)
@@ -79,14 +79,14 @@ class Machine:
         return list(argv) if self.is_root or self.family == "brew" else [*self._sudo, *argv]
 
     def shell(self) -> str:
-        """The name of the login shell."""
+        """Return the name of the login shell; empty if the user has no passwd entry."""
         try:
             return os.path.basename(pwd.getpwuid(os.geteuid()).pw_shell)
         except KeyError:
             return ""
 
-    def dots(self, shell: str) -> str:
-        """Return the folder of a shell's start-up files; only zsh itself knows its own, as .zshenv may change it."""
+    def startup_folder(self, shell: str) -> str:
+        """Return the folder of a shell's start-up files; only zsh knows its ZDOTDIR, as .zshenv may set it."""
         if shell != "zsh":
             return self.home
         result = self.run("zsh", "-c", 'printf "\\n%s" "${ZDOTDIR-}"', limit=10)
@@ -102,9 +102,9 @@ class Machine:
             return "Homebrew does not run as root" if self.is_root else ""
         if self.is_root or self.run("sudo", "-n", "true", limit=10).ok:
             return ""
-        return self._asked() if os.environ.get(_ASKPASS) and self.system("sudo") else NO_SUDO
+        return self._authenticate() if os.environ.get(_ASKPASS) and self.system("sudo") else NO_SUDO
 
-    def _asked(self) -> str:
+    def _authenticate(self) -> str:
         """Let sudo ask for the password on the user's terminal; a check assumes that the user knows it."""
         if self.check:
             return ""

@@ -12,13 +12,13 @@ INSTALLED = "INSTALLED"
 MISSING = "MISSING"
 
 
-class Wrong(Exception):
-    """The reason why something is unavailable; shown to the user as is."""
+class WorkstationError(Exception):
+    """A tool, file or record cannot be used; the text is shown to the user as is."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """The folders: `bin` for links, `tools` for versions, `state` for the record.
+class Folders:
+    """The folders of a run: `bin` for links, `tools` for versions, `state` for the record.
 
     `gpuctl` is the running gpuctl command, if any; it is linked as well.
     """
@@ -32,12 +32,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome for one tool; `came` is its source, `why` the problem or the planned action."""
+    """The outcome for one tool: `source` is its path, package or address, `why` the problem or the planned action."""
 
     tool: str
     state: str
     version: str = ""
-    came: str = ""
+    source: str = ""
     why: str = ""
     changed: bool = False
     required: bool = False

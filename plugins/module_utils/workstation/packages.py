@@ -35,7 +35,7 @@ class Packages:
         self._installed: dict[str, str] = {}  # in this run: package -> error, or ""
 
     def why_not(self, tool: Mapping[str, Any], check: bool) -> str:
-        """Return the reason why the package is unusable; empty if it is usable. Asks for a password only then."""
+        """Return the reason why the package cannot be used; empty if it can. Only then may sudo ask for a password."""
         family, name = self.machine.family, self.name(tool)
         if not name:
             none = family or not tool.get("packages")
@@ -60,10 +60,10 @@ class Packages:
         """Install packages and return the failed ones with their reasons; Homebrew gets one list of all."""
         names = list(dict.fromkeys(self.name(tool) for tool in tools))
         due = [name for name in names if name not in self._installed]
-        wrong = self._install(due) if due and self.machine.family == "brew" else ""
+        failure = self._install(due) if due and self.machine.family == "brew" else ""
         self._installed.update(dict.fromkeys(due, ""))
-        # Of a list for Homebrew none is installed where one cannot be downloaded: then each is tried alone.
-        for name in due if wrong or self.machine.family != "brew" else []:
+        # Homebrew installs nothing of a list if one download fails: then each package is tried alone.
+        for name in due if failure or self.machine.family != "brew" else []:
             self._installed[name] = self._install([name])
         return {name: self._installed[name] for name in names if self._installed[name]}
 
@@ -73,9 +73,9 @@ class Packages:
             "redhat": [*_DNF, "-y", "install", *names],
             "brew": ["brew", "bundle", "--no-upgrade", "--file=-"],
         }[self.machine.family]
-        listed = "".join(f'brew "{name}"\n' for name in names) if self.machine.family == "brew" else ""
+        brewfile = "".join(f'brew "{name}"\n' for name in names) if self.machine.family == "brew" else ""
         limit = _INSTALL_SECONDS * len(names)
-        done = self.machine.run(*self.machine.as_root(argv), stdin=listed, limit=limit)
+        done = self.machine.run(*self.machine.as_root(argv), stdin=brewfile, limit=limit)
         if not done.ok and self.machine.family == "debian" and not self._refreshed:
             self._refresh(check=False)  # the lists may name files that no longer exist
             done = self.machine.run(*self.machine.as_root(argv), limit=limit)

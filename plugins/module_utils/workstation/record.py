@@ -13,9 +13,9 @@ import time
 from typing import Any
 
 from ..gpuhost.host import sync_folder
-from .model import Wrong
+from .model import WorkstationError
 
-Side = dict[str, Any]
+PathState = dict[str, Any]
 
 
 class Record:
@@ -35,9 +35,9 @@ class Record:
             self._read()
 
     def owns(self, path: str) -> bool:
-        """True if the path still has what we put there."""
+        """True if the path still holds the content that gpuctl wrote."""
         entry = self.entries.get(path)
-        return entry is not None and same(look(path), entry["ours"])
+        return entry is not None and same(path_state(path), entry["ours"])
 
     def blocks(self, path: str) -> list[str]:
         """Return every marked block that gpuctl has written into this file, latest last."""
@@ -48,7 +48,7 @@ class Record:
 
         `users` is the user's part of the old content, if not all of it; `block` is our marked block in the new content.
         """
-        before = look(path)
+        before = path_state(path)
         owner = (before["uid"], before["gid"]) if before["kind"] == "file" else (os.geteuid(), os.getegid())
         ours = {
             "kind": "file",
@@ -63,7 +63,7 @@ class Record:
     def link(self, path: str, target: str, was: str = "") -> None:
         """Create a link atomically, and record what it replaces and its version."""
         with self._lock:
-            self._remember(path, look(path), {"kind": "link", "target": target}, was=was)
+            self._remember(path, path_state(path), {"kind": "link", "target": target}, was=was)
             put_link(path, target)
 
     def make_folders(self, folder: str) -> None:
@@ -93,14 +93,14 @@ class Record:
             self.save()
 
     def forget(self, path: str) -> None:
-        """Drop the entry of a file or link that is back as it was."""
+        """Drop the entry of a file or link that has been restored."""
         with self._lock:
             self.entries.pop(path, None)
             self.save()
 
     def keep_copy(self, path: str) -> str:
         """Keep a copy of the current content beside the record before --force replaces it; returns its path."""
-        now = look(path, content=True)
+        now = path_state(path, content=True)
         name = f"edited-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{path.strip('/').replace('/', '_')}.json"
         copy = os.path.join(self.folder, name)
         put_file(copy, json.dumps({"path": path, "was": now}).encode(), 0o600)
@@ -108,21 +108,21 @@ class Record:
 
     def save(self) -> None:
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
-        known = {"form": 1, "entries": self.entries, "folders": self.folders, "tools": self.tools}
-        put_file(self.path, json.dumps(known, indent=1).encode(), 0o600)
+        record = {"form": 1, "entries": self.entries, "folders": self.folders, "tools": self.tools}
+        put_file(self.path, json.dumps(record, indent=1).encode(), 0o600)
 
     def _read(self) -> None:
         try:
             with open(self.path, encoding="utf-8") as stream:
-                known = json.load(stream)
-            self.entries, self.folders, self.tools = known["entries"], known["folders"], known["tools"]
+                record = json.load(stream)
+            self.entries, self.folders, self.tools = record["entries"], record["folders"], record["tools"]
         except (OSError, ValueError, LookupError, TypeError) as error:
-            raise Wrong(
+            raise WorkstationError(
                 f"the record {self.path} cannot be read ({error!r}), so nothing was changed: repair it, "
                 "or move it away to forget the state before gpuctl"
             ) from error
 
-    def _remember(self, path: str, before: Side, ours: Side, **notes: Any) -> None:
+    def _remember(self, path: str, before: PathState, ours: PathState, **notes: Any) -> None:
         """Add or update the entry of a path; `notes`: `was`, `users` and `block`, as `link` and `write` take them."""
         entry = self.entries.get(path)
         blocks = list(dict.fromkeys(filter(None, [*self.blocks(path), notes.get("block")])))
@@ -130,14 +130,14 @@ class Record:
             # If the user changed the file since the last run, undo has to restore that later content.
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             earlier = [*entry.get("earlier", []), entry["before"]] if entry else []
-            back = _without_ours(look(path, content=True), notes.get("users"), earlier)
+            back = _without_ours(path_state(path, content=True), notes.get("users"), earlier)
             entry = {"before": back, "at": at, "earlier": earlier, "was": notes.get("was", "")}
         self.entries[path] = {**entry, "ours": ours, **({"blocks": blocks} if blocks else {})}
         self.save()
 
 
-def _without_ours(side: Side, users: bytes | None, earlier: list[Side]) -> Side:
-    """Return a file's earlier state without blocks that an earlier run, or another machine, wrote."""
+def _without_ours(side: PathState, users: bytes | None, earlier: list[PathState]) -> PathState:
+    """Return a file's earlier state without marked blocks that an earlier run, or another machine, wrote."""
     if side["kind"] != "file" or users is None:
         return side
     if not users and any(side_before["kind"] == "absent" for side_before in earlier):
@@ -146,7 +146,7 @@ def _without_ours(side: Side, users: bytes | None, earlier: list[Side]) -> Side:
     return {**side, "sha256": hashlib.sha256(users).hexdigest(), "content": content}
 
 
-def look(path: str, content: bool = False) -> Side:
+def path_state(path: str, content: bool = False) -> PathState:
     """Return the state of a path: absent, link, file, or other."""
     if os.path.islink(path):
         return {"kind": "link", "target": os.readlink(path)}
@@ -157,17 +157,17 @@ def look(path: str, content: bool = False) -> Side:
     with open(path, "rb") as stream:
         data = stream.read()
     stat = os.stat(path)
-    side: Side = {"kind": "file", "sha256": hashlib.sha256(data).hexdigest(), "mode": stat.st_mode & 0o7777}
+    side: PathState = {"kind": "file", "sha256": hashlib.sha256(data).hexdigest(), "mode": stat.st_mode & 0o7777}
     side.update(uid=stat.st_uid, gid=stat.st_gid)
     return {**side, "content": base64.b64encode(data).decode()} if content else side
 
 
-def same(first: Side, second: Side) -> bool:
+def same(first: PathState, second: PathState) -> bool:
     return {k: v for k, v in first.items() if k != "content"} == {k: v for k, v in second.items() if k != "content"}
 
 
-def restore(path: str, side: Side) -> None:
-    """Bring a path back to a recorded state."""
+def restore(path: str, side: PathState) -> None:
+    """Put a path back into a recorded state."""
     if side["kind"] == "absent":
         if os.path.lexists(path):
             os.unlink(path)

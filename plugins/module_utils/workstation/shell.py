@@ -6,7 +6,7 @@ from collections.abc import Collection
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from .model import Wrong
+from .model import WorkstationError
 
 BEGIN = "# >>> gpuctl >>>"
 END = "# <<< gpuctl <<<"
@@ -49,10 +49,10 @@ def block(shell: str, folder: str, start_tmux: bool) -> str:
 
 
 def with_block(text: str, block_text: str, written: Collection[str] = ()) -> str:
-    """Return the text with our block exactly once: where it already stands, else at the end.
+    """Return the text with our block exactly once: in its present place, else at the end.
 
     Lines between the markers that are in none of the blocks `written` before are the user's: they move below the block.
-    Raises `Wrong` like `without_block`.
+    `WorkstationError` as from `without_block`.
     """
     spans = _blocks(text)
     if not spans:
@@ -63,7 +63,7 @@ def with_block(text: str, block_text: str, written: Collection[str] = ()) -> str
 
 
 def without_block(text: str, written: Collection[str] = ()) -> str:
-    """Return the text without our blocks; raises `Wrong` if a damaged marker leaves open which lines are ours.
+    """Return the text without our blocks; `WorkstationError` if a damaged marker leaves open which lines are ours.
 
     Lines between the markers that are in none of the blocks `written` stay; if `written` is empty, whole blocks go.
     """
@@ -92,11 +92,11 @@ def _inserted(ours: list[str], lines: list[str]) -> list[str]:
 
 def _blocks(text: str) -> list[tuple[int, int]]:
     """Return the start and end of each marked block."""
-    marks, at = [], 0
+    marks, position = [], 0
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         if line.strip() in (BEGIN, END):
-            marks.append(_Mark(line.strip(), number, at, at + len(line)))
-        at += len(line)
+            marks.append(_Mark(line.strip(), number, position, position + len(line)))
+        position += len(line)
     return [_pair(*marks[i : i + 2]) for i in range(0, len(marks), 2)]
 
 
@@ -104,7 +104,7 @@ def _pair(first: _Mark, second: _Mark | None = None) -> tuple[int, int]:
     if first.text == BEGIN and second and second.text == END:
         return first.start, second.end
     lacks = "end" if first.text == BEGIN else "beginning"
-    raise Wrong(
+    raise WorkstationError(
         f"line {first.number} ({first.text}) has no matching {lacks}: left alone; "
         "remove the rest of our lines, and run this again"
     )

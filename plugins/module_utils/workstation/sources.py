@@ -10,7 +10,7 @@ from typing import Any
 
 from .fetch import fetch, program
 from .machine import Machine
-from .model import Wrong, program_of
+from .model import WorkstationError, program_of
 from .record import put_file, remove_tree
 
 _SECONDS = 300
@@ -31,16 +31,24 @@ def by_pip(machine: Machine, tool: Mapping[str, Any], folder: str) -> None:
     """Install into a virtual environment; pip rejects other hashes and anything that needs a build."""
     # The system's Python, which stays: a virtual environment breaks when its base Python is removed.
     python = machine.system("python3") or machine.which("python3") or sys.executable
-    made = machine.run(python, "-m", "venv", folder, limit=_SECONDS)
-    if not made.ok:
-        raise Wrong(f"cannot create a virtual environment (Debian: the package python3-venv): {made.said}")
-    listed = os.path.join(folder, "requirements.txt")
-    put_file(listed, requirements(tool["pip"]["hashes"]).encode(), 0o644)
+    created = machine.run(python, "-m", "venv", folder, limit=_SECONDS)
+    if not created.ok:
+        raise WorkstationError(
+            f"cannot create a virtual environment (Debian: the package python3-venv): {created.said}"
+        )
+    requirements_file = os.path.join(folder, "requirements.txt")
+    put_file(requirements_file, requirements(tool["pip"]["hashes"]).encode(), 0o644)
     pip = [os.path.join(folder, "bin", "pip"), "install", "-q", "--disable-pip-version-check", "--no-cache-dir"]
-    only = ["--require-hashes", "--only-binary=:all:", "--timeout=10", "--retries=1", f"--requirement={listed}"]
+    only = [
+        "--require-hashes",
+        "--only-binary=:all:",
+        "--timeout=10",
+        "--retries=1",
+        f"--requirement={requirements_file}",
+    ]
     done = machine.run(*pip, *only, limit=_SECONDS)
     if not done.ok:
-        raise Wrong(
+        raise WorkstationError(
             f"pip cannot install {tool['pip']['package']} {tool['pip']['version']}: {_error(done.err, done.said)}"
         )
 
@@ -56,8 +64,8 @@ def by_npm(machine: Machine, tool: Mapping[str, Any], folder: str, may_run: bool
 
     Without `may_run`, as in a check, no code of the package is executed.
     """
-    for name, made in lock(tool).items():
-        put_file(os.path.join(folder, name), json.dumps(made, indent=1).encode(), 0o644)
+    for name, content in lock(tool).items():
+        put_file(os.path.join(folder, name), json.dumps(content, indent=1).encode(), 0o644)
     # npm's cache goes into the tool's folder, not into the user's home.
     quiet = ["--no-fund", "--no-audit", "--no-update-notifier", f"--cache={folder}/.npm"]
     patience = ["--fetch-timeout=10000", "--fetch-retries=1", *([] if may_run else ["--ignore-scripts"])]
@@ -65,13 +73,13 @@ def by_npm(machine: Machine, tool: Mapping[str, Any], folder: str, may_run: bool
     remove_tree(os.path.join(folder, ".npm"))
     package = f"{tool['npm']['package']} {tool['npm']['version']}"
     if not done.ok:
-        raise Wrong(f"npm cannot install {package}: {_error(done.err, done.said)}")
+        raise WorkstationError(f"npm cannot install {package}: {_error(done.err, done.said)}")
     # Its program for this system is an optional package: npm silently omits one that it rejects.
     if may_run and not machine.version(tool, os.path.join(folder, npm_program(tool))):
-        raise Wrong(f"npm installed {package}, but it does not run: {_LEFT_OUT}")
+        raise WorkstationError(f"npm installed {package}, but it does not run: {_LEFT_OUT}")
     systems = [os.path.join(folder, "node_modules", name) for name in tool["npm"].get("systems", {})]
     if systems and not any(map(os.path.isdir, systems)):
-        raise Wrong(f"npm would install {package}, but it would not run: {_LEFT_OUT}")
+        raise WorkstationError(f"npm would install {package}, but it would not run: {_LEFT_OUT}")
 
 
 def npm_program(tool: Mapping[str, Any]) -> str:
@@ -88,9 +96,9 @@ def lock(tool: Mapping[str, Any]) -> dict[str, Any]:
     main.update(bin={program_of(tool): npm["program"]}, optionalDependencies=dict.fromkeys(systems, version))
     root = {"name": "tool", "version": "1.0.0", "dependencies": {name: version}}
     packages = {"": root, f"node_modules/{name}": main}
-    for other, system in systems.items():
+    for variant, system in systems.items():
         only = {key: [system[key]] for key in ("os", "cpu", "libc") if key in system}
-        packages[f"node_modules/{other}"] = {
+        packages[f"node_modules/{variant}"] = {
             "version": version,
             "integrity": system["integrity"],
             "optional": True,

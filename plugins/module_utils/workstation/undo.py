@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .model import Wrong
-from .record import Record, look, put_file, remove_tree, restore, same
+from .model import WorkstationError
+from .record import Record, path_state, put_file, remove_tree, restore, same
 from .shell import lines_between_markers, without_block
 
 RESTORED, CONFLICT, GONE, NOT_OURS = "RESTORED", "CONFLICT", "REMOVED", "NOT OURS"
@@ -16,7 +16,7 @@ RESTORED, CONFLICT, GONE, NOT_OURS = "RESTORED", "CONFLICT", "REMOVED", "NOT OUR
 
 def undo(record: Record, check: bool, force: bool) -> list[dict[str, Any]]:
     """Restore every entry of the record; finished entries are removed, so an interrupted undo can continue."""
-    rows = [_one(record, path, check, force) for path in sorted(record.entries)]
+    rows = [_restore_entry(record, path, check, force) for path in sorted(record.entries)]
     rows += _versions(record, list(record.tools), rows, check)
     if not check:
         _remove_empty(record)
@@ -31,7 +31,7 @@ def remove(record: Record, programs: Mapping[str, str], check: bool, force: bool
         folders = [folder for folder in record.tools if os.path.basename(folder) == name]
         if not ours and not folders:
             rows.append(_row(name, NOT_OURS, "not installed by gpuctl, or only as a package: left alone"))
-        links = [_one(record, path, check, force) for path in ours]
+        links = [_restore_entry(record, path, check, force) for path in ours]
         rows += [*links, *_versions(record, folders, links, check)]
     if not check:
         _remove_empty(record)
@@ -57,16 +57,16 @@ def _gone(record: Record, folder: str) -> dict[str, Any]:
     return _row(folder, GONE, "its versions", changed=True)
 
 
-def _one(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
+def _restore_entry(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
     try:
-        return _back(record, path, check, force)
+        return _restore(record, path, check, force)
     except OSError as error:  # the others can still be restored
         return _row(path, CONFLICT, f"it cannot be restored: {error.strerror or error}")
 
 
-def _back(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
+def _restore(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
     entry = record.entries[path]
-    now = look(path)
+    now = path_state(path)
     if record.blocks(path) and not same(now, entry["ours"]):
         return _block_out(record, path, check, force)
     back = same(now, {k: v for k, v in entry["before"].items() if k != "content"})
@@ -74,38 +74,38 @@ def _back(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]
         return _row(path, CONFLICT, "it was changed since; --force replaces it and keeps a copy")
     if now["kind"] == "other":
         return _row(path, CONFLICT, "it is no longer a file or link")
-    kept = ""
+    copy = ""
     if not check:
         if not back and not same(now, entry["ours"]):
-            kept = f"; your version is kept in {record.keep_copy(path)}"
+            copy = f"; your version is kept in {record.keep_copy(path)}"
         if not back:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             restore(path, entry["before"])
         record.forget(path)
     was = {"absent": "there was none", "link": "a link", "file": "a file"}[entry["before"]["kind"]]
     version = f", version {entry['was']}" if entry.get("was") else ""
-    return _row(path, RESTORED, was + version + kept, changed=not back)
+    return _row(path, RESTORED, was + version + copy, changed=not back)
 
 
 def _block_out(record: Record, path: str, check: bool, force: bool) -> dict[str, Any]:
     """Remove our marked block from a shell file that changed around it; all other lines stay."""
     entry, target = record.entries[path], os.path.realpath(path)  # moved into a dotfiles repository: follow the link
-    side = look(target, content=True)
+    side = path_state(target, content=True)
     if side["kind"] == "other":
         return _row(path, CONFLICT, "it is not a regular file any more")
     content = base64.b64decode(side.get("content", ""))
     plan = _without_our_lines(content.decode("utf-8", "surrogateescape"), record.blocks(path), force)
     if plan.conflict:
         return _row(path, CONFLICT, plan.conflict)
-    left = plan.text.encode("utf-8", "surrogateescape")
-    changed, copy = left != content, ""
+    remainder = plan.text.encode("utf-8", "surrogateescape")
+    changed, copy = remainder != content, ""
     if not check:
         if changed and plan.edited:
             copy = f"; a copy of the file is in {record.keep_copy(target)}"
-        if changed and not left and entry["before"]["kind"] == "absent":
+        if changed and not remainder and entry["before"]["kind"] == "absent":
             restore(target, {"kind": "absent"})
         elif changed:
-            put_file(target, left, side["mode"], (side["uid"], side["gid"]))
+            put_file(target, remainder, side["mode"], (side["uid"], side["gid"]))
         record.forget(path)
     why = "only our marked block is removed" if changed else "our marked block was already gone"
     return _row(path, RESTORED, why + copy, changed=changed)
@@ -128,7 +128,7 @@ def _without_our_lines(text: str, written: list[str], force: bool) -> _Removal:
                 "move your lines out of the block, or use --force, which keeps them and removes only ours"
             )
         return _Removal(without_block(text, written), bool(users))
-    except Wrong as damaged:
+    except WorkstationError as damaged:
         return _Removal(conflict=str(damaged))
 
 

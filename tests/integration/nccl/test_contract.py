@@ -147,5 +147,5 @@ def test_an_isolation_finds_the_node_and_its_adapter(nodes: Callable[[int], Clus
     policy = Policy(sweep=plan.with_env(replace(RING, begin_bytes=512 * MIB), plan.RING))
     _, end = isolate(Fleet(six.names, rails=tuple(f"mlx5_{n}" for n in range(4))), six.runner(), policy)
     assert end is not None
-    assert [(str(guilt.cause), guilt.rail) for guilt in end.guilty] == [("h4", "mlx5_2")]
+    assert [(str(fault.cause), fault.rail) for fault in end.faults] == [("h4", "mlx5_2")]
     assert six.left() == {}

@@ -45,7 +45,7 @@ def isolated(
 
 
 def named(end: Conclusion) -> list[str]:
-    return [str(guilt.cause) for guilt in end.guilty]
+    return [str(fault.cause) for fault in end.faults]
 
 
 def transports(end: Conclusion) -> dict[str, Verdict]:
@@ -55,16 +55,16 @@ def transports(end: Conclusion) -> dict[str, Verdict]:
 
 def test_nobody_is_accused_on_a_healthy_cluster(twelve: Cluster) -> None:
     _, end = isolated(twelve, [])
-    assert (named(end), end.doubts) == ([], ())
+    assert (named(end), end.unresolved) == ([], ())
     assert transports(end) == {"": Verdict.OK}
 
 
 def test_a_slow_adapter_is_found_with_its_node(twelve: Cluster) -> None:
     history, end = isolated(twelve, [SMALL, "slow h7 2 0.5"], rails=None)
     assert named(end) == ["h7"]
-    (guilt,) = end.guilty
-    assert guilt.rail == "mlx5_2"
-    assert guilt.slower == pytest.approx(0.5, abs=0.1)
+    (fault,) = end.faults
+    assert fault.rail == "mlx5_2"
+    assert fault.slower == pytest.approx(0.5, abs=0.1)
     assert len(history) - end.rails <= end.budget
 
 
@@ -96,12 +96,12 @@ def test_a_node_that_vanishes_is_named(twelve: Cluster) -> None:
 
         pulled = threading.Event()
 
-        def told(self, launch: Launch, line: str) -> None:
+        def progress(self, launch: Launch, line: str) -> None:
             if "h6" in launch.nodes and line == "64M done" and not self.pulled.is_set():
                 self.pulled.set()
                 twelve["h6"].pause()
 
     _, end = isolated(twelve, [], watch=Cable())
     assert named(end) == ["h6"]
-    assert end.guilty[0].lost
+    assert end.faults[0].lost
     assert twelve.left(but=["h6"]) == {}

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from gpuctl.cli import app, entry
-from gpuctl.cli.errors import UNHEARD, guarded
+from gpuctl.cli.errors import READER_GONE, guarded
 
 
 @pytest.fixture(autouse=True)
@@ -40,4 +40,4 @@ def test_output_that_nobody_reads_any_more_is_not_called_a_problem_found(monkeyp
 
     with pytest.raises(SystemExit) as ended:
         guarded(lambda **given: show.main([], **given))
-    assert ended.value.code == UNHEARD
+    assert ended.value.code == READER_GONE

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-LOG = Path(__file__).parents[2] / "data" / "nccl" / "oci_h100_2n16g_allreduce.log"
+LOG = Path(__file__).parents[2] / "data" / "nccl" / "h100_2n16g_allreduce.log"
 COMMANDS = (["baselines", "list"], ["parse", str(LOG)], ["parse", "-o", "csv", str(LOG)], ["judge", str(LOG)])
 FULL = Path("/dev/full")
 

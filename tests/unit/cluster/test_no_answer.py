@@ -19,7 +19,7 @@ from typing import cast
 import pytest
 import yaml
 
-from gpuctl.cluster.deploy.cluster_snapshot import AT_ONCE
+from gpuctl.cluster.deploy.read_snapshot import AT_ONCE
 from gpuctl.cluster.manifests import KINDS
 from tests.unit.cluster.clusters import write
 
@@ -122,7 +122,7 @@ def test_ctrl_c_waits_for_no_answer(words: str, count: int, silent: Silent, tmp_
         silent.until_waiting(count)
         running.send_signal(signal.SIGINT)
         complaint = running.communicate(timeout=SOON_S)[1]
-    assert (running.returncode, complaint.strip()) == (130, "gpuctl: broken off")
+    assert (running.returncode, complaint.strip()) == (130, "gpuctl: interrupted")
 
 
 @COMMANDS

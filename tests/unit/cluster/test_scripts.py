@@ -172,6 +172,41 @@ def test_a_pod_ends_when_it_is_told_to(pod: Pod) -> None:
         assert program.wait(10) == 0
 
 
+# Stays without a process of its own, as sshd does while nobody is logged in.
+STANDIN_SSHD = """#!/bin/sh
+mkfifo "$STANDINS/forever"
+read -r line <"$STANDINS/forever"
+"""
+# Writes its checkpoint on SIGTERM, as trainings do; then ends.
+STANDIN_TRAINING = """#!/bin/sh
+trap 'sleep 0.5; echo saved >"$STANDINS/checkpoint"; exit 0' TERM
+: >"$STANDINS/training"
+while :; do sleep 0.05; done
+"""
+
+
+def test_a_deleted_pod_lets_its_training_write_a_checkpoint_and_then_ends(tmp_path: Path) -> None:
+    pod = made(tmp_path, {"sshd": STANDIN_SSHD}, SECRET)
+    (pod.folder / "bin/train").write_text(STANDIN_TRAINING)
+    (pod.folder / "bin/train").chmod(0o755)
+    # The first process of a PID namespace, as in a pod; an idle shell there ignores SIGTERM.
+    script = f"train & sh -c \"trap '' TERM; exec sleep 60\" & exec sh {pod.folder}/start/start.sh"
+    namespace = ["unshare", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
+    argv = [*namespace, "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]
+    with (pod.folder / "log").open("wb") as log:
+        program = subprocess.Popen(argv, env=pod.variables("h100-roce-1"), stdout=log, stderr=log)
+        until = time.monotonic() + 20
+        while not all((pod.folder / name).exists() for name in ("run/ready", "standins/training", "standins/forever")):
+            assert time.monotonic() < until, pod.log
+            time.sleep(0.02)
+        children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
+        os.kill(int(children[0]), 15)
+        assert program.wait(20) == 0, pod.log
+    assert (pod.folder / "standins/checkpoint").read_text() == "saved\n"
+    assert "all programs have ended" in pod.log
+    assert not (pod.run / "ready").exists()
+
+
 def test_the_log_says_how_many_gpus_there_are_and_how_much_memory_may_be_locked(tmp_path: Path) -> None:
     listed = [f"echo 'GPU {number}: NVIDIA H100 80GB HBM3 (UUID: GPU-{number})'" for number in range(2)]
     smi = "\n".join(["#!/bin/sh", *listed, ""])

@@ -1,4 +1,4 @@
-"""Records of runs: private, whole, found again."""
+"""Run history: records are private and complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-def test_a_run_is_found_again_with_everything_in_it(state: Path) -> None:
+def test_a_recorded_run_is_loaded_with_everything_in_it(state: Path) -> None:
     kept = run_history.save(["tune-nodes", "-i", "prod"], 1, {"gpu-1": {"status": "problems"}})
     assert run_history.names() == [kept.name]
     assert run_history.load(kept.name) == kept
@@ -26,5 +26,5 @@ def test_a_run_is_found_again_with_everything_in_it(state: Path) -> None:
 
 
 def test_an_unknown_run_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="none of that name"):
+    with pytest.raises(InvalidInput, match="no run has this name"):
         run_history.load("../../etc/passwd")

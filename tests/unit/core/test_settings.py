@@ -42,7 +42,7 @@ def test_every_mistake_is_told_with_its_line(file: Path) -> None:
     assert f"{file}:1: workspce is not known; did you mean workspace?" in told
     assert f"{file}:2: contexts.prodution is not known; did you mean production?" in told
     assert f"{file}:3: keys_without_prefix is neither true nor false" in told
-    assert f"{file}:4: ask is not a list of words" in told
+    assert f"{file}:4: ask is not a list of arguments" in told
 
 
 @pytest.mark.parametrize(

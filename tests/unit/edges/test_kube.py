@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, Configuration
 
+from gpuctl.domain.kube_errors import NotThere
 from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request
-from gpuctl.edges.kube.errors import NotThere
 
 GONE = NotThere("list pods", "the provided continue parameter is too old")
 PODS = Kind("v1", "Pod", "pods", namespaced=True)

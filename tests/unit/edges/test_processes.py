@@ -50,7 +50,7 @@ def test_a_program_that_prints_without_end_is_cut_off(stream: str) -> None:
 def test_printing_without_end_is_explained() -> None:
     done = Processes(most_output=MIB).run(sh("exec yes"), b"", FOR_EVER)
     failure = explain(Login("gpu-1"), done, 60)
-    assert failure.wrong == "it printed more than 16 MiB, and was cut off"
+    assert failure.wrong == "it printed more than 16 MiB and was stopped"
     assert "login shell" in failure.hint
 
 

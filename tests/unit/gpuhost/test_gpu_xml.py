@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
 
-H100 = (Path(__file__).parents[2] / "data/nvidia-smi/570-h100-8gpu.xml").read_text()
+from tests.rig.recordings import recording
+
+DATA = Path(__file__).parents[2] / "data"
+H100 = (DATA / "nvidia-smi/570-h100-8gpu.xml").read_text()
 ERRORS = ["[GPU requires reset]", "GPU requires reset", "[Unknown Error]", "ERR!", "GPU is lost", "[GPU is lost]"]
 
 
 def first_gpu(element: str, value: str, text: str) -> dict[str, Any]:
-    """GPU 0 of the recorded machine with one value replaced; the other GPUs stay as they were."""
+    """GPU 0 of the machine with one value replaced; the other GPUs stay as they were."""
     before = f"<{element}>{value}</{element}>"
     assert before in H100
     gpus: list[dict[str, Any]] = gpu_xml.parse(H100.replace(before, f"<{element}>{text}</{element}>", 1))["gpus"]
@@ -96,9 +99,17 @@ def test_the_name_of_a_process_is_no_error_of_the_gpu() -> None:
     assert [process["pid"] for process in gpu["processes"]] == [12]
 
 
-@pytest.mark.parametrize("name", ["510-a100-mig", "516-rtx2080-busy", "570-h100-8gpu"])
-def test_recorded_gpus_have_no_errors(name: str) -> None:
-    text = (Path(__file__).parents[2] / f"data/nvidia-smi/{name}.xml").read_text()
+def assert_no_errors(text: str) -> None:
     gpus = gpu_xml.parse(text)["gpus"]
     assert gpus
     assert [gpu["errors"] for gpu in gpus] == [{}] * len(gpus)
+
+
+@pytest.mark.parametrize("name", ["510-a100-mig", "516-rtx3070-desktop", "570-h100-8gpu"])
+def test_healthy_gpus_have_no_errors(name: str) -> None:
+    assert_no_errors((DATA / f"nvidia-smi/{name}.xml").read_text())
+
+
+@pytest.mark.parametrize("name", ["x_a100-sxm4-mig", "x_rtx-2080-win", "x_h100_8g_driver570"])
+def test_recorded_gpus_have_no_errors(name: str) -> None:
+    assert_no_errors(recording(f"nvidia-smi/{name}.xml").read_text())

@@ -1,4 +1,4 @@
-"""What ssh, sudo and shells print, told in words that say what to do."""
+"""Messages of ssh, sudo and shells as failures with a hint."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("said", "wrong"), CASES.items())
-def test_a_known_failure_is_told_in_words(said: str, wrong: str) -> None:
-    failure = explain(Login("gpu-1"), Done(255, b"", said), limit=60)
+@pytest.mark.parametrize(("stderr", "wrong"), CASES.items())
+def test_a_known_failure_gets_a_message_and_a_hint(stderr: str, wrong: str) -> None:
+    failure = explain(Login("gpu-1"), Done(255, b"", stderr), limit=60)
     assert failure.wrong.startswith(wrong)
     assert failure.hint
 
@@ -38,6 +38,6 @@ def test_an_unknown_failure_keeps_the_last_line() -> None:
 
 
 def test_a_fault_of_ours_on_the_host_is_called_one() -> None:
-    said = "Traceback (most recent call last):\n  File …\nKeyError: 'python'\n"
-    failure = explain(Login("gpu-1"), Done(1, b"", said), limit=60)
-    assert failure.wrong == "gpuctl itself failed there: KeyError: 'python'"
+    stderr = "Traceback (most recent call last):\n  File …\nKeyError: 'python'\n"
+    failure = explain(Login("gpu-1"), Done(1, b"", stderr), limit=60)
+    assert failure.wrong == "gpuctl itself failed on the host: KeyError: 'python'"

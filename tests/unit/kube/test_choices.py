@@ -116,7 +116,7 @@ LINE = Line(Slot(((8081, 8080),), "web-0", "u"), State.RETRYING, until=4.0, why=
 
 def test_the_table_says_why_and_when_again() -> None:
     text = "\n".join(drawn([LINE], 1.0, 120, 40))
-    assert "127.0.0.1:8081  web-0  8080  retrying  again in 3 s: lost connection" in text
+    assert "127.0.0.1:8081  web-0  8080  retrying  retry in 3 s: lost connection" in text
     assert as_line(LINE) == "127.0.0.1:8081 -> web-0:8080: retrying (lost connection)"
 
 

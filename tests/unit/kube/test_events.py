@@ -35,17 +35,17 @@ def test_the_empty_list_that_kubectl_prints_of_a_server_it_does_not_reach_is_no_
 
 def test_a_list_takes_the_place_of_what_was_known() -> None:
     found = Objects()
-    found.take_in("ADDED", thing("a", 1))
+    found.apply("ADDED", thing("a", 1))
     early = found.known
-    found.take_in("LIST", {"items": [thing("b", 2)]})
+    found.apply("LIST", {"items": [thing("b", 2)]})
     assert (early, found.known) == (False, True)
     assert set(found.by_uid) == {"b"}
 
 
 def test_an_event_older_than_the_list_changes_nothing() -> None:
     found = Objects()
-    found.take_in("LIST", {"items": [thing("a", 5)]})
-    found.take_in("MODIFIED", {**thing("a", 4), "old": True})
+    found.apply("LIST", {"items": [thing("a", 5)]})
+    found.apply("MODIFIED", {**thing("a", 4), "old": True})
     assert "old" not in found.by_uid["a"]
-    found.take_in("DELETED", thing("a", 6))
+    found.apply("DELETED", thing("a", 6))
     assert found.by_uid == {}

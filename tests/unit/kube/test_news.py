@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuctl.kube.notices import Thresholds, of_node, overdue, rolled_out
-from gpuctl.kube.notify import Teller
+from gpuctl.kube.notices import Thresholds, node_notices, overdue_notice, rolled_out
+from gpuctl.kube.notify import NoticeTracker
 
 NONE = Thresholds()
 
@@ -32,9 +32,9 @@ def deployment(
 
 
 def told(*found: dict[str, Any], at: Thresholds = NONE, what: str = "pods") -> list[str]:
-    teller = Teller(at)
-    assert teller.take_in(what, "LIST", {"items": [found[0]]}) == []
-    return [text for each in found[1:] for text in teller.take_in(what, "MODIFIED", each)]
+    tracker = NoticeTracker(at)
+    assert tracker.apply(what, "LIST", {"items": [found[0]]}) == []
+    return [text for each in found[1:] for text in tracker.apply(what, "MODIFIED", each)]
 
 
 ENDED: dict[str, Any] = {"lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
@@ -63,13 +63,13 @@ def test_an_evicted_pod_is_told() -> None:
 
 
 def test_what_crashed_before_the_watch_began_is_no_news() -> None:
-    assert Teller(NONE).take_in("pods", "LIST", {"items": [pod(restartCount=9)]}) == []
+    assert NoticeTracker(NONE).apply("pods", "LIST", {"items": [pod(restartCount=9)]}) == []
 
 
 def test_what_happened_while_the_watch_was_broken_is_told() -> None:
-    teller = Teller(NONE)
-    teller.take_in("pods", "LIST", {"items": [pod()]})
-    assert len(teller.take_in("pods", "LIST", {"items": [pod(5, restartCount=2)]})) == 1
+    tracker = NoticeTracker(NONE)
+    tracker.apply("pods", "LIST", {"items": [pod()]})
+    assert len(tracker.apply("pods", "LIST", {"items": [pod(5, restartCount=2)]})) == 1
 
 
 def test_an_older_event_after_a_list_is_no_news() -> None:
@@ -86,9 +86,11 @@ def test_a_threshold_is_told_when_it_is_passed_and_not_again() -> None:
 def test_a_pod_is_overdue_once_its_time_is_over() -> None:
     created = 1767225600.0
     waiting = pod(phase="Pending")
-    assert overdue(waiting, Thresholds(pending=60), created + 59) == ""
-    assert overdue(waiting, Thresholds(pending=60), created + 61).endswith("pending for 61 s, the threshold is 60 s")
-    assert overdue(pod(), Thresholds(pending=60), created + 61) == ""
+    assert overdue_notice(waiting, Thresholds(pending=60), created + 59) == ""
+    assert overdue_notice(waiting, Thresholds(pending=60), created + 61).endswith(
+        "pending for 61 s, the threshold is 60 s"
+    )
+    assert overdue_notice(pod(), Thresholds(pending=60), created + 61) == ""
 
 
 def test_a_roll_out_is_complete_when_every_pod_is_new_and_ready() -> None:
@@ -115,15 +117,15 @@ def unready(version: int, status: str = "False") -> dict[str, Any]:
 
 def test_a_pod_that_is_not_ready_for_long_is_told_once_until_it_is_well_again() -> None:
     since, at = 1767226200.0, Thresholds(not_ready=30)
-    assert overdue(unready(1), at, since + 29) == ""
-    teller = Teller(at)
-    teller.take_in("pods", "LIST", {"items": [unready(1)]})
-    assert teller.overdue(since + 31) == ["pod d/p: not ready for 31 s, the threshold is 30 s"]
-    assert teller.overdue(since + 32) == []
-    teller.take_in("pods", "MODIFIED", unready(2, "True"))
-    assert teller.overdue(since + 33) == []
-    teller.take_in("pods", "MODIFIED", unready(3))
-    assert len(teller.overdue(since + 34)) == 1
+    assert overdue_notice(unready(1), at, since + 29) == ""
+    tracker = NoticeTracker(at)
+    tracker.apply("pods", "LIST", {"items": [unready(1)]})
+    assert tracker.overdue(since + 31) == ["pod d/p: not ready for 31 s, the threshold is 30 s"]
+    assert tracker.overdue(since + 32) == []
+    tracker.apply("pods", "MODIFIED", unready(2, "True"))
+    assert tracker.overdue(since + 33) == []
+    tracker.apply("pods", "MODIFIED", unready(3))
+    assert len(tracker.overdue(since + 34)) == 1
 
 
 def node(status: str) -> dict[str, Any]:
@@ -132,7 +134,7 @@ def node(status: str) -> dict[str, Any]:
 
 
 def test_a_node_that_is_ready_no_more_and_then_again_is_told() -> None:
-    assert of_node(node("True"), node("Unknown")) == ["node gpu-0: not ready (NodeStatusUnknown)"]
-    assert of_node(node("Unknown"), node("False")) == []
-    assert of_node(node("False"), node("True")) == ["node gpu-0: ready again"]
-    assert of_node(None, node("False")) == []
+    assert node_notices(node("True"), node("Unknown")) == ["node gpu-0: not ready (NodeStatusUnknown)"]
+    assert node_notices(node("Unknown"), node("False")) == []
+    assert node_notices(node("False"), node("True")) == ["node gpu-0: ready again"]
+    assert node_notices(None, node("False")) == []

@@ -11,7 +11,7 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.core.settings import Settings
 from gpuctl.edges.kube import config as kubeconfig
 from gpuctl.kube import private_kubeconfig, prompt, selected_pod, shell
-from gpuctl.kube.selected_pod import Chosen
+from gpuctl.kube.selected_pod import SelectedPod
 
 CONFIG = "current-context: {0}\ncontexts: [{{name: '{0}', context: {{namespace: web}}}}]\n"
 
@@ -102,7 +102,7 @@ def test_no_context_and_an_unreadable_file_are_told_apart(tmp_path: Path) -> Non
 
 def test_the_chosen_pod_is_forgotten_when_the_context_is_another(tmp_path: Path) -> None:
     paths = [config(tmp_path, "dev")]
-    selected_pod.remember(paths, Chosen("dev", "web", "p", "main", "dev"))
+    selected_pod.remember(paths, SelectedPod("dev", "web", "p", "main", "dev"))
     found = selected_pod.recall(paths, "dev")
     assert found is not None
     assert found.pod == "p"
@@ -112,7 +112,7 @@ def test_the_chosen_pod_is_forgotten_when_the_context_is_another(tmp_path: Path)
 def test_every_copy_remembers_a_pod_of_its_own(tmp_path: Path) -> None:
     one = private_kubeconfig.make([config(tmp_path, "dev")], os.getpid(), "here")
     other = private_kubeconfig.make([config(tmp_path, "dev")], os.getppid(), "here")
-    selected_pod.remember([one], Chosen("dev", "web", "p", "", "dev"))
+    selected_pod.remember([one], SelectedPod("dev", "web", "p", "", "dev"))
     assert selected_pod.recall([other], "dev") is None
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gpuctl.domain.findings import Verdict
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube import python
 from gpuctl.edges.kube.cancel import Stop
-from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.edges.ssh import Failure
 from gpuctl.nccl.runners.kube.exec_transport import Pod, PodTransport
 from gpuctl.workflows import nccl_in_pods

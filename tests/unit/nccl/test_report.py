@@ -8,10 +8,11 @@ from itertools import combinations
 import click
 import pytest
 
+from gpuctl.cli.nccl import heat
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.model import LaunchResult
-from gpuctl.nccl.report import heat, matrix
+from gpuctl.nccl.report import matrix
 from gpuctl.nccl.report.bars import bars
 from gpuctl.nccl.report.page import Content, page
 from gpuctl.nccl.report.plots import Bar, in_units

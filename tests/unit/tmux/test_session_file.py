@@ -9,7 +9,7 @@ import pytest
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.settings import Settings
 from gpuctl.tmux import render, session_file
-from gpuctl.tmux.build import as_set
+from gpuctl.tmux.build import command_of
 from gpuctl.tmux.session import Pane, Session, Window
 
 
@@ -28,10 +28,10 @@ def test_the_shipped_session_has_the_four_windows(tmp_path: Path) -> None:
 
 def test_k9s_is_read_only_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
     run = shipped(tmp_path).windows[0].panes[0].run
-    assert as_set(run, Settings()) == ("k9s", "--readonly")
-    assert as_set(run, Settings(k9s_readonly=False)) == ("k9s",)
-    assert as_set(("k9s", "--write"), Settings()) == ("k9s", "--write")
-    assert as_set(("htop",), Settings()) == ("htop",)
+    assert command_of(run, Settings()) == ("k9s", "--readonly")
+    assert command_of(run, Settings(k9s_readonly=False)) == ("k9s",)
+    assert command_of(("k9s", "--write"), Settings()) == ("k9s", "--write")
+    assert command_of(("htop",), Settings()) == ("htop",)
 
 
 def test_what_is_written_reads_as_it_was(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
         (7, "windows[0].panes[0].size is '4', not a whole number from 5% to 95%"),
         (8, "windows[0].panes[0].side cannot be 'left'"),
         (9, "windows[0].panes[0].run is not a list of words, such as [k9s, --readonly]"),
-        (10, "windows[0].panes[1] splits 'b', and no pane before it has that title"),
+        (10, "windows[0].panes[1] splits 'b', but no earlier pane has that title"),
         (11, "windows[1].name is missing"),
         (11, "windows[1].panes is not a list of panes"),
     ]:

@@ -41,9 +41,9 @@ def test_everything_that_runs_is_told_and_nothing_can_hide() -> None:
 
 
 def test_what_was_shown_is_what_is_kept() -> None:
-    templates.keep("team", SESSION)
+    templates.store("team", SESSION)
     assert templates.named("team") == replace(SESSION, template="team")
-    assert list(templates.known()) == ["team"]
+    assert list(templates.load_all()) == ["team"]
 
 
 def test_a_name_cannot_lead_elsewhere() -> None:
@@ -57,6 +57,6 @@ def test_without_a_terminal_it_is_imported_only_with_yes(tmp_path: Path) -> None
     refused = CliRunner().invoke(group, words)
     assert isinstance(refused.exception, InvalidInput)
     assert "window logs, pane top: htop -d 5" in refused.output
-    assert templates.known() == {}
+    assert templates.load_all() == {}
     assert CliRunner().invoke(group, [*words, "--yes", "--name", "team"]).exit_code == 0
     assert CliRunner().invoke(group, ["template", "list"]).output.splitlines()[1].split() == ["team", "logs"]

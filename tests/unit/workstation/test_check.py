@@ -7,7 +7,7 @@ from pathlib import Path
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.decide import Tools
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.install import Installer
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.machine import Machine
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Outcome, Place
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Folders, Outcome
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.packages import Packages
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.record import Record
 
@@ -27,9 +27,9 @@ def checked(home: Path, does: str) -> Outcome:
     npm.write_text(NPM.replace("DOES", does))
     npm.chmod(0o755)
     machine = Machine(str(home), str(home / "bin"), without_packages=True, check=True)
-    place = Place(str(home), str(home / "bin"), str(home / "tools"), str(home / "state"))
-    tools = Tools(machine, Packages(machine), Installer(machine, place, Record(place.state), ""), check=True)
-    (found,) = tools.bring([{**ROW, "name": "no-such-tool", "minimal": "2"}])
+    folders = Folders(str(home), str(home / "bin"), str(home / "tools"), str(home / "state"))
+    tools = Tools(machine, Packages(machine), Installer(machine, folders, Record(folders.state), ""), check=True)
+    (found,) = tools.converge([{**ROW, "name": "no-such-tool", "minimal": "2"}])
     assert sorted(path.name for path in home.iterdir()) == ["bin"]
     return found
 

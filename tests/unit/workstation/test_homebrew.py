@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.decide import Tools
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.install import Installer
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.machine import Machine
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Place
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Folders
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.packages import Packages
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.record import Record
 
@@ -48,13 +48,13 @@ class Mac:
         brew.chmod(0o755)
         machine = Machine(str(home), str(self.bin))
         machine.family, machine.is_root = "brew", False
-        place = Place(str(home), str(self.bin), str(home / "tools"), str(home / "state"))
-        own = Installer(machine, place, Record(place.state), "")
+        folders = Folders(str(home), str(self.bin), str(home / "tools"), str(home / "state"))
+        own = Installer(machine, folders, Record(folders.state), "")
         self.tools = Tools(machine, Packages(machine), own, check=False)
 
     def bring(self, *packages: str) -> dict[str, Any]:
         rows = [{"name": p, "program": f"{p}-program", "minimal": "9", "packages": {"brew": p}} for p in packages]
-        return {outcome.tool: outcome for outcome in self.tools.bring(rows)}
+        return {outcome.tool: outcome for outcome in self.tools.converge(rows)}
 
     def kept(self, name: str) -> list[str]:
         return (self.bin / name).read_text().splitlines()

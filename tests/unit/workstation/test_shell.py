@@ -1,4 +1,4 @@
-"""The marked lines stand once, in their place, and what is around them stays."""
+"""The marked lines stand once, in their folders, and what is around them stays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Wrong
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import WorkstationError
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.shell import (
     BEGIN,
     END,
@@ -53,7 +53,7 @@ def test_without_our_lines_the_users_are_as_they_were(text: str) -> None:
     ids=["no end", "two begins", "an end before", "an end after"],
 )
 def test_damaged_markers_are_told_by_their_line_and_nothing_is_replaced(text: str, line: int) -> None:
-    with pytest.raises(Wrong, match=rf"line {line} "):
+    with pytest.raises(WorkstationError, match=rf"line {line} "):
         with_block(text, "B\n")
 
 

@@ -12,7 +12,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.decide im
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.fetch import fetch
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.install import Installer
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.machine import Machine
-from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Place, Wrong
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import Folders, WorkstationError
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.packages import Packages
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.record import Record
 
@@ -20,9 +20,9 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.record im
 def why(home: Path, **row: Any) -> str:
     machine = Machine(str(home), str(home / "bin"), without_packages=True)
     machine.family = "debian"
-    place = Place(str(home), str(home / "bin"), str(home / "tools"), str(home / "state"))
-    tools = Tools(machine, Packages(machine), Installer(machine, place, Record(place.state), ""), check=False)
-    (found,) = tools.bring([{"name": "no-such-tool", "minimal": "99.1", **row}])
+    folders = Folders(str(home), str(home / "bin"), str(home / "tools"), str(home / "state"))
+    tools = Tools(machine, Packages(machine), Installer(machine, folders, Record(folders.state), ""), check=False)
+    (found,) = tools.converge([{"name": "no-such-tool", "minimal": "99.1", **row}])
     assert found.state == "MISSING"
     return found.why
 
@@ -45,5 +45,5 @@ def test_a_name_that_cannot_be_looked_up_is_told_in_words(tmp_path: Path, monkey
         raise URLError(socket.gaierror(-2, "Name or service not known"))
 
     monkeypatch.setattr("urllib.request.urlopen", unknown)
-    with pytest.raises(Wrong, match=r"name cannot be resolved \(GPUCTL_MIRROR"):
+    with pytest.raises(WorkstationError, match=r"name cannot be resolved \(GPUCTL_MIRROR"):
         fetch("https://h.example/a.tar.gz", "0" * 64, str(tmp_path / "a"))

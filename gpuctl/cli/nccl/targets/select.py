@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.nccl import findings
 from gpuctl.cli.nccl.targets import environment, pods, slurm
 from gpuctl.cli.nccl.targets import hosts as nccl_hosts
 from gpuctl.cli.nccl.targets.hosts import on_hosts
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.core.errors import GpuctlError
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ CHECKS = (
     nodes.busy,
     image.account,
     image.pull_secret,
+    image.references,
     image.image,
 )
 

@@ -23,6 +23,14 @@ def pull_secret(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
     return [_is_there("pull secret", f"Secret {name}", snapshot.pull_secret, hint)] if name else []
 
 
+def references(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
+    """Check that the objects exist which pods or storage of the file refer to: a pod waits for a missing one."""
+    return [
+        _is_there("references", f"{reference.kind} {reference.name}", read, f"create it, or correct {reference.field}")
+        for reference, read in snapshot.references.items()
+    ]
+
+
 def _is_there(check: str, subject: str, read: Maybe[Object | None], hint: str) -> Finding:
     if read.why:
         return Finding(check, subject, Verdict.UNKNOWN, read.why)

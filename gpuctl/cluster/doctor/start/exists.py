@@ -7,7 +7,7 @@ import re
 
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown, warn
-from gpuctl.edges.kube.errors import error_of
+from gpuctl.domain.kube_errors import error_of
 
 DEPLOY = "`gpuctl cluster deploy` creates it"
 # Pods need all of these. Other objects may be new in the cluster file, and are only a warning.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Cluster, Object
-from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.nccl.runners.kube import leftovers, mpijob, pod_placement, pod_state
 from gpuctl.nccl.runners.kube.model import RUN, Task
 

@@ -70,7 +70,9 @@ class PodTransport:
 
     def why(self, node: str, exit_and_error: tuple[int, str], limit_s: float) -> Failure:
         """See Transport."""
-        return Failure(exit_and_error[1]) if exit_and_error[0] == python.LOST else python.explain(*exit_and_error)
+        if exit_and_error[0] == python.LOST:
+            return Failure(exit_and_error[1], unreachable=True)
+        return python.explain(*exit_and_error)
 
     def inconclusive(self, nodes: Sequence[str], started: RunningProgram, ranks_reported: bool) -> str:
         """See Transport. A connection through the API server may break for many reasons, and pods are replaced by

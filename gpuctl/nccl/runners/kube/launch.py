@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.domain.kube_errors import NotThere
 from gpuctl.domain.pod_status import is_ready
 from gpuctl.edges import ssh_keys
 from gpuctl.edges.kube import watch
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Object
-from gpuctl.edges.kube.errors import NotThere
 from gpuctl.nccl.launch import outcome as settle
 from gpuctl.nccl.launch.output import LaunchOutput
 from gpuctl.nccl.model import LaunchResult, Run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Cluster, Kind, Object
-from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.nccl.runners.kube import mpijob
 from gpuctl.nccl.runners.kube.model import BY, LASTS, OURS, RUN
 

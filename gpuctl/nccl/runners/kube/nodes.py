@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Cluster
-from gpuctl.edges.kube.errors import Forbidden
 
 Object = dict[str, Any]
 # Switches that nodes share, the nearest first. A zone is a data centre, not a rack.

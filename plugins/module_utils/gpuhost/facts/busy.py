@@ -45,6 +45,8 @@ def slurm_steps(host: Host) -> int | None:
 def _kubernetes(host: Host) -> list[str]:
     try:
         pods = pods_with_gpus(host)
+    except OSError as error:
+        return [f"Kubernetes allocations unknown: {KUBELET}: {error.strerror}"]
     except (ValueError, KeyError, TypeError):
         return [f"Kubernetes allocations unknown: {KUBELET} cannot be understood"]
     if pods.untold:

@@ -40,7 +40,7 @@ def _module(host: Host, unread: dict[str, str]) -> dict[str, Any]:
         unread["module"] = "no NVIDIA driver is loaded" if text is None else f"{MODULE} names no version"
     return {
         "module": version,
-        "open_module": None if text is None else "Open Kernel Module" in text,
+        "open_module": "Open Kernel Module" in text if text and match else None,
     }
 
 

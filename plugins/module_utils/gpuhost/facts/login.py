@@ -34,9 +34,11 @@ def _process_of(host: Host, uid: int) -> str:
     """Ourselves where we are that user, else the nearest process above that is."""
     process = "self"
     for _ in range(32):
-        status = dict(
-            line.partition(":")[::2] for line in (host.read_or_none(f"/proc/{process}/status") or "").splitlines()
-        )
+        try:
+            text = host.read_or_none(f"/proc/{process}/status") or ""
+        except OSError:  # whose process it is stays unknown
+            break
+        status = dict(line.partition(":")[::2] for line in text.splitlines())
         if status.get("Uid", "").split()[:2] == [str(uid), str(uid)]:
             return process
         process = status.get("PPid", "").strip()
@@ -48,13 +50,13 @@ def _process_of(host: Host, uid: int) -> str:
 def _name(host: Host, uid: int) -> str | None:
     import pwd  # of the host we run on: a recorded folder has its own
 
-    if host.root:
-        rows = (line.split(":") for line in (host.read_or_none("/etc/passwd") or "").splitlines())
-        return next((row[0] for row in rows if len(row) > 2 and row[2] == str(uid)), None)
     try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
+        if not host.root:
+            return pwd.getpwuid(uid).pw_name
+        rows = [line.split(":") for line in (host.read_or_none("/etc/passwd") or "").splitlines()]
+    except (KeyError, OSError):
         return None
+    return next((row[0] for row in rows if len(row) > 2 and row[2] == str(uid)), None)
 
 
 def _environment(host: Host, process: str) -> dict[str, str]:

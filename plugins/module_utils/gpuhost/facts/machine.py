@@ -32,21 +32,39 @@ class Machine(NamedTuple):
 def read(host: Host) -> Machine:
     """Look at the host's own files; no program is run."""
     release = _os_release(host)
-    pci = devices(host)
+    try:
+        pci: list[Device] | None = devices(host)
+    except OSError:
+        pci = None
     return Machine(
         machine=_machine(host),
         distribution=release.get("ID", UNKNOWN),
         family=_family(release),
         version=release.get("VERSION_ID", UNKNOWN),
         arch=os.uname().machine,
-        vendor=host.value("/sys/class/dmi/id/sys_vendor") or UNKNOWN,
+        vendor=_value(host, "/sys/class/dmi/id/sys_vendor") or UNKNOWN,
         gpus=_gpus(host, pci),
         nics=_nics(host, pci),
     )
 
 
+def _text(host: Host, path: str) -> str | None:
+    """The content of a file; None if it is missing or cannot be read."""
+    try:
+        return host.read_or_none(path)
+    except OSError:
+        return None
+
+
+def _value(host: Host, path: str) -> str | None:
+    try:
+        return host.value(path)
+    except OSError:
+        return None
+
+
 def _os_release(host: Host) -> dict[str, str]:
-    text = host.read_or_none("/etc/os-release") or host.read_or_none("/usr/lib/os-release") or ""
+    text = _text(host, "/etc/os-release") or _text(host, "/usr/lib/os-release") or ""
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
     return {key.strip(): value.strip().strip('"') for key, _, value in pairs}
 
@@ -61,33 +79,35 @@ def _family(release: dict[str, str]) -> str:
 def _machine(host: Host) -> str:
     if host.exists("/run/systemd/container") or host.exists("/.dockerenv") or host.exists("/run/.containerenv"):
         return "container"
-    cpuinfo = host.read_or_none("/proc/cpuinfo")
+    cpuinfo = _text(host, "/proc/cpuinfo")
     if not cpuinfo:
         return UNKNOWN
     flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
     if flags:
         return "virtual" if "hypervisor" in flags.group(1).split() else "metal"
     # Arm has no such flag; clouds name themselves in DMI and a bare machine by its maker.
-    product = f"{host.value('/sys/class/dmi/id/product_name') or ''}".lower()
+    product = (_value(host, "/sys/class/dmi/id/product_name") or "").lower()
     if not product:
         return UNKNOWN
     return "virtual" if re.search(r"virtual|kvm|qemu|\.(?!metal)\w*xlarge", product) else "metal"
 
 
-def _gpus(host: Host, pci: list[Device]) -> tuple[str, ...]:
+def _gpus(host: Host, pci: list[Device] | None) -> tuple[str, ...]:
     models = []
     for path in host.glob("/proc/driver/nvidia/gpus/*/information"):
-        model = re.search(r"^Model:\s*(.+?)\s*$", host.read(path), re.MULTILINE)
+        model = re.search(r"^Model:\s*(.+?)\s*$", _text(host, path) or "", re.MULTILINE)
         models.append(model.group(1) if model else UNKNOWN)
-    return tuple(models) or tuple(f"NVIDIA device {d.device}" for d in pci if d.kind == "gpu")
+    if not models and pci is None:
+        return (UNKNOWN,)
+    return tuple(models) or tuple(f"NVIDIA device {d.device}" for d in pci or () if d.kind == "gpu")
 
 
-def _nics(host: Host, pci: list[Device]) -> tuple[str, ...]:
-    kinds = {"ethernet"} if any(d.kind == "nic" for d in pci) else set()
-    if any(d.vendor == AMAZON and d.device.startswith("0xefa") for d in pci):
+def _nics(host: Host, pci: list[Device] | None) -> tuple[str, ...]:
+    kinds = {UNKNOWN} if pci is None else {"ethernet"} if any(d.kind == "nic" for d in pci) else set()
+    if any(d.vendor == AMAZON and d.device.startswith("0xefa") for d in pci or ()):
         kinds.add("efa")
     for path in host.glob("/sys/class/infiniband/*/ports/*/link_layer"):
-        layer = host.value(path)
+        layer = _value(host, path)
         if not path.startswith("/sys/class/infiniband/rdmap"):  # EFA devices report a link layer of their own
             kinds.add("infiniband" if layer == "InfiniBand" else "roce" if layer == "Ethernet" else UNKNOWN)
     return tuple(sorted(kinds))

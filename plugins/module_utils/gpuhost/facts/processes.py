@@ -22,6 +22,6 @@ def called(host: Host, *names: str) -> int | None:
 def _name(host: Host, path: str) -> str | None:
     """None where it cannot be read; a process may also end just now."""
     try:
-        return host.value(path)
+        return host.value(path) or None
     except OSError:
         return None

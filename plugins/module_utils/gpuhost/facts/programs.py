@@ -130,4 +130,4 @@ def _first(host: Host, patterns: Sequence[str]) -> str | None:
 
 def _conf(host: Host) -> dict[str, str]:
     rows = (line.split("#")[0].partition("=") for line in (host.read_or_none(CONF) or "").splitlines())
-    return {name.strip(): value.strip() for name, found, value in rows if found}
+    return {name.strip(): value.strip() for name, found, value in rows if found and name.strip()}

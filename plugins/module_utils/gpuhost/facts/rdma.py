@@ -35,7 +35,7 @@ def _port(host: Host, path: str, unread: dict[str, str]) -> dict[str, Any]:
 
     def value(name: str, where: str = path) -> str | None:
         try:
-            return host.value(f"{where}/{name}")
+            return host.value(f"{where}/{name}") or None
         except OSError as error:  # a port that is down refuses its rate on some drivers
             unread[f"{device}:{number} {name}"] = error.strerror or str(error)
             return None

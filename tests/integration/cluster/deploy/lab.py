@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -207,10 +207,10 @@ class Lab:
     def plan(self, *changes: Mapping[str, Any], **wish: Any) -> Plan:
         return flow.plan(self.cluster(), self.file(*changes), PlanRequest(by=self.by, **wish))
 
-    def deploy(self, *changes: Mapping[str, Any], limit_s: float = 60, **wish: Any) -> Plan:
+    def deploy(self, *changes: Mapping[str, Any], limit_s: float = 60, take_over: bool = False, **wish: Any) -> Plan:
         """Deploy it to its end; what is told meanwhile stands in `said`."""
         plan = self.plan(*changes, **wish)
-        flow.deploy(self.cluster(), plan, self.tell, limit_s, Applied())
+        flow.deploy(self.cluster(), replace(plan, take_over=take_over), self.tell, limit_s, Applied())
         return plan
 
     def tell(self, subject: str, words: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from gpuctl.cluster.deploy import flow, wait
 from gpuctl.cluster.deploy.apply import Applied, NotApplied
 from gpuctl.cluster.deploy.flow import PlanRequest
+from gpuctl.cluster.deploy.model import Field
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding
 from tests.integration.cluster.deploy import lab as made
@@ -104,14 +105,33 @@ def test_one_that_comes_between_looking_and_applying_is_left_alone(lab: Lab) -> 
     assert lab.get("configmap", "lab-hosts")["data"] == {"theirs": "1"}
 
 
-def test_a_field_that_another_owns_is_not_taken_from_it(lab: Lab) -> None:
+def test_a_field_that_another_owns_is_taken_back_only_with_consent(lab: Lab) -> None:
     lab.deploy(nodes=1, limit_s=0)
     meta = {"name": "lab-hosts", "namespace": lab.namespace}
     theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"hostfile": "theirs"}}
     lab.plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=json.dumps(theirs))
-    with pytest.raises(GpuctlError, match=r"ConfigMap lab-hosts: others own \.data\.hostfile"):
+    with pytest.raises(GpuctlError, match=r"ConfigMap lab-hosts: data\.hostfile was set by kubectl"):
         lab.deploy(nodes=1, limit_s=0)
     assert lab.get("configmap", "lab-hosts")["data"]["hostfile"] == "theirs"
+    plan = lab.deploy(nodes=1, limit_s=0, take_over=True)
+    (change,) = plan.changes_of("take-over")
+    assert [(field.path, field.before) for field in change.fields] == [("data.hostfile", "theirs")]
+    assert lab.get("configmap", "lab-hosts")["data"]["hostfile"].startswith("lab-0.lab.")
+    assert all(change.action == "same" for change in lab.plan(nodes=1).changes)
+
+
+def test_a_number_of_pods_that_was_patched_by_hand_can_be_set_back_by_scale_and_deploy(lab: Lab) -> None:
+    lab.deploy(nodes=2, limit_s=0)
+    patch = json.dumps({"spec": {"replicas": 1}})
+    lab.plane.kubectl("patch", "statefulset", "lab", "-n", lab.namespace, "--type=merge", "-p", patch)
+    plan = flow.scaling(lab.plan(nodes=2))
+    (change,) = plan.changes_of("take-over")
+    assert change.note.startswith("spec.replicas was set by kubectl")
+    assert Field("spec.replicas", 1, 2) in change.fields
+    with pytest.raises(GpuctlError, match=r"StatefulSet lab: spec\.replicas was set by kubectl"):
+        flow.refuse(plan)
+    lab.deploy(nodes=2, limit_s=0, take_over=True)
+    assert lab.get("statefulset", "lab")["spec"]["replicas"] == 2
 
 
 # ---- rights ---------------------------------------------------------------------------------------------------------
@@ -281,7 +301,7 @@ def test_breaking_it_off_says_what_was_done_and_the_same_command_goes_on(lab: La
     said = gpuctl.said(running)
     assert said.code == 130
     assert "9 of 9 changes were made: ServiceAccount lab, " in said.err
-    assert "gpuctl: broken off" in said.err
+    assert "gpuctl: interrupted" in said.err
     lab.plane.kubectl("delete", "pod", "theirs", "-n", lab.namespace)
     done = gpuctl(*words, KUBECONFIG=known)
     assert (done.code, done.out.splitlines()[-2:]) == (0, ["nothing changes", "lab: 2 pods ready"])

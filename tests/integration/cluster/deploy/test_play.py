@@ -94,7 +94,7 @@ def test_the_command_streams_what_goes_on_and_the_end_is_a_line(lab: Lab, gpuctl
     diff = gpuctl("cluster", "diff", lab.path(), "--nodes", "1", KUBECONFIG=known)
     assert (diff.code, "spec.replicas: 2 -> 1" in diff.out) == (0, True)
     scaled = gpuctl("cluster", "scale", lab.path(), "--nodes", "1", KUBECONFIG=known)
-    assert (scaled.code, "UNKNOWN busy" in scaled.err, "needs confirmation" in scaled.err) == (2, True, True)
+    assert (scaled.code, "UNKNOWN  busy" in scaled.err, "needs confirmation" in scaled.err) == (2, True, True)
     scaled = gpuctl("cluster", "scale", lab.path(), "--nodes", "1", "--yes", KUBECONFIG=known)
     assert (scaled.code, len(lab.get("pods")["items"])) == (0, 1)
 

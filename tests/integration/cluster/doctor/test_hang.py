@@ -114,8 +114,8 @@ def test_a_rank_that_is_gone_is_named_and_nothing_of_ours_stays(plane: Plane, gp
     inside(plane, "lab-1", "sh", "-c", "kill -KILL $0", job[1])
     said = doctor(gpuctl, plane, "hang")
     assert said.code == 1, said.err
-    assert "cause:\nFAIL ranks: Pod lab-1: none of its 1 ranks run\n" in said.out
-    assert "FAIL ranks: lab: no process is rank 1 of the job" in said.out
+    assert "cause:\nFAIL     ranks           Pod lab-1: none of its 1 ranks run\n" in said.out
+    assert "FAIL     ranks           lab: no process is rank 1 of the job" in said.out
     assert "zlib" not in inside(plane, "lab-0", "ps", "-eo", "args=")
 
 

@@ -166,7 +166,10 @@ def test_what_kubelets_say_of_containers_is_told_with_the_reason(lab: Lab, gpuct
         event(lab, pod, "Failed", 'Failed to pull image "quay.io/team/ml:1": rpc error: unauthorized: access denied')
     said = command(gpuctl, lab)
     assert said.code == 1
-    assert "FAIL image: Pods lab-0, lab-1: the image quay.io/team/ml:1 cannot be pulled (ImagePullBackOff)" in said.out
+    assert (
+        "FAIL     image           Pods lab-0, lab-1: the image quay.io/team/ml:1 cannot be pulled (ImagePullBackOff)"
+        in said.out
+    )
     assert "hint: the registry requires a login: set image.pull_secret" in said.out
 
     ended = {"exitCode": 137, "reason": "OOMKilled"}
@@ -188,4 +191,4 @@ def test_who_reaches_another_cluster_or_no_pod_is_told_so(lab: Lab, gpuctl: Gpuc
     said = command(gpuctl, lab, "hang")
     assert said.code == 3, said.out
     assert "cannot look into the pods of lab" in said.err
-    assert "probe: Pod lab-0: it cannot be probed" in said.out
+    assert "probe           Pod lab-0: it cannot be probed" in said.out

@@ -21,10 +21,10 @@ from gpuctl.cluster.sync.model import Outcome
 from gpuctl.cluster.sync.push import SyncRequest
 from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.domain.findings import Verdict
+from gpuctl.domain.kube_errors import NotThere
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cancel import Stop
-from gpuctl.edges.kube.errors import NotThere
 from gpuctl.edges.kube.pod_exec import BrokenOff, Command, NotStarted
 from tests.integration.cluster.sync.cut import Cut
 from tests.integration.cluster.sync.pods import SHARED, files_in, hashes, inside, pod, real_node, start

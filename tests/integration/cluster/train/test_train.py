@@ -20,7 +20,7 @@ from tests.rig.command import GPUCTL
 from tests.rig.kube import node
 
 STANDINS = Path(__file__).with_name("standins")
-RECORDED = Path("tests/data/nvidia-smi/570-h100-8gpu.xml")
+PRINTED = Path("tests/data/nvidia-smi/570-h100-8gpu.xml")
 SMALL = {
     "image": {"name": IMAGE},
     "resources": {"cpu": "700m", "memory": "512Mi", "shm": "64Mi"},  # what they get, at most, too
@@ -84,7 +84,7 @@ def test_two_processes_in_two_pods_meet_and_end_well(env: Env) -> None:
     done = run(env, "train", "--env", "WORD=a b", "--all-output", "train.py")
     assert "rank 0 of 2: the sum is 1, a b\n" in done.stdout, done.stderr
     assert "lab-1: rank 1 of 2: the sum is 1, a b\n" in done.stdout
-    assert "UNKNOWN gpus: lab-0, lab-1: the image has no nvidia-smi" in done.stdout
+    assert "UNKNOWN  gpus            lab-0, lab-1: the image has no nvidia-smi" in done.stdout
     assert "completed successfully" in done.stderr
     assert "launcher: torchrun: all pods have it; --launcher deepspeed-nossh is for scripts that need" in done.stderr
     assert (done.returncode, trainings(env)) == (0, [])
@@ -96,14 +96,14 @@ def test_check_shows_what_each_pod_would_run_and_finds_what_is_wrong_at_once(env
     command = f"torchrun --nnodes=2 --node_rank=1 --nproc_per_node=1 --master_addr={host} --master_port=29500"
     assert f"lab-1: {command} train.py --check 'x y'\n" in done.stdout, done.stderr
     done = run(env, "train", "--check", "--launcher", "deepspeed-nossh", "gone.py")
-    assert "FAIL script: lab-0, lab-1: it cannot be read: No such file or directory" in done.stdout
-    assert "launcher: lab-0, lab-1: " in done.stdout
+    assert "FAIL     script          lab-0, lab-1: it cannot be read: No such file or directory" in done.stdout
+    assert "launcher        lab-0, lab-1: " in done.stdout
     assert done.returncode == 1
 
 
 def test_the_pod_that_fails_is_named_and_the_one_that_hangs_is_ended(env: Env) -> None:
     done = run(env, "train", "--launcher", "torchrun", "train.py", "1", "fails")
-    assert "lab-1: rank 1 ran out of memory\nFAIL lab-1: ended with exit code 7" in done.stderr
+    assert "lab-1: rank 1 ran out of memory\nFAIL     exit            lab-1: ended with exit code 7" in done.stderr
     assert "no process of it is left in lab-0, lab-1" in done.stderr
     assert (done.returncode, trainings(env)) == (1, [])
 
@@ -124,9 +124,9 @@ def test_it_outlives_us_by_hostfile_and_ssh_and_is_found_and_ended_in_both_pods(
         process.communicate()
     assert trainings(env) == ["lab-0", "lab-1"]
     second = run(env, "train", "--launcher", "torchrun", "train.py")
-    assert "FAIL busy: lab-0: train.py of" in second.stdout
+    assert "FAIL     busy            lab-0: train.py of" in second.stdout
     spared = run(env, "destroy")
-    assert "FAIL busy: lab-0: train.py of" in spared.stderr
+    assert "FAIL     busy            lab-0: train.py of" in spared.stderr
     assert (spared.returncode, trainings(env)) == (2, ["lab-0", "lab-1"])  # nobody was there to say yes
     with started(env, "train", "--attach") as process:
         until_said(process, "lab-1: rank 1 of 2: the sum is 1, w")
@@ -141,16 +141,16 @@ def test_it_outlives_us_by_hostfile_and_ssh_and_is_found_and_ended_in_both_pods(
 def test_by_ssh_too_the_pod_that_fails_is_named_though_the_other_hangs(env: Env) -> None:
     done = run(env, "train", "--launcher", "deepspeed", "train.py", "1", "fails")
     assert "rank 1 ran out of memory" in done.stderr
-    assert "FAIL lab-1: ended with exit code 7" in done.stderr
+    assert "FAIL     exit            lab-1: ended with exit code 7" in done.stderr
     assert (done.returncode, trainings(env)) == (1, [])
 
 
 def test_test_shows_a_row_a_pod_and_what_is_not_as_the_file_says(env: Env) -> None:
     replay = env.workspace / "bin/nvidia-smi"
-    shutil.copy(RECORDED, env.workspace / "recorded.xml")
+    shutil.copy(PRINTED, env.workspace / "printed.xml")
     listed = "echo 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)'"
     replay.write_text(
-        f"#!/bin/sh\n# Stands in for nvidia-smi.\n[ $1 = -L ] && {listed} || cat /workspace/recorded.xml\n"
+        f"#!/bin/sh\n# Stands in for nvidia-smi.\n[ $1 = -L ] && {listed} || cat /workspace/printed.xml\n"
     )
     replay.chmod(0o755)
     done = run(env, "test")
@@ -163,7 +163,7 @@ def test_test_shows_a_row_a_pod_and_what_is_not_as_the_file_says(env: Env) -> No
         "#!/bin/sh\necho 'Unable to determine the device handle for GPU0000:91:00.0: Unknown Error'; exit 9\n"
     )
     done = run(env, "test")
-    assert "FAIL gpus: lab-0, lab-1: nvidia-smi: Unable to determine the device handle" in done.stdout
+    assert "FAIL     gpus            lab-0, lab-1: nvidia-smi: Unable to determine the device handle" in done.stdout
     assert done.returncode == 1
     replay.unlink()
 

@@ -15,7 +15,7 @@ from typing import Any
 from gpuctl.cluster import manifests
 from gpuctl.cluster.deploy import apply
 from gpuctl.cluster.environment import Environment, environment
-from gpuctl.edges.kube import errors
+from gpuctl.domain import kube_errors as errors
 from tests.integration.cluster.deploy import lab as made
 from tests.integration.cluster.deploy.lab import Lab
 from tests.integration.cluster.deploy.real_node import IMAGE, containerd, real_node

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,19 @@ import pytest
 import yaml
 
 from gpuctl.cluster.manifests.scripts import HOME
+from gpuctl.edges.kube import python
+from gpuctl.remote.transport import RunningProgram
+from gpuctl.workflows import nccl_on_cluster
 from tests.integration.cluster.deploy.lab import wait_for
 from tests.integration.cluster.deploy.real_node import IMAGE
 from tests.integration.nccl.environment.deployed import LABELS, RAIL, Deployed, deployed
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube.node import NAME
+from tests.rig.transport_promises import (
+    PROMISES,
+    Reached,
+    ends_a_program_whose_connection_is_lost_and_says_that_it_was_lost,
+)
 
 FIRST, SECOND = LABELS
 MIB = 1 << 20
@@ -45,6 +54,24 @@ def words(pods: Deployed, *more: str) -> list[str]:
 
 def run(user: Gpuctl, pods: Deployed, *more: str) -> Said:
     return user(*words(pods, *more), KUBECONFIG=str(pods.lab.plane.kubeconfig))
+
+
+def cut(program: RunningProgram) -> None:
+    """Break the connection to a program, as a proxy in between does."""
+    assert isinstance(program, python.Running)
+    assert program._program is not None
+    program._program._socket.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [*PROMISES, ends_a_program_whose_connection_is_lost_and_says_that_it_was_lost],
+    ids=lambda promise: promise.__name__,
+)
+def test_exec_keeps_the_promises_of_every_transport(promise: Callable[[Reached], None], pods: Deployed) -> None:
+    place = nccl_on_cluster.Place(pods.lab.cluster(), pods.env, 2)
+    transport = nccl_on_cluster.carrier(place, place.pods[0])
+    promise(Reached(transport, FIRST, cut=cut))
 
 
 def test_two_pods_are_measured_with_the_environment_that_training_has(user: Gpuctl, pods: Deployed) -> None:

@@ -1,4 +1,4 @@
-"""A stand-in for what runs in the pods of a test: launchers print a recorded text and end as the test says.
+"""A stand-in for what runs in the pods of a test: launchers print a text and end as the test says.
 
 The pods and all else are real objects of a real API; tests/rig/kube/kubelet.py makes pods run and ends deleted ones.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from tests.rig.kube.plane import Plane
 
 PODS = "/api/v1/namespaces/default/pods"
-RECORDED = Path(__file__).parents[3] / "data/nccl"
+DATA = Path(__file__).parents[3] / "data/nccl"
 
 
 def with_times(text: str) -> str:

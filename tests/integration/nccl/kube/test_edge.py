@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import InvalidInput, Unreachable
+from gpuctl.domain.kube_errors import Conflict, NotThere
 from gpuctl.edges.kube import cluster as kube
 from gpuctl.edges.kube import watch
 from gpuctl.edges.kube.cancel import Stop
-from gpuctl.edges.kube.errors import Conflict, NotThere
 from tests.integration.nccl.kube.containers import with_times
 from tests.rig.kube.kubelet import pod
 from tests.rig.kube.plane import Plane, for_tests
@@ -62,7 +62,7 @@ def test_what_another_owns_is_not_taken_from_it(cluster: Plane, found: kube.Clus
     found.apply(settings("shared", a="1"))
     theirs = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {a: theirs}\n"
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=theirs)
-    with pytest.raises(Conflict, match=r"others own \.data\.a \(conflict with"):
+    with pytest.raises(Conflict, match=r"others own \.data\.a \(kubectl"):
         found.apply(settings("shared", a="1"))
     assert cluster.kubectl("get", "configmap", "shared", "-o", "jsonpath={.data.a}") == "theirs"
 

@@ -17,14 +17,14 @@ from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.runners.kube import mpijob
 from gpuctl.nccl.runners.kube.model import Settings
 from gpuctl.nccl.runners.kube.runner import KubeRunner
-from tests.integration.nccl.kube.containers import RECORDED, Containers, Script
+from tests.integration.nccl.kube.containers import DATA, Containers, Script
 from tests.integration.nccl.kube.standin_operator import StandinOperator
 from tests.rig.kube.plane import Plane, for_tests
 
 CRD = Path(__file__).parents[3] / "data/nccl_kube/mpijob-crd-v2beta1.yaml"
 ALL = "mpijobs,jobs,pods,services,secrets,configmaps"
 PAIR = ("gpu-0", "gpu-1")
-COMPLETE = (RECORDED / "oci_a100_2n16g_2179_noavg.log").read_text()
+COMPLETE = (DATA / "a100_2n16g_elided_noavg.log").read_text()
 
 
 @pytest.fixture(scope="module")

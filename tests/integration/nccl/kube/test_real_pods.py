@@ -71,10 +71,10 @@ class Furnished(Cluster):
 
     folder: Path
 
-    def apply(self, wanted: Object, dry_run: bool = False) -> Object:
-        if wanted["kind"] == "Pod":
-            self._furnish(wanted["spec"])
-        return super().apply(wanted, dry_run)
+    def apply(self, desired: Object, *, dry_run: bool = False, force: bool = False) -> Object:
+        if desired["kind"] == "Pod":
+            self._furnish(desired["spec"])
+        return super().apply(desired, dry_run=dry_run, force=force)
 
     def _furnish(self, spec: dict[str, Any]) -> None:
         root = rootfs.base()

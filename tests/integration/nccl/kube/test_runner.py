@@ -11,19 +11,19 @@ import pytest
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.run_history import current_user
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube import cluster as kube
-from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
 from gpuctl.nccl.runners.kube import leftovers, nodes
 from gpuctl.nccl.runners.kube.model import BY, LASTS, OURS, RUN, Settings
 from gpuctl.nccl.runners.kube.runner import KubeRunner
-from tests.integration.nccl.kube.containers import RECORDED, Containers, Script
+from tests.integration.nccl.kube.containers import DATA, Containers, Script
 from tests.rig.kube.kubelet import pod
 from tests.rig.kube.plane import Plane, for_tests
 
 ALL = "pods,services,secrets"
 PAIR = ("gpu-0", "gpu-1")
-COMPLETE = (RECORDED / "oci_a100_2n16g_2179_noavg.log").read_text()
+COMPLETE = (DATA / "a100_2n16g_elided_noavg.log").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_a_run_over_two_nodes_is_read_and_all_of_it_removed(cluster: Plane) -> N
 
 @pytest.mark.usefixtures("others")
 def test_single_nodes_run_at_the_same_time_without_service_or_keys(cluster: Plane) -> None:
-    with Containers(cluster, Script((RECORDED / "sb_a100_8gpu_allreduce.log").read_text())) as script:
+    with Containers(cluster, Script((DATA / "a100_8g_allreduce_old_unchecked.log").read_text())) as script:
         ends, _ = run(runner(cluster), launch("gpu-0"), launch("gpu-1"))
     assert [end.run.outcome for end in ends] == [Outcome.COMPLETE] * 2
     assert [name[-11:] for name in sorted(script.seen)] == ["-0-launcher", "-1-launcher"]

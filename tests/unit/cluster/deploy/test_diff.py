@@ -13,7 +13,7 @@ from gpuctl.cluster.deploy.model import Change, Field, ObjectState
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.manifests import everything
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.edges.kube.errors import Conflict, Forbidden, Invalid
+from gpuctl.domain.kube_errors import Conflict, Forbidden, Invalid
 from tests.unit.cluster.deploy.there import env_of
 
 OWN_VOLUMES = {"storage": {"mode": "volumeClaimTemplates", "class_rwo": "rbd"}}
@@ -25,12 +25,13 @@ def of(env: Environment, kind: str, ending: str = "") -> dict[str, Any]:
 
 
 def changed(env: Environment, wanted: Any, live: Any, answer: Any, *new: str) -> Change:
-    """`answer`: what the dry run gives, or raises."""
+    """`answer`: what the dry run gives, or raises; a list: without force, and with it."""
 
-    def dry_run() -> Any:
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    def dry_run(force: bool) -> Any:
+        result = answer[force] if isinstance(answer, list) else answer
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     return diff.change(env, ObjectState(wanted, live), dry_run, new)
 
@@ -110,6 +111,23 @@ def test_what_the_server_refuses_is_made_anew_only_where_it_is_there(tmp_path: P
     )
     assert changed(env, pod, None, no).action == "refused"
     assert changed(env, pod, served(pod), Conflict("apply", "others own it")).action == "refused"
+
+
+def test_fields_that_another_manager_changed_are_shown_with_both_values(tmp_path: Path) -> None:
+    env = env_of(tmp_path)
+    desired = of(env, "StatefulSet")
+    conflict = Conflict("apply", "others own .spec.replicas", owners={".spec.replicas": "kubectl-patch"})
+    change = changed(env, desired, served(desired, replicas=1), [conflict, served(desired)])
+    assert (change.action, change.note) == ("take-over", "spec.replicas was set by kubectl-patch")
+    assert change.fields == (Field("spec.replicas", 1, 2),)
+
+
+def test_a_take_over_that_the_server_would_not_accept_is_refused(tmp_path: Path) -> None:
+    env = env_of(tmp_path)
+    desired = of(env, "StatefulSet")
+    conflict = Conflict("apply", "others own .spec.replicas", owners={".spec.replicas": "kubectl-patch"})
+    change = changed(env, desired, served(desired, replicas=1), [conflict, Forbidden("apply", "a policy denies it")])
+    assert (change.action, change.note) == ("refused", "others own .spec.replicas; a policy denies it")
 
 
 @pytest.mark.parametrize(

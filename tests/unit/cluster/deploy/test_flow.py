@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -49,6 +50,14 @@ def test_a_plan_that_failed_is_refused_with_the_first_reason_and_the_count(tmp_p
         flow.refuse(plan(tmp_path, findings=(unknown, *bad)))
     assert error.value.hint == "try this"
     flow.refuse(plan(tmp_path, REPLICAS, findings=(unknown,)))
+
+
+def test_fields_of_others_are_set_back_only_with_consent(tmp_path: Path) -> None:
+    patched = Change("StatefulSet", "lab", "take-over", REPLICAS.fields, "spec.replicas was set by kubectl-patch")
+    with pytest.raises(GpuctlError, match=r"StatefulSet lab: spec\.replicas was set by kubectl-patch") as error:
+        flow.refuse(plan(tmp_path, patched))
+    assert "--take-over" in error.value.hint
+    flow.refuse(replace(flow.scaling(plan(tmp_path, patched)), take_over=True))
 
 
 def test_a_scale_changes_nothing_but_how_many(tmp_path: Path) -> None:
@@ -109,6 +118,7 @@ def test_the_playbook_is_given_exactly_what_was_planned(tmp_path: Path) -> None:
         "cluster_nodes": 1,
         "cluster_environment": "lab-b",
         "cluster_single": True,
+        "cluster_take_over": False,
         "cluster_recreate": True,
         "cluster_timeout": 60,
         "cluster_context": "prod",

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from gpuctl.cluster.deploy import cluster_snapshot, prune
+from gpuctl.cluster.deploy import prune, read_snapshot
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import KINDS, VOLUMES, everything
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Cluster, Kind
-from gpuctl.edges.kube.errors import Forbidden
 from tests.unit.cluster.deploy.there import env_of
 
 
@@ -62,7 +62,7 @@ def ours(env: Environment, kind: str, name: str) -> Object:
 def test_what_a_group_serves_is_asked_once_before_anything_of_it(tmp_path: Path) -> None:
     env = env_of(tmp_path)
     cluster, wanted = RecordingCluster(env), everything(env)
-    found = cluster_snapshot.object_states(cast(Cluster, cluster), wanted)
+    found = read_snapshot.object_states(cast(Cluster, cluster), wanted)
     groups = {each["apiVersion"] for each in wanted}
     assert sorted(cluster.asked[: len(groups)]) == sorted(groups)
     assert sorted(cluster.asked[len(groups) :]) == sorted(each.subject for each in found)

@@ -62,6 +62,7 @@ def there(**changed: Any) -> ClusterSnapshot:
         stream=nothing,
         constraints=nothing,
         attachments={},
+        references={},
         may={},
         may_use=Maybe(True),
     )

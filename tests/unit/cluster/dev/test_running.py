@@ -16,8 +16,8 @@ from gpuctl.cluster.dev import program
 from gpuctl.cluster.dev.decide import Cleared, Event, Exited, Leave, Lost, Started
 from gpuctl.cluster.dev.program import Callbacks, Runner, ScriptRun
 from gpuctl.core.errors import Unreachable
+from gpuctl.domain.kube_errors import NotThere
 from gpuctl.edges.kube.cluster import Cluster, Kind, Request
-from gpuctl.edges.kube.errors import NotThere
 from gpuctl.remote import model
 from tests.unit.remote.local import Pod, kill, lives, until
 

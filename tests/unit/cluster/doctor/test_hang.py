@@ -152,7 +152,7 @@ def test_an_error_word_of_nvidia_smi_is_a_failure(tmp_path: Path, word: str) -> 
 
 
 def standin_at_work(power_w: float, busy: int = 100) -> str:
-    """The recorded machine as it would tell of GPUs at work: their use and power are made up."""
+    """The machine as nvidia-smi shows it with its GPUs at work."""
     text = H100.replace("<gpu_util>0 %", f"<gpu_util>{busy} %")
     parts = text.split("<gpu_power_readings>")
     drawn = [

@@ -9,8 +9,9 @@ import pytest
 
 from gpuctl.cluster.doctor.interface_names import takes
 from gpuctl.cluster.doctor.model import Facts, Log
-from tests.unit.cluster.doctor.patients import DATA, ROCE, V1, V2, facts, port, ranks, room
+from tests.unit.cluster.doctor.patients import ROCE, V1, V2, facts, port, ranks, room
 from tests.unit.cluster.doctor.test_hang import told
+from tests.unit.nccl.parsing.recorded import text
 
 # ---- adapters -------------------------------------------------------------------------------------------------------
 
@@ -166,9 +167,13 @@ def test_a_log_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
     assert line == "UNKNOWN Pod lab-0: its log cannot be read: you may not"
 
 
-def test_what_nccl_said_is_told_with_what_it_means(tmp_path: Path) -> None:
-    retries = (DATA / "nccl/torch_ib_completion_error12.log").read_text().splitlines()
-    watchdog = (DATA / "nccl/torch_watchdog_timeout.log").read_text().splitlines()
+@pytest.mark.parametrize(
+    "logs",
+    [("torch_ib_error12.log", "torch_watchdog.log"), ("torch_ib_completion_error12.log", "torch_watchdog_timeout.log")],
+    ids=["ours", "recorded"],
+)
+def test_what_nccl_said_is_told_with_what_it_means(tmp_path: Path, logs: tuple[str, str]) -> None:
+    retries, watchdog = (text(name).splitlines() for name in logs)
     found = told(facts(tmp_path, logs={"lab-0": Log(retries), "lab-1": Log(watchdog)}), "NCCL log")
     assert found[0].startswith("FAIL Pod lab-0: a transfer failed with 12: the peer did not acknowledge packets")
     assert found[1].startswith("WARN Pod lab-1: a collective did not finish within PyTorch's timeout")

@@ -19,7 +19,7 @@ from tests.unit.cluster.doctor.test_hang import standin_at_work
 from tests.unit.cluster.doctor.test_hang_ways import NET1, UP, written
 
 NOW = 1_800_000_000.0
-RETRIES = (DATA / "nccl/torch_ib_completion_error12.log").read_text().splitlines()
+RETRIES = (DATA / "nccl/torch_ib_error12.log").read_text().splitlines()
 PERSISTENT = H100.replace("<persistence_mode>Disabled<", "<persistence_mode>Enabled<")
 EFA = {
     "network": {"rdma": {"enabled": True, "fabric": "efa", "resources": {"vpc.amazonaws.com/efa": 2}}},

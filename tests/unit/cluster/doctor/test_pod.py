@@ -72,7 +72,7 @@ def test_ranks_of_other_launchers_are_known(tmp_path: Path, name: str) -> None:
 
 
 def test_the_last_lines_of_nccl_are_taken_from_the_files_that_ranks_write_to(tmp_path: Path) -> None:
-    log = (DATA / "nccl/torch_ib_completion_error12.log").read_text()
+    log = (DATA / "nccl/torch_ib_error12.log").read_text()
     host = write(
         tmp_path,
         {**process(10, "python3", {"RANK": "0", "NCCL_DEBUG_FILE": "/logs/%h.%p"}), "logs/a.10": "secret=1\n" + log},

@@ -13,19 +13,25 @@ from gpuctl.cluster.doctor.flow import suggested
 from gpuctl.cluster.doctor.model import PodFacts, as_dict
 from gpuctl.cluster.doctor.start import START
 from gpuctl.domain.findings import group_by_subject, warn
+from tests.rig.recordings import recording
 from tests.unit.cluster.doctor.patients import DATA, facts, pod
 
 
 def of(name: str) -> gpus.Gpus:
-    return gpus.of(PodFacts({"gpu": {"xml": (DATA / f"nvidia-smi/{name}.xml").read_text()}}))
+    """GPUs in an excerpt of ours, or in a recording: of these the name begins with x_."""
+    path = recording(f"nvidia-smi/{name}.xml") if name.startswith("x_") else DATA / f"nvidia-smi/{name}.xml"
+    return gpus.of(PodFacts({"gpu": {"xml": path.read_text()}}))
 
 
 @pytest.mark.parametrize(
     ("name", "count", "watts_and_mhz", "link"),
     [
-        ("570-h100-8gpu", 8, (70.93, 700.0, 345.0), (4.0, 4.0, 16.0, 16.0)),
-        ("510-a100-mig", 1, (66.92, 400.0, 1410.0), (4.0, 4.0, 16.0, 16.0)),
-        ("516-rtx2080-busy", 1, (14.5, 275.0, 193.0), (3.0, 3.0, 8.0, 16.0)),
+        ("570-h100-8gpu", 8, (68.4, 700.0, 345.0), (4.0, 4.0, 16.0, 16.0)),
+        ("510-a100-mig", 1, (58.21, 400.0, 1095.0), (4.0, 4.0, 16.0, 16.0)),
+        ("516-rtx3070-desktop", 1, (21.3, 240.0, 420.0), (3.0, 4.0, 8.0, 16.0)),
+        ("x_h100_8g_driver570", 8, (70.93, 700.0, 345.0), (4.0, 4.0, 16.0, 16.0)),
+        ("x_a100-sxm4-mig", 1, (66.92, 400.0, 1410.0), (4.0, 4.0, 16.0, 16.0)),
+        ("x_rtx-2080-win", 1, (14.5, 275.0, 193.0), (3.0, 3.0, 8.0, 16.0)),
     ],
 )
 def test_power_clocks_and_links_are_read_of_every_driver(

@@ -13,7 +13,6 @@ from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.doctor.slow import SLOW
 from tests.unit.cluster.deploy import there as cluster
 from tests.unit.cluster.doctor.patients import (
-    DATA,
     H100,
     ROCE,
     check,
@@ -26,21 +25,18 @@ from tests.unit.cluster.doctor.patients import (
     room,
 )
 from tests.unit.cluster.doctor.test_hang import standin_at_work
+from tests.unit.nccl.parsing.recorded import text
 
-BY_RDMA = [
-    line
-    for line in (DATA / "nccl/moc_h100_roce_2n8g_sendrecv_ncclinfo.log").read_text().splitlines()
-    if "NET/IB" in line
-]
-NO_GDR = [
-    line
-    for line in (DATA / "nccl/moc_h100_roce_2n2g_sendrecv_ncclinfo.log").read_text().splitlines()
-    if "NET/IB" in line
-]
-BY_EFA = (DATA / "nccl/aws_p3dn_v100_efa_2n16g_nccl246.log").read_text().splitlines()
-# No recorded run by TCP is at hand: a line as NCCL's source has it (src/init.cc, "Using network %s").
+
+def said_of_rdma(name: str) -> list[str]:
+    return [line for line in text(name).splitlines() if "NET/IB" in line]
+
+
+BY_RDMA, NO_GDR = said_of_rdma("h100_2n8g_sendrecv_roce_info.log"), said_of_rdma("h100_2n2g_roce_info.log")
+BY_EFA = text("v100_2n8g_allreduce_efa_nccl24.log").splitlines()
+# No run by TCP is at hand: a line as NCCL's source has it (src/init.cc, "Using network %s").
 STANDIN_BY_TCP = ["lab-1:1:2 [0] NCCL INFO Using network Socket"]
-# The recorded machine has its persistence mode off; of its kind most have it on.
+# The machine has its persistence mode off; of its kind most have it on.
 PERSISTENT = H100.replace("<persistence_mode>Disabled<", "<persistence_mode>Enabled<")
 
 
@@ -137,6 +133,17 @@ def test_a_detour_through_the_hosts_memory_is_told_by_log_or_by_what_is_missing(
     assert line.startswith("FAIL Pod lab-1: neither DMA-BUF nor a peer memory module")
     unknown = {"peer_memory": {"modules": []}, "gpu": {"open_module": None}}
     assert told(facts(tmp_path, ROCE, tell={"lab-1": unknown}), "gpudirect")[0].startswith("UNKNOWN Pod lab-1:")
+
+
+def test_transport_and_detour_are_read_from_recorded_logs(tmp_path: Path) -> None:
+    direct = said_of_rdma("moc_h100_roce_2n8g_sendrecv_ncclinfo.log")
+    assert told(facts(tmp_path, ROCE, logs={"lab-0": Log(direct)}), "transport") == []
+    assert told(facts(tmp_path, ROCE, logs={"lab-0": Log(direct)}), "gpudirect") == []
+    detour = said_of_rdma("moc_h100_roce_2n2g_sendrecv_ncclinfo.log")
+    (line,) = told(facts(tmp_path, ROCE, logs={"lab-0": Log(detour)}), "gpudirect")
+    assert line.startswith("FAIL Pod lab-0: NCCL takes a detour through the host's memory:")
+    by_efa = text("aws_p3dn_v100_efa_2n16g_nccl246.log").splitlines()
+    assert told(facts(tmp_path, ROCE, logs={"lab-1": Log(by_efa)}), "transport") == []
 
 
 def of_machine(folder: Path, **changed: Any) -> Facts:

@@ -14,6 +14,7 @@ from gpuctl.cluster.probe.model import Facts
 from gpuctl.cluster.selftest import judge as testing
 from gpuctl.domain import gpu_health
 from gpuctl.domain.findings import Verdict, group_by_subject
+from tests.rig.recordings import recording
 from tests.unit.cluster.clusters import ROCE, cluster
 from tests.unit.cluster.probe.answers import facts, gpus
 
@@ -111,14 +112,16 @@ def test_gpus_are_counted_and_what_nobody_can_say_is_unknown(
     assert (found.verdict, found.message[: len(wrong)]) == (verdict, wrong)
 
 
-def test_parts_of_gpus_are_counted_where_the_pod_asks_for_parts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recorded", [False, True], ids=["ours", "recorded"])
+def test_parts_of_gpus_are_counted_where_the_pod_asks_for_parts(tmp_path: Path, recorded: bool) -> None:
     def told(resource: str, per_node: int, **said: Any) -> list[str]:
         env = environment(
             cluster(tmp_path, {"gpus": {"resource": resource, "per_node": per_node}}), EnvironmentRequest(nodes=2)
         )
         return words(judge.gpus(env, [facts(env, 0, **said)], per_node, exactly=True))
 
-    listed = gpus(0, (ROOT / MIG).read_text())
+    path = recording("nvidia-smi/L_a100_mig_mixed.txt") if recorded else ROOT / MIG
+    listed = gpus(0, path.read_text())
     assert told("nvidia.com/mig-1g.10gb", 8, **listed) == []
     assert told("nvidia.com/mig-1g.10gb", 7, **listed) == ["FAIL lab-0: 8 MIG devices are visible, not 7"]
     assert told("nvidia.com/gpu", 2, **listed) == []
@@ -170,8 +173,9 @@ def test_the_same_of_many_pods_is_said_once(env: Environment) -> None:
     assert one.subject == "lab-0, lab-1, lab-2, lab-3, lab-4, lab-5 and 3 more"
 
 
-def test_recorded_gpus_that_are_well_are_well_and_bad_memory_is_named(env: Environment) -> None:
-    text = (ROOT / H100).read_text()
+@pytest.mark.parametrize("recorded", [False, True], ids=["ours", "recorded"])
+def test_gpus_that_are_well_are_well_and_bad_memory_is_named(env: Environment, recorded: bool) -> None:
+    text = (recording("nvidia-smi/x_h100_8g_driver570.xml") if recorded else ROOT / H100).read_text()
     well = facts(env, 0, answers={"gpus": {"code": 0, "text": ""}, "details": {"code": 0, "text": text}})
     assert well.details
     assert len(well.details["gpus"]) == 8

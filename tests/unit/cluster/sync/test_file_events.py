@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.cluster.sync import file_events
+from gpuctl.edges import folder_events
 from gpuctl.edges.kube.cancel import Stop
 
 
@@ -51,12 +52,12 @@ def test_below_a_link_to_a_folder_above_changes_keep_their_own_paths(source: Pat
     next(events)
     (source / "pkg" / "a.py").write_text("1")
     assert reported(events, "pkg/a.py")
-    assert file_events._inside(source, f"{source}/up/source/pkg/a.py") == "pkg/a.py"
-    assert file_events._inside(source, f"{source}/up/source") == ""
+    assert folder_events._inside(source, f"{source}/up/source/pkg/a.py") == "pkg/a.py"
+    assert folder_events._inside(source, f"{source}/up/source") == ""
 
 
 def test_changes_behind_a_link_out_of_the_folder_are_not_reported_and_the_link_itself_is(source: Path) -> None:
     (source.parent / "elsewhere").mkdir()
     (source / "link").symlink_to("../elsewhere")
-    assert file_events._inside(source, f"{source}/link/data.bin") is None
-    assert file_events._inside(source, f"{source}/link") == "link"
+    assert folder_events._inside(source, f"{source}/link/data.bin") is None
+    assert folder_events._inside(source, f"{source}/link") == "link"

@@ -92,9 +92,9 @@ def test_each_way_to_end_has_its_exit_code_and_says_what_is_not_confirmed(
     failed = TrainingState(failures=[Failure("lab-1", "ended with exit code 7", ["oom"])])
     assert finish(failed, monkeypatch, screen) == 1
     said = capsys.readouterr().err
-    assert "lab-1: oom\nFAIL lab-1: ended with exit code 7" in said
+    assert "lab-1: oom\nFAIL     exit            lab-1: ended with exit code 7" in said
     assert "no process of it is left in lab-0\n" in said
-    assert "UNKNOWN lab-1: not confirmed to have ended: it is away" in said
+    assert "UNKNOWN  exit            lab-1: not confirmed to have ended: it is away" in said
 
 
 def test_what_nobody_knows_is_a_problem_of_a_check_and_stops_no_training(

@@ -16,7 +16,7 @@ import pytest
 from gpuctl.cluster.train import flow, follow, watch
 from gpuctl.cluster.train.watch import Training, TrainingState, Watch
 from gpuctl.core.errors import Unreachable
-from gpuctl.edges.kube.errors import Forbidden
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.remote import detached
 from tests.unit.remote.local import Pod, kill, later, python, until
 

@@ -14,7 +14,7 @@ from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Rank, Sweep, Transp
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.unit.nccl.builders import GIB, run
-from tests.unit.nccl.isolate.played import CALM, RAILS, Played, known, net, play_fleet, seeded
+from tests.unit.nccl.isolate.simulated import CALM, RAILS, Played, known, net, play_fleet, seeded
 
 SIXTEEN = [f"node-{number}" for number in range(16)]
 
@@ -76,7 +76,7 @@ def test_the_adapters_that_all_nodes_opened_are_run_one_at_a_time() -> None:
     fault = Fault("slow", "rail", ("node-5", "mlx5_2"), 0.5)
     simulated = SimulatedFleet(made, CALM, seeded(1), [fault], nics=tuple(f"{name}:1/IB" for name in RAILS))
     played = play_fleet(known(made), simulated)
-    assert (played.named, played.end.guilty[0].rail) == (["node-5"], "mlx5_2")
+    assert (played.named, played.end.faults[0].rail) == (["node-5"], "mlx5_2")
 
 
 def test_adapters_of_efa_are_not_chosen_and_it_is_said() -> None:

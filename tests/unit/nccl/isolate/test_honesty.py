@@ -12,13 +12,13 @@ from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.model import LaunchResult
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.played import CALM, known, net, play, play_fleet, seeded, slow
+from tests.unit.nccl.isolate.simulated import CALM, known, net, play, play_fleet, seeded, slow
 
 
 def test_of_two_nodes_it_cannot_be_told_which_one_hangs() -> None:
     played = play(net(2), [Fault("hang", "node", ("node-1",))])
     assert played.named == []
-    (doubt,) = played.end.doubts
+    (doubt,) = played.end.unresolved
     assert {str(cause) for cause in doubt.may_be} >= {"node-0", "node-1", "the path between node-0 and node-1"}
     assert played.end.findings[0].verdict is Verdict.UNKNOWN
 
@@ -50,14 +50,14 @@ def test_where_all_are_slow_nobody_is_accused_and_a_baseline_says_so() -> None:
 
 def test_without_a_baseline_it_is_said_that_all_may_be_slow() -> None:
     (finding,) = [f for f in play(net(64, rack=8)).end.findings if f.subject == "every node"]
-    assert "cannot be said whether all are slow" in finding.message
+    assert "all of them may be slow" in finding.message
 
 
 def test_where_most_runs_fail_it_is_not_the_nodes() -> None:
     played = play(net(32), [Fault("crash", "node", (f"node-{node}",)) for node in range(32)])
     assert played.named == []
     assert played.sizes == [16]
-    assert "more than single nodes can explain" in played.end.doubts[0].why
+    assert "more than single nodes can explain" in played.end.unresolved[0].why
 
 
 def test_two_speeds_without_known_racks_accuse_nobody() -> None:
@@ -74,7 +74,7 @@ def test_two_speeds_do_not_keep_a_node_that_vanished_from_being_named() -> None:
         Fleet(network.nodes), SimulatedFleet(network, CALM, seeded(1), [Fault("vanish", "node", ("node-7",))])
     )
     assert played.named == ["node-7"]
-    assert "two speeds" in played.end.doubts[0].why
+    assert "two speeds" in played.end.unresolved[0].why
 
 
 def test_a_slow_run_that_does_not_come_back_accuses_nobody() -> None:
@@ -86,7 +86,7 @@ def test_a_slow_run_that_does_not_come_back_accuses_nobody() -> None:
     played = play_fleet(known(network), OneGust(network, CALM, seeded(1), [slow(13, 0.3)]))
     assert played.named == []
     assert len(played.end.chance) == 1
-    assert played.end.doubts == ()
+    assert played.end.unresolved == ()
 
 
 def test_what_only_fails_together_is_said_and_laid_on_nobody() -> None:
@@ -99,7 +99,7 @@ def test_what_only_fails_together_is_said_and_laid_on_nobody() -> None:
     played = play_fleet(known(network), simulated)
     assert played.named == []
     (finding,) = [f for f in played.end.findings if f.verdict is Verdict.FAIL]
-    assert "something is left that pairs do not show" in finding.message
+    assert "a fault is left that pairs do not show" in finding.message
 
 
 def test_what_stayed_in_the_cluster_after_a_run_is_a_finding_of_its_own() -> None:

@@ -11,7 +11,7 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.isolate.model import Fleet, Policy
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.played import CALM, known, net, play, play_fleet, play_rails, seeded, slow
+from tests.unit.nccl.isolate.simulated import CALM, known, net, play, play_fleet, play_rails, seeded, slow
 
 
 def test_a_slow_node_is_named_within_the_budget_and_the_rest_is_confirmed() -> None:
@@ -32,7 +32,7 @@ def test_a_node_whose_runs_end_badly_is_named_within_the_budget(kind: str) -> No
 def test_a_node_that_vanishes_is_named_without_being_run_again_and_its_partner_is_looked_at() -> None:
     played = play(net(64, rack=8), [Fault("vanish", "node", ("node-5",))])
     assert played.named == ["node-5"]
-    assert played.end.guilty[0].lost
+    assert played.end.faults[0].lost
     assert sum("node-5" in launch.nodes for launches in played.simulated.rounds for launch in launches) == 1
     partner = next(n for n in played.simulated.rounds[0] if "node-5" in n.nodes).nodes
     assert any(set(partner) & set(launch.nodes) for launch in played.simulated.rounds[1])
@@ -73,13 +73,13 @@ def test_a_bad_node_behind_a_bad_uplink_is_found_too() -> None:
 def test_a_slow_adapter_is_named_by_runs_on_one_at_a_time() -> None:
     played = play_rails(net(64, rack=8), Fault("slow", "rail", ("node-9", "mlx5_2"), 0.5))
     assert played.named == ["node-9"]
-    assert played.end.guilty[0].rail == "mlx5_2"
+    assert played.end.faults[0].rail == "mlx5_2"
 
 
 def test_a_node_slow_over_every_adapter_is_not_blamed_on_one() -> None:
     played = play_rails(net(64, rack=8), slow(9, 0.3))
-    assert played.end.guilty[0].rail == ""
-    assert "not an adapter" in played.end.guilty[0].rail_says
+    assert played.end.faults[0].rail == ""
+    assert "not an adapter" in played.end.faults[0].rail_summary
 
 
 def test_a_node_that_hangs_is_not_run_over_each_adapter() -> None:
@@ -89,7 +89,7 @@ def test_a_node_that_hangs_is_not_run_over_each_adapter() -> None:
 def test_a_fault_that_comes_and_goes_is_repeated_until_it_is_sure() -> None:
     played = play(net(64, rack=8), [slow(13, 0.3, chance=0.6)], Policy(pairs_per_node=4), seed=4)
     assert played.named == ["node-13"]
-    assert played.end.guilty[0].flaky
+    assert played.end.faults[0].intermittent
 
 
 def test_an_odd_node_is_tested_with_one_that_ran_well() -> None:
@@ -101,7 +101,7 @@ def test_an_odd_node_is_tested_with_one_that_ran_well() -> None:
 def test_racks_that_are_slower_among_each_other_accuse_nobody() -> None:
     played = play(net(128, rack=16, across=0.6))
     assert played.named == []
-    assert played.end.doubts == ()
+    assert played.end.unresolved == ()
 
 
 def test_the_findings_carry_numbers_and_what_else_it_could_be() -> None:
@@ -109,7 +109,7 @@ def test_the_findings_carry_numbers_and_what_else_it_could_be() -> None:
     assert (finding.subject, finding.verdict) == ("node-13", Verdict.FAIL)
     assert finding.numbers["bad_runs"] == finding.numbers["runs"] == 2
     assert 18 < float(finding.numbers["slower_percent"] or 0) < 22
-    assert "what else it could be" in finding.hint
+    assert "other explanations" in finding.hint
 
 
 def test_looking_into_uplinks_never_loads_one_with_more_than_two_pairs() -> None:

@@ -11,7 +11,7 @@ from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.judge import pair_outliers
 from gpuctl.nccl.model import LaunchResult, Outcome
 from tests.unit.nccl.builders import GIB, ended, run
-from tests.unit.nccl.isolate.played import seeded
+from tests.unit.nccl.isolate.simulated import seeded
 
 
 def some(speeds: Iterable[float]) -> list[LaunchResult]:

@@ -16,7 +16,7 @@ from tests.contracts.sources import ROOT, importers
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import network
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.played import CALM, Played, known, net, play, play_fleet, seeded, slow
+from tests.unit.nccl.isolate.simulated import CALM, Played, known, net, play, play_fleet, seeded, slow
 
 SEEDS = st.integers(0, 10**6)
 HARD = st.sampled_from(["slow", "hang", "crash", "corrupt", "vanish"])
@@ -83,11 +83,11 @@ def test_an_isolation_goes_on_where_it_was_broken_off_and_makes_no_run_twice(tmp
     fleet, simulated = known(made), SimulatedFleet(made, CALM, seeded(1), [slow(7, 0.3)], rows=4)
     history, end = isolate(fleet, simulated, Policy(), Once())
     assert end is None
-    before = record.go_on(tmp_path / "runs.json", fleet, Policy())
+    before = record.resume(tmp_path / "runs.json", fleet, Policy())
     assert list(before) == history
     _, end = isolate(fleet, simulated, Policy(), before=before)
     assert end is not None
-    assert [str(guilt.cause) for guilt in end.guilty] == ["node-7"]
+    assert [str(fault.cause) for fault in end.faults] == ["node-7"]
     assert [len(launches) for launches in simulated.rounds] == [16, 2, 1]
 
 

@@ -17,7 +17,7 @@ from gpuctl.nccl.isolate.model import Fleet, Policy
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.rig.reports import valid_json, valid_junit, valid_metrics
-from tests.unit.nccl.isolate.played import CALM, known, net, play, play_fleet, play_rails, seeded, slow
+from tests.unit.nccl.isolate.simulated import CALM, known, net, play, play_fleet, play_rails, seeded, slow
 
 
 def replayed(path: Path, *arguments: str) -> tuple[int, str]:
@@ -42,9 +42,9 @@ def test_the_proof_is_printed_and_a_bad_node_is_exit_1(kept: Path) -> None:
 
 def test_the_proof_as_data_carries_the_runs_it_rests_on(kept: Path) -> None:
     code, text = replayed(kept, "--output", "json")
-    (guilt,) = json.loads(text)["guilty"]
-    assert (code, guilt["names"], guilt["adapter"]) == (1, ["node-9"], "mlx5_2")
-    assert [run["rail"] for run in guilt["evidence"]].count("mlx5_2") == 2
+    (fault,) = json.loads(text)["faults"]
+    assert (code, fault["names"], fault["adapter"]) == (1, ["node-9"], "mlx5_2")
+    assert [run["rail"] for run in fault["evidence"]].count("mlx5_2") == 2
 
 
 def test_a_healthy_fleet_is_exit_0(tmp_path: Path) -> None:
@@ -74,12 +74,12 @@ def broken_off(tmp_path: Path) -> tuple[Path, Fleet]:
 
 
 def test_a_record_that_was_broken_off_is_gone_on_with(broken_off: tuple[Path, Fleet]) -> None:
-    assert len(record.go_on(*broken_off, Policy())) == 32
+    assert len(record.resume(*broken_off, Policy())) == 32
 
 
 def test_a_record_of_other_nodes_is_not_gone_on_with(kept: Path) -> None:
     with pytest.raises(InvalidInput, match="it is about other nodes"):
-        record.go_on(kept, play(net(4)).fleet, Policy())
+        record.resume(kept, play(net(4)).fleet, Policy())
 
 
 @pytest.mark.parametrize(
@@ -94,26 +94,26 @@ def test_a_record_of_other_racks_or_adapters_is_not_gone_on_with(
 ) -> None:
     path, fleet = broken_off
     with pytest.raises(InvalidInput, match=says):
-        record.go_on(path, replace(fleet, **other), Policy())
+        record.resume(path, replace(fleet, **other), Policy())
 
 
 def test_a_record_of_another_test_is_not_gone_on_with(broken_off: tuple[Path, Fleet]) -> None:
     policy = Policy(sweep=replace(Policy().sweep, gpus_per_node=4))
     with pytest.raises(InvalidInput, match="gpus_per_node was 8, is now 4"):
-        record.go_on(*broken_off, policy)
+        record.resume(*broken_off, policy)
 
 
 def test_a_finished_record_measures_nothing_and_is_refused(kept: Path) -> None:
     with pytest.raises(InvalidInput, match="it is finished") as refused:
-        record.go_on(kept, record.read(kept).fleet, Policy())
+        record.resume(kept, record.read(kept).fleet, Policy())
     assert "--replay" in (refused.value.hint or "")
-    assert "starts anew" in (refused.value.hint or "")
+    assert "starts a new isolation" in (refused.value.hint or "")
 
 
 def test_a_finished_record_is_gone_on_with_where_more_is_asked_for(tmp_path: Path) -> None:
     played = play(net(64, rack=8))
     record.write(tmp_path / "runs.json", played.fleet, played.history)
-    assert record.go_on(tmp_path / "runs.json", played.fleet, Policy(pairs_per_node=2)) == tuple(played.history)
+    assert record.resume(tmp_path / "runs.json", played.fleet, Policy(pairs_per_node=2)) == tuple(played.history)
 
 
 def test_asked_for_a_network_a_replay_holds_the_runs_against_it(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_asked_for_a_network_a_replay_holds_the_runs_against_it(tmp_path: Path) 
     code, text = replayed(tmp_path / "runs.json", "--instance", "p5.48xlarge")
     assert code == 1
     assert "node-0: IB instead of efa on node-0" in text
-    assert "--output json tells of each" in text
+    assert "--output json lists all" in text
     assert replayed(tmp_path / "runs.json", "--network", "ib")[0] == 0
 
 
@@ -138,10 +138,10 @@ def test_why_launches_never_began_is_in_the_proof(tmp_path: Path) -> None:
     record.write(tmp_path / "runs.json", played.fleet, played.history)
     code, text = replayed(tmp_path / "runs.json")
     assert code == 1
-    assert "the launches that never began:" in text
+    assert "the launches that never started:" in text
     assert text.count("all_reduce_perf is not installed there") == 3
     told = json.loads(replayed(tmp_path / "runs.json", "--output", "json")[1])
-    assert next(run["nodes"] for run in told["never_began"]) == ["node-2", "node-3"]
+    assert next(run["nodes"] for run in told["never_started"]) == ["node-2", "node-3"]
 
 
 def test_what_is_for_runs_yet_to_be_made_is_refused_with_a_replay(kept: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gpuctl.domain.findings import Verdict
 from tests.rig.nccl_fleet.faults import Fault
-from tests.unit.nccl.isolate.played import net, play, slow
+from tests.unit.nccl.isolate.simulated import net, play, slow
 
 
 @pytest.mark.parametrize("count", [4, 6, 16, 64, 256])
@@ -43,7 +43,7 @@ def test_where_the_only_pair_across_racks_is_slow_by_the_way_nobody_is_accused()
     assert played.sizes == [6, 2, 1]
 
 
-@pytest.mark.parametrize(("kind", "words"), [("corrupt", "Xid errors, ECC"), ("hang", "the kernel's log")])
+@pytest.mark.parametrize(("kind", "words"), [("corrupt", "Xid errors, ECC"), ("hang", "kernel log")])
 def test_what_to_do_fits_how_the_runs_ended(kind: str, words: str) -> None:
     played = play(net(8), [Fault(kind, "node", ("node-2",))])
     (told,) = [finding for finding in played.end.findings if finding.subject == "node-2"]

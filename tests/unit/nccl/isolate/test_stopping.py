@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuctl.domain.findings import Verdict
-from gpuctl.nccl.isolate.excluded_nodes import shut
+from gpuctl.nccl.isolate.launch_failures import excluded_nodes
 from gpuctl.nccl.isolate.model import Fleet
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import Network
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.played import CALM, Played, known, net, play_fleet, seeded, slow
+from tests.unit.nccl.isolate.simulated import CALM, Played, known, net, play_fleet, seeded, slow
 
 WHY = "0/8 nodes are available: 1 Insufficient nvidia.com/gpu"
-FAULTS = st.sampled_from(["none", "slow", "hang", "crash", "comes and goes", "uplink", "half"])
+FAULTS = st.sampled_from(["none", "slow", "hang", "crash", "intermittent", "uplink", "half"])
 IDLE = 8  # rounds in which nothing begins, at most
 ROUNDS = 120
 
@@ -58,7 +58,7 @@ def some(fault: str, network: Network) -> list[Fault]:
         "slow": [slow(1, 0.3)],
         "hang": [Fault("hang", "node", (node,))],
         "crash": [Fault("crash", "node", (node,))],
-        "comes and goes": [slow(1, 0.3, 0.5), Fault("crash", "node", (network.nodes[0],), chance=0.5)],
+        "intermittent": [slow(1, 0.3, 0.5), Fault("crash", "node", (network.nodes[0],), chance=0.5)],
         "uplink": [Fault("slow", "uplink", (rack,), 0.4)],
         "half": [slow(number, 0.4) for number in range(len(network.nodes) // 2)],
     }[fault]
@@ -105,8 +105,8 @@ def test_a_node_that_is_bad_once_and_then_never_begins_is_named_and_the_others_a
     played, simulated = stopping(net(80, 8), [Fault(fault, "node", ("node-4",), 0.3)], node_4=1)
     unknown = {finding.subject: finding for finding in played.end.findings if finding.verdict is Verdict.UNKNOWN}
     assert (played.named, set(unknown)) == ([], {"node-3 and node-4", "node-4"})
-    assert "launches to settle it did not begin any more" in unknown["node-3 and node-4"].message
-    assert unknown["node-4"].message == f"could not be tested any more, its last 2 launches never began: {WHY}"
+    assert "launches to settle it no longer started" in unknown["node-3 and node-4"].message
+    assert unknown["node-4"].message == f"could not be tested any more, its last 2 launches never started: {WHY}"
     assert simulated.launched["node-4"] == 3
     assert "the other 78 nodes together" in {f.subject for f in played.end.findings if f.verdict is Verdict.OK}
 
@@ -133,7 +133,7 @@ def test_two_speeds_accuse_nobody_where_a_node_stops_beginning(count: int, rack:
 
 def test_a_partner_that_was_lent_to_such_nodes_is_not_held_for_one() -> None:
     begun = [(("p", "q"), True), (("x", "y"), True)]
-    assert shut([*begun, (("x", "p"), False), (("x", "q"), False)]) == {"x"}
-    assert shut([*begun, (("x", "p"), False)]) == frozenset()
-    assert shut([*begun, (("x", "p"), False), (("x", "q"), False), (("x", "r"), True)]) == frozenset()
-    assert shut([*begun, (("x", "y"), False), (("x", "y"), False)]) == {"x", "y"}
+    assert excluded_nodes([*begun, (("x", "p"), False), (("x", "q"), False)]) == {"x"}
+    assert excluded_nodes([*begun, (("x", "p"), False)]) == frozenset()
+    assert excluded_nodes([*begun, (("x", "p"), False), (("x", "q"), False), (("x", "r"), True)]) == frozenset()
+    assert excluded_nodes([*begun, (("x", "y"), False), (("x", "y"), False)]) == {"x", "y"}

@@ -1,10 +1,9 @@
-"""Runs and knowledge made by hand, and the recorded ones, for the judge's tests."""
+"""Runs and knowledge made by hand, and runs read from outputs, for the judge's tests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines import load
@@ -12,8 +11,9 @@ from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Outcome, Rank, Row, Run, Timing, Transport
 from gpuctl.nccl.parsing import parse
+from tests.unit.nccl.parsing.recorded import FACTS, text
 
-DATA = Path(__file__).parents[3] / "data" / "nccl"
+LOGS = sorted(name for name in FACTS if name.endswith(".log"))
 GIB = 1 << 30
 SHIPPED = load.load(load.SHIPPED)
 P5EN = RunContext("p5en.48xlarge")
@@ -58,8 +58,9 @@ HEALTHY = run({1 * GIB: 331.0, 4 * GIB: 364.9, 8 * GIB: 367.2, 16 * GIB: 369.1})
 
 
 def recorded(name: str) -> Run:
-    (found,) = parse.runs((DATA / name).read_text(errors="replace").splitlines(keepends=True))
-    return found
+    """The one run in an excerpt of ours or in a recording."""
+    (parsed,) = parse.runs(text(name).splitlines(keepends=True))
+    return parsed
 
 
 def found(given: Run, rule: str, about: RunContext = P5EN) -> list[Finding]:

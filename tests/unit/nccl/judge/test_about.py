@@ -17,8 +17,9 @@ def test_a_whole_device_list_tells_nodes_gpus_and_processes() -> None:
     assert told.gpu == "NVIDIA H200"
 
 
-def test_one_process_for_all_gpus_of_a_node_is_one_process() -> None:
-    told = context.infer(recorded("moc_h100_roce_2n8g_sendrecv_ncclinfo.log"))
+@pytest.mark.parametrize("name", ["h100_2n8g_sendrecv_roce_info.log", "moc_h100_roce_2n8g_sendrecv_ncclinfo.log"])
+def test_one_process_for_all_gpus_of_a_node_is_one_process(name: str) -> None:
+    told = context.infer(recorded(name))
     assert (told.nodes, told.gpus_per_node, told.processes_per_node) == (2, 4, 1)
 
 
@@ -30,6 +31,11 @@ def test_one_process_for_all_gpus_of_a_node_is_one_process() -> None:
         ("oci_mi300x_2n16g_rccl.log", 16),
         ("rocm_mi350x_8g_excerpt.log", 8),  # it lists ranks 0 and 1, as if these were all
         ("aws_p5en_slurm_excerpt.log", 128),
+        ("a100_2n16g_elided_noavg.log", 16),
+        ("a100_2n16g_elided_dots.log", 16),
+        ("mi300x_2n16g_rccl_elided.log", 16),
+        ("mi350x_8g_excerpt.log", 8),
+        ("h200_16n128g_excerpt.log", 128),
     ],
 )
 def test_a_list_with_devices_left_out_tells_no_number_of_nodes(name: str, ranks: int) -> None:
@@ -39,22 +45,36 @@ def test_a_list_with_devices_left_out_tells_no_number_of_nodes(name: str, ranks:
     assert told.ranks == ranks
 
 
-def test_nodes_that_are_given_make_gpus_of_the_ranks_that_the_rows_prove() -> None:
-    told = context.infer(recorded("aws_p5en_slurm_excerpt.log"), RunContext(nodes=16))
+@pytest.mark.parametrize("name", ["h200_16n128g_excerpt.log", "aws_p5en_slurm_excerpt.log"])
+def test_nodes_that_are_given_make_gpus_of_the_ranks_that_the_rows_prove(name: str) -> None:
+    told = context.infer(recorded(name), RunContext(nodes=16))
     assert (told.nodes, told.gpus_per_node, told.collective) == (16, 8, "all_reduce")
 
 
-def test_a_collective_that_nobody_named_is_an_all_reduce_only_where_busbw_proves_it() -> None:
-    assert recorded("sb_a100_8gpu_allreduce.log").collective is None
-    assert context.infer(recorded("sb_a100_8gpu_allreduce.log")).collective == "all_reduce"
-    assert context.infer(recorded("sb_a100_8gpu_broadcast.log")).collective is None
+@pytest.mark.parametrize("name", ["a100_8g_{}_old_unchecked.log", "sb_a100_8gpu_{}.log"])
+def test_a_collective_that_nobody_named_is_an_all_reduce_only_where_busbw_proves_it(name: str) -> None:
+    assert recorded(name.format("allreduce")).collective is None
+    assert context.infer(recorded(name.format("allreduce"))).collective == "all_reduce"
+    assert context.infer(recorded(name.format("broadcast"))).collective is None
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [
+        ("h100_2n2g_roce_info.log", "Ring"),
+        ("v100_2n8g_allreduce_efa_nccl24.log", "Ring"),  # NCCL_TREE_THRESHOLD=0
+        ("h100_1n8g_allreduce.log", None),
+        ("moc_h100_roce_2n2g_allreduce_ncclinfo.log", "Ring"),
+        ("aws_p3dn_v100_efa_2n16g_nccl246.log", "Ring"),  # NCCL_TREE_THRESHOLD=0
+        ("dgxh100_1n8g_allreduce_full.log", None),
+    ],
+)
+def test_only_an_algorithm_that_a_log_calls_forced_is_that_of_its_run(name: str, algorithm: str | None) -> None:
+    assert context.infer(recorded(name)).algorithm == algorithm
 
 
 def test_only_what_was_forced_is_the_algorithm_of_a_run() -> None:
-    assert context.infer(recorded("moc_h100_roce_2n2g_allreduce_ncclinfo.log")).algorithm == "Ring"
-    assert context.infer(recorded("aws_p3dn_v100_efa_2n16g_nccl246.log")).algorithm == "Ring", "NCCL_TREE_THRESHOLD=0"
     assert context.infer(HEALTHY).algorithm == "default", "where NCCL used several it chose among them"
-    assert context.infer(recorded("dgxh100_1n8g_allreduce_full.log")).algorithm is None
     assert context.infer(HEALTHY, RunContext(algorithm="nvlstree")).algorithm == "NVLSTree"
 
 

@@ -17,9 +17,9 @@ from gpuctl.cli.nccl.run import command as run
 from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.baselines.load import book
 from tests.rig.reports import valid_json, valid_junit, valid_metrics
-from tests.unit.nccl.judge.made import DATA
+from tests.unit.nccl.parsing.recorded import DATA
 
-H100 = str(DATA / "dgxh100_1n8g_allreduce_full.log")
+H100 = str(DATA / "h100_1n8g_allreduce.log")
 AZURE = "Standard_ND96isr_H100_v5"
 
 
@@ -33,7 +33,7 @@ def test_a_run_that_holds_exits_with_0_and_says_what_it_was_held_to() -> None:
     said = CliRunner().invoke(judge, [H100, "--instance", AZURE])
     assert said.exit_code == 0
     assert said.output.startswith(f"OK  {H100}: all_reduce on 1 node, 8 GPUs each, 8 ranks")
-    assert "479.9 GB/s at 16 GiB, fail below 460" in said.output
+    assert "479.96 GB/s at 16 GiB, fail below 460" in said.output
 
 
 def test_no_baseline_is_told_and_is_no_failure() -> None:
@@ -44,7 +44,7 @@ def test_no_baseline_is_told_and_is_no_failure() -> None:
 
 
 def test_several_files_are_all_judged_and_the_worst_decides() -> None:
-    wrong = str(DATA / "gh200_2n2g_slingshot_FAILED_wrong96.log")
+    wrong = str(DATA / "gh200_2n2g_allreduce_wrong.log")
     said = CliRunner().invoke(judge, [H100, wrong, "-o", "json"])
     assert said.exit_code == 1
     told = json.loads(said.output)
@@ -73,22 +73,22 @@ def test_what_cannot_be_used_is_refused(arguments: list[str], wrong: str) -> Non
     assert wrong in str(said.exception)
 
 
-OCI = str(DATA / "oci_h100_2n16g_allreduce.log")  # 16 ranks on two named nodes
-ROCE = str(DATA / "moc_h100_roce_2n2g_allreduce_ncclinfo.log")  # its NCCL_ALGO was Ring
+OCI = str(DATA / "h100_2n16g_allreduce.log")  # 16 ranks on two named nodes
+ROCE = str(DATA / "h100_2n2g_roce_info.log")  # its NCCL_ALGO was Ring
 
 
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
-        ([OCI, "--nodes", "4"], "--nodes 4: the log lists 2 nodes (h100-ord"),
-        ([OCI, "--nodes", "99"], "--nodes 99: the log lists 2 nodes (h100-ord"),
+        ([OCI, "--nodes", "4"], "--nodes 4: the log lists 2 nodes (alder-1"),
+        ([OCI, "--nodes", "99"], "--nodes 99: the log lists 2 nodes (alder-1"),
         ([OCI, "--gpus-per-node", "4"], "--gpus-per-node 4: the log lists 8 on each node"),
         ([OCI, "--collective", "broadcast"], "--collective broadcast: the log is of all_reduce"),
         ([ROCE, "--algo", "Tree"], "--algo Tree: the log says that NCCL_ALGO was Ring"),
         ([ROCE, "--algo", "default"], "--algo default: the log says that NCCL_ALGO was Ring"),
-        ([str(DATA / "oci_a100_2n16g_2179_noavg.log"), "--nodes", "1"], "--nodes 1: the log lists 2 nodes"),
-        ([str(DATA / "aws_p5en_slurm_excerpt.log"), "--nodes", "4", "--gpus-per-node", "8"], "not the 128 ranks"),
-        ([str(DATA / "aws_p5en_slurm_excerpt.log"), "--nodes", "999"], "--nodes 999: the log is of 128 ranks"),
+        ([str(DATA / "a100_2n16g_elided_noavg.log"), "--nodes", "1"], "--nodes 1: the log lists 2 nodes"),
+        ([str(DATA / "h200_16n128g_excerpt.log"), "--nodes", "4", "--gpus-per-node", "8"], "not the 128 ranks"),
+        ([str(DATA / "h200_16n128g_excerpt.log"), "--nodes", "999"], "--nodes 999: the log is of 128 ranks"),
     ],
 )
 def test_what_a_log_denies_is_not_judged(arguments: list[str], wrong: str) -> None:
@@ -106,7 +106,7 @@ def test_what_a_log_says_itself_or_leaves_open_may_be_told() -> None:
 def test_a_ring_that_is_faster_than_the_wires_is_not_believed() -> None:
     said = CliRunner().invoke(judge, [OCI, "--instance", "p5.48xlarge", "--network", "ib", "--algo", "Ring"])
     assert said.exit_code == 1
-    assert "UNKNOWN  line-rate   471.22 GB/s at 16 GiB is above the 400 GB/s" in said.output
+    assert "UNKNOWN  line-rate       467.41 GB/s at 8 GiB is above the 400 GB/s" in said.output
     assert "it was no ring, or these are other machines" in said.output
 
 
@@ -142,9 +142,9 @@ def test_rows_that_the_default_sweep_does_not_reach_say_how_to_reach_them() -> N
 
 
 def test_a_site_calibrates_and_is_judged_by_its_own_rows(own_place: Path, tmp_path: Path) -> None:
-    repeats = [str(tmp_path / f"{busbw}.log") for busbw in ("479.90", "478.10", "480.30")]
+    repeats = [str(tmp_path / f"{busbw}.log") for busbw in ("479.96", "478.10", "480.30")]
     for path in repeats:
-        Path(path).write_text(Path(H100).read_text().replace("479.90", Path(path).stem))
+        Path(path).write_text(Path(H100).read_text().replace("479.96", Path(path).stem))
     shown = CliRunner().invoke(calibrate, [*repeats, "--instance", "our-dgx", "--check"])
     assert shown.exit_code == 0
     assert not own_place.exists(), "--check keeps nothing"
@@ -157,7 +157,7 @@ def test_a_site_calibrates_and_is_judged_by_its_own_rows(own_place: Path, tmp_pa
 
 
 def test_calibrate_refuses_a_run_that_nobody_checked(own_place: Path) -> None:
-    unchecked = str(DATA / "sb_a100_8gpu_allreduce.log")
+    unchecked = str(DATA / "a100_8g_allreduce_old_unchecked.log")
     said = CliRunner().invoke(calibrate, [unchecked] * 3 + ["--instance", "ours"])
     assert isinstance(said.exception, InvalidInput)
     assert "not checked" in str(said.exception)
@@ -165,12 +165,12 @@ def test_calibrate_refuses_a_run_that_nobody_checked(own_place: Path) -> None:
 
 
 def test_the_heading_says_what_was_forced_what_nccl_used_and_what_nobody_told() -> None:
-    forced = CliRunner().invoke(judge, [str(DATA / "moc_h100_roce_2n2g_allreduce_ncclinfo.log")]).output
+    forced = CliRunner().invoke(judge, [str(DATA / "h100_2n2g_roce_info.log")]).output
     assert "on 2 nodes, 1 GPU each, 2 ranks; NCCL_ALGO=Ring; no machine type given" in forced
-    bare = CliRunner().invoke(judge, [str(DATA / "azure_gb200_nvl_skill_excerpt.log")]).output
+    bare = CliRunner().invoke(judge, [str(DATA / "gb200_excerpt.log")]).output
     assert "collective not named (nodes, GPUs, ranks not told); whether NCCL_ALGO was set is not told" in bare
     assert "say --nodes 1" in bare
-    alike = CliRunner().invoke(judge, [str(DATA / "rocm_mi350x_8g_collapsed_ws.log")]).output
+    alike = CliRunner().invoke(judge, [str(DATA / "mi350x_8g_collapsed.log")]).output
     assert alike.count("only a fall at the same size again is a fault") == 1, "the same advice is given once"
 
 
@@ -182,7 +182,7 @@ def test_a_network_that_nobody_knows_is_refused_by_every_command(command: click.
 
 
 def test_a_network_is_told_by_any_of_its_names() -> None:
-    roce = str(DATA / "moc_h100_roce_2n2g_allreduce_ncclinfo.log")
+    roce = str(DATA / "h100_2n2g_roce_info.log")
     for name in ("roce", "RoCEv2", "rocev2"):
         said = CliRunner().invoke(judge, [roce, "--network", name, "-o", "json"])
         assert "FAIL" not in [one["verdict"] for one in json.loads(said.output)["findings"]]
@@ -195,11 +195,11 @@ def test_an_algorithm_is_told_as_nccl_algo_has_it(algo: str) -> None:
 
 
 def test_a_judgement_is_a_report_with_a_suite_for_each_log(tmp_path: Path) -> None:
-    wrong = str(DATA / "gh200_2n2g_slingshot_FAILED_wrong96.log")
+    wrong = str(DATA / "gh200_2n2g_allreduce_wrong.log")
     metrics = tmp_path / "judge.prom"
     done = CliRunner().invoke(judge, [H100, wrong, "-o", "junit", "--metrics", str(metrics)])
     cases = valid_junit(done.output)
-    assert (done.exit_code, cases["gpuctl.nccl.judge.corruption", "1 MiB"]) == (1, "failure")
+    assert (done.exit_code, cases["gpuctl.nccl.judge.corruption", "4 MiB"]) == (1, "failure")
     severities = valid_metrics(metrics.read_text())["gpuctl_check_severity"]
     assert {labels["target"] for labels, _ in severities} == {H100, wrong}
     assert valid_json(CliRunner().invoke(judge, [H100, "-o", "json"]).output)["verdict"] == "WARN"

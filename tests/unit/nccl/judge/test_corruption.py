@@ -13,6 +13,12 @@ from gpuctl.nccl.model import Outcome
 from tests.unit.nccl.judge.made import GIB, HEALTHY, SHIPPED, found, recorded, row, run, verdicts
 
 
+def test_wrong_values_of_each_size_are_a_finding() -> None:
+    first, second = found(recorded("gh200_2n2g_allreduce_wrong.log"), "corruption", RunContext())
+    assert (first.verdict, first.subject, second.subject) == (Verdict.FAIL, "4 MiB", "8 MiB")
+    assert first.numbers == {"out_of_place_wrong": 48, "in_place_wrong": 16}
+
+
 def test_wrong_values_fail_with_their_size_and_number() -> None:
     (wrong,) = found(recorded("gh200_2n2g_slingshot_FAILED_wrong96.log"), "corruption", RunContext())
     assert (wrong.verdict, wrong.subject) == (Verdict.FAIL, "1 MiB")
@@ -29,7 +35,15 @@ def test_a_summary_of_wrong_values_fails_where_no_row_shows_them() -> None:
     assert verdicts(replace(HEALTHY, outcome=Outcome.CORRUPT), "corruption") == {Verdict.FAIL}
 
 
-@pytest.mark.parametrize("name", ["sb_a100_8gpu_allreduce.log", "derived_json_a100_nwrong_null.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a100_8g_allreduce_old_unchecked.log",
+        "a100_8g_allreduce_unchecked.json",
+        "sb_a100_8gpu_allreduce.log",
+        "derived_json_a100_nwrong_null.json",
+    ],
+)
 def test_values_that_nobody_checked_are_unknown(name: str) -> None:
     (finding,) = found(recorded(name), "corruption", RunContext())
     assert finding.verdict is Verdict.UNKNOWN
@@ -37,13 +51,14 @@ def test_values_that_nobody_checked_are_unknown(name: str) -> None:
     assert "-c 0" in finding.hint
 
 
-def test_deviations_that_older_versions_print_are_no_wrong_values() -> None:
-    assert verdicts(recorded("abci_a100_16n128g_allreduce_oldfmt.log"), "corruption", RunContext()) == {Verdict.OK}
+@pytest.mark.parametrize("name", ["a100_2n16g_allreduce_old.log", "abci_a100_16n128g_allreduce_oldfmt.log"])
+def test_deviations_that_older_versions_print_are_no_wrong_values(name: str) -> None:
+    assert verdicts(recorded(name), "corruption", RunContext()) == {Verdict.OK}
 
 
-def test_a_half_that_cannot_be_checked_in_place_is_checked_out_of_place() -> None:
-    run = recorded("moc_h100_roce_2n8g_sendrecv_ncclinfo.log")
-    assert verdicts(run, "corruption", RunContext()) == {Verdict.OK}
+@pytest.mark.parametrize("name", ["h100_2n8g_sendrecv_roce_info.log", "moc_h100_roce_2n8g_sendrecv_ncclinfo.log"])
+def test_a_half_that_cannot_be_checked_in_place_is_checked_out_of_place(name: str) -> None:
+    assert verdicts(recorded(name), "corruption", RunContext()) == {Verdict.OK}
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.context import RunContext
-from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, found, recorded, row, run, verdicts
+from tests.unit.nccl.judge.made import GIB, HEALTHY, LOGS, found, recorded, row, run, verdicts
 
 MIB = 1 << 20
-FELL = ["rocm_mi350x_8g_collapsed_ws.log"]
-QUIET = sorted({path.name for path in DATA.glob("*.log")} - set(FELL))
+FELL = ["rocm_mi350x_8g_collapsed_ws.log", "mi350x_8g_collapsed.log"]
+QUIET = sorted(set(LOGS) - set(FELL))
 
 
 @pytest.mark.parametrize("name", QUIET)
@@ -20,12 +20,21 @@ def test_no_recorded_run_is_accused_of_a_drop_for_noise_or_a_change_of_protocol(
     assert verdicts(recorded(name), "drop", RunContext()) <= {Verdict.OK}
 
 
-def test_a_fall_in_one_half_of_the_rows_is_a_disturbance_to_look_at() -> None:
-    fell = found(recorded("rocm_mi350x_8g_collapsed_ws.log"), "drop", RunContext())
+@pytest.mark.parametrize(
+    ("name", "sizes", "before", "left"),
+    [
+        ("mi350x_8g_collapsed.log", ["64 MiB", "1 GiB"], 261.21, 124.09),
+        ("rocm_mi350x_8g_collapsed_ws.log", ["64 MiB", "256 MiB", "2 GiB"], 230.19, 111.92),
+    ],
+)
+def test_a_fall_in_one_half_of_the_rows_is_a_disturbance_to_look_at(
+    name: str, sizes: list[str], before: float, left: float
+) -> None:
+    fell = found(recorded(name), "drop", RunContext())
     assert {finding.verdict for finding in fell} == {Verdict.WARN}
-    assert [finding.subject for finding in fell] == ["64 MiB", "256 MiB", "2 GiB"]
-    assert fell[0].numbers["best_before_gbs"] == 230.19
-    assert fell[0].numbers["left_gbs"] == 111.92
+    assert [finding.subject for finding in fell] == sizes
+    assert fell[0].numbers["best_before_gbs"] == before
+    assert fell[0].numbers["left_gbs"] == left
 
 
 def test_a_fall_that_stays_in_both_halves_fails_once_and_names_its_span() -> None:
@@ -62,4 +71,4 @@ def test_one_size_alone_says_nothing_of_drops() -> None:
 def test_only_sizes_that_were_compared_are_vouched_for() -> None:
     (fine,) = found(run({8: 0.01, 1 << 20: 20.0, 1 * GIB: 331.0, 4 * GIB: 364.9, 8 * GIB: 367.2}), "drop")
     assert "the 3 sizes that are large enough to tell, 1 GiB to 8 GiB" in fine.message
-    assert found(recorded("azure_gb200_nvl_skill_excerpt.log"), "drop") == [], "16 GiB alone has nothing to fall from"
+    assert found(recorded("gb200_excerpt.log"), "drop") == [], "16 GiB alone has nothing to fall from"

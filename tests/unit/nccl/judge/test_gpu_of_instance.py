@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -13,34 +12,36 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import calibrate
 from gpuctl.nccl.baselines.consistency import contradicted
 from gpuctl.nccl.context import RunContext
-from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, P5EN, SHIPPED, recorded, run
+from tests.unit.nccl.judge.made import GIB, HEALTHY, P5EN, SHIPPED, recorded, run
+from tests.unit.nccl.parsing.recorded import path
 
 
 @pytest.mark.parametrize(
     ("name", "system", "message"),
     [
+        ("a100_8g_allreduce_old_unchecked.log", "p5.48xlarge", "it has H100 GPUs, the log lists A100"),
+        ("h100_2n16g_allreduce.log", "p4d.24xlarge", "it has A100 GPUs, the log lists H100"),
         ("sb_a100_8gpu_allreduce.log", "p5.48xlarge", "it has H100 GPUs, the log lists A100"),
         ("oci_h100_2n16g_allreduce.log", "p4d.24xlarge", "it has A100 GPUs, the log lists H100"),
     ],
 )
 def test_a_log_of_other_gpus_does_not_pass_as_a_machine_type(name: str, system: str, message: str) -> None:
     assert any(message in one for one in contradicted(recorded(name), RunContext(system)))
-    result = CliRunner().invoke(commands.judge, ["--instance", system, str(DATA / name)])
+    result = CliRunner().invoke(commands.judge, ["--instance", system, str(path(name))])
     assert result.exit_code != 0
     assert message in str(result.exception)
 
 
 def test_gpus_of_the_machine_type_or_of_an_unknown_one_contradict_nothing() -> None:
     assert contradicted(HEALTHY, P5EN) == []
-    assert contradicted(recorded("sb_a100_8gpu_allreduce.log"), RunContext("our-own-machines")) == []
+    assert contradicted(recorded("a100_8g_allreduce_old_unchecked.log"), RunContext("our-own-machines")) == []
 
 
 @pytest.mark.parametrize(("strict", "code"), [((), 0), (("--strict",), 1)])
 def test_a_warning_fails_only_with_strict(monkeypatch: pytest.MonkeyPatch, strict: tuple[str, ...], code: int) -> None:
     warning = Finding("baseline", "", Verdict.WARN, "below the warn limit")
     monkeypatch.setattr("gpuctl.nccl.judge.run.judge", lambda *_: [warning])
-    log: Path = DATA / "dgxh100_1n8g_allreduce_full.log"
-    assert CliRunner().invoke(commands.judge, [*strict, str(log)]).exit_code == code
+    assert CliRunner().invoke(commands.judge, [*strict, str(path("h100_1n8g_allreduce.log"))]).exit_code == code
 
 
 def test_an_unprinted_bandwidth_is_refused_and_never_taken_for_zero() -> None:

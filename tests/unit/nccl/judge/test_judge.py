@@ -14,9 +14,11 @@ from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Run, Timing
 from gpuctl.nccl.parsing import parse
-from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, P5EN, SHIPPED, recorded, row, run
+from tests.unit.nccl.judge.made import GIB, HEALTHY, LOGS, P5EN, SHIPPED, recorded, row, run
+from tests.unit.nccl.parsing.recorded import text
 
 ORDER = list(Verdict)
+SINGLE_NODE = "h100_1n8g_allreduce.log"
 SHORT = settings(max_examples=50, deadline=None)
 SPEEDS = some.dictionaries(
     some.sampled_from([1 << 10, 1 << 20, 1 << 26, 1 << 28, GIB, 2 * GIB, 4 * GIB, 8 * GIB, 16 * GIB]),
@@ -99,9 +101,9 @@ def test_taking_evidence_away_never_makes_a_run_fine(
     assert Verdict.OK is not overall(judge(silent, replace(about, nodes=4), SHIPPED))
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in DATA.glob("*.log")))
+@pytest.mark.parametrize("name", LOGS)
 def test_a_recorded_run_without_network_lines_never_passes_on_several_nodes(name: str) -> None:
-    for one in parse.runs((DATA / name).read_text(errors="replace").splitlines(keepends=True)):
+    for one in parse.runs(text(name).splitlines(keepends=True)):
         silent = replace(one, transports=())
         assert overall(judge(silent, replace(P5EN, nodes=4, gpus_per_node=8), SHIPPED)) is not Verdict.OK
 
@@ -109,11 +111,11 @@ def test_a_recorded_run_without_network_lines_never_passes_on_several_nodes(name
 @SHORT
 @given(some.floats(0, 1))
 def test_no_part_of_a_log_is_judged_better_than_the_whole(share: float) -> None:
-    text = (DATA / "dgxh100_1n8g_allreduce_full.log").read_text()
+    printed = text(SINGLE_NODE)
     about = RunContext("Standard_ND96isr_H100_v5")
-    whole = recorded("dgxh100_1n8g_allreduce_full.log")
+    whole = recorded(SINGLE_NODE)
     assert overall(judge(whole, about, SHIPPED)) is Verdict.OK
-    for part in parse.runs(text[: int(share * len(text))].splitlines(keepends=True)):
+    for part in parse.runs(printed[: int(share * len(printed))].splitlines(keepends=True)):
         assert overall(judge(part, about, SHIPPED)) is not Verdict.OK or part.rows == whole.rows
 
 
@@ -126,7 +128,7 @@ def test_findings_come_worst_first_and_nothing_found_is_unknown() -> None:
 
 @pytest.mark.parametrize("gone", [0, 1, 15, 30, 31])
 def test_a_log_that_lacks_any_one_of_its_rows_is_not_fine(gone: int) -> None:
-    lines = (DATA / "dgxh100_1n8g_allreduce_full.log").read_text().splitlines(keepends=True)
+    lines = text(SINGLE_NODE).splitlines(keepends=True)
     rows = [at for at, line in enumerate(lines) if " float " in line]
     (holed,) = parse.runs(lines[: rows[gone]] + lines[rows[gone] + 1 :])
     assert len(holed.rows) == len(rows) - 1
@@ -136,7 +138,7 @@ def test_a_log_that_lacks_any_one_of_its_rows_is_not_fine(gone: int) -> None:
 @SHORT
 @given(some.integers(0, 31), some.integers(5, 12), some.sampled_from(["nan", "-nan", "inf", "****", "-", "?"]))
 def test_a_row_with_a_cell_that_is_no_number_is_not_fine(at: int, cell: int, odd: str) -> None:
-    lines = (DATA / "dgxh100_1n8g_allreduce_full.log").read_text().splitlines(keepends=True)
+    lines = text(SINGLE_NODE).splitlines(keepends=True)
     row = [number for number, line in enumerate(lines) if " float " in line][at]
     cells = lines[row].split()
     cells[cell] = odd

@@ -151,7 +151,7 @@ def test_what_stays_in_the_cluster_is_no_reason_against_the_rows_and_no_success(
 ) -> None:
     result = measured(Played(SOUND, left="not removed: no answer"))
     assert (result.exit_code, own_place.exists()) == (1, True)
-    assert "not removed: no answer; and so of 4 more launches" in result.output
+    assert "not removed: no answer; the same for 4 more launches" in result.output
 
 
 def test_below_the_published_limit_it_has_to_be_forced_and_stays_marked(

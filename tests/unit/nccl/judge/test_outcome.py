@@ -12,7 +12,8 @@ from gpuctl.nccl.judge.messages import sizes_seen
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import NoNumber, Outcome
 from gpuctl.nccl.parsing import parse
-from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, said
+from tests.unit.nccl.judge.made import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, said
+from tests.unit.nccl.parsing.recorded import TEXTS, text
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,9 @@ from tests.unit.nccl.judge.made import DATA, GIB, HEALTHY, P5EN, SHIPPED, found,
         ("oci_a100_manyn_allreduce_ellipsis.log", "only 1 of 31 sizes"),
         ("rocm_mi350x_8g_excerpt.log", "only 2 of 31 sizes"),
         ("rocm_fixture_pass.log", "only 5 of 22 sizes"),
+        ("a100_2n16g_elided_dots.log", "only 1 of 31 sizes"),
+        ("mi350x_8g_excerpt.log", "only 2 of 30 sizes"),
+        ("mi300x_4g_rccl_single_blanks.log", "only 3 of 22 sizes"),
     ],
 )
 def test_a_log_with_a_summary_and_without_all_its_rows_is_unknown(name: str, says: str) -> None:
@@ -32,7 +36,15 @@ def test_a_log_with_a_summary_and_without_all_its_rows_is_unknown(name: str, say
     assert finding.numbers["sizes_announced"] == int(says.split()[3])
 
 
-@pytest.mark.parametrize("name", ["azure_gb200_nvl_skill_excerpt.log", "aws_p5_efa_2n_mpijob_ellipsis.log"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gb200_excerpt.log",
+        "h100_2n_efa_excerpt_tagged.log",
+        "azure_gb200_nvl_skill_excerpt.log",
+        "aws_p5_efa_2n_mpijob_ellipsis.log",
+    ],
+)
 def test_an_excerpt_that_says_so_by_its_dots_is_never_ok(name: str) -> None:
     (finding,) = found(recorded(name), "outcome", RunContext(nodes=1))
     assert finding.verdict is Verdict.UNKNOWN
@@ -48,7 +60,7 @@ def test_an_average_that_the_rows_do_not_come_to_is_one_of_other_rows() -> None:
 
 
 def test_no_whole_recorded_log_is_taken_for_an_excerpt_by_its_average() -> None:
-    texts = [path.read_text(errors="replace").splitlines() for path in sorted(DATA.glob("*.log"))]
+    texts = [text(name).splitlines() for name in TEXTS if name.endswith(".log")]
     whole = [one for lines in texts for one in parse.runs(lines)]
     averaged = [one for one in whole if one.avg_busbw_gbs and one.sizes_announced == sizes_seen(one)]
     assert len(averaged) >= 10
@@ -94,13 +106,15 @@ def test_a_size_whose_wrong_values_nobody_could_read_is_not_ok() -> None:
     assert overall(judge(holed, P5EN, SHIPPED)) is Verdict.UNKNOWN
 
 
-def test_where_no_test_began_no_rows_are_counted() -> None:
-    (finding,) = found(recorded("oci_active_healthcheck.log"), "outcome")
+@pytest.mark.parametrize("name", ["health_check_without_test.log", "oci_active_healthcheck.log"])
+def test_where_no_test_began_no_rows_are_counted(name: str) -> None:
+    (finding,) = found(recorded(name), "outcome")
     assert finding.message == "no test began: nothing of nccl-tests was printed"
 
 
-def test_an_adapter_that_was_never_answered_is_told_with_where_to_look() -> None:
-    (finding,) = found(recorded("torch_ib_completion_error12.log"), "outcome")
+@pytest.mark.parametrize("name", ["torch_ib_error12.log", "torch_ib_completion_error12.log"])
+def test_an_adapter_that_was_never_answered_is_told_with_where_to_look(name: str) -> None:
+    (finding,) = found(recorded(name), "outcome")
     assert finding.message.endswith("with error 12, opcode 0"), "the line was wrapped in the middle of its list"
     assert "cable" in finding.hint
 
@@ -109,10 +123,14 @@ def gaps(sizes: set[int]) -> list[Finding]:
     return found(replace(run(dict.fromkeys(sorted(sizes), 300.0)), sizes_announced=None), "outcome")
 
 
-def test_a_gap_between_sizes_is_seen_without_a_heading() -> None:
-    (finding,) = found(recorded("aws_p5en_slurm_excerpt.log"), "outcome")
+@pytest.mark.parametrize("name", ["h200_16n128g_excerpt.log", "aws_p5en_slurm_excerpt.log"])
+def test_dots_of_an_excerpt_without_a_heading_are_a_gap_between_sizes(name: str) -> None:
+    (finding,) = found(recorded(name), "outcome")
     assert finding.verdict is Verdict.UNKNOWN
     assert "missing between 16 B and 16 GiB" in finding.message
+
+
+def test_a_gap_between_sizes_is_seen_without_a_heading() -> None:
     assert gaps({GIB, 16 * GIB}) == [], "of two sizes nobody can say it"
     (finding,) = gaps({GIB, 2 * GIB, 4 * GIB, 16 * GIB})
     assert "missing between 4 GiB and 16 GiB" in finding.message

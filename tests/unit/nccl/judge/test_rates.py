@@ -19,9 +19,10 @@ def test_a_ring_on_p5en_fills_nine_tenths_of_the_line() -> None:
     assert bandwidth.ring_share(364.9, 400) == pytest.approx(0.91, abs=0.005)
 
 
-def test_factors_are_those_of_recorded_runs() -> None:
+@pytest.mark.parametrize("log", ["a100_8g_{}_old_unchecked.log", "sb_a100_8gpu_{}.log"])
+def test_factors_are_those_of_recorded_runs(log: str) -> None:
     for name in ("allreduce", "allgather", "alltoall", "broadcast", "reduce", "reducescatter"):
-        run = recorded(f"sb_a100_8gpu_{name}.log")
+        run = recorded(log.format(name))
         collective = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
         half = run.rows[-1].out_of_place
         factor = bandwidth.bus_factor(collective.get(name, name), 8)
@@ -33,8 +34,9 @@ def test_a_collective_without_a_known_factor_has_none() -> None:
     assert bandwidth.bus_factor("gather", 8) is None
 
 
-def test_the_ranks_of_an_excerpt_without_devices_follow_from_one_row() -> None:
-    (last,) = [r for r in recorded("aws_p5en_slurm_excerpt.log").rows if r.size_bytes > GIB]
+@pytest.mark.parametrize("name", ["h200_16n128g_excerpt.log", "aws_p5en_slurm_excerpt.log"])
+def test_the_ranks_of_an_excerpt_without_devices_follow_from_one_row(name: str) -> None:
+    (last,) = [row for row in recorded(name).rows if row.size_bytes > GIB]
     assert bandwidth.ranks_by_factor("all_reduce", last) == 128
 
 

@@ -167,7 +167,7 @@ def test_what_stays_in_the_cluster_is_a_finding_and_no_success() -> None:
     ended = [LaunchResult(Launch(NODES, Sweep()), run(), 1.0, left="not removed: no answer")] * 3
     (left,) = [one for one in flow.findings("quick", ended, RunContext()) if one.check == "left-over"]
     assert (left.subject, left.verdict) == ("a, b, c, d", Verdict.UNKNOWN)
-    assert left.message == "not removed: no answer; and so of 2 more launches"
+    assert left.message == "not removed: no answer; the same for 2 more launches"
     assert flow.exit_code(ended) == 1
 
 

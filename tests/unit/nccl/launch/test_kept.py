@@ -21,7 +21,7 @@ from gpuctl.nccl.isolate import record
 from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.nccl.runners.base import ProgressListener
 from tests.rig.nccl_fleet.runner import SimulatedFleet
-from tests.unit.nccl.isolate.played import CALM, net, seeded, slow
+from tests.unit.nccl.isolate.simulated import CALM, net, seeded, slow
 
 NODES = net(16).nodes
 

@@ -10,7 +10,7 @@ import pytest
 
 from gpuctl.domain.ranks import Process
 from gpuctl.edges.ssh import Failure
-from gpuctl.nccl.isolate.launch_outcomes import never_began
+from gpuctl.nccl.isolate.launch_failures import never_started
 from gpuctl.nccl.launch import outcome
 from gpuctl.nccl.launch.outcome import ProgramEnd
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
@@ -55,7 +55,7 @@ def test_what_tells_nothing_of_the_nodes_is_no_test_that_began_and_failed(stop: 
     ended = settled(f"{TEXT}{ROW}\n", end(stop=stop, unknown="the connection broke", lost=("gpu-b",)))
     assert (ended.run.outcome, ended.run.cause) == (Outcome.EMPTY, "not known: the connection broke")
     assert (ended.run.ranks, ended.run.rows, ended.lost) == ((), (), ("gpu-b",))
-    assert never_began(ended)
+    assert never_started(ended)
 
 
 def test_a_hang_says_who_waits_by_our_names() -> None:

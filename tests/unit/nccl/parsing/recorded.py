@@ -1,4 +1,4 @@
-"""The recorded outputs, and the facts written down beside them."""
+"""Outputs of nccl-tests and of programs around it, and the facts in each: excerpts of ours, and recordings."""
 
 from __future__ import annotations
 
@@ -9,15 +9,26 @@ import yaml
 
 from gpuctl.nccl.model import Row, Run
 from gpuctl.nccl.parsing import parse
+from tests.rig import recordings
 
+Facts = dict[str, dict[str, Any]]
 DATA = Path(__file__).parents[3] / "data" / "nccl"
-FACTS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("facts.yml").read_text())
-TEXTS = sorted(name for name in FACTS if not name.endswith((".json", ".jsonl")))
+OURS: Facts = yaml.safe_load(Path(__file__).with_name("facts.yml").read_text())
+RECORDED: Facts = yaml.safe_load(Path(__file__).with_name("recorded_facts.yml").read_text())
+FACTS = OURS | RECORDED
+# For tests that take many at once or draw at random: without recordings these still run with ours.
+READABLE = FACTS if recordings.expected() else OURS
+TEXTS = sorted(name for name in READABLE if not name.endswith((".json", ".jsonl")))
+
+
+def path(name: str) -> Path:
+    """The file of one output; see `recordings.recording` for one that is not ours."""
+    return DATA / name if name in OURS else recordings.recording(f"nccl/{name}")
 
 
 def text(name: str) -> str:
-    """A recorded output, its bytes as they are."""
-    return (DATA / name).read_text(errors="replace")
+    """One output, its bytes as they are."""
+    return path(name).read_text(errors="replace")
 
 
 def runs(printed: str) -> list[Run]:
@@ -26,7 +37,7 @@ def runs(printed: str) -> list[Run]:
 
 
 def flat(row: Row) -> list[object]:
-    """A row as it stands in facts.yml."""
+    """A row in the form of facts.yml."""
     halves = [half for half in (row.out_of_place, row.in_place) if half]
     cells = [cell for half in halves for cell in (half.time_us, half.algbw_gbs, half.busbw_gbs, half.wrong)]
     return [row.size_bytes, row.count, row.type, row.redop, row.root, *cells]

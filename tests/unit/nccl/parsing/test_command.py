@@ -18,7 +18,7 @@ from gpuctl.core.errors import InvalidInput
 from tests.unit.nccl.parsing.recorded import DATA, FACTS, text
 from tests.unit.nccl.parsing.test_forms import PER_ITERATION
 
-GOOD, BAD = "oci_h100_2n16g_allreduce.log", "gh200_2n2g_slingshot_FAILED_wrong96.log"
+GOOD, BAD = "h100_2n16g_allreduce.log", "gh200_2n2g_allreduce_wrong.log"
 
 
 def asked(*arguments: str, stdin: str | bytes = "") -> Result:
@@ -28,24 +28,24 @@ def asked(*arguments: str, stdin: str | bytes = "") -> Result:
 def test_a_complete_run_is_a_table_and_ends_with_0() -> None:
     result = asked(str(DATA / GOOD))
     assert result.exit_code == 0
-    assert "17179869184  float  sum    -1    68359        471.22     0" in result.stdout
-    assert result.stdout.endswith("complete; best 471.22 GB/s at 16 GiB; average line 464.075 GB/s\n")
+    assert "8589934592   float  sum    -1    34458        467.41     0" in result.stdout
+    assert result.stdout.endswith("complete; best 467.41 GB/s at 8 GiB; average line 460.495 GB/s\n")
 
 
 def test_an_excerpt_is_told_as_one() -> None:
-    result = asked(str(DATA / "azure_gb200_nvl_skill_excerpt.log"))
+    result = asked(str(DATA / "gb200_excerpt.log"))
     assert "an excerpt: lines were left out of this text" in result.stdout
 
 
 def test_every_other_run_ends_with_1_and_says_why() -> None:
     result = asked(str(DATA / BAD))
     assert result.exit_code == 1
-    assert "corrupt: wrong values at 1048576 bytes" in result.stdout
+    assert "corrupt: wrong values at 4194304, 8388608 bytes" in result.stdout
 
 
 def test_one_run_is_an_object_and_several_are_a_list() -> None:
     value = json.loads(asked(str(DATA / GOOD), "--output", "json").stdout)
-    assert (value["outcome"], value["max_busbw_gbs"], len(value["rows"])) == ("complete", 471.22, 5)
+    assert (value["outcome"], value["max_busbw_gbs"], len(value["rows"])) == ("complete", 467.41, 5)
     both = json.loads(asked("-", "--output", "json", stdin=text(GOOD) + text(BAD)).stdout)
     assert [run["outcome"] for run in both] == ["complete", "corrupt"]
 
@@ -61,10 +61,10 @@ def test_several_files_are_told_each_by_its_name() -> None:
 
 
 def test_csv_has_a_line_for_each_row_and_one_for_a_run_without_rows() -> None:
-    result = asked(str(DATA / BAD), str(DATA / "torch_watchdog_timeout.log"), "-o", "csv")
+    result = asked(str(DATA / BAD), str(DATA / "torch_watchdog.log"), "-o", "csv")
     lines = list(csv.DictReader(io.StringIO(result.stdout)))
     assert len(lines) == FACTS[BAD]["rows"] + 1
-    assert [line["out_of_place_wrong"] for line in lines if line["size_bytes"] == "1048576"] == ["96.0"]
+    assert [line["out_of_place_wrong"] for line in lines if line["size_bytes"] == "4194304"] == ["48.0"]
     assert (lines[-1]["outcome"], lines[-1]["size_bytes"]) == ("hung", "")
 
 
@@ -122,7 +122,7 @@ def test_bytes_that_are_no_utf8_do_no_harm() -> None:
 
 
 def test_sizes_are_counted_by_operation() -> None:
-    lines = text("dgxh100_1n8g_allreduce_full.log").splitlines(keepends=True)
+    lines = text("h100_1n8g_allreduce.log").splitlines(keepends=True)
     rows = [line for line in lines if " float " in line]
     at = lines.index(rows[-1]) + 1
     prod = [line.replace("   sum  ", "  prod  ") for line in rows]

@@ -9,13 +9,13 @@ from gpuctl.nccl.parsing import parse
 from gpuctl.nccl.parsing.parse import Stopped
 from tests.unit.nccl.parsing.recorded import runs, text
 
-HUNG = text("derived_hang_after_header.log")
-HEAD = HUNG.replace("h100-ord01-03-14", "node-4").replace("h100-ord01-03-294", "node-5")
+HUNG = text("h100_2n16g_hang.log")
+HEAD = HUNG.replace("alder-11", "node-4").replace("alder-12", "node-5")
 ROW = (
-    "  1073741824     268435456     float     sum      -1   4478.8  239.74  449.51      0"
-    "   4463.7  240.55  451.03      0\n"
+    "  1073741824     268435456     float     sum      -1   4485.0  239.41  448.89      0"
+    "   4472.6  240.07  450.13      0\n"
 )
-WHOLE = text("dgxh100_1n8g_allreduce_full.log")
+WHOLE = text("h100_1n8g_allreduce.log")
 BANNER = (
     "--------------------------------------------------------------------------\n"
     "Primary job  terminated normally, but 1 process returned\n"
@@ -26,13 +26,13 @@ BANNER = (
     "  Process name: [[40132,1],12]\n  Exit code:    3\n"
 )
 QP = (
-    "node-5:1943535:1943600 [4] misc/ibvwrap.cc:214 NCCL WARN "
+    "node-5:68116:1943600 [4] misc/ibvwrap.cc:214 NCCL WARN "
     "Call to ibv_create_qp failed with error Cannot allocate memory\n"
-    "node-5:1943535:1943600 [4] NCCL INFO transport/net_ib.cc:820 -> 2\n"
+    "node-5:68116:1943600 [4] NCCL INFO transport/net_ib.cc:820 -> 2\n"
 )
 TEST = (
     "node-5: Test NCCL failure common.cu:958 'unhandled system error (run with NCCL_DEBUG=INFO for details) / '\n"
-    " .. node-5 pid 1943535: Test failure common.cu:1189\n"
+    " .. node-5 pid 68116: Test failure common.cu:1189\n"
 )
 
 
@@ -52,7 +52,7 @@ def test_the_example_of_the_field_names_rank_node_error_and_call() -> None:
 
 def test_what_other_ranks_say_of_the_one_that_left_is_not_the_reason() -> None:
     gone = "node-4: Test NCCL failure common.cu:958 'remote process exited or there was a network error / '\n"
-    closed = "node-4:1942267:1942300 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer\n"
+    closed = "node-4:71840:1942300 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer\n"
     assert one(HEAD + closed + gone + QP + TEST + BANNER).cause == one(HEAD + QP + TEST).cause
 
 
@@ -107,9 +107,7 @@ def test_reasons(said: str, outcome: str, cause: str) -> None:
 
 
 def test_warnings_alone_do_not_fail_a_run_that_ended() -> None:
-    warned = (
-        "pool0-01806:1006102:1006200 [0] misc/cudawrap.cc:36 NCCL WARN Cuda failure 'peer access already enabled'\n"
-    )
+    warned = "alder-03:1006102:1006200 [0] misc/cudawrap.cc:36 NCCL WARN Cuda failure 'peer access already enabled'\n"
     lines = WHOLE.splitlines(keepends=True)
     assert one("".join([*lines[:20], warned, *lines[20:]])).outcome is Outcome.COMPLETE
 

@@ -40,7 +40,7 @@ def test_the_columns_of_each_iteration_are_read() -> None:
 def test_a_report_has_the_median_of_the_iterations_too() -> None:
     # The names that src/util.cu of nccl-tests writes with -I -J.
     half = {"min_us": 31.2, "max_us": 39.9, "avg_us": 32.5, "p50_us": 32.1, "p95_us": 38.8, "p99_us": 39.1}
-    report = json.loads(text("derived_json_h100_2n16g_ok.json"))
+    report = json.loads(text("h100_2n16g_allreduce.json"))
     report["results"][0]["in_place_per_iter"] = {**half, "stdev_us": 1.6, "cv_pct": 5.1, "times_us": [32.1, 39.9]}
     (run,) = runs(json.dumps(report))
     assert run.rows[0].in_place is not None

@@ -11,8 +11,8 @@ from gpuctl.nccl.model import NoNumber, Outcome, Run
 from gpuctl.nccl.parsing import parse
 from tests.unit.nccl.parsing.recorded import runs, text
 
-WHOLE = text("dgxh100_1n8g_allreduce_full.log")
-REPORT = json.loads(text("derived_json_h100_2n16g_ok.json"))
+WHOLE = text("h100_1n8g_allreduce.log")
+REPORT = json.loads(text("h100_2n16g_allreduce.json"))
 HEAD = "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 2097152 step: 2(factor) warmup iters: 5 iters: 20\n"
 HEADING = (
     "#       size         count      type   redop    root     time   algbw   busbw #wrong"
@@ -34,7 +34,7 @@ def test_the_sizes_that_the_heading_announced_are_counted() -> None:
     assert (run.sizes_announced, len(run.rows)) == (32, 32)
     assert one(SMALL + IN).sizes_announced == 2
     assert runs(json.dumps(REPORT))[0].sizes_announced == 5
-    assert runs(text("azure_gb200_nvl_skill_excerpt.log"))[0].sizes_announced is None
+    assert runs(text("gb200_excerpt.log"))[0].sizes_announced is None
 
 
 def test_where_memory_is_short_fewer_sizes_are_announced() -> None:
@@ -105,7 +105,7 @@ def test_a_report_says_the_same_of_what_is_no_number() -> None:
 
 
 def test_a_report_with_the_inf_that_c_prints_is_read() -> None:
-    printed = json.dumps(REPORT).replace('"bus_bw": 467.52', '"bus_bw": inf')
+    printed = json.dumps(REPORT).replace('"bus_bw": 462.87', '"bus_bw": inf')
     (run,) = runs(printed)
     assert (run.outcome, len(run.rows)) == (Outcome.COMPLETE, 5)
     assert run.not_numbers == (NoNumber(4294967296, "in_place", "busbw_gbs", "inf"),)
@@ -122,7 +122,7 @@ def test_what_is_written_as_json_has_no_nan_and_comes_back() -> None:
 
 @pytest.mark.parametrize("dots", ["...", "#  ...", "  [...]", "\u2026", "<snip>", ".  .  ."])
 def test_dots_in_the_place_of_lines_are_told_but_not_after_the_summary(dots: str) -> None:
-    lines = text("sb_a100_8gpu_allreduce.log").splitlines()
+    lines = text("a100_8g_allreduce_old_unchecked.log").splitlines()
     row = next(at for at, line in enumerate(lines) if line.split()[:1] == ["8"])
     (cut,) = parse.runs([*lines[: row + 1], dots, *lines[row + 2 :]])
     assert cut.left_out

@@ -11,7 +11,14 @@ import pytest
 from gpuctl.nccl.parsing import parse
 from tests.unit.nccl.parsing import recorded
 
-NAMES = ("dgxh100_1n8g_allreduce_full.log", "moc_h100_roce_2n2g_allreduce_ncclinfo.log", "oci_h100_2n16g_allreduce.log")
+NAMES = (
+    "h100_1n8g_allreduce.log",
+    "h100_2n2g_roce_info.log",
+    "h100_2n16g_allreduce.log",
+    "dgxh100_1n8g_allreduce_full.log",
+    "moc_h100_roce_2n2g_allreduce_ncclinfo.log",
+    "oci_h100_2n16g_allreduce.log",
+)
 STAMP = "2026-11-23T10:17:22.123456789Z"
 
 

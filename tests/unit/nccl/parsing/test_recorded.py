@@ -1,15 +1,20 @@
-"""Every recorded output says what a reader of it finds."""
+"""Every excerpt and every recording has the facts that a reader of it finds."""
 
 from __future__ import annotations
 
 import pytest
 
 from gpuctl.nccl import serialize
-from tests.unit.nccl.parsing.recorded import DATA, FACTS, flat, runs, text
+from tests.unit.nccl.parsing.recorded import DATA, FACTS, OURS, RECORDED, flat, path, runs, text
 
 
-def test_every_recorded_output_has_its_facts() -> None:
-    assert sorted(path.name for path in DATA.iterdir()) == sorted(FACTS)
+def test_every_excerpt_has_its_facts() -> None:
+    assert sorted(file.name for file in DATA.iterdir()) == sorted(OURS)
+
+
+def test_every_recording_with_facts_exists_and_none_is_among_the_excerpts() -> None:
+    assert all(path(name).is_file() for name in RECORDED)
+    assert not OURS.keys() & RECORDED.keys()
 
 
 @pytest.mark.parametrize("name", FACTS)
@@ -79,14 +84,29 @@ def test_the_document_comes_back_as_it_was(name: str) -> None:
     assert serialize.run_from_dict(serialize.run_as_dict(run)) == run
 
 
-def test_six_tests_in_one_file_are_six_runs() -> None:
-    names = [name for name in FACTS if name.startswith("sb_")]
+@pytest.mark.parametrize(
+    ("names", "rows"),
+    [
+        ([name for name in OURS if name.endswith("_old_unchecked.log")], 12),
+        ([name for name in RECORDED if name.startswith("sb_")], 34),
+    ],
+    ids=["ours", "recorded"],
+)
+def test_six_tests_in_one_file_are_six_runs(names: list[str], rows: int) -> None:
     found = runs("".join(text(name) for name in names))
-    assert [len(run.rows) for run in found] == [34] * 6
+    assert [len(run.rows) for run in found] == [rows] * 6
     assert [run.avg_busbw_gbs for run in found] == [FACTS[name]["avg"] for name in names]
 
 
-def test_a_text_whose_hashes_were_eaten_says_the_same() -> None:
-    for name in ("oci_h100_2n16g_allreduce.log", "gh200_2n2g_slingshot_FAILED_wrong96.log"):
-        (run,) = runs(text(name))
-        assert runs(text(name).replace("#  ", "   ").replace("# ", "").replace("#\n", "\n")) == [run]
+@pytest.mark.parametrize(
+    "name",
+    [
+        "h100_2n16g_allreduce.log",
+        "gh200_2n2g_allreduce_wrong.log",
+        "oci_h100_2n16g_allreduce.log",
+        "gh200_2n2g_slingshot_FAILED_wrong96.log",
+    ],
+)
+def test_a_text_whose_hashes_were_eaten_says_the_same(name: str) -> None:
+    (run,) = runs(text(name))
+    assert runs(text(name).replace("#  ", "   ").replace("# ", "").replace("#\n", "\n")) == [run]

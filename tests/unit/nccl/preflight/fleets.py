@@ -1,4 +1,4 @@
-"""Nodes' facts for tests: GPUs as a recorded nvidia-smi tells them, the rest of a healthy InfiniBand node."""
+"""Nodes' facts for tests: GPUs as nvidia-smi reports them, the rest of a healthy InfiniBand node."""
 
 from __future__ import annotations
 

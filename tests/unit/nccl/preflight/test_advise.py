@@ -9,6 +9,7 @@ import pytest
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.advise import advise
 from gpuctl.nccl.topology.adapters import adapters, rails
+from tests.rig.recordings import recording
 from tests.unit.nccl.preflight.fleets import DATA, Facts, efa, fleet, node, port, roce
 
 
@@ -79,9 +80,17 @@ def test_storage_ports_are_left_out_and_told_with_the_reason() -> None:
     assert "not of the fabric: the 8 InfiniBand ports carry most" in told.left_out["node-1"][0]
 
 
+def test_a_machine_with_ports_that_are_down_gives_its_400_gigabit_ports() -> None:
+    """ibstat of an H100 node: mlx5_1 and 2 are Ethernet, mlx5_2 and a fabric port, mlx5_6, are down."""
+    _assert_fabric((DATA / "rdma/ibstat-28-h100-two-down.txt").read_text())
+
+
 def test_a_recorded_machine_of_twelve_adapters_gives_its_eight_400_gigabit_ports() -> None:
-    """ibstat of an H100 node: mlx5_1, 2, 7 and 8 are Ethernet of 100 Gb/s and less, two fabric ports are down."""
-    text = (DATA / "rdma/ibstat-47-h100-some-down.txt").read_text()
+    """ibstat of an H100 node: mlx5_1, 2, 7 and 8 are Ethernet of 100 Gb/s and less, three of them are down."""
+    _assert_fabric(recording("host/gpud_ibstat.47.0.h100.some.down.0.txt").read_text())
+
+
+def _assert_fabric(text: str) -> None:
     ports = []
     for block in re.split(r"^CA '", text, flags=re.MULTILINE)[1:]:
         said = dict(re.findall(r"^\s*([A-Z][\w ]+): (.+)$", block, re.MULTILINE))

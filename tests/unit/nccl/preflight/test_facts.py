@@ -1,9 +1,8 @@
-"""What the probe reads, from recorded output and from folders that stand for a host."""
+"""The probe reads programs' output and folders that stand for a host."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -17,26 +16,28 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import preflight
 from gpuctl.nccl.preflight import gpus, idle
+from tests.rig import h100_node
+from tests.rig.h100_node import LIMITS, program, put
+from tests.rig.recordings import recording
 from tests.unit.nccl.preflight.fleets import DATA
 
-LIMITS = """\
-Limit                     Soft Limit           Hard Limit           Units
-Max cpu time              unlimited            unlimited            seconds
-Max locked memory         8388608              unlimited            bytes
-Max open files            1024                 524288               files
-"""
+
+def read(name: str) -> str:
+    """An excerpt of ours, or a recording: of these the name begins with `recorded/`."""
+    path = recording(name.removeprefix("recorded/")) if name.startswith("recorded/") else DATA / name
+    return path.read_text()
 
 
-def recorded(name: str) -> str:
-    return (DATA / name).read_text()
-
-
-def test_reads_eight_gpus_of_a_recorded_nvidia_smi() -> None:
-    told = gpu_xml.parse(recorded("nvidia-smi/570-h100-8gpu.xml"))
+@pytest.mark.parametrize(
+    ("name", "used_mib"),
+    [("nvidia-smi/570-h100-8gpu.xml", 4), ("recorded/nvidia-smi/x_h100_8g_driver570.xml", 1)],
+)
+def test_reads_eight_gpus_of_nvidia_smi(name: str, used_mib: int) -> None:
+    told = gpu_xml.parse(read(name))
     assert (told["driver"], told["cuda"], told["attached"], len(told["gpus"])) == ("570.86.15", "12.8", 8, 8)
     first = told["gpus"][0]
     assert first["model"] == "NVIDIA H100 80GB HBM3"
-    assert (first["memory_mib"], first["used_mib"], first["max_sm_mhz"]) == (81559, 1, 1980)
+    assert (first["memory_mib"], first["used_mib"], first["max_sm_mhz"]) == (81559, used_mib, 1980)
     assert (first["remap_pending"], first["remap_failure"], first["remapped"]) == (False, False, 0)
     assert first["retire_pending"] is None
     assert first["slowed_by"] == ["gpu_idle"]
@@ -45,8 +46,9 @@ def test_reads_eight_gpus_of_a_recorded_nvidia_smi() -> None:
     assert first["uncorrectable"] == 0
 
 
-def test_an_nvlink_domain_is_one_that_spans_machines() -> None:
-    text = recorded("nvidia-smi/570-h100-8gpu.xml")
+@pytest.mark.parametrize("name", ["nvidia-smi/570-h100-8gpu.xml", "recorded/nvidia-smi/x_h100_8g_driver570.xml"])
+def test_an_nvlink_domain_is_one_that_spans_machines(name: str) -> None:
+    text = read(name)
     assert {gpu["nvlink_domain"] for gpu in gpu_xml.parse(text)["gpus"]} == {None}
     spans = text.replace("<clusterUuid>0000", "<clusterUuid>5b5e").replace("<cliqueId>0", "<cliqueId>32766")
     assert {gpu["nvlink_domain"] for gpu in gpu_xml.parse(spans)["gpus"]} == {
@@ -54,29 +56,41 @@ def test_an_nvlink_domain_is_one_that_spans_machines() -> None:
     }
 
 
-def test_what_mig_does_not_tell_is_none() -> None:
-    (gpu,) = gpu_xml.parse(recorded("nvidia-smi/510-a100-mig.xml"))["gpus"]
+@pytest.mark.parametrize("name", ["nvidia-smi/510-a100-mig.xml", "recorded/nvidia-smi/x_a100-sxm4-mig.xml"])
+def test_what_mig_does_not_tell_is_none(name: str) -> None:
+    (gpu,) = gpu_xml.parse(read(name))["gpus"]
     assert gpu["mig"] == "Enabled"
     assert gpu["remap_pending"] is None
     assert gpu["uncorrectable"] is None
     assert gpu["slowed_by"] is not None  # by the name drivers before 535 have for it
 
 
-def test_reads_processes_of_both_types() -> None:
-    gpus = gpu_xml.parse(recorded("nvidia-smi/516-rtx2080-busy.xml"))["gpus"]
+@pytest.mark.parametrize(
+    ("name", "pid"),
+    [("nvidia-smi/516-rtx3070-desktop.xml", 9120), ("recorded/nvidia-smi/x_rtx-2080-win.xml", 7724)],
+)
+def test_reads_processes_of_both_types(name: str, pid: int) -> None:
+    gpus = gpu_xml.parse(read(name))["gpus"]
     assert len(gpus[0]["processes"]) > 1
-    assert gpus[0]["processes"][0]["pid"] == 7724
+    assert gpus[0]["processes"][0]["pid"] == pid
     assert gpus[0]["processes"][0]["used_mib"] is None
 
 
-@pytest.mark.parametrize("cut", [0, 1, 60, 5000, 150_000, 206_000])
+@pytest.mark.parametrize("cut", [0, 1, 60, 5000, 30_000, 40_000])
 def test_half_an_answer_is_none(cut: int) -> None:
     with pytest.raises(ValueError, match="no whole XML"):
-        gpu_xml.parse(recorded("nvidia-smi/570-h100-8gpu.xml")[:cut])
+        gpu_xml.parse(read("nvidia-smi/570-h100-8gpu.xml")[:cut])
 
 
-def test_devices_of_libfabric_are_counted_once() -> None:
-    text = recorded("rdma/fi_info-112-efa.txt")
+@pytest.mark.parametrize("cut", [0, 1, 60, 5000, 150_000, 206_000])
+def test_half_a_recorded_answer_is_none(cut: int) -> None:
+    with pytest.raises(ValueError, match="no whole XML"):
+        gpu_xml.parse(read("recorded/nvidia-smi/x_h100_8g_driver570.xml")[:cut])
+
+
+@pytest.mark.parametrize("name", ["rdma/fi_info-113-efa.txt", "recorded/host/fi_info_efa_libfabric_docs.txt"])
+def test_devices_of_libfabric_are_counted_once(name: str) -> None:
+    text = read(name)
     assert rdma.domains(text) == 1
     assert rdma.domains(text + text.replace("provider: efa", "provider: efa-direct")) == 1
     assert rdma.domains(text + text.replace("efa_0", "efa_1")) == 2
@@ -89,64 +103,9 @@ def test_reads_soft_limits() -> None:
     assert limits.of(LIMITS, "Max realtime priority") is None
 
 
-def put(root: Path, path: str, text: str) -> None:
-    file = root / path.lstrip("/")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-
-
-def program(root: Path, name: str, does: str) -> None:
-    """A stand-in for a program, found below the root only."""
-    put(root, f"/usr/bin/{name}", f"#!/bin/sh\n{does}\n")
-    (root / "usr/bin" / name).chmod(0o755)
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """An H100 node with one InfiniBand and one RoCE port, its programs replaced by what they printed elsewhere."""
-    program(tmp_path, "nvidia-smi", f"exec /bin/cat {DATA / 'nvidia-smi/570-h100-8gpu.xml'}")
-    program(
-        tmp_path, "ssh", 'case "$*" in *10.0.0.3*) echo "Permission denied (publickey)." >&2; exit 255;; esac; echo b'
-    )
-    program(
-        tmp_path,
-        "getent",
-        'case "$2" in b) echo "10.0.0.2 STREAM b";; 10.0.0.2) echo "10.0.0.2 b.x b";; *) exit 2;; esac',
-    )
-    program(tmp_path, "ip", 'echo "[]"')
-    program(tmp_path, "mpirun", 'echo "mpirun (Open MPI) 4.1.4"')
-    program(tmp_path, "nv-fabricmanager", 'echo "Fabric Manager version is : 570.86.15"')
-    put(tmp_path, "/opt/nccl-tests/build/all_reduce_perf", "#!/bin/sh\n# stands in for one that needs libmpi.so.40\n")
-    (tmp_path / "opt/nccl-tests/build/all_reduce_perf").chmod(0o755)
-    put(tmp_path, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.27.7", "")
-    (tmp_path / "usr/lib/x86_64-linux-gnu/libnccl.so.2").symlink_to("libnccl.so.2.27.7")
-    put(tmp_path, "/etc/nccl.conf", "# site\nNCCL_IB_TC = 106\n")
-    put(
-        tmp_path,
-        "/proc/driver/nvidia/version",
-        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Rel\n",
-    )
-    put(tmp_path, "/proc/driver/nvidia-nvswitch/devices/0000:01:00.0", "")
-    put(tmp_path, "/proc/1/comm", "systemd\n")
-    put(tmp_path, "/proc/42/comm", "nv-fabricmanager"[:15] + "\n")
-    put(tmp_path, "/proc/sys/kernel/osrelease", "5.15.0-91-generic\n")
-    put(tmp_path, "/proc/sys/kernel/hostname", "a\n")
-    put(tmp_path, "/proc/self/status", f"Name:\tpython\nPPid:\t1\nUid:\t{os.geteuid()}\t{os.geteuid()}\t0\t0\n")
-    put(tmp_path, "/proc/self/limits", LIMITS)
-    put(tmp_path, "/proc/self/environ", "HOME=/root\0")
-    put(tmp_path, "/sys/module/nvidia_peermem/refcnt", "0\n")
-    for name, link, state, rate in (
-        ("mlx5_0", "InfiniBand", "4: ACTIVE", "400 Gb/sec (4X NDR)"),
-        ("mlx5_1", "Ethernet", "1: DOWN", "40 Gb/sec (4X QDR)"),
-    ):
-        port = f"/sys/class/infiniband/{name}/ports/1"
-        for file, value in (("link_layer", link), ("state", state), ("rate", rate), ("phys_state", "5: LinkUp")):
-            put(tmp_path, f"{port}/{file}", value + "\n")
-        put(tmp_path, f"{port}/gids/0", "fe80:0000:0000:0000:946d:ae03:00cd:e72c\n")
-        put(tmp_path, f"{port}/gids/1", f"{rdma.NO_GID}\n")
-        put(tmp_path, f"{port}/gid_attrs/types/0", "IB/RoCE v1\n")
-    put(tmp_path, "/sys/class/infiniband/mlx5_1/device/net/ens1/dev_port", "0\n")
-    return tmp_path
+    return h100_node.build(tmp_path)
 
 
 def asked(root: Path) -> dict[str, Any]:
@@ -308,7 +267,7 @@ def test_a_lost_gpu_is_told_in_nvidia_smis_own_words(root: Path) -> None:
     program(root, "nvidia-smi", f"/bin/cat {DATA / 'nvidia-smi/device-lost.txt'}; exit 255")
     facts = asked(root)
     assert facts["gpu"]["gpus"] is None
-    assert "Unable to determine the device handle for GPU0000:91:00.0" in facts["gpu"]["unread"]["gpus"]
+    assert "Unable to determine the device handle for GPU0000:9A:00.0" in facts["gpu"]["unread"]["gpus"]
     found = preflight.judge({"a": {**facts, "address": "10.0.0.1"}})
     assert [f.verdict for f in found if f.check == "gpu-count"] == [Verdict.UNKNOWN]
 
@@ -431,7 +390,7 @@ def test_an_address_whose_type_the_kernel_refuses_is_kept(root: Path) -> None:
 
 
 def test_processes_that_could_not_be_listed_leave_it_open_who_works(root: Path) -> None:
-    text = recorded("nvidia-smi/570-h100-8gpu.xml")
+    text = read("nvidia-smi/570-h100-8gpu.xml")
     (root / "smi.xml").write_text(re.sub(r"<processes>\s*</processes>", "<processes>ERR!</processes>", text, count=1))
     program(root, "nvidia-smi", f"exec /bin/cat {root / 'smi.xml'}")
     found = preflight.judge({"a": {**asked(root), "address": "10.0.0.1"}})

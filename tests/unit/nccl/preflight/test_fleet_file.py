@@ -97,8 +97,8 @@ def test_of_many_findings_alike_the_first_are_shown_and_the_others_counted(tmp_p
     facts_file.save(tmp_path / "f", Fleet(nodes))
     said = call(preflight, "--from", tmp_path / "f").output
     assert said.count("the driver asks for") == 8
-    assert "FAIL     gpu-memory      the same kind of node-9, " in said
-    assert " and 14 more; --output json tells of each" in said
+    assert "FAIL     gpu-memory      similar: node-9, " in said
+    assert " and 14 more; --output json lists all" in said
     assert "30 nodes: 30 FAIL, " in said
 
 

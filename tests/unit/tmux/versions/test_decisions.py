@@ -26,14 +26,14 @@ def test_the_newest_version_is_on_top_and_what_the_user_wrote_stays() -> None:
     [
         ({"DISPLAY": ":0"}, "Linux", {"xterm"}, True, "window"),
         ({"WAYLAND_DISPLAY": "wayland-0"}, "Linux", {"foot"}, False, "window"),
-        ({"DISPLAY": ":0"}, "Linux", set(), True, "here"),
-        ({"DISPLAY": ":0", "TERM_PROGRAM": "vscode"}, "Linux", {"xterm"}, True, "here"),
-        ({"DISPLAY": ":10", "SSH_CONNECTION": "a b"}, "Linux", {"xterm"}, True, "here"),
-        ({}, "Linux", {"xterm"}, True, "here"),
+        ({"DISPLAY": ":0"}, "Linux", set(), True, "this terminal"),
+        ({"DISPLAY": ":0", "TERM_PROGRAM": "vscode"}, "Linux", {"xterm"}, True, "this terminal"),
+        ({"DISPLAY": ":10", "SSH_CONNECTION": "a b"}, "Linux", {"xterm"}, True, "this terminal"),
+        ({}, "Linux", {"xterm"}, True, "this terminal"),
         ({}, "Linux", {"xterm"}, False, "detached"),
         ({"TMUX": "socket,1,0"}, "Linux", set(), True, "detached"),
         ({}, "Darwin", {"osascript"}, True, "window"),
-        ({"SSH_TTY": "/dev/pts/1"}, "Darwin", {"osascript"}, True, "here"),
+        ({"SSH_TTY": "/dev/pts/1"}, "Darwin", {"osascript"}, True, "this terminal"),
     ],
 )
 def test_where_a_preview_is_shown(

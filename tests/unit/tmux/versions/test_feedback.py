@@ -6,20 +6,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from gpuctl.tmux.versions import feedback
-from gpuctl.tmux.versions.feedback_cursor import KEPT, Place, place, taken, unread
+from gpuctl.tmux.versions.feedback_cursor import CURSOR_FILE, Cursor, parse_cursor, taken, unread
 from gpuctl.tmux.versions.pane import meaning
 
 HEAD = b"=== New Preview Session: v2 2026-11-21 10:00:00 ===\n"
 
 
-def texts(log: bytes, last: Place, older: list[bytes] | None = None) -> tuple[list[str], Place]:
+def texts(log: bytes, last: Cursor, older: list[bytes] | None = None) -> tuple[list[str], Cursor]:
     found, now = unread(log, older or [], last)
     return [each.text for each in found], now
 
 
 def test_only_what_came_since_is_told_with_its_version() -> None:
     first = HEAD + b"[10:00:01] one\n"
-    _, now = unread(first, [], Place())
+    _, now = unread(first, [], Cursor())
     found, _ = unread(first + b"[10:00:02] two\n", [], now)
     assert [(each.version, each.date, each.time, each.text) for each in found] == [
         ("v2", "2026-11-21", "10:00:02", "two")
@@ -27,27 +27,27 @@ def test_only_what_came_since_is_told_with_its_version() -> None:
 
 
 def test_a_line_without_an_end_waits_until_it_is_whole() -> None:
-    said, now = texts(HEAD + b"[10:00:01] one\n[10:00:02] tw", Place())
+    said, now = texts(HEAD + b"[10:00:01] one\n[10:00:02] tw", Cursor())
     assert said == ["one"]
     assert texts(HEAD + b"[10:00:01] one\n[10:00:02] two\n", now)[0] == ["two"]
 
 
 def test_after_a_rotation_the_rest_of_the_old_log_comes_first() -> None:
-    _, now = texts(HEAD + b"[10:00:01] one\n", Place())
+    _, now = texts(HEAD + b"[10:00:01] one\n", Cursor())
     old = HEAD + b"[10:00:01] one\n[10:00:02] two\n"
     between = HEAD + b"[10:00:03] three\n"
     assert texts(HEAD + b"[10:00:04] four\n", now, [between, old])[0] == ["two", "three", "four"]
 
 
 def test_a_log_that_was_cut_is_read_from_its_beginning() -> None:
-    _, now = texts(HEAD + b"[10:00:01] a long first remark\n", Place())
+    _, now = texts(HEAD + b"[10:00:01] a long first remark\n", Cursor())
     assert texts(HEAD + b"[11:00:00] new\n", now)[0] == ["new"]
     assert texts(b"", now)[0] == []
 
 
 def test_a_place_that_cannot_be_read_is_the_beginning() -> None:
-    assert place("no place") == Place()
-    assert place("") == Place()
+    assert parse_cursor("no place") == Cursor()
+    assert parse_cursor("") == Cursor()
 
 
 def test_what_was_not_printed_is_told_again(tmp_path: Path) -> None:
@@ -58,12 +58,12 @@ def test_what_was_not_printed_is_told_again(tmp_path: Path) -> None:
             assert len(found) == 1
             raise BrokenPipeError
     except BrokenPipeError:
-        assert not (tmp_path / KEPT).exists()
+        assert not (tmp_path / CURSOR_FILE).exists()
     with taken(log) as found:
         assert [each.text for each in found] == ["one"]
     with taken(log) as found:
         assert found == []
-    assert (tmp_path / KEPT).read_text().startswith("2 ")
+    assert (tmp_path / CURSOR_FILE).read_text().startswith("2 ")
 
 
 def test_many_writers_leave_whole_lines_under_their_versions(tmp_path: Path) -> None:

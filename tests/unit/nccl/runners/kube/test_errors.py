@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.edges.kube.errors import Conflict, Forbidden, NotLoggedIn, NotThere, error_of
+from gpuctl.domain.kube_errors import Conflict, Forbidden, NotLoggedIn, NotThere, error_of
 
 
 def error(code: int, message: str, causes: list[dict[str, Any]] | None = None) -> GpuctlError:
@@ -37,7 +39,7 @@ def test_a_conflict_names_the_field_and_its_owner() -> None:
     cause = {"reason": "FieldManagerConflict", "message": 'conflict with "kubectl" using v1', "field": ".data.a"}
     said = error(409, "Apply failed with 1 conflict", [cause])
     assert isinstance(said, Conflict)
-    assert said.wrong == 'others own .data.a (conflict with "kubectl" using v1)'
+    assert said.wrong == "others own .data.a (kubectl)"
 
 
 def test_what_is_invalid_is_told_field_by_field() -> None:
@@ -58,3 +60,20 @@ def test_an_answer_that_is_no_json_is_quoted() -> None:
     said = error_of("read Pod p", 404, "404 page not found\n")
     assert isinstance(said, NotThere)
     assert said.wrong == "404 page not found"
+
+
+@pytest.mark.parametrize(
+    ("page", "line"),
+    [
+        ("<html><head><title>502 Bad Gateway</title></head>\n<body>nginx</body></html>", "502 Bad Gateway"),
+        (
+            "<!DOCTYPE html>\n<style>\nb {}\n</style><body>\n<b>The&nbsp;proxy</b> refuses\nhelp: 1234</body>",
+            "HTTP status 502: The proxy refuses",
+        ),
+        ("upstream connect error\nreset reason: connection failure", "HTTP status 502: upstream connect error"),
+        ("", "HTTP status 502"),
+        ("x" * 5000, "HTTP status 502: " + "x" * 200),
+    ],
+)
+def test_an_error_page_is_summed_up_in_one_line_with_its_status(page: str, line: str) -> None:
+    assert error_of("list pods", 502, page).wrong == f"the cluster is not able to answer: {line}"

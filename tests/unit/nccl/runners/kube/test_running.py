@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Kind
-from gpuctl.edges.kube.errors import Forbidden
 from gpuctl.nccl.model import Launch, Outcome, Sweep
 from gpuctl.nccl.runners.kube import cleanup, pod_placement
 from gpuctl.nccl.runners.kube import launch as running
@@ -22,7 +22,7 @@ from tests.unit.nccl.runners.kube.test_objects import EFA
 PAIR = Task("0a1b2c3d", 0, Launch(("node-1", "node-2"), Sweep()), EFA, "ann@desk")
 ALONE = Task("0a1b2c3d", 0, Launch(("node-1",), Sweep()), EFA, "ann@desk")
 
-RECORDED = Path(__file__).parents[4] / "data/nccl"
+DATA = Path(__file__).parents[4] / "data/nccl"
 
 
 class Removal:
@@ -124,7 +124,7 @@ class Slow(Removal):
 def complete(cluster: Any, said: list[str], monkeypatch: pytest.MonkeyPatch) -> running.Running:
     """A launch that ends well by itself."""
     one = running.Running(cluster, Ended(), ALONE, lambda _, words: said.append(words), None)  # type: ignore[arg-type]
-    text = (RECORDED / "sb_a100_8gpu_allreduce.log").read_text().splitlines()
+    text = (DATA / "a100_8g_allreduce_old_unchecked.log").read_text().splitlines()
 
     def begin() -> None:
         one.has_begun = True

@@ -1,0 +1,137 @@
+"""Errors of the Kubernetes API: turn a Status object into an error with a hint."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gpuctl.core.errors import GpuctlError, Unreachable
+
+
+class NotLoggedIn(Unreachable):
+    """The cluster does not take our credentials."""
+
+
+class NotACluster(Unreachable):
+    """Something answers, and not as a cluster does."""
+
+
+class NotThere(GpuctlError):
+    """The object, its namespace or its kind is not there."""
+
+
+class Conflict(GpuctlError):
+    """Somebody else owns what we would change; it was left alone. `owners`: field -> manager, if the server says."""
+
+    def __init__(self, doing: str, wrong: str, hint: str = "", owners: Mapping[str, str] | None = None) -> None:
+        super().__init__(doing, wrong, hint)
+        self.owners = dict(owners or {})
+
+
+class Forbidden(GpuctlError):
+    """We may not do that there, or a quota or policy does not allow it."""
+
+
+class Invalid(GpuctlError):
+    """The object cannot be so, or a field of it cannot change."""
+
+
+BUSY = (429, 502, 503, 504)
+_MAY_NOT = re.compile(
+    r'User "(?P<user>.*)" cannot (?P<verb>\w+) resource "(?P<what>[\w./-]+)"(?:.* namespace "(?P<at>.+)")?'
+)
+MOST_OF_A_PAGE = 200  # characters
+_TITLE = re.compile(r"<(?:title|h1)[^>]*>(.*?)</", re.IGNORECASE | re.DOTALL)
+_INVISIBLE = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
+_QUOTA = re.compile(r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)")
+_SECURITY = re.compile(r"violates PodSecurity|unable to validate against any security context constraint")
+
+
+def error_of(doing: str, code: int, text: str) -> GpuctlError:
+    """The error that an answer of this HTTP status stands for; `text` is its body."""
+    status = _status(text)
+    message = str(status.get("message") or _summary(code, text))
+    if code == 401:
+        hint = "log in again: what the kubeconfig holds for you is missing, wrong or has expired"
+        return NotLoggedIn(doing, "the cluster does not know who you are", hint)
+    if code == 403:
+        return _forbidden(doing, message)
+    if code in (404, 410):
+        return NotThere(doing, message)
+    if code == 409:
+        owners = _owners(status)
+        owned = ", ".join(f"{field} ({manager})" for field, manager in owners.items())
+        hint = "nothing was changed; what another manager set is left to it"
+        return Conflict(doing, f"others own {owned}" if owned else message, hint, owners)
+    if code in BUSY:
+        return Unreachable(doing, f"the cluster is not able to answer: {message}")
+    return (Invalid if code == 422 else GpuctlError)(doing, _causes(status) or message)
+
+
+def _status(text: str) -> Mapping[str, Any]:
+    try:
+        status = json.loads(text)
+    except ValueError:
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def _summary(code: int, text: str) -> str:
+    """Return one line of an answer that is not the API's own, such as a proxy's error page, with its status."""
+    title = _TITLE.search(text)
+    lines = [
+        line for line in _TAG.sub(" ", title[1] if title else _INVISIBLE.sub(" ", text)).splitlines() if line.strip()
+    ]
+    line = " ".join(html.unescape(lines[0]).split())[:MOST_OF_A_PAGE] if lines else ""
+    return line if str(code) in line else f"HTTP status {code}{': ' if line else ''}{line}"
+
+
+def _forbidden(doing: str, message: str) -> Forbidden:
+    if match := _MAY_NOT.search(message):
+        at = f" in the namespace {match['at']}" if match["at"] else " in the whole cluster"
+        wrong = f'"{match["user"]}" may not {match["verb"]} {match["what"]}{at}'
+        return Forbidden(
+            doing, wrong, "ask for a role that allows it; `kubectl auth can-i --list` shows what you may do"
+        )
+    if match := _QUOTA.search(message):
+        wrong = f"the quota {match[1]} does not allow {match[2]} more: {match[3]} of {match[4]} is in use"
+        return Forbidden(doing, wrong, "wait until others end, or ask for more; `kubectl describe quota` shows it")
+    if _SECURITY.search(message):
+        return Forbidden(doing, message, "the namespace's security level refuses such pods: use another, or ask for it")
+    return Forbidden(doing, message)
+
+
+def _owners(status: Mapping[str, Any]) -> dict[str, str]:
+    """Return the managers of the fields in a server-side apply conflict: field -> manager, or the server's message."""
+    owners = {}
+    for cause in _listed(status):
+        if field := cause.get("field"):
+            manager = re.match(r'conflict with "([^"]+)"', str(cause.get("message")))
+            owners[str(field)] = manager[1] if manager else str(cause.get("message"))
+    return owners
+
+
+def _causes(status: Mapping[str, Any]) -> str:
+    return "; ".join(f"{cause.get('field') or 'it'}: {cause.get('message')}" for cause in _listed(status))
+
+
+def _listed(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    causes = (status.get("details") or {}).get("causes") or []
+    return [cause for cause in causes if isinstance(cause, dict)]
+
+
+_OBJECT = re.compile(r"^HTTPS?Connection(Pool)?\([^)]*\): ")  # how the library names what failed; the server is told
+
+
+def unreachable(doing: str, server: str, error: Exception) -> Unreachable:
+    """A server that did not answer, or not to its end."""
+    why = " ".join(str(getattr(error, "reason", None) or error).split())
+    why = _OBJECT.sub("", why)
+    hint = "`kubectl cluster-info` shows whether it answers; is a VPN needed?"
+    if "CERTIFICATE_VERIFY_FAILED" in why or "certificate verify failed" in why:
+        hint = "the kubeconfig's certificate authority is not the one that signed the server's certificate"
+    return Unreachable(doing, f"{server} does not answer: {why}", hint)
