@@ -81,8 +81,8 @@ def deploy(
     """Deploy an environment: check the cluster, show the changes, apply them, and wait until every pod is ready.
 
     Objects of others are never touched, and fields that others changed only with --take-over. Before it ends pods in
-    which something trains, or recreates pods, it asks for confirmation. If the cluster changed since the plan was shown,
-    nothing is applied. After a failure, run the same command to continue.
+    which something trains, or recreates pods, it asks for confirmation. If the cluster changed since it showed the plan,
+    it applies nothing. After a failure, run the same command to continue.
     """
     from gpuctl.cluster.deploy import planned
 

@@ -141,7 +141,7 @@ def test_transport_and_detour_are_read_from_recorded_logs(tmp_path: Path) -> Non
     assert told(facts(tmp_path, ROCE, logs={"lab-0": Log(direct)}), "gpudirect") == []
     detour = said_of_rdma("moc_h100_roce_2n2g_sendrecv_ncclinfo.log")
     (line,) = told(facts(tmp_path, ROCE, logs={"lab-0": Log(detour)}), "gpudirect")
-    assert line.startswith("FAIL Pod lab-0: NCCL takes a detour through the host's memory:")
+    assert line.startswith("FAIL Pod lab-0: NCCL copies data through host memory:")
     by_efa = text("aws_p3dn_v100_efa_2n16g_nccl246.log").splitlines()
     assert told(facts(tmp_path, ROCE, logs={"lab-1": Log(by_efa)}), "transport") == []
 
