@@ -51,7 +51,7 @@ def test_a_command_takes_exactly_the_options_it_declares(name: str) -> None:
     assert required - context <= passed(command), required - passed(command)
 
 
-@pytest.mark.parametrize("group", ["cluster"])
+@pytest.mark.parametrize("group", ["cluster", "nccl"])
 def test_commands_take_their_options_as_typed_values(group: str) -> None:
     untyped = [
         f"{path.relative_to(ROOT)}:{function.lineno}"

@@ -28,7 +28,8 @@ how = options.together(
         "--mode",
         type=click.Choice(["rdma", "tcp", "auto"]),
         default=None,
-        help="The network between pods; auto: RDMA, or TCP if RDMA is unavailable.  [default: rdma if enabled]",
+        help="The network between pods; auto: RDMA, or TCP if RDMA is unavailable.  "
+        "[default: unchanged, else rdma if enabled]",
     ),
     click.option(
         "--nodes", type=click.IntRange(1), help="The number of pods.  [default: unchanged, else gpus.default_nodes]"
@@ -81,8 +82,8 @@ def deploy(
     """Deploy an environment: check the cluster, show the changes, apply them, and wait until every pod is ready.
 
     Objects of others are never touched, and fields that others changed only with --take-over. Before it ends pods in
-    which something trains, or recreates pods, it asks for confirmation. If the cluster changed since it showed the plan,
-    it applies nothing. After a failure, run the same command to continue.
+    which something trains, or recreates pods, it asks for confirmation. If the cluster changes after the plan was
+    shown, nothing is applied. After a failure, run the same command to continue.
     """
     from gpuctl.cluster.deploy import planned
 

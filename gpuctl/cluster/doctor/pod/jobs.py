@@ -132,7 +132,7 @@ def _wait(host: Host, pid: int) -> str:
 def memlock(host: Host, pid: int | str) -> str | None:
     """Return the locked-memory limit in bytes, or "unlimited"; None if unknown."""
     try:
-        limit = limits.of(host.read(f"/proc/{pid}/limits"), "Max locked memory")
+        limit = limits.soft_limit(host.read(f"/proc/{pid}/limits"), "Max locked memory")
     except OSError:
         return None
     return None if limit is None else str(limit)
