@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 
 from gpuctl.cluster.clusterfile import variables
@@ -20,6 +21,8 @@ POD_VARIABLES = (
     *("PATH", "NVIDIA_VISIBLE_DEVICES"),
 )
 OWN_KEYS = ("app.kubernetes.io/", "gpuctl/", "k8s.v1.cni.cncf.io/networks", "kueue.x-k8s.io/queue-name")
+# https with any user (tokens are given as one, too), or a password in any URL.
+CREDENTIALS = re.compile(r"https?://[^/@]*@|[a-z+]+://[^/@:]*:[^/@]*@")
 RULES: list[tuple[tuple[str, ...], Rule]] = []
 # Paths that the pod or the image's system uses.
 RESERVED = (
@@ -259,6 +262,12 @@ def image(cluster: Cluster) -> Iterator[Broken]:
         )
     if build and build.dockerfile and build.git:
         yield "image.build", "has both dockerfile and git", "keep one; without both, a local folder is built"
+    if build and CREDENTIALS.match(build.git):
+        yield (
+            "image.build.git",
+            "holds a password or token, which everybody sees who may read this file or the BuildConfig",
+            "remove and revoke it; use a Secret annotated with build.openshift.io/source-secret-match-uri-1",
+        )
     for name in ("ref", "folder") if build and not build.git else ():
         if getattr(build, name):
             yield f"image.build.{name}", "needs image.build.git", "omit it"
