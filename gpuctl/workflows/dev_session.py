@@ -25,7 +25,6 @@ from gpuctl.cluster.sync import targets as places
 from gpuctl.cluster.sync.flow import PodConnector
 from gpuctl.cluster.sync.local import Local
 from gpuctl.cluster.sync.model import Outcome
-from gpuctl.cluster.sync.prepare import local_folder, pod_folder
 from gpuctl.cluster.sync.push import SyncRequest
 from gpuctl.cluster.sync.targets import Target
 from gpuctl.core.errors import GpuctlError, InvalidInput
@@ -35,6 +34,7 @@ from gpuctl.kube.forward.state_machine import State as ForwardState
 from gpuctl.kube.forward.table import as_line
 from gpuctl.remote.model import PodTarget, ProcessExit
 from gpuctl.workflows.forward import PortRequest, addresses, request
+from gpuctl.workflows.sync import local_folder, pod_folder
 
 TICK_S = 0.05
 PATIENT_S = 3.0  # a change that has not reached all pods after this long is reported

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuctl.cluster.access import PodAccess
     from gpuctl.cluster.deploy.flow import RequestedMode
     from gpuctl.cluster.deploy.model import Plan
-    from gpuctl.cluster.deploy.planned import PlannedDeploy
+    from gpuctl.cluster.planned_deploy import PlannedDeploy
 
 
 how = options.together(
@@ -58,9 +58,9 @@ def diff(request: EnvironmentSelection, mode: RequestedMode | None, nodes: int |
 
     The changes come from a dry run on the server. RECREATE marks changes of immutable fields.
     """
-    from gpuctl.cluster.deploy import planned
+    from gpuctl.cluster import planned_deploy
 
-    plan = planned.plan(request, mode, nodes).plan
+    plan = planned_deploy.plan(request, mode, nodes).plan
     show.plan(plan, form)
     raise click.exceptions.Exit(_code(plan))
 
@@ -85,9 +85,9 @@ def deploy(
     which something trains, or recreates pods, it asks for confirmation. If the cluster changes after the plan was
     shown, nothing is applied. After a failure, run the same command to continue.
     """
-    from gpuctl.cluster.deploy import planned
+    from gpuctl.cluster import planned_deploy
 
-    plan = planned.plan(request, mode, nodes)
+    plan = planned_deploy.plan(request, mode, nodes)
     _carry_out(plan.with_consent(take_over=take_over), timeout, yes, check, form)
 
 
@@ -102,11 +102,11 @@ def scale(
 
     It asks for confirmation before it ends pods in which something trains.
     """
-    from gpuctl.cluster.deploy import planned
+    from gpuctl.cluster import planned_deploy
 
     if request.single:
         raise click.UsageError("a standalone pod cannot be scaled")
-    plan = planned.plan_scaling(request, nodes)
+    plan = planned_deploy.plan_scaling(request, nodes)
     _carry_out(plan.with_consent(take_over=take_over), timeout, yes, check, form)
 
 
@@ -115,9 +115,9 @@ def scale(
 @options.output
 def status(request: EnvironmentSelection, form: Output) -> None:
     """Show an environment's pods and why they are not ready, its volumes and addresses."""
-    from gpuctl.cluster.deploy import planned
+    from gpuctl.cluster import planned_deploy
 
-    current = planned.read_status(request)
+    current = planned_deploy.read_status(request)
     if form == "table":
         show.status(current)
     else:

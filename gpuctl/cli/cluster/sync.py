@@ -23,7 +23,7 @@ from gpuctl.domain.findings import PROBLEMS, worst_code
 if TYPE_CHECKING:
     from gpuctl.cluster.sync.local import Local
     from gpuctl.cluster.sync.model import Kept, Outcome
-    from gpuctl.cluster.sync.prepare import PreparedSync
+    from gpuctl.workflows.sync import PreparedSync
 
 MOST_SHOWN = 20
 NOT_DONE = 3
@@ -67,9 +67,10 @@ def sync(request: SyncCommand, form: Output) -> None:
         raise click.UsageError("give either a cluster's NAME or --pods")
     if request.watch and (request.check or form != "table"):
         raise click.UsageError("--watch goes with neither --check nor --output")
-    from gpuctl.cluster.sync import flow, prepare
+    from gpuctl.cluster.sync import flow
+    from gpuctl.workflows.sync import prepare
 
-    prepared = prepare.prepare(request)
+    prepared = prepare(request)
     if request.watch:
         _watch(prepared)
     outcomes = flow.sync(
