@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from math import log10
 from random import Random
 
-from gpuctl.nccl.judge.outcome import BROKEN_OFF
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Rank, Row, Run, Sweep, Timing, Transport
 from gpuctl.nccl.runner import ProgressListener
-from gpuctl.nccl.runners.mpirun import refuse_shared
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import Network
 from tests.rig.nccl_fleet.scatter import Scatter
@@ -46,7 +45,9 @@ class SimulatedFleet:
         self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
     ) -> list[LaunchResult]:
         """Run all launches at the same time; one that hangs is ended by an interruption."""
-        refuse_shared(launches)
+        busy = Counter(node for launch in launches for node in launch.nodes)
+        if clash := [node for node, count in busy.items() if count > 1]:
+            raise InvalidInput(f"run a test on {clash[0]}", "it is in two launches of a round")
         if not launches:
             return []
         if not self.rounds:
@@ -124,7 +125,7 @@ class SimulatedFleet:
 
 
 def _interrupted(result: LaunchResult) -> LaunchResult:
-    run = replace(result.run, outcome=Outcome.KILLED, cause=BROKEN_OFF)
+    run = replace(result.run, outcome=Outcome.KILLED, cause="broken off")
     return replace(result, run=run, seconds=0.0, waiting={})
 
 
