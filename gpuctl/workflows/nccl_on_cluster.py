@@ -1,5 +1,4 @@
-"""NCCL tests on the cluster of a cluster file: in its environment's own pods where it is deployed, for these hold the
-GPUs, else in pods made as the file says."""
+"""NCCL tests on the cluster of a cluster file: in the pods of a deployed environment, else in pods of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +20,8 @@ from gpuctl.nccl.runners.kube.exec_transport import Pod, PodTransport
 from gpuctl.nccl.runners.kube.model import Settings
 
 ROOT = 0
-OURS = "NCCL_DEBUG"  # and all that begins so: a run makes NCCL say what it uses, whatever training is to print
+MISSING = "no such pod, and no pod on such a node"
+OURS = "NCCL_DEBUG"  # and all that begin with it: a test needs NCCL's log, whatever training prints
 
 
 def file_of(name: str) -> File:
@@ -31,7 +31,7 @@ def file_of(name: str) -> File:
 
 @dataclass(frozen=True)
 class Place:
-    """An environment on its cluster. `count`: how many pods it is to have there; None where it is not deployed."""
+    """An environment on its cluster. `count`: its number of pods; None if it is not deployed."""
 
     cluster: Cluster
     env: Environment
@@ -43,13 +43,13 @@ class Place:
 
     @property
     def where(self) -> str:
-        """The name of this place in the run history."""
+        """Name of the environment in the run history: its server, cluster and environment."""
         name = self.file.cluster.name
         return f"{self.cluster.server} {name}" + (f"/{self.env.name}" if self.env.name != name else "")
 
     @cached_property
     def pods(self) -> tuple[dict[str, Pod], dict[str, str]]:
-        """The ready pods by the names a run gives them, in rank order; and the others with the reason."""
+        """The ready pods by their labels, in rank order; and the others by name, with the reason."""
         live = {
             pod["metadata"]["name"]: pod for pod in self.cluster.find(self.cluster.kind("v1", "Pod"), self.env.selector)
         }
@@ -75,27 +75,27 @@ def place(name: str, environment_name: str, context: str) -> Place:
 
 def _why_not(pod: Object | None) -> str:
     if pod is None:
-        return "it is not there"
+        return "it does not exist"
     if pod["metadata"].get("deletionTimestamp"):
-        return "it is about to go"
+        return "it is being deleted"
     return "" if is_ready(pod) else "it is not ready: `gpuctl cluster status` says why"
 
 
 def chosen(at: Place, named: str) -> dict[str, Pod]:
-    """The pods that --nodes names, by pod or node and in its order; all that are ready where it names none."""
+    """The pods that --nodes names (by pod or node), in its order; all ready pods if it is empty."""
     ready, others = at.pods
     doing = f"run NCCL tests in the pods of {at.env.name}"
     if not ready:
         why = "; ".join(f"{name}: {why}" for name, why in list(others.items())[:4]) or "it has none"
         raise GpuctlError(doing, f"no pod is ready: {why}", f"gpuctl cluster status {at.file.cluster.name}")
-    label_of = {word: label for label, pod in ready.items() for word in (pod.name, pod.node, label)}
-    requested = [word.strip() for word in named.split(",") if word.strip()]
-    if unknown := [word for word in requested if word not in label_of]:
-        why = "; ".join(f"{word}: {others.get(word, 'no such pod, nor a node of one')}" for word in unknown)
-        raise InvalidInput(doing, why, f"those that are ready: {', '.join(list(ready)[:32])}")
-    labels = [label_of[word] for word in requested] or list(ready)
+    label_of = {name: label for label, pod in ready.items() for name in (pod.name, pod.node, label)}
+    requested = [name.strip() for name in named.split(",") if name.strip()]
+    if unknown := [name for name in requested if name not in label_of]:
+        why = "; ".join(f"{name}: {others.get(name, MISSING)}" for name in unknown)
+        raise InvalidInput(doing, why, f"ready pods: {', '.join(list(ready)[:32])}")
+    labels = [label_of[name] for name in requested] or list(ready)
     if len(set(labels)) < len(labels):
-        raise InvalidInput(doing, "--nodes names a pod twice", "name each once")
+        raise InvalidInput(doing, "--nodes names a pod twice", "name it once")
     return {label: ready[label] for label in labels}
 
 
@@ -105,7 +105,7 @@ def carrier(at: Place, pods: Mapping[str, Pod]) -> PodTransport:
 
 
 def racks(at: Place, pods: Mapping[str, Pod], label: str) -> dict[str, str] | None:
-    """Pod -> the rack of its node, where a label tells; None where we may not ask for nodes."""
+    """Pod -> the rack of its node, from a node label; None without the right to list nodes."""
     try:
         nodes = at.cluster.find(at.cluster.kind("v1", "Node"), {})
     except Forbidden:
@@ -114,16 +114,16 @@ def racks(at: Place, pods: Mapping[str, Pod], label: str) -> dict[str, str] | No
     return {name: known[pod.node] for name, pod in pods.items() if pod.node in known}
 
 
-# ---- where it is not deployed ---------------------------------------------------------------------------------------
+# ---- if it is not deployed ------------------------------------------------------------------------------------------
 
 
 def settings(at: Place) -> Settings:
-    """Pods of a run's own, as the file has the environment's; `InvalidInput` where they cannot be alike."""
+    """Settings of a test's own pods, like the environment's; `InvalidInput` if they cannot have the same."""
     file, env = at.file, at.env
     rdma, room, security = file.network.rdma, file.resources, file.security
     if env.rdma and rdma.host_network:
-        wrong = "network.rdma.host_network: pods of a test's own are not in the node's network"
-        raise InvalidInput("run NCCL tests in pods of their own", wrong, "`gpuctl cluster deploy` first")
+        wrong = "network.rdma.host_network: a test's own pods do not use the node's network"
+        raise InvalidInput("run NCCL tests in their own pods", wrong, "`gpuctl cluster deploy` first")
     pages = {"hugepages-2Mi": room.hugepages_2mi} if room.hugepages_2mi else {}
     fabric = {**{name: str(count) for name, count in rdma.resources.items()}, **pages} if env.rdma else {}
     return Settings(
@@ -152,7 +152,7 @@ def among(at: Place) -> Collection[str] | None:
 
 
 def variables_of(at: Place) -> dict[str, str]:
-    """The network variables of the file, which a test's own pods lack."""
+    """The network variables of the file, which a test's own pods need, too."""
     return {
         variable.name: variable.value
         for variable in variables.all_of(at.file, at.env.mode)

@@ -1,4 +1,4 @@
-"""Preflight for a run over ssh: find what would stop it, or disturb others, in one trip to each node."""
+"""Preflight for a run over ssh: check in one visit to each node what would stop the run or disturb others."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def before(
     ssh_args: str = "",
     alone: bool = False,
 ) -> list[Finding]:
-    """Idle, nccl-tests and MPI of one build, ssh and names between the nodes: findings as of the whole preflight.
+    """Check that nodes are idle, have the same builds of nccl-tests and MPI, and reach each other by ssh and name.
 
-    The first host is the one that launches. `alone`: each host runs a test of its own, and needs neither MPI nor the
-    others. `stopping` says which findings forbid the run: what could not be read is UNKNOWN, which does not.
+    The first host launches. `alone`: each host runs its own test, and needs neither MPI nor the others. Only the
+    findings that `stopping` returns forbid the run: UNKNOWN does not.
     """
     arguments, asks = preflight_facts.split_ssh_args(ssh_args), preflight.BEFORE_ASKS
     options = preflight_facts.FactsOptions(tuple(folders), by_name, arguments, limit=LIMIT_S, only=asks, apart=alone)
@@ -42,10 +42,10 @@ def before(
 
 
 class Layout(NamedTuple):
-    """The fabric as hosts themselves report it: `rails` are the names of the adapters that every host has.
+    """The fabric as the hosts report it. `rails`: the adapters that every host has.
 
-    `racks`: host -> its rack, of those that can tell; `racks_are` says what stands for a rack. Empty: nobody can tell.
-    `devices`: host -> all its adapters, None where it did not tell.
+    `racks`: host -> its rack, if known. `racks_are`: what identifies a rack, such as a switch; "" if no rack is known.
+    `devices`: host -> all its adapters, None if unknown.
     """
 
     rails: tuple[str, ...]
@@ -55,7 +55,7 @@ class Layout(NamedTuple):
 
 
 def layout(hosts: Sequence[Target]) -> Layout:
-    """In one trip each. No rails where a host did not answer, nor on EFA."""
+    """Read the layout in one visit to each host. No rails if a host did not answer, or on EFA."""
     fleet = preflight_facts.ask(
         hosts, preflight_facts.FactsOptions(limit=LIMIT_S, only=LAYOUT_ASKS, apart=True), lambda visit: None
     )

@@ -1,4 +1,4 @@
-"""Collect the facts an NCCL run depends on, in one trip to each host, and test which hosts can log in to which."""
+"""Collect the facts that an NCCL run depends on, and test which hosts can log in to which; one visit per host."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.nccl.topology.login_checks import ALONE, peers
 
-# Every node's request is its own, half a megabyte with the program; so many are held at a time.
-AT_A_TIME = 128
+# Each node has its own request, half a megabyte with the program; this many are in memory at a time.
+BATCH = 128
 
 
 @dataclass(frozen=True)
 class FactsOptions:
-    """`by_name`: nodes reach each other by their inventory names. `ssh_args`: more for the ssh between nodes.
+    """`by_name`: nodes use inventory names for each other. `ssh_args`: further arguments of the ssh between nodes.
 
-    `folders`: where the tests and mpirun are looked for, besides the usual places. `limit` in seconds for one host.
-    `only`: some of the subjects of facts/gather.py; empty for all. `apart`: no node looks for another.
+    `folders`: searched for the tests and mpirun before the usual ones. `limit`: seconds for one host. `only`: subjects
+    of facts/gather.py; empty for all. `apart`: nodes do not check each other.
     """
 
     folders: tuple[str, ...] = ()
@@ -43,34 +43,33 @@ def split_ssh_args(text: str) -> tuple[str, ...]:
 
 
 def ask(hosts: Sequence[Target], options: FactsOptions, on_result: Callable[[HostResult], None]) -> Fleet:
-    """Facts of every host that answers, and why the others did not; `seen` hears of each."""
+    """Return the facts of the hosts that answer, and the reasons of the others; `on_result` receives each result."""
     direct = [host for host in hosts if not host.needs_ansible]
     requested = requests(
         {host.name: host.name if options.by_name else host.address or host.name for host in direct}, options
     )
-    visits = [
-        visit
-        for start in range(0, len(direct), AT_A_TIME)
-        for visit in run_on_all(
-            direct[start : start + AT_A_TIME],
+    results = [
+        result
+        for start in range(0, len(direct), BATCH)
+        for result in run_on_all(
+            direct[start : start + BATCH],
             lambda host: requested[host.name],
             forks=options.forks,
             timeout_s=options.limit,
             on_result=on_result,
         )
     ]
-    beyond = {host.name: f"only Ansible can reach it: {host.needs_ansible}" for host in hosts if host.needs_ansible}
-    return _fleet(hosts, {visit.host: visit for visit in visits}, beyond)
+    return _fleet(hosts, {result.host: result for result in results})
 
 
 def requests(addresses: Mapping[str, str], options: FactsOptions) -> dict[str, dict[str, Any]]:
-    """The request for each node; `addresses`: node -> how the others reach it, the first is the one that launches."""
+    """The request for each node. `addresses`: node -> the address that others use; the first node launches."""
     plan = dict.fromkeys(addresses, ALONE) if options.apart else peers(list(addresses))
     more = {"folders": list(options.folders), "ssh_args": list(options.ssh_args)}
     only = {"only": list(options.only)} if options.only else {}
     return {
         node: {
-            **{what: [{"name": n, "address": addresses[n]} for n in nodes] for what, nodes in tests._asdict().items()},
+            **{test: [{"name": n, "address": addresses[n]} for n in nodes] for test, nodes in tests._asdict().items()},
             "action": "facts",
             "subjects": "nccl",
             **more,
@@ -80,16 +79,16 @@ def requests(addresses: Mapping[str, str], options: FactsOptions) -> dict[str, d
     }
 
 
-def _fleet(hosts: Sequence[Target], visits: Mapping[str, HostResult], beyond: Mapping[str, str]) -> Fleet:
-    """In the order of the hosts."""
+def _fleet(hosts: Sequence[Target], results: Mapping[str, HostResult]) -> Fleet:
+    """Combine results in the order of the hosts."""
     nodes: dict[str, Mapping[str, Any]] = {}
     unasked: dict[str, str] = {}
     for host in hosts:
-        visit = visits.get(host.name)
-        if visit is not None and visit.answer is not None and "facts" in visit.answer:
-            nodes[host.name] = {**visit.answer["facts"], "address": host.address or host.name}
+        result = results.get(host.name)
+        if result is None:
+            unasked[host.name] = f"only Ansible can reach it: {host.needs_ansible}"
+        elif result.answer is None or "facts" not in result.answer:
+            unasked[host.name] = result.wrong or "its answer has no facts"
         else:
-            unasked[host.name] = beyond.get(host.name) or (
-                (visit.wrong or "its answer has no facts") if visit else "it was not asked"
-            )
+            nodes[host.name] = {**result.answer["facts"], "address": host.address or host.name}
     return Fleet(nodes, unasked)

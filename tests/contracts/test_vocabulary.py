@@ -60,7 +60,6 @@ LEFT: dict[str, tuple[int, int]] = {
     "gpuctl/cluster/shell": (0, 1),
     "gpuctl/cluster/sync": (0, 1),
     "gpuctl/cluster/train": (0, 1),
-    "gpuctl/edges": (4, 1),
     "gpuctl/edges/kube": (0, 2),
     "gpuctl/nccl/launch": (0, 1),
     "gpuctl/nccl/parsing": (0, 1),

@@ -58,7 +58,7 @@ def test_pods_that_are_ready_take_part_in_the_order_of_their_ranks(tmp_path: Pat
     assert list(nccl_on_cluster.chosen(at, "")) == ["lab-0 on n5", "lab-2 on n7"]
     assert {name: why.partition(":")[0] for name, why in at.pods[1].items()} == {
         "lab-1": "it is not ready",
-        "lab-3": "it is not there",
+        "lab-3": "it does not exist",
     }
     last = at.pods[0]["lab-2 on n7"]
     assert (last.host, last.uid) == ("lab-2.lab.team.svc", "uid of lab-2")
@@ -70,7 +70,11 @@ def test_pods_are_named_by_themselves_or_by_their_nodes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("named", "wrong"),
-    [("lab-1", "lab-1: it is not ready"), ("gpu-9", "no such pod, nor a node of one"), ("lab-0,n5", "a pod twice")],
+    [
+        ("lab-1", "lab-1: it is not ready"),
+        ("gpu-9", "no such pod, and no pod on"),
+        ("lab-0,n5", "a pod twice"),
+    ],
 )
 def test_pods_that_cannot_take_part_are_refused(tmp_path: Path, named: str, wrong: str) -> None:
     with pytest.raises(InvalidInput, match=wrong):
@@ -79,7 +83,7 @@ def test_pods_that_cannot_take_part_are_refused(tmp_path: Path, named: str, wron
 
 def test_an_environment_without_a_ready_pod_is_no_place_for_tests(tmp_path: Path) -> None:
     at = place(tmp_path, count=1, Pod=[pod("lab-0", "n5", deletionTimestamp="2026-11-21T12:00:00Z")])
-    with pytest.raises(GpuctlError, match="no pod is ready: lab-0: it is about to go"):
+    with pytest.raises(GpuctlError, match="no pod is ready: lab-0: it is being deleted"):
         nccl_on_cluster.chosen(at, "")
 
 
