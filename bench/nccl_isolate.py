@@ -17,7 +17,7 @@ from gpuctl.nccl.isolate.flow import isolate
 from gpuctl.nccl.isolate.model import Cause, Conclusion, Fleet, Kind, Policy
 from gpuctl.nccl.isolate.observations import observe
 from gpuctl.nccl.model import Launch, LaunchResult
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from tests.rig.nccl_fleet.faults import SLOW, Fault, hard
 from tests.rig.nccl_fleet.network import network
 from tests.rig.nccl_fleet.runner import SimulatedFleet

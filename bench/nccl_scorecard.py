@@ -13,9 +13,9 @@ from statistics import median
 from typing import Any
 
 from gpuctl.domain.findings import Verdict
+from gpuctl.nccl.isolate import pair_outliers
 from gpuctl.nccl.isolate.flow import isolate
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
-from gpuctl.nccl.judge import pair_outliers
 from gpuctl.nccl.model import Launch
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import Network

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 Pod = dict[str, Any]
+REVISION = "controller-revision-hash"  # label: the template that a StatefulSet made the pod from
 IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 # Errors that do not resolve by waiting.
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull")

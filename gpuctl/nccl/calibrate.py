@@ -14,7 +14,7 @@ from gpuctl.nccl import context as known
 from gpuctl.nccl.baselines.model import Baseline, Book
 from gpuctl.nccl.context import DEFAULT, RunContext
 from gpuctl.nccl.judge import run as judge
-from gpuctl.nccl.judge.messages import by_size, names, size, sizes
+from gpuctl.nccl.messages import by_size, names, size, sizes
 from gpuctl.nccl.model import LaunchResult, Outcome, Row, Run
 from gpuctl.nccl.parsing.algorithms import ALGORITHMS
 

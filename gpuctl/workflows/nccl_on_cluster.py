@@ -1,4 +1,5 @@
-"""NCCL tests on the cluster of a cluster file: in the pods of a deployed environment, else in pods of its own."""
+"""NCCL tests on the cluster of a cluster file: in the environment's pods if it is deployed, because they hold the GPUs,
+else in pods created as the file describes them."""
 
 from __future__ import annotations
 
@@ -20,18 +21,17 @@ from gpuctl.nccl.runners.kube.exec_transport import Pod, PodTransport
 from gpuctl.nccl.runners.kube.model import Settings
 
 ROOT = 0
-MISSING = "no such pod, and no pod on such a node"
-OURS = "NCCL_DEBUG"  # and all that begin with it: a test needs NCCL's log, whatever training prints
+OURS = "NCCL_DEBUG"  # prefix of the variables that a test sets itself, whatever training is to print
 
 
 def file_of(name: str) -> File:
-    """The cluster file of a name or path."""
+    """Find the cluster file of a name or path."""
     return locate.cluster(name)
 
 
 @dataclass(frozen=True)
 class Place:
-    """An environment on its cluster. `count`: its number of pods; None if it is not deployed."""
+    """Environment on its cluster. `count`: number of its pods; None if it is not deployed."""
 
     cluster: Cluster
     env: Environment
@@ -43,13 +43,13 @@ class Place:
 
     @property
     def where(self) -> str:
-        """Name of the environment in the run history: its server, cluster and environment."""
+        """Name of this place in the run history."""
         name = self.file.cluster.name
         return f"{self.cluster.server} {name}" + (f"/{self.env.name}" if self.env.name != name else "")
 
     @cached_property
     def pods(self) -> tuple[dict[str, Pod], dict[str, str]]:
-        """The ready pods by their labels, in rank order; and the others by name, with the reason."""
+        """Ready pods by their labels in a run, in rank order; and the other pods with the reason."""
         live = {
             pod["metadata"]["name"]: pod for pod in self.cluster.find(self.cluster.kind("v1", "Pod"), self.env.selector)
         }
@@ -78,11 +78,11 @@ def _why_not(pod: Object | None) -> str:
         return "it does not exist"
     if pod["metadata"].get("deletionTimestamp"):
         return "it is being deleted"
-    return "" if is_ready(pod) else "it is not ready: `gpuctl cluster status` says why"
+    return "" if is_ready(pod) else "it is not ready: `gpuctl cluster status` shows why"
 
 
 def chosen(at: Place, named: str) -> dict[str, Pod]:
-    """The pods that --nodes names (by pod or node), in its order; all ready pods if it is empty."""
+    """Pods that --nodes names, by pod or node and in its order; all ready pods if it names none."""
     ready, others = at.pods
     doing = f"run NCCL tests in the pods of {at.env.name}"
     if not ready:
@@ -91,21 +91,21 @@ def chosen(at: Place, named: str) -> dict[str, Pod]:
     label_of = {name: label for label, pod in ready.items() for name in (pod.name, pod.node, label)}
     requested = [name.strip() for name in named.split(",") if name.strip()]
     if unknown := [name for name in requested if name not in label_of]:
-        why = "; ".join(f"{name}: {others.get(name, MISSING)}" for name in unknown)
-        raise InvalidInput(doing, why, f"ready pods: {', '.join(list(ready)[:32])}")
+        why = "; ".join(f"{name}: {others.get(name, 'neither a pod nor the node of one')}" for name in unknown)
+        raise InvalidInput(doing, why, f"pods that are ready: {', '.join(list(ready)[:32])}")
     labels = [label_of[name] for name in requested] or list(ready)
     if len(set(labels)) < len(labels):
-        raise InvalidInput(doing, "--nodes names a pod twice", "name it once")
+        raise InvalidInput(doing, "--nodes names a pod twice", "name each once")
     return {label: ready[label] for label in labels}
 
 
-def carrier(at: Place, pods: Mapping[str, Pod]) -> PodTransport:
-    """The transport into these pods."""
+def transport(at: Place, pods: Mapping[str, Pod]) -> PodTransport:
+    """Transport into these pods."""
     return PodTransport(at.cluster, pods, CONTAINER, at.env.selector)
 
 
 def racks(at: Place, pods: Mapping[str, Pod], label: str) -> dict[str, str] | None:
-    """Pod -> the rack of its node, from a node label; None without the right to list nodes."""
+    """Pod -> rack of its node, for nodes with a rack label; None if nodes may not be listed."""
     try:
         nodes = at.cluster.find(at.cluster.kind("v1", "Node"), {})
     except Forbidden:
@@ -114,16 +114,16 @@ def racks(at: Place, pods: Mapping[str, Pod], label: str) -> dict[str, str] | No
     return {name: known[pod.node] for name, pod in pods.items() if pod.node in known}
 
 
-# ---- if it is not deployed ------------------------------------------------------------------------------------------
+# ---- environments that are not deployed -----------------------------------------------------------------------------
 
 
 def settings(at: Place) -> Settings:
-    """Settings of a test's own pods, like the environment's; `InvalidInput` if they cannot have the same."""
+    """Settings of pods created for a test, like those of the environment; `InvalidInput` if they cannot be alike."""
     file, env = at.file, at.env
     rdma, room, security = file.network.rdma, file.resources, file.security
     if env.rdma and rdma.host_network:
-        wrong = "network.rdma.host_network: a test's own pods do not use the node's network"
-        raise InvalidInput("run NCCL tests in their own pods", wrong, "`gpuctl cluster deploy` first")
+        wrong = "network.rdma.host_network: pods created for a test do not use the node's network"
+        raise InvalidInput("run NCCL tests in new pods", wrong, "`gpuctl cluster deploy` first")
     pages = {"hugepages-2Mi": room.hugepages_2mi} if room.hugepages_2mi else {}
     fabric = {**{name: str(count) for name, count in rdma.resources.items()}, **pages} if env.rdma else {}
     return Settings(
@@ -141,8 +141,8 @@ def settings(at: Place) -> Settings:
     )
 
 
-def among(at: Place) -> Collection[str] | None:
-    """The nodes that the file allows; None for all."""
+def allowed_nodes(at: Place) -> Collection[str] | None:
+    """Nodes that the file allows; None for all."""
     nodes = at.file.nodes
     if not nodes.selector:
         return nodes.gpu_nodes or None
@@ -152,7 +152,7 @@ def among(at: Place) -> Collection[str] | None:
 
 
 def variables_of(at: Place) -> dict[str, str]:
-    """The network variables of the file, which a test's own pods need, too."""
+    """Network variables of the file, which pods created for a test lack."""
     return {
         variable.name: variable.value
         for variable in variables.all_of(at.file, at.env.mode)

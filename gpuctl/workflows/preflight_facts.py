@@ -1,4 +1,4 @@
-"""Collect the facts that an NCCL run depends on, and test which hosts can log in to which; one visit per host."""
+"""Collect the facts an NCCL run depends on, in one trip to each host, and test which hosts can log in to which."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.nccl.topology.login_checks import ALONE, peers
 
-# Each node has its own request, half a megabyte with the program; this many are in memory at a time.
-BATCH = 128
+# Each request contains the program, half a megabyte; this many are held in memory at a time.
+AT_A_TIME = 128
 
 
 @dataclass(frozen=True)
 class FactsOptions:
-    """`by_name`: nodes use inventory names for each other. `ssh_args`: further arguments of the ssh between nodes.
+    """Options of a collection of facts.
 
-    `folders`: searched for the tests and mpirun before the usual ones. `limit`: seconds for one host. `only`: subjects
-    of facts/gather.py; empty for all. `apart`: nodes do not check each other.
+    `search_path`: folders with the tests and mpirun, besides the usual ones. `use_inventory_names`: nodes reach each
+    other by their inventory names. `ssh_args`: additional arguments for ssh between nodes. `limit` in seconds for one
+    host. `only`: subjects of facts/gather.py, empty for all. `apart`: nodes do not test whether they reach each other.
     """
 
-    folders: tuple[str, ...] = ()
-    by_name: bool = False
+    search_path: tuple[str, ...] = ()
+    use_inventory_names: bool = False
     ssh_args: tuple[str, ...] = ()
     forks: int = 64
     limit: float = 120.0
@@ -43,16 +44,16 @@ def split_ssh_args(text: str) -> tuple[str, ...]:
 
 
 def ask(hosts: Sequence[Target], options: FactsOptions, on_result: Callable[[HostResult], None]) -> Fleet:
-    """Return the facts of the hosts that answer, and the reasons of the others; `on_result` receives each result."""
+    """Collect facts of every host; hosts that do not answer are `unasked`, with the reason. Results are passed on."""
     direct = [host for host in hosts if not host.needs_ansible]
     requested = requests(
-        {host.name: host.name if options.by_name else host.address or host.name for host in direct}, options
+        {host.name: host.name if options.use_inventory_names else host.address or host.name for host in direct}, options
     )
     results = [
         result
-        for start in range(0, len(direct), BATCH)
+        for start in range(0, len(direct), AT_A_TIME)
         for result in run_on_all(
-            direct[start : start + BATCH],
+            direct[start : start + AT_A_TIME],
             lambda host: requested[host.name],
             forks=options.forks,
             timeout_s=options.limit,
@@ -63,9 +64,9 @@ def ask(hosts: Sequence[Target], options: FactsOptions, on_result: Callable[[Hos
 
 
 def requests(addresses: Mapping[str, str], options: FactsOptions) -> dict[str, dict[str, Any]]:
-    """The request for each node. `addresses`: node -> the address that others use; the first node launches."""
+    """Build the request for each node. `addresses`: node -> its address for other nodes; the first node launches."""
     plan = dict.fromkeys(addresses, ALONE) if options.apart else peers(list(addresses))
-    more = {"folders": list(options.folders), "ssh_args": list(options.ssh_args)}
+    more = {"folders": list(options.search_path), "ssh_args": list(options.ssh_args)}
     only = {"only": list(options.only)} if options.only else {}
     return {
         node: {
@@ -80,7 +81,7 @@ def requests(addresses: Mapping[str, str], options: FactsOptions) -> dict[str, d
 
 
 def _fleet(hosts: Sequence[Target], results: Mapping[str, HostResult]) -> Fleet:
-    """Combine results in the order of the hosts."""
+    """Facts and failures in the order of the hosts."""
     nodes: dict[str, Mapping[str, Any]] = {}
     unasked: dict[str, str] = {}
     for host in hosts:

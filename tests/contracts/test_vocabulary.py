@@ -70,16 +70,6 @@ LEFT: dict[str, tuple[int, int]] = {
     "gpuctl/nccl/runners/slurm": (0, 3),
     "gpuctl/nccl/topology": (0, 1),
     "gpuctl/tmux/versions": (0, 2),
-    "plugins/action": (1, 0),
-    "plugins/filter": (0, 1),
-    "plugins/module_utils/gpuhost": (2, 19),
-    "plugins/module_utils/gpuhost/facts": (0, 5),
-    "plugins/module_utils/gpuhost/kinds": (4, 30),
-    "plugins/module_utils/gpuhost/resources": (0, 5),
-    "plugins/module_utils/launch": (0, 16),
-    "plugins/modules": (0, 1),
-    "plugins/plugin_utils": (1, 0),
-    "plugins/plugin_utils/profiles": (2, 5),
 }
 FOLDERS = sorted({path.parent.relative_to(ROOT) for top in ("gpuctl", "plugins") for path in python_files(ROOT / top)})
 

@@ -247,7 +247,9 @@ def test_packages_can_be_installed_without_a_network(hosts: Hosts) -> None:
         ("power9", {"cpus": 176, "nodes": "0,8,250-255", "gpus": 6, "nics": 1}),
     ],
 )
-def test_machines_have_what_was_recorded(tmp_path: Path, name: str, has: dict[str, int | str]) -> None:
+def test_each_machine_shows_its_cpus_nodes_gpus_and_adapters(
+    tmp_path: Path, name: str, has: dict[str, int | str]
+) -> None:
     system, pci = "sys/devices/system", "sys/bus/pci/devices"
     machines.write_tree(name, tmp_path, ["/sys/bus", f"/{system}/cpu/online", f"/{system}/node/online", "/proc/driver"])
     classes = [file.read_text()[:6] for file in tmp_path.glob(f"{pci}/*/class")]

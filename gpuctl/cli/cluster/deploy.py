@@ -28,7 +28,8 @@ how = options.together(
         "--mode",
         type=click.Choice(["rdma", "tcp", "auto"]),
         default=None,
-        help="The network between pods; auto: RDMA, or TCP if RDMA is unavailable.  [default: rdma if enabled]",
+        help="The network between pods; auto: RDMA, or TCP if RDMA is unavailable.  "
+        "[default: unchanged, else rdma if enabled]",
     ),
     click.option(
         "--nodes", type=click.IntRange(1), help="The number of pods.  [default: unchanged, else gpus.default_nodes]"

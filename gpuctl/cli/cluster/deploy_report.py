@@ -98,7 +98,8 @@ def removing(existing: EnvironmentObjects, env: Environment, stay: Sequence[Obje
     for obj in stay:
         size = obj["spec"]["resources"]["requests"]["storage"]
         click.echo(f"stays: {name_of(obj)}, {size}: --volumes removes it, with its data")
+    any_found = existing.objects or existing.volumes or stay
     for why in existing.unread:
-        click.echo(f"UNKNOWN whether more exists: {why}")
-    if not (existing.objects or existing.volumes or stay):
+        click.echo(f"UNKNOWN whether {'more' if any_found else 'anything'} exists: {why}")
+    if not (any_found or existing.unread):
         click.echo(f"{env.name} has no objects in {env.namespace}")

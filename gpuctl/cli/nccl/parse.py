@@ -82,7 +82,7 @@ def _tables(named_runs: list[Named]) -> None:
 
 
 def _table(run: Run) -> None:
-    from gpuctl.nccl.judge.messages import sizes_seen
+    from gpuctl.nccl.messages import sizes_seen
 
     click.echo(" ".join([run.collective or "collective not named", *_facts(run)]))
     for one in run.transports:
@@ -143,7 +143,7 @@ def _shown(value: object) -> object:
 
 def _summary(run: Run) -> str:
     from gpuctl.nccl import serialize
-    from gpuctl.nccl.judge.messages import size
+    from gpuctl.nccl.messages import size
 
     as_dict = serialize.run_as_dict(run)
     best = as_dict["max_busbw_gbs"]

@@ -9,20 +9,20 @@ from typing import Any
 
 from gpuctl.domain import ranks as hang
 from gpuctl.edges.ssh import Failure
-from gpuctl.nccl.judge.messages import flag, size
 from gpuctl.nccl.launch import error_messages, host_names
 from gpuctl.nccl.launch.host_names import Names
+from gpuctl.nccl.messages import flag, size
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 
 # Size, count and type, and both halves: of a row that a hang has cut only the first few words are there.
 _ROW = re.compile(r"^\s*(\d{1,18})\s+\d+\s+(?:u?int|float|double|half|bfloat|fp8|f8)\w*(?:\s+\S+){8,}\s*$")
 _BUILD = (
     "build it on every node in the same place (make MPI=1 MPI_HOME=… in github.com/NVIDIA/nccl-tests), "
-    "or name its folder with --folder"
+    "or name its folder with --search-path"
 )
 MISSING = {
     "mpirun": "Open MPI is not installed there (no mpirun on the PATH or in the usual folders): install openmpi-bin or "
-    "the EFA installer's, or name its folder with --folder",
+    "the EFA installer's, or name its folder with --search-path",
 }
 
 

@@ -1,39 +1,41 @@
-"""An AWS g4dn.metal (8 T4, EFA, ENA) after lstopo_aws_g4dn_metal.xml.
+"""An AWS g4dn.metal: two sockets of 24 cores whose ids have gaps, 8 T4, EFA, ENA, NVMe and SATA.
 
-Recorded: CPUs, cores, packages, NUMA nodes with memory and distances, every PCI device with its ids and node, GPU
-models and UUIDs, names of network, RDMA and block devices. Inferred: drivers, interrupts, idle states, frequency files.
+CPUs, NUMA nodes, distances and the devices of each node have the recorded layout (tests/unit/rig/test_machines.py).
+Addresses, UUIDs, drivers, interrupts, idle states and frequency files are inferred.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
-from itertools import count
-from xml.etree import ElementTree
 
-from tests.rig.machines.model import Cpu, Device, Frequency, Gpu, Idle, Machine
-from tests.rig.machines.recorded import recording
-from tests.rig.numbers import from_mask
+from tests.rig.machines.model import ETHERNET, GPU, Cpu, Device, Frequency, Gpu, Idle, Machine
 
-Element = ElementTree.Element
-# What lstopo calls its kinds of operating system devices.
-BLOCK, NET, RDMA = "0", "2", "3"
-# PCI class (its first two bytes) -> driver, interrupts, whether the kernel manages them.
-USES = {"0302": ("nvidia", 1, False), "0108": ("nvme", 4, True), "0200": ("ena", 8, False), "0106": ("ahci", 1, False)}
+AMAZON, NVIDIA, INTEL = "0x1d0f", "0x10de", "0x8086"
+SATA, NVME = "0x010600", "0x010800"
+CORES, PACKAGES, THREADS = 24, 2, 2
 
 
 def machine() -> Machine:
-    top = ElementTree.parse(recording("lstopo_aws_g4dn_metal.xml")).getroot()  # noqa: S314 a file of this tree
-    said = {info.attrib["name"]: info.attrib["value"] for info in top.findall("object/info")}
-    nodes = [o for o in top.iter("object") if o.attrib["type"] == "NUMANode"]
     return Machine(
         name="g4dn_metal",
-        vendor=said["DMISysVendor"],
-        product=said["DMIProductName"],
-        cpu_model=next(i.attrib["value"] for i in top.iter("info") if i.attrib["name"] == "CPUModel"),
-        cpus=sorted(_cpus(top), key=lambda cpu: cpu.number),
-        memory_kib={int(n.attrib["os_index"]): int(n.attrib["local_memory"]) // 1024 for n in nodes},
-        distances=_distances(top),
-        devices=sorted(_devices(top), key=lambda device: device.address),
+        vendor="Amazon EC2",
+        product="g4dn.metal",
+        cpu_model="Intel(R) Xeon(R) Platinum 8259CL CPU @ 2.50GHz",
+        cpus=[
+            Cpu(
+                number=(thread * PACKAGES + package) * CORES + core,
+                core=core + core // 4,
+                package=package,
+                node=package,
+            )
+            for thread in range(THREADS)
+            for package in range(PACKAGES)
+            for core in range(CORES)
+        ],
+        memory_kib={0: 197_600_000, 1: 198_100_000},
+        distances={0: [10, 21], 1: [21, 10]},
+        devices=list(_devices()),
         frequency=Frequency("intel_pstate", "powersave", ("performance", "powersave"), "intel_pstate/no_turbo"),
         energy_bias=6,
         idle_driver="intel_idle",
@@ -43,54 +45,19 @@ def machine() -> Machine:
     )
 
 
-def _packages(top: Element) -> list[Element]:
-    return [o for o in top.iter("object") if o.attrib["type"] == "Package"]
+def _devices() -> Iterator[Device]:
+    """In the order of their addresses."""
+    yield Device("0000:00:11.0", SATA, INTEL, "0xa1d2", 0, "ahci", 1)
+    yield Device("0000:00:17.0", SATA, INTEL, "0xa182", 0, "ahci", 1)
+    yield from (_gpu(f"0000:{bus}:00.0", 0, minor) for minor, bus in enumerate(("1a", "1b", "3d", "3e")))
+    yield Device("0000:89:00.0", NVME, AMAZON, "0x0061", 0, "nvme", 4, managed=True, block="nvme0n1")
+    yield Device("0000:90:00.0", NVME, AMAZON, "0xcd00", 0, "nvme", 4, managed=True, block="nvme1n1")
+    yield Device("0000:90:00.1", NVME, AMAZON, "0xcd00", 0, "nvme", 4, managed=True, block="nvme2n1")
+    yield Device("0000:b0:00.0", ETHERNET, AMAZON, "0xefa0", 1, "efa", 8, rdma="rdmap176s0")
+    yield Device("0000:b1:00.0", ETHERNET, AMAZON, "0xec20", 1, "ena", 8, net="eth0")
+    yield from (_gpu(f"0000:{bus}:00.0", 1, minor) for minor, bus in enumerate(("d8", "d9", "eb", "ec"), 4))
 
 
-def _cpus(top: Element) -> Iterator[Cpu]:
-    for package in _packages(top):
-        for core in package.iter("object"):
-            if core.attrib["type"] == "Core":
-                node = min(from_mask(core.attrib["nodeset"]))
-                for cpu in from_mask(core.attrib["cpuset"]):
-                    yield Cpu(cpu, int(core.attrib["os_index"]), int(package.attrib["os_index"]), node)
-
-
-def _distances(top: Element) -> dict[int, list[int]]:
-    matrix = top.find("distances2")
-    assert matrix is not None, "the recording has no distances"
-    nodes = [int(n) for n in matrix.findtext("indexes", "").split()]
-    values = [int(v) for v in matrix.findtext("u64values", "").split()]
-    return {node: values[i * len(nodes) :][: len(nodes)] for i, node in enumerate(nodes)}
-
-
-def _devices(top: Element) -> Iterator[Device]:
-    minors = count()
-    for package in _packages(top):
-        node = min(from_mask(package.attrib["nodeset"]))
-        for found in package.iter("object"):
-            if found.attrib["type"] == "PCIDev":
-                yield _device(found, node, minors)
-
-
-def _device(found: Element, node: int, minors: Iterator[int]) -> Device:
-    pci_class, ids = found.attrib["pci_type"].split()[:2]
-    vendor, device = ids.strip("[]").split(":")
-    names = {o.attrib["osdev_type"]: o.attrib["name"] for o in found.iter("object") if o.attrib["type"] == "OSDev"}
-    said = {i.attrib["name"]: i.attrib["value"] for i in found.iter("info")}
-    gpu = Gpu(said["GPUModel"], said["NVIDIAUUID"], next(minors)) if "NVIDIAUUID" in said else None
-    driver, vectors, managed = USES.get(pci_class, ("", 0, False))
-    return Device(
-        found.attrib["pci_busid"],
-        f"0x{pci_class}00",
-        f"0x{vendor}",
-        f"0x{device}",
-        node,
-        "efa" if RDMA in names else driver,
-        vectors,
-        managed,
-        gpu,
-        names.get(NET, ""),
-        names.get(RDMA, ""),
-        names.get(BLOCK, ""),
-    )
+def _gpu(address: str, node: int, minor: int) -> Device:
+    gpu = Gpu("Tesla T4", f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'g4dn {address}')}", minor)
+    return Device(address, GPU, NVIDIA, "0x1eb8", node, "nvidia", 1, gpu=gpu)

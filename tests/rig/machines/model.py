@@ -1,4 +1,4 @@
-"""What a machine is made of; recordings are turned into this, and this into the files of /proc and /sys."""
+"""Model of a machine, from which the files of /proc and /sys are made."""
 
 from __future__ import annotations
 

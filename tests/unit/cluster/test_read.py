@@ -143,6 +143,26 @@ def test_what_cannot_be_is_refused(tmp_path: Path, changes: dict[str, Any], told
     assert told in found[0]
 
 
+@pytest.mark.parametrize(
+    ("url", "is_refused"),
+    [
+        ("https://ghp_secret@example.org/ml.git", True),
+        ("https://ann:secret@example.org/ml.git", True),
+        ("ssh://git:secret@example.org/ml.git", True),
+        ("ssh://git@example.org/ml.git", False),
+        ("https://example.org/team@home/ml.git", False),
+    ],
+)
+def test_a_git_url_with_a_password_or_token_is_refused_without_printing_it(
+    tmp_path: Path, url: str, is_refused: bool
+) -> None:
+    changes = {**ON_OPENSHIFT, "image": {"name": None, "build": {"git": url}}}
+    messages = mistakes(tmp_path, changes)
+    assert bool(messages) is is_refused
+    assert not any("secret@" in message for message in messages)
+    assert all("image.build.git holds a password or token" in message for message in messages)
+
+
 def test_the_host_of_a_route_has_to_fit_into_dns(tmp_path: Path) -> None:
     long = {
         "cluster": {"flavour": "openshift", "name": "a" * 40, "namespace": "b" * 30},

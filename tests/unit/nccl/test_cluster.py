@@ -70,11 +70,7 @@ def test_pods_are_named_by_themselves_or_by_their_nodes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("named", "wrong"),
-    [
-        ("lab-1", "lab-1: it is not ready"),
-        ("gpu-9", "no such pod, and no pod on"),
-        ("lab-0,n5", "a pod twice"),
-    ],
+    [("lab-1", "lab-1: it is not ready"), ("gpu-9", "neither a pod nor the node of one"), ("lab-0,n5", "a pod twice")],
 )
 def test_pods_that_cannot_take_part_are_refused(tmp_path: Path, named: str, wrong: str) -> None:
     with pytest.raises(InvalidInput, match=wrong):
@@ -116,10 +112,13 @@ def test_pods_in_the_nodes_network_are_not_imitated(tmp_path: Path) -> None:
 
 def test_only_nodes_that_the_file_allows_are_chosen_from(tmp_path: Path) -> None:
     labelled = [{"metadata": {"name": name, "labels": {"team": "ml"}}} for name in ("n1", "n2")]
-    assert nccl_on_cluster.among(place(tmp_path)) is None
-    assert list(nccl_on_cluster.among(place(tmp_path, {"nodes": {"gpu_nodes": ["n1", "n3"]}})) or ()) == ["n1", "n3"]
+    assert nccl_on_cluster.allowed_nodes(place(tmp_path)) is None
+    assert list(nccl_on_cluster.allowed_nodes(place(tmp_path, {"nodes": {"gpu_nodes": ["n1", "n3"]}})) or ()) == [
+        "n1",
+        "n3",
+    ]
     both = {"nodes": {"gpu_nodes": ["n1", "n3"], "selector": {"team": "ml"}}}
-    assert nccl_on_cluster.among(place(tmp_path, both, Node=labelled)) == ["n1"]
+    assert nccl_on_cluster.allowed_nodes(place(tmp_path, both, Node=labelled)) == ["n1"]
 
 
 def test_the_history_calls_it_by_server_and_name(tmp_path: Path) -> None:

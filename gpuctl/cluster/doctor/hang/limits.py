@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuctl.cluster.deploy import memlock
 from gpuctl.cluster.doctor.hang.job import ranks_of
 from gpuctl.cluster.doctor.model import Facts, Inside
+from gpuctl.domain import memlock
 from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown, warn
 
 GIB = 2**30

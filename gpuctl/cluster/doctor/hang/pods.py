@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpuctl.cluster.deploy import pod_progress
-from gpuctl.cluster.deploy.wait import REVISION
 from gpuctl.cluster.doctor.findings import odd
 from gpuctl.cluster.doctor.hang.job import is_sized, is_whole, without_part
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.environment import CONTAINER, Object
 from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
-from gpuctl.domain.pod_status import is_ready, statuses
+from gpuctl.domain.pod_status import REVISION, is_ready, statuses
 
 START = "`gpuctl cluster doctor NAME start` says why"
 TOGETHER_S = 5  # clocks and starts are not known better

@@ -132,7 +132,7 @@ def _wait(host: Host, pid: int) -> str:
 def memlock(host: Host, pid: int | str) -> str | None:
     """What it may lock in bytes, or "unlimited"."""
     try:
-        found = limits.of(host.read(f"/proc/{pid}/limits"), "Max locked memory")
+        found = limits.soft_limit(host.read(f"/proc/{pid}/limits"), "Max locked memory")
     except OSError:
         return None
     return None if found is None else str(found)

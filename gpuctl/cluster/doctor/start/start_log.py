@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from gpuctl.cluster.deploy import memlock
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.environment import CONTAINER, Object
+from gpuctl.domain import memlock
 from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 from gpuctl.domain.pod_status import is_ready, runs, statuses
 

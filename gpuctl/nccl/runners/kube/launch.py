@@ -19,7 +19,7 @@ from gpuctl.nccl.launch import outcome as settle
 from gpuctl.nccl.launch.output import LaunchOutput
 from gpuctl.nccl.model import LaunchResult, Run
 from gpuctl.nccl.parsing import parse
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from gpuctl.nccl.runners.kube import cleanup, hang_probe, mpijob, objects, outcome, pod_placement, pod_state
 from gpuctl.nccl.runners.kube.model import BROKEN_OFF, GRACE_S, LIMIT, Task
 from gpuctl.nccl.runners.kube.pods import Pods
@@ -49,7 +49,7 @@ class Running:
     """`look` is called again and again by another thread while `to_its_end` works."""
 
     def __init__(
-        self, cluster: Cluster, pods: Pods, task: Task, listener: ProgressListener, texts: Path | None
+        self, cluster: Cluster, pods: Pods, task: Task, listener: ProgressListener, save_output: Path | None
     ) -> None:
         self.cluster, self.pods, self.task = cluster, pods, task
         self._listener = listener
@@ -58,7 +58,7 @@ class Running:
         self.made = self.begun = time.monotonic()
         # Its removal takes its time, too, and is not part of the test.
         self.has_begun = self.is_over = False
-        self.printed = LaunchOutput(task.launch, task.run, texts, self.report)
+        self.printed = LaunchOutput(task.launch, task.run, save_output, self.report)
         self.worker_report = WorkerReport()
         self.checked = self.made
         self.over_since: float | None = None

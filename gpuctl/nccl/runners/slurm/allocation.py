@@ -102,7 +102,7 @@ class Waiting:
 
     def _too_long(self) -> GpuctlError:
         wrong = f"not granted within {self.settings.wait_s:g} s: {self._said or 'Slurm gives no reason'}"
-        return GpuctlError(DOING, wrong, "--queue-s waits longer; without --nodes only idle nodes are taken")
+        return GpuctlError(DOING, wrong, "--queue-timeout waits longer; without --nodes only idle nodes are taken")
 
     def _refused(self) -> GpuctlError:
         wrong = slurm.gist(self.held.stderr)

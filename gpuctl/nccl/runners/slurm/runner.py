@@ -1,4 +1,4 @@
-"""Runs launches as steps of one Slurm job: see gpuctl/nccl/runners/base.py for the promises."""
+"""Runs launches as steps of one Slurm job: see gpuctl/nccl/runner.py for the promises."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from gpuctl.nccl.runners.mpirun import refuse_shared
 from gpuctl.nccl.runners.slurm import allocation
 from gpuctl.nccl.runners.slurm.allocation import Granted, Waiting
