@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from gpuctl.edges.kube.kubectl import gist, need
+from gpuctl.edges.programs import gist, need
 
 LONGEST_LINE = 2**16  # a longer one is read in parts
 # Asks Linux to kill the program when the thread that started it ends (PR_SET_PDEATHSIG, 1), then becomes the program.

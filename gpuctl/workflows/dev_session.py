@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from gpuctl.cluster.dev import decide
+from gpuctl.cluster import pod_selection
+from gpuctl.cluster.access import PodAccess, open_lasting_access
+from gpuctl.cluster.dev import decide, program
 from gpuctl.cluster.dev.decide import Action, Event, State
 from gpuctl.cluster.dev.program import Callbacks, Runner, ScriptRun
-from gpuctl.cluster.shell.flow import PodAccess
+from gpuctl.cluster.dev.request import DevRequest
+from gpuctl.cluster.environment import CONTAINER
+from gpuctl.cluster.sync import pods, watch
 from gpuctl.cluster.sync import targets as places
-from gpuctl.cluster.sync import watch
+from gpuctl.cluster.sync.flow import PodConnector
+from gpuctl.cluster.sync.local import Local
 from gpuctl.cluster.sync.model import Outcome
+from gpuctl.cluster.sync.push import SyncRequest
 from gpuctl.cluster.sync.targets import Target
-from gpuctl.core.errors import GpuctlError
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.kube.forward import flow as forward
 from gpuctl.kube.forward.state_machine import Line
 from gpuctl.kube.forward.state_machine import State as ForwardState
 from gpuctl.kube.forward.table import as_line
 from gpuctl.remote.model import PodTarget, ProcessExit
 from gpuctl.workflows.forward import PortRequest, addresses, request
+from gpuctl.workflows.sync import local_folder, pod_folder
 
 TICK_S = 0.05
 PATIENT_S = 3.0  # a change that has not reached all pods after this long is reported
@@ -54,6 +63,45 @@ class Session:
     rank: int
     restarts: bool
     screen: Screen
+
+
+def prepare(request: DevRequest, screen: Screen) -> Session:
+    """Check the request, find the pods, and check that the program can run; nothing is started.
+
+    `InvalidInput` before a cluster is contacted if the script or a folder is wrong.
+    """
+    folder = request.folder
+    local, target = local_folder(folder), pod_folder(folder.target)
+    script = script_in(local, request.script)
+    access = open_lasting_access(request.selection)
+    rank, debug = request.rank or 0, request.debug or request.wait
+    port = access.env.cluster.ports.debug if debug else 0
+    script_run = ScriptRun(script, request.args, target, folder.python, port, request.wait)
+    doing = f"run {script} on {access.env.name}"
+    pod = pod_selection.pod_of_rank(access.cluster, access.env, doing, rank)
+    pod_selection.check(pod, doing)
+    targets = pods.labelled(access.cluster, access.env.selector, target)
+    connector = PodConnector(access.cluster, folder.python)
+    settings = watch.Settings(connector, local, SyncRequest(target, folder.force), screen)
+    pod_target = PodTarget(access.cluster, pod_selection.name_of(pod), CONTAINER, python=folder.python)
+    program.check(pod_target, script_run)
+    return Session(access, pod_target, script_run, settings, targets, rank, not request.no_restart, screen)
+
+
+def script_in(local: Local, text: str) -> str:
+    """Return the script's path in the folder; `InvalidInput` if the pods would not receive it."""
+    doing = f"run {text}"
+    path = Path(text)
+    inside = Path(os.path.normpath(path if path.is_absolute() else local.source / path))
+    if not inside.is_relative_to(local.source):
+        raise InvalidInput(doing, f"it is not in {local.source}", "give a path inside the synced folder")
+    name = str(PurePosixPath(inside.relative_to(local.source)))
+    if not inside.is_file():
+        hint = "--source names the folder of the project"
+        raise InvalidInput(doing, f"{local.source} has no such file", hint)
+    if name not in local.scanned.items:
+        raise InvalidInput(doing, "it is excluded from the sync", "check .gpuctlignore and --exclude")
+    return name
 
 
 def run(session: Session, interrupted: Callable[[], bool]) -> ProcessExit | None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpuctl.cluster import pod_selection
+from gpuctl.cluster.access import PodAccess
 from gpuctl.cluster.clusterfile.model import Ports
-from gpuctl.cluster.shell.flow import PodAccess
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.kube.forward.model import Request
