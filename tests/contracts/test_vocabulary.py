@@ -49,7 +49,6 @@ OPENINGS = ("What ", "Whether ", "How ", "Of ", "The same", "Those ", "Its ", "T
 LEFT: dict[str, tuple[int, int]] = {
     "gpuctl/cli/nccl": (3, 1),
     "gpuctl/cli/shared": (0, 2),
-    "gpuctl/edges": (4, 1),
     "gpuctl/nccl/launch": (0, 1),
     "gpuctl/nccl/parsing": (0, 1),
     "gpuctl/nccl/preflight": (0, 3),
