@@ -101,4 +101,4 @@ def _other(pod: Pod, now: Object | None) -> str:
 
 def pod_options(options: MpirunOptions) -> MpirunOptions:
     """The same for pods; mpirun may run as root there, as the whole pod may."""
-    return MpirunOptions(options.folders, False, True, options.ssh_args, options.texts, ENV)
+    return MpirunOptions(options.search_path, False, True, options.ssh_args, options.save_output, ENV)

@@ -34,7 +34,7 @@ class Running(WatchedLaunch):
     """One launch as a step of the job, from its start until Slurm says that nothing of it is left."""
 
     def __init__(self, job: Granted, launch: Launch, settings: Settings, listener: ProgressListener) -> None:
-        super().__init__(launch, secrets.token_hex(8), settings.texts, listener)
+        super().__init__(launch, secrets.token_hex(8), settings.save_output, listener)
         self.job, self.settings = job, settings
         self.name = f"gpuctl-{self.token}"
         variables = command.environment(settings, launch, self.token, os.environ)

@@ -196,6 +196,6 @@ def test_a_cluster_that_is_away_says_nothing_of_the_nodes(away: kube.Cluster) ->
 
 def test_pods_are_called_by_name_and_node_and_reach_each_other_by_their_names_in_dns(away: kube.Cluster) -> None:
     assert list(PODS) == ["lab-0 on gpu-0", "lab-1 on gpu-1"]
-    runner = MpiRunner(in_pods(away), pod_options(MpirunOptions(folders=("/opt",))))
+    runner = MpiRunner(in_pods(away), pod_options(MpirunOptions(search_path=("/opt",))))
     assert runner.hosts(Launch(NODES, Sweep())) == ["lab-0.lab.team.svc", "lab-1.lab.team.svc"]
-    assert runner.way.as_root
+    assert runner.options.as_root
