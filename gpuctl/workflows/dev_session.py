@@ -1,4 +1,4 @@
-"""Development session: a folder synced to all pods, a program in one of them, its debug port forwarded here."""
+"""Development session: sync a folder to all pods, run a program in one of them, forward its debug port."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Screen(watch.ProgressListener, Protocol):
 
 @dataclass(frozen=True)
 class Session:
-    """Everything a session needs. `settings.listener` is replaced: sync events go to `screen` and to the decisions."""
+    """Inputs of a session. `settings.listener` is replaced: sync events go to `screen` and to the decisions."""
 
     access: PodAccess
     target: PodTarget
@@ -105,9 +105,9 @@ def script_in(local: Local, text: str) -> str:
 
 
 def run(session: Session, interrupted: Callable[[], bool]) -> ProcessExit | None:
-    """Run until `interrupted`, or without restarts until the program ends: its exit status; nothing stays in the pods.
+    """Run until `interrupted` (None), or without restarts until the program ends (its exit status).
 
-    `GpuctlError` if nothing can continue, or if it is unknown whether the program is gone.
+    Nothing stays in the pods. `GpuctlError` if the session cannot continue, or if the program may still run.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     screen = session.screen
@@ -132,7 +132,7 @@ def run(session: Session, interrupted: Callable[[], bool]) -> ProcessExit | None
 
 
 def end_of(runner: Runner, over: Sequence[Future[None]]) -> ProcessExit:
-    """Return the program's own exit status; raise what ended the session before that."""
+    """Return the program's exit status; raise the error that ended the session before it."""
     for future in over:
         future.result()
     if runner.broke is not None:
@@ -151,7 +151,7 @@ def _next(events: queue.SimpleQueue[Event], interrupted: Callable[[], bool], sta
 
 
 class Loop:
-    """Carries out decisions, and reports them."""
+    """Carries out decisions and reports them."""
 
     def __init__(self, runner: Runner, groups: Sequence[Sequence[Target]], screen: Screen) -> None:
         self.runner, self.groups, self.screen = runner, groups, screen
@@ -170,7 +170,7 @@ class Loop:
         self._report_waiting(state)
 
     def _report_waiting(self, state: State) -> None:
-        """Report once why the program is not started although something changed."""
+        """Report once why the program is not started although a file changed."""
         late = time.monotonic() - state.at > PATIENT_S and state.newest > state.ran and not state.leaving
         text = self._why(state) if late else ""
         if text and text != self.reported:
@@ -195,14 +195,14 @@ def _few(names: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _beside(session: Session, post: Callable[[Event], object]) -> Iterator[list[Future[None]]]:
-    """Run the sync and, with a debugger, its forward; if one of them ends, so does the session."""
+    """Run the sync and, with a debugger, its port forward; if one of them ends, so does the session."""
     stopped = threading.Event()
     group_of = {pod.pod: n for n, group in enumerate(places.groups(session.targets)) for pod in group}
     settings = watch.Settings(
         session.settings.connector,
         session.settings.local,
         session.settings.request,
-        News(session.screen, group_of, post),
+        SyncEvents(session.screen, group_of, post),
     )
     with ThreadPoolExecutor(2) as pool:
         running = []
@@ -222,7 +222,7 @@ def _beside(session: Session, post: Callable[[Event], object]) -> Iterator[list[
             session.settings.connector.stop.set()
 
 
-class News:
+class SyncEvents:
     """Passes sync events on to the screen and to the decisions."""
 
     def __init__(self, screen: Screen, group_of: Mapping[str, int], post: Callable[[Event], object]) -> None:

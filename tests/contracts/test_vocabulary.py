@@ -49,7 +49,6 @@ OPENINGS = ("What ", "Whether ", "How ", "Of ", "The same", "Those ", "Its ", "T
 LEFT: dict[str, tuple[int, int]] = {
     "gpuctl/cli/nccl": (3, 1),
     "gpuctl/cli/shared": (0, 2),
-    "gpuctl/edges": (4, 1),
     "gpuctl/nccl/launch": (0, 1),
     "gpuctl/nccl/parsing": (0, 1),
     "gpuctl/nccl/preflight": (0, 3),
@@ -58,7 +57,6 @@ LEFT: dict[str, tuple[int, int]] = {
     "gpuctl/nccl/runners/kube": (0, 23),
     "gpuctl/nccl/runners/slurm": (0, 3),
     "gpuctl/nccl/topology": (0, 1),
-    "gpuctl/tmux/versions": (0, 2),
 }
 FOLDERS = sorted({path.parent.relative_to(ROOT) for top in ("gpuctl", "plugins") for path in python_files(ROOT / top)})
 
