@@ -62,7 +62,7 @@ class Waiting:
                 if broken_off():
                     self._leave()
                     return None
-                if self.allocation.ended:
+                if self.allocation.is_over:
                     raise self._refused()
                 late = time.monotonic() > end
                 if late or time.monotonic() > look:
@@ -94,7 +94,7 @@ class Waiting:
         return f"job {job.number} is in Slurm's queue: {why}"
 
     def _leave(self) -> None:
-        self.allocation.give_back()
+        self.allocation.release()
         with contextlib.suppress(GpuctlError):
             job = slurm.job(name=self.name)
             if job and job.state not in slurm.OVER:
@@ -105,7 +105,7 @@ class Waiting:
         return GpuctlError(DOING, wrong, "--queue-timeout waits longer; without --nodes only idle nodes are taken")
 
     def _refused(self) -> GpuctlError:
-        wrong = slurm.gist(self.allocation.said)
+        wrong = slurm.gist(self.allocation.stderr)
         # "Invalid" account, QOS or reservation: the options are wrong.
         error = InvalidInput if "nvalid" in wrong else GpuctlError
         return error(DOING, wrong, "see --partition, --account, --qos and --reservation")
@@ -143,7 +143,7 @@ class Granted:
         if self._allocation is None:
             return []
         slurm.cancel(self.number)
-        self._allocation.give_back()
+        self._allocation.release()
         end = time.monotonic() + patience_s
         for pause in growing(*GIVEN_BACK_S):
             job = slurm.job(self.number)
