@@ -45,7 +45,7 @@ def before(hosts: Sequence[Target], options: BeforeOptions = NO_OPTIONS, *, alon
             only=preflight.BEFORE_ASKS,
             apart=alone,
         ),
-        lambda visit: None,
+        lambda _: None,
     )
     if not alone:
         return preflight.judge(fleet.nodes, fleet.unasked, preflight.BEFORE)
@@ -72,7 +72,7 @@ class Layout(NamedTuple):
 def layout(hosts: Sequence[Target]) -> Layout:
     """Read the fabric in one trip to each host. Without rails if a host did not answer, and on EFA."""
     fleet = preflight_facts.ask(
-        hosts, preflight_facts.FactsOptions(limit=LIMIT_S, only=LAYOUT_ASKS, apart=True), lambda visit: None
+        hosts, preflight_facts.FactsOptions(limit=LIMIT_S, only=LAYOUT_ASKS, apart=True), lambda _: None
     )
     places, racks_are = placement.of_facts(fleet.nodes)
     rails = () if fleet.unasked else adapters.rails(fleet.nodes)

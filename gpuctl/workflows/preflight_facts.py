@@ -49,10 +49,10 @@ def ask(hosts: Sequence[Target], options: FactsOptions, on_result: Callable[[Hos
     requested = requests(
         {host.name: host.name if options.use_inventory_names else host.address or host.name for host in direct}, options
     )
-    visits = [
-        visit
+    results = [
+        result
         for start in range(0, len(direct), AT_A_TIME)
-        for visit in run_on_all(
+        for result in run_on_all(
             direct[start : start + AT_A_TIME],
             lambda host: requested[host.name],
             forks=options.forks,
@@ -60,8 +60,7 @@ def ask(hosts: Sequence[Target], options: FactsOptions, on_result: Callable[[Hos
             on_result=on_result,
         )
     ]
-    beyond = {host.name: f"only Ansible can reach it: {host.needs_ansible}" for host in hosts if host.needs_ansible}
-    return _fleet(hosts, {visit.host: visit for visit in visits}, beyond)
+    return _fleet(hosts, {result.host: result for result in results})
 
 
 def requests(addresses: Mapping[str, str], options: FactsOptions) -> dict[str, dict[str, Any]]:
@@ -81,16 +80,16 @@ def requests(addresses: Mapping[str, str], options: FactsOptions) -> dict[str, d
     }
 
 
-def _fleet(hosts: Sequence[Target], visits: Mapping[str, HostResult], beyond: Mapping[str, str]) -> Fleet:
+def _fleet(hosts: Sequence[Target], results: Mapping[str, HostResult]) -> Fleet:
     """Facts and failures in the order of the hosts."""
     nodes: dict[str, Mapping[str, Any]] = {}
     unasked: dict[str, str] = {}
     for host in hosts:
-        visit = visits.get(host.name)
-        if visit is not None and visit.answer is not None and "facts" in visit.answer:
-            nodes[host.name] = {**visit.answer["facts"], "address": host.address or host.name}
+        result = results.get(host.name)
+        if result is None:
+            unasked[host.name] = f"only Ansible can reach it: {host.needs_ansible}"
+        elif result.answer is None or "facts" not in result.answer:
+            unasked[host.name] = result.wrong or "its answer has no facts"
         else:
-            unasked[host.name] = beyond.get(host.name) or (
-                (visit.wrong or "its answer has no facts") if visit else "it was not queried"
-            )
+            nodes[host.name] = {**result.answer["facts"], "address": host.address or host.name}
     return Fleet(nodes, unasked)

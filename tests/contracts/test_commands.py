@@ -51,10 +51,11 @@ def test_a_command_takes_exactly_the_options_it_declares(name: str) -> None:
     assert required - context <= passed(command), required - passed(command)
 
 
-def test_commands_of_nccl_take_their_options_as_typed_values() -> None:
+@pytest.mark.parametrize("group", ["cluster", "nccl"])
+def test_commands_take_their_options_as_typed_values(group: str) -> None:
     untyped = [
         f"{path.relative_to(ROOT)}:{function.lineno}"
-        for path in python_files(ROOT / "gpuctl/cli/nccl")
+        for path in python_files(ROOT / f"gpuctl/cli/{group}")
         for function in ast.walk(ast.parse(path.read_text()))
         if isinstance(function, ast.FunctionDef) and function.args.kwarg is not None
     ]
