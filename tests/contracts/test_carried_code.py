@@ -136,13 +136,9 @@ def test_an_old_python_looks_at_a_pod_for_the_doctor(python: str, tmp_path: Path
 
 
 def test_an_old_python_starts_a_launch_on_a_node() -> None:
-    request: dict[str, Any] = {
-        "argv": ["env", "{program}", "-c", "echo out"],
-        "env": {},
-        "program": "sh",
-        "folders": [],
-    }
-    text = payload.program("start", {"mark": MARK, "usual": [], **request})
+    argv = ["env", "{program}", "-c", "echo out"]
+    request = {"mark": MARK, "argv": argv, "env": {}, "program": "sh", "folders": [], "usual": []}
+    text = payload.program("start", request)
     done = subprocess.run([old_python(9), "-IS", "-"], input=text, capture_output=True, check=True, timeout=60)
     assert done.stdout.startswith(b"out\n")
     assert payload.answer(done.stdout, MARK) is not None
