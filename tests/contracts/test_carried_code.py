@@ -127,9 +127,9 @@ def test_an_old_python_looks_at_a_pod_for_the_doctor(python: str, tmp_path: Path
     with subprocess.Popen(packing.command(python), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdin
         assert running.stdout
-        running.stdin.write(program.question(request))
+        running.stdin.write(program.encode(request))
         running.stdin.flush()  # it ends when its input does
-        answer = program.answer(running.stdout.read(), "tok ")
+        answer = program.decode(running.stdout.read(), "tok ")
     assert answer is not None
     assert answer["machine"]["cpus"] > 0
     assert not any("*" in part.get("unread", {}) for part in answer.values())
