@@ -107,7 +107,7 @@ cluster:
   description:
     - The C(environment), its C(namespace), and with O(state=present) C(mode), C(nodes), C(fell_back) (why it is TCP).
     - With O(state=present), C(digest), the digest of the plan.
-    - C(findings) of the preflight, each with C(check), C(subject), C(verdict), C(words) and C(hint).
+    - C(findings) of the preflight, each with C(check), C(subject), C(verdict), C(message) and C(hint).
     - C(changes), each with C(kind), C(name), C(action), C(fields) and C(note); C(applied), those that were made.
     - With O(state=absent), C(unread), why kinds of objects could not be listed; the task has then failed.
   returned: when the cluster could be reached

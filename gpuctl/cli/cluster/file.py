@@ -97,7 +97,7 @@ def validate(name: str, form: Output) -> None:
     from gpuctl.cluster.clusterfile import locate, read
 
     path = locate.find(name)
-    mistakes = read.look(path).mistakes
+    mistakes = read.parse(path).mistakes
     if form != "table":
         result = {"file": str(path), "ok": not mistakes, "mistakes": [mistake._asdict() for mistake in mistakes]}
         output.data(result, form)

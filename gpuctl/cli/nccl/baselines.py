@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -20,26 +20,47 @@ if TYPE_CHECKING:
     from gpuctl.nccl.context import RunContext
     from gpuctl.nccl.model import Run
 
-count = click.IntRange(min=1)
 instance = click.option(
-    "--instance", metavar="NAME", help="The machine type: p5.48xlarge, or your own name for machines you calibrated."
+    "--instance", metavar="NAME", help="Machine type: p5.48xlarge, or your own name for machines you calibrated."
 )
 network = click.option(
     "--network",
     metavar="NAME",
     type=sweep_options.Network(),
-    help="What NCCL should use: efa, ib, roce, socket.  [by machine type, if known]",
+    help="Network that NCCL should use: efa, ib, roce, socket.  [default: by machine type, if known]",
 )
-collective = click.option("--collective", metavar="NAME", help="all_reduce, sendrecv, ...  [from the log]")
-algo = click.option("--algo", metavar="NAME", help="What NCCL_ALGO was set to; `default` where it was not.")
-shape = options.together(
-    instance,
-    network,
-    algo,
-    collective,
-    click.option("--nodes", type=count, metavar="N", help="How many nodes took part.  [from the log]"),
-    click.option("--gpus-per-node", type=count, metavar="N", help="How many GPUs of each.  [from the log]"),
+collective = click.option(
+    "--collective", metavar="NAME", help="Collective: all_reduce, sendrecv, ...  [default: from the log]"
 )
+algo = click.option("--algo", metavar="NAME", help="Value of NCCL_ALGO; `default` if it was not set.")
+context_options = options.together(instance, network, algo, collective)
+
+
+@dataclass(frozen=True)
+class ContextRequest:
+    """Facts about runs that their logs may lack; None if the log is to supply them."""
+
+    instance: str | None = None
+    network: str | None = None
+    algo: str | None = None
+    collective: str | None = None
+
+    def context(self, nodes: int | None = None, gpus_per_node: int | None = None) -> RunContext:
+        """Context of the runs; `InvalidInput` for an unknown collective or algorithm."""
+        from gpuctl.nccl.bandwidth import COLLECTIVES
+        from gpuctl.nccl.context import RunContext
+
+        if self.collective is not None and self.collective not in COLLECTIVES:
+            hint = f"it can be {', '.join(COLLECTIVES)}"
+            raise InvalidInput(f"judge {self.collective!r}", "nccl-tests has no such test", hint)
+        return RunContext(
+            self.instance,
+            nodes,
+            gpus_per_node,
+            network=self.network,
+            algorithm=_set_to(self.algo) if self.algo else None,
+            collective=self.collective,
+        )
 
 
 @click.group(cls=Group)
@@ -93,20 +114,6 @@ def explain(name: str, form: Output) -> None:
         system = book.systems.get(name)
         system_fields = load.plain_system(system) if system else None
         output.data({"system": system_fields, "baselines": [_whole(row) for row in rows]}, form)
-
-
-def about_of(
-    algo: str | None = None, collective: str | None = None, instance: str | None = None, **rest: Any
-) -> RunContext:
-    """Build the run context from options; raises `InvalidInput` for an unknown name."""
-    from gpuctl.nccl.bandwidth import COLLECTIVES
-    from gpuctl.nccl.context import RunContext
-
-    if collective is not None and collective not in COLLECTIVES:
-        raise InvalidInput(
-            f"judge {collective!r}", "nccl-tests has no such test", f"it can be {', '.join(COLLECTIVES)}"
-        )
-    return RunContext(instance, algorithm=_set_to(algo) if algo else None, collective=collective, **rest)
 
 
 def agreed(doing: str, runs: Iterable[tuple[str, Run]], stated: RunContext) -> None:

@@ -1,9 +1,8 @@
-"""Log files given by the user, checked before any is read, and the folder for new logs."""
+"""Log files given by the user; all are checked before any is read."""
 
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 import click
 
-from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.nccl.model import Run
@@ -84,17 +83,3 @@ def _text(stream: TextIO) -> Iterable[str]:
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     return stream
-
-
-def made(folder: Path | None) -> Path | None:
-    """Create the folder for run output; raises `GpuctlError` if it is not writable."""
-    if folder is None:
-        return None
-    doing = f"keep what runs print in {folder}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GpuctlError(doing, error.strerror or str(error)) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise GpuctlError(doing, "it cannot be written there", "name another folder")
-    return folder

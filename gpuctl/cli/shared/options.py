@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from typing import Any, get_args
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import click
 from click.core import ParameterSource
@@ -13,6 +15,7 @@ from click.core import ParameterSource
 from gpuctl.cli.shared.output import Output
 
 Command = Callable[..., Any]
+Request = TypeVar("Request")
 
 
 class Share(click.ParamType[str]):
@@ -62,6 +65,48 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
         return command
 
     return decorate
+
+
+def as_request(request: type[Any], *declared: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Declare options; the command receives their values as one argument, `request`, an instance of this class.
+
+    Every field of the class is an option of the same name, or a nested request with such fields.
+    """
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def call(**values: Any) -> Any:
+            names = option_names(request)
+            rest = {name: value for name, value in values.items() if name not in names}
+            return command(request=build(request, values), **rest)
+
+        call.__dict__["request"] = request
+        return together(*declared)(call)
+
+    return decorate
+
+
+def build(request: type[Request], values: Mapping[str, Any]) -> Request:
+    """A request from the values of its options; a field without a value keeps its default."""
+    types = get_type_hints(request)
+    nested = {name: build(kind, values) for name, kind in types.items() if _is_request(kind)}
+    return request(**{**{name: values[name] for name in types if name in values}, **nested})
+
+
+def option_names(request: type[Any]) -> dict[str, bool]:
+    """Options of a request and of those nested in it -> True if the request cannot be built without it."""
+    types = get_type_hints(request)
+    names = dict[str, bool]()
+    for one in fields(request):
+        if _is_request(types[one.name]):
+            names |= option_names(types[one.name])
+        else:
+            names[one.name] = one.default is one.default_factory  # both are MISSING
+    return names
+
+
+def _is_request(kind: Any) -> bool:
+    return is_dataclass(kind)
 
 
 inventory = click.option(

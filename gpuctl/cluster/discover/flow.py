@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuctl.cluster.clusterfile.patterns import IMAGE, LABEL
-from gpuctl.cluster.clusterfile.read import look
+from gpuctl.cluster.clusterfile.read import parse
 from gpuctl.cluster.discover import read
 from gpuctl.cluster.discover.draft import Draft, draft
 from gpuctl.core.errors import GpuctlError, InvalidInput
@@ -35,7 +35,7 @@ def mistakes(drafted: Draft) -> tuple[Mistake, ...]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "draft.yaml"
         path.write_text(drafted.text, encoding="utf-8")
-        mistakes = look(path).mistakes
+        mistakes = parse(path).mistakes
     return tuple(mistake._replace(where=mistake.where.replace(f"{path}:", "line ")) for mistake in mistakes)
 
 

@@ -21,11 +21,11 @@ class WatchedLaunch(ABC):
     ranks then.
     """
 
-    def __init__(self, launch: Launch, token: str, texts: Path | None, listener: ProgressListener) -> None:
+    def __init__(self, launch: Launch, token: str, save_output: Path | None, listener: ProgressListener) -> None:
         self.launch, self.token, self._listener = launch, token, listener
         self.begun = time.monotonic()
         self.stop = ""
-        self.printed = LaunchOutput(launch, token, texts, self.report)
+        self.printed = LaunchOutput(launch, token, save_output, self.report)
         self.looks: dict[str, list[Process] | None] = {}
         # Taken once: by whoever ends it first, it itself or we.
         self._ending, self._ended_by_us = threading.Lock(), threading.Event()

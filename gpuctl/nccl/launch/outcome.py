@@ -18,11 +18,11 @@ from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 _ROW = re.compile(r"^\s*(\d{1,18})\s+\d+\s+(?:u?int|float|double|half|bfloat|fp8|f8)\w*(?:\s+\S+){8,}\s*$")
 _BUILD = (
     "build it on every node in the same place (make MPI=1 MPI_HOME=… in github.com/NVIDIA/nccl-tests), "
-    "or name its folder with --folder"
+    "or name its folder with --search-path"
 )
 MISSING = {
     "mpirun": "Open MPI is not installed there (no mpirun on the PATH or in the usual folders): install openmpi-bin or "
-    "the EFA installer's, or name its folder with --folder",
+    "the EFA installer's, or name its folder with --search-path",
 }
 
 

@@ -27,7 +27,7 @@ def names(fleet: Fleet) -> list[Finding]:
             peer_facts = fleet.get(peer, {})
             is_missing = _is_missing(answer, peer_facts)
             if is_missing:
-                missing.setdefault((node, answer.get("said") or ""), []).append(peer)
+                missing.setdefault((node, answer.get("error") or ""), []).append(peer)
             elif is_missing is None:
                 findings.append(_untold(node, peer, answer))
             else:
@@ -65,7 +65,7 @@ def _is_missing(answer: Facts, peer_facts: Facts) -> bool | None:
 
 
 def _untold(node: str, peer: str, answer: Facts) -> Finding:
-    reason = answer.get("said") or "it was not told"
+    reason = answer.get("error") or "it was not told"
     return unread("names", node, f"whether it can resolve the name {peer} is", reason)
 
 
@@ -88,7 +88,7 @@ def _name(node: str, peer: str, answer: Facts, peer_facts: Facts) -> list[Findin
         message = f"takes {peer} for {', '.join(answer['forward'])}; {peer} itself has {', '.join(sorted(theirs))}"
         return [fail(rule, node, message, advice)]
     if answer["reverse"] is None:
-        return [unread(rule, node, f"what name the address of {peer} has is", answer.get("said") or "it was not told")]
+        return [unread(rule, node, f"what name the address of {peer} has is", answer.get("error") or "it was not told")]
     if not answer["reverse"]:
         return [warn(rule, node, f"finds no name for the address of {peer}", advice)]
     hostname = get(peer_facts, "names", "hostname")
@@ -140,14 +140,14 @@ def ssh(fleet: Fleet) -> list[Finding]:
             tried += 1
             if answer["ok"] is None:
                 findings.append(
-                    unread("ssh", node, f"whether it gets onto {peer} is", answer["said"] or "it was not told")
+                    unread("ssh", node, f"whether it gets onto {peer} is", answer["error"] or "it was not told")
                 )
             elif answer["ok"]:
                 findings += _arrived(node, peer, answer, fleet.get(peer, {}))
             elif peer in fleet:
-                refused.setdefault((node, answer["said"] or ""), []).append(peer)
+                refused.setdefault((node, answer["error"] or ""), []).append(peer)
             else:  # it gave us no answer, either: the fault is its own
-                gone.setdefault(peer, {})[node] = answer["said"] or ""
+                gone.setdefault(peer, {})[node] = answer["error"] or ""
     findings += [_refused(fleet[node], node, peers, reason) for (node, reason), peers in refused.items()]
     findings += [_gone(peer, answer) for peer, answer in gone.items()]
     return or_ok("ssh", "", findings, f"works between nodes ({tried} tried)" if tried else "a single node has no peers")

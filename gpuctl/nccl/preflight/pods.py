@@ -10,7 +10,7 @@ from gpuctl.nccl.preflight import network
 from gpuctl.nccl.preflight.checks import unread
 from gpuctl.nccl.preflight.idle import DRAIN, idle
 
-# Pod -> what module_utils/nccl/at_work.py tells of it; None: no answer.
+# Pod -> what the answer of module_utils/launch/gpu_processes.py; None: no answer.
 Work = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]] | None]
 # What is installed shows when the run begins; where a container has its programs its own PATH says.
 RULES = (idle, network.ssh, network.names)
@@ -25,16 +25,14 @@ NETWORK = "`gpuctl cluster doctor` looks at names, keys and sshd of the pods"
 def at_work(work: Work) -> list[Finding]:
     """No process of the pods holds a GPU or is a rank of a job."""
     findings = []
-    for pod, processes in work.items():
-        if processes is None:
+    for pod, answer in work.items():
+        if answer is None:
             findings.append(unread("idle", pod, "what runs there is", "it gave no answer"))
-        elif processes["found"]:
-            message = f"a job runs there: {_named(processes['found'])}"
-            findings.append(fail("idle", pod, message, ADVICE, processes=len(processes["found"])))
-        elif processes["hidden"]:
-            findings.append(
-                unread("idle", pod, f"what {_named(processes['hidden'])} is at is", "we may not look at it")
-            )
+        elif answer["processes"]:
+            message = f"a job runs there: {_named(answer['processes'])}"
+            findings.append(fail("idle", pod, message, ADVICE, processes=len(answer["processes"])))
+        elif answer["hidden"]:
+            findings.append(unread("idle", pod, f"what {_named(answer['hidden'])} is at is", "we may not look at it"))
     return findings or [ok("idle", "", "no process in the pods holds a GPU or is a rank")]
 
 

@@ -31,7 +31,7 @@ class AnsibleRunner:
     """
 
     def __init__(self, inventory: Path, addresses: Mapping[str, str], options: MpirunOptions | None = None) -> None:
-        self.inventory, self.addresses, self.way = inventory, addresses, options or MpirunOptions()
+        self.inventory, self.addresses, self.options = inventory, addresses, options or MpirunOptions()
 
     def run(
         self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
@@ -61,7 +61,7 @@ class AnsibleRunner:
 
     def hosts(self, launch: Launch) -> list[str]:
         """The nodes of a launch as they know each other."""
-        return [node if self.way.by_name else self.addresses.get(node, node) for node in launch.nodes]
+        return [node if self.options.use_inventory_names else self.addresses.get(node, node) for node in launch.nodes]
 
     def _asked(self, launch: Launch) -> dict[str, Any]:
         return {
@@ -71,9 +71,9 @@ class AnsibleRunner:
             "arguments": plan.arguments(launch),
             "env": plan.environment(launch),
             "limit": _whole_s(launch),
-            "folders": list(self.way.folders),
-            "as_root": self.way.as_root,
-            "ssh_args": self.way.ssh_args,
+            "folders": list(self.options.search_path),
+            "as_root": self.options.as_root,
+            "ssh_args": self.options.ssh_args,
         }
 
     def _play(self, nodes: Sequence[str], mark: str, runs: Mapping[str, Any], longest: int = 0) -> ansible.Play:
@@ -101,8 +101,10 @@ class AnsibleRunner:
             done_size=next((size for size in map(outcome.size_of_row, reversed(text)) if size), ""),
             hosts=tuple(self.hosts(launch)),
         )
-        if self.way.texts and answer is not None:
-            (self.way.texts / file_name(launch, secrets.token_hex(4))).write_text("".join(f"{line}\n" for line in text))
+        if self.options.save_output and answer is not None:
+            (self.options.save_output / file_name(launch, secrets.token_hex(4))).write_text(
+                "".join(f"{line}\n" for line in text)
+            )
         return outcome.settle(launch, list(parse.runs(text)), end, heard.seconds(launch))
 
 
@@ -138,4 +140,4 @@ class _Heard:
     def ranks(self, node: str, test: str) -> list[hang.Process] | None:
         """The ranks that were seen on a node; None: it gave no answer."""
         answer = self.answers.get(("look", node))
-        return None if answer is None else [hang.Process(**one) for one in answer["found"] if one["name"] == test]
+        return None if answer is None else [hang.Process(**one) for one in answer["processes"] if one["name"] == test]

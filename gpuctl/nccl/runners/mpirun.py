@@ -30,16 +30,16 @@ from gpuctl.remote.transport import LOOK_LIMIT_S, Transport
 class MpirunOptions:
     """How launches are started.
 
-    `folders`: where the tests and mpirun are looked for besides the PATH, first of all. `by_name`: nodes reach each
-    other by their names in the inventory, not by the addresses we reach them by. `ssh_args`: more for the ssh of the
-    first node. `texts`: a folder that gets each launch's whole output. `env`: more for mpirun itself.
+    `search_path`: folders with the tests and mpirun, searched before the PATH. `use_inventory_names`: nodes reach each
+    other by their inventory names instead of their addresses. `ssh_args`: additional arguments for the first node's
+    ssh. `save_output`: folder for the output of each launch. `env`: additional variables for mpirun itself.
     """
 
-    folders: tuple[str, ...] = ()
-    by_name: bool = False
+    search_path: tuple[str, ...] = ()
+    use_inventory_names: bool = False
     as_root: bool = False
     ssh_args: str = ""
-    texts: Path | None = None
+    save_output: Path | None = None
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -47,7 +47,7 @@ class MpiRunner:
     """A Runner (see runner.py) for nodes with mpirun that reach each other by ssh; `transport` is how we reach them."""
 
     def __init__(self, transport: Transport, options: MpirunOptions | None = None) -> None:
-        self.transport, self.way = transport, options or MpirunOptions()
+        self.transport, self.options = transport, options or MpirunOptions()
 
     def run(
         self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
@@ -74,7 +74,7 @@ class MpiRunner:
 
     def hosts(self, launch: Launch) -> list[str]:
         """The nodes of a launch as they know each other."""
-        return [node if self.way.by_name else self.transport.address(node) for node in launch.nodes]
+        return [node if self.options.use_inventory_names else self.transport.address(node) for node in launch.nodes]
 
 
 def refuse_shared(launches: Sequence[Launch]) -> None:
@@ -108,20 +108,20 @@ class _Running(WatchedLaunch):
     """One launch, from its start until nothing of it is left."""
 
     def __init__(self, runner: MpiRunner, launch: Launch, listener: ProgressListener) -> None:
-        super().__init__(launch, secrets.token_hex(8), runner.way.texts, listener)
+        super().__init__(launch, secrets.token_hex(8), runner.options.save_output, listener)
         self.runner = runner
         self.mark = f"gpuctl-{secrets.token_hex(8)} "
         self.answer: dict[str, Any] | None = None
         self.stream = runner.transport.start(launch.nodes[0], self._start_program())
 
     def _start_program(self) -> bytes:
-        launch, options = self.launch, self.runner.way
+        launch, options = self.launch, self.runner.options
         request = {
             "mark": self.mark,
             "argv": plan.command(launch, self.runner.hosts(launch), options.as_root, options.ssh_args),
             "env": {**options.env, **mpirun_command.environment(plan.environment(launch), self.token)},
             "program": plan.program(launch.sweep),
-            "folders": list(options.folders),
+            "folders": list(options.search_path),
             "usual": mpirun_command.FOLDERS,
             **self.runner.transport.start_options,
         }
@@ -189,7 +189,7 @@ class _Running(WatchedLaunch):
         answers = self._ask_all(end=False, nodes=self.launch.nodes)
         name = plan.name_in_kernel(self.launch.sweep)
         return {
-            node: None if answer is None else [Process(**one) for one in answer["found"] if one["name"] == name]
+            node: None if answer is None else [Process(**one) for one in answer["processes"] if one["name"] == name]
             for node, answer in answers.items()
         }
 

@@ -44,7 +44,7 @@ class PodTransport:
     `selector`: what finds them in the cluster, among others.
     """
 
-    start_options: Mapping[str, Any] = {"held": True, "passed": PASSED}
+    start_options: Mapping[str, Any] = {"stop_on_input": True, "passed": PASSED}
 
     def __init__(self, cluster: Cluster, pods: Mapping[str, Pod], container: str, selector: Mapping[str, str]) -> None:
         self.cluster, self.pods, self.container, self.selector = cluster, pods, container, selector
@@ -101,4 +101,4 @@ def _other(pod: Pod, now: Object | None) -> str:
 
 def pod_options(options: MpirunOptions) -> MpirunOptions:
     """The same for pods; mpirun may run as root there, as the whole pod may."""
-    return MpirunOptions(options.folders, False, True, options.ssh_args, options.texts, ENV)
+    return MpirunOptions(options.search_path, False, True, options.ssh_args, options.save_output, ENV)

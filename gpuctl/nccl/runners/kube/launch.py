@@ -49,7 +49,7 @@ class Running:
     """`look` is called again and again by another thread while `to_its_end` works."""
 
     def __init__(
-        self, cluster: Cluster, pods: Pods, task: Task, listener: ProgressListener, texts: Path | None
+        self, cluster: Cluster, pods: Pods, task: Task, listener: ProgressListener, save_output: Path | None
     ) -> None:
         self.cluster, self.pods, self.task = cluster, pods, task
         self._listener = listener
@@ -58,7 +58,7 @@ class Running:
         self.made = self.begun = time.monotonic()
         # Its removal takes its time, too, and is not part of the test.
         self.has_begun = self.is_over = False
-        self.printed = LaunchOutput(task.launch, task.run, texts, self.report)
+        self.printed = LaunchOutput(task.launch, task.run, save_output, self.report)
         self.worker_report = WorkerReport()
         self.checked = self.made
         self.over_since: float | None = None

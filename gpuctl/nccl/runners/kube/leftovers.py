@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from gpuctl.core.run_history import current_user
 from gpuctl.domain.kube_errors import Forbidden
-from gpuctl.edges.kube.cluster import Cluster, Kind, Object
+from gpuctl.edges.kube.cluster import Cluster, Kind, Object, connect
 from gpuctl.nccl.runners.kube import mpijob
 from gpuctl.nccl.runners.kube.model import BY, LASTS, OURS, RUN
 
@@ -17,6 +18,11 @@ def kinds(cluster: Cluster) -> list[Kind]:
     """All kinds of which a run has objects; first what makes pods, then the pods, which hold the GPUs."""
     core = [cluster.kind("v1", kind) for kind in ("Pod", "Service", "Secret")]
     return [cluster.kind(mpijob.API, mpijob.KIND), *core] if cluster.serves(mpijob.API, mpijob.KIND) else core
+
+
+def remove_own(context: str, namespace: str) -> list[str]:
+    """`remove` for the current user, on the cluster of a kubeconfig context; "" for the current one."""
+    return remove(connect(context, namespace), current_user())
 
 
 def remove(cluster: Cluster, by: str) -> list[str]:

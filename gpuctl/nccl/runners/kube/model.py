@@ -27,7 +27,7 @@ class Settings:
     users; root, 0, gets IPC_LOCK and no limit. `mpijob`: several nodes as an MPIJob of the Kubeflow MPI operator.
     `tolerations`: names of taints besides those of the GPUs and the fabric.
     `networks`: secondary networks, as the annotation k8s.v1.cni.cncf.io/networks takes them. `start_s`: how long pods
-    may take to start. `folders`: where programs are looked for besides the image's PATH.
+    may take to start. `search_path`: folders searched before the image's PATH.
     """
 
     image: str
@@ -41,7 +41,7 @@ class Settings:
     service_account: str = ""
     pull_secret: str = ""
     networks: str = ""
-    folders: tuple[str, ...] = ()
+    search_path: tuple[str, ...] = ()
     tolerations: tuple[str, ...] = ()
     start_s: float = 300.0
 

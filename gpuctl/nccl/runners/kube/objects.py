@@ -174,7 +174,7 @@ def _container(task: Task, script: str, arguments: Sequence[str], resources: Map
         "name": "nccl",
         "image": task.settings.image,
         "command": ["/bin/sh", "-c", script, "nccl", *arguments],
-        "env": _env({"GPUCTL_FIRST": ":".join(task.settings.folders), "GPUCTL_FOLDERS": ":".join(USUAL)}),
+        "env": _env({"GPUCTL_FIRST": ":".join(task.settings.search_path), "GPUCTL_FOLDERS": ":".join(USUAL)}),
         # The same for both: the pod is Guaranteed, and nobody else's cores are its own.
         "resources": {"requests": dict(resources), "limits": dict(resources)},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], **add}},

@@ -95,7 +95,7 @@ def _refused(task: Task, observed: LaunchObservations) -> str:
             if "/" in what:
                 return f"the image {task.settings.image} has no folder {what}"
             where = "on its PATH or in the usual folders"
-            return f"the image {task.settings.image} has no {what} ({where}): use another, or --folder"
+            return f"the image {task.settings.image} has no {what} ({where}): use another, or --search-path"
         if line.startswith(SILENT):
             host = line.removeprefix(SILENT)
             node = dict(zip(task.hosts, _nodes(task, observed), strict=True)).get(host, host)

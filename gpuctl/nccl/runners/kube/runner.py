@@ -20,16 +20,16 @@ from gpuctl.nccl.runners.mpirun import refuse_shared
 
 
 class KubeRunner:
-    """A Runner on the cluster's namespace; node names are those of the cluster. `texts`: a folder that gets each
-    launch's whole output.
+    """A Runner on the cluster's namespace; node names are those of the cluster. `save_output`: folder for
+    the output of each launch.
 
     `GpuctlError` where the cluster does not let us work there at all (forbidden, over quota, refused by a policy) or
     does not answer when a round begins; what was made by then is removed first. A launch that never began, or whose
     cluster went away in between, ends as EMPTY, with the cause: nothing is known of its nodes.
     """
 
-    def __init__(self, cluster: Cluster, settings: Settings, texts: Path | None = None) -> None:
-        self.cluster, self.settings, self.texts = cluster, settings, texts
+    def __init__(self, cluster: Cluster, settings: Settings, save_output: Path | None = None) -> None:
+        self.cluster, self.settings, self.save_output = cluster, settings, save_output
 
     def run(
         self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
@@ -40,7 +40,7 @@ class KubeRunner:
         round_ = secrets.token_hex(4)
         tasks = [Task(round_, number, launch, self.settings, current_user()) for number, launch in enumerate(launches)]
         with Pods(self.cluster, round_) as pods, ThreadPoolExecutor(len(tasks) or 1) as pool:
-            running = [Running(self.cluster, pods, task, listener, self.texts) for task in tasks]
+            running = [Running(self.cluster, pods, task, listener, self.save_output) for task in tasks]
             jobs = [pool.submit(one.to_its_end) for one in running]
             try:
                 _until_all_end(running, jobs, broken_off)

@@ -62,7 +62,7 @@ class Waiting:
                 if broken_off():
                     self._leave()
                     return None
-                if self.held.ended:
+                if self.held.is_over:
                     raise self._refused()
                 late = time.monotonic() > end
                 if late or time.monotonic() > look:
@@ -94,7 +94,7 @@ class Waiting:
         return f"job {job.number} is in Slurm's queue: {why}"
 
     def _leave(self) -> None:
-        self.held.give_back()
+        self.held.release()
         with contextlib.suppress(GpuctlError):
             job = slurm.job(name=self.name)
             if job and job.state not in slurm.OVER:
@@ -102,10 +102,10 @@ class Waiting:
 
     def _too_long(self) -> GpuctlError:
         wrong = f"not granted within {self.settings.wait_s:g} s: {self._said or 'Slurm gives no reason'}"
-        return GpuctlError(DOING, wrong, "--queue-s waits longer; without --nodes only idle nodes are taken")
+        return GpuctlError(DOING, wrong, "--queue-timeout waits longer; without --nodes only idle nodes are taken")
 
     def _refused(self) -> GpuctlError:
-        wrong = slurm.gist(self.held.said)
+        wrong = slurm.gist(self.held.stderr)
         theirs = (
             InvalidInput if "nvalid" in wrong else GpuctlError
         )  # an account, a QOS, a reservation that is not there
@@ -145,7 +145,7 @@ class Granted:
         if self._held is None:
             return []
         slurm.cancel(self.number)
-        self._held.give_back()
+        self._held.release()
         end = time.monotonic() + patience_s
         for pause in growing(*GIVEN_BACK_S):
             job = slurm.job(self.number)

@@ -22,7 +22,9 @@ AFTER_FIRST_S = 30  # after one task has ended, the others get so long
 @dataclass(frozen=True)
 class Settings:
     """`wait_s`: how long to wait in the queue. `minutes`: after this long Slurm ends the job, whatever became of us.
-    `folders`: where the tests are looked for besides the PATH. `texts`: gets each launch's whole output."""
+    `search_path`: folders with the tests, searched before the PATH. `save_output`: folder for the
+    output of each launch.
+    """
 
     partition: str = ""
     account: str = ""
@@ -31,8 +33,8 @@ class Settings:
     mpi: str = "pmix"
     wait_s: float = 600.0
     minutes: int = 240
-    folders: tuple[str, ...] = ()
-    texts: Path | None = None
+    search_path: tuple[str, ...] = ()
+    save_output: Path | None = None
 
 
 def salloc(settings: Settings, nodes: Sequence[str], gpus: int, name: str) -> list[str]:
@@ -90,7 +92,7 @@ def environment(settings: Settings, launch: Launch, token: str, ours: Mapping[st
     """What the step gets besides our own environment: where tests are, the run's mark, and what every rank gets."""
     home = ours.get("HOME", "")
     usual = [folder.replace("~", home, 1) for folder in mpirun_command.FOLDERS if home or not folder.startswith("~")]
-    folders = [*settings.folders, ours.get("PATH", "/usr/bin:/bin"), *usual]
+    folders = [*settings.search_path, ours.get("PATH", "/usr/bin:/bin"), *usual]
     fabric = {f"OMPI_MCA_{name}": value for name, value in mpirun_command.BESIDE_THE_FABRIC.items()}
     beside = {name: value for name, value in {**fabric, **PMIX}.items() if name not in ours}
     return {**beside, **plan.environment(launch), "PATH": ":".join(folders), mpirun_command.VARIABLE: token}

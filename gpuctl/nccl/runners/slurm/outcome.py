@@ -100,7 +100,9 @@ def _ended_by_slurm(last: Sequence[str]) -> str:
 def _missing(launch: Launch, observed: StepObservations) -> str:
     where = sorted(match[1] for line in observed.last if (match := _EXITED.search(line))) or [launch.nodes[0]]
     build = "build it in a folder that all nodes share (make MPI=1 in github.com/NVIDIA/nccl-tests)"
-    return f"{', '.join(where)}: {plan.program(launch.sweep)} is not there: {build}, or name its folder with --folder"
+    return (
+        f"{', '.join(where)}: {plan.program(launch.sweep)} is not there: {build}, or name its folder with --search-path"
+    )
 
 
 def _unsaid(run: Run | None, observed: StepObservations) -> tuple[Outcome, str] | None:

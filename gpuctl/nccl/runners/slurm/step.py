@@ -34,7 +34,7 @@ class Running(WatchedLaunch):
     """One launch as a step of the job, from its start until Slurm says that nothing of it is left."""
 
     def __init__(self, job: Granted, launch: Launch, settings: Settings, listener: ProgressListener) -> None:
-        super().__init__(launch, secrets.token_hex(8), settings.texts, listener)
+        super().__init__(launch, secrets.token_hex(8), settings.save_output, listener)
         self.job, self.settings = job, settings
         self.name = f"gpuctl-{self.token}"
         variables = command.environment(settings, launch, self.token, os.environ)
@@ -123,7 +123,7 @@ class Running(WatchedLaunch):
         argv = command.look(self.job.number, node, LOOK_LIMIT_S)
         done = slurm.try_to(*argv, stdin=payload.program("process_tree", request), limit=LOOK_LIMIT_S)
         answer, name = payload.answer(done.out, mark), plan.name_in_kernel(self.launch.sweep)
-        return None if answer is None else [Process(**one) for one in answer["found"] if one["name"] == name]
+        return None if answer is None else [Process(**one) for one in answer["processes"] if one["name"] == name]
 
 
 def _is_silent(node: slurm.Node | None) -> bool:

@@ -232,7 +232,7 @@ def test_a_fleet_without_rdma_is_warned_of_tcp() -> None:
 
 
 def looked(forward: list[str] | None, reverse: list[str] | None, back: list[str] | None = None) -> dict[str, Any]:
-    return {"node-2": {"forward": forward, "reverse": reverse, "back": back, "said": None}}
+    return {"node-2": {"forward": forward, "reverse": reverse, "back": back, "error": None}}
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_names_are_held_against_the_node_itself(told: dict[str, Any], expected: 
 
 
 def login(ok: bool, hostname: str | None, said_: str | None) -> Callable[[Facts], None]:
-    return put("reach", "peers", {"node-2": {"ok": ok, "hostname": hostname, "said": said_, "seconds": 0.2}})
+    return put("reach", "peers", {"node-2": {"ok": ok, "hostname": hostname, "error": said_, "seconds": 0.2}})
 
 
 def test_a_node_that_cannot_log_in_to_another_is_named_with_what_to_do() -> None:
@@ -269,7 +269,7 @@ def test_a_node_that_cannot_log_in_to_another_is_named_with_what_to_do() -> None
 
 
 def test_what_one_node_lacks_for_many_others_is_said_once() -> None:
-    told = {"ok": False, "hostname": None, "said": "Host key verification failed.", "seconds": 0.2}
+    told = {"ok": False, "hostname": None, "error": "Host key verification failed.", "seconds": 0.2}
     nodes = fleet(8)
     nodes["node-1"]["reach"]["peers"] = {f"node-{n}": told for n in range(2, 9)}
     nodes["node-1"]["names"]["peers"] = {f"node-{n}": looked([], [])["node-2"] for n in range(2, 9)}
@@ -280,7 +280,7 @@ def test_what_one_node_lacks_for_many_others_is_said_once() -> None:
 
 
 def test_a_node_that_answers_neither_us_nor_the_others_is_named_itself() -> None:
-    told = {"node-4": {"ok": False, "hostname": None, "said": "Connection timed out", "seconds": 10.0}}
+    told = {"node-4": {"ok": False, "hostname": None, "error": "Connection timed out", "seconds": 10.0}}
     nodes = fleet(3, node_1=put("reach", "peers", told), node_3=put("reach", "peers", told))
     found = preflight.judge(nodes, {"node-4": "it cannot be reached"})
     assert problems(found, "ssh") == [("node-4", FAIL)]

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cli.nccl.targets import pods as nccl_kube
 from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.runners.kube import nodes
 from gpuctl.nccl.runners.kube.model import Settings
+from gpuctl.workflows.nccl_targets import pods as new_pods
+from gpuctl.workflows.nccl_targets.model import PodOptions, TargetRequest
 
 GPU = "nvidia.com/gpu"
 
@@ -105,8 +106,10 @@ class Three:
 
 def test_nodes_are_named_with_or_without_blanks_between_them() -> None:
     def chosen(named: str) -> list[str]:
-        return nccl_kube.in_own_pods(Three(), Settings("img"), nodes=named, mpijob=False).nodes  # type: ignore[arg-type]
+        request = TargetRequest(nodes=named, pods=PodOptions(mpijob=False))
+        place = new_pods.Place(Three(), Settings("img"))  # type: ignore[arg-type]
+        return new_pods.in_pods(place, request, 1, print).nodes
 
     assert chosen("gpu-2, gpu-0 ,") == chosen("gpu-2,gpu-0") == ["gpu-2", "gpu-0"]
-    with pytest.raises(InvalidInput, match="gpu-7: no GPU node of this name is there"):
+    with pytest.raises(InvalidInput, match="gpu-7: no GPU node has this name"):
         chosen("gpu-0, gpu-7")

@@ -17,7 +17,7 @@ def test_an_own_profile_is_found_by_name_in_the_config_folder(tmp_path: Path, mo
     path = write(tmp_path / "profiles", "mine", TEXT)
     monkeypatch.setenv("GPUCTL_CONFIG_DIR", str(tmp_path))
     assert profiles.load("mine").name == "mine"
-    assert profiles.Found("mine", path, shipped=False) in profiles.names()
+    assert profiles.ProfileFile("mine", path, shipped=False) in profiles.names()
 
 
 def test_the_config_folder_is_where_others_keep_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_an_own_profile_by_a_shipped_name_is_refused(tmp_path: Path) -> None:
 
 def test_a_name_inside_a_file_must_be_the_files(tmp_path: Path) -> None:
     path = write(tmp_path, "mine", f"name: yours\n{TEXT}")
-    assert mistakes(path) == ["1: the name 'yours' is not the file's (mine); leave `name` out"]
+    assert mistakes(path) == ["1: name is 'yours', but the file's name is mine; leave it out"]
 
 
 def test_names_lists_shipped_and_own_profiles_but_no_hidden_files(tmp_path: Path) -> None:
