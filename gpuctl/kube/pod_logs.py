@@ -33,9 +33,9 @@ def follow(target: SelectedPod, lines: int, say: Callable[[str], object]) -> int
             return INTERRUPTED[1]
         before = _read(kube, target.pod)
         if before is None or before.phase in OVER:
-            say(f"{target.pod}: {'it no longer exists' if before is None else ended(before, target.container)}")
+            say(f"{target.pod}: {'it no longer exists' if before is None else describe_end(before, target.container)}")
             return code
-        say(f"{target.pod}: {waiting(before, target.container)}; Ctrl-C ends")
+        say(f"{target.pod}: {describe_wait(before, target.container)}; Ctrl-C ends")
         has_log = code == 0
         if not _wait_for_start(kube, target, before):
             say(f"{target.pod}: it no longer exists")
@@ -51,14 +51,14 @@ def of(pod: Pod, container: str) -> Container:
     return matches[0]
 
 
-def ended(pod: Pod, container: str) -> str:
+def describe_end(pod: Pod, container: str) -> str:
     """Describe the end of a pod whose containers are not started again."""
     state = of(pod, container)
     code = "" if state.exit_code is None else f" with exit code {state.exit_code}"
     return f"{state.name} ended{code} ({state.why or pod.phase})"
 
 
-def waiting(pod: Pod, container: str) -> str:
+def describe_wait(pod: Pod, container: str) -> str:
     """Describe why there is no log to follow at this moment."""
     state = of(pod, container)
     if not state.why and pod.phase == "Running":

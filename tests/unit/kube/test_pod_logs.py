@@ -83,11 +83,11 @@ def test_a_container_that_the_pod_does_not_have_is_refused(cluster: Path) -> Non
 
 def test_a_container_that_waits_for_its_image_is_named_with_the_reason() -> None:
     pod = model.pod(item("Pending", state={"waiting": {"reason": "ImagePullBackOff"}}))
-    assert pod_logs.waiting(pod, "") == "main is not running: ImagePullBackOff; waiting for its next start"
+    assert pod_logs.describe_wait(pod, "") == "main is not running: ImagePullBackOff; waiting for its next start"
 
 
 def test_a_broken_connection_to_a_running_container_is_no_end_of_it() -> None:
-    assert "following it again" in pod_logs.waiting(model.pod(item(**RUNS)), "main")
+    assert "following it again" in pod_logs.describe_wait(model.pod(item(**RUNS)), "main")
 
 
 def test_pods_with_problems_are_those_neither_ready_nor_finished() -> None:
