@@ -57,7 +57,6 @@ LEFT: dict[str, tuple[int, int]] = {
     "gpuctl/nccl/runners/kube": (0, 23),
     "gpuctl/nccl/runners/slurm": (0, 3),
     "gpuctl/nccl/topology": (0, 1),
-    "gpuctl/tmux/versions": (0, 2),
 }
 FOLDERS = sorted({path.parent.relative_to(ROOT) for top in ("gpuctl", "plugins") for path in python_files(ROOT / top)})
 
