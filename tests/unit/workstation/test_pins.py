@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.workstation.pins import know, pins, shows_version
+from gpuctl.workstation.pins import pins, require_valid, shows_version
 
 K9S = {"url": "https://h/v{version}/k9s_{os}_{arch}.tar.gz", "os": {"linux": "Linux", "darwin": "Darwin"}}
 A, B = "a" * 64, "b" * 64
@@ -28,8 +28,8 @@ def test_what_is_no_sha256_gives_nothing() -> None:
 def test_a_version_or_system_that_cannot_be_one_is_refused() -> None:
     for version, system in (("latest", ""), ("1.0/../2", ""), ("1.0", "linux/amd46"), ("v1.0", "")):
         with pytest.raises(InvalidInput):
-            know(K9S, version, system)
-    know(K9S, "0.50.18", "linux/amd64")
+            require_valid(K9S, version, system)
+    require_valid(K9S, "0.50.18", "linux/amd64")
 
 
 def test_whether_a_file_name_says_its_version() -> None:

@@ -48,7 +48,7 @@ def test_a_version_without_quotes_keeps_its_digits(file: Path) -> None:
     [
         ("{version}", "{versoin}", 8, "release.url has the unknown placeholder {versoin}; did you mean version?"),
         ('"{os}/k9s"', '"{o}/k9s"', 9, "release.member has the unknown placeholder {o}"),
-        ('"{os}/k9s"', '"k9s}"', 9, "release.member has braces that do not fit"),
+        ('"{os}/k9s"', '"k9s}"', 9, "release.member has unmatched braces"),
         ("A" * 64, "A" * 63, 10, "a sha256 has 64 hexadecimal digits"),
         ("linux/amd64", "linux/amd46", 10, "release.pins.linux/amd46 is not known; did you mean linux/amd64?"),
         ("version: 0.50", "version: ../0.50", 7, "release.version is '../0.50'"),
