@@ -10,6 +10,7 @@ from gpuctl.cli.cluster import (
     dev,
     discover,
     doctor,
+    editors,
     file,
     forward,
     render,
@@ -17,7 +18,6 @@ from gpuctl.cli.cluster import (
     sync,
     test,
     train,
-    vscode,
 )
 from gpuctl.cli.shared.click_groups import Group
 
@@ -36,7 +36,7 @@ COMMANDS = (
     test.test,
     shell.shell,
     forward.forward,
-    vscode.vscode,
+    editors.vscode,
     dev.dev_session,
     doctor.doctor,
 )

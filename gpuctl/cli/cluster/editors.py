@@ -14,7 +14,7 @@ from gpuctl.cluster.selection import EnvironmentSelection
 from gpuctl.domain.findings import PROBLEMS, Verdict
 
 if TYPE_CHECKING:
-    from gpuctl.cluster.vscode import EditorStatus
+    from gpuctl.cluster.editors import EditorStatus
 
 
 @click.command()
@@ -29,7 +29,7 @@ def vscode(request: EnvironmentSelection, password: bool, local: int | None, for
 
     With --output json or yaml nothing is forwarded.
     """
-    from gpuctl.cluster import vscode as editor
+    from gpuctl.cluster import editors as editor
     from gpuctl.cluster.access import open_lasting_access
 
     if password and form != "table":
