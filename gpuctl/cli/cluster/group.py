@@ -13,6 +13,7 @@ from gpuctl.cli.cluster import (
     editors,
     file,
     forward,
+    logs,
     render,
     shell,
     sync,
@@ -37,6 +38,8 @@ COMMANDS = (
     shell.shell,
     forward.forward,
     editors.vscode,
+    editors.jupyter,
+    logs.logs,
     dev.dev_session,
     doctor.doctor,
 )
