@@ -27,9 +27,9 @@ local_port = click.option(
 @local_port
 @options.output
 def vscode(request: EnvironmentSelection, password: bool, local: int | None, form: Output) -> None:
-    """Show whether VS Code runs in the first pod, and its address: a Route or Ingress, else a forward until Ctrl-C.
+    """Show the address of VS Code in the first pod.
 
-    With --output json or yaml nothing is forwarded.
+    Without a Route or Ingress, its port is forwarded until Ctrl-C; not with --output json or yaml.
     """
     from gpuctl.cluster.editors import VS_CODE
 
@@ -42,9 +42,9 @@ def vscode(request: EnvironmentSelection, password: bool, local: int | None, for
 @local_port
 @options.output
 def jupyter(request: EnvironmentSelection, token: bool, local: int | None, form: Output) -> None:
-    """Show whether Jupyter runs in the first pod, and its address: a Route or Ingress, else a forward until Ctrl-C.
+    """Show the address of Jupyter in the first pod.
 
-    With --output json or yaml nothing is forwarded.
+    Without a Route or Ingress, its port is forwarded until Ctrl-C; not with --output json or yaml.
     """
     from gpuctl.cluster.editors import JUPYTER_LAB
 

@@ -23,9 +23,10 @@ NOT_READ = 3  # the log of a pod could not be read
     click.option("--since", type=options.Finite(1, 86400 * 30), default=None, help="Only the last SECONDS."),
 )
 def logs(request: LogsRequest) -> None:
-    """Show what the pods print: their start, sshd and the editors. A training's output: `train --attach`.
+    """Show the logs of the pods.
 
-    With several pods each line starts with the pod's name. Exit code 3 if the log of a pod could not be read.
+    They hold what the start of the pod, sshd and the editors print; `train --attach` shows a training's output. Lines
+    of several pods start with the pod's name. Exit code 3 if the log of a pod could not be read.
     """
     from gpuctl.cluster import pod_selection
     from gpuctl.cluster.access import open_access
