@@ -54,7 +54,7 @@ def test_the_prompt_shows_the_context_whatever_else_bash_runs_before_it(tmp_path
     assert "syntax error" not in done.stderr
 
 
-def test_the_pane_says_which_kubeconfig_counts_after_the_user_named_another(tmp_path: Path) -> None:
+def test_the_pane_option_names_the_kubeconfig_that_the_user_switched_to(tmp_path: Path) -> None:
     (tmp_path / "tmux").write_text('#!/bin/sh\necho "$*" >>"$HOME/told"\n')
     (tmp_path / "tmux").chmod(0o755)
     lines = ["export KUBECONFIG=/x/prod", "true", "export KUBECONFIG=a:b", "unset KUBECONFIG", ": back"]
@@ -67,9 +67,7 @@ def test_the_pane_says_which_kubeconfig_counts_after_the_user_named_another(tmp_
 
 
 @pytest.mark.parametrize(("typing", "asked"), [("true", ""), ("sleep 0.01; echo x >>$KUBECONFIG", "kube leave ")])
-def test_gpuctl_looks_at_the_copy_when_the_shell_ends_and_something_wrote_to_it(
-    tmp_path: Path, typing: str, asked: str
-) -> None:
+def test_a_changed_copy_is_checked_for_new_entries_when_the_shell_ends(tmp_path: Path, typing: str, asked: str) -> None:
     (tmp_path / "gpuctl").write_text('#!/bin/sh\n[ "$2" = prompt ] || echo "$*" >>"$HOME/asked"\n')
     (tmp_path / "gpuctl").chmod(0o755)
     typed(tmp_path, "", typing)

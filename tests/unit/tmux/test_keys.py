@@ -38,7 +38,7 @@ def test_a_key_of_window_0_keeps_its_usual_meaning_elsewhere() -> None:
     assert lines["e"].count("{ ") == 1  # tmux has nothing on it
 
 
-def test_keys_without_prefix_ask_for_the_setting_when_they_are_pressed() -> None:
+def test_keys_without_prefix_read_the_setting_when_pressed() -> None:
     files = [render.files(Settings(keys_without_prefix=wanted)) for wanted in (True, False)]
     assert files[0] == files[1]
     root = [line for line in files[0]["keybindings.conf"].splitlines() if "-T root" in line]
@@ -52,7 +52,7 @@ def test_two_columns_of_the_cheatsheet_fit_in_the_smallest_popup() -> None:
     assert (len(lines) + 1) // 2 <= POPUP[1]
 
 
-def test_the_page_tells_every_key() -> None:
+def test_the_page_lists_every_key() -> None:
     told = PAGE.read_text()
     missing = [row.written for row in keys.rows() if f"| `{row.written}` |" not in told]
     assert not missing

@@ -16,7 +16,7 @@ def test_a_version_has_every_file() -> None:
     assert len([name for name in found if name.startswith("scripts/") and name.endswith(".sh")]) == len(found) - 5
 
 
-def test_every_script_that_is_named_is_there() -> None:
+def test_every_referenced_script_exists() -> None:
     found = render.files(Settings())
     text = "".join(found.values())
     missing = [
@@ -33,6 +33,6 @@ def test_a_configuration_has_one_command_a_line(name: str) -> None:
     assert not [line for line in lines if line.endswith("\\")]
 
 
-def test_the_workspace_is_written_as_one_reads_it() -> None:
+def test_the_workspace_is_written_relative_to_the_home() -> None:
     assert "directory: ~/work\n" in render.files(Settings(workspace=Path.home() / "work"))["session.yml"]
     assert "directory: /srv/work\n" in render.files(Settings(workspace=Path("/srv/work")))["session.yml"]

@@ -11,7 +11,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model imp
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.packages import Packages
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.record import Record
 
-from tests.unit.workstation.test_ways import ROW
+from tests.unit.workstation.test_sources import ROW
 
 # A stand-in for npm, which is given a folder and either refuses, or brings what the test says.
 NPM = """#!/bin/sh
@@ -34,19 +34,19 @@ def checked(home: Path, does: str) -> Outcome:
     return found
 
 
-def test_what_npm_would_refuse_is_not_promised(tmp_path: Path) -> None:
+def test_a_check_does_not_promise_a_package_that_npm_refuses(tmp_path: Path) -> None:
     found = checked(tmp_path, "echo 'npm error code EINTEGRITY' >&2; exit 1")
     assert (found.state, found.changed) == ("MISSING", False)
     assert "EINTEGRITY" in found.why
 
 
-def test_a_program_for_this_system_that_npm_leaves_out_is_not_promised(tmp_path: Path) -> None:
+def test_a_check_does_not_promise_a_program_that_npm_omits(tmp_path: Path) -> None:
     found = checked(tmp_path, 'mkdir -p "$folder/node_modules/@a/tool"')
     assert found.state == "MISSING"
     assert "unavailable or was rejected" in found.why
 
 
-def test_what_npm_brings_is_promised_and_nothing_of_it_was_run(tmp_path: Path) -> None:
+def test_a_check_promises_what_npm_installs_without_running_it(tmp_path: Path) -> None:
     found = checked(tmp_path, 'mkdir -p "$folder/node_modules/@a/tool-linux"')
     assert (found.state, found.changed) == ("INSTALLED", True)
     assert "--ignore-scripts" in (tmp_path / "bin/called").read_text().split()

@@ -75,14 +75,14 @@ def test_all_packages_go_into_one_brewfile(mac: Mac) -> None:
     assert mac.kept("Brewfile") == ['brew "one"', 'brew "two"']
 
 
-def test_a_package_that_cannot_be_fetched_takes_no_other_along(mac: Mac) -> None:
+def test_a_failed_download_does_not_fail_other_packages(mac: Mac) -> None:
     found = mac.bring("one", "lost")
     assert {name: o.state for name, o in found.items()} == {"one": "INSTALLED", "lost": "MISSING"}
     assert "Failed to fetch lost" in found["lost"].why
     assert mac.kept("Brewfiles") == ['brew "one"', 'brew "lost"', 'brew "one"', 'brew "lost"']
 
 
-def test_what_is_there_and_new_enough_is_not_asked_of_homebrew(mac: Mac) -> None:
+def test_an_installed_tool_is_not_requested_from_homebrew(mac: Mac) -> None:
     mac.bring("one")
     assert mac.bring("one")["one"].state == "OK"
     assert len(mac.kept("calls")) == 1

@@ -29,13 +29,13 @@ def test_lines_go_on_after_a_backslash_in_quotes_and_in_blocks() -> None:
     assert told("# a comment \\\nthat goes on\nset -g a 1") == [(3, "set -g a 1")]
 
 
-def test_what_is_never_closed_is_told_where_it_was_opened() -> None:
+def test_an_unclosed_quote_or_brace_is_reported_at_its_opening() -> None:
     assert split('set -g a 1\nset -g b "x\ny\n')[1] == [(2, 'unclosed "')]
     assert split("bind x {\n a {\n }\n")[1] == [(1, "unclosed {")]
     assert split('set -g a "it\'s"\nset -g b \'say "\'\nset -g c \\"')[1] == []
 
 
-def test_conditions_are_no_commands() -> None:
+def test_conditions_are_not_commands() -> None:
     units, unclosed = split("%if #{==:#{host},a;b}\nset -g a 1\n%else\nset -g a 2\n%endif\n%if 1 set -g b 1 %endif\n")
     assert [unit.condition for unit in units] == ["%if", "", "%else", "", "%endif", ""]
     assert unclosed == []

@@ -42,7 +42,7 @@ def test_where_a_preview_is_shown(
     assert choose(COMMAND, environment, system, programs.__contains__, on_terminal).mode == way
 
 
-def test_terminal_and_iterm_are_told_to_type_the_command() -> None:
+def test_terminal_and_iterm_are_scripted_to_type_the_command() -> None:
     plain = choose(COMMAND, {}, "Darwin", lambda _: True, True).argv
     assert 'tell application "Terminal"' in plain
     assert 'do script "tmux attach \'a \\"b\\"\'"' in plain
@@ -50,7 +50,7 @@ def test_terminal_and_iterm_are_told_to_type_the_command() -> None:
     assert 'tell application "iTerm2"' in iterm
 
 
-def test_what_was_not_there_is_taken_away_and_what_was_is_set_again() -> None:
+def test_new_keys_and_options_are_removed_and_old_ones_restored() -> None:
     keys = state.keys('bind-key    -T prefix       \\"   split-window\nbind-key -r -T root F5 next-window\n')
     assert set(keys) == {("prefix", '\\"'), ("root", "F5")}
     wanted = state.State(keys, {("set-option -g", "status"): "on", ("set-hook -g", "x[1]"): "list-keys"})

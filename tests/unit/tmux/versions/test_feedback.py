@@ -17,7 +17,7 @@ def texts(log: bytes, last: Cursor, older: list[bytes] | None = None) -> tuple[l
     return [each.text for each in found], now
 
 
-def test_only_what_came_since_is_told_with_its_version() -> None:
+def test_only_new_feedback_is_returned_with_its_version() -> None:
     first = HEAD + b"[10:00:01] one\n"
     _, now = unread(first, [], Cursor())
     found, _ = unread(first + b"[10:00:02] two\n", [], now)
@@ -26,7 +26,7 @@ def test_only_what_came_since_is_told_with_its_version() -> None:
     ]
 
 
-def test_a_line_without_an_end_waits_until_it_is_whole() -> None:
+def test_an_unfinished_line_waits_until_it_is_complete() -> None:
     said, now = texts(HEAD + b"[10:00:01] one\n[10:00:02] tw", Cursor())
     assert said == ["one"]
     assert texts(HEAD + b"[10:00:01] one\n[10:00:02] two\n", now)[0] == ["two"]
@@ -39,18 +39,18 @@ def test_after_a_rotation_the_rest_of_the_old_log_comes_first() -> None:
     assert texts(HEAD + b"[10:00:04] four\n", now, [between, old])[0] == ["two", "three", "four"]
 
 
-def test_a_log_that_was_cut_is_read_from_its_beginning() -> None:
+def test_a_truncated_log_is_read_from_its_beginning() -> None:
     _, now = texts(HEAD + b"[10:00:01] a long first remark\n", Cursor())
     assert texts(HEAD + b"[11:00:00] new\n", now)[0] == ["new"]
     assert texts(b"", now)[0] == []
 
 
-def test_a_place_that_cannot_be_read_is_the_beginning() -> None:
+def test_an_unreadable_cursor_means_the_beginning() -> None:
     assert parse_cursor("no place") == Cursor()
     assert parse_cursor("") == Cursor()
 
 
-def test_what_was_not_printed_is_told_again(tmp_path: Path) -> None:
+def test_feedback_that_was_not_printed_is_returned_again(tmp_path: Path) -> None:
     log = tmp_path / "feedback.log"
     feedback.add(log, "v1", "one")
     try:
@@ -86,7 +86,7 @@ def test_feedback_is_one_line_that_no_terminal_obeys() -> None:
     assert feedback.one_line(" two\nlines \x1b[31mred\x07 ") == "two lines [31mred"
 
 
-def test_words_of_the_pane_do_something_and_all_else_is_feedback() -> None:
+def test_commands_of_the_pane_are_run_and_other_lines_are_feedback() -> None:
     assert [meaning(line) for line in ("LGTM", " approve ", "show  config", "quit", "")] == [
         "approve",
         "approve",

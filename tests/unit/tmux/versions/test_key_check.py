@@ -12,20 +12,20 @@ def wrong(sheet: str, bindings: str) -> list[str]:
     return [str(each) for each in undocumented(sheet, mine, mine.keys())]
 
 
-def test_the_shipped_cheatsheet_tells_the_truth() -> None:
+def test_the_shipped_cheatsheet_matches_the_bindings() -> None:
     assert wrong(keys.cheatsheet(keys.rows()), keys.bindings(keys.rows())) == []
 
 
-def test_a_key_that_is_told_and_not_bound_is_found_with_its_line() -> None:
+def test_a_documented_but_unbound_key_is_reported_with_its_line() -> None:
     said = wrong("PANES\n  h  left\n  y  fly\n", "bind-key -T prefix h select-pane -L\n")
     assert said == ["cheatsheet.txt:3: it lists the key y (table prefix), which is not bound"]
 
 
-def test_a_key_that_is_bound_and_not_told_is_found_with_its_line() -> None:
+def test_a_bound_but_undocumented_key_is_reported_with_its_line() -> None:
     said = wrong("PANES\n  h  left\n", "bind-key -T prefix h select-pane -L\n\nbind-key -T prefix y next-window\n")
     assert said == ["keybindings.conf:3: cheatsheet.txt does not list the key y (table prefix)"]
 
 
-def test_a_key_that_is_told_for_another_table_is_not_the_same_key() -> None:
+def test_a_key_documented_for_another_table_is_a_different_key() -> None:
     said = wrong("WITHOUT PREFIX\n  M-0-1  jump\n", "bind -n M-0 next-window\nbind M-1 next-window\n")
     assert [each.partition(": ")[0] for each in said] == ["cheatsheet.txt:2", "keybindings.conf:2"]
