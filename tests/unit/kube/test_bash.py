@@ -14,15 +14,15 @@ from gpuctl.kube import shell
 def typed(home: Path, bashrc: str, *lines: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Type lines into a smart bash whose copy is `own.yml`, and whose prompt has been written already."""
     (home / ".bashrc").write_text(bashrc)
-    own = home / "own.yml"
-    own.touch()
-    Path(f"{own}.from").touch()
-    Path(f"{own}.prompt").write_text("staging\nstaging-eu\nweb\n")
+    user_config = home / "own.yml"
+    user_config.touch()
+    Path(f"{user_config}.from").touch()
+    Path(f"{user_config}.prompt").write_text("staging\nstaging-eu\nweb\n")
     variables = {
         "HOME": str(home),
         "PATH": f"{home}:{os.environ['PATH']}",
-        "KUBECONFIG": str(own),
-        "GPUCTL_KUBECONFIG": str(own),
+        "KUBECONFIG": str(user_config),
+        "GPUCTL_KUBECONFIG": str(user_config),
         "GPUCTL_KUBE_FROM": "",
         "GPUCTL_KUBE_FOLDER": str(shell.HERE),
         "GPUCTL_KUBE_SETTINGS": str(home / "none"),

@@ -55,14 +55,14 @@ def test_the_palette_shows_only_what_is_installed() -> None:
 def test_every_line_of_the_palette_can_be_filled_in() -> None:
     names = {"CONTEXT": "dev", "NAMESPACE": "web", "ITEM": "x"}
     for entry in palette.entries(lambda _: True):
-        words = [*palette.filled(entry.choices, names), *palette.filled(entry.run, names)]
-        assert not [word for word in words if word.startswith("$")]
+        argv = [*palette.filled(entry.choices, names), *palette.filled(entry.run, names)]
+        assert not [word for word in argv if word.startswith("$")]
         assert bool(entry.choices) == ("$ITEM" in entry.run)
 
 
 def test_an_option_without_a_value_is_dropped() -> None:
-    words = ["kubectl", "--context", "$CONTEXT", "get", "pods"]
-    assert palette.filled(words, {"CONTEXT": ""}) == ["kubectl", "get", "pods"]
+    argv = ["kubectl", "--context", "$CONTEXT", "get", "pods"]
+    assert palette.filled(argv, {"CONTEXT": ""}) == ["kubectl", "get", "pods"]
 
 
 @pytest.fixture

@@ -22,24 +22,24 @@ def anything(_: int) -> bool:
     return True
 
 
-def ports(found: list[Slot]) -> dict[str, list[int]]:
-    return {slot.pod: [local for local, _ in slot.ports] for slot in found}
+def ports(planned: list[Slot]) -> dict[str, list[int]]:
+    return {slot.pod: [local for local, _ in slot.ports] for slot in planned}
 
 
 def test_every_pod_gets_the_next_local_port() -> None:
-    found = slots(ALL, [pod("a"), pod("b"), pod("c")], anything)
-    assert ports(found) == {"a": [8081], "b": [8082], "c": [8083]}
+    planned = slots(ALL, [pod("a"), pod("b"), pod("c")], anything)
+    assert ports(planned) == {"a": [8081], "b": [8082], "c": [8083]}
 
 
 def test_ports_in_use_are_skipped() -> None:
-    found = slots(ALL, [pod("a"), pod("b")], lambda port: port not in (8081, 8083))
-    assert ports(found) == {"a": [8082], "b": [8084]}
+    planned = slots(ALL, [pod("a"), pod("b")], lambda port: port not in (8081, 8083))
+    assert ports(planned) == {"a": [8082], "b": [8084]}
 
 
 def test_several_ports_of_a_pod_are_consecutive() -> None:
-    wish = Request((8080, 9090), selector="app=x", first=8081)
-    found = slots(wish, [pod("a"), pod("b")], anything)
-    assert [slot.ports for slot in found] == [((8081, 8080), (8082, 9090)), ((8083, 8080), (8084, 9090))]
+    request = Request((8080, 9090), selector="app=x", first=8081)
+    planned = slots(request, [pod("a"), pod("b")], anything)
+    assert [slot.ports for slot in planned] == [((8081, 8080), (8082, 9090)), ((8083, 8080), (8084, 9090))]
 
 
 def test_only_running_pods_that_are_not_terminating_get_a_port() -> None:
@@ -53,14 +53,14 @@ def test_too_few_free_ports_are_reported_before_anything_starts() -> None:
 
 def test_a_replacement_pod_takes_over_the_port() -> None:
     now = slots(ALL, [pod("x-1"), pod("x-2")], anything)
-    found = follow(ALL, now, [pod("x-2"), pod("x-3")], anything)
-    assert ports(found) == {"x-3": [8081], "x-2": [8082]}
+    planned = follow(ALL, now, [pod("x-2"), pod("x-3")], anything)
+    assert ports(planned) == {"x-3": [8081], "x-2": [8082]}
 
 
 def test_a_pod_that_returns_under_its_name_keeps_its_port() -> None:
     now = slots(ALL, [pod("s-0"), pod("s-1")], anything)
-    found = follow(ALL, now, [pod("s-0", "new-0"), pod("s-1", "new-1")], anything)
-    assert [(slot.pod, slot.uid, slot.ports[0][0]) for slot in found] == [
+    planned = follow(ALL, now, [pod("s-0", "new-0"), pod("s-1", "new-1")], anything)
+    assert [(slot.pod, slot.uid, slot.ports[0][0]) for slot in planned] == [
         ("s-0", "new-0", 8081),
         ("s-1", "new-1", 8082),
     ]
@@ -80,15 +80,15 @@ def test_an_additional_pod_gets_the_next_port() -> None:
 
 def test_an_additional_pod_never_gets_the_port_of_a_waiting_slot() -> None:
     now = [Slot(((8081, 8080),), "gone", "uid-gone"), Slot(((8082, 8080),), "b", "uid-b")]
-    found = follow(ALL, now, [pod("b"), pod("c"), pod("d")], anything)
-    assert ports(found) == {"c": [8081], "b": [8082], "d": [8083]}
+    planned = follow(ALL, now, [pod("b"), pod("c"), pod("d")], anything)
+    assert ports(planned) == {"c": [8081], "b": [8082], "d": [8083]}
 
 
 def test_a_single_pod_is_followed_and_no_other_pod_is_added() -> None:
-    wish = Request((8080,), pod="web-1", local=(9000,))
-    now = slots(wish, [pod("web-1")], anything)
-    assert ports(follow(wish, now, [pod("web-1"), pod("web-2")], anything)) == {"web-1": [9000]}
-    assert ports(follow(wish, now, [pod("web-2"), pod("web-3")], anything)) == {"web-2": [9000]}
+    request = Request((8080,), pod="web-1", local=(9000,))
+    now = slots(request, [pod("web-1")], anything)
+    assert ports(follow(request, now, [pod("web-1"), pod("web-2")], anything)) == {"web-1": [9000]}
+    assert ports(follow(request, now, [pod("web-2"), pod("web-3")], anything)) == {"web-2": [9000]}
 
 
 def test_a_requested_local_port_must_be_free() -> None:
@@ -101,10 +101,10 @@ def test_a_port_below_1024_is_forwarded_from_an_unprivileged_port() -> None:
 
 
 def test_ports_with_separate_kubectls_move_to_the_same_replacement() -> None:
-    wish = Request((8080, 8888), pod="web-1", apart=True)
-    now = slots(wish, [pod("web-1")], anything)
-    found = follow(wish, now, [pod("web-2"), pod("web-3")], anything)
-    assert [(slot.pod, slot.ports) for slot in found] == [("web-2", ((8080, 8080),)), ("web-2", ((8888, 8888),))]
+    request = Request((8080, 8888), pod="web-1", apart=True)
+    now = slots(request, [pod("web-1")], anything)
+    planned = follow(request, now, [pod("web-2"), pod("web-3")], anything)
+    assert [(slot.pod, slot.ports) for slot in planned] == [("web-2", ((8080, 8080),)), ("web-2", ((8888, 8888),))]
 
 
 def labelled(owner: str, **labels: str) -> Pod:
@@ -112,10 +112,10 @@ def labelled(owner: str, **labels: str) -> Pod:
 
 
 def test_a_pod_of_a_statefulset_is_followed_by_its_name_alone_as_its_siblings_have_the_same_labels() -> None:
-    own = {"statefulset.kubernetes.io/pod-name": "db-0", "apps.kubernetes.io/pod-index": "0"}
-    assert heirs(labelled("StatefulSet", **own)) == ""
+    pod_labels = {"statefulset.kubernetes.io/pod-name": "db-0", "apps.kubernetes.io/pod-index": "0"}
+    assert heirs(labelled("StatefulSet", **pod_labels)) == ""
     assert heirs(labelled("StatefulSet")) == ""
-    assert heirs(labelled("Clone", **own)) == ""
+    assert heirs(labelled("Clone", **pod_labels)) == ""
 
 
 def test_a_pod_with_a_controller_is_followed_by_its_shared_labels() -> None:

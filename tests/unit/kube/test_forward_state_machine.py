@@ -49,8 +49,8 @@ def test_a_forward_restarts_after_three_unanswered_probes() -> None:
 
 def test_an_answer_resets_the_failures() -> None:
     line = Line(SLOT, State.SILENT, failures=3, unanswered=2, why="x")
-    found = step(line, Observation("uid-a", listens=True, answers=True), 0.0)[0]
-    assert (found.state, found.failures, found.unanswered, found.why) == (State.UP, 0, 0, "")
+    line_after = step(line, Observation("uid-a", listens=True, answers=True), 0.0)[0]
+    assert (line_after.state, line_after.failures, line_after.unanswered, line_after.why) == (State.UP, 0, 0, "")
 
 
 def test_a_replacement_pod_does_not_wait_for_the_failures_of_the_old_one() -> None:
@@ -114,17 +114,17 @@ def test_an_unprobed_forward_is_restarted_when_kubectl_reports_an_error() -> Non
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         LOGGED.format("error copying from remote stream to local connection: connection reset by peer"),
         "W0101 10:00:00.000000 7 warnings.go:70] the plugin that logs in is an old one",
     ],
 )
-def test_a_disconnecting_debugger_or_a_warning_does_not_restart_the_forward(said: str) -> None:
-    line, action = step(Line(SLOT, State.OPEN), Observation("uid-a", listens=True, message=said, unprobed=True), 1.0)
+def test_a_disconnecting_debugger_or_a_warning_does_not_restart_the_forward(output: str) -> None:
+    line, action = step(Line(SLOT, State.OPEN), Observation("uid-a", listens=True, message=output, unprobed=True), 1.0)
     assert (line.state, action) == (State.OPEN, Action.NOTHING)
 
 
-@pytest.mark.parametrize("said", ELSEWHERE)
-def test_a_connection_refused_by_kubelet_or_api_is_not_reported_as_a_pod_without_a_listener(said: str) -> None:
-    assert step(UP, Observation("uid-a", exited=True, message=said), 1.0)[0].why == said
+@pytest.mark.parametrize("output", ELSEWHERE)
+def test_a_connection_refused_by_kubelet_or_api_is_not_reported_as_a_pod_without_a_listener(output: str) -> None:
+    assert step(UP, Observation("uid-a", exited=True, message=output), 1.0)[0].why == output

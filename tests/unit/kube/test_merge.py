@@ -30,17 +30,17 @@ def both(one: str = ONE, two: str = TWO) -> Any:
 
 
 def test_the_first_file_with_an_entry_wins() -> None:
-    found = both()
-    assert found["current-context"] == "a"
-    assert [c["cluster"]["server"] for c in found["clusters"]] == ["https://one", "https://three"]
-    assert [c["name"] for c in found["contexts"]] == ["a", "b"]
+    config = both()
+    assert config["current-context"] == "a"
+    assert [c["cluster"]["server"] for c in config["clusters"]] == ["https://one", "https://three"]
+    assert [c["name"] for c in config["contexts"]] == ["a", "b"]
 
 
 def test_paths_are_relative_to_their_file() -> None:
-    found = both()
-    assert found["clusters"][0]["cluster"]["certificate-authority"] == "/x/ca.crt"
-    assert found["users"][1]["user"]["client-certificate"] == "/y/../crt"
-    assert found["users"][1]["user"]["client-key"] == "/abs/key"
+    config = both()
+    assert config["clusters"][0]["cluster"]["certificate-authority"] == "/x/ca.crt"
+    assert config["users"][1]["user"]["client-certificate"] == "/y/../crt"
+    assert config["users"][1]["user"]["client-key"] == "/abs/key"
 
 
 def test_a_login_program_is_resolved_only_if_it_is_a_path() -> None:
@@ -72,11 +72,11 @@ def test_a_broken_file_is_named(text: str) -> None:
 def test_a_copy_can_start_in_another_context() -> None:
     text = placed(merged({Path("/x/one"): ONE, Path("/y/two"): TWO}), "b", "team")
     assert text is not None
-    found = yaml.safe_load(text)
-    assert found["current-context"] == "b"
-    assert found["contexts"][1] == {"name": "b", "context": {"cluster": "d", "user": "v", "namespace": "team"}}
-    assert found["contexts"][0]["context"] == {"cluster": "c", "user": "u"}
-    assert found["users"] == both()["users"]
+    config = yaml.safe_load(text)
+    assert config["current-context"] == "b"
+    assert config["contexts"][1] == {"name": "b", "context": {"cluster": "d", "user": "v", "namespace": "team"}}
+    assert config["contexts"][0]["context"] == {"cluster": "c", "user": "u"}
+    assert config["users"] == both()["users"]
 
 
 def test_a_missing_context_is_not_invented() -> None:
@@ -86,9 +86,9 @@ def test_a_missing_context_is_not_invented() -> None:
 def test_entries_missing_in_the_other_config_form_a_config() -> None:
     names, text = added(merged({Path("/x/one"): ONE, Path("/y/two"): TWO}), ONE)
     assert names == ["cluster d", "context b", "user v"]
-    found = yaml.safe_load(text)
-    assert found.pop("users")[0]["user"]["client-key"] == "/abs/key"
-    assert found == {
+    config = yaml.safe_load(text)
+    assert config.pop("users")[0]["user"]["client-key"] == "/abs/key"
+    assert config == {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "d", "cluster": {"server": "https://three"}}],

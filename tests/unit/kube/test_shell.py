@@ -103,9 +103,9 @@ def test_no_context_differs_from_an_unreadable_file(tmp_path: Path) -> None:
 def test_the_selected_pod_is_forgotten_after_a_context_switch(tmp_path: Path) -> None:
     paths = [config(tmp_path, "dev")]
     selected_pod.remember(paths, SelectedPod("dev", "web", "p", "main", "dev"))
-    found = selected_pod.recall(paths, "dev")
-    assert found is not None
-    assert found.pod == "p"
+    recalled = selected_pod.recall(paths, "dev")
+    assert recalled is not None
+    assert recalled.pod == "p"
     assert selected_pod.recall(paths, "prod-eu") is None
 
 

@@ -34,18 +34,18 @@ def test_the_empty_list_of_an_unreachable_server_is_not_a_list() -> None:
 
 
 def test_a_list_replaces_all_known_objects() -> None:
-    found = Objects()
-    found.apply("ADDED", thing("a", 1))
-    early = found.known
-    found.apply("LIST", {"items": [thing("b", 2)]})
-    assert (early, found.known) == (False, True)
-    assert set(found.by_uid) == {"b"}
+    objects = Objects()
+    objects.apply("ADDED", thing("a", 1))
+    early = objects.known
+    objects.apply("LIST", {"items": [thing("b", 2)]})
+    assert (early, objects.known) == (False, True)
+    assert set(objects.by_uid) == {"b"}
 
 
 def test_an_event_older_than_the_list_changes_nothing() -> None:
-    found = Objects()
-    found.apply("LIST", {"items": [thing("a", 5)]})
-    found.apply("MODIFIED", {**thing("a", 4), "old": True})
-    assert "old" not in found.by_uid["a"]
-    found.apply("DELETED", thing("a", 6))
-    assert found.by_uid == {}
+    objects = Objects()
+    objects.apply("LIST", {"items": [thing("a", 5)]})
+    objects.apply("MODIFIED", {**thing("a", 4), "old": True})
+    assert "old" not in objects.by_uid["a"]
+    objects.apply("DELETED", thing("a", 6))
+    assert objects.by_uid == {}

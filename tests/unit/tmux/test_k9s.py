@@ -13,9 +13,9 @@ REQUIRED = {"shortCut", "description", "scopes", "command"}
 
 
 def test_k9s_reads_the_plugin_and_its_command_exists() -> None:
-    found = yaml.safe_load((SHARE / "k9s/plugins/gpuctl.yaml").read_text())
-    assert set(found) == {"plugins"}
-    plugin = found["plugins"]["gpuctl-select"]
+    plugins = yaml.safe_load((SHARE / "k9s/plugins/gpuctl.yaml").read_text())
+    assert set(plugins) == {"plugins"}
+    plugin = plugins["plugins"]["gpuctl-select"]
     assert set(plugin) >= REQUIRED
     assert (plugin["command"], plugin["args"][:3]) == ("gpuctl", ["kube", "pod", "select"])
     pod = group.commands["pod"]

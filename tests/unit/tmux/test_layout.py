@@ -12,9 +12,9 @@ THREE = "8d2f,240x59,0,0{143x59,0,0[143x38,0,0,0,143x20,0,39,2],96x59,144,0,1}"
 
 
 def parsed(text: str) -> layout.Cell:
-    found = layout.parse(text)
-    assert found is not None
-    return found
+    cell = layout.parse(text)
+    assert cell is not None
+    return cell
 
 
 def test_a_layout_is_written_unchanged() -> None:

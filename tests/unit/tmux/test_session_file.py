@@ -63,7 +63,7 @@ def test_every_mistake_is_reported_with_its_line(tmp_path: Path) -> None:
     )
     with pytest.raises(InvalidInput) as refused:
         session_file.read(path)
-    told = str(refused.value)
+    message = str(refused.value)
     for line, wrong in [
         (2, "windws is not known; did you mean windows?"),
         (7, "windows[0].panes[0].size is '4', not a whole number from 5% to 95%"),
@@ -73,7 +73,7 @@ def test_every_mistake_is_reported_with_its_line(tmp_path: Path) -> None:
         (11, "windows[1].name is missing"),
         (11, "windows[1].panes is not a list of panes"),
     ]:
-        assert f"{path}:{line}: {wrong}" in told
+        assert f"{path}:{line}: {wrong}" in message
 
 
 @pytest.mark.parametrize("text", ["", "\n", "windows", "directory: ~/w\nwindows: []\n", "\0", "a: *b"])

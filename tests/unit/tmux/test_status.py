@@ -24,9 +24,9 @@ def kubeconfig(path: Path, current: str, namespace: str = "") -> Path:
     [("eu-prod-1", "bg=red"), ("staging", "fg=yellow"), ("kind-me", "fg=green"), ("other", "fg=colour250")],
 )
 def test_the_stage_gives_the_colour(tmp_path: Path, context: str, colour: str) -> None:
-    told = status.text(str(kubeconfig(tmp_path / "config", context, "team")), Settings())
-    assert f" {context} team " in told
-    assert told.startswith(f"#[{colour}")
+    shown = status.text(str(kubeconfig(tmp_path / "config", context, "team")), Settings())
+    assert f" {context} team " in shown
+    assert shown.startswith(f"#[{colour}")
 
 
 def test_without_a_namespace_it_is_default(tmp_path: Path) -> None:
@@ -55,12 +55,12 @@ def test_the_first_file_with_a_current_context_wins(tmp_path: Path) -> None:
 
 
 def test_tmux_does_not_interpret_a_context_name(tmp_path: Path) -> None:
-    told = status.text(str(kubeconfig(tmp_path / "config", "a#(reboot)#[fg=red]\nb")), Settings())
-    assert "##(reboot)##[fg=red]?b" in told
+    shown = status.text(str(kubeconfig(tmp_path / "config", "a#(reboot)#[fg=red]\nb")), Settings())
+    assert "##(reboot)##[fg=red]?b" in shown
 
 
 def test_a_long_name_is_shortened_but_judged_whole(tmp_path: Path) -> None:
     name = "arn:aws:eks:eu-west-1:123456789012:cluster/prod-training"
-    told = status.text(str(kubeconfig(tmp_path / "config", name)), Settings())
-    assert " ..56789012:cluster/prod-training default " in told
-    assert told.startswith("#[bg=red")
+    shown = status.text(str(kubeconfig(tmp_path / "config", name)), Settings())
+    assert " ..56789012:cluster/prod-training default " in shown
+    assert shown.startswith("#[bg=red")

@@ -53,10 +53,10 @@ def test_a_name_cannot_lead_out_of_the_folder() -> None:
 
 def test_without_a_terminal_it_is_imported_only_with_yes(tmp_path: Path) -> None:
     (tmp_path / "ours.yml").write_text(FILE)
-    words = ["template", "import", str(tmp_path / "ours.yml")]
-    refused = CliRunner().invoke(group, words)
+    arguments = ["template", "import", str(tmp_path / "ours.yml")]
+    refused = CliRunner().invoke(group, arguments)
     assert isinstance(refused.exception, InvalidInput)
     assert "window logs, pane top: htop -d 5" in refused.output
     assert templates.load_all() == {}
-    assert CliRunner().invoke(group, [*words, "--yes", "--name", "team"]).exit_code == 0
+    assert CliRunner().invoke(group, [*arguments, "--yes", "--name", "team"]).exit_code == 0
     assert CliRunner().invoke(group, ["template", "list"]).output.splitlines()[1].split() == ["team", "logs"]

@@ -27,12 +27,12 @@ def _nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuctl.edges.ansible.run", never)
 
 
-@pytest.mark.parametrize("words", [["--tool", "k9s"], ["--no-packages"], ["--strict"], ["--start-tmux"]])
-def test_undo_refuses_options_that_it_would_ignore(words: list[str]) -> None:
-    said = CliRunner().invoke(group, ["laptop", "--undo", "--yes", *words])
-    assert said.exit_code == 2
-    assert "--undo" in said.output
-    assert words[0] in said.output
+@pytest.mark.parametrize("options", [["--tool", "k9s"], ["--no-packages"], ["--strict"], ["--start-tmux"]])
+def test_undo_refuses_options_that_it_would_ignore(options: list[str]) -> None:
+    result = CliRunner().invoke(group, ["laptop", "--undo", "--yes", *options])
+    assert result.exit_code == 2
+    assert "--undo" in result.output
+    assert options[0] in result.output
 
 
 def test_a_requested_tool_counts_as_required() -> None:
@@ -46,12 +46,12 @@ def test_an_unusable_folder_for_tools_is_refused(
 ) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    for given, wrong in (
+    for value, wrong in (
         ("bin", "not an absolute path"),
         (str(file), "not a folder"),
         (f"{file}/below", "not a folder"),
     ):
-        monkeypatch.setenv(variable, given)
+        monkeypatch.setenv(variable, value)
         with pytest.raises(InvalidInput, match=wrong):
             flow.bootstrap(BootstrapRequest())
     assert list(tmp_path.iterdir()) == [file]

@@ -22,9 +22,9 @@ def why(home: Path, **row: Any) -> str:
     machine.family = "debian"
     folders = Folders(str(home), str(home / "bin"), str(home / "tools"), str(home / "state"))
     tools = Tools(machine, Packages(machine), Installer(machine, folders, Record(folders.state), ""), check=False)
-    (found,) = tools.converge([{"name": "no-such-tool", "minimal": "99.1", **row}])
-    assert found.state == "MISSING"
-    return found.why
+    (outcome,) = tools.converge([{"name": "no-such-tool", "minimal": "99.1", **row}])
+    assert outcome.state == "MISSING"
+    return outcome.why
 
 
 def test_disabled_packages_are_reported_only_for_tools_with_a_package(tmp_path: Path) -> None:

@@ -145,6 +145,6 @@ def test_a_removed_tool_keeps_the_version_of_a_changed_link(home: Path) -> None:
     other.write_text("ours, too")
     mine.unlink()
     mine.symlink_to(other)
-    told = remove(a_record(home), {"k9s": "k9s"}, check=False, force=False)
-    assert [row["state"] for row in told] == ["CONFLICT"]
+    removed = remove(a_record(home), {"k9s": "k9s"}, check=False, force=False)
+    assert [row["state"] for row in removed] == ["CONFLICT"]
     assert mine.read_text() == "ours, too"

@@ -55,8 +55,8 @@ def test_every_package_from_npm_has_its_integrity(row: dict[str, Any]) -> None:
 
 
 def test_a_row_has_one_source_of_installation() -> None:
-    ways = {row["name"]: {"release", "pip", "npm", "this"} & set(row) for row in rows()}
-    assert all(len(some) < 2 for some in ways.values())
+    sources = {row["name"]: {"release", "pip", "npm", "this"} & set(row) for row in rows()}
+    assert all(len(some) < 2 for some in sources.values())
 
 
 def test_only_tmux_and_git_are_required() -> None:

@@ -24,11 +24,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def run_laptop(home: Path, *, check: bool = False, **asked: Any) -> dict[str, Any]:
+def run_laptop(home: Path, *, check: bool = False, **request: Any) -> dict[str, Any]:
     empty = {"tools": [], "only": [], "remove": [], "mirror": "", "packages": False, "shell": True, "gpuctl": ""}
     flags = {"start_tmux": False, "strict": False, "undo": False, "force": False}
     places = {"bin": str(home / ".local/bin"), "folder": str(home / "tools"), "state": str(home / ".local/state")}
-    return run({**empty, **flags, **places, **asked}, check)
+    return run({**empty, **flags, **places, **request}, check)
 
 
 def test_undo_restores_the_users_lines_after_both_wrote_twice(home: Path) -> None:
@@ -110,9 +110,9 @@ def test_an_unwritable_shell_file_is_reported_and_the_run_continues(
     (home / ".bashrc").write_text("mine\n")
     (home / ".zshrc").write_text("mine\n")
     refuse(monkeypatch, ".bashrc")
-    told = {Path(row["path"]).name: row for row in run_laptop(home)["files"]}
-    assert (told[".bashrc"]["changed"], told[".zshrc"]["changed"]) == (False, True)
-    assert "Operation not permitted" in told[".bashrc"]["why"]
+    outcome = {Path(row["path"]).name: row for row in run_laptop(home)["files"]}
+    assert (outcome[".bashrc"]["changed"], outcome[".zshrc"]["changed"]) == (False, True)
+    assert "Operation not permitted" in outcome[".bashrc"]["why"]
     assert sorted(path.name for path in home.iterdir() if path.is_file()) == [".bashrc", ".zshrc"]
 
 
@@ -122,9 +122,9 @@ def test_a_file_that_cannot_be_restored_does_not_stop_undo(home: Path) -> None:
     run_laptop(home)
     with pytest.MonkeyPatch.context() as patch:
         refuse(patch, ".bashrc")
-        told = run_laptop(home, undo=True)
-    assert told["conflicts"] == [str(home / ".bashrc")]
-    assert "Operation not permitted" in told["undone"][0]["why"]
+        outcome = run_laptop(home, undo=True)
+    assert outcome["conflicts"] == [str(home / ".bashrc")]
+    assert "Operation not permitted" in outcome["undone"][0]["why"]
     assert (home / ".zshrc").read_text() == "mine\n"
     assert run_laptop(home, undo=True)["conflicts"] == []
     assert (home / ".bashrc").read_text() == "mine\n"

@@ -88,9 +88,11 @@ def started(tmp_path: Path, shell: str, **environment: str) -> bool:
     rc.write_text(block(shell, str(tmp_path), True))
     argv = {"bash": ["bash", "--rcfile", str(rc), "-ic", "exit"], "zsh": ["zsh", "-ic", "exit"]}[shell]
     ours, terminal = pty.openpty()
-    given = {"PATH": os.defpath, "HOME": str(tmp_path), "TERM": "dumb", **environment}
+    variables = {"PATH": os.defpath, "HOME": str(tmp_path), "TERM": "dumb", **environment}
     try:
-        done = subprocess.run(argv, stdin=terminal, env=given, capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run(
+            argv, stdin=terminal, env=variables, capture_output=True, text=True, check=True, timeout=30
+        )
     finally:
         os.close(ours)
         os.close(terminal)

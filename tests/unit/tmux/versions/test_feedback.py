@@ -13,22 +13,22 @@ HEAD = b"=== New Preview Session: v2 2026-11-21 10:00:00 ===\n"
 
 
 def texts(log: bytes, last: Cursor, older: list[bytes] | None = None) -> tuple[list[str], Cursor]:
-    found, now = unread(log, older or [], last)
-    return [each.text for each in found], now
+    feedback_entries, now = unread(log, older or [], last)
+    return [entry.text for entry in feedback_entries], now
 
 
 def test_only_new_feedback_is_returned_with_its_version() -> None:
     first = HEAD + b"[10:00:01] one\n"
     _, now = unread(first, [], Cursor())
-    found, _ = unread(first + b"[10:00:02] two\n", [], now)
-    assert [(each.version, each.date, each.time, each.text) for each in found] == [
+    feedback_entries, _ = unread(first + b"[10:00:02] two\n", [], now)
+    assert [(entry.version, entry.date, entry.time, entry.text) for entry in feedback_entries] == [
         ("v2", "2026-11-21", "10:00:02", "two")
     ]
 
 
 def test_an_unfinished_line_waits_until_it_is_complete() -> None:
-    said, now = texts(HEAD + b"[10:00:01] one\n[10:00:02] tw", Cursor())
-    assert said == ["one"]
+    messages, now = texts(HEAD + b"[10:00:01] one\n[10:00:02] tw", Cursor())
+    assert messages == ["one"]
     assert texts(HEAD + b"[10:00:01] one\n[10:00:02] two\n", now)[0] == ["two"]
 
 
@@ -54,15 +54,15 @@ def test_feedback_that_was_not_printed_is_returned_again(tmp_path: Path) -> None
     log = tmp_path / "feedback.log"
     feedback.add(log, "v1", "one")
     try:
-        with taken(log) as found:
-            assert len(found) == 1
+        with taken(log) as feedback_entries:
+            assert len(feedback_entries) == 1
             raise BrokenPipeError
     except BrokenPipeError:
         assert not (tmp_path / CURSOR_FILE).exists()
-    with taken(log) as found:
-        assert [each.text for each in found] == ["one"]
-    with taken(log) as found:
-        assert found == []
+    with taken(log) as feedback_entries:
+        assert [entry.text for entry in feedback_entries] == ["one"]
+    with taken(log) as feedback_entries:
+        assert feedback_entries == []
     assert (tmp_path / CURSOR_FILE).read_text().startswith("2 ")
 
 
@@ -70,16 +70,16 @@ def test_many_writers_leave_whole_lines_under_their_versions(tmp_path: Path) -> 
     log = tmp_path / "feedback.log"
     with ThreadPoolExecutor(8) as writers:
         list(writers.map(lambda n: feedback.add(log, f"v{n % 2 + 1}", f"{n} " + "x" * 5000), range(40)))
-    found = feedback.entries(log.read_text().split("\n"))
-    assert sorted(int(each.text.split()[0]) for each in found) == list(range(40))
-    assert all(each.version == f"v{int(each.text.split()[0]) % 2 + 1}" for each in found)
+    feedback_entries = feedback.entries(log.read_text().split("\n"))
+    assert sorted(int(entry.text.split()[0]) for entry in feedback_entries) == list(range(40))
+    assert all(entry.version == f"v{int(entry.text.split()[0]) % 2 + 1}" for entry in feedback_entries)
 
 
 def test_a_half_written_line_of_another_is_left_alone(tmp_path: Path) -> None:
     log = tmp_path / "feedback.log"
     log.write_bytes(HEAD + b"[10:00:01] broken o")
     feedback.add(log, "v2", "whole")
-    assert [each.text for each in feedback.entries(log.read_text().split("\n"))] == ["broken o", "whole"]
+    assert [entry.text for entry in feedback.entries(log.read_text().split("\n"))] == ["broken o", "whole"]
 
 
 def test_feedback_is_one_line_that_no_terminal_obeys() -> None:
