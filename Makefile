@@ -8,6 +8,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 # Tests wait more than they compute: one worker more than processors.
 PYTEST ?= pytest --numprocesses $(shell expr $$(nproc) + 1) --dist loadfile --no-loadscope-reorder
 INSTALLED := build/installed
+# Runs in pods, by their Python.
+IN_PODS := gpuctl/remote/supervisor $(wildcard gpuctl/cluster/*/pod) plugins/module_utils/launch/process_tree.py \
+           $(addprefix plugins/module_utils/gpuhost/,host.py topology.py facts)
 SCENARIOS := $(patsubst %/molecule.yml,%,$(wildcard roles/*/molecule/*/molecule.yml))
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # If it is set, every worker and every program that a test starts compiles all modules again.
@@ -36,6 +39,7 @@ lint: $(INSTALLED) ## Check style, types, layers, YAML, roles and shell files
 	ruff format --check --quiet
 	mypy
 	vermin --quiet --no-tips --violations --target=3.9- plugins/module_utils plugins/modules
+	vermin --quiet --no-tips --violations --target=3.8- $(IN_PODS)
 	lint-imports
 	yamllint --strict .
 	ansible-lint --offline

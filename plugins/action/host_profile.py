@@ -18,7 +18,7 @@ class ActionModule(HostVisitAction):
     action = "tune"
 
     def arguments_of_task(self) -> dict[str, Any]:
-        arguments = super().asked()
+        arguments = super().arguments_of_task()
         try:
             return {**arguments, "profile": _compiled(arguments["profile"])}
         except profiles.ProfileError as error:

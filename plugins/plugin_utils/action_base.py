@@ -41,7 +41,7 @@ class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no 
             _end_children()
             raise
 
-    def request(self) -> dict[str, Any]:
+    def arguments_of_task(self) -> dict[str, Any]:
         """The task's arguments, checked and with defaults."""
         _, arguments = self.validate_argument_spec(ARGUMENTS[self.action])
         return dict(arguments)

@@ -12,7 +12,7 @@ from gpuctl.domain.findings import Finding, Verdict, majority
 Facts = Mapping[str, Any]
 Fleet = Mapping[str, Facts]  # node -> what gpuhost/facts/gather.py gives
 Read = Callable[[Facts], Any]
-MOST = 4  # names that are told of many
+MOST = 4  # names listed in a message
 
 
 def why(facts: Facts, subject: str, *names: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gpuctl.kube.notices import Thresholds, node_notices, overdue_notice, rolled_out
 from gpuctl.kube.notify import NoticeTracker
 
@@ -56,6 +58,20 @@ def test_a_crash_loop_is_reported_when_it_starts() -> None:
 def test_a_successful_job_gives_no_notice() -> None:
     done: dict[str, Any] = {"state": {"terminated": {"reason": "Completed", "exitCode": 0}}}
     assert notices_for(pod(), pod(2, phase="Succeeded", **done)) == []
+
+
+def test_a_normal_rollout_is_no_crash_even_if_the_grace_period_was_exceeded() -> None:
+    killed: dict[str, Any] = {"state": {"terminated": {"reason": "Error", "exitCode": 137}}}
+    leaving = pod(2, **killed)
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+    failed = pod(3, phase="Failed", **killed)
+    failed["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+    assert notices_for(pod(), leaving, failed) == []
+
+
+@pytest.mark.parametrize("reason", ["ErrImageNeverPull", "InvalidImageName", "CreateContainerError"])
+def test_a_container_that_cannot_start_is_reported_with_the_reason(reason: str) -> None:
+    assert notices_for(pod(), pod(2, state={"waiting": {"reason": reason}})) == [f"pod d/p: main is in {reason}"]
 
 
 def test_an_evicted_pod_is_reported() -> None:

@@ -20,7 +20,9 @@ from tests.integration.cluster.deploy.lab import DEVICES, ROOM, Lab, Provisioner
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube import plane as kube_plane
 from tests.rig.kube.plane import Plane
+from tests.rig.reports import valid_json, valid_junit, valid_metrics
 
+DEPLOYED = "gpuctl.cluster.doctor.deployed"  # class name of the JUnit test cases of this check
 NOT_READY = [
     {"type": "PodScheduled", "status": "True"},
     {"type": "Ready", "status": "False", "reason": "ContainersNotReady"},
@@ -104,6 +106,23 @@ def test_what_is_not_deployed_is_told_and_what_is_well_as_well(lab: Lab, gpuctl:
     assert said.code == 0, said.out + said.err
     assert said.out.startswith(f"lab in {lab.namespace}, 2 pods: a pod will not start?\nno cause found\n")
     assert "checked: deployed, created, nodes, volumes, scheduled" in said.out
+
+
+def test_reports_of_a_live_cluster_fit_their_formats(lab: Lab, gpuctl: Gpuctl) -> None:
+    metrics = gpuctl.home / "doctor.prom"
+    junit = command(gpuctl, lab, "start", "-o", "junit", "--metrics", str(metrics))
+    assert junit.code == 1, junit.err
+    assert valid_junit(junit.out)[DEPLOYED, "lab"] == "failure"
+    samples = valid_metrics(metrics.read_text())
+    severities = {(row["target"], row["check"]): value for row, value in samples["gpuctl_check_severity"]}
+    assert severities["lab start", "deployed"] == 3
+    document = valid_json(command(gpuctl, lab, "start", "-o", "json").out)
+    assert ("deployed", "FAIL") in {(row["check"], row["verdict"]) for row in document["findings"]}
+    lab.deploy(nodes=2)
+    junit = command(gpuctl, lab, "start", "-o", "junit", "--metrics", str(metrics))
+    assert junit.code == 0, junit.out + junit.err
+    assert valid_junit(junit.out)[DEPLOYED, "deployed"] == "passed"
+    valid_metrics(metrics.read_text())
 
 
 def test_a_quota_that_allows_no_more_pods_is_the_cause(lab: Lab) -> None:
