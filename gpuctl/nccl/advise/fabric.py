@@ -34,12 +34,11 @@ def net(facts: Facts) -> list[Setting]:
 
 def _own_net(plugins: list[str] | None, source: str) -> Setting:
     name, pinned = "NCCL_NET", "NCCL_NET=IB takes NCCL's own network and leaves every plugin unused (IBext of HPC-X)"
+    from_log = "`gpuctl nccl parse` shows from the log which network was used."
     if plugins is None:
-        why = f"{pinned}; it is not known if one is installed. `gpuctl nccl parse` shows from the log which network was used."
-        return Setting(name, None, why, source)
+        return Setting(name, None, f"{pinned}; it is not known if one is installed. {from_log}", source)
     if plugins:
-        why = f"{pinned}, and one is installed: {', '.join(plugins)}. `gpuctl nccl parse` shows from the log which network was used."
-        return Setting(name, None, why, source)
+        return Setting(name, None, f"{pinned}, and one is installed: {', '.join(plugins)}. {from_log}", source)
     why = f"Without it a run that finds no adapter falls back to TCP and passes. {pinned}; none was found here."
     return Setting(name, "IB", f"{why} Leave it unset if the container of a job contains a plugin.", source)
 
