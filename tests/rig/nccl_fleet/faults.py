@@ -9,8 +9,9 @@ from random import Random
 
 @dataclass(frozen=True)
 class Fault:
-    """`kind`: slow, hang, crash, corrupt or vanish. `where`: node, rail, link or uplink; `what`: its names. The names of a
-    link are empty until the first round, which then chooses one of its pairs.
+    """`kind`: slow, hang, crash, corrupt or vanish. `where`: node, rail, link or uplink; `what`: its names.
+
+    The names of a link are empty until the first round, which then chooses one of its pairs.
 
     `share`: the share of the speed that a slow one costs (0.2: a fifth). `chance`: the share of runs that it affects.
     `times`: the largest number of runs that it affects; None: no limit.
