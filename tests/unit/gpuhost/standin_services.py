@@ -124,4 +124,5 @@ def main() -> None:
     sys.exit(1 if memory["failed"] else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
