@@ -5,20 +5,23 @@ SHELL := bash
 .DELETE_ON_ERROR:
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-# Tests wait more than they compute: one more than there are processors.
+# Tests wait more than they compute: one worker more than processors.
 PYTEST ?= pytest --numprocesses $(shell expr $$(nproc) + 1) --dist loadfile --no-loadscope-reorder
 INSTALLED := build/installed
+# Runs in pods, by their Python.
+IN_PODS := gpuctl/remote/supervisor $(wildcard gpuctl/cluster/*/pod) plugins/module_utils/launch/process_tree.py \
+           $(addprefix plugins/module_utils/gpuhost/,host.py topology.py facts)
 SCENARIOS := $(patsubst %/molecule.yml,%,$(wildcard roles/*/molecule/*/molecule.yml))
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-# Where it is set, every worker and every program that a test starts compiles all modules anew.
+# If it is set, every worker and every program that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
-help: ## Show what can be made
+help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
 
 .PHONY: bootstrap
-bootstrap: $(INSTALLED) ## Install into .venv, bring this machine's tools, then show what tuning would change
+bootstrap: $(INSTALLED) ## Install gpuctl into .venv and this machine's tools; show what tuning would change
 	gpuctl bootstrap laptop
 	gpuctl tune-nodes --inventory localhost --check --diff
 
@@ -36,13 +39,14 @@ lint: $(INSTALLED) ## Check style, types, layers, YAML, roles and shell files
 	ruff format --check --quiet
 	mypy
 	vermin --quiet --no-tips --violations --target=3.9- plugins/module_utils plugins/modules
+	vermin --quiet --no-tips --violations --target=3.8- $(IN_PODS)
 	lint-imports
 	yamllint --strict .
 	ansible-lint --offline
 	git ls-files --cached --others --exclude-standard -- .ci/run '*.sh' | xargs shellcheck
 
 .PHONY: format
-format: $(INSTALLED) ## Rewrite the Python files as `make lint` wants them
+format: $(INSTALLED) ## Format the Python files
 	ruff check --fix
 	ruff format
 
@@ -57,7 +61,7 @@ bench: packages $(INSTALLED) ## Time gpuctl beside plain Ansible, mitogen, pyinf
 	python -m bench
 
 .PHONY: docs
-docs: $(INSTALLED) ## Write the generated part of docs/tuning.md anew
+docs: $(INSTALLED) ## Regenerate docs/tuning.md and the screenshots
 	python docs/generate.py
 	python -m docs.tmux_screens
 

@@ -27,7 +27,7 @@ KINDS = {
 }
 
 
-class Given(NamedTuple):
+class KnobValue(NamedTuple):
     """A knob as one profile sets it; `overlay` None: on every host."""
 
     profile: Profile
@@ -36,38 +36,38 @@ class Given(NamedTuple):
 
 
 def page(text: str) -> str:
-    """The page with its generated part written anew."""
+    """Return the page with its generated part replaced."""
     return text.partition(BEGIN)[0] + BEGIN + "".join(f"{line}\n" for line in generated())
 
 
 def generated() -> Iterator[str]:
-    """Every knob of the shipped profiles, then their overlays."""
+    """Yield the lines on every knob of the shipped profiles, then on their overlays."""
     shipped = [profiles.load(name, []) for name in NAMES]
-    given = [each for profile in shipped for each in _given(profile)]
+    values = [value for profile in shipped for value in _knob_values(profile)]
     knobs = sorted(
-        {each.row.name for each in given}, key=lambda name: (list(KINDS).index(name.partition(".")[0]), name)
+        {value.row.name for value in values}, key=lambda name: (list(KINDS).index(name.partition(".")[0]), name)
     )
     yield "\n## Every setting\n"
     yield from _values(knobs, shipped)
     for kind, names in groupby(knobs, key=lambda name: name.partition(".")[0]):
         yield f"\n### {KINDS[kind]}\n"
         for name in names:
-            yield from _knob(name, [each for each in given if each.row.name == name])
+            yield from _knob(name, [value for value in values if value.row.name == name])
     yield "\n## Every overlay\n"
     for profile in shipped:
-        inherited = {o.where for other in shipped if other.name in profile.extends for o in other.overlays}
+        inherited = {o.where for base in shipped if base.name in profile.extends for o in base.overlays}
         for overlay in profile.overlays:
             if overlay.where not in inherited:
                 yield from _overlay(profile, overlay)
 
 
-def _given(profile: Profile) -> Iterator[Given]:
-    yield from (Given(profile, None, row) for row in profile.rows.values())
-    yield from (Given(profile, overlay, row) for overlay in profile.overlays for row in overlay.rows.values())
+def _knob_values(profile: Profile) -> Iterator[KnobValue]:
+    yield from (KnobValue(profile, None, row) for row in profile.rows.values())
+    yield from (KnobValue(profile, overlay, row) for overlay in profile.overlays for row in overlay.rows.values())
 
 
 def _values(knobs: list[str], shipped: list[Profile]) -> Iterator[str]:
-    """The table of values; a star where some hosts get it alone, get another value or are left alone."""
+    """Yield the table of values; a star marks a value that some hosts do not get, or that only some hosts get."""
     yield f"| setting | {' | '.join(NAMES)} |"
     yield f"|---|{'---|' * len(NAMES)}"
     for knob in knobs:
@@ -76,18 +76,18 @@ def _values(knobs: list[str], shipped: list[Profile]) -> Iterator[str]:
 
 
 def _cell(knob: str, profile: Profile) -> str:
-    given = [each.row.written for each in _given(profile) if each.row.name == knob]
+    values = [value.row.written for value in _knob_values(profile) if value.row.name == knob]
     differs = any(knob in overlay.rows or knob in overlay.drop for overlay in profile.overlays)
-    return given[0] + ("\\*" if differs else "") if given else ""
+    return values[0] + ("\\*" if differs else "") if values else ""
 
 
-def _knob(name: str, given: list[Given]) -> Iterator[str]:
-    """One knob: each value once, with the profiles that give it."""
-    yield f"**`{name}`**, read back with `{given[-1].row.read_back}`\n"
-    for where in dict.fromkeys(each.row.where for each in given):
-        same = [each for each in given if each.row.where == where]
+def _knob(name: str, values: list[KnobValue]) -> Iterator[str]:
+    """Yield the lines on one knob: each value once, with the profiles that set it."""
+    yield f"**`{name}`**, read back with `{values[-1].row.read_back}`\n"
+    for where in dict.fromkeys(value.row.where for value in values):
+        same = [value for value in values if value.row.where == where]
         row, overlay = same[0].row, same[0].overlay
-        who = ", ".join(each.profile.name for each in same) + (f"; {overlay.name}" if overlay else "")
+        who = ", ".join(value.profile.name for value in same) + (f"; {overlay.name}" if overlay else "")
         yield f"- **{row.written}** ({who}): {row.why}. Not for: {row.not_for}. Source: {row.source}."
     yield ""
 

@@ -16,6 +16,7 @@ from tests.rig.tmux.screen import GPUCTL, Terminal, User, user, wait_until
 
 IMAGES = Path(__file__).with_name("images")
 WIDE, HIGH = 8.4, 18  # of a character
+CLOCK = "09:00"
 INK, PAPER = "d0d0d0", "101418"
 NAMED = {
     "default": "",
@@ -44,11 +45,11 @@ def main() -> None:
 
 
 def prepare(me: User) -> None:
-    """Create the first version and a kubeconfig."""
+    """Create the first version, with a stopped clock so that every run draws the same picture, and a kubeconfig."""
     version = me.config / "tmux/versions/v1"
     for name, text in render.files(Settings()).items():
         (version / name).parent.mkdir(parents=True, exist_ok=True)
-        (version / name).write_text(text)
+        (version / name).write_text(text.replace("%H:%M", CLOCK))
     (me.config / "tmux/current").symlink_to("versions/v1")
     inside = {"cluster": "c", "user": "u", "namespace": "team"}
     text = yaml.safe_dump({"contexts": [{"name": "prod-east", "context": inside}], "current-context": "prod-east"})
@@ -69,23 +70,21 @@ def picture(screen: Terminal) -> str:
 def _row(screen: pyte.Screen, number: int) -> str:
     cells = [(column, screen.buffer[number][column]) for column in range(screen.columns)]
     drawn = []
-    for (ink, paper, bold), run in groupby(cells, key=lambda cell: _look(cell[1])):
+    for (ink, paper, bold), run in groupby(cells, key=lambda cell: _style(cell[1])):
         letters = list(run)
         text = "".join(cell.data for _, cell in letters)
-        left, width = letters[0][0] * WIDE, len(letters) * WIDE
+        x, width = letters[0][0] * WIDE, len(letters) * WIDE
         if paper:
-            drawn.append(
-                f'<rect x="{left:.1f}" y="{number * HIGH}" width="{width:.1f}" height="{HIGH}" fill="#{paper}"/>'
-            )
+            drawn.append(f'<rect x="{x:.1f}" y="{number * HIGH}" width="{width:.1f}" height="{HIGH}" fill="#{paper}"/>')
         if text.strip():
             weight = ' font-weight="bold"' if bold else ""
             colour = f' fill="#{ink}"' if ink else ""
-            place = f'x="{left:.1f}" y="{number * HIGH + 14}" textLength="{width:.1f}"'
-            drawn.append(f"<text {place}{colour}{weight}>{escape(text)}</text>")
+            position = f'x="{x:.1f}" y="{number * HIGH + 14}" textLength="{width:.1f}"'
+            drawn.append(f"<text {position}{colour}{weight}>{escape(text)}</text>")
     return "".join(drawn)
 
 
-def _look(cell: pyte.screens.Char) -> tuple[str, str, bool]:
+def _style(cell: pyte.screens.Char) -> tuple[str, str, bool]:
     ink, paper = NAMED.get(cell.fg, cell.fg), NAMED.get(cell.bg, cell.bg)
     if cell.reverse:
         ink, paper = paper or PAPER, ink or INK

@@ -1,4 +1,4 @@
-"""bootstrap: set up a machine for the people who work on it."""
+"""bootstrap: set up a workstation, and derive pins for tools."""
 
 from __future__ import annotations
 
@@ -15,19 +15,25 @@ from gpuctl.cli.shared.output import Output
 
 @click.group("bootstrap", cls=Group)
 def group() -> None:
-    """Set up a machine for the people who work on it."""
+    """Set up a workstation: its tools, PATH and shell completion."""
 
 
 @group.command()
 @options.check
 @click.option("--diff", is_flag=True, help="Show the changes to the shell files.")
-@click.option("--undo", is_flag=True, help="Restore everything as it was before gpuctl; packages stay.")
+@click.option("--undo", is_flag=True, help="Restore the state before gpuctl; packages stay.")
 @click.option(
-    "--force", is_flag=True, help="With --undo or --remove: also replace what you changed since (a copy is kept)."
+    "--force", is_flag=True, help="With --undo or --remove: also replace files that you changed since (a copy is kept)."
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 if any tool is missing.")
-@click.option("--tool", "tools", metavar="NAME", multiple=True, help="Only this tool; repeatable.")
-@click.option("--remove", metavar="NAME", multiple=True, help="Remove this tool; repeatable.")
+@click.option(
+    "--tool",
+    "tools",
+    metavar="NAME",
+    multiple=True,
+    help="Install only this tool; exit with 1 if it is missing; repeatable.",
+)
+@click.option("--remove", metavar="NAME", multiple=True, help="Remove this tool instead of installing; repeatable.")
 @click.option("--start-tmux", is_flag=True, help="Start the session tmux-main whenever a terminal opens.")
 @click.option("--no-packages", is_flag=True, help="Install no distribution packages.")
 @options.yes
@@ -47,11 +53,11 @@ def laptop(
     yes: bool,
     form: Output,
 ) -> None:
-    """Install the tools, PATH entry and shell completion of a workstation. Safe to run again.
+    """Install tools, and add them and shell completion to ~/.bashrc and ~/.zshrc. Safe to run again.
 
-    A tool comes from the distribution's package if that is new enough, else from a release archive with a pinned sha256
-    (downloaded from $GPUCTL_MIRROR if set). Files that are replaced are kept, and --undo restores them. If sudo needs a
-    password, it asks for it on the terminal.
+    A tool that is new enough stays. Otherwise it comes from the distribution's package if that is new enough, else from
+    a release archive with a pinned sha256 (downloaded from $GPUCTL_MIRROR if set). --undo restores every file that was
+    replaced. If sudo needs a password, it asks on the terminal.
     """
     from gpuctl.workstation.flow import bootstrap
     from gpuctl.workstation.model import BootstrapRequest
@@ -79,7 +85,7 @@ def laptop(
 
 def _show(answer: Mapping[str, Any], diff: bool, check: bool) -> None:
     if "undone" in answer:
-        output.table(("PATH", "STATE", "WHAT"), [(r["path"], _undone(r, check), r["why"]) for r in answer["undone"]])
+        output.table(("PATH", "STATE", "DETAILS"), [(r["path"], _undone(r, check), r["why"]) for r in answer["undone"]])
     else:
         tools = answer["tools"]
         rows = [(t["tool"], t["version"] or "-", _state(t, check), t["source"] or "-", t["why"]) for t in tools]
@@ -101,7 +107,7 @@ def _undone(row: Mapping[str, Any], check: bool) -> str:
 
 def _show_file(file: Mapping[str, Any], diff: bool, check: bool) -> None:
     if file["changed"]:
-        click.echo(f"{file['path']}: our lines {'would be' if check else 'were'} written")
+        click.echo(f"{file['path']}: the marked block {'would be' if check else 'was'} written")
     elif file["why"]:
         click.echo(f"{file['path']}: {file['why']}")
     if diff and file["changed"]:
@@ -113,22 +119,28 @@ def _show_file(file: Mapping[str, Any], diff: bool, check: bool) -> None:
 @click.argument("tool")
 @click.argument("version")
 @click.argument("checksums", type=click.File(errors="replace"))
-@click.option("--for", "system", metavar="OS/ARCH", default="", help="The system of a file with one bare hash.")
+@click.option(
+    "--for",
+    "system",
+    metavar="OS/ARCH",
+    default="",
+    help="System that a file with a single bare hash is for, such as linux/amd64.",
+)
 def pin(tool: str, version: str, checksums: TextIO, system: str) -> None:
-    """Print the pins of TOOL at VERSION, read from CHECKSUMS, its publisher's checksum file.
+    """Print the pins of TOOL at VERSION for your tools.yml, from its publisher's checksum file CHECKSUMS.
 
-    Download that file from a different place than the archives: a checksum from the same mirror proves nothing.
+    Download that file from the publisher: a checksum from the mirror of the archives proves nothing.
     """
     from gpuctl.core.errors import InvalidInput
-    from gpuctl.workstation.pins import know, pins, shows_version
+    from gpuctl.workstation.pins import pins, require_valid, shows_version
     from gpuctl.workstation.tools import release_of
 
     release = release_of(tool)
-    know(release, version, system)
+    require_valid(release, version, system)
     new_pins = pins(release, version, checksums.read(), system)
     if not new_pins:
         hint = "if the file holds one bare hash, name its system with --for" if not system else ""
-        raise InvalidInput(f"pin {tool} {version}", "the file does not list its archives", hint)
+        raise InvalidInput(f"pin {tool} {version}", "the file lists none of its archives", hint)
     if not shows_version(release, system):
-        click.echo(f"the file does not name its version: make sure that it is {version}", err=True)
+        click.echo(f"the file does not name a version: make sure that it is for {version}", err=True)
     output.data({"version": version, "pins": new_pins}, "yaml")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from gpuctl.cluster.clusterfile.model import Cluster
 from gpuctl.cluster.clusterfile.patterns import NAME
+from gpuctl.cluster.clusterfile.rules import host_too_long
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.strict_yaml import At, Mistakes, Node
 
@@ -18,7 +19,6 @@ MANAGED, KIND, OWNER, PART = (f"app.kubernetes.io/{word}" for word in ("managed-
 CLUSTER, BY = "gpuctl/cluster", "gpuctl/by"
 WORKER, SINGLE = "worker", "single"
 CONTAINER = "ml"  # the container that training runs in
-MOST_OF_A_HOST = 63  # characters in the first part of a name in DNS
 
 
 @dataclass(frozen=True)
@@ -137,16 +137,6 @@ def _nodes(cluster: Cluster, request: EnvironmentRequest, doing: str) -> int:
 def _check_name(cluster: Cluster, name: str, doing: str) -> None:
     mistakes = Mistakes()
     NAME.read(Node(name, ""), At("the environment's name", mistakes))
-    wrong = mistakes.items[0].wrong if mistakes.items else too_long(cluster, name)
+    wrong = mistakes.items[0].wrong if mistakes.items else host_too_long(cluster, name)
     if wrong:
         raise InvalidInput(doing, wrong, "give another --environment")
-
-
-def too_long(cluster: Cluster, name: str) -> str:
-    """Return why the host names of an environment's Routes are too long for DNS, or ""."""
-    about = cluster.cluster
-    for port in cluster.ports.expose if about.flavour == "openshift" else ():
-        host = f"{name}-{port}-{about.namespace}"
-        if len(host) > MOST_OF_A_HOST:
-            return f"makes the Route's host {host}, which is {len(host)} characters long; DNS allows {MOST_OF_A_HOST}"
-    return ""

@@ -136,7 +136,9 @@ def route(obj: Object | None) -> tuple[str, str]:
     if obj is None:
         return "", "its Route does not exist"
     conditions = [
-        condition for way in (obj.get("status") or {}).get("ingress") or [] for condition in way.get("conditions") or []
+        condition
+        for router in (obj.get("status") or {}).get("ingress") or []
+        for condition in router.get("conditions") or []
     ]
     admitted = [condition for condition in conditions if condition.get("type") == "Admitted"]
     host = str((obj.get("spec") or {}).get("host") or "")

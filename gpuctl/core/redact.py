@@ -1,4 +1,4 @@
-"""Take secrets out of a text before anyone else reads it."""
+"""Remove secrets from a text before others read it."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import re
 from collections.abc import Iterable
 
 GONE = "<removed>"
-# A count of tokens is no secret, and no tokenizer is.
+# A count of tokens is not a secret, nor is a tokenizer.
 COUNTED = r"(?!iz|s[\"']?[ \t]*[:=][ \t]*[\d.]+(?:[\s,;}\]]|$))"
 KINDS = rf"pass(?:word|wd|phrase)?|secret|token{COUNTED}|(?:api|access|wandb|private)[_-]?key|credential"
 NAMED = rf"[\w.-]*(?:{KINDS})[\w.-]*"
-# What tells of a secret and is none: its name, its file, how long it lasts. A name is tried from its start alone.
+# Names about a secret that are no secrets: its name, its file, its lifetime. Matching starts only at the name's start.
 VALUED = rf"(?<![\w.-]){NAMED}(?<!seconds)(?<!name)(?<!file)"
 QUOTE = r"\\?[\"']"  # in JSON inside of JSON it is escaped
 USER = r"(?:-[uU]|--(?:proxy-)?user)"
 WORD = r"(?:[^\s\"'\\]|\\(?![\"']))+"  # up to a quote, escaped or not
 IS = rf"(?:{QUOTE})?[ \t]*[:=][ \t]*"
-# Each names the part that stays in front (keep) and after (end); what is between goes.
+# Groups: `keep` stays in front, `end` stays behind; the text between is removed.
 PATTERNS = (
     # -----BEGIN RSA PRIVATE KEY----- … -----END RSA PRIVATE KEY-----
     r"(?P<keep>-----BEGIN [A-Z ]*PRIVATE KEY-----)[\s\S]*?(?P<end>-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-    # Authorization: abc, Authorization: Token abc, then Bearer abc and Basic abc wherever they stand
+    # Authorization: abc, Authorization: Token abc, then Bearer abc and Basic abc anywhere
     rf"(?P<keep>(?i:\bauthorization{IS}(?:{QUOTE})?(?:[\w-]+[ \t]+)?))(?!<){WORD}",
     r"(?P<keep>(?i:\b(?:bearer|basic)\s+))[A-Za-z0-9._~+/=-]{8,}",
-    # https://user:password@host, where the password may have an @ of its own
+    # https://user:password@host, where the password may contain an @
     rf"(?P<keep>(?<![\w+.-])[\w+.-]+://[^\s:/@]*:)(?!{GONE}@)[^\s/?#\"'\\]+(?P<end>@)",
     # curl -u user:password; two numbers are a user and a group
     rf"(?P<keep>(?<![\w-]){USER}(?:=|{QUOTE},\s*|\s*)(?:{QUOTE})?(?!\d+:\d+\b)[^\s:\"'/\\]+:)(?!<){WORD}",
@@ -40,16 +40,16 @@ PATTERNS = (
     # --password abc, "--password", "abc", and an argument below it, as `kubectl describe` lists them
     rf"(?P<keep>(?i:(?=-){VALUED})(?:{QUOTE},[ \t]*{QUOTE}|[ \t]+(?:{QUOTE})?))(?![<-]){WORD}",
     rf"(?im:(?P<keep>^(?P<indent>[ \t]*(?:-[ \t]+)?)(?=-){VALUED}[ \t]*\n(?P=indent)))[^\s<-][^\n]*",
-    # 40 letters beside the word aws: a secret access key
+    # 40 characters next to the word aws: a secret access key
     r"(?P<keep>(?i:aws)\S*\s*[:=]\s*[\"']?)[A-Za-z0-9/+=]{40}(?![A-Za-z0-9/+=])",
 )
 READ = [re.compile(pattern) for pattern in PATTERNS]
 BLOB = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/]{40,}={0,2}(?![A-Za-z0-9+/_-])")
-SHORTEST = 4  # of a known value: a shorter one would take ordinary words with it
+SHORTEST = 4  # length of a known value; a shorter one would also match ordinary words
 
 
 def removed(text: str, known: Iterable[str] = ()) -> tuple[str, int]:
-    """The text without secrets, and how many went; `known` are values of Secrets, removed wherever they stand."""
+    """Return the text without secrets and their number. `known`: values of Secrets, removed everywhere."""
     count = 0
     for value in _forms(known):
         count += text.count(value)
@@ -63,7 +63,7 @@ def removed(text: str, known: Iterable[str] = ()) -> tuple[str, int]:
 
 
 def _forms(known: Iterable[str]) -> list[str]:
-    """Each value as it is, line by line, and in base64; the longest first, since one may be a part of another."""
+    """Each value as a whole, by line, and in base64; the longest first, as one may be part of another."""
     forms: set[str] = set()
     for value in known:
         parts = {value, value.strip(), *value.splitlines()}
@@ -78,7 +78,7 @@ def _without(match: re.Match[str]) -> str:
 
 
 def _without_blob(match: re.Match[str]) -> str:
-    """A long run of base64 that holds text or mixed letters; a hash or a long plain name stays."""
+    """Remove a long run of base64; keep hashes, paths and long plain names."""
     text = match[0]
     if re.fullmatch(r"[0-9a-f]+|[0-9A-F]+|[0-9]+|[a-z/]+|[A-Z/]+", text) or text.count("/") > len(text) / 12:
         return text

@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar
 
 from gpuctl.core.text import named
 
-# 4 a fault of ours > 2 what was given cannot be used > 3 could not do it > 1 problems found > 0 all well
+# 4 a fault of gpuctl > 2 invalid input > 3 failed > 1 problems found > 0 no problems
 _WORST_FIRST = (4, 2, 3, 1, 0)
-PROBLEMS = 1  # the exit code of a command that found any
+PROBLEMS = 1  # exit code of a command that found problems
 Number = float | int | str | None
 _KIND_AND_NAME = re.compile(r"[A-Z][A-Za-z]+ \S+")
 Value = TypeVar("Value")
@@ -123,7 +123,7 @@ def worst_code(codes: Iterable[int]) -> int:
 
 
 def group_by_subject(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings that differ in their subject alone, as one that names all subjects; numbers of a group are dropped."""
+    """Merge findings that differ only in subject into one that names all subjects; numbers of a group are dropped."""
     groups: dict[tuple[str, Verdict, str, str], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.check, finding.verdict, finding.message, finding.hint), []).append(finding)
@@ -144,17 +144,17 @@ def _subjects(group: Sequence[Finding]) -> str:
 
 @dataclass(frozen=True)
 class Majority(Generic[Value]):
-    """Values of subjects against the most common one. `usual` is None and `odd` empty where no value has a majority."""
+    """Values of subjects compared with the most common one. Without a majority, `usual` is None and `odd` empty."""
 
     usual: Value | None
     agree: int  # subjects with the usual value
     known: int  # subjects whose value is known
     odd: Mapping[str, Value]  # subject -> value, of those that differ
-    sides: Mapping[Value, Sequence[str]]  # value -> subjects, where no value is in the majority
+    sides: Mapping[Value, Sequence[str]]  # value -> subjects, if no value has a majority
 
 
 def majority(values: Mapping[str, Value | None]) -> Majority[Value]:
-    """Compare subjects with each other; None values are not known and left out."""
+    """Compare subjects with each other; unknown values (None) are ignored."""
     known = {subject: value for subject, value in values.items() if value is not None}
     counts = Counter(known.values()).most_common(2)
     if len(counts) == 2 and counts[0][1] == counts[1][1]:

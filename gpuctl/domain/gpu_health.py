@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 from gpuctl.domain.findings import Verdict
 
-# By the hardware, or by the driver to protect it. "sw_power_cap" is a configured limit, "gpu_idle" is rest.
+# Clocks lowered by the hardware, or by the driver to protect it; not by a configured limit or idleness.
 SLOWED = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 CAPPED = "sw_power_cap"
 REMAPPED_MOST = 512  # Azure's number for "replace" (azurehpc-health-checks); NVIDIA does not confirm it: a warning
 RESET = "drain it and reset the GPU (nvidia-smi --gpu-reset), or reboot"
 LOST = "look for Xid messages in dmesg; drain the node and reboot it"
 SHOWN = 3  # values named in one message
-# Values that say if the GPU's memory is sound; the others are judged where they are used.
+# Values about the health of the GPU's memory; the others are judged where they are used.
 MEMORY = ("ecc", "ecc_pending", "uncorrectable", "remap_pending", "remap_failure", "remapped", "retire_pending")
 
 
 class HealthIssue(NamedTuple):
-    """FAIL: the GPU must not be used. WARN: it needs watching. UNKNOWN: the driver does not report what is asked."""
+    """FAIL: the GPU must not be used. WARN: it needs watching. UNKNOWN: the driver does not report a value."""
 
     verdict: Verdict
     message: str
@@ -27,13 +27,13 @@ class HealthIssue(NamedTuple):
 
 
 def issues(gpu: Mapping[str, Any]) -> list[HealthIssue]:
-    """Errors and the state of the memory; `gpu` as facts/gpu_xml.py returns it."""
+    """Reported errors and memory health of a GPU, as facts/gpu_xml.py returns it."""
     failed = errors(gpu)
     return [*failed, *(i for i in memory(gpu) if not (failed and i.verdict is Verdict.UNKNOWN))]
 
 
 def memory(gpu: Mapping[str, Any]) -> list[HealthIssue]:
-    """Memory repairs that are pending or failed, and what the driver does not report of them."""
+    """Memory repairs that are pending or failed, and values about them that the driver does not report."""
     issues = _repairs(gpu)
     if None not in (gpu["ecc"], gpu["ecc_pending"]) and gpu["ecc_pending"] != gpu["ecc"]:
         issues.append(HealthIssue(Verdict.FAIL, f"ECC is {gpu['ecc']}, {gpu['ecc_pending']} after a reset", RESET))
@@ -46,7 +46,7 @@ def memory(gpu: Mapping[str, Any]) -> list[HealthIssue]:
 
 
 def errors(gpu: Mapping[str, Any]) -> list[HealthIssue]:
-    """Error texts in place of values: one issue for each text, with the values that it replaces."""
+    """Error texts that nvidia-smi prints in place of values: one issue per text, with the values it replaces."""
     places: dict[str, list[str]] = {}
     for path, text in gpu["errors"].items():
         places.setdefault(text.strip("[] "), []).append(path.rpartition("/")[2])
@@ -69,7 +69,7 @@ def _repairs(gpu: Mapping[str, Any]) -> list[HealthIssue]:
 
 
 def _unread(gpu: Mapping[str, Any]) -> list[HealthIssue]:
-    """A missing value never counts as a good one."""
+    """Report missing values; one never counts as good."""
     reason = "; ".join(f"{name}: {gpu['unread'][name]}" for name in MEMORY if name in gpu["unread"])
     remaps = gpu["remap_pending"] is not None and gpu["remap_failure"] is not None
     if gpu["ecc"] == "Enabled" and not remaps and gpu["retire_pending"] is None:

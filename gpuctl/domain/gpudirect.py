@@ -11,13 +11,16 @@ DMABUF_KERNEL = (5, 12)
 
 
 def has_dmabuf(kernel: str | None, open_module: bool | None) -> bool | None:
-    """Linux 5.12 or newer and NVIDIA's open kernel module (NCCL's user guide, NCCL_DMABUF_ENABLE)."""
+    """True with Linux 5.12 or newer and NVIDIA's open kernel module; None if unknown.
+
+    Source: NCCL's user guide, NCCL_DMABUF_ENABLE.
+    """
     if kernel is None or open_module is None:
         return None
     return open_module and version(kernel) >= DMABUF_KERNEL
 
 
 def version(text: str | None) -> tuple[int, ...]:
-    """The numbers a version begins with: "5.15.0-91-generic" -> (5, 15, 0); empty where there are none."""
+    """The leading numbers of a version: "5.15.0-91-generic" -> (5, 15, 0); () if there are none."""
     match = re.match(r"\d+(?:\.\d+)*", text or "")
     return tuple(int(part) for part in match.group().split(".")) if match else ()

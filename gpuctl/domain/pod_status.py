@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 Pod = dict[str, Any]
+REVISION = "controller-revision-hash"  # label: the template that a StatefulSet made the pod from
 IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
-# Waiting mends none of these.
+# Errors that do not resolve by waiting.
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull")
 
 
@@ -31,7 +32,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 def why_not_placed(pod: Pod) -> str:
-    """The scheduler's own words; "" where it has a node, or the scheduler has not looked at it."""
+    """The scheduler's message; "" if the pod has a node, or the scheduler has not seen it yet."""
     for condition in conditions(pod):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message") or condition.get("reason") or "no reason given")

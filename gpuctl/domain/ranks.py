@@ -1,4 +1,4 @@
-"""Diagnose a hang: which ranks wait for which, from one look at every node."""
+"""Diagnose a hang from a snapshot of every node: which ranks wait for which."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ WAITING, GONE, UNKNOWN = "waiting", "gone", "unknown"
 
 @dataclass(frozen=True)
 class Process:
-    """A process of a launch on a node. `still`: its first thread did nothing while we looked; a rank that waits for
-    others polls all the time."""
+    """A process of a launch on a node. `still`: its main thread was idle during the snapshot; a rank that waits for
+    others polls all the time.
+    """
 
     pid: int
     name: str
@@ -24,10 +25,10 @@ Looks = Mapping[str, Sequence[Process] | None]  # node -> its ranks; None: no an
 
 
 def waiting(looks: Looks, ranks_a_node: int) -> dict[str, str]:
-    """Node -> whether its ranks waited for others, or took no part any more, or nobody knows.
+    """Node -> WAITING for others, GONE (takes no part any more) or UNKNOWN.
 
-    A node that lacks a rank is "gone"; so is one where a rank does nothing while those of other nodes wait. Where more
-    nodes are quiet than poll, nobody is accused: quiet ranks may well be waiting, too, in their own way.
+    A node that lacks a rank is GONE; so is one with an idle rank while the ranks of other nodes poll. If more nodes
+    are idle than poll, all are UNKNOWN: idle ranks may be waiting in another way.
     """
     polling = [
         node for node, processes in looks.items() if processes and not any(process.still for process in processes)

@@ -41,7 +41,7 @@ JSON_SCHEMA: Mapping[str, Any] = {
             "items": {"type": "object", "required": [*_FINDING], "properties": _FINDING, "additionalProperties": False},
         },
     },
-    "additionalProperties": {"description": "What only this command has to say."},
+    "additionalProperties": {"description": "Details that only this command reports."},
 }
 
 
@@ -80,7 +80,7 @@ def as_dict(report: Report) -> dict[str, Any]:
 
 
 def junit(report: Report) -> str:
-    """JUnit XML as GitLab and Jenkins read it: a suite a target, a test case a check and subject.
+    """JUnit XML as GitLab and Jenkins read it: a suite per target, a test case per check and subject.
 
     FAIL is a failure, UNKNOWN an error; WARN is a failure with `strict`, else it passes with the message in its output.
     """
@@ -117,7 +117,7 @@ def _count(element: Xml.Element, cases: Sequence[Xml.Element], seconds: float | 
 
 
 def _xml(text: str) -> str:
-    """Without the characters that XML 1.0 has no way to write."""
+    """Replace the characters that XML 1.0 cannot represent."""
     return re.sub("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
 
 
@@ -127,7 +127,7 @@ def _xml(text: str) -> str:
 def metrics(report: Report, now: float) -> str:
     """Prometheus text exposition format 0.0.4, as node-exporter's textfile collector reads it; `now`: Unix seconds.
 
-    A subject with several findings of one check has the worst. Numbers that are not numbers are left out.
+    Of several findings with the same check and subject, the worst counts. Values that are not numbers are omitted.
     """
     worst: dict[tuple[str, str, str], Finding] = {}
     for target, findings in report.targets.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def keys_only(port: int, host_key: str, authorized: str, *more: str) -> str:
-    """The text of sshd_config for any user, with these keys as the only login. `more`: extra lines."""
+    """The text of an sshd_config for any user that accepts only these keys. `more`: further lines."""
     lines = [
         f"Port {port}",
         f"HostKey {host_key}",

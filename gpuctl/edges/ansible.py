@@ -22,7 +22,7 @@ RUN = "run"  # the name of our only run in ansible-runner's folder
 
 @dataclass(frozen=True)
 class HostResult:
-    """The end of one host: the module's result, or why there is none (of an unreachable one, all that was said)."""
+    """Result of one host: the module's, or the reason why there is none. `wrong`: all output if it is unreachable."""
 
     host: str
     result: Mapping[str, Any] | None = None
@@ -33,31 +33,35 @@ class HostResult:
 
 @dataclass(frozen=True)
 class Play:
-    """A playbook of the collection, where it runs and with what."""
+    """A playbook of the collection with its hosts and inputs.
+
+    `files`: name -> text, written to the private folder; `file_of`: host -> name of the file that `host_profile_name`
+    becomes. `limit`: seconds for one task on one host; 0 for none.
+    """
 
     playbook: str
     inventory: Path
     hosts: Sequence[str]
     variables: Mapping[str, Any]
-    files: Mapping[str, str]  # name -> text, put into the private folder
-    file_of: Mapping[str, str]  # host -> the name of its file, which `host_profile_name` becomes
+    files: Mapping[str, str]
+    file_of: Mapping[str, str]
     forks: int
-    limit: int = 0  # seconds that one task may take on one host; 0: for ever
+    limit: int = 0
     check: bool = False
 
 
-def run(play: Play, on_result: Callable[[HostResult], None], broken_off: Callable[[], bool]) -> str:
-    """Run it to its end; returns what Ansible itself had to say when it could not run at all."""
+def run(play: Play, on_result: Callable[[HostResult], None], interrupted: Callable[[], bool]) -> str:
+    """Run a playbook to its end; return Ansible's own error if it could not run at all, else ""."""
     import ansible_runner
 
     events = _Events(on_result)
-    # ansible-runner writes what it is given into its folder: private, without environment, and gone afterwards.
+    # ansible-runner writes its input into a folder: private, without the environment, and deleted afterwards.
     with tempfile.TemporaryDirectory(prefix="gpuctl-") as folder:
         flags = _flags(play, Path(folder))
         _keep_environment_off_disk(Path(folder))
         runner = ansible_runner.run(
             private_data_dir=folder,
-            project_dir=str(Path.cwd()),  # where Ansible runs: the user's own ansible.cfg counts
+            project_dir=str(Path.cwd()),  # so that the user's ansible.cfg applies
             ident=RUN,
             playbook=play.playbook,
             inventory=str(play.inventory),
@@ -65,43 +69,41 @@ def run(play: Play, on_result: Callable[[HostResult], None], broken_off: Callabl
             quiet=True,
             suppress_env_files=True,
             envvars=_environment(play),
-            event_handler=events.hear,
-            cancel_callback=lambda: broken_off() and events.end(),
+            event_handler=events.handle,
+            cancel_callback=lambda: interrupted() and events.end(),
         )
-        return "" if runner.status in ("successful", "canceled") or events.heard else _last_words(runner)
+        return "" if runner.status in ("successful", "canceled") or events.reported else _own_error(runner)
 
 
 @contextmanager
 def no_new_folder() -> Iterator[None]:
-    """Ansible leaves an empty folder in a home that had none: it is not the user's."""
+    """Remove the empty ~/.ansible that Ansible creates, unless it existed before."""
     folder = Path.home() / ".ansible"
     existed = folder.exists()
     try:
         yield
     finally:
-        with suppress(OSError):  # it is not empty, or was not made
+        with suppress(OSError):  # it is not empty, or does not exist
             if not existed:
                 folder.rmdir()
 
 
 def _environment(play: Play) -> dict[str, str]:
-    """Environment variables of ansible-playbook on top of the user's own."""
-    # The ansible-core that gpuctl was installed with comes first, also where its folder is not on the PATH.
+    """Environment variables for ansible-playbook besides the user's."""
+    # The ansible-core that gpuctl was installed with comes first, even if its folder is not on the PATH.
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
     settings = {"PIPELINING": "True", "GATHERING": "explicit", "NOCOLOR": "1", "TASK_TIMEOUT": str(play.limit)}
-    settings["NO_TARGET_SYSLOG"] = (
-        "True"  # a module's parameters, such as a test's environment, are not for a node's log
-    )
-    settings["LOCAL_TEMP"] = (
-        tempfile.gettempdir()
-    )  # else Ansible makes a folder in the user's home, and leaves it there
-    # ansible-runner switches the checking of host keys off unless it is told otherwise.
+    # A module's parameters, such as a test's environment, do not belong in a node's log.
+    settings["NO_TARGET_SYSLOG"] = "True"
+    # Ansible would otherwise leave a folder in the user's home.
+    settings["LOCAL_TEMP"] = tempfile.gettempdir()
+    # ansible-runner disables host key checking by default.
     settings["HOST_KEY_CHECKING"] = os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True")
     return {"PATH": path, **{f"ANSIBLE_{name}": value for name, value in settings.items()}}
 
 
 def _keep_environment_off_disk(folder: Path) -> None:
-    """ansible-runner writes its whole environment into a file: let a pipe stand there, and forget what comes out."""
+    """ansible-runner writes its whole environment to a file: put a pipe in its place and discard the content."""
     artifacts = folder / "artifacts" / RUN
     artifacts.mkdir(parents=True, mode=0o700)
     os.mkfifo(artifacts / "command", mode=0o600)
@@ -109,7 +111,7 @@ def _keep_environment_off_disk(folder: Path) -> None:
 
 
 def _flags(play: Play, folder: Path) -> list[str]:
-    """Write what the playbook is given into the private folder, and name it on the command line."""
+    """Write the playbook's inputs to the private folder; return the options that name them."""
     for name, text in play.files.items():
         (folder / name).write_text(text)
     variables = dict(play.variables)
@@ -126,7 +128,7 @@ def _flags(play: Play, folder: Path) -> list[str]:
     return [*flags, "--check", "--diff"] if play.check else flags
 
 
-def _last_words(runner: Any) -> str:
+def _own_error(runner: Any) -> str:
     text = Path(runner.config.artifact_dir, "stdout").read_text()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return next(
@@ -140,48 +142,48 @@ class _Events:
 
     def __init__(self, on_result: Callable[[HostResult], None]) -> None:
         self.on_result = on_result
-        self.heard: set[str] = set()
-        self._playbook = 0  # its process, which sends the events
-        self._asked_to_end = 0.0
+        self.reported: set[str] = set()
+        self._playbook = 0  # process id of ansible-playbook, from its events
+        self._end_requested_at = 0.0
 
     def end(self) -> bool:
-        """Ask Ansible to end, which takes its workers along. True where it has to be killed: it had time enough."""
-        if not self._asked_to_end and self._playbook:
+        """Ask Ansible to end with its workers. True if it has to be killed because its time to end is over."""
+        if not self._end_requested_at and self._playbook:
             os.kill(self._playbook, signal.SIGTERM)
-        self._asked_to_end = self._asked_to_end or time.monotonic()
-        return not self._playbook or time.monotonic() - self._asked_to_end > GRACE_SECONDS
+        self._end_requested_at = self._end_requested_at or time.monotonic()
+        return not self._playbook or time.monotonic() - self._end_requested_at > GRACE_SECONDS
 
-    def hear(self, event: Mapping[str, Any]) -> bool:
+    def handle(self, event: Mapping[str, Any]) -> bool:
         self._playbook = event.get("pid", self._playbook)
         data = event.get("event_data", {})
         host, result = data.get("host"), data.get("res", {})
         kind = event.get("event")
         if host and kind == "runner_on_unreachable":
-            self._tell(HostResult(host, wrong=str(result.get("msg") or "").strip(), unreachable=True))
+            self._report(HostResult(host, wrong=str(result.get("msg") or "").strip(), unreachable=True))
         elif host and kind in ("runner_on_ok", "runner_on_failed"):
             if any(name in result for name in ("knobs", "tools", "nccl", "cluster")):
-                self._tell(HostResult(host, result=result))
+                self._report(HostResult(host, result=result))
             elif "error" in result:
-                self._tell(HostResult(host, **result["error"]))
+                self._report(HostResult(host, **result["error"]))
             elif kind == "runner_on_failed":
-                # `rebooted` stands in the answer of a reboot that failed: the host did not come back.
+                # The answer of a failed reboot has `rebooted`: the host did not come back.
                 lost = "timedout" in result or "rebooted" in result
-                self._tell(HostResult(host, wrong=_reason(result), unreachable=lost))
+                self._report(HostResult(host, wrong=_reason(result), unreachable=lost))
         return False
 
-    def _tell(self, result: HostResult) -> None:
-        self.heard.add(result.host)
+    def _report(self, result: HostResult) -> None:
+        self.reported.add(result.host)
         self.on_result(result)
 
 
 def _reason(result: Mapping[str, Any]) -> str:
-    """Why a task failed: where the module died, its last words, which say more than Ansible's."""
+    """Why a task failed; if the module crashed, its last line, which says more than Ansible's message."""
     if "timedout" in result:
         return f"it gave no answer within {result['timedout']['period']} s"
-    died = str(result.get("module_stderr") or "").strip()
-    return died.splitlines()[-1] if "Traceback" in died else _first_line(result.get("msg"))
+    crash = str(result.get("module_stderr") or "").strip()
+    return crash.splitlines()[-1] if "Traceback" in crash else _first_line(result.get("msg"))
 
 
 def _first_line(text: object) -> str:
     lines = [line.strip() for line in str(text or "").splitlines() if line.strip()]
-    return lines[0] if lines else "it failed without a word"
+    return lines[0] if lines else "it failed without a message"

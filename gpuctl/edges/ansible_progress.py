@@ -15,15 +15,15 @@ _END = b"\0\n"
 
 
 @contextmanager
-def progress_listener(say: Callable[[str], None]) -> Iterator[None]:
-    """Within it, each line that the module tells is handed to `say`, from another thread."""
+def progress_listener(on_line: Callable[[str], None]) -> Iterator[None]:
+    """Pass each progress line of the module to `on_line`, from another thread, within the block."""
     with tempfile.TemporaryDirectory(prefix="gpuctl-") as folder:
         pipe = Path(folder, "progress")
         os.mkfifo(pipe, mode=0o600)
-        both = os.open(pipe, os.O_RDWR)  # open for writing, too: it does not end between two lines
-        thread = threading.Thread(target=_read, args=[both, say], daemon=True)
+        both = os.open(pipe, os.O_RDWR)  # open for writing, too, so that it does not end between two lines
+        thread = threading.Thread(target=_read, args=[both, on_line], daemon=True)
         thread.start()
-        os.environ[PIPE] = str(pipe)  # which Ansible and the module inherit
+        os.environ[PIPE] = str(pipe)  # inherited by Ansible and the module
         try:
             yield
         finally:
@@ -33,7 +33,7 @@ def progress_listener(say: Callable[[str], None]) -> Iterator[None]:
             os.close(both)
 
 
-def _read(pipe: int, say: Callable[[str], None]) -> None:
+def _read(pipe: int, on_line: Callable[[str], None]) -> None:
     with os.fdopen(pipe, "rb", closefd=False) as stream:
         for line in iter(stream.readline, _END):
-            say(line.decode("utf-8", "replace").rstrip("\n"))
+            on_line(line.decode("utf-8", "replace").rstrip("\n"))

@@ -11,11 +11,11 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from gpuctl.edges.kube.kubectl import gist, need
+from gpuctl.edges.programs import gist, need
 
-LONGEST_LINE = 2**16  # a longer one comes in pieces
+LONGEST_LINE = 2**16  # a longer one is read in parts
 # Asks Linux to kill the program when the thread that started it ends (PR_SET_PDEATHSIG, 1), then becomes the program.
-# The parent may have ended before that was asked. Not by preexec_fn, which may hang where threads run.
+# The parent may have ended before the request. Not by preexec_fn, which may deadlock in a program with threads.
 TIE = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
@@ -25,27 +25,28 @@ if os.getppid() == int(sys.argv[1]):
 
 
 def tied(argv: Sequence[str]) -> list[str]:
-    """A command that ends with the thread that starts it, also where gpuctl is killed with SIGKILL.
+    """Wrap a command so that it ends with the thread that starts it, even if gpuctl is killed with SIGKILL.
 
-    Linux only: macOS has nothing like it, and the command is returned as it is.
+    Linux only: macOS has no such signal, and the command is returned unchanged.
     """
     if sys.platform != "linux":
         return list(argv)
     return [sys.executable, "-I", "-S", "-c", TIE, str(os.getpid()), *argv]
 
 
-class Running:
-    """A program that runs beside us, and ends with everything it started.
+class BackgroundProgram:
+    """A running program that is ended together with everything it started.
 
-    `ready` counts its lines that begin with that text. Those that begin with one of `ordinary` are no complaint.
+    `ready`: number of its output lines that begin with that text. Lines that begin with one of `ordinary` are not
+    errors; all others are.
     """
 
     def __init__(self, argv: Sequence[str], ready: str, ordinary: tuple[str, ...]) -> None:
         need(argv[0])
         self.ready = 0
-        self._last = self._complaint = ""
+        self._last = self._last_error = ""
         self._ready, self._ordinary = ready, ordinary
-        # A session of its own: Ctrl-C reaches gpuctl alone, which then ends all that it started.
+        # Its own session: Ctrl-C reaches only gpuctl, which then ends its programs.
         self._process = subprocess.Popen(
             tied(argv),
             stdin=subprocess.DEVNULL,
@@ -65,36 +66,36 @@ class Running:
             self.ready += line.startswith(self._ready)
             if line.strip():
                 self._last = "" if line.startswith(self._ordinary) else line
-                self._complaint = self._last or self._complaint
+                self._last_error = self._last or self._last_error
 
     @property
-    def ended(self) -> bool:
+    def exited(self) -> bool:
         return self._process.poll() is not None
 
     @property
-    def said(self) -> str:
-        """The last error line; empty if ordinary output followed it."""
+    def current_error(self) -> str:
+        """The last error line; "" if ordinary output followed it."""
         last = self._last  # read once: the reader may change it meanwhile
         return gist(last) if last else ""
 
     @property
-    def complaint(self) -> str:
-        """The last error line, whatever followed it."""
-        return gist(self._complaint) if self._complaint else ""
+    def last_error(self) -> str:
+        """The last error line, even if ordinary output followed it; "" if there was none."""
+        return gist(self._last_error) if self._last_error else ""
 
     @property
-    def last_words(self) -> str:
-        """The last error line, available after the process exited."""
+    def exit_error(self) -> str:
+        """The error line that the process exited with; wait for the exit first."""
         self._reader.join(1)
         return gist(self._last)
 
     def stop(self) -> None:
-        """End it: asked first, then made to."""
+        """End it with SIGTERM, then SIGKILL."""
         end(self._process)
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """End a program and what it started: asked first, then made to."""
+    """End a program and everything it started with SIGTERM, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)

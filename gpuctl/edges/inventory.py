@@ -14,7 +14,7 @@ from gpuctl.core.errors import InvalidInput
 
 Variables = dict[str, Any]
 
-# What a configuration of Ansible's says of how hosts are reached, and the variables that say it for one host.
+# Connection settings of ansible.cfg, each with the variables that override it for a host.
 _CONFIGURED = {
     "DEFAULT_REMOTE_USER": ("ansible_user", "ansible_ssh_user"),
     "DEFAULT_REMOTE_PORT": ("ansible_port", "ansible_ssh_port"),
@@ -38,33 +38,32 @@ _CONFIGURED = {
 
 
 def read(source: Path, limit: str) -> dict[str, Variables]:
-    """Host -> its variables as written (templates unresolved), in the inventory's order; only those `limit` names.
+    """Host -> its variables as written (templates unresolved), in the inventory's order; only hosts of `limit`.
 
-    `group_names` is among them, as Ansible has it.
-
-    What the user's ansible.cfg says of how hosts are reached counts where a host's own variables say nothing.
+    The variables include `group_names`. Connection settings of the user's ansible.cfg apply unless a host's own
+    variables override them.
     """
     listing = ["inventory", "--list", "--inventory", str(source), *(["--limit", limit] if limit else [])]
     configuration = ["config", "dump", "--type", "all", "--only-changed", "--format", "json"]
-    # One beside the other: each takes most of a second, nearly all of it Ansible's start.
-    with _ansible(*listing) as lister, _ansible(*configuration) as teller:
-        (listed, complaint), (settings, _) = lister.communicate(), teller.communicate()
+    # Both at the same time: each takes most of a second, nearly all of it Ansible's start.
+    with _ansible(*listing) as inventory, _ansible(*configuration) as config:
+        (listed, errors), (settings, _) = inventory.communicate(), config.communicate()
     doing = f"read the inventory {source}"
-    wrong = _complaint(complaint, lister.returncode)
+    wrong = _failure(errors, inventory.returncode)
     if wrong:
         raise InvalidInput(doing, wrong, f"try it alone: ansible-inventory --list -i {source}")
     hosts = _hosts(json.loads(listed))
     if not hosts:
         wrong = f"no host in it matches {limit!r}" if limit else "it has no hosts"
         raise InvalidInput(doing, wrong, "`ansible-inventory --graph -i INVENTORY` shows hosts and groups")
-    if teller.returncode:
-        raise InvalidInput("read Ansible's configuration", "ansible-config cannot", "try it alone: ansible-config dump")
+    if config.returncode:
+        raise InvalidInput("read Ansible's configuration", "ansible-config failed", "try it alone: ansible-config dump")
     configured = _configured(json.loads(settings))
     return {host: _with_defaults(variables, configured) for host, variables in hosts.items()}
 
 
 def _ansible(*arguments: str) -> subprocess.Popen[str]:
-    # -m ansible keeps to the ansible-core gpuctl was installed with, whatever else is on the PATH.
+    # -m ansible uses the ansible-core that gpuctl was installed with, whatever else is on the PATH.
     return subprocess.Popen(
         [sys.executable, "-m", "ansible", *arguments],
         stdin=subprocess.DEVNULL,
@@ -76,14 +75,14 @@ def _ansible(*arguments: str) -> subprocess.Popen[str]:
 
 
 def _configured(dumped: object) -> Variables:
-    """Name -> value of what was set in a file or the environment, wherever in Ansible's listing it stands."""
+    """Name -> value of settings from a file or the environment, at any depth of Ansible's listing."""
     settings: Variables = {}
     if isinstance(dumped, list):
         for entry in dumped:
             settings.update(_configured(entry))
     elif isinstance(dumped, dict) and "name" in dumped:
         settings[dumped["name"]] = dumped["value"]
-    elif isinstance(dumped, dict):  # of the plugins only ssh is ours
+    elif isinstance(dumped, dict):  # of all plugins, only ssh matters here
         settings.update(_configured(dumped.get("CONNECTION_PLUGINS", dumped.get("ssh"))))
     return settings
 
@@ -108,13 +107,12 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **quiet, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True"}
 
 
-def _complaint(stderr: str, code: int) -> str:
-    """Why an inventory cannot be used. A source that ansible only warns of is no inventory to act on."""
+def _failure(stderr: str, code: int) -> str:
+    """Why an inventory cannot be used, else "". Ansible's parse warnings count as failures."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     failures = [line for line in lines if "arse" in line and ("Failed to" in line or "Unable to" in line)]
-    yaml_failures = [
-        line for line in failures if "'yaml' plugin" in line
-    ]  # of a file that is YAML the others' words mislead
+    # For a YAML file, the messages of the other plugins mislead.
+    yaml_failures = [line for line in failures if "'yaml' plugin" in line]
     if failures or code:
         failures = yaml_failures or failures
         return " ".join((failures or lines or ["ansible-inventory failed"])[-2:]).replace("[WARNING]: ", "")
@@ -134,7 +132,7 @@ def _hosts(listed: Mapping[str, Any]) -> dict[str, Variables]:
 
 
 def _members(listed: Mapping[str, Any], group: str, visited: set[str]) -> list[str]:
-    """The hosts of a group and of the groups below it, each once, in the inventory's order."""
+    """The hosts of a group and its child groups, without duplicates, in the inventory's order."""
     if group in visited:
         return []
     visited.add(group)

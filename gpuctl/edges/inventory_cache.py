@@ -1,7 +1,7 @@
 """Cache of plain inventory files: reading them costs more than contacting ten hosts.
 
-Only what is the same every time is kept: files of the inventory's own folder that are text, no program, no inventory
-plugin, nothing encrypted; and of the variables only those that say how a host is reached, never a password.
+Only inventories that always give the same hosts are cached: plain text files of the inventory's folder, no programs,
+no inventory plugins, nothing encrypted. Only connection variables are stored, never a password.
 """
 
 from __future__ import annotations
@@ -24,30 +24,32 @@ _SECRET = ("pass", "secret", "token", "vault")
 
 
 def read(source: Path, limit: str, also: str = "") -> dict[str, Variables]:
-    """As `inventory.read`, from memory where the files have not changed since; then of each host's variables only
-    those that reaching it takes, and the one that `also` names."""
+    """Like `inventory.read`, from the cache if the files have not changed.
+
+    From the cache, hosts have only connection variables and the one that `also` names.
+    """
     key = _key(source, limit, also)
-    kept = cache_dir() / "inventories" / f"{key}.json"
-    if key and kept.is_file():
-        hosts: dict[str, Variables] = json.loads(kept.read_text())
+    cached = cache_dir() / "inventories" / f"{key}.json"
+    if key and cached.is_file():
+        hosts: dict[str, Variables] = json.loads(cached.read_text())
         return hosts
     hosts = inventory.read(source, limit)
     if key:
-        with contextlib.suppress(OSError):  # a folder that cannot be written costs time, nothing else
-            private(kept.parent)
-            write_atomically(kept, json.dumps({host: _kept(variables, also) for host, variables in hosts.items()}))
+        with contextlib.suppress(OSError):  # a folder that is not writable costs only time
+            private(cached.parent)
+            write_atomically(cached, json.dumps({host: _reduced(variables, also) for host, variables in hosts.items()}))
     return hosts
 
 
-def _kept(variables: Variables, also: str) -> Variables:
-    """Only what reaching and choosing takes; a password is kept as the fact that there is one."""
+def _reduced(variables: Variables, also: str) -> Variables:
+    """The variables needed to select and reach a host; a password is replaced by a note that it exists."""
     used = {n: value for n, value in variables.items() if n.startswith("ansible_") or n in (*OURS, also)}
     return {name: "kept out of the cache" if any(s in name for s in _SECRET) else value for name, value in used.items()}
 
 
 def _key(source: Path, limit: str, also: str) -> str:
-    """A hash over everything the answer depends on; empty where that cannot be known."""
-    if "@" in limit:  # names of hosts in a file, which is not ours to watch
+    """A hash of everything the result depends on; "" if that cannot be known."""
+    if "@" in limit:  # host names in a file that is not watched
         return ""
     files = _below(source) if source.is_dir() else _beside(source)
     inputs = [
@@ -66,13 +68,13 @@ def _key(source: Path, limit: str, also: str) -> str:
 
 
 def _beside(source: Path) -> list[Path]:
-    """A single file, and the variable folders that Ansible reads beside it."""
+    """A single file, and the variable folders that Ansible reads next to it."""
     folders = (source.parent / "group_vars", source.parent / "host_vars")
     return [source, *(path for folder in folders for path in _below(folder))]
 
 
 def _below(folder: Path) -> list[Path]:
-    """Every file of a folder, also behind links, as Ansible finds them."""
+    """Every file of a folder, links followed, as Ansible reads them."""
     folders = os.walk(folder, followlinks=True)
     return sorted(Path(at) / name for at, _, names in folders for name in names)
 

@@ -1,4 +1,4 @@
-"""Run a program to its end: feed it, read what it prints up to a limit, stop it when its time is over."""
+"""Run a program to its end: feed it, read its output up to a size limit, stop it after a time limit."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-# A visit to a host prints some 100 KB. The limit is there for what prints without end.
+# The answer of a host has some 100 KB. The limit stops programs that print endlessly.
 MOST_OUTPUT = 16 * 2**20
 CHUNK = 2**16
-POLL_S = 0.02  # where the system cannot report the end of a process (macOS)
+POLL_S = 0.02  # for systems that cannot report the end of a process (macOS)
 
 
 @dataclass(frozen=True)
 class Done:
-    """Output and exit status of a program; `code` None: it ran out of time, or printed too much (`excess`)."""
+    """Output and exit status of a program. `code`: None if it exceeded its time, or printed too much (`excess`)."""
 
     code: int | None
     out: bytes
@@ -30,7 +30,7 @@ class Done:
 
 
 class Processes:
-    """Programs that run at the same time and can all be stopped at once, when the user interrupts."""
+    """Concurrent programs that can be stopped together, such as on Ctrl-C."""
 
     def __init__(self, most_output: int = MOST_OUTPUT) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -39,14 +39,15 @@ class Processes:
         self._most = most_output
 
     def run(self, argv: Sequence[str], stdin: bytes | Callable[[], bytes], limit: float) -> Done:
-        """Run one to its end with `stdin`, or with what `stdin` returns once it runs; OSError if it cannot be started.
+        """Run a program to its end; OSError if it cannot be started.
 
-        A program that prints more than the limit, on either stream, is killed.
+        `stdin`: its input, or a function that returns the input and is called once the program runs. `limit`: seconds.
+        A program that prints more than the size limit on either stream is killed.
         """
         with self._lock:
             if self._stopped:
                 return Done(None, b"", "interrupted")
-            # Its own session: Ctrl-C reaches gpuctl alone, which then stops what it started.
+            # Its own session: Ctrl-C reaches only gpuctl, which then stops its programs.
             process = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
             )
@@ -56,7 +57,7 @@ class Processes:
             with contextlib.closing(exchange):
                 exchange.run(stdin() if callable(stdin) else stdin, limit)
         finally:
-            process.kill()  # of a process that has ended this does nothing
+            process.kill()  # does nothing if it has ended
             process.wait()
             with self._lock:
                 self._running.discard(process)
@@ -64,7 +65,7 @@ class Processes:
         return Done(process.returncode if exchange.finished else None, bytes(exchange.out), err, exchange.excess)
 
     def stop(self) -> None:
-        """Stop everything that runs, and start nothing more."""
+        """Stop all programs, and refuse to start more."""
         with self._lock:
             self._stopped = True
             for process in self._running:
@@ -72,10 +73,10 @@ class Processes:
 
 
 class _Exchange:
-    """Feeds a process and reads both of its streams, none of which may block the other or grow without limit.
+    """Feeds a process and reads both of its streams; none blocks another or grows without limit.
 
-    It ends with the process and its standard output. Its standard error may stay open longer: an older OpenSSH that
-    stays behind to share its connection (ControlPersist) keeps it.
+    It ends with the process and its standard output. Standard error may stay open longer: an older OpenSSH that keeps
+    running to share its connection (ControlPersist) holds it.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], most: int) -> None:
@@ -99,16 +100,16 @@ class _Exchange:
             self._selector.register(pidfd, selectors.EVENT_READ, lambda: self._selector.unregister(pidfd))
 
     def close(self) -> None:
-        """Give back all descriptors."""
+        """Close all descriptors."""
         self._selector.close()
         if self._pidfd is not None:
             os.close(self._pidfd)
         for pipe in (self._stdin, self._stdout, self._stderr):
-            with contextlib.suppress(OSError):  # unsent input: nobody reads it any more
+            with contextlib.suppress(OSError):  # unsent input that nobody reads any more
                 pipe.close()
 
     def run(self, feed: bytes, limit: float) -> None:
-        """Until the process has ended, the time is over or too much was printed."""
+        """Exchange data until the process ends, exceeds its time or prints too much."""
         self._unsent = memoryview(feed)
         deadline = time.monotonic() + limit
         while not self.excess and not self.finished:
@@ -119,13 +120,13 @@ class _Exchange:
                 key.data()
             self.finished = not self._is_open(self._stdout) and self._process.poll() is not None
         while not self.excess and self._receive(self._stderr, self.err):
-            pass  # what it printed just before its end
+            pass  # output from just before the end
 
     def _is_open(self, stream: IO[bytes]) -> bool:
         return stream in {key.fileobj for key in self._selector.get_map().values()}
 
     def _send(self) -> None:
-        """Closes standard input after the last byte, or when nobody reads it any more."""
+        """Send the next part; close standard input after the last byte, or if nobody reads it any more."""
         try:
             if self._unsent:
                 self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent[:CHUNK]) :]
@@ -138,7 +139,7 @@ class _Exchange:
             self._stdin.close()
 
     def _receive(self, stream: IO[bytes], collected: bytearray) -> bool:
-        """True if there was something to read."""
+        """Read the next part; False if there was none."""
         try:
             chunk = os.read(stream.fileno(), CHUNK)
         except BlockingIOError:

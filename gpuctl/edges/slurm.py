@@ -1,4 +1,4 @@
-"""Slurm's command line programs: nodes, jobs, steps, and an allocation that never outlives gpuctl."""
+"""Slurm's command-line programs: nodes, jobs, steps, and an allocation that never outlives gpuctl."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from gpuctl.edges.streams import Stream
 
 PROGRAMS = ("sinfo", "squeue", "scontrol", "salloc", "srun", "scancel")
 LIMIT_S = 30.0
-# States of a job of which nothing is left. COMPLETING is not one of them.
+# States of a job that holds no resources any more. COMPLETING is not one of them.
 OVER = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED"),
     *("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
 )
-# Becomes the program, with the environment that standard input brings: on a command line everybody could read it.
+# Becomes the program with the environment read from standard input: on a command line everybody could read it.
 _WITH_ENVIRONMENT = "import json, os, sys; os.execvpe(sys.argv[1], sys.argv[1:], json.load(sys.stdin))"
-# What salloc runs once it has the nodes: when our end of its standard input closes, it ends, and the job with it.
+# salloc runs this once it has the nodes: when our end of its standard input closes, it exits, and the job ends.
 _HOLD = "import os, sys; print(os.environ['SLURM_JOB_ID'], flush=True); sys.stdin.read()"
-# Ends a salloc that still waits in the queue when our end closes.
+# Ends a salloc that still waits in the queue when our end of standard input closes.
 _GUARD = """
 import select, subprocess, sys
 salloc = subprocess.Popen(sys.argv[1:])
@@ -49,8 +49,8 @@ sys.exit(salloc.returncode)
 
 @dataclass(frozen=True)
 class Node:
-    """A node in one of its partitions. `state` is Slurm's word with its suffix ("idle", "down*"); `gpus` None: unsaid.
-    `reason` is why it is drained or down, "" where it is not."""
+    """A node in one of its partitions. `state`: Slurm's, with its suffix ("idle", "down*"). `gpus`: None if unknown.
+    `reason`: why the node is drained or down, else ""."""
 
     name: str
     partition: str
@@ -62,7 +62,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Job:
-    """`reason` is why it waits, `nodes` those it has; of one that is completing, those that are not done with it."""
+    """A job. `reason`: why it waits. `nodes`: its nodes as a host list; while it completes, those still in use."""
 
     number: str
     state: str
@@ -71,7 +71,7 @@ class Job:
 
 
 def need() -> None:
-    """`InvalidInput` where this is no machine to use Slurm from."""
+    """`InvalidInput` if this machine lacks Slurm's programs."""
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
         hint = "run gpuctl on a login node of the cluster"
         raise InvalidInput("use Slurm", f"{', '.join(missing)}: not installed here", hint)
@@ -96,13 +96,13 @@ def ask(doing: str, *argv: str) -> str:
 
 
 def gist(stderr: str) -> str:
-    """The last line of what a program of Slurm's complained of, without its name."""
+    """The last line of a Slurm program's standard error, without the program's name."""
     lines = [re.sub(r"^\w+: (?:error: |fatal: )?", "", line) for line in stderr.splitlines() if line.strip()]
     return lines[-1].strip() if lines else "it failed and said nothing"
 
 
 def nodes() -> list[Node]:
-    """Every node, once for each partition it is in."""
+    """All nodes, once for each of their partitions."""
     return read_nodes(ask("list Slurm's nodes", "sinfo", "--all", "-N", "-h", "-o", "%N|%P|%T|%G|%E"))
 
 
@@ -117,19 +117,19 @@ def read_nodes(text: str) -> list[Node]:
 
 
 def gpus(gres: str) -> int | None:
-    """GPUs of a node: "gpu:h100:8(S:0-1),nic:2" -> 8. None where Slurm knows of no gres at all."""
+    """GPUs of a node: "gpu:h100:8(S:0-1),nic:2" -> 8. None if Slurm has no gres configured."""
     if gres in ("(null)", "N/A", ""):
         return None
     return sum(int(count) for count in re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", gres))
 
 
 def expand(hosts: str) -> list[str]:
-    """The names in a host list as Slurm writes it: "h[1-3,7]"."""
+    """Expand a Slurm host list, such as "h[1-3,7]"."""
     return ask(f"read the host list {hosts!r}", "scontrol", "show", "hostnames", hosts).split() if hosts else []
 
 
 def racks() -> dict[str, str]:
-    """Node -> the switch it hangs on (level 0 of the topology plugin); empty where Slurm knows no topology."""
+    """Node -> its leaf switch (level 0 of the topology plugin); empty if Slurm knows no topology."""
     done = try_to("scontrol", "--oneliner", "show", "topology")
     text = done.out.decode(errors="replace") if done.code == 0 else ""
     return {node: switch for switch, hosts in leaves(text) for node in expand(hosts)}
@@ -149,7 +149,7 @@ def cluster() -> str:
 
 
 def reserved(name: str) -> list[str]:
-    """The nodes of a reservation; `InvalidInput` where there is none of that name."""
+    """The nodes of a reservation; `InvalidInput` if none has this name."""
     done = try_to("scontrol", "--oneliner", "show", "reservation", name)
     match = re.search(r"\bNodes=(\S+)", done.out.decode(errors="replace"))
     if done.code or not match:
@@ -164,7 +164,7 @@ def mpi_types() -> list[str]:
 
 
 def job(number: str = "", name: str = "") -> Job | None:
-    """A job by its number, or one of ours by its name; None where Slurm knows none any more."""
+    """A job by number, or one of the user's by name; None if Slurm does not know it any more."""
     which = ["--job", number] if number else ["--me", "--name", name]
     lines = _squeue(f"ask Slurm for job {number or name}", "--states=all", *which, "-o", "%i|%T|%r|%N")
     return Job(*lines[0].split("|", 3)) if lines else None
@@ -176,7 +176,7 @@ def partition_of(number: str) -> str:
 
 
 def steps(number: str) -> dict[str, str]:
-    """The steps of a job that are not over: name -> JOB.STEP."""
+    """The unfinished steps of a job: name -> JOB.STEP."""
     lines = _squeue(f"ask Slurm for the steps of job {number}", "--steps", "--job", number, "-o", "%i|%j")
     return {name: step for step, _, name in (line.partition("|") for line in lines)}
 
@@ -190,30 +190,30 @@ def _squeue(doing: str, *argv: str) -> list[str]:
 
 
 def cancel(which: str) -> None:
-    """End a job ("5") or a step ("5.2"); nothing is said of what is over already, so look whether it is gone."""
+    """End a job ("5") or a step ("5.2"). scancel reports no failure: check afterwards whether it is gone."""
     try_to("scancel", which)
 
 
 def environment() -> dict[str, str]:
-    """Ours, without what a job that we may be in says of itself: srun and salloc would take it for options."""
+    """Our environment without the variables of a surrounding job, which srun and salloc would take for options."""
     users = re.compile(r"(?!SLURM_)|SLURM_CONF$|SLURM_PMIX_")
     return {name: value for name, value in os.environ.items() if users.match(name)}
 
 
 def step(argv: Sequence[str], variables: Mapping[str, str]) -> Stream:
-    """Start srun with these variables on top of ours; it ends with the thread that starts it."""
+    """Start srun with these variables added to ours; it ends with the thread that starts it."""
     whole = {**environment(), **variables}
     return Stream(tied([sys.executable, "-I", "-S", "-c", _WITH_ENVIRONMENT, *argv]), json.dumps(whole).encode())
 
 
 class Allocation:
-    """An allocation that salloc holds: it is given back when gpuctl ends, however it ends."""
+    """An allocation held by salloc; it is released when gpuctl ends, however it ends. `number`: "" until granted."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        self.number = ""  # once it is granted
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the program
+        self.number = ""
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the program
         python = [sys.executable, "-I", "-S", "-c"]
-        # A session of its own: Ctrl-C reaches gpuctl alone, which then gives it back.
+        # Its own session: Ctrl-C reaches only gpuctl, which then releases the allocation.
         self._process = subprocess.Popen(
             [*python, _GUARD, *argv, *python, _HOLD],
             stdin=subprocess.PIPE,
@@ -229,18 +229,18 @@ class Allocation:
             self.number = line.decode().strip()
 
     @property
-    def ended(self) -> bool:
+    def is_over(self) -> bool:
         """True once the allocation was refused or is over."""
         return self._process.poll() is not None
 
     @property
-    def said(self) -> str:
-        """The standard error of salloc."""
+    def stderr(self) -> str:
+        """Standard error of salloc so far."""
         self._stderr.seek(0)
         return self._stderr.read().decode(errors="replace")
 
-    def give_back(self, patience_s: float = 15) -> None:
-        """Let go of it, or leave the queue."""
+    def release(self, patience_s: float = 15) -> None:
+        """Release the nodes, or leave the queue."""
         with contextlib.suppress(OSError):
             if self._process.stdin:
                 self._process.stdin.close()

@@ -1,4 +1,4 @@
-"""New ssh key pairs, made in memory: the private half never touches a disk of ours."""
+"""Create ssh key pairs in memory; the private key is never written to this machine's disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 
 def pair() -> tuple[str, str]:
-    """A private key in OpenSSH's own form, and its public half as one line without an end."""
+    """A private key in OpenSSH's format and its public key as one line without a line end."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     return private.decode(), key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

@@ -1,4 +1,4 @@
-"""A long-running program: fed once, read line by line while it runs, ended when its time is over."""
+"""A long-running program: receives its input at once, is read line by line, and can be ended at any time."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from collections.abc import Iterator, Sequence
 from typing import IO
 
 LONGEST_LINE = 2**20
-KEPT = 2**16  # bytes kept of the beginning of standard error, and as many of its end
+KEPT = 2**16  # bytes kept of the start of standard error, and of its end
 
 
 class Stream:
-    """One running program; OSError where it cannot be started."""
+    """One running program, started with `feed` as its standard input; OSError if it cannot be started."""
 
     def __init__(self, argv: Sequence[str], feed: bytes) -> None:
-        # Its own session: Ctrl-C reaches gpuctl alone, which then ends what it started.
+        # Its own session: Ctrl-C reaches only gpuctl, which then ends its programs.
         self._process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
         self._stderr = HeadAndTail(self._process.stderr)
         stdin = self._process.stdin
-        assert stdin is not None  # noqa: S101 - for mypy: it was asked for
-        with contextlib.suppress(BrokenPipeError):  # it ended at once; what it said tells why
+        assert stdin is not None  # noqa: S101 - for mypy: a pipe was requested
+        with contextlib.suppress(BrokenPipeError):  # it has ended already; its output explains why
             stdin.write(feed)
         with contextlib.suppress(BrokenPipeError):
             stdin.close()
 
     def lines(self) -> Iterator[str]:
-        """Output lines as they come, without line ends, until the program ends; an endless line comes in pieces."""
+        """Yield output lines as they arrive, without line ends; a line longer than LONGEST_LINE comes in parts."""
         stdout = self._process.stdout
-        assert stdout is not None  # noqa: S101 - for mypy: it was asked for
+        assert stdout is not None  # noqa: S101 - for mypy: a pipe was requested
         for line in iter(lambda: stdout.readline(LONGEST_LINE), b""):
             yield line.decode(errors="replace").rstrip("\r\n")
 
     def end(self) -> None:
-        """Ask it to end; it may take a moment."""
+        """Send SIGTERM; the program may take a moment to end."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 
     def wait(self, patience_s: float = 10) -> tuple[int, str]:
-        """Its exit status (negative: the signal that ended it) and its standard error; killed where it does not end."""
+        """Return the exit status (negative: a signal) and standard error; kill a program that does not end in time."""
         try:
             code = self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
@@ -52,12 +52,12 @@ class Stream:
 
 
 class HeadAndTail:
-    """Reads a stream in the background, so that its writer never waits, and keeps a bounded part of it."""
+    """Reads a stream in a thread, so that its writer never blocks; keeps its start and its end."""
 
     def __init__(self, stream: IO[bytes] | None) -> None:
         assert stream is not None  # noqa: S101 - for mypy: a pipe was requested
         self._stream = stream
-        self._head, self._tail, self._left_out = bytearray(), bytearray(), 0
+        self._head, self._tail, self._omitted = bytearray(), bytearray(), 0
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -68,11 +68,11 @@ class HeadAndTail:
                 self._head += chunk[:room]
                 self._tail += chunk[room:]
                 excess = max(0, len(self._tail) - KEPT)
-                self._left_out += excess
+                self._omitted += excess
                 del self._tail[:excess]
 
     def text(self) -> str:
-        """Call it when the writer has ended. Somebody else may hold the stream open for longer (ControlPersist)."""
+        """The text; call it after the writer ended. Another process may hold the stream open (ControlPersist)."""
         self._reader.join(1)
-        gap = f"\n[{self._left_out} bytes left out]\n".encode() if self._left_out else b""
+        gap = f"\n[{self._omitted} bytes omitted]\n".encode() if self._omitted else b""
         return bytes(self._head + gap + self._tail).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The terminal of gpuctl, and new terminal windows."""
+"""Terminal settings, and new terminal windows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def has(program: str) -> bool:
 
 @contextlib.contextmanager
 def as_it_was() -> Iterator[None]:
-    """Put the terminal's settings back at the end, whatever a program in between did to them, or died of."""
+    """Restore the terminal's settings after the block, even if a program in it crashed."""
     try:
         before = termios.tcgetattr(sys.stdin)
     except (termios.error, OSError, ValueError):  # no terminal
@@ -32,12 +32,12 @@ def as_it_was() -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(termios.error, OSError):  # it may have been closed
+        with contextlib.suppress(termios.error, OSError):  # it may be closed
             _write_back(before)
 
 
 def _write_back(settings: list[Any]) -> None:
-    """Also where a job in the background does it, which would be stopped for that."""
+    """Write terminal settings; a background job would otherwise be stopped for that."""
     handler = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
@@ -46,7 +46,7 @@ def _write_back(settings: list[Any]) -> None:
 
 
 def open_window(argv: Sequence[str]) -> str:
-    """Start a program that opens a window and stays when gpuctl ends; returns what went wrong, "" for nothing."""
+    """Start a program that opens a window and outlives gpuctl; return its error, or ""."""
     try:
         process = subprocess.Popen(
             argv,
@@ -65,10 +65,10 @@ def open_window(argv: Sequence[str]) -> str:
 
 
 def become(argv: Sequence[str], more: Mapping[str, str] | None = None) -> NoReturn:
-    """Give this terminal to another program: gpuctl ends here."""
-    os.execvpe(argv[0], list(argv), {**_outside(os.environ), **(more or {})})  # noqa: S606 - that is what it is for
+    """Replace gpuctl with another program in this terminal. `more`: further environment variables."""
+    os.execvpe(argv[0], list(argv), {**_outside(os.environ), **(more or {})})  # noqa: S606 - its purpose
 
 
 def _outside(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which tmux does not take itself to be inside another one."""
+    """The environment without the variables that tell tmux that it runs inside another tmux."""
     return {name: value for name, value in environment.items() if name not in INSIDE}

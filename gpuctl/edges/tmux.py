@@ -1,4 +1,4 @@
-"""tmux, addressed by the name of its server, whatever $TMUX says."""
+"""tmux servers, addressed by name instead of by $TMUX."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from gpuctl.core.errors import GpuctlError, InvalidInput
 
 OLDEST = (3, 2)
-THEN = "\0"  # between two commands in one call; no word of a command can hold it
+THEN = "\0"  # separates two commands in one call; no argument can contain it
 
 
 @dataclass(frozen=True)
 class Server:
-    """One tmux server: `socket` is its name (`tmux -L`), `config` the file it reads when it starts ("" for none).
+    """A tmux server. `socket`: its name (`tmux -L`). `config`: the file it reads at its start; "" for none.
 
-    `limit`: the seconds that a command may take, where it may run somebody's configuration.
+    `limit`: seconds for one command, if it may run a user's configuration; None for no limit.
     """
 
     socket: str = "default"
@@ -29,13 +29,13 @@ class Server:
     limit: float | None = None
 
     def argv(self, *arguments: str) -> list[str]:
-        """The whole command line of a tmux command."""
-        return ["tmux", "-L", self.socket, "-f", self.config or os.devnull, *map(_word, arguments)]
+        """The argument list of a tmux command."""
+        return ["tmux", "-L", self.socket, "-f", self.config or os.devnull, *map(_escape, arguments)]
 
     def try_to(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a tmux command; its output and exit status are the caller's to judge."""
+        """Run a tmux command; the caller judges its output and exit status."""
         done = self._run(arguments)
-        # A server that was told to end still answers for a moment, with this and no more.
+        # A server that is ending still answers with this message for a moment.
         for _ in range(40):
             if "server exited unexpectedly" not in done.stderr or arguments[0] == "kill-server":
                 break
@@ -44,7 +44,7 @@ class Server:
         return done
 
     def _run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        inside = ("TMUX", "TMUX_PANE")  # of another server, perhaps: tmux would ask that one
+        inside = ("TMUX", "TMUX_PANE")  # may name another server, which tmux would then use
         outside = {name: value for name, value in os.environ.items() if name not in inside}
         try:
             return subprocess.run(
@@ -60,7 +60,7 @@ class Server:
             return subprocess.CompletedProcess(self.argv(*arguments), 124, "", f"not done within {self.limit:g} s")
 
     def do(self, *arguments: str) -> str:
-        """Run a tmux command and return what it prints; `GpuctlError` with tmux's own words where it fails."""
+        """Run a tmux command and return its output; `GpuctlError` with tmux's message if it fails."""
         done = self.try_to(*arguments)
         if done.returncode:
             wrong = (done.stderr or done.stdout).strip() or f"exit status {done.returncode}"
@@ -75,21 +75,21 @@ class Server:
         return self.try_to("has-session", "-t", f"={session}").returncode == 0
 
 
-def _word(word: str) -> str:
-    """A word that means itself: tmux takes a ; at its end for the end of the command."""
-    if word == THEN:
+def _escape(argument: str) -> str:
+    """Escape a final semicolon, which tmux takes for the end of the command."""
+    if argument == THEN:
         return ";"
-    return f"{word[:-1]}\\;" if word.endswith(";") else word
+    return f"{argument[:-1]}\\;" if argument.endswith(";") else argument
 
 
 def version() -> tuple[int, int]:
-    """tmux's version, as (3, 3); `InvalidInput` where tmux is missing or older than 3.2."""
+    """tmux's version, such as (3, 3); `InvalidInput` if tmux is missing or older than 3.2."""
     doing = "use tmux"
     if shutil.which("tmux") is None:
         raise InvalidInput(doing, "it is not installed", "`gpuctl bootstrap laptop` installs it")
     output = subprocess.run(["tmux", "-V"], capture_output=True, text=True, check=False).stdout
     match = re.search(r"(\d+)\.(\d+)", output)
-    if match is None:  # "tmux master", "tmux openbsd-7.5": built from a development tree, newer than any number
+    if match is None:  # "tmux master", "tmux openbsd-7.5": a development build, newer than any release
         return (99, 0)
     number = (int(match[1]), int(match[2]))
     if number < OLDEST:

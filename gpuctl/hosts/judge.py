@@ -100,9 +100,9 @@ def _finding(host: str, knob: Mapping[str, Any], strict: bool, drift: bool) -> F
     if (drift and incomplete) or (strict and state == "unsupported"):
         verdict = Verdict.FAIL
     reason = knob["reason"] or ("takes effect after a reboot" if state == "pending" else "")
-    differs = f"is {describe_values(knob['now'], knob['boot'])}, should be {knob['wanted']}"
+    differs = f"is {describe_values(knob['now'], knob['boot'])}, should be {knob['desired']}"
     message = {"ok": "changed" if knob["changed"] else "as it should be", "differs": differs}.get(state, state)
-    values = {"desired": _text(knob["wanted"]), "now": _text(knob["now"]), "after_reboot": _text(knob["boot"])}
+    values = {"desired": _text(knob["desired"]), "now": _text(knob["now"]), "after_reboot": _text(knob["boot"])}
     return Finding(f"setting {knob['knob']}", host, verdict, f"{message}: {reason}" if reason else message, values)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.redact import NAMED, removed
+from gpuctl.edges import programs
 from gpuctl.edges.kube import kubectl
 from gpuctl.edges.kube.kubectl import Kubectl
 
@@ -51,7 +52,7 @@ def gather(kube: Kubectl, pod: str, lines: int = 100) -> Explained:
 
 def ask(command: Sequence[str], text: str) -> int:
     """Pass the text to a program, once, on standard input."""
-    if not kubectl.installed(command[0]):
+    if not programs.installed(command[0]):
         hint = "set another command in the settings: ask"
         raise InvalidInput(f"ask {command[0]}", "it is not installed", hint)
     return kubectl.show(command, stdin=QUESTION + text)

@@ -114,3 +114,8 @@ def _container(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Container:
 def pods(pod_list: Mapping[str, Any]) -> list[Pod]:
     """Parse a pod list, sorted by namespace and name."""
     return sorted((pod(item) for item in pod_list.get("items") or ()), key=lambda p: (p.namespace, p.name))
+
+
+def with_problems(pods: Sequence[Pod]) -> list[Pod]:
+    """Return the pods that are neither ready nor finished."""
+    return [pod for pod in pods if not pod.ready and pod.phase != "Succeeded"]

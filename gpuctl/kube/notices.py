@@ -7,9 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from gpuctl.domain.pod_status import IMAGE
 from gpuctl.kube.model import Container, Pod, pod
 
-LOUD = ("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError", "RunContainerError")
+# Reasons of a waiting container: kubelet, pkg/kubelet/{container/sync_result,images/types,kuberuntime}.go.
+LOUD = (
+    *("CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+    *("PreCreateHookError", "PreStartHookError", "PostStartHookError", "ContainerCannotRun"),
+    *IMAGE,
+    *("RegistryUnavailable", "SignatureValidationFailed"),
+)
 ROLLED = ("Deployment", "StatefulSet", "DaemonSet")
 
 
@@ -39,6 +46,8 @@ def _where(item: Mapping[str, Any]) -> str:
 
 
 def _pod_notices(before: Pod | None, after: Pod, thresholds: Thresholds) -> list[str]:
+    if after.leaving:  # a rollout, scale-down or drain ends its containers, by SIGKILL after the grace period
+        return []
     was = {c.name: c for c in before.containers} if before else {}
     name = f"pod {after.namespace}/{after.name}"
     messages = [text for c in after.containers for text in _container_notices(name, was.get(c.name), c, thresholds)]

@@ -13,6 +13,7 @@ import yaml
 
 import gpuctl
 from gpuctl.core.errors import GpuctlError
+from gpuctl.edges import programs
 from gpuctl.edges.kube import kubectl
 from gpuctl.kube import choose
 from gpuctl.kube.pod import Scope, kubectl_for
@@ -48,7 +49,7 @@ def filled(template: Sequence[str], names: Mapping[str, str]) -> list[str]:
 
 def run() -> int:
     """Let the user choose an entry and run it; returns 0 if they cancel."""
-    by_name = {entry.does: entry for entry in entries(kubectl.installed)}
+    by_name = {entry.does: entry for entry in entries(programs.installed)}
     does = choose.pick(list(by_name), "command")
     if does is None:
         return 0

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube import config, kubectl
 from gpuctl.edges.kube.kubectl import Kubectl
-from gpuctl.kube import choose, model, selected_pod
+from gpuctl.kube import choose, model, pod_logs, selected_pod
 from gpuctl.kube.selected_pod import SelectedPod
 
+LINES = 200  # of a log, before it is followed
 # bash if the container has it, else sh.
 SHELL = ("sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash; else exec sh; fi")
 
@@ -111,10 +113,16 @@ def shell(pod: SelectedPod) -> int:
     return kubectl.show(argv)
 
 
-def logs(pod: SelectedPod, follow: bool = True, lines: int = 200) -> int:
-    """Show the last lines of the log and follow it."""
-    more = ("--follow",) if follow else ()
-    return kubectl.show(_kubectl(pod).argv("logs", pod.pod, *_container(pod), f"--tail={lines}", *more))
+def logs(pod: SelectedPod) -> int:
+    """Show the last lines of the log and follow it across restarts."""
+    return pod_logs.follow(pod, LINES, lambda line: sys.stderr.write(f"\n-- {line}\n"))
+
+
+def problems(scope: Scope) -> list[model.Pod]:
+    """List pods that are neither ready nor finished, such as those in CrashLoopBackOff, whose phase is Running."""
+    kube = kubectl_for(scope)
+    where = ("--all-namespaces",) if scope.all_namespaces else ()
+    return model.with_problems(model.pods(kube.json("list the pods", "get", "pods", *where)))
 
 
 def describe(pod: SelectedPod) -> int:

@@ -12,6 +12,7 @@ from typing import NoReturn
 from gpuctl.core import settings
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import cache_dir, config_dir, private, write_atomically
+from gpuctl.edges import programs
 from gpuctl.edges.kube import config, kubectl
 from gpuctl.kube import private_kubeconfig, prompt
 
@@ -33,7 +34,7 @@ def which(requested: str, login: str) -> Shell:
         name = Path(candidate).name
         if candidate and name not in SHELLS:
             raise InvalidInput(f"start {candidate}", "the smart shell supports bash and zsh")
-        if candidate and kubectl.installed(candidate):
+        if candidate and programs.installed(candidate):
             return Shell(name, candidate)
         if candidate and candidate == requested:
             raise InvalidInput(f"start {candidate}", "it is not installed")
@@ -106,9 +107,9 @@ def _argv(shell: Shell) -> list[str]:
 def completion(shell: str) -> Path:
     """Return the file with kubectl's completion, updated when kubectl is newer; absent without kubectl."""
     path = cache_dir() / "kube" / f"completion.{shell}"
-    if not kubectl.installed("kubectl"):
+    if not programs.installed("kubectl"):
         return path
-    program = Path(kubectl.need("kubectl")).resolve()
+    program = Path(programs.need("kubectl")).resolve()
     if not path.is_file() or path.stat().st_mtime < program.stat().st_mtime:
         text = kubectl.output_of(["kubectl", "completion", shell])
         if text:

@@ -11,7 +11,7 @@ from gpuctl.nccl import plan
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
-from gpuctl.nccl.runners.base import ProgressListener, Runner
+from gpuctl.nccl.runner import ProgressListener, Runner
 
 MOST_NAMES = 4  # of a run over more nodes only how many there were
 # What a launch that did not even begin a test came to: nothing was measured, so nothing was found either.
@@ -70,7 +70,8 @@ def findings(
 
     `racks`: node -> rack, as far as known: pairs within racks and across them may differ.
     """
-    from gpuctl.nccl.judge import leftovers, pair_outliers, rack_speed_classes
+    from gpuctl.nccl.isolate import pair_outliers, rack_speed_classes
+    from gpuctl.nccl.judge import leftovers
     from gpuctl.nccl.judge import run as judge
 
     findings_: list[Finding] = []

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges import ssh
 from gpuctl.edges.background import tied
-from gpuctl.edges.kube.kubectl import need
 from gpuctl.edges.processes import Done, Processes
+from gpuctl.edges.programs import need
 from gpuctl.edges.ssh import Failure, Login
 from gpuctl.edges.streams import Stream
 

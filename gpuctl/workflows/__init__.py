@@ -1,1 +1,1 @@
-"""Several features in one flow."""
+"""Flows that need several features."""

@@ -1,31 +1,40 @@
-"""Development session: a folder synced to all pods, a program in one of them, its debug port forwarded here."""
+"""Development session: sync a folder to all pods, run a program in one of them, forward its debug port."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from gpuctl.cluster.dev import decide
+from gpuctl.cluster import pod_selection
+from gpuctl.cluster.access import PodAccess, open_lasting_access
+from gpuctl.cluster.dev import decide, program
 from gpuctl.cluster.dev.decide import Action, Event, State
 from gpuctl.cluster.dev.program import Callbacks, Runner, ScriptRun
-from gpuctl.cluster.shell.flow import PodAccess
+from gpuctl.cluster.dev.request import DevRequest
+from gpuctl.cluster.environment import CONTAINER
+from gpuctl.cluster.sync import pods, watch
 from gpuctl.cluster.sync import targets as places
-from gpuctl.cluster.sync import watch
+from gpuctl.cluster.sync.flow import PodConnector
+from gpuctl.cluster.sync.local import Local
 from gpuctl.cluster.sync.model import Outcome
+from gpuctl.cluster.sync.push import SyncRequest
 from gpuctl.cluster.sync.targets import Target
-from gpuctl.core.errors import GpuctlError
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.kube.forward import flow as forward
 from gpuctl.kube.forward.state_machine import Line
 from gpuctl.kube.forward.state_machine import State as ForwardState
 from gpuctl.kube.forward.table import as_line
 from gpuctl.remote.model import PodTarget, ProcessExit
 from gpuctl.workflows.forward import PortRequest, addresses, request
+from gpuctl.workflows.sync import local_folder, pod_folder
 
 TICK_S = 0.05
 PATIENT_S = 3.0  # a change that has not reached all pods after this long is reported
@@ -44,7 +53,7 @@ class Screen(watch.ProgressListener, Protocol):
 
 @dataclass(frozen=True)
 class Session:
-    """Everything a session needs. `settings.listener` is replaced: sync events go to `screen` and to the decisions."""
+    """Inputs of a session. `settings.listener` is replaced: sync events go to `screen` and to the decisions."""
 
     access: PodAccess
     target: PodTarget
@@ -56,10 +65,49 @@ class Session:
     screen: Screen
 
 
-def run(session: Session, interrupted: Callable[[], bool]) -> ProcessExit | None:
-    """Run until `interrupted`, or without restarts until the program ends: its exit status; nothing stays in the pods.
+def prepare(request: DevRequest, screen: Screen) -> Session:
+    """Check the request, find the pods, and check that the program can run; nothing is started.
 
-    `GpuctlError` if nothing can continue, or if it is unknown whether the program is gone.
+    `InvalidInput` before a cluster is contacted if the script or a folder is wrong.
+    """
+    folder = request.folder
+    local, target = local_folder(folder), pod_folder(folder.target)
+    script = script_in(local, request.script)
+    access = open_lasting_access(request.selection)
+    rank, debug = request.rank or 0, request.debug or request.wait
+    port = access.env.cluster.ports.debug if debug else 0
+    script_run = ScriptRun(script, request.args, target, folder.python, port, request.wait)
+    doing = f"run {script} on {access.env.name}"
+    pod = pod_selection.pod_of_rank(access.cluster, access.env, doing, rank)
+    pod_selection.check(pod, doing)
+    targets = pods.labelled(access.cluster, access.env.selector, target)
+    connector = PodConnector(access.cluster, folder.python)
+    settings = watch.Settings(connector, local, SyncRequest(target, folder.force), screen)
+    pod_target = PodTarget(access.cluster, pod_selection.name_of(pod), CONTAINER, python=folder.python)
+    program.check(pod_target, script_run)
+    return Session(access, pod_target, script_run, settings, targets, rank, not request.no_restart, screen)
+
+
+def script_in(local: Local, text: str) -> str:
+    """Return the script's path in the folder; `InvalidInput` if the pods would not receive it."""
+    doing = f"run {text}"
+    path = Path(text)
+    inside = Path(os.path.normpath(path if path.is_absolute() else local.source / path))
+    if not inside.is_relative_to(local.source):
+        raise InvalidInput(doing, f"it is not in {local.source}", "give a path inside the synced folder")
+    name = str(PurePosixPath(inside.relative_to(local.source)))
+    if not inside.is_file():
+        hint = "--source names the folder of the project"
+        raise InvalidInput(doing, f"{local.source} has no such file", hint)
+    if name not in local.scanned.items:
+        raise InvalidInput(doing, "it is excluded from the sync", "check .gpuctlignore and --exclude")
+    return name
+
+
+def run(session: Session, interrupted: Callable[[], bool]) -> ProcessExit | None:
+    """Run until `interrupted` (None), or without restarts until the program ends (its exit status).
+
+    Nothing stays in the pods. `GpuctlError` if the session cannot continue, or if the program may still run.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     screen = session.screen
@@ -84,7 +132,7 @@ def run(session: Session, interrupted: Callable[[], bool]) -> ProcessExit | None
 
 
 def end_of(runner: Runner, over: Sequence[Future[None]]) -> ProcessExit:
-    """Return the program's own exit status; raise what ended the session before that."""
+    """Return the program's exit status; raise the error that ended the session before it."""
     for future in over:
         future.result()
     if runner.broke is not None:
@@ -103,7 +151,7 @@ def _next(events: queue.SimpleQueue[Event], interrupted: Callable[[], bool], sta
 
 
 class Loop:
-    """Carries out decisions, and reports them."""
+    """Carries out decisions and reports them."""
 
     def __init__(self, runner: Runner, groups: Sequence[Sequence[Target]], screen: Screen) -> None:
         self.runner, self.groups, self.screen = runner, groups, screen
@@ -122,7 +170,7 @@ class Loop:
         self._report_waiting(state)
 
     def _report_waiting(self, state: State) -> None:
-        """Report once why the program is not started although something changed."""
+        """Report once why the program is not started although a file changed."""
         late = time.monotonic() - state.at > PATIENT_S and state.newest > state.ran and not state.leaving
         text = self._why(state) if late else ""
         if text and text != self.reported:
@@ -147,14 +195,14 @@ def _few(names: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _beside(session: Session, post: Callable[[Event], object]) -> Iterator[list[Future[None]]]:
-    """Run the sync and, with a debugger, its forward; if one of them ends, so does the session."""
+    """Run the sync and, with a debugger, its port forward; if one of them ends, so does the session."""
     stopped = threading.Event()
     group_of = {pod.pod: n for n, group in enumerate(places.groups(session.targets)) for pod in group}
     settings = watch.Settings(
         session.settings.connector,
         session.settings.local,
         session.settings.request,
-        News(session.screen, group_of, post),
+        SyncEvents(session.screen, group_of, post),
     )
     with ThreadPoolExecutor(2) as pool:
         running = []
@@ -174,7 +222,7 @@ def _beside(session: Session, post: Callable[[Event], object]) -> Iterator[list[
             session.settings.connector.stop.set()
 
 
-class News:
+class SyncEvents:
     """Passes sync events on to the screen and to the decisions."""
 
     def __init__(self, screen: Screen, group_of: Mapping[str, int], post: Callable[[Event], object]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpuctl.cluster import pod_selection
+from gpuctl.cluster.access import PodAccess
 from gpuctl.cluster.clusterfile.model import Ports
-from gpuctl.cluster.shell.flow import PodAccess
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.kube.forward.model import Request
@@ -32,36 +32,36 @@ class PortRequest:
 
 def parse_ports(args: Sequence[str], ports: Ports) -> list[PortRequest]:
     """Parse NAME, PORT, LOCAL:PORT or LOCAL:NAME; without arguments the browser tools. All mistakes at once."""
-    ports_found, wrong = [], []
-    for word in args or BROWSED:
-        port = _parse(word, ports)
+    requests, wrong = [], []
+    for arg in args or BROWSED:
+        port = _parse(arg, ports)
         if isinstance(port, str):
             wrong.append(port)
         else:
-            ports_found.append(port)
-    twice = [str(port.local) for number, port in enumerate(ports_found) if _taken(port, ports_found[:number])]
+            requests.append(port)
+    twice = [str(port.local) for number, port in enumerate(requests) if _taken(port, requests[:number])]
     wrong += [f"the local port {port} is given twice" for port in twice]
     if wrong:
         hint = f"write one of {', '.join(NAMED)}, or a port such as 8080 or 9090:8080"
         raise InvalidInput(DOING, "; ".join(wrong), hint)
-    return list(dict.fromkeys(ports_found))
+    return list(dict.fromkeys(requests))
 
 
 def _taken(port: PortRequest, before: Sequence[PortRequest]) -> bool:
     return bool(port.local) and any(other.local == port.local and other != port for other in before)
 
 
-def _parse(word: str, ports: Ports) -> PortRequest | str:
-    """Parse one argument; a text says what is wrong with it."""
-    local, _, what = word.rpartition(":")
+def _parse(arg: str, ports: Ports) -> PortRequest | str:
+    """Parse one argument; return the error as a text."""
+    local, _, remote = arg.rpartition(":")
     if local and not _is_port(local):
         return f"{local!r} is not a port"
-    if what in NAMED:
-        return PortRequest(getattr(ports, what), int(local or 0), what)
-    if not _is_port(what):
-        return f"{what!r} is neither a port nor the name of one"
-    named = next((candidate for candidate in NAMED if getattr(ports, candidate) == int(what)), "")
-    return PortRequest(int(what), int(local or 0), named)
+    if remote in NAMED:
+        return PortRequest(getattr(ports, remote), int(local or 0), remote)
+    if not _is_port(remote):
+        return f"{remote!r} is neither a port nor the name of one"
+    named = next((candidate for candidate in NAMED if getattr(ports, candidate) == int(remote)), "")
+    return PortRequest(int(remote), int(local or 0), named)
 
 
 def _is_port(text: str) -> bool:
@@ -69,7 +69,7 @@ def _is_port(text: str) -> bool:
 
 
 def request(access: PodAccess, ports: Sequence[PortRequest], rank: int = 0) -> Request:
-    """Build the request for one pod, which must exist; it may not run yet, or be replaced meanwhile."""
+    """Build the request for one pod. It must exist; it may start later, and may be replaced."""
     doing = f"{DOING} ports of {access.env.name}"
     pod = pod_selection.pod_of_rank(access.cluster, access.env, doing, rank)
     forward_kind = replace(access.cluster.kind("v1", "Pod"), plural="pods/portforward")

@@ -1,5 +1,5 @@
-"""NCCL tests on the cluster of a cluster file: in its environment's own pods where it is deployed, for these hold the
-GPUs, else in pods made as the file says."""
+"""NCCL tests on the cluster of a cluster file: in the environment's pods if it is deployed, because they hold the GPUs,
+else in pods created as the file describes them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from gpuctl.nccl.runners.kube.exec_transport import Pod, PodTransport
 from gpuctl.nccl.runners.kube.model import Settings
 
 ROOT = 0
-OURS = "NCCL_DEBUG"  # and all that begins so: a run makes NCCL say what it uses, whatever training is to print
+OURS = "NCCL_DEBUG"  # prefix of the variables that a test sets itself, whatever training is to print
 
 
 def file_of(name: str) -> File:
-    """The cluster file of a name or path."""
+    """Find the cluster file of a name or path."""
     return locate.cluster(name)
 
 
 @dataclass(frozen=True)
 class Place:
-    """An environment on its cluster. `count`: how many pods it is to have there; None where it is not deployed."""
+    """Environment on its cluster. `count`: number of its pods; None if it is not deployed."""
 
     cluster: Cluster
     env: Environment
@@ -43,13 +43,13 @@ class Place:
 
     @property
     def where(self) -> str:
-        """The name of this place in the run history."""
+        """Name of this place in the run history."""
         name = self.file.cluster.name
         return f"{self.cluster.server} {name}" + (f"/{self.env.name}" if self.env.name != name else "")
 
     @cached_property
     def pods(self) -> tuple[dict[str, Pod], dict[str, str]]:
-        """The ready pods by the names a run gives them, in rank order; and the others with the reason."""
+        """Ready pods by their labels in a run, in rank order; and the other pods with the reason."""
         live = {
             pod["metadata"]["name"]: pod for pod in self.cluster.find(self.cluster.kind("v1", "Pod"), self.env.selector)
         }
@@ -75,37 +75,37 @@ def place(name: str, environment_name: str, context: str) -> Place:
 
 def _why_not(pod: Object | None) -> str:
     if pod is None:
-        return "it is not there"
+        return "it does not exist"
     if pod["metadata"].get("deletionTimestamp"):
-        return "it is about to go"
-    return "" if is_ready(pod) else "it is not ready: `gpuctl cluster status` says why"
+        return "it is being deleted"
+    return "" if is_ready(pod) else "it is not ready: `gpuctl cluster status` shows why"
 
 
 def chosen(at: Place, named: str) -> dict[str, Pod]:
-    """The pods that --nodes names, by pod or node and in its order; all that are ready where it names none."""
+    """Pods that --nodes names, by pod or node and in its order; all ready pods if it names none."""
     ready, others = at.pods
     doing = f"run NCCL tests in the pods of {at.env.name}"
     if not ready:
         why = "; ".join(f"{name}: {why}" for name, why in list(others.items())[:4]) or "it has none"
         raise GpuctlError(doing, f"no pod is ready: {why}", f"gpuctl cluster status {at.file.cluster.name}")
-    label_of = {word: label for label, pod in ready.items() for word in (pod.name, pod.node, label)}
-    requested = [word.strip() for word in named.split(",") if word.strip()]
-    if unknown := [word for word in requested if word not in label_of]:
-        why = "; ".join(f"{word}: {others.get(word, 'no such pod, nor a node of one')}" for word in unknown)
-        raise InvalidInput(doing, why, f"those that are ready: {', '.join(list(ready)[:32])}")
-    labels = [label_of[word] for word in requested] or list(ready)
+    label_of = {name: label for label, pod in ready.items() for name in (pod.name, pod.node, label)}
+    requested = [name.strip() for name in named.split(",") if name.strip()]
+    if unknown := [name for name in requested if name not in label_of]:
+        why = "; ".join(f"{name}: {others.get(name, 'neither a pod nor the node of one')}" for name in unknown)
+        raise InvalidInput(doing, why, f"pods that are ready: {', '.join(list(ready)[:32])}")
+    labels = [label_of[name] for name in requested] or list(ready)
     if len(set(labels)) < len(labels):
         raise InvalidInput(doing, "--nodes names a pod twice", "name each once")
     return {label: ready[label] for label in labels}
 
 
-def carrier(at: Place, pods: Mapping[str, Pod]) -> PodTransport:
-    """The transport into these pods."""
+def transport(at: Place, pods: Mapping[str, Pod]) -> PodTransport:
+    """Transport into these pods."""
     return PodTransport(at.cluster, pods, CONTAINER, at.env.selector)
 
 
 def racks(at: Place, pods: Mapping[str, Pod], label: str) -> dict[str, str] | None:
-    """Pod -> the rack of its node, where a label tells; None where we may not ask for nodes."""
+    """Pod -> rack of its node, for nodes with a rack label; None if nodes may not be listed."""
     try:
         nodes = at.cluster.find(at.cluster.kind("v1", "Node"), {})
     except Forbidden:
@@ -114,16 +114,16 @@ def racks(at: Place, pods: Mapping[str, Pod], label: str) -> dict[str, str] | No
     return {name: known[pod.node] for name, pod in pods.items() if pod.node in known}
 
 
-# ---- where it is not deployed ---------------------------------------------------------------------------------------
+# ---- environments that are not deployed -----------------------------------------------------------------------------
 
 
 def settings(at: Place) -> Settings:
-    """Pods of a run's own, as the file has the environment's; `InvalidInput` where they cannot be alike."""
+    """Settings of pods created for a test, like those of the environment; `InvalidInput` if they cannot be alike."""
     file, env = at.file, at.env
     rdma, room, security = file.network.rdma, file.resources, file.security
     if env.rdma and rdma.host_network:
-        wrong = "network.rdma.host_network: pods of a test's own are not in the node's network"
-        raise InvalidInput("run NCCL tests in pods of their own", wrong, "`gpuctl cluster deploy` first")
+        wrong = "network.rdma.host_network: pods created for a test do not use the node's network"
+        raise InvalidInput("run NCCL tests in new pods", wrong, "`gpuctl cluster deploy` first")
     pages = {"hugepages-2Mi": room.hugepages_2mi} if room.hugepages_2mi else {}
     fabric = {**{name: str(count) for name, count in rdma.resources.items()}, **pages} if env.rdma else {}
     return Settings(
@@ -141,8 +141,8 @@ def settings(at: Place) -> Settings:
     )
 
 
-def among(at: Place) -> Collection[str] | None:
-    """The nodes that the file allows; None for all."""
+def allowed_nodes(at: Place) -> Collection[str] | None:
+    """Nodes that the file allows; None for all."""
     nodes = at.file.nodes
     if not nodes.selector:
         return nodes.gpu_nodes or None
@@ -152,7 +152,7 @@ def among(at: Place) -> Collection[str] | None:
 
 
 def variables_of(at: Place) -> dict[str, str]:
-    """The network variables of the file, which a test's own pods lack."""
+    """Network variables of the file, which pods created for a test lack."""
     return {
         variable.name: variable.value
         for variable in variables.all_of(at.file, at.env.mode)

@@ -1,8 +1,9 @@
-"""Preflight for a run over ssh: find what would stop it, or disturb others, in one trip to each node."""
+"""Preflight for a run over ssh: find whatever would stop it or disturb others, in one trip to each node."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpuctl.domain.findings import Finding, Verdict
@@ -16,22 +17,36 @@ LIMIT_S = 60.0  # for one node
 LAYOUT_ASKS = ("rdma", "names", "gpu")
 
 
-def before(
-    hosts: Sequence[Target],
-    *,
-    folders: Sequence[str] = (),
-    by_name: bool = False,
-    ssh_args: str = "",
-    alone: bool = False,
-) -> list[Finding]:
-    """Idle, nccl-tests and MPI of one build, ssh and names between the nodes: findings as of the whole preflight.
+@dataclass(frozen=True)
+class BeforeOptions:
+    """Options of the run that the checks before it need, too: see `MpirunOptions`."""
 
-    The first host is the one that launches. `alone`: each host runs a test of its own, and needs neither MPI nor the
-    others. `stopping` says which findings forbid the run: what could not be read is UNKNOWN, which does not.
+    search_path: tuple[str, ...] = ()
+    use_inventory_names: bool = False
+    ssh_args: str = ""
+
+
+NO_OPTIONS = BeforeOptions()
+
+
+def before(hosts: Sequence[Target], options: BeforeOptions = NO_OPTIONS, *, alone: bool = False) -> list[Finding]:
+    """Check that hosts are idle, have nccl-tests and MPI of one build, and reach each other; the first host launches.
+
+    `alone`: each host runs a test of its own, and needs neither MPI nor the others. Facts that could not be read are
+    UNKNOWN, which does not forbid the run (see `stopping`).
     """
-    arguments, asks = preflight_facts.split_ssh_args(ssh_args), preflight.BEFORE_ASKS
-    options = preflight_facts.FactsOptions(tuple(folders), by_name, arguments, limit=LIMIT_S, only=asks, apart=alone)
-    fleet = preflight_facts.ask(hosts, options, lambda visit: None)
+    fleet = preflight_facts.ask(
+        hosts,
+        preflight_facts.FactsOptions(
+            options.search_path,
+            options.use_inventory_names,
+            preflight_facts.split_ssh_args(options.ssh_args),
+            limit=LIMIT_S,
+            only=preflight.BEFORE_ASKS,
+            apart=alone,
+        ),
+        lambda _: None,
+    )
     if not alone:
         return preflight.judge(fleet.nodes, fleet.unasked, preflight.BEFORE)
     lost = preflight.judge({}, fleet.unasked)
@@ -42,10 +57,10 @@ def before(
 
 
 class Layout(NamedTuple):
-    """The fabric as hosts themselves report it: `rails` are the names of the adapters that every host has.
+    """Fabric as the hosts themselves report it. `rails`: names of the adapters that every host has.
 
-    `racks`: host -> its rack, of those that can tell; `racks_are` says what stands for a rack. Empty: nobody can tell.
-    `devices`: host -> all its adapters, None where it did not tell.
+    `racks`: host -> rack, for hosts whose rack is known; `racks_are`: description of these racks, "" if none is known.
+    `devices`: host -> all its adapters, None if unknown.
     """
 
     rails: tuple[str, ...]
@@ -55,9 +70,9 @@ class Layout(NamedTuple):
 
 
 def layout(hosts: Sequence[Target]) -> Layout:
-    """In one trip each. No rails where a host did not answer, nor on EFA."""
+    """Read the fabric in one trip to each host. Without rails if a host did not answer, and on EFA."""
     fleet = preflight_facts.ask(
-        hosts, preflight_facts.FactsOptions(limit=LIMIT_S, only=LAYOUT_ASKS, apart=True), lambda visit: None
+        hosts, preflight_facts.FactsOptions(limit=LIMIT_S, only=LAYOUT_ASKS, apart=True), lambda _: None
     )
     places, racks_are = placement.of_facts(fleet.nodes)
     rails = () if fleet.unasked else adapters.rails(fleet.nodes)
@@ -66,5 +81,5 @@ def layout(hosts: Sequence[Target]) -> Layout:
 
 
 def stopping(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings that forbid a run."""
+    """Findings that forbid a run."""
     return [finding for finding in findings if finding.verdict is Verdict.FAIL]

@@ -13,20 +13,21 @@ from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.nccl.topology.login_checks import ALONE, peers
 
-# Every node's request is its own, half a megabyte with the program; so many are held at a time.
+# Each request contains the program, half a megabyte; this many are held in memory at a time.
 AT_A_TIME = 128
 
 
 @dataclass(frozen=True)
 class FactsOptions:
-    """`by_name`: nodes reach each other by their inventory names. `ssh_args`: more for the ssh between nodes.
+    """Options of a collection of facts.
 
-    `folders`: where the tests and mpirun are looked for, besides the usual places. `limit` in seconds for one host.
-    `only`: some of the subjects of facts/gather.py; empty for all. `apart`: no node looks for another.
+    `search_path`: folders with the tests and mpirun, besides the usual ones. `use_inventory_names`: nodes reach each
+    other by their inventory names. `ssh_args`: additional arguments for ssh between nodes. `limit` in seconds for one
+    host. `only`: subjects of facts/gather.py, empty for all. `apart`: nodes do not test whether they reach each other.
     """
 
-    folders: tuple[str, ...] = ()
-    by_name: bool = False
+    search_path: tuple[str, ...] = ()
+    use_inventory_names: bool = False
     ssh_args: tuple[str, ...] = ()
     forks: int = 64
     limit: float = 120.0
@@ -43,15 +44,15 @@ def split_ssh_args(text: str) -> tuple[str, ...]:
 
 
 def ask(hosts: Sequence[Target], options: FactsOptions, on_result: Callable[[HostResult], None]) -> Fleet:
-    """Facts of every host that answers, and why the others did not; `seen` hears of each."""
+    """Collect facts of every host; hosts that do not answer are `unasked`, with the reason. Results are passed on."""
     direct = [host for host in hosts if not host.needs_ansible]
     requested = requests(
-        {host.name: host.name if options.by_name else host.address or host.name for host in direct}, options
+        {host.name: host.name if options.use_inventory_names else host.address or host.name for host in direct}, options
     )
-    visits = [
-        visit
+    results = [
+        result
         for start in range(0, len(direct), AT_A_TIME)
-        for visit in run_on_all(
+        for result in run_on_all(
             direct[start : start + AT_A_TIME],
             lambda host: requested[host.name],
             forks=options.forks,
@@ -59,18 +60,17 @@ def ask(hosts: Sequence[Target], options: FactsOptions, on_result: Callable[[Hos
             on_result=on_result,
         )
     ]
-    beyond = {host.name: f"only Ansible can reach it: {host.needs_ansible}" for host in hosts if host.needs_ansible}
-    return _fleet(hosts, {visit.host: visit for visit in visits}, beyond)
+    return _fleet(hosts, {result.host: result for result in results})
 
 
 def requests(addresses: Mapping[str, str], options: FactsOptions) -> dict[str, dict[str, Any]]:
-    """The request for each node; `addresses`: node -> how the others reach it, the first is the one that launches."""
+    """Build the request for each node. `addresses`: node -> its address for other nodes; the first node launches."""
     plan = dict.fromkeys(addresses, ALONE) if options.apart else peers(list(addresses))
-    more = {"folders": list(options.folders), "ssh_args": list(options.ssh_args)}
+    more = {"folders": list(options.search_path), "ssh_args": list(options.ssh_args)}
     only = {"only": list(options.only)} if options.only else {}
     return {
         node: {
-            **{what: [{"name": n, "address": addresses[n]} for n in nodes] for what, nodes in tests._asdict().items()},
+            **{test: [{"name": n, "address": addresses[n]} for n in nodes] for test, nodes in tests._asdict().items()},
             "action": "facts",
             "subjects": "nccl",
             **more,
@@ -80,16 +80,16 @@ def requests(addresses: Mapping[str, str], options: FactsOptions) -> dict[str, d
     }
 
 
-def _fleet(hosts: Sequence[Target], visits: Mapping[str, HostResult], beyond: Mapping[str, str]) -> Fleet:
-    """In the order of the hosts."""
+def _fleet(hosts: Sequence[Target], results: Mapping[str, HostResult]) -> Fleet:
+    """Facts and failures in the order of the hosts."""
     nodes: dict[str, Mapping[str, Any]] = {}
     unasked: dict[str, str] = {}
     for host in hosts:
-        visit = visits.get(host.name)
-        if visit is not None and visit.answer is not None and "facts" in visit.answer:
-            nodes[host.name] = {**visit.answer["facts"], "address": host.address or host.name}
+        result = results.get(host.name)
+        if result is None:
+            unasked[host.name] = f"only Ansible can reach it: {host.needs_ansible}"
+        elif result.answer is None or "facts" not in result.answer:
+            unasked[host.name] = result.wrong or "its answer has no facts"
         else:
-            unasked[host.name] = beyond.get(host.name) or (
-                (visit.wrong or "its answer has no facts") if visit else "it was not asked"
-            )
+            nodes[host.name] = {**result.answer["facts"], "address": host.address or host.name}
     return Fleet(nodes, unasked)

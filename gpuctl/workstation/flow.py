@@ -25,8 +25,8 @@ from gpuctl.workstation.tools import names, user_rows
 LIMIT_SECONDS = 3600  # for the whole run; each download and program has its own limit
 
 
-def bootstrap(request: BootstrapRequest, say: Callable[[str], None] = lambda _: None) -> BootstrapResult:
-    """Install the tools, remove some, or undo everything; `say` receives progress lines.
+def bootstrap(request: BootstrapRequest, on_progress: Callable[[str], None] = lambda _: None) -> BootstrapResult:
+    """Install the tools, remove some, or undo everything; `on_progress` receives progress lines.
 
     `GpuctlError` if the run could not start or finish.
     """
@@ -34,20 +34,20 @@ def bootstrap(request: BootstrapRequest, say: Callable[[str], None] = lambda _: 
     _require_known_tools(request, doing)
     play = _play(request)
     results: list[ansible.HostResult] = []
-    asks = request.packages and not request.undo and not request.remove
+    may_need_sudo = request.packages and not request.undo and not request.remove
     with (
         ansible.no_new_folder(),
-        progress_listener(say),
-        asking_for_sudo() if asks else nullcontext(),
-        ctrl_c() as broken_off,
+        progress_listener(on_progress),
+        asking_for_sudo() if may_need_sudo else nullcontext(),
+        ctrl_c() as interrupted,
     ):
-        wrong = ansible.run(play, results.append, broken_off)
-    if broken_off():
+        error = ansible.run(play, results.append, interrupted)
+    if interrupted():
         raise KeyboardInterrupt
     end = results[-1] if results else None
     if end is None or end.result is None:
         raise GpuctlError(
-            doing, (end.wrong if end else "") or wrong or "Ansible returned no result", end.hint if end else ""
+            doing, (end.wrong if end else "") or error or "Ansible returned no result", end.hint if end else ""
         )
     answer = {name: end.result[name] for name in KEPT if name in end.result}
     result = BootstrapResult(answer, exit_code(answer, request.tools))
@@ -61,10 +61,10 @@ KEPT = ("changed", "tools", "files", "undone", "failed_tools", "conflicts")
 
 def _require_known_tools(request: BootstrapRequest, doing: str) -> None:
     """Reject unknown tool names before anything is changed."""
-    known = names()
+    known_tools = names()
     for tool in (*request.tools, *request.remove):
-        if tool not in known:
-            raise InvalidInput(doing, f"there is no tool {tool}", did_you_mean(tool, known))
+        if tool not in known_tools:
+            raise InvalidInput(doing, f"there is no tool {tool}", did_you_mean(tool, known_tools))
 
 
 def _play(request: BootstrapRequest) -> ansible.Play:

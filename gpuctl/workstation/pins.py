@@ -23,15 +23,15 @@ def hashes(text: str) -> dict[str, str]:
 
 def pins(release: Mapping[str, Any], version: str, text: str, bare: str = "") -> dict[str, str]:
     """Return the pins for a row; `bare` is the system (linux/amd64) that a single bare hash belongs to."""
-    known = hashes(text)
-    if bare and "" in known:
-        return {bare: known[""]}
+    by_file = hashes(text)
+    if bare and "" in by_file:
+        return {bare: by_file[""]}
     pairs = [system.split("/") for system in SYSTEMS]
     named = {f"{system}/{arch}": _file(release, version, system, arch) for system, arch in pairs}
-    return {system: known[name] for system, name in named.items() if name in known}
+    return {system: by_file[name] for system, name in named.items() if name in by_file}
 
 
-def know(release: Mapping[str, Any], version: str, system: str) -> None:
+def require_valid(release: Mapping[str, Any], version: str, system: str) -> None:
     """Raise `InvalidInput` for a malformed version or an unknown system (OS/ARCH, or empty)."""
     if not _VERSION.fullmatch(version):
         raise InvalidInput(f"pin {version}", "a version starts with a digit and has no spaces or slashes", "as 1.35.2")

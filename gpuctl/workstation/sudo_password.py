@@ -22,7 +22,7 @@ cat "$folder/answer"
 
 @contextmanager
 def asking_for_sudo() -> Iterator[None]:
-    """Let programs inside the block ask for the sudo password; only for non-root users on a terminal."""
+    """Let sudo inside the block ask for the password on this terminal; does nothing for root or without a terminal."""
     if os.geteuid() == 0 or not (sys.stdin.isatty() and sys.stderr.isatty()):
         yield
         return

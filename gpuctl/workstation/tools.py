@@ -27,7 +27,7 @@ def names() -> list[str]:
 
 def release_of(name: str) -> dict[str, Any]:
     """Return the release section of a tool's row."""
-    known = {row["name"]: row["release"] for row in [*rows(), *user_rows()] if "release" in row}
-    if name not in known:
-        raise InvalidInput(f"pin {name}", "it has no release archive", f"there are {', '.join(known)}")
-    return dict(known[name])
+    releases = {row["name"]: row["release"] for row in [*rows(), *user_rows()] if "release" in row}
+    if name not in releases:
+        raise InvalidInput(f"pin {name}", "it has no release archive", f"these have one: {', '.join(releases)}")
+    return dict(releases[name])

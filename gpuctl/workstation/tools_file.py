@@ -1,4 +1,4 @@
-"""Read a file of tools strictly: all mistakes at once, each with its line; a version stays the text as written."""
+"""Read a tools file: all mistakes at once, each with its line; a version stays text, so that 1.10 is not 1.1."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from gpuctl.core.strict_yaml import (
 )
 
 SYSTEMS = tuple(f"{system}/{arch}" for system in ("linux", "darwin") for arch in ("amd64", "arm64"))
-PLACEHOLDERS = ("version", "os", "arch")  # the names that can stand in braces
+PLACEHOLDERS = ("version", "os", "arch")  # allowed in braces
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file, none of an empty one; `InvalidInput` with every mistake in it."""
+    """Return the rows of a file, none for an empty one; `InvalidInput` lists every mistake."""
     return load_file(path, _Rows(), f"use {path}", None, "docs/workstation.md has an example") or []
 
 
 class _Rows:
-    """A list of rows. A mistake names its row by the tool, or by its number if that has no name."""
+    """A list of rows; a mistake names its row by tool, or by number if the tool has no name."""
 
     def read(self, node: Node, at: At) -> list[dict[str, Any]]:
         if not isinstance(node.value, list):
@@ -56,7 +56,7 @@ def _expression(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise ValueError(f"is no regular expression: {error}") from error
+        raise ValueError(f"is not a regular expression: {error}") from error
     return text
 
 
@@ -64,7 +64,7 @@ def _template(text: str) -> str:
     try:
         names = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
     except ValueError as error:
-        raise ValueError(f"has braces that do not fit: {error}") from error
+        raise ValueError(f"has unmatched braces: {error}") from error
     for name in names:
         if name not in PLACEHOLDERS:
             raise ValueError(f"has the unknown placeholder {{{name}}}; {did_you_mean(name, PLACEHOLDERS)}")
@@ -86,7 +86,7 @@ _SWITCH = Flag(SWITCHES, any_case=True)
 _PIN = Parsed(_sha256, "a sha256")
 _TEMPLATE = Parsed(_template)
 _NAME = Text(r"[a-z0-9][a-z0-9._-]*", "a name of a-z, 0-9, . _ and - that starts with a letter or digit", empty=())
-# One part of a path: it cannot lead elsewhere.
+# One part of a path, so that it cannot lead out of its folder.
 _FILE = Text(r"[A-Za-z0-9][\w.+~-]*", "the name of a file or folder: letters, digits, . _ + ~ and - only", empty=())
 _RELEASE: Mapping[str, FieldType] = {
     "version": _FILE,

@@ -1,11 +1,11 @@
-"""Put a host back to what it was before gpuctl."""
+"""Undo the changes of gpuctl on a host."""
 
 from __future__ import annotations
 
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.action_base import Carrier
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.action_base import HostVisitAction
 
 
-class ActionModule(Carrier):
-    """Carries the request to the host."""
+class ActionModule(HostVisitAction):
+    """Sends the request to the host."""
 
     action = "undo"

@@ -1,4 +1,4 @@
-"""The filter `allocator_knobs`: services and their allocators as the knobs of a profile."""
+"""The filter `allocator_knobs`: turns services and their allocators into knobs of a profile."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 DOCUMENTATION = r"""
 name: allocator_knobs
-short_description: Turn a list of services into the knobs of a profile
-description: Each service with its allocator becomes one knob of the kind C(allocator).
+short_description: Turn services into knobs of a profile
+description: Returns one knob of the kind C(allocator) per service.
 options:
   _input:
     description: Mappings of C(name), C(allocator), C(restart) and C(conf).
@@ -29,7 +29,7 @@ _value:
 
 
 def allocator_knobs(services: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """One knob a service."""
+    """One knob per service, by name."""
     return {
         f"allocator.{service['name']}": {
             "value": {
@@ -37,7 +37,7 @@ def allocator_knobs(services: Sequence[Mapping[str, Any]]) -> dict[str, dict[str
                 "restart": str(service.get("restart", False)).lower(),
                 "conf": service.get("conf", ""),
             },
-            "why": "memory that a long-running service frees goes back to the host, and does not fragment",
+            "why": "returns memory that a long-running service frees to the host, and limits fragmentation",
             "source": "the variable allocator_services",
         }
         for service in services
@@ -45,7 +45,7 @@ def allocator_knobs(services: Sequence[Mapping[str, Any]]) -> dict[str, dict[str
 
 
 class FilterModule:
-    """What Ansible looks for."""
+    """Ansible's entry point: the filters by name."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"allocator_knobs": allocator_knobs}

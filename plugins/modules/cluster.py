@@ -31,7 +31,7 @@ options:
   mode:
     description:
       - The network between pods. V(auto) is RDMA, or TCP if the cluster lacks what RDMA needs.
-      - The default is RDMA if the cluster file enables it.
+      - The default keeps the deployed mode; for a new environment it is RDMA if the cluster file enables it.
     type: str
     choices: [rdma, tcp, auto]
   nodes:
@@ -107,7 +107,7 @@ cluster:
   description:
     - The C(environment), its C(namespace), and with O(state=present) C(mode), C(nodes), C(fell_back) (why it is TCP).
     - With O(state=present), C(digest), the digest of the plan.
-    - C(findings) of the preflight, each with C(check), C(subject), C(verdict), C(words) and C(hint).
+    - C(findings) of the preflight, each with C(check), C(subject), C(verdict), C(message) and C(hint).
     - C(changes), each with C(kind), C(name), C(action), C(fields) and C(note); C(applied), those that were made.
     - With O(state=absent), C(unread), why kinds of objects could not be listed; the task has then failed.
   returned: when the cluster could be reached

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Tune this host to a profile in one trip: read everything, change only what differs, read back."""
+"""Tune this host to a profile in one trip: read everything, change what differs, read back."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ DOCUMENTATION = r"""
 module: host_profile
 short_description: Tune a GPU host to a profile, in one trip
 description:
-  - Reads what a host runs with and what it keeps over a reboot, compares both with a profile, writes only what differs
-    and reads it back. Every change is recorded on the host, so that M(gpuctl.fleet.host_rollback) can take it back.
-  - In check mode nothing is written; what is reported is what a run would change.
+  - Compares a host with a profile, both its current settings and those after a reboot, changes only what differs, and
+    reads it back. Every change is recorded on the host, so that M(gpuctl.fleet.host_rollback) can undo it.
+  - In check mode nothing is written; the result shows what a run would change.
 options:
   profile:
     description:
-      - The name of a profile (C(minimal), C(training), C(inference), C(latency), or one of your own in
-        C(~/.config/gpuctl/profiles)), the path of a profile file on the controller, or a profile written here as a
-        mapping with C(name), C(knobs) and whatever else a profile file may hold.
+      - The name of a profile (C(minimal), C(training), C(inference), C(latency), or your own in
+        C(~/.config/gpuctl/profiles)), the path of a profile file on the controller, or a profile as a mapping with
+        C(name), C(knobs) and the other keys of a profile file.
     type: raw
     required: true
   scope:
     description:
-      - Whose settings these are. A knob that is missing from the profile is put back to what it was only when it was
-        set in the same scope.
+      - A name for the origin of the settings. A knob that is no longer in the profile is undone only if it was set
+        in the same scope.
     type: str
     default: profile
   allow_busy:
-    description: Carry out changes that disturb running jobs even where GPU processes or a scheduler's jobs are found.
+    description: Also apply changes that disturb running jobs if the host has GPU processes or jobs of a scheduler.
     type: bool
     default: false
   strict:
-    description: Fail where a setting is one that this host cannot have.
+    description: Also fail if this host does not support a setting.
     type: bool
     default: false
   by:
-    description: Who asks, for the record and the lock on the host. Empty for the user who runs Ansible.
+    description: User and machine for the record and the lock on the host. Empty for the user who runs Ansible.
     type: str
     default: ""
 author: The gpuctl authors
 attributes:
   check_mode:
-    description: Reports truthfully what would be changed.
+    description: Reports what would be changed.
     support: full
   diff_mode:
-    description: Shows each changed setting before and after, now and after a reboot.
+    description: Shows each changed setting before and after.
     support: full
 extends_documentation_fragment: []
 notes:
@@ -66,12 +66,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 knobs:
-  description: One entry for each setting, with C(knob), C(wanted), C(now), C(boot), C(state), C(reason) and C(changed).
+  description: One entry per setting, with C(knob), C(desired), C(now), C(boot), C(state), C(reason) and C(changed).
   returned: success
   type: list
   elements: dict
 record:
-  description: The name of the record on the host that holds what was there before; empty when nothing changed.
+  description: Name of the record on the host with the values before the run; empty if nothing changed.
   returned: success
   type: str
 reboot_required:
@@ -79,12 +79,12 @@ reboot_required:
   returned: success
   type: bool
 busy:
-  description: Who keeps the host busy, asked only where that matters.
+  description: Why the host is busy; read only if a change would disturb jobs or needs a reboot.
   returned: success
   type: list
   elements: str
 machine:
-  description: What the host is, as the profile's overlays see it.
+  description: Facts of the host by which the profile's overlays choose.
   returned: success
   type: dict
 """
@@ -96,10 +96,10 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS["tune"], supports_check_mode=True)
-    told = visit({**module.params, "action": "tune", "check": module.check_mode})
+    answer = visit({**module.params, "action": "tune", "check": module.check_mode})
     strict = bool(module.params.get("strict"))
-    end = result(told, check=module.check_mode, strict=strict, with_diff=module._diff)  # noqa: SLF001 - it has no public name
-    (module.fail_json if end.get("failed") else module.exit_json)(**end)
+    outcome = result(answer, check=module.check_mode, strict=strict, with_diff=module._diff)  # noqa: SLF001 - it has no public name
+    (module.fail_json if outcome.get("failed") else module.exit_json)(**outcome)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,26 @@
 #!/usr/bin/python
-"""Put this host back to what it was before gpuctl changed it."""
+"""Undo the changes of gpuctl on this host."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_rollback
-short_description: Put a host back to what it was before gpuctl tuned it
+short_description: Restore the settings that a GPU host had before gpuctl tuned it
 description:
-  - Restores every setting from the host's own record. What somebody else has changed since is reported as a conflict
-    and left alone, unless O(force) is set.
+  - Restores every setting from the records on the host. A setting that somebody else has changed since is reported as
+    a conflict and left alone, unless O(force) is set.
 options:
   to:
-    description: Go back only to the state right after this record, instead of to the state before gpuctl.
+    description: Restore the state right after this record, instead of the state before gpuctl.
     type: str
     default: ""
   only:
-    description: Names or shell patterns of the knobs to restore, such as C(sysctl.vm.*). Empty for all.
+    description: Names or shell patterns of knobs to restore, such as C(sysctl.vm.*). Empty for all.
     type: list
     elements: str
     default: []
   force:
-    description: Take back settings too that somebody else has changed since; what they held is kept in the new record.
+    description: Also restore settings that somebody else has changed since; the new record keeps their values.
     type: bool
     default: false
   scope:
@@ -28,17 +28,17 @@ options:
     type: str
     default: ""
   allow_busy:
-    description: Carry out changes that disturb running jobs even where GPU processes or a scheduler's jobs are found.
+    description: Also apply changes that disturb running jobs if the host has GPU processes or jobs of a scheduler.
     type: bool
     default: false
   by:
-    description: Who asks, for the record and the lock on the host. Empty for the user who runs Ansible.
+    description: User and machine for the record and the lock on the host. Empty for the user who runs Ansible.
     type: str
     default: ""
 author: The gpuctl authors
 attributes:
   check_mode:
-    description: Reports truthfully what would be restored.
+    description: Reports what would be restored.
     support: full
   diff_mode:
     description: Shows each restored setting before and after.
@@ -48,10 +48,10 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: Put everything back
+- name: Restore everything
   gpuctl.fleet.host_rollback:
 
-- name: Put the sysctls back, whoever changed them since
+- name: Restore the sysctls, also those that others have changed since
   gpuctl.fleet.host_rollback:
     only: ["sysctl.*"]
     force: true
@@ -64,7 +64,7 @@ knobs:
   type: list
   elements: dict
 record:
-  description: The name of the record of this restoration; empty when nothing changed.
+  description: Name of the record of this undo; empty if nothing changed.
   returned: success
   type: str
 """
@@ -76,10 +76,10 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS["undo"], supports_check_mode=True)
-    told = visit({**module.params, "action": "undo", "check": module.check_mode})
+    answer = visit({**module.params, "action": "undo", "check": module.check_mode})
     strict = bool(module.params.get("strict"))
-    end = result(told, check=module.check_mode, strict=strict, with_diff=module._diff)  # noqa: SLF001 - it has no public name
-    (module.fail_json if end.get("failed") else module.exit_json)(**end)
+    outcome = result(answer, check=module.check_mode, strict=strict, with_diff=module._diff)  # noqa: SLF001 - it has no public name
+    (module.fail_json if outcome.get("failed") else module.exit_json)(**outcome)
 
 
 if __name__ == "__main__":

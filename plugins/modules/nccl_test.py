@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Run a test of nccl-tests from this node over others, and leave nothing of it behind."""
+"""Run a test of nccl-tests from this node over others, and end all its processes."""
 
 from __future__ import annotations
 
@@ -7,72 +7,72 @@ DOCUMENTATION = r"""
 module: nccl_test
 short_description: Run an NCCL test over several nodes by Open MPI
 description:
-  - Starts C(mpirun) with a program of nccl-tests on this node, as the user that Ansible logs in as, with the transport
-    settings that keep MPI off the fabric, and returns all that was printed.
-  - A run that has not ended within O(limit) is left as it stands, so that O(do=look) can tell who waits for whom on
-    every node; O(do=end) then ends it there. Every process ends by itself half a minute after O(limit) at the latest.
-  - The playbook gpuctl.fleet.nccl does the three one after the other; C(gpuctl nccl run) plans and judges such runs.
+  - Starts C(mpirun) with a program of nccl-tests on this node, as the user of the Ansible connection, with settings
+    that keep MPI itself off the fabric, and returns the output.
+  - A run that exceeds O(limit) keeps running, so that O(do=look) can list its processes on every node to find out
+    which ranks wait; O(do=end) then ends them. All processes end at the latest half a minute after O(limit).
+  - The playbook gpuctl.fleet.nccl does all three in turn; C(gpuctl nccl run) plans and judges such runs.
 options:
   do:
-    description: Run a test, look at the processes of one on this host, or end them.
+    description: Run a test, list its processes on this host, or end them.
     type: str
     choices: [run, look, end]
     default: run
   name:
-    description: What the run is called; the same for its C(run), C(look) and C(end). Letters and digits.
+    description: Name of the run, the same for its C(run), C(look) and C(end). Letters and digits.
     type: str
     required: true
   hosts:
-    description: The nodes as they reach each other over ssh, this one first. A single one is run without mpirun.
+    description: Names by which the nodes reach each other over ssh, this node first. One node runs without mpirun.
     type: list
     elements: str
     default: []
   gpus:
-    description: GPUs of each node.
+    description: Number of GPUs per node.
     type: int
     default: 8
   program:
-    description: The test's file name, looked for on the PATH and in the usual folders.
+    description: File name of the test, searched on the PATH and in the usual folders.
     type: str
     default: all_reduce_perf
   arguments:
     description:
-      - Arguments of the test. Where C(-g) is not among them, one process takes all GPUs of a single node, and each GPU
-        has a process of its own on several.
+      - Arguments of the test. Without C(-g), one process uses all GPUs of a single node; on several nodes there is
+        one process per GPU.
     type: list
     elements: str
     default: ["-b", "8", "-e", "8G", "-f", "2"]
   env:
-    description: Environment of every rank.
+    description: Environment variables of every rank.
     type: dict
     default: {"NCCL_DEBUG": "INFO"}
   limit:
-    description: Seconds after which a run that has not ended hangs.
+    description: Seconds after which a run counts as hanging.
     type: int
     default: 600
   folders:
-    description: Where nccl-tests and mpirun are looked for besides the PATH and the usual folders.
+    description: Folders to search for nccl-tests and mpirun first, before the PATH and the usual folders.
     type: list
     elements: str
     default: []
   as_root:
-    description: Let mpirun run as root.
+    description: Allow mpirun to run as root.
     type: bool
     default: false
   ssh_args:
-    description: More arguments for the ssh between nodes.
+    description: Additional arguments of ssh between the nodes.
     type: str
     default: ""
 author: The gpuctl authors
 attributes:
   check_mode:
-    description: Starts and ends nothing; looking is done.
+    description: Starts and ends nothing; O(do=look) works as usual.
     support: partial
   diff_mode:
-    description: Nothing of a host's settings is changed.
+    description: No settings of a host are changed.
     support: none
 notes:
-  - The user needs ssh from this node to the others without a password. Never use C(become) for it.
+  - The user needs ssh without a password from this node to the others. Never use C(become).
   - Needs Python 3.9 and C(timeout) of the GNU core utilities on the hosts.
 """
 
@@ -83,7 +83,7 @@ EXAMPLES = r"""
     hosts: [node-1, node-2]
     env: {NCCL_DEBUG: INFO, NCCL_ALGO: Ring}
 
-- name: Leave nothing of it behind
+- name: End all its processes
   gpuctl.fleet.nccl_test:
     name: acceptance1
     do: end
@@ -92,11 +92,11 @@ EXAMPLES = r"""
 RETURN = r"""
 nccl:
   description:
-    - What was asked to be done, C(do).
-    - Of C(run), C(text) (all that was printed) with C(code) or C(signal), how it ended, C(missing), the program that is
-      not there, or C(late), where it has not ended.
-    - Of C(look), C(found), the processes of the run, each with C(pid), C(name), C(state), C(rank) and C(still).
-    - Of C(end), C(left), those that could not be ended.
+    - C(do), as in the request.
+    - With O(do=run), C(text) (the output), and C(code), C(signal), or C(late) if it still runs; or C(missing), the
+      program or folder that does not exist.
+    - With O(do=look), C(processes) of the run, each with C(pid), C(name), C(state), C(rank) and C(still).
+    - With O(do=end), C(left), the processes that could not be ended.
   returned: always
   type: dict
 """
@@ -125,10 +125,10 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     params = module.params
     if not params["name"].isalnum():
-        module.fail_json(msg=f"the name {params['name']!r} is not made of letters and digits")
+        module.fail_json(msg=f"the name {params['name']!r} must consist of letters and digits")
     variable = f"{mpirun_command.VARIABLE}={params['name']}".encode()
     if params["do"] == "look":
-        result: dict[str, Any] = {"found": process_tree.look(variable)}
+        result: dict[str, Any] = {"processes": process_tree.look(variable)}
     elif module.check_mode:
         result = {}
     elif params["do"] == "end":
@@ -141,12 +141,12 @@ def main() -> None:
 
 
 def run(params: dict[str, Any]) -> dict[str, Any]:
-    """Run it to its end or its limit."""
-    return start.kept(request(params), params["limit"])
+    """Run until the test ends or exceeds its limit."""
+    return start.run_captured(request(params), params["limit"])
 
 
 def request(params: dict[str, Any]) -> dict[str, Any]:
-    """What the starter is asked for."""
+    """The request for launch/start.py."""
     env = {name: str(value) for name, value in params["env"].items()}
     hosts, arguments = params["hosts"] or ["localhost"], params["arguments"]
     if not {"-g", "--ngpus"}.intersection(arguments):
@@ -164,16 +164,16 @@ def request(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrong(result: dict[str, Any]) -> str:
-    """Why the task failed; "" where it did not."""
+    """Why the task failed; "" if it did not."""
     if "missing" in result:
         if "/" in result["missing"]:
             return f"there is no folder {result['missing']}"
         return f"{result['missing']} is neither on the PATH nor in the usual folders"
     if "late" in result:
-        return "it has not ended within its limit"
+        return "it still runs after its limit"
     if result.get("left"):
         return f"{len(result['left'])} of its processes cannot be ended"
-    return "" if result.get("code", 0) == 0 and "signal" not in result else "it failed; its text says why"
+    return "" if result.get("code", 0) == 0 and "signal" not in result else "it failed; its output tells why"
 
 
 if __name__ == "__main__":

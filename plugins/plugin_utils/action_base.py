@@ -1,4 +1,4 @@
-"""What the action plugins share: one visit to the host over Ansible's connection, and nothing left behind after it."""
+"""Base of the action plugins: one visit to a host over Ansible's connection, without leaving files there."""
 
 from __future__ import annotations
 
@@ -19,70 +19,70 @@ from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python, script
 
 
-class Carrier(ActionBase):  # type: ignore[misc]  # ansible-core has no types
-    """Carries the engine to the host: streamed over the open connection, or as the module of the same name.
+class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no types
+    """Runs the engine on the host: streamed over the open connection, or as the module of the same name.
 
-    Ansible's way for a module takes a host three times as long as the engine itself: it unpacks and compiles all that
-    modules may need. So where the connection can feed a program its input (pipelining), the engine goes in by it.
+    A module takes three times as long as the engine itself, as the host unpacks and compiles all module utilities. So
+    the engine is streamed if the connection supports input (pipelining).
     """
 
     action = ""  # tune or undo
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        asked = self.asked()
-        asked["by"] = asked["by"] or f"{getpass.getuser()}@{os.uname().nodename}"
+        request = self.arguments_of_task()
+        request["by"] = request["by"] or f"{getpass.getuser()}@{os.uname().nodename}"
         try:
             if self._task.delegate_to or not self._is_pipelining_enabled("new", wrap_async=bool(self._task.async_val)):
-                found: dict[str, Any] = self._execute_module(module_args=asked, task_vars=task_vars)
-                return found
-            return self._stream(asked, task_vars or {})
+                outcome: dict[str, Any] = self._execute_module(module_args=request, task_vars=task_vars)
+                return outcome
+            return self._stream(request, task_vars or {})
         except BaseException:
-            _end_what_we_started()
+            _end_children()
             raise
 
-    def asked(self) -> dict[str, Any]:
-        """The task's arguments, checked and with their defaults."""
+    def arguments_of_task(self) -> dict[str, Any]:
+        """The task's arguments, checked and with defaults."""
         _, arguments = self.validate_argument_spec(ARGUMENTS[self.action])
         return dict(arguments)
 
-    def _stream(self, asked: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+    def _stream(self, request: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         check = bool(self._task.check_mode)
         token = f"gpuctl-{secrets.token_hex(8)} "
-        program = script(json.dumps({**asked, "action": self.action, "check": check}), token)
+        program = script(json.dumps({**request, "action": self.action, "check": check}), token)
         try:
-            said = self._low_level_execute_command(self._start(task_vars), in_data=program)
+            streams = self._low_level_execute_command(self._start(task_vars), in_data=program)
         except AnsibleConnectionFailure:
-            # ssh may have ended before it took all of our program. With nothing to send Ansible tells why.
+            # ssh may have ended before it read all input. Without input, Ansible reports the cause.
             self._low_level_execute_command(":", sudoable=False)
             raise
         try:
-            answer = answers.find(said["stdout"].encode(errors="surrogateescape"), token, self.action)
+            answer = answers.find(streams["stdout"].encode(errors="surrogateescape"), token, self.action)
         except answers.BadAnswer as error:
             reason = str(error)
             if reason == answers.NO_ANSWER:
-                reason = _why(said["stderr"] or said["stdout"])
-            streams = {"module_stdout": said["stdout"], "module_stderr": said["stderr"], "rc": said["rc"]}
-            return {"failed": True, "msg": reason, **streams}
-        return result(answer, check=check, strict=bool(asked.get("strict")), with_diff=bool(self._task.diff))
+                reason = _why(streams["stderr"] or streams["stdout"])
+            raw = {"module_stdout": streams["stdout"], "module_stderr": streams["stderr"], "rc": streams["rc"]}
+            return {"failed": True, "msg": reason, **raw}
+        return result(answer, check=check, strict=bool(request.get("strict")), with_diff=bool(self._task.diff))
 
     def _start(self, task_vars: Mapping[str, Any]) -> str:
         named = constants.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars)
         python = str(self._templar.template(named))
-        # "auto" and its kind ask Ansible to look for one, which costs a trip of its own.
+        # With "auto", Ansible would search the host for one, which takes another trip.
         return any_python() if python.startswith("auto") else shlex.join([*shlex.split(python), "-IS", "-"])
 
 
-def _why(said: str) -> str:
-    if "gpuctl-no-python" in said:
+def _why(output: str) -> str:
+    if "gpuctl-no-python" in output:
         return "it has no Python (install python3 there)"
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[-1] if lines else answers.NO_ANSWER
 
 
-def _end_what_we_started() -> None:
-    """When a task's time is over Ansible ends its worker alone: the ssh client would wait for the host for ever."""
-    if os.getpgrp() == os.getpid():  # of an older Ansible the worker is in the group of the whole playbook
+def _end_children() -> None:
+    """End the ssh client of a task that timed out; Ansible ends only its worker, and ssh would wait forever."""
+    if os.getpgrp() == os.getpid():  # older Ansible runs workers in the process group of the playbook
         before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(os.getpgrp(), signal.SIGTERM)
         signal.signal(signal.SIGTERM, before)

@@ -1,6 +1,6 @@
-"""Read a host's answer: find it in all that the host printed, check its shape, and make its texts printable.
+"""Read a host's answer: find it in the output, check its shape, and make its texts printable.
 
-A host is not trusted to answer sensibly: one that does not fails alone, with the reason.
+Hosts are not trusted: a host with a bad answer fails alone, with the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STATES = frozenset(
 TEXT_OR_NONE = (str, type(None))
 KNOB = {
     "knob": str,
-    "wanted": str,
+    "desired": str,
     "now": TEXT_OR_NONE,
     "boot": TEXT_OR_NONE,
     "state": STATES,
@@ -62,18 +62,18 @@ SHAPES: Mapping[str, Any] = {
     "facts": {"machine": MACHINE, "facts?": dict},
 }
 ERROR = {"error": {"wrong": str, "hint": str}}
-# Escape sequences would reach the terminal of whoever reads the report. Tab and line feed do no harm.
+# Control characters, whose escape sequences would reach the terminal; tab and line feed are harmless.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class BadAnswer(ValueError):
-    """The text says what is wrong with the answer."""
+    """The answer is missing or malformed; the message tells how."""
 
 
 def find(output: bytes, token: str, action: str) -> dict[str, Any]:
-    """The answer to a request, whatever else the host printed around it; BadAnswer if there is none or it is no answer.
+    """The answer to a request, within other output of the host; BadAnswer if it is missing or malformed.
 
-    An answer has `error` (`wrong`, `hint`) or what the action gives (gpuhost/api.py).
+    An answer has `error` (`wrong`, `hint`) or the result of the action (gpuhost/api.py).
     """
     _, marker, rest = output.rpartition(b"\n" + token.encode())
     if not marker:
@@ -86,7 +86,7 @@ def find(output: bytes, token: str, action: str) -> dict[str, Any]:
 
 
 def checked(answer: object, action: str) -> dict[str, Any]:
-    """The answer with printable texts; BadAnswer unless it has the shape that belongs to the action."""
+    """The answer with printable texts; BadAnswer unless it has the shape of the action."""
     if not isinstance(answer, dict):
         raise BadAnswer("its answer is not a JSON object")
     if answer.get("form") != FORM:
@@ -99,12 +99,12 @@ def checked(answer: object, action: str) -> dict[str, Any]:
 
 
 def printable(text: str) -> str:
-    """The text with its control characters spelt out."""
+    """The text with control characters escaped, as in \\x1b."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
 def _misfit(value: object, shape: Any, place: str) -> str:
-    """Path of the first value that does not fit, with the reason; empty if all do."""
+    """Path of the first value of another shape, with the reason; empty if there is none."""
     if isinstance(shape, list):
         if not isinstance(value, list):
             return f"{place} is not a list"
@@ -119,7 +119,7 @@ def _misfit(value: object, shape: Any, place: str) -> str:
 
 
 def _unread_facts(answer: Mapping[str, Any]) -> str:
-    """Every subject of the facts says what it could not read."""
+    """Path of the first subject of the facts without `unread`; empty if there is none."""
     subjects = {name: facts for name, facts in answer.get("facts", {}).items() if name != "seconds"}
     return next(filter(None, (_misfit(facts, {"unread": dict}, f"facts.{n}") for n, facts in subjects.items())), "")
 

@@ -1,4 +1,4 @@
-"""The engine as one piece of text that any Python 3.9 runs from standard input, with the request inside."""
+"""The engine as one program text with the request inside, which any Python from 3.9 runs from standard input."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost
 
-# Tried in turn on a host whose inventory names no interpreter. Plain POSIX shell: nothing of the input goes into it.
+# For a host whose inventory names no interpreter. POSIX shell, without any part of the input.
 _ANY_PYTHON = (
     "for p in python3 /usr/libexec/platform-python python3.13 python3.12 python3.11 python3.10 python3.9; do "
     "q=$(command -v $p) && exec {sudo}$q -IS -; done; echo gpuctl-no-python >&2; exit 127"
 )
 
-# Runs on hosts of any Python 3, so that an old one can say so: no syntax newer than 3.4 here.
+# Must run on any Python 3, to report one that is too old: no syntax newer than 3.4.
 _STARTER = """\
 import sys
 def say(answer):
@@ -64,32 +64,32 @@ say(visit(json.loads(unpacked("{request}"))))
 
 
 def any_python(sudo: str = "") -> str:
-    """A shell command that runs a program from standard input in whatever Python 3 the host has."""
+    """A shell command that runs a program from standard input in the host's Python 3, whichever it has."""
     return "exec /bin/sh -c " + shlex.quote(_ANY_PYTHON.format(sudo=f"{sudo} " if sudo else ""))
 
 
 def script(request: str, token: str) -> bytes:
-    """The program for one visit, a request in JSON. Its answer is the line of its output that starts with the token."""
+    """The program for one visit with a request in JSON. The answer is the output line that starts with the token."""
     sources, compiled = _engine()
     packed = {"sources": sources, "compiled": compiled, "request": _packed(request.encode())}
     return _STARTER.format(token=token, magic=MAGIC_NUMBER.hex(), **packed).encode()
 
 
 def _packed(data: bytes) -> str:
-    # Quickly rather than well: a tenth less would take three times as long.
+    # Level 1: a better level takes three times as long to save a tenth.
     return base64.b64encode(zlib.compress(data, 1)).decode()
 
 
 @cache
 def _engine() -> tuple[str, str]:
-    """All modules of the engine, packed: their texts, and the same compiled.
+    """(sources, compiled modules) of the engine, packed.
 
-    Compiling takes a host longer than all the rest; where it runs the same Python as we do, it need not.
+    Compiling takes a host longer than everything else, and is not needed if it runs our version of Python.
     """
     root = Path(gpuhost.__path__[0])
     paths = sorted(root.rglob("*.py"))
     files = {".".join(["gpuhost", *path.relative_to(root).with_suffix("").parts]): path for path in paths}
-    # Python's own cache beside the files has them compiled already.
+    # Uses Python's cache of compiled files.
     compiled = {name: SourceFileLoader(name, str(path)).get_code(name) for name, path in files.items()}
     sources = {name: path.read_text() for name, path in files.items()}
     return _packed(json.dumps(sources).encode()), _packed(marshal.dumps(compiled))

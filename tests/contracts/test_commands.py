@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import click
 import pytest
 
 from gpuctl.cli.app import app
+from gpuctl.cli.shared.options import option_names
 from tests.contracts.sources import ROOT, python_files
 
 
@@ -27,6 +28,14 @@ def passed(command: click.Command) -> set[str]:
     return {parameter.name for parameter in command.params if parameter.expose_value and parameter.name}
 
 
+def taken(callback: Callable[..., object]) -> dict[str, bool]:
+    """Options that a command takes, as parameters or as fields of its request -> True if they are required."""
+    parameters = inspect.signature(inspect.unwrap(callback)).parameters.values()
+    named = {p.name: p.default is p.empty for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    request = getattr(callback, "request", None)
+    return named if request is None else {**named, **option_names(request)}
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_takes_exactly_the_options_it_declares(name: str) -> None:
     command = COMMANDS[name]
@@ -35,11 +44,22 @@ def test_a_command_takes_exactly_the_options_it_declares(name: str) -> None:
         return
     parameters = inspect.signature(inspect.unwrap(command.callback)).parameters.values()
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    named = {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-    required = {p.name for p in parameters if p.name in named and p.default is p.empty}
-    assert takes_any or passed(command) <= named, passed(command) - named
-    context = {"ctx", "context"} - passed(command)
+    options = taken(command.callback)
+    required = {option for option, is_required in options.items() if is_required}
+    assert takes_any or passed(command) <= set(options), passed(command) - set(options)
+    context = {"ctx", "context", "request"} - passed(command)
     assert required - context <= passed(command), required - passed(command)
+
+
+@pytest.mark.parametrize("group", ["cluster", "nccl"])
+def test_commands_take_their_options_as_typed_values(group: str) -> None:
+    untyped = [
+        f"{path.relative_to(ROOT)}:{function.lineno}"
+        for path in python_files(ROOT / f"gpuctl/cli/{group}")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef) and function.args.kwarg is not None
+    ]
+    assert untyped == []
 
 
 def test_options_that_are_read_by_their_name_exist() -> None:

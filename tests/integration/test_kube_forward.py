@@ -225,7 +225,7 @@ def test_the_wizard_asks_for_pods_port_and_local_port(me: User, cluster: Plane, 
     [
         (("-l", "app=web"), "--from and --to"),
         (("web", "-l", "app=web"), "use exactly one of"),
-        (("web", "http"), "is no port"),
+        (("web", "http"), "is not a port"),
         (("web",), "no ports given"),
         (("-l", "app=web", "--from", "1", "--to", "2", "--context", "nowhere"), "nowhere"),
     ],

@@ -266,7 +266,7 @@ def test_the_palette_runs_what_is_chosen(me: User) -> None:
     at.type("gpuctl kube palette")
     at.sees("command>")
     assert "helm" not in at.text
-    at.press("nodes: their GPUs")
+    at.press("nodes: GPUs per node")
     at.sees("1/")
     at.press("Enter")
     at.sees("gpu-0", "8", "Enter closes this")

@@ -6,17 +6,17 @@ import contextlib
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
-from gpuctl.cli.cluster.environment_options import environment_of, which
+from gpuctl.cli.cluster.environment_options import selected
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
+from gpuctl.cluster.selection import EnvironmentSelection
 
 
 @click.command()
-@which
+@selected
 @click.option(
     "--folder",
     metavar="DIR",
@@ -33,20 +33,21 @@ from gpuctl.cli.shared.output import Output
     help="Time limit of the build in seconds.",
 )
 @options.output
-def build(name: str, folder: Path | None, follow: bool, timeout: float, form: Output, **selection: Any) -> None:
+def build(request: EnvironmentSelection, folder: Path | None, follow: bool, timeout: float, form: Output) -> None:
     """Build an environment's image on OpenShift, and wait for the result.
 
     Files excluded by .dockerignore or by sync are not sent. Ctrl-C cancels the build.
     """
+    from gpuctl.cluster.access import environment_of
     from gpuctl.cluster.deploy.flow import connect
     from gpuctl.cluster.image_build import flow
     from gpuctl.cluster.image_build.wait import BuildOptions
 
-    env = environment_of(name, selection)
+    env = environment_of(request)
     # Local mistakes are reported before a cluster is contacted.
     flow.check(env)
     sends = flow.read(env, folder)
-    cluster = connect(env.cluster, selection["context"])
+    cluster = connect(env.cluster, request.context)
     show = partial(_say, err=form != "table") if follow else None
     made = flow.build(cluster, env, sends, BuildOptions(show, timeout), _tell)
     if form != "table":

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuctl.cli.cluster import deploy_report as show
-from gpuctl.cli.cluster.environment_options import on_cluster, which
+from gpuctl.cli.cluster.environment_options import selected
 from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.output import Output
+from gpuctl.cluster.selection import EnvironmentSelection
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import PROBLEMS
 
 if TYPE_CHECKING:
-    from gpuctl.cluster.deploy.flow import PlanRequest
+    from gpuctl.cluster.access import PodAccess
+    from gpuctl.cluster.deploy.flow import RequestedMode
     from gpuctl.cluster.deploy.model import Plan
-    from gpuctl.cluster.environment import Environment
-    from gpuctl.edges.kube.cluster import Cluster
+    from gpuctl.cluster.planned_deploy import PlannedDeploy
 
 
 how = options.together(
@@ -28,7 +28,8 @@ how = options.together(
         "--mode",
         type=click.Choice(["rdma", "tcp", "auto"]),
         default=None,
-        help="The network between pods; auto: RDMA, or TCP if RDMA is unavailable.  [default: rdma if enabled]",
+        help="The network between pods; auto: RDMA, or TCP if RDMA is unavailable.  "
+        "[default: unchanged, else rdma if enabled]",
     ),
     click.option(
         "--nodes", type=click.IntRange(1), help="The number of pods.  [default: unchanged, else gpus.default_nodes]"
@@ -45,94 +46,79 @@ take_over = click.option(
     "--take-over", is_flag=True, help="Set back fields that somebody else changed; `diff` shows both values."
 )
 yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+apply_options = options.together(patience, take_over, yes, options.check, options.output)
 
 
 @click.command("diff")
-@which
+@selected
 @how
 @options.output
-def diff(name: str, mode: Any, nodes: int | None, form: Output, **selection: Any) -> None:
+def diff(request: EnvironmentSelection, mode: RequestedMode | None, nodes: int | None, form: Output) -> None:
     """Check the cluster, and show what `deploy` would change, without changing anything.
 
     The changes come from a dry run on the server. RECREATE marks changes of immutable fields.
     """
-    plan = _planned(name, selection, mode, nodes).plan
+    from gpuctl.cluster import planned_deploy
+
+    plan = planned_deploy.plan(request, mode, nodes).plan
     show.plan(plan, form)
     raise click.exceptions.Exit(_code(plan))
 
 
 @click.command()
-@which
+@selected
 @how
-@patience
-@take_over
-@yes
-@options.check
-@options.output
+@apply_options
 def deploy(
-    name: str,
-    mode: Any,
+    request: EnvironmentSelection,
+    mode: RequestedMode | None,
     nodes: int | None,
-    timeout: float,
+    timeout: int,
     take_over: bool,
     yes: bool,
     check: bool,
     form: Output,
-    **selection: Any,
 ) -> None:
-    """Deploy an environment: check the cluster, show the changes, apply them, and wait until every pod is ready.
+    """Deploy an environment, and wait until every pod is ready.
 
-    Objects of others are never touched, and fields that others changed only with --take-over. After a failure, run
-    the same command to continue.
-    It asks for confirmation before it ends pods in which something trains, and before it recreates pods.
+    First the cluster is checked and the changes are shown. Objects of others are never touched, and fields that others
+    changed only with --take-over. Before it ends pods in which something trains, or recreates pods, it asks for
+    confirmation. If the cluster changes after the plan was shown, nothing is applied. After a failure, run the same
+    command to continue.
     """
-    planned = _planned(name, selection, mode, nodes)
-    _carry_out(planned.with_consent(take_over=take_over), timeout, yes, check, form)
+    from gpuctl.cluster import planned_deploy
+
+    plan = planned_deploy.plan(request, mode, nodes)
+    _carry_out(plan.with_consent(take_over=take_over), timeout, yes, check, form)
 
 
 @click.command()
-@which
+@selected
 @click.option("--nodes", type=click.IntRange(1), required=True, help="The number of pods.")
-@patience
-@take_over
-@yes
-@options.check
-@options.output
+@apply_options
 def scale(
-    name: str,
-    nodes: int,
-    timeout: float,
-    take_over: bool,
-    yes: bool,
-    check: bool,
-    form: Output,
-    **selection: Any,
+    request: EnvironmentSelection, nodes: int, timeout: int, take_over: bool, yes: bool, check: bool, form: Output
 ) -> None:
     """Change only the number of pods; the volumes of removed pods stay.
 
     It asks for confirmation before it ends pods in which something trains.
     """
-    from gpuctl.cluster.deploy import deployed_state, flow
-    from gpuctl.cluster.environment import EnvironmentRequest, environment
+    from gpuctl.cluster import planned_deploy
 
-    if selection["single"]:
+    if request.single:
         raise click.UsageError("a standalone pod cannot be scaled")
-    cluster, file, path = _cluster(name, selection)
-    env = environment(file, EnvironmentRequest(name=selection["environment"]))
-    plan = flow.plan(cluster, file, _plan_request(selection, deployed_state.mode(cluster, env), nodes))
-    planned = PlannedDeploy(cluster, flow.scaling(plan), path, selection["context"])
-    _carry_out(planned.with_consent(take_over=take_over), timeout, yes, check, form)
+    plan = planned_deploy.plan_scaling(request, nodes)
+    _carry_out(plan.with_consent(take_over=take_over), timeout, yes, check, form)
 
 
 @click.command()
-@which
+@selected
 @options.output
-def status(name: str, form: Output, **selection: Any) -> None:
+def status(request: EnvironmentSelection, form: Output) -> None:
     """Show an environment's pods and why they are not ready, its volumes and addresses."""
-    from gpuctl.cluster.deploy import status as status_reader
+    from gpuctl.cluster import planned_deploy
 
-    cluster, file, _ = _cluster(name, selection)
-    current = status_reader.read_status(cluster, file, selection["environment"], selection["single"])
+    current = planned_deploy.read_status(request)
     if form == "table":
         show.status(current)
     else:
@@ -141,7 +127,7 @@ def status(name: str, form: Output, **selection: Any) -> None:
 
 
 @click.command()
-@which
+@selected
 @click.option("--volumes", is_flag=True, help="Remove the volumes too: their data is lost.")
 @click.option(
     "--timeout",
@@ -152,70 +138,33 @@ def status(name: str, form: Output, **selection: Any) -> None:
 )
 @yes
 @options.check
-def destroy(name: str, volumes: bool, timeout: float, yes: bool, check: bool, **selection: Any) -> None:
-    """Remove an environment: exactly its own objects, selected by their labels. Volumes stay without --volumes."""
-    from gpuctl.cluster.deploy import destroy as destroying
+def destroy(request: EnvironmentSelection, volumes: bool, timeout: float, yes: bool, check: bool) -> None:
+    """Remove an environment's own objects, selected by their labels; volumes only with --volumes."""
+    from gpuctl.cluster.access import open_access
+    from gpuctl.cluster.deploy import destroy as removal
 
-    cluster, env = on_cluster(name, selection)
-    objects = destroying.find(cluster, env)
-    stay = () if volumes else objects.volumes
+    access = open_access(request)
+    env = access.env
+    objects = removal.find(access.cluster, env)
+    remaining = () if volumes else objects.volumes
     if not volumes:
-        objects = destroying.EnvironmentObjects(objects.objects, (), objects.unread)
-    show.removing(objects, env, stay)
+        objects = removal.EnvironmentObjects(objects.objects, (), objects.unread)
+    show.removing(objects, env, remaining)
     if objects.objects:
-        _say_what_trains(cluster, env)
+        _say_what_trains(access)
     if (objects.objects or objects.volumes) and not check:
         _ask(f"Remove {'the environment and all data in its volumes' if objects.volumes else 'it'}?", yes)
-        destroying.remove(cluster, env, objects, _tell, timeout)
+        removal.remove(access.cluster, env, objects, _tell, timeout)
         click.echo(f"{env.name} is removed")
     raise click.exceptions.Exit(PROBLEMS if objects.unread else 0)
 
 
 COMMANDS = (diff, deploy, status, scale, destroy)
 
-# ---- planning and applying -------------------------------------------------------------------------------------------
+# ---- applying --------------------------------------------------------------------------------------------------------
 
 
-def _cluster(name: str, selection: dict[str, Any]) -> tuple[Cluster, Any, Path]:
-    from gpuctl.cluster.clusterfile import locate, read
-    from gpuctl.cluster.deploy import flow
-
-    path = locate.find(name)
-    file = read.load(path)
-    return flow.connect(file, selection["context"]), file, path
-
-
-def _plan_request(selection: dict[str, Any], mode: Any, nodes: int | None) -> PlanRequest:
-    from gpuctl.cluster.deploy.flow import PlanRequest
-    from gpuctl.core.run_history import current_user
-
-    return PlanRequest(mode, nodes, selection["environment"], current_user(), selection["single"])
-
-
-@dataclass(frozen=True)
-class PlannedDeploy:
-    """A plan, with its cluster, file and kubeconfig context."""
-
-    cluster: Cluster
-    plan: Plan
-    file: Path
-    context: str
-
-    def with_consent(self, *, take_over: bool) -> PlannedDeploy:
-        """Return it with consent, or without, to set back fields that others changed."""
-        return replace(self, plan=replace(self.plan, take_over=take_over))
-
-
-def _planned(name: str, selection: dict[str, Any], mode: Any, nodes: int | None) -> PlannedDeploy:
-    from gpuctl.cluster.deploy import flow
-
-    cluster, file, path = _cluster(name, selection)
-    return PlannedDeploy(
-        cluster, flow.plan(cluster, file, _plan_request(selection, mode, nodes)), path, selection["context"]
-    )
-
-
-def _carry_out(planned: PlannedDeploy, timeout: float, yes: bool, check: bool, form: Output) -> None:
+def _carry_out(planned: PlannedDeploy, timeout: int, yes: bool, check: bool, form: Output) -> None:
     from gpuctl.cluster.deploy import flow, via_ansible
 
     plan = planned.plan
@@ -226,12 +175,12 @@ def _carry_out(planned: PlannedDeploy, timeout: float, yes: bool, check: bool, f
     flow.refuse(plan)
     if question := _question(planned):
         _ask(question, yes)
-    heard: list[str] = []
-    order = via_ansible.DeployRequest(planned.file, plan, planned.context, int(timeout))
+    progress: list[str] = []
+    request = via_ansible.DeployRequest(planned.file, plan, planned.context, timeout)
     try:
-        done = via_ansible.deploy(order, lambda line: _hear(line, heard))
+        done = via_ansible.deploy(request, lambda line: _show_progress(line, progress))
     except KeyboardInterrupt:
-        _broken_off(plan, heard)
+        _report_interruption(plan, progress)
         raise
     if form != "table":
         output.data(done, form)
@@ -250,33 +199,33 @@ def _question(planned: PlannedDeploy) -> str:
     """Return the question to confirm before applying the plan, or ""."""
     from gpuctl.cluster.train import active_training
 
-    trains = _say_what_trains(planned.cluster, planned.plan.env) if active_training.ends_pods(planned.plan) else ""
-    if anew := planned.plan.changes_of("recreate"):
-        return f"Recreate {', '.join(change.subject for change in anew)}, which ends its pods?"
+    trains = _say_what_trains(planned.access) if active_training.ends_pods(planned.plan) else ""
+    if recreated := planned.plan.changes_of("recreate"):
+        return f"Recreate {', '.join(change.subject for change in recreated)}, which ends its pods?"
     return f"This ends pods in which {trains}. Continue?" if trains else ""
 
 
-def _say_what_trains(cluster: Cluster, env: Environment) -> str:
+def _say_what_trains(access: PodAccess) -> str:
     """Print what trains in the pods, and return a summary; "" if nothing does."""
     from gpuctl.cluster.train import active_training
 
-    trainings = active_training.look(cluster, env)
+    trainings = active_training.look(access.cluster, access.env)
     findings.show(trainings, err=True, most=None)
     if any(finding.verdict == "FAIL" for finding in trainings):
         return "something trains"
     return "something may train" if trainings else ""
 
 
-def _hear(line: str, heard: list[str]) -> None:
-    heard.append(line)
+def _show_progress(line: str, progress: list[str]) -> None:
+    progress.append(line)
     click.echo(line, err=True)
 
 
-def _broken_off(plan: Plan, heard: Sequence[str]) -> None:
+def _report_interruption(plan: Plan, progress: Sequence[str]) -> None:
     """Print the changes made before the interruption, according to the reported progress."""
     from gpuctl.cluster.deploy.apply import PAST_TENSE, Applied
 
-    made = [line.rpartition(": ")[0] for line in heard if line.rpartition(": ")[2] in PAST_TENSE.values()]
+    made = [line.rpartition(": ")[0] for line in progress if line.rpartition(": ")[2] in PAST_TENSE.values()]
     applied = Applied(made, len(plan.changes_of("create", "change", "take-over", "recreate", "remove")))
     click.echo(applied.summary, err=True)
     if applied.total == len(made):

@@ -90,15 +90,16 @@ def _words(pod: Pod) -> str:
 
 def removing(existing: EnvironmentObjects, env: Environment, stay: Sequence[Object]) -> None:
     """Print what is removed of an environment, what stays, and what could not be listed."""
-    from gpuctl.edges.kube.cluster import name_of
+    from gpuctl.cluster.deploy.model import subject_of
 
     for word, objects in (("remove", existing.objects), ("remove, with its data,", existing.volumes)):
         for obj in objects:
-            click.echo(f"{word} {name_of(obj)}")
+            click.echo(f"{word} {subject_of(obj)}")
     for obj in stay:
         size = obj["spec"]["resources"]["requests"]["storage"]
-        click.echo(f"stays: {name_of(obj)}, {size}: --volumes removes it, with its data")
+        click.echo(f"stays: {subject_of(obj)}, {size}: --volumes removes it, with its data")
+    any_found = existing.objects or existing.volumes or stay
     for why in existing.unread:
-        click.echo(f"UNKNOWN whether more exists: {why}")
-    if not (existing.objects or existing.volumes or stay):
+        click.echo(f"UNKNOWN whether {'more' if any_found else 'anything'} exists: {why}")
+    if not (any_found or existing.unread):
         click.echo(f"{env.name} has no objects in {env.namespace}")

@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.cluster.environment_options import environment_of, which
+from gpuctl.cli.cluster.environment_options import selected
 from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options, output
+from gpuctl.cluster.selection import EnvironmentSelection
 
 if TYPE_CHECKING:
-    from gpuctl.cluster.shell.flow import PodAccess
+    from gpuctl.cluster.access import PodAccess
 
 # Selects the pod of commands that use one.
-rank = click.option("--rank", type=click.IntRange(0), default=None, metavar="N", help="Which pod.  [default: 0]")
+rank = click.option("--rank", type=click.IntRange(0), default=None, metavar="N", help="The pod's number.  [default: 0]")
 pod_choice = options.together(rank, click.option("--pod", metavar="POD", default="", help="The pod, by name."))
 
 
 @click.command()
-@which
+@selected
 @pod_choice
 @click.option("--all", "everywhere", is_flag=True, help="Run COMMAND in every pod at the same time.")
 @click.argument("argv", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
-def shell(name: str, rank: int | None, pod: str, everywhere: bool, argv: tuple[str, ...], **params: Any) -> None:
+def shell(request: EnvironmentSelection, rank: int | None, pod: str, everywhere: bool, argv: tuple[str, ...]) -> None:
     """Open a shell in a pod, or run COMMAND there, in /workspace. The exit code is that of the program.
 
     With --all each output line starts with the pod's name; exit code 1 if COMMAND failed in a pod, 3 if it did not run
     to its end in one.
     """
     from gpuctl.cluster import pod_selection
+    from gpuctl.cluster.access import open_lasting_access
     from gpuctl.cluster.shell import flow
 
     if everywhere and (rank is not None or pod or not argv):
         raise click.UsageError("--all takes a COMMAND, and neither --rank nor --pod")
     if rank is not None and pod:
         raise click.UsageError("give either --rank or --pod")
-    access = open_access(name, params)
+    access = open_lasting_access(request)
     if everywhere:
         _all(access, argv)
     pod_object = pod_selection.pod_of_rank(
@@ -46,21 +48,9 @@ def shell(name: str, rank: int | None, pod: str, everywhere: bool, argv: tuple[s
     raise click.exceptions.Exit(flow.enter(access, pod_object, argv, partial(click.echo, err=True)))
 
 
-def open_access(name: str, params: dict[str, Any]) -> PodAccess:
-    """The named environment on its cluster. The context is resolved once: a later switch does not affect it."""
-    from gpuctl.cluster.deploy.flow import connect
-    from gpuctl.cluster.shell.flow import PodAccess
-    from gpuctl.edges.kube import config
-
-    current_context = config.current(*config.files())
-    context = params["context"] or (current_context.name if current_context else "")
-    env = environment_of(name, params)
-    return PodAccess(connect(env.cluster, context), env, context)
-
-
 def _all(access: PodAccess, argv: tuple[str, ...]) -> None:
     from gpuctl.cluster import pod_selection
-    from gpuctl.cluster.shell import exec_all as everywhere
+    from gpuctl.cluster.shell import exec_all
     from gpuctl.core.signals import ctrl_c
 
     pods = pod_selection.all_of(access.cluster, access.env, f"run {argv[0]} on {access.env.name}")
@@ -70,7 +60,7 @@ def _all(access: PodAccess, argv: tuple[str, ...]) -> None:
         click.echo(f"{pod:<{width}}  {line}")
 
     with ctrl_c() as broken_off:
-        done = everywhere.run(access.cluster, pods, argv, say, broken_off)
+        done = exec_all.run(access.cluster, pods, argv, say, broken_off)
     for result in done:
         if result.code != 0:
             how = (
@@ -81,4 +71,4 @@ def _all(access: PodAccess, argv: tuple[str, ...]) -> None:
             click.echo(f"{result.pod}: {how}", err=True)
     if len(pods) > 1 and all(result.code == 0 for result in done):
         click.echo(f"{output.plural(len(done), 'pod')}: all succeeded", err=True)
-    raise click.exceptions.Exit(INTERRUPTED if broken_off() else everywhere.code(done))
+    raise click.exceptions.Exit(INTERRUPTED if broken_off() else exec_all.code(done))

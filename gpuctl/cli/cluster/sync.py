@@ -8,30 +8,29 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.cluster.environment_options import on_cluster, which_one
+from gpuctl.cli.cluster.environment_options import of_environment
 from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
-from gpuctl.core.errors import InvalidInput
+from gpuctl.cluster.sync.request import SyncCommand
 from gpuctl.core.sizes import size
 from gpuctl.domain.findings import PROBLEMS, worst_code
 
 if TYPE_CHECKING:
-    from gpuctl.cluster.sync.model import Outcome
-    from gpuctl.cluster.sync.targets import Target
-    from gpuctl.edges.kube.cluster import Cluster
+    from gpuctl.cluster.sync.local import Local
+    from gpuctl.cluster.sync.model import Kept, Outcome
+    from gpuctl.workflows.sync import PreparedSync
 
 MOST_SHOWN = 20
 NOT_DONE = 3
 
-which = options.together(
+pods_options = options.together(
     click.argument("name", metavar="[NAME|FILE]", default=""),
-    which_one,
+    of_environment,
     click.option("--pods", metavar="POD,...", default="", help="These pods instead of an environment's."),
     click.option(
         "--container", "-c", metavar="NAME", default="", help="The container.  [default: ml, or the first one]"
@@ -39,7 +38,7 @@ which = options.together(
     options.context,
     click.option("--namespace", "-n", metavar="NAME", default="", help="Namespace of --pods."),
 )
-sync_options = options.together(
+folder_options = options.together(
     click.option("--source", metavar="DIR", default=".", show_default=True, help="The local folder."),
     click.option("--target", metavar="DIR", default="", help="The folder in the pods.  [default: /workspace]"),
     click.option("--exclude", multiple=True, metavar="PATTERN", help="Exclude, as in .gitignore; !PATTERN includes."),
@@ -49,72 +48,40 @@ sync_options = options.together(
 
 
 @click.command()
-@which
-@sync_options
-@click.option("--watch", is_flag=True, help="Keep syncing every change until Ctrl-C.")
-@options.check
+@options.as_request(
+    SyncCommand,
+    pods_options,
+    folder_options,
+    click.option("--watch", is_flag=True, help="Keep syncing every change until Ctrl-C."),
+    options.check,
+)
 @options.output
-def sync(name: str, pods: str, watch: bool, check: bool, form: Output, **params: Any) -> None:
-    """Sync a folder to all pods of an environment concurrently: only changes are sent, verified by hash in each pod.
+def sync(request: SyncCommand, form: Output) -> None:
+    """Sync a folder to all pods of an environment.
 
-    Only files that an earlier sync wrote and nobody changed since are deleted or replaced; all others are kept and
-    listed. Excluded are .git, caches, virtual environments, checkpoints and the like, and the patterns of
-    .gpuctlignore.
+    Only changes are sent, to all pods concurrently, and each file is verified by hash in the pod. Files that an earlier
+    sync wrote and nobody changed since are deleted or replaced; all others are kept and listed. Excluded are .git,
+    caches, virtual environments, checkpoints and the like, and the patterns of .gpuctlignore.
     """
-    if bool(name) == bool(pods):
+    if bool(request.targets.selection.name) == bool(request.targets.pods):
         raise click.UsageError("give either a cluster's NAME or --pods")
-    if watch and (check or form != "table"):
+    if request.watch and (request.check or form != "table"):
         raise click.UsageError("--watch goes with neither --check nor --output")
-    from gpuctl.cluster.sync import excludes, flow
-    from gpuctl.cluster.sync.local import Local
-    from gpuctl.cluster.sync.push import SyncRequest
+    from gpuctl.cluster.sync import flow
+    from gpuctl.workflows.sync import prepare
 
-    source, target = source_of(params["source"]), target_of(params["target"])
-    left_out = excludes.of(source, params["exclude"])
-    cluster, targets = _pods(name, pods, target, params)
-    local = Local(source, left_out)
-    connector, request = flow.PodConnector(cluster, params["python"]), SyncRequest(target, params["force"], check)
-    if watch:
-        _watch(connector, targets, local, request)
-    outcomes = flow.sync(connector, targets, local, request, lambda outcome: _progress(outcome, form))
-    _show(outcomes, local, check, form)
+    prepared = prepare(request)
+    if request.watch:
+        _watch(prepared)
+    outcomes = flow.sync(
+        prepared.connector,
+        prepared.targets,
+        prepared.local,
+        prepared.request,
+        lambda outcome: _progress(outcome, form),
+    )
+    _show(outcomes, prepared.local, request.check, form)
     raise click.exceptions.Exit(worst_code(map(_code, outcomes)))
-
-
-def source_of(text: str) -> Path:
-    path = Path(text).expanduser().absolute()
-    doing = f"sync the folder {text}"
-    if not path.is_dir():
-        raise InvalidInput(doing, "there is no such folder", "give an existing folder with --source")
-    path = path.resolve()
-    if path in (Path("/"), Path.home().resolve()):
-        raise InvalidInput(
-            doing, f"it is {path} as a whole", "change to the folder of your project, or give it with --source"
-        )
-    return path
-
-
-def target_of(text: str) -> str:
-    from gpuctl.cluster.manifests.storage import WHERE
-
-    target = text or WHERE["workspace"]
-    if not target.startswith("/") or ".." in target.split("/") or not target.strip("/"):
-        raise InvalidInput(
-            f"sync to {target}", "it is not an absolute path of a folder", "give one such as /workspace/code"
-        )
-    return target
-
-
-def _pods(name: str, pods: str, target: str, params: dict[str, Any]) -> tuple[Cluster, list[Target]]:
-    from gpuctl.cluster.sync import pods as pod_search
-    from gpuctl.edges.kube import cluster as kube
-
-    container = params["container"]
-    if pods:
-        cluster = kube.connect(params["context"], params["namespace"])
-        return cluster, pod_search.named(cluster, [pod for pod in pods.split(",") if pod], target, container)
-    cluster, env = on_cluster(name, params)
-    return cluster, pod_search.labelled(cluster, env.selector, target, container)
 
 
 # ---- outcome --------------------------------------------------------------------------------------------------------
@@ -147,7 +114,7 @@ def _shares(outcome: Outcome) -> str:
     return f"shares the folder of {outcome.shares}" if outcome.shares else "shares the folder, and sees the new content"
 
 
-def _show(outcomes: Sequence[Outcome], local: Any, check: bool, form: Output) -> None:
+def _show(outcomes: Sequence[Outcome], local: Local, check: bool, form: Output) -> None:
     if form != "table":
         summary = {"source": local.name, "check": check, "left_out": sorted(local.scanned.left_out)}
         output.data({**summary, "pods": [_as_dict(outcome) for outcome in outcomes]}, form)
@@ -167,7 +134,7 @@ def _show(outcomes: Sequence[Outcome], local: Any, check: bool, form: Output) ->
 
 
 def _as_dict(outcome: Outcome) -> dict[str, Any]:
-    """Plain data, which YAML can hold, too: no enumeration, no tuples."""
+    """Return plain data that YAML can hold: no enumerations or tuples."""
     lists = {name: [asdict(path) for path in getattr(outcome, name)] for name in ("kept", "failed")}
     return {**asdict(outcome), "verdict": str(outcome.verdict), **lists}
 
@@ -187,11 +154,11 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
 
 
 def _shown(path: str) -> str:
-    """A path in a form that a terminal can show."""
+    """Return a path that is safe to print."""
     return path if path.isprintable() else repr(path)
 
 
-def _list_paths(word: str, paths: Sequence[tuple[str, Any]]) -> None:
+def _list_paths(word: str, paths: Sequence[tuple[str, Kept]]) -> None:
     """List paths that were left alone, merged over the pods with the same reason."""
     groups: dict[tuple[str, str], list[str]] = {}
     for pod, kept in paths:
@@ -259,16 +226,16 @@ class Lines:
         sys.stdout.flush()
 
 
-def _watch(connector: Any, targets: Sequence[Target], local: Any, request: Any) -> None:
+def _watch(prepared: PreparedSync) -> None:
     """Sync until Ctrl-C."""
     from gpuctl.cluster.sync import watch
 
-    shown = os.path.relpath(local.source)
+    shown = os.path.relpath(prepared.local.source)
     try:
         watch.watch(
-            watch.Settings(connector, local, request, Lines()),
-            targets,
-            lambda: click.echo(f"watching {shown} for {output.plural(len(targets), 'pod')}; Ctrl-C stops"),
+            watch.Settings(prepared.connector, prepared.local, prepared.request, Lines()),
+            prepared.targets,
+            lambda: click.echo(f"watching {shown} for {output.plural(len(prepared.targets), 'pod')}; Ctrl-C stops"),
         )
     except KeyboardInterrupt:
         click.echo("sync stopped; the pods keep their files", err=True)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuctl.cli.cluster import train_report as show
-from gpuctl.cli.cluster.environment_options import on_cluster, which
+from gpuctl.cli.cluster.environment_options import selection_options
 from gpuctl.cli.cluster.train_report import Screen
 from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
+from gpuctl.cluster.selection import EnvironmentSelection
+from gpuctl.cluster.train.request import TrainRequest
 from gpuctl.domain.findings import PROBLEMS
 
 if TYPE_CHECKING:
-    from gpuctl.cluster.environment import Environment
-    from gpuctl.cluster.train.prepare import TrainRequest
+    from gpuctl.cluster.access import PodAccess
     from gpuctl.cluster.train.watch import Training, TrainingState
-    from gpuctl.edges.kube.cluster import Cluster
+    from gpuctl.remote.model import PodTarget
 
 NOT_DONE = 3
 
@@ -32,7 +34,7 @@ class PassThroughArgs(click.Command):
         return super().parse_args(ctx, args if at is None else [*args[: at + 1], "--", *args[at + 1 :]])
 
     def _script_at(self, args: Sequence[str]) -> int | None:
-        options_by_name = {word: param for param in self.params for word in (*param.opts, *param.secondary_opts)}
+        options_by_name = {option: param for param in self.params for option in (*param.opts, *param.secondary_opts)}
         at = plain = 0
         while at < len(args) and args[at] != "--":
             param = options_by_name.get(args[at])
@@ -75,7 +77,9 @@ launch_options = options.together(
         show_default=True,
         help="deepspeed: by hostfile and ssh from the first pod; others: in every pod. auto: torchrun if available.",
     ),
-    click.option("--nproc-per-node", type=click.IntRange(1), help="Processes per pod.  [default: gpus.per_node]"),
+    click.option(
+        "--nproc-per-node", "processes", type=click.IntRange(1), help="Processes per pod.  [default: gpus.per_node]"
+    ),
     click.option("--nodes", type=click.IntRange(1), help="Number of pods, from the first one.  [default: all]"),
     click.option(
         "--folder", default="/workspace", show_default=True, callback=_folder, help="Working folder in the pods."
@@ -98,60 +102,70 @@ mode_options = options.together(
 )
 
 
+@dataclass(frozen=True)
+class TrainCommand:
+    selection: EnvironmentSelection
+    training: TrainRequest
+    all_output: bool = False
+    detach: bool = False
+    attach: bool = False
+    stop: bool = False
+
+    @property
+    def actions(self) -> list[str]:
+        return [action for action in ("detach", "attach", "stop") if getattr(self, action)]
+
+
 @click.command("train", cls=PassThroughArgs)
-@which
-@click.argument("script", default="")
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
-@launch_options
-@mode_options
+@options.as_request(
+    TrainCommand,
+    selection_options,
+    click.argument("script", default=""),
+    click.argument("args", nargs=-1, type=click.UNPROCESSED),
+    launch_options,
+    mode_options,
+)
 @options.check
 @options.output
-def train(name: str, script: str, args: Sequence[str], check: bool, form: Output, **params: Any) -> None:
-    """Train in the pods of an environment: SCRIPT, a path in --folder, and its ARGS.
+def train(request: TrainCommand, check: bool, form: Output) -> None:
+    """Train in the pods of an environment: run SCRIPT, a path in --folder, with its ARGS.
 
     First all pods are checked concurrently; --check only does that, and shows each pod's command. A training continues
     in the pods when the connection breaks or this terminal closes: --attach follows it again. Ctrl-C ends it in all
     pods, except with --attach. The first pod that fails is named, and the others are ended.
     """
-    _check_options(script, check, form, params)
-    cluster, env = on_cluster(name, params)
-    if params["stop"]:
-        _stop(cluster, env, params["python"])
-    elif params["attach"]:
-        _attach(cluster, env, params)
+    from gpuctl.cluster.access import open_access
+
+    _check_options(request, check, form)
+    access = open_access(request.selection)
+    if request.stop:
+        _stop(access, request.training.python)
+    elif request.attach:
+        _attach(access, request)
     else:
-        _train(cluster, env, _request(script, args, params), check, form, params)
+        _train(access, request, check, form)
 
 
-def _check_options(script: str, check: bool, form: Output, params: dict[str, Any]) -> None:
-    chosen = [word for word in ("detach", "attach", "stop") if params[word]] + (["check"] if check else [])
-    if len(chosen) > 1:
-        raise click.UsageError(f"--{chosen[0]} does not go with --{chosen[1]}")
-    if (params["attach"] or params["stop"]) == bool(script):
+def _check_options(request: TrainCommand, check: bool, form: Output) -> None:
+    actions = request.actions + (["check"] if check else [])
+    if len(actions) > 1:
+        raise click.UsageError(f"--{actions[0]} does not go with --{actions[1]}")
+    if (request.attach or request.stop) == bool(request.training.script):
         raise click.UsageError("give a SCRIPT, or --attach or --stop without one")
     if form != "table" and not check:
         raise click.UsageError("--output goes with --check")
 
 
-def _request(script: str, args: Sequence[str], params: dict[str, Any]) -> TrainRequest:
-    from gpuctl.cluster.train.prepare import TrainRequest
-
-    more = {key: params[key] for key in ("launcher", "nodes", "folder", "variables", "python")}
-    return TrainRequest(script, args, processes=params["nproc_per_node"], **more)
-
-
 # ---- start ----------------------------------------------------------------------------------------------------------
 
 
-def _train(
-    cluster: Cluster, env: Environment, request: TrainRequest, check: bool, form: Output, params: dict[str, Any]
-) -> None:
+def _train(access: PodAccess, request: TrainCommand, check: bool, form: Output) -> None:
     from gpuctl.cluster.train import flow, prepare
     from gpuctl.cluster.train.watch import Watch
     from gpuctl.core.run_history import current_user
     from gpuctl.core.signals import ctrl_c
 
-    ready = prepare.prepare(cluster, env, request)
+    ready = prepare.prepare(access.cluster, access.env, request.training)
     show.ready(ready, form, check)
     if check:
         bad = [finding for finding in ready.findings if finding.verdict in ("FAIL", "UNKNOWN")]
@@ -161,10 +175,10 @@ def _train(
     with ctrl_c() as interrupted:
         training = flow.start(ready, current_user())
         click.echo(f"training {training.name} started in {output.plural(len(ready.pods), 'pod')}", err=True)
-        if params["detach"] and not interrupted():
+        if request.detach and not interrupted():
             click.echo("follow it with the same command with --attach and without the script", err=True)
             return
-        screen = Screen(env.pod_name(0), params["all_output"])
+        screen = Screen(access.env.pod_name(0), request.all_output)
         state = Watch(training, screen).until_ended(interrupted)
         _finish(training, ready.pods, state, screen, broken_off=interrupted())
 
@@ -172,16 +186,16 @@ def _train(
 # ---- follow ---------------------------------------------------------------------------------------------------------
 
 
-def _attach(cluster: Cluster, env: Environment, params: dict[str, Any]) -> None:
+def _attach(access: PodAccess, request: TrainCommand) -> None:
     from gpuctl.cluster.train import runs
     from gpuctl.cluster.train.watch import Watch
     from gpuctl.core.signals import ctrl_c
 
-    survey = runs.survey(cluster, env, params["python"])
+    survey = runs.survey(access.cluster, access.env, request.training.python)
     training = runs.newest(survey)
     click.echo(f"{training.description}: it {'is running' if training.runs else 'has ended'}", err=True)
     with ctrl_c() as interrupted:
-        screen = Screen(env.pod_name(0), params["all_output"])
+        screen = Screen(access.env.pod_name(0), request.all_output)
         state = Watch(training.training, screen).until_ended(interrupted)
         if interrupted():
             click.echo("stopped following; the training continues", err=True)
@@ -190,7 +204,7 @@ def _attach(cluster: Cluster, env: Environment, params: dict[str, Any]) -> None:
 
 
 def _finish(
-    training: Training, pods: Sequence[Any], state: TrainingState, screen: Screen, broken_off: bool = False
+    training: Training, pods: Sequence[PodTarget], state: TrainingState, screen: Screen, broken_off: bool = False
 ) -> None:
     """Report the end; end what still runs if one pod failed or the user interrupted."""
     from gpuctl.cluster.train import flow
@@ -208,10 +222,10 @@ def _finish(
     click.echo(f"training {training.name} completed successfully", err=True)
 
 
-def _stop(cluster: Cluster, env: Environment, python: str) -> None:
+def _stop(access: PodAccess, python: str) -> None:
     from gpuctl.cluster.train import flow, runs
 
-    survey, confirmed = runs.survey(cluster, env, python), []
+    survey, confirmed = runs.survey(access.cluster, access.env, python), []
     for training in runs.to_end(survey):
         click.echo(f"{'ending' if training.runs else 'already ended, checking'} {training.description}", err=True)
         confirmed.append(show.gone(flow.end(training.training, survey.pods)))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.cluster.environment_options import which
-from gpuctl.cli.cluster.shell import open_access
+from gpuctl.cli.cluster.environment_options import selected
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
+from gpuctl.cluster.selection import EnvironmentSelection
 from gpuctl.domain.findings import PROBLEMS, Verdict
 
 if TYPE_CHECKING:
@@ -18,22 +18,23 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@which
+@selected
 @click.option("--password", is_flag=True, help="Print only its password.")
 @click.option(
     "--local", type=click.IntRange(1, 65535), help="The local port.  [default: as in the pod, or the next free one]"
 )
 @options.output
-def vscode(name: str, password: bool, local: int | None, form: Output, **params: Any) -> None:
-    """Show whether VS Code runs in the first pod, and its address: a Route or Ingress, else a forward until Ctrl-C.
+def vscode(request: EnvironmentSelection, password: bool, local: int | None, form: Output) -> None:
+    """Show the address of VS Code in the first pod.
 
-    With --output json or yaml nothing is forwarded.
+    Without a Route or Ingress, its port is forwarded until Ctrl-C; not with --output json or yaml.
     """
     from gpuctl.cluster import vscode as editor
+    from gpuctl.cluster.access import open_lasting_access
 
     if password and form != "table":
         raise click.UsageError("--password does not go with --output: a stored document would contain it")
-    access = open_access(name, params)
+    access = open_lasting_access(request)
     if password:
         click.echo(editor.password(access.cluster, access.env))
         return
@@ -44,10 +45,12 @@ def vscode(name: str, password: bool, local: int | None, form: Output, **params:
     _show(status, access.env.name)
     if status.address or status.verdict is Verdict.FAIL:
         raise click.exceptions.Exit(0 if status.verdict is Verdict.OK else PROBLEMS)
-    from gpuctl.cli.cluster.forward import go
+    from gpuctl.cli.cluster.forward import keep_forwarding
     from gpuctl.workflows.forward import PortRequest
 
-    raise click.exceptions.Exit(go(access, [PortRequest(access.env.cluster.ports.vscode, local or 0, editor.NAME)]))
+    raise click.exceptions.Exit(
+        keep_forwarding(access, [PortRequest(access.env.cluster.ports.vscode, local or 0, editor.NAME)])
+    )
 
 
 def _show(status: EditorStatus, name: str) -> None:

@@ -208,8 +208,8 @@ def _change(knob: Mapping[str, Any], diff: bool, reasons: Mapping[str, str]) -> 
 
 def _goal(knob: Mapping[str, Any], was: Mapping[str, Any]) -> str:
     if not knob["restores"]:
-        kept = was["now"] == knob["wanted"] and was["boot"] not in (None, knob["wanted"])
-        return f"{knob['wanted']}, after a reboot too" if kept else str(knob["wanted"])
+        kept = was["now"] == knob["desired"] and was["boot"] not in (None, knob["desired"])
+        return f"{knob['desired']}, after a reboot too" if kept else str(knob["desired"])
     values = dict.fromkeys(s["after"] for s in knob["steps"] if s["setting"].startswith("value:"))
     return f"back to {next(iter(values))}" if len(values) == 1 else "back to what it was"
 

@@ -62,7 +62,7 @@ def shell(name: str, container: str, choose_again: bool, all_namespaces: bool, c
 @pod.command()
 @which_pod
 def logs(name: str, container: str, choose_again: bool, all_namespaces: bool, context: str, namespace: str) -> None:
-    """Show the last lines of the pod's log and follow it."""
+    """Show the last lines of the pod's log and follow it, across restarts, until Ctrl-C."""
     from gpuctl.kube import pod as pods
 
     _act(pods.logs, _request(name, container, choose_again, all_namespaces, context, namespace))
@@ -125,3 +125,18 @@ def select(name: str, container: str, context: str, namespace: str) -> None:
 
     target = pods.select(pods.named(name, pods.Scope(context, namespace), container))
     click.echo(f"{target.namespace}/{target.pod} in {target.context or 'no context'} is selected")
+
+
+@pod.command()
+@click.option("--all-namespaces", "-A", is_flag=True, help="Pods of all namespaces.")
+@scope
+def problems(all_namespaces: bool, context: str, namespace: str) -> None:
+    """List pods that are neither ready nor finished, such as those in CrashLoopBackOff."""
+    from gpuctl.cli.shared import output
+    from gpuctl.kube import pod as pods
+
+    listed = pods.problems(pods.Scope(context, namespace, all_namespaces))
+    rows = [(p.namespace, p.name, p.status, p.restarts, p.node or "-", p.since) for p in listed]
+    output.table(("NAMESPACE", "POD", "STATUS", "RESTARTS", "NODE", "SINCE"), rows)
+    if not rows:
+        click.echo("all pods are ready or finished")

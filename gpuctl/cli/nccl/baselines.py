@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -20,26 +20,47 @@ if TYPE_CHECKING:
     from gpuctl.nccl.context import RunContext
     from gpuctl.nccl.model import Run
 
-count = click.IntRange(min=1)
 instance = click.option(
-    "--instance", metavar="NAME", help="The machine type: p5.48xlarge, or your own name for machines you calibrated."
+    "--instance", metavar="NAME", help="Machine type: p5.48xlarge, or your own name for machines you calibrated."
 )
 network = click.option(
     "--network",
     metavar="NAME",
     type=sweep_options.Network(),
-    help="What NCCL should use: efa, ib, roce, socket.  [by machine type, if known]",
+    help="Network that NCCL should use: efa, ib, roce, socket.  [default: by machine type, if known]",
 )
-collective = click.option("--collective", metavar="NAME", help="all_reduce, sendrecv, ...  [from the log]")
-algo = click.option("--algo", metavar="NAME", help="What NCCL_ALGO was set to; `default` where it was not.")
-shape = options.together(
-    instance,
-    network,
-    algo,
-    collective,
-    click.option("--nodes", type=count, metavar="N", help="How many nodes took part.  [from the log]"),
-    click.option("--gpus-per-node", type=count, metavar="N", help="How many GPUs of each.  [from the log]"),
+collective = click.option(
+    "--collective", metavar="NAME", help="Collective: all_reduce, sendrecv, ...  [default: from the log]"
 )
+algo = click.option("--algo", metavar="NAME", help="Value of NCCL_ALGO; `default` if it was not set.")
+context_options = options.together(instance, network, algo, collective)
+
+
+@dataclass(frozen=True)
+class ContextRequest:
+    """Facts about runs that their logs may lack; None if the log is to supply them."""
+
+    instance: str | None = None
+    network: str | None = None
+    algo: str | None = None
+    collective: str | None = None
+
+    def context(self, nodes: int | None = None, gpus_per_node: int | None = None) -> RunContext:
+        """Context of the runs; `InvalidInput` for an unknown collective or algorithm."""
+        from gpuctl.nccl.bandwidth import COLLECTIVES
+        from gpuctl.nccl.context import RunContext
+
+        if self.collective is not None and self.collective not in COLLECTIVES:
+            hint = f"it can be {', '.join(COLLECTIVES)}"
+            raise InvalidInput(f"judge {self.collective!r}", "nccl-tests has no such test", hint)
+        return RunContext(
+            self.instance,
+            nodes,
+            gpus_per_node,
+            network=self.network,
+            algorithm=_set_to(self.algo) if self.algo else None,
+            collective=self.collective,
+        )
 
 
 @click.group(cls=Group)
@@ -70,9 +91,9 @@ def restore() -> None:
     restored = site.restore(path)
     if restored.rows:
         show(replace(row, site=True) for row in restored.rows)
-    gone = "what could not be read is" if restored.removed is None else output.plural(restored.removed, "row")
+    removed = "the unreadable file is" if restored.removed is None else output.plural(restored.removed, "row")
     back = output.plural(restored.put_back, "row")
-    click.echo(f"{gone} removed, {back} put back: {path} has {output.plural(len(restored.rows), 'row')}", err=True)
+    click.echo(f"{removed} removed, {back} restored: {path} has {output.plural(len(restored.rows), 'row')}", err=True)
 
 
 @baselines.command()
@@ -86,7 +107,7 @@ def explain(name: str, form: Output) -> None:
     rows = [row for row in book.rows if name in row.systems]
     if name not in book.known:
         hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` adds your own"
-        raise InvalidInput(f"explain {name}", "no baseline and no line rate is known of it", hint)
+        raise InvalidInput(f"explain {name}", "it has no baseline and no line rate", hint)
     if form == "table":
         _explain(name, book, rows)
     else:
@@ -95,27 +116,13 @@ def explain(name: str, form: Output) -> None:
         output.data({"system": system_fields, "baselines": [_whole(row) for row in rows]}, form)
 
 
-def about_of(
-    algo: str | None = None, collective: str | None = None, instance: str | None = None, **rest: Any
-) -> RunContext:
-    """Build the run context from options; raises `InvalidInput` for an unknown name."""
-    from gpuctl.nccl.bandwidth import COLLECTIVES
-    from gpuctl.nccl.context import RunContext
-
-    if collective is not None and collective not in COLLECTIVES:
-        raise InvalidInput(
-            f"judge {collective!r}", "nccl-tests has no such test", f"it can be {', '.join(COLLECTIVES)}"
-        )
-    return RunContext(instance, algorithm=_set_to(algo) if algo else None, collective=collective, **rest)
-
-
 def agreed(doing: str, runs: Iterable[tuple[str, Run]], stated: RunContext) -> None:
     """Raise `InvalidInput` if a log contradicts an option, listing every contradiction."""
     from gpuctl.nccl.baselines.consistency import contradicted
 
     wrong = [f"{name}: {why}" for name, run in runs for why in contradicted(run, stated)]
     if wrong:
-        hint = "leave out what the logs tell themselves; or give the log that the options are of"
+        hint = "leave out options that the logs answer, or give the log that the options describe"
         raise InvalidInput(doing, "\n  ".join(wrong), hint)
 
 
@@ -123,8 +130,8 @@ def known_instance(name: str | None, doing: str, book: Book) -> None:
     """Raise `InvalidInput` for an unknown machine type, so that a typo is reported before anything runs."""
     if name is None or name in book.known:
         return
-    hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` makes rows of a new name"
-    raise InvalidInput(doing, f"no machine type is called {name!r}{_meant(name, book)}", hint)
+    hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` adds a new name"
+    raise InvalidInput(doing, f"unknown machine type {name!r}{_meant(name, book)}", hint)
 
 
 def new_instance(name: str, book: Book) -> None:
@@ -164,7 +171,7 @@ def _no_algorithm(name: str) -> NoReturn:
     from gpuctl.nccl.parsing.algorithms import ALGORITHMS
 
     hint = f"it can be default, {', '.join(ALGORITHMS)}"
-    raise InvalidInput(f"take {name!r} for an algorithm", "NCCL has none of that name", hint)
+    raise InvalidInput(f"take {name!r} for an algorithm", "NCCL has no such algorithm", hint)
 
 
 def show(rows: Iterable[Baseline]) -> None:
@@ -198,7 +205,7 @@ def _until_now(row: Baseline, book: Book) -> str:
 
 def _not_reached(rows: Sequence[Baseline]) -> None:
     """Note about rows that a default run never reaches."""
-    from gpuctl.nccl.judge.messages import flag
+    from gpuctl.nccl.messages import flag
     from gpuctl.nccl.model import Sweep
 
     end = Sweep().end_bytes

@@ -1,23 +1,25 @@
-"""nccl calibrate: measure what this fabric reaches, and keep it as the site's own baseline."""
+"""nccl calibrate: measure the bandwidth of a fabric, and save it as the site's own baseline."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuctl.cli.errors import INTERRUPTED
-from gpuctl.cli.nccl import baselines, log_files, record_history, sweep_options
-from gpuctl.cli.nccl.targets import select
+from gpuctl.cli.nccl import baselines, log_files, record_history, sweep_options, target_options
+from gpuctl.cli.nccl.baselines import ContextRequest
+from gpuctl.cli.nccl.sweep_options import SweepRequest
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import Sectioned
 from gpuctl.cli.shared.output import Output
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.signals import ctrl_c
+from gpuctl.workflows.nccl_targets.model import TargetRequest
 
 if TYPE_CHECKING:
     from gpuctl.nccl.baselines.model import Book
@@ -31,66 +33,83 @@ FOR_LOGS = {"files", "instance", "network", "algo", "collective", "nodes", "gpus
 DEFAULT = "default"  # NCCL's own choice of an algorithm
 
 
+@dataclass(frozen=True)
+class CalibrateRequest:
+    """Runs to make baseline rows from: `repeats` runs on the target, or logs of such runs (`files`).
+
+    `force`: save rows below the fail limit in force. `check`: save nothing.
+    """
+
+    files: tuple[Path, ...]
+    repeats: int
+    gpus_per_node: int | None
+    force: bool
+    check: bool
+    context: ContextRequest
+    sweep: SweepRequest
+    target: TargetRequest
+
+
 @click.command("calibrate", cls=Sectioned)
-@click.argument("files", nargs=-1, metavar="[FILE...]", type=click.Path(path_type=Path, allow_dash=True))
-@baselines.instance
-@baselines.network
-@baselines.algo
-@baselines.collective
-@click.option(
-    "--repeats",
-    type=click.IntRange(3, 100),
-    default=REPEATS,
-    show_default=True,
-    help="How many times it is measured, one run after the other.",
+@options.as_request(
+    CalibrateRequest,
+    click.argument("files", nargs=-1, metavar="[FILE...]", type=click.Path(path_type=Path, allow_dash=True)),
+    baselines.context_options,
+    click.option(
+        "--repeats",
+        type=click.IntRange(3, 100),
+        default=REPEATS,
+        show_default=True,
+        help="Number of runs, one after the other.",
+    ),
+    click.option(
+        "--gpus-per-node", type=click.IntRange(min=1), metavar="N", help="For logs that do not contain the number."
+    ),
+    click.option("--force", is_flag=True, help="Save rows below the fail limit in force, marked as such."),
+    click.option("--check", "--dry-run", "check", is_flag=True, help="Save nothing; show what would be saved."),
+    sweep_options.sweep_options,
+    target_options.target_options,
 )
-@click.option("--gpus-per-node", type=click.IntRange(min=1), metavar="N", help="Of logs that do not tell it.")
-@click.option("--force", is_flag=True, help="Keep rows below the fail limit in force, marked as such.")
-@click.option("--check", "--dry-run", "check", is_flag=True, help="Keep nothing; show what would be kept.")
-@sweep_options.sweep_options
-@select.way_options
 @options.output
-def calibrate(files: tuple[Path, ...], check: bool, force: bool, form: Output, **params: Any) -> None:
-    """Measure what a fabric reaches and keep it as your own baseline; or make one of logs that are there.
+def calibrate(request: CalibrateRequest, form: Output) -> None:
+    """Measure the bandwidth of a fabric and save it as your own baseline, or make a baseline from logs.
 
-    Runs one test on all nodes several times, and refuses where anything is wrong with a run, or where the runs are more
-    than 5 % apart. With FILEs nothing is run: they are three or more repeats of one run (--nodes is then how many nodes
-    there were, of logs that do not tell it). Your own rows then win over those that come with gpuctl; `gpuctl nccl
-    baselines restore` takes the last change back.
+    Runs one test on all nodes several times, and refuses the result if any run has a problem or if the runs differ by
+    more than 5 %. With FILEs nothing is run: they are logs of three or more repeats of one run (--nodes is then their
+    number of nodes, if the logs lack it). Your own rows take precedence over those shipped with gpuctl; `gpuctl nccl
+    baselines restore` undoes the last change.
 
-    Exit status 1 where what was measured is refused, 2 where logs are.
+    Exit status 1 if the measurement is refused, 2 if logs are.
     """
     from gpuctl.nccl.baselines import load
 
-    book = load.book()  # a file that cannot be read is told before anything runs
-    if files:
-        _from_files(files, book, check, force, form, params)
+    book = load.book()  # an unreadable file is reported before anything runs
+    if request.files:
+        _from_files(request, book, form)
     else:
-        _measured(book, check, force, form, params)
+        _measure(request, book, form)
 
 
-def _from_files(
-    files: Sequence[Path], book: Book, check: bool, force: bool, form: Output, params: dict[str, Any]
-) -> None:
-    from gpuctl.nccl import calibrate as calibrating
+def _from_files(request: CalibrateRequest, book: Book, form: Output) -> None:
+    from gpuctl.nccl import calibrate as calibration_rules
 
-    if measuring := _given_to_measure():
-        wrong = f"{', '.join(measuring)} is for measuring, and logs were given"
+    if measuring := _options_for_measuring():
+        wrong = f"{', '.join(measuring)} cannot be combined with logs"
         raise InvalidInput(DOING, wrong, "give logs alone, or leave them out to measure")
-    nodes = params["nodes"]
+    nodes = request.target.nodes
     if nodes and not re.fullmatch(r"[1-9]\d{0,8}", nodes):
         raise InvalidInput(
-            DOING, f"--nodes {nodes}: with logs it is how many there were", "give a number, or leave it out"
+            DOING, f"--nodes {nodes}: with logs it is their number of nodes", "give a number, or leave it out"
         )
-    about = replace(_about(params), nodes=int(nodes) if nodes else None, gpus_per_node=params["gpus_per_node"])
-    runs = list(log_files.runs(files))
+    about = request.context.context(int(nodes) if nodes else None, request.gpus_per_node)
+    runs = list(log_files.runs(request.files))
     baselines.agreed(DOING, runs, about)
-    calibration = calibrating.calibrate([run for _, run in runs], about, book)
-    calibrating.accept(calibration, force)
-    _keep(calibration, book, check, form, ())
+    calibration = calibration_rules.calibrate([run for _, run in runs], about, book)
+    calibration_rules.accept(calibration, request.force)
+    _keep(calibration, book, request.check, form, ())
 
 
-def _given_to_measure() -> list[str]:
+def _options_for_measuring() -> list[str]:
     """Options on the command line that do not apply to logs."""
     context = click.get_current_context()
     return [
@@ -101,45 +120,50 @@ def _given_to_measure() -> list[str]:
     ]
 
 
-def _measured(book: Book, check: bool, force: bool, form: Output, params: dict[str, Any]) -> None:
-    from gpuctl.nccl import calibrate as calibrating
+def _measure(request: CalibrateRequest, book: Book, form: Output) -> None:
+    from gpuctl.nccl import calibrate as calibration_rules
     from gpuctl.nccl import flow, plan
-    from gpuctl.nccl.judge import leftovers
+    from gpuctl.workflows import nccl_targets
 
-    params = select.complete(params)
-    about, sweep = _live(params)
+    about, sweep = _context_and_sweep(request, nccl_targets.gpus_per_node(request.target))
     baselines.new_instance(about.system or "", book)
-    access = select.node_access(**params)
+    access = nccl_targets.node_access(request.target, sweep.gpus_per_node, target_options.notify)
     ((launch,),) = flow.planned("quick", access.nodes, plan.with_env(sweep, access.env))
-    select.preflight(access, **params)
+    target_options.preflight(access, request.target)
     about = replace(about, nodes=len(access.nodes))
     results: list[LaunchResult] = []
 
-    def kept() -> None:
-        record_history.keep(
-            "calibrate", access.where, results, flow.findings("quick", results, about, book), "the runs: {}"
-        )
+    def keep_in_history() -> None:
+        findings = flow.findings("quick", results, about, book)
+        record_history.keep("calibrate", access.where, results, findings, "the runs: {}")
 
-    def kept_and_shown() -> None:
-        kept()
-        _nothing_kept(["it did not come to its end"], results, form)
+    def keep_and_show() -> None:
+        keep_in_history()
+        _nothing_kept(["the measurement was not completed"], results, form)
 
-    with ctrl_c() as broken_off, record_history.save_partial_results(results, kept_and_shown):
+    with ctrl_c() as broken_off, record_history.save_partial_results(results, keep_and_show):
 
         def once(number: int) -> LaunchResult:
-            _told(launch, f"repeat {number} of {params['repeats']}")
-            (end,) = access.runner.run([launch], _told, broken_off)
+            _progress(launch, f"repeat {number} of {request.repeats}")
+            (end,) = access.runner.run([launch], _progress, broken_off)
             return end
 
-        calibrating.measure(params["repeats"], once, lambda end: _wrong(end, about, book), broken_off, results)
+        calibration_rules.measure(request.repeats, once, lambda end: _wrong(end, about, book), broken_off, results)
         interrupted = broken_off()
-    kept()
+    keep_in_history()
     if interrupted:
-        click.echo("broken off: nothing is kept", err=True)
+        click.echo("interrupted: nothing is saved", err=True)
         raise click.exceptions.Exit(INTERRUPTED)
     calibration = _judged(results, about, book)
-    _refused(calibration, force, results, form)
-    _keep(calibration, book, check, form, results)
+    _refused(calibration, request.force, results, form)
+    _keep(calibration, book, request.check, form, results)
+    _report_leftovers(results)
+
+
+def _report_leftovers(results: Sequence[LaunchResult]) -> None:
+    """Exit with status 1 if objects could not be removed from the cluster."""
+    from gpuctl.nccl.judge import leftovers
+
     if stays := list(leftovers.in_cluster(results)):
         click.echo("\n".join(f"{one.subject}: {one.message}; {one.hint}" for one in stays), err=True)
         raise click.exceptions.Exit(1)
@@ -147,42 +171,41 @@ def _measured(book: Book, check: bool, force: bool, form: Output, params: dict[s
 
 def _refused(calibration: Calibration, force: bool, results: Sequence[LaunchResult], form: Output) -> None:
     """Exit here if no row may be kept."""
-    from gpuctl.nccl import calibrate as calibrating
+    from gpuctl.nccl import calibrate as calibration_rules
 
     if calibration.refused:
         _refuse(
             calibration.refused,
-            "`gpuctl nccl isolate` finds what is slow, flaky or fell back; mend it, then calibrate again",
+            "`gpuctl nccl isolate` finds what is slow, flaky or fell back; fix it, then calibrate again",
             results,
             form,
         )
-    slow = calibrating.too_slow(calibration)
+    slow = calibration_rules.too_slow(calibration)
     if slow and not force:
-        _refuse(slow, calibrating.FORCE, results, form)
+        _refuse(slow, calibration_rules.FORCE, results, form)
 
 
 def _judged(results: Sequence[LaunchResult], about: RunContext, book: Book) -> Calibration:
     """Return the new rows, or the reasons why there are none."""
-    from gpuctl.nccl import calibrate as calibrating
+    from gpuctl.nccl import calibrate as calibration_rules
 
     wrong = [f"repeat {n}: {why}" for n, end in enumerate(results, 1) for why in _wrong(end, about, book)]
     if wrong:
-        return calibrating.Calibration((), tuple(wrong), {})
-    return calibrating.calibrate([end.run for end in results], about, book)
+        return calibration_rules.Calibration((), tuple(wrong), {})
+    return calibration_rules.calibrate([end.run for end in results], about, book)
 
 
-def _live(params: dict[str, Any]) -> tuple[RunContext, Sweep]:
-    """Return the context and the sweep before anything runs; raises `InvalidInput` if they cannot make a row."""
-    about, sweep = _about(params), sweep_options.sweep_of(**params)
-    if params["gpus_per_node"] is not None:
-        raise InvalidInput(
-            DOING, "--gpus-per-node is for logs that do not tell it", "--gpus says how many to measure with"
-        )
+def _context_and_sweep(request: CalibrateRequest, gpus: int) -> tuple[RunContext, Sweep]:
+    """Return the context and the sweep before anything runs; `InvalidInput` if they cannot make a row."""
+    about, sweep = request.context.context(), request.sweep.sweep(gpus)
+    if request.gpus_per_node is not None:
+        wrong = "--gpus-per-node is for logs that do not contain the number"
+        raise InvalidInput(DOING, wrong, "--gpus sets the number to measure with")
     if about.system is None:
-        hint = "a type as `gpuctl nccl baselines list` has it, or your own name for these machines"
-        raise InvalidInput(DOING, "the machine type (--instance) is not told", hint)
+        hint = "a type as in `gpuctl nccl baselines list`, or your own name for these machines"
+        raise InvalidInput(DOING, "the machine type (--instance) is missing", hint)
     if not sweep.check:
-        raise InvalidInput(DOING, "--no-verify: values that nobody checked vouch for nothing", "leave it out")
+        raise InvalidInput(DOING, "--no-verify: unchecked values cannot make a baseline", "leave it out")
     if about.algorithm and "NCCL_ALGO" in sweep.env:
         raise InvalidInput(DOING, "both --algo and --env NCCL_ALGO were given", "leave one of them out")
     requested = about.algorithm or sweep.env.get("NCCL_ALGO", DEFAULT)
@@ -193,20 +216,15 @@ def _live(params: dict[str, Any]) -> tuple[RunContext, Sweep]:
     return known, sweep
 
 
-def _about(params: dict[str, Any]) -> RunContext:
-    names = ("instance", "network", "algo", "collective")
-    return baselines.about_of(**{name: params[name] for name in names})
-
-
 def _wrong(end: LaunchResult, about: RunContext, book: Book) -> list[str]:
     """Reasons why this run cannot become a baseline."""
     from gpuctl.nccl.calibrate import unsound
 
-    lost = [f"cannot say that nothing is left on {output.names(end.lost)}"] if end.lost else []
+    lost = [f"cannot confirm that nothing is left on {output.names(end.lost)}"] if end.lost else []
     return [*unsound(end.run, about, book), *lost]
 
 
-def _told(launch: Launch, message: str) -> None:
+def _progress(launch: Launch, message: str) -> None:
     if not message.endswith(" done"):
         click.echo(f"{output.names(launch.nodes, 2)}: {message}", err=True)
 
@@ -223,7 +241,7 @@ def _nothing_kept(why: Sequence[str], results: Sequence[LaunchResult], form: Out
         output.data({"kept": False, "refused": list(why), "repeats": _plain(results), "rows": []}, form)
         return
     _repeats(results)
-    click.echo("nothing is kept:")
+    click.echo("nothing is saved:")
     for reason in why:
         click.echo(f"  {reason}")
 
@@ -241,7 +259,9 @@ def _keep(calibration: Calibration, book: Book, check: bool, form: Output, resul
     if form != "table":
         rows = [load.plain(row) for row in calibration.rows]
         output.data({"kept": not check, "refused": [], "repeats": _plain(results), "rows": rows}, form)
-    click.echo(f"{'would keep' if check else 'kept'} {output.plural(len(calibration.rows), 'row')} in {path}", err=True)
+    click.echo(
+        f"{'would save' if check else 'saved'} {output.plural(len(calibration.rows), 'row')} in {path}", err=True
+    )
 
 
 def _repeats(results: Sequence[LaunchResult]) -> None:

@@ -1,11 +1,10 @@
-"""nccl: parse, judge, run and report NCCL tests, and isolate the node that spoils them."""
+"""nccl: parse, judge, run and report NCCL tests, and isolate faulty nodes."""
 
 from __future__ import annotations
 
 import click
 
-from gpuctl.cli.nccl import baselines, calibrate, isolate, judge, parse, preflight, report, run
-from gpuctl.cli.nccl.targets import pods
+from gpuctl.cli.nccl import baselines, calibrate, clean, isolate, judge, parse, preflight, report, run
 from gpuctl.cli.shared.click_groups import Group
 
 COMMANDS = (
@@ -19,13 +18,13 @@ COMMANDS = (
     isolate.command,
     report.report,
     report.history,
-    pods.clean,
+    clean.clean,
 )
 
 
 @click.group(cls=Group)
 def nccl() -> None:
-    """Validate the fabric with nccl-tests, and identify faulty nodes with proof."""
+    """Validate the fabric with nccl-tests, and find faulty nodes with proof."""
 
 
 for command in COMMANDS:

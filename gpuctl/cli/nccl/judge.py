@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.nccl import log_files
-from gpuctl.cli.nccl.baselines import about_of, agreed, known_instance, shape
-from gpuctl.cli.shared import findings, output
+from gpuctl.cli.nccl import baselines, log_files
+from gpuctl.cli.nccl.baselines import ContextRequest
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 
 if TYPE_CHECKING:
@@ -21,18 +22,31 @@ if TYPE_CHECKING:
     Judged = tuple[str, RunContext, list[Finding]]
 
 
+count = click.IntRange(min=1)
+
+
+@dataclass(frozen=True)
+class JudgeRequest:
+    """Logs to judge, and facts that they may lack. `strict`: WARN is a problem, too."""
+
+    files: tuple[Path, ...]
+    nodes: int | None
+    gpus_per_node: int | None
+    strict: bool
+    context: ContextRequest
+
+
 @click.command()
-@log_files.argument
-@shape
-@click.option("--strict", is_flag=True, help="Exit with status 1 for WARN, too, as in a CI pipeline.")
+@options.as_request(
+    JudgeRequest,
+    log_files.argument,
+    baselines.context_options,
+    click.option("--nodes", type=count, metavar="N", help="Number of nodes.  [default: from the log]"),
+    click.option("--gpus-per-node", type=count, metavar="N", help="GPUs per node.  [default: from the log]"),
+    click.option("--strict", is_flag=True, help="Exit with status 1 for WARN, too, as in a CI pipeline."),
+)
 @report_options
-def judge(
-    files: tuple[Path, ...],
-    form: Form,
-    metrics: Path | None,
-    strict: bool,
-    **params: Any,
-) -> None:
+def judge(request: JudgeRequest, form: Form, metrics: Path | None) -> None:
     """Judge logs of nccl-tests, size by size; - is standard input.
 
     Checks the end of the run, wrong values, the network of every rank, bandwidth against the baseline, sudden drops,
@@ -41,28 +55,29 @@ def judge(
     unusable options or files.
     """
     from gpuctl.domain.report import Report
-    from gpuctl.nccl import context as known
+    from gpuctl.nccl import context
     from gpuctl.nccl.baselines import load
-    from gpuctl.nccl.judge.run import judge as judged
+    from gpuctl.nccl.judge.run import judge as judge_run
 
     check_folder(metrics)
-    stated = about_of(**params)
+    stated = request.context.context(request.nodes, request.gpus_per_node)
     book = load.book()
-    known_instance(stated.system, "judge", book)
-    runs = list(log_files.runs(files))
-    agreed("judge", runs, stated)
-    judged_runs = [(name, known.infer(run, stated), judged(run, stated, book)) for name, run in runs]
+    baselines.known_instance(stated.system, "judge", book)
+    runs = list(log_files.runs(request.files))
+    baselines.agreed("judge", runs, stated)
+    judged_runs = [(name, context.infer(run, stated), judge_run(run, stated, book)) for name, run in runs]
     targets = {name: findings for name, _, findings in judged_runs}
-    code = _exit_code(judged_runs, strict)
+    code = _exit_code(judged_runs, request.strict)
     details = {"runs": [_plain(*one) for one in judged_runs]}
-    publish(Report("nccl judge", targets, details, strict, code=code), form, metrics, lambda: _show(judged_runs))
+    report = Report("nccl judge", targets, details, request.strict, code=code)
+    publish(report, form, metrics, lambda: _show(judged_runs))
     sys.exit(code)
 
 
 def _exit_code(judged_runs: Iterable[Judged], strict: bool) -> int:
     from gpuctl.domain.findings import PROBLEMS, exit_code
 
-    # Every run by itself: one without findings is unknown.
+    # Judged one by one, because a run without findings is unknown.
     return max((exit_code(findings, strict) if findings else PROBLEMS for _, _, findings in judged_runs), default=0)
 
 
@@ -86,7 +101,7 @@ def _with_peak(finding: Finding) -> Finding:
     """Add the measured bandwidth to a run that no baseline judges."""
     from dataclasses import replace
 
-    from gpuctl.nccl.judge.messages import size
+    from gpuctl.nccl.messages import size
 
     best, at = finding.numbers.get("peak_gbs"), finding.numbers.get("peak_bytes")
     if finding.check != "baseline" or not isinstance(best, float) or not isinstance(at, int):
@@ -100,8 +115,8 @@ def _known(about: RunContext) -> str:
     gpus = f"{output.plural(about.gpus_per_node, 'GPU')} each" if about.gpus_per_node else None
     ranks = output.plural(about.ranks, "rank") if about.ranks else None
     facts = ", ".join(text for text in (nodes, gpus, ranks) if text)
-    missing = [what for what, text in (("nodes", nodes), ("GPUs", gpus), ("ranks", ranks)) if text is None]
-    where = (f" on {facts}" if facts else "") + (f" ({', '.join(missing)} not told)" if missing else "")
+    missing = [fact for fact, text in (("nodes", nodes), ("GPUs", gpus), ("ranks", ranks)) if text is None]
+    where = (f" on {facts}" if facts else "") + (f" ({', '.join(missing)} unknown)" if missing else "")
     system = about.system or "no machine type given"
     return f"{about.collective or 'collective not named'}{where}; {_algorithm(about)}; {system}"
 
@@ -110,5 +125,5 @@ def _algorithm(about: RunContext) -> str:
     """Forced and chosen algorithms, which are two different things."""
     used = f" (used: {', '.join(about.chosen)})" if about.chosen else ""
     if about.algorithm is None:
-        return f"whether NCCL_ALGO was set is not told{used}"
+        return f"NCCL_ALGO unknown{used}"
     return f"NCCL's choice of algorithm{used}" if about.algorithm == "default" else f"NCCL_ALGO={about.algorithm}"

@@ -1,9 +1,8 @@
-"""Log files given by the user, checked before any is read, and the folder for new logs."""
+"""Log files given by the user; all are checked before any is read."""
 
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,14 +11,14 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 import click
 
-from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gpuctl.nccl.model import Run
 
-LOOK = 1 << 16  # bytes that are looked at to tell text from anything else
-GZIP = b"\x1f\x8b"  # what every file of gzip begins with
-HINT = "name a file that a run of nccl-tests printed, or - for standard input"
+LOOK = 1 << 16  # bytes that are inspected to recognise text
+GZIP = b"\x1f\x8b"  # magic number of gzip files
+HINT = "name a file with the output of nccl-tests, or - for standard input"
 
 argument = click.argument(
     "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, allow_dash=True)
@@ -41,7 +40,7 @@ def runs(files: Sequence[Path]) -> Iterator[tuple[str, Run]]:
 
 
 def _usable(path: Path) -> None:
-    if str(path) == "-" or path.is_fifo():  # what was read of a pipe is gone
+    if str(path) == "-" or path.is_fifo():  # a pipe can be read only once
         return
     with _read_of(path) as file:
         begin = file.read(LOOK)
@@ -73,8 +72,8 @@ def _read_of(path: Path) -> Iterator[BinaryIO]:
             with gzip.GzipFile(fileobj=file) as unpacked:
                 yield cast("BinaryIO", unpacked)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        wrong = "it is packed by gzip, and cut off or damaged"
-        raise InvalidInput(f"read {path}", wrong, "copy it anew; `gzip -t` tells whether it is whole") from error
+        wrong = "its gzip data is cut off or damaged"
+        raise InvalidInput(f"read {path}", wrong, "copy it again; `gzip -t` checks the file") from error
     except OSError as error:
         raise InvalidInput(f"read {path}", error.strerror or str(error), HINT) from error
 
@@ -84,17 +83,3 @@ def _text(stream: TextIO) -> Iterable[str]:
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     return stream
-
-
-def made(folder: Path | None) -> Path | None:
-    """Create the folder for run output; raises `GpuctlError` if it is not writable."""
-    if folder is None:
-        return None
-    doing = f"keep what runs print in {folder}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GpuctlError(doing, error.strerror or str(error)) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise GpuctlError(doing, "it cannot be written there", "name another folder")
-    return folder

@@ -6,12 +6,13 @@ import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.nccl.targets import hosts as nccl_hosts
+from gpuctl.cli.nccl import target_options
 from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
@@ -28,10 +29,38 @@ File = click.Path(dir_okay=False, path_type=Path)
 
 
 def _only_hosts(ctx: click.Context, param: click.Parameter, value: str) -> None:
-    """Facts of pods are judged only by checks that apply to pods."""
+    """Refuse --cluster, because these checks are for hosts; those for pods run before a test."""
     if options.not_empty(ctx, param, value):
-        hint = f"`gpuctl nccl run --cluster {value}` looks at the pods before it begins"
-        raise InvalidInput(f"look at the pods of {value}", f"`nccl {ctx.info_name}` is for hosts", hint)
+        hint = f"`gpuctl nccl run --cluster {value}` checks the pods before it starts"
+        raise InvalidInput(f"check the pods of {value}", f"`nccl {ctx.info_name}` is for hosts", hint)
+
+
+@dataclass(frozen=True)
+class FleetRequest:
+    """Nodes to collect facts from, or a file of facts (`source`). `save`: file for the facts.
+
+    `timeout` in seconds for one node; `forks`: how many nodes at a time. See `TargetRequest` for the others.
+    """
+
+    inventory: str | None
+    limit: str
+    nodes: str
+    source: Path | None
+    save: Path | None
+    search_path: tuple[str, ...]
+    use_inventory_names: bool
+    ssh_args: str
+    rack_var: str
+    forks: int
+    timeout: float
+
+
+@dataclass(frozen=True)
+class AdviseRequest:
+    """Fleet to advise on. `topology`: file with the racks of its nodes."""
+
+    topology: Path | None
+    fleet: FleetRequest
 
 
 fleet_options = options.together(
@@ -43,24 +72,24 @@ fleet_options = options.together(
         metavar="NAME,...",
         default="",
         callback=options.not_empty,
-        help="Only these, in this order; the first one launches.",
+        help="Only these nodes, in this order; the first one launches.",
     ),
-    click.option("--from", "source", metavar="FILE", type=File, help="Judge facts of a file, and ask nobody."),
-    click.option("--save", metavar="FILE", type=File, help="Keep the facts in this file."),
-    nccl_hosts.folders,
-    nccl_hosts.by_name,
-    nccl_hosts.ssh_args,
-    nccl_hosts.rack_var,
-    click.option("--forks", type=click.IntRange(1), default=64, show_default=True, help="How many at the same time."),
+    click.option("--from", "source", metavar="FILE", type=File, help="Use the facts of a file, and query no node."),
+    click.option("--save", metavar="FILE", type=File, help="Save the facts to this file."),
+    target_options.search_path,
+    target_options.use_inventory_names,
+    target_options.ssh_args,
+    target_options.rack_var,
+    click.option("--forks", type=click.IntRange(1), default=64, show_default=True, help="Number of nodes at a time."),
     click.option("--timeout", type=options.Finite(1), default=120, show_default=True, help="Seconds for one node."),
 )
 
 
 @click.command()
-@fleet_options
+@options.as_request(FleetRequest, fleet_options)
 @report_options
-def preflight(form: Form, metrics: Path | None, **params: Any) -> None:
-    """Look at every node before a run, in one trip each: fail in seconds, with the node's name.
+def preflight(request: FleetRequest, form: Form, metrics: Path | None) -> None:
+    """Check every node before a run, within seconds, and name the nodes that would make it fail.
 
     Nodes are compared with each other. The first node tries to log in to every other, and each to the next in a ring.
     """
@@ -68,8 +97,8 @@ def preflight(form: Form, metrics: Path | None, **params: Any) -> None:
     from gpuctl.nccl import preflight as rules
 
     check_folder(metrics)
-    fleet = _fleet(**params)
-    with _understood(params["source"]):
+    fleet = _fleet(request)
+    with _understood(request.source):
         results = rules.judge(fleet.nodes, fleet.unasked)
     nodes = [*fleet.nodes, *fleet.unasked]
     code = _exit_code(results, fleet)
@@ -78,31 +107,39 @@ def preflight(form: Form, metrics: Path | None, **params: Any) -> None:
         findings.show(results)
         click.echo(f"\n{output.plural(len(nodes), 'node')}: {summary(report)}")
 
-    target = str(params["source"] or params["inventory"] or "localhost")
+    target = str(request.source or request.inventory or "localhost")
     report = Report("nccl preflight", {target: results}, {"nodes": nodes}, code=code)
     publish(report, form, metrics, table)
     raise click.exceptions.Exit(code)
 
 
 @click.command()
-@fleet_options
-@click.option("--topology", metavar="FILE", type=File, help="Slurm's topology.conf, or EC2's instance topology (JSON).")
+@options.as_request(
+    AdviseRequest,
+    fleet_options,
+    click.option(
+        "--topology", metavar="FILE", type=File, help="Slurm's topology.conf, or EC2's instance topology (JSON)."
+    ),
+)
 @options.output
-def advise(topology: Path | None, form: Output, **params: Any) -> None:
-    """Derive NCCL's environment from what the nodes are, and say why; order nodes so that a ring crosses few racks."""
-    from gpuctl.nccl import advise as advising
+def advise(request: AdviseRequest, form: Output) -> None:
+    """Derive NCCL's environment and an order of nodes from the facts of the nodes.
+
+    Every variable comes with its reason and source. In the order, a ring crosses as few racks as possible.
+    """
+    from gpuctl.nccl import advise as advise_rules
     from gpuctl.nccl.topology import racks as placement
     from gpuctl.nccl.topology import ring_order
 
-    if topology is not None:
-        placement.read(topology)  # a file that cannot be used is told before anybody is asked
-    fleet = _fleet(**params, racks=True)
-    with _understood(params["source"]):
-        places, racks = _places(fleet, topology)
-        advice = advising.advise(fleet.nodes)
+    if request.topology is not None:
+        placement.read(request.topology)  # an unusable file is reported before nodes are queried
+    fleet = _fleet(request.fleet, with_racks=True)
+    with _understood(request.fleet.source):
+        places, racks = _places(fleet, request.topology)
+        advice = advise_rules.advise(fleet.nodes)
     order = ring_order.order([*fleet.nodes, *fleet.unasked], places)
     if form != "table":
-        output.data(_told(advice, order, racks, fleet), form)
+        output.data(_as_dict(advice, order, racks, fleet), form)
     else:
         _show_advice(advice, order, racks, fleet)
     raise click.exceptions.Exit(_exit_code(advice.findings, fleet))
@@ -120,59 +157,53 @@ def _understood(source: Path | None) -> Iterator[None]:
         raise InvalidInput(f"use the facts in {source}", f"they are not understood: {error!r}", hint) from error
 
 
-def _fleet(
-    inventory: str | None,
-    limit: str,
-    nodes: str,
-    source: Path | None,
-    save: Path | None,
-    rack_var: str,
-    racks: bool = False,
-    **access: Any,
-) -> Fleet:
+def _fleet(request: FleetRequest, with_racks: bool = False) -> Fleet:
     """Load facts from a file, or collect them from hosts now."""
     from gpuctl.nccl.preflight import facts_file
+    from gpuctl.workflows.nccl_targets import hosts as nccl_hosts
 
-    if source is not None and (inventory is not None or limit):
-        raise InvalidInput(
-            "use facts of a file and of an inventory", "only one of the two can be meant", "leave one out"
-        )
-    if source is not None:
-        fleet = facts_file.read(source)
+    if request.source is not None and (request.inventory is not None or request.limit):
+        wrong = "--from cannot be combined with --inventory or --limit"
+        raise InvalidInput("use facts of a file and of an inventory", wrong, "leave one out")
+    if request.source is not None:
+        fleet = facts_file.read(request.source)
     else:
-        hosts = nccl_hosts.hosts_of(inventory, limit, nodes, rack_var)
-        fleet = _asked(hosts.targets, **access)
-        if racks or save:
+        hosts = nccl_hosts.hosts_of(request.inventory, request.limit, request.nodes, request.rack_var)
+        fleet = _collect(hosts.targets, request)
+        if with_racks or request.save:
             fleet = _with_racks(fleet, hosts.racks)
-    fleet = _only(fleet, nodes)
-    if save is not None:
-        facts_file.save(save, fleet)
+    fleet = _only(fleet, request.nodes)
+    if request.save is not None:
+        facts_file.save(request.save, fleet)
     return fleet
 
 
 def _only(fleet: Fleet, nodes: str) -> Fleet:
     from gpuctl.nccl.preflight.facts_file import Fleet
+    from gpuctl.workflows.nccl_targets import hosts as nccl_hosts
 
     names = nccl_hosts.named(nodes, [*fleet.nodes, *fleet.unasked])
     kept = {name: fleet.nodes[name] for name in names if name in fleet.nodes}
     return Fleet(kept, {name: fleet.unasked[name] for name in names if name in fleet.unasked})
 
 
-def _asked(
-    hosts: Sequence[Target], folders: Sequence[str], by_name: bool, ssh_args: str, forks: int, timeout: float
-) -> Fleet:
+def _collect(hosts: Sequence[Target], request: FleetRequest) -> Fleet:
     from gpuctl.workflows import preflight_facts
 
-    def seen(result: HostResult) -> None:
+    def on_result(result: HostResult) -> None:
         if result.answer is None:
             click.echo(f"{result.host}: {result.wrong}" + (f"; {result.hint}" if result.hint else ""), err=True)
 
-    access = preflight_facts.FactsOptions(
-        tuple(folders), by_name, preflight_facts.split_ssh_args(ssh_args), forks, timeout
+    facts_options = preflight_facts.FactsOptions(
+        request.search_path,
+        request.use_inventory_names,
+        preflight_facts.split_ssh_args(request.ssh_args),
+        request.forks,
+        request.timeout,
     )
     started = time.monotonic()
-    fleet = preflight_facts.ask(hosts, access, seen)
-    click.echo(f"asked {output.plural(len(hosts), 'node')} in {time.monotonic() - started:.1f} s", err=True)
+    fleet = preflight_facts.ask(hosts, facts_options, on_result)
+    click.echo(f"queried {output.plural(len(hosts), 'node')} in {time.monotonic() - started:.1f} s", err=True)
     return fleet
 
 
@@ -189,9 +220,9 @@ def _places(fleet: Fleet, topology: Path | None) -> tuple[Mapping[str, tuple[str
 
     if topology is not None:
         instances = {n: str(i) for n, facts in fleet.nodes.items() if (i := facts["names"].get("instance"))}
-        return placement.read(topology, instances), f"as {topology} has them"
+        return placement.read(topology, instances), f"as in {topology}"
     racks = {node: (facts["rack"],) for node, facts in fleet.nodes.items() if facts.get("rack")}
-    return (racks, "as the inventory has them") if racks else placement.of_facts(fleet.nodes)
+    return (racks, "as in the inventory") if racks else placement.of_facts(fleet.nodes)
 
 
 def _exit_code(findings: Iterable[Finding], fleet: Fleet) -> int:
@@ -202,8 +233,7 @@ def _exit_code(findings: Iterable[Finding], fleet: Fleet) -> int:
     return worst_code([int(problems), 3 if fleet.unasked else 0])
 
 
-def _told(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, Any]:
-
+def _as_dict(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, Any]:
     settings = [
         {"name": s.name, "value": s.value, "nodes": list(s.nodes) or None, "why": s.why, "source": s.source}
         for s in advice.settings
@@ -245,7 +275,7 @@ def _show_advice(advice: Advice, order: Order, racks: str, fleet: Fleet) -> None
     click.echo()
     _show_order(order, racks)
     for node, reason in fleet.unasked.items():
-        click.echo(f"not asked: {node}: {reason}")
+        click.echo(f"no facts: {node}: {reason}")
 
 
 def _quoted(value: str) -> str:
@@ -256,11 +286,11 @@ def _quoted(value: str) -> str:
 def _show_order(order: Order, racks: str) -> None:
     if not order.racks:
         click.echo(
-            "order of nodes: as it is; no rack is known: give --topology FILE, or a variable `rack` in the inventory"
+            "order of nodes: unchanged; no rack is known: use --topology FILE, or a variable `rack` in the inventory"
         )
         return
     click.echo(
-        f"order of nodes: a ring crosses racks {order.crossings_after} times; as they stand {order.crossings_before}"
+        f"order of nodes: a ring crosses racks {order.crossings_after} times, now {order.crossings_before} times"
     )
     click.echo(f"racks are {racks}:")
     for place, nodes in order.racks.items():

@@ -4,88 +4,106 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuctl.cli.errors import INTERRUPTED
-from gpuctl.cli.nccl import baselines, record_history, sweep_options
-from gpuctl.cli.nccl.targets import select
+from gpuctl.cli.nccl import baselines, record_history, sweep_options, target_options
+from gpuctl.cli.nccl.sweep_options import SweepRequest
 from gpuctl.cli.shared import findings as findings_output
-from gpuctl.cli.shared import output
+from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import Sectioned
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.signals import ctrl_c
+from gpuctl.nccl.plan import KINDS, Kind
+from gpuctl.workflows.nccl_targets.model import TargetRequest
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
     from gpuctl.nccl.model import Launch, LaunchResult
 
-KINDS = ("quick", "full", "pairs", "single")
-QUIET_S = 5.0  # of one launch, no more than one size in so long a time is told
+QUIET_S = 5.0  # between two sizes of one launch that are reported
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """Test to run: its kind, its sweep and its target; `instance` and `network` are the baseline it is judged by."""
+
+    kind: Kind
+    split: bool
+    instance: str | None
+    network: str | None
+    sweep: SweepRequest
+    target: TargetRequest
 
 
 @click.command("run", cls=Sectioned)
-@click.option("--kind", "-k", type=click.Choice(KINDS), default="quick", show_default=True, help="See above.")
-@click.option("--split", is_flag=True, help="Pairs, single: one launch a round, which tells only the slowest group.")
-@click.option("--instance", metavar="NAME", help="The machine type, for baselines: p5.48xlarge, or your own name.")
-@click.option(
-    "--network", metavar="NAME", type=sweep_options.Network(), help="What NCCL should use: efa, ib, roce, socket."
+@options.as_request(
+    RunRequest,
+    click.option("--kind", "-k", type=click.Choice(KINDS), default="quick", show_default=True, help="See above."),
+    click.option(
+        "--split", is_flag=True, help="Pairs, single: one launch per round, which shows only the slowest group."
+    ),
+    click.option("--instance", metavar="NAME", help="Machine type, for baselines: p5.48xlarge, or your own name."),
+    click.option(
+        "--network",
+        metavar="NAME",
+        type=sweep_options.Network(),
+        help="Network that NCCL should use: efa, ib, roce, socket.",
+    ),
+    sweep_options.sweep_options,
+    target_options.target_options,
 )
-@sweep_options.sweep_options
-@select.way_options
 @report_options
-def command(
-    kind: Any,
-    split: bool,
-    instance: str | None,
-    network: str | None,
-    form: Form,
-    metrics: Path | None,
-    **params: Any,
-) -> None:
-    """Run NCCL tests on the nodes of an inventory, over ssh and Open MPI, as the user that ssh logs in as.
+def command(request: RunRequest, form: Form, metrics: Path | None) -> None:
+    """Run NCCL tests on hosts, on Slurm or in pods, and judge the results.
 
-    Nodes that only Ansible reaches are reached by its playbook nccl.yml, which tells of no sizes.
-    With --slurm they run as steps of a Slurm job, with --cluster in the pods of an environment of `gpuctl cluster`,
-    with --image in pods of their own on the nodes of a Kubernetes cluster.
+    Without a target option the tests run on the hosts of an inventory, started by Open MPI over ssh as the login user;
+    hosts that only Ansible can reach are tested by the playbook nccl.yml, without progress per size. With --slurm
+    they run as steps of a Slurm job, with --cluster in the pods of a `gpuctl cluster` environment, with --image in new
+    pods on the nodes of a Kubernetes cluster.
 
     \b
     quick   one all_reduce over all nodes
     full    every collective over all nodes
-    pairs   every pair of nodes, in rounds of as many pairs as there is room for, with the Ring algorithm
+    pairs   every pair of nodes, with the Ring algorithm; as many pairs at a time as there are nodes for
     single  each node alone
 
-    A run that hangs is ended on every node, and said to be gone only where that was seen.
+    A hanging launch is stopped on every node; nodes where this cannot be confirmed are reported.
     """
     from gpuctl.domain.report import Report
     from gpuctl.nccl import flow, plan, serialize
     from gpuctl.nccl.baselines import load
     from gpuctl.nccl.context import RunContext
+    from gpuctl.workflows import nccl_targets
 
     check_folder(metrics)
-    params = select.complete(params)
-    sweep = sweep_options.sweep_of(**params)
-    book = load.book()  # a file that cannot be read is told before anything runs
-    baselines.known_instance(instance, "run the tests", book)
-    access = select.node_access(**params)
-    rounds = flow.planned(kind, access.nodes, plan.with_env(sweep, access.env), split)
-    select.preflight(access, alone=kind == "single" and not split, together=kind in ("quick", "full"), **params)
+    kind, about = request.kind, RunContext(system=request.instance, network=request.network)
+    sweep = request.sweep.sweep(nccl_targets.gpus_per_node(request.target))
+    book = load.book()  # an unreadable file is reported before anything runs
+    baselines.known_instance(request.instance, "run the tests", book)
+    access = nccl_targets.node_access(request.target, sweep.gpus_per_node, target_options.notify)
+    rounds = flow.planned(kind, access.nodes, plan.with_env(sweep, access.env), request.split)
+    target_options.preflight(
+        access, request.target, alone=kind == "single" and not request.split, together=kind in ("quick", "full")
+    )
     results: list[LaunchResult] = []
 
-    def kept() -> list[Finding]:
-        findings = flow.findings(kind, results, RunContext(system=instance, network=network), book, access.racks)
+    def keep_and_publish() -> list[Finding]:
+        findings = flow.findings(kind, results, about, book, access.racks)
         record_history.keep(kind, access.where, results, findings)
         details = {"launches": [serialize.launch_as_dict(end) for end in results]}
         report = Report("nccl run", {access.where: findings}, details, code=flow.exit_code(results, findings))
         publish(report, form, metrics, lambda: _show(results, findings))
         return findings
 
-    with ctrl_c() as broken_off, record_history.save_partial_results(results, kept):
+    with ctrl_c() as broken_off, record_history.save_partial_results(results, keep_and_publish):
         flow.run(access.runner, rounds, progress(), broken_off, results)
         interrupted = broken_off()
-    findings = kept()
+    findings = keep_and_publish()
     raise click.exceptions.Exit(INTERRUPTED if interrupted else flow.exit_code(results, findings))
 
 
@@ -124,5 +142,5 @@ def _gbs(value: float | None) -> str:
 
 
 def _why(end: LaunchResult) -> str:
-    lost = f"cannot say that nothing is left on {output.names(end.lost)}" if end.lost else ""
+    lost = f"cannot confirm that nothing is left on {output.names(end.lost)}" if end.lost else ""
     return "; ".join(text for text in (end.run.cause, lost) if text)

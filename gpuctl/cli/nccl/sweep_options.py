@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Size(click.ParamType[int]):
-    """A message size as nccl-tests takes it: 8, 512K, 64M, 8G."""
+    """Message size in the notation of nccl-tests: 8, 512K, 64M, 8G."""
 
     name = "SIZE"
 
@@ -39,22 +40,49 @@ class Pair(click.ParamType[tuple[str, str]]):
 
 
 class Network(click.ParamType[str]):
-    """A network under any of its names: efa, ib, InfiniBand, RoCEv2, tcp, gIB; NET/NAME for other plugins."""
+    """Network under any of its names: efa, ib, InfiniBand, RoCEv2, tcp, gIB; NET/NAME for other plugins."""
 
     name = "NAME"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from difflib import get_close_matches
 
-        from gpuctl.nccl.judge.expected import NETWORKS, network
+        from gpuctl.nccl.networks import NETWORKS, network
 
         name = network(str(value))
         if name is None:
             close = get_close_matches(str(value).lower(), NETWORKS, 1)
             meant = f" (did you mean {close[0]}?)" if close else ""
-            known = "efa, ib, roce, socket, or what NCCL prints: gIB, FasTrak; NET/NAME is any other plugin's"
-            self.fail(f"no network is called {value!r}{meant}: it can be {known}", param, ctx)
+            known = "efa, ib, roce, socket, or a name that NCCL prints: gIB, FasTrak; NET/NAME for any other plugin"
+            self.fail(f"unknown network {value!r}{meant}: use {known}", param, ctx)
         return name
+
+
+@dataclass(frozen=True)
+class SweepRequest:
+    """Sizes and settings of a sweep. `timeout` in seconds for one launch; `gpus`: None for the target's number."""
+
+    begin: int
+    end: int
+    gpus: int | None
+    env: tuple[tuple[str, str], ...]
+    timeout: float
+    factor: int = 2
+    no_verify: bool = False
+
+    def sweep(self, gpus: int) -> Sweep:
+        """The sweep on nodes with this number of GPUs, unless the request has a number itself."""
+        from gpuctl.nccl.model import Sweep
+
+        return Sweep(
+            begin_bytes=self.begin,
+            end_bytes=self.end,
+            factor=self.factor,
+            gpus_per_node=self.gpus or gpus,
+            check=not self.no_verify,
+            env=dict(self.env),
+            limit_s=self.timeout,
+        )
 
 
 def sizes(begin: str, end: str) -> Callable[[options.Command], options.Command]:
@@ -65,45 +93,23 @@ def sizes(begin: str, end: str) -> Callable[[options.Command], options.Command]:
     )
 
 
-def ranks(limit_s: float) -> Callable[[options.Command], options.Command]:
-    """Options for the environment of ranks, the GPUs per node and the default timeout."""
-    late = "A run that has not ended by then hangs: it is ended on every node."
+def ranks(timeout: float) -> Callable[[options.Command], options.Command]:
+    """Options for the GPUs per node, the environment of the ranks and the timeout, with this default in seconds."""
+    hang = "Seconds until a launch counts as hung and is stopped on all nodes."
     return options.together(
+        click.option("--gpus", type=click.IntRange(1), help="GPUs per node.  [default: 8, or as in the cluster file]"),
         click.option(
-            "--gpus", type=click.IntRange(1), help="GPUs of a node.  [default: 8, or as the cluster file says]"
+            "--env", "env", type=Pair(), multiple=True, help="Environment variable of every rank; repeatable."
         ),
-        click.option("--env", "env", type=Pair(), multiple=True, help="For every rank; may be given again."),
-        click.option("--limit-s", type=options.Finite(1), default=limit_s, show_default=True, help=late),
+        click.option("--timeout", type=options.Finite(1), default=timeout, show_default=True, help=hang),
     )
 
 
 sweep_options = options.together(
     sizes("8", "8G"),
-    click.option("--factor", "-f", type=click.IntRange(2), default=2, show_default=True, help="From size to size."),
+    click.option(
+        "--factor", "-f", type=click.IntRange(2), default=2, show_default=True, help="Factor from size to size."
+    ),
     ranks(600),
-    click.option("--no-verify", is_flag=True, help="Do not check the values: faster, and finds no corruption."),
+    click.option("--no-verify", is_flag=True, help="Do not check the values: faster, but finds no corruption."),
 )
-
-
-def sweep_of(
-    begin: int,
-    end: int,
-    gpus: int,
-    env: Sequence[tuple[str, str]],
-    limit_s: float,
-    factor: int = 2,
-    no_verify: bool = False,
-    **_: Any,
-) -> Sweep:
-    """Build the sweep from the options that a command has."""
-    from gpuctl.nccl.model import Sweep
-
-    return Sweep(
-        begin_bytes=begin,
-        end_bytes=end,
-        factor=factor,
-        gpus_per_node=gpus,
-        check=not no_verify,
-        env=dict(env),
-        limit_s=limit_s,
-    )

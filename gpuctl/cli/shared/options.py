@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from typing import Any, get_args
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import click
 from click.core import ParameterSource
@@ -13,6 +15,7 @@ from click.core import ParameterSource
 from gpuctl.cli.shared.output import Output
 
 Command = Callable[..., Any]
+Request = TypeVar("Request")
 
 
 class Share(click.ParamType[str]):
@@ -64,8 +67,50 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
     return decorate
 
 
+def as_request(request: type[Any], *declared: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Declare options; the command receives their values as one argument, `request`, an instance of this class.
+
+    Every field of the class is an option of the same name, or a nested request with such fields.
+    """
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def call(**values: Any) -> Any:
+            names = option_names(request)
+            rest = {name: value for name, value in values.items() if name not in names}
+            return command(request=build(request, values), **rest)
+
+        call.__dict__["request"] = request
+        return together(*declared)(call)
+
+    return decorate
+
+
+def build(request: type[Request], values: Mapping[str, Any]) -> Request:
+    """A request from the values of its options; a field without a value keeps its default."""
+    types = get_type_hints(request)
+    nested = {name: build(kind, values) for name, kind in types.items() if _is_request(kind)}
+    return request(**{**{name: values[name] for name in types if name in values}, **nested})
+
+
+def option_names(request: type[Any]) -> dict[str, bool]:
+    """Options of a request and of those nested in it -> True if the request cannot be built without it."""
+    types = get_type_hints(request)
+    names = dict[str, bool]()
+    for one in fields(request):
+        if _is_request(types[one.name]):
+            names |= option_names(types[one.name])
+        else:
+            names[one.name] = one.default is one.default_factory  # both are MISSING
+    return names
+
+
+def _is_request(kind: Any) -> bool:
+    return is_dataclass(kind)
+
+
 inventory = click.option(
-    "--inventory", "-i", metavar="NAME|PATH", default=None, help="Which hosts.  [default: this machine]"
+    "--inventory", "-i", metavar="NAME|PATH", default=None, help="Inventory of the hosts.  [default: this machine]"
 )
 limit = click.option(
     "--limit",
@@ -73,21 +118,21 @@ limit = click.option(
     metavar="PATTERN",
     default="",
     callback=not_empty,
-    help="Only the hosts this names, as Ansible's --limit.",
+    help="Only hosts that match, like Ansible's --limit.",
 )
 profile = click.option(
     "--profile",
     "-p",
     metavar="NAME|PATH",
     default="",
-    help="What to tune to.  [default: what the inventory says, else training]",
+    help="Profile of the settings.  [default: host_profile_name in the inventory, else training]",
 )
-check = click.option("--check", is_flag=True, help="Change nothing; say what would be changed.")
-diff = click.option("--diff", is_flag=True, help="Show every single setting before and after, and why.")
-strict = click.option("--strict", is_flag=True, help="Count what a host cannot have as a problem.")
-allow_busy = click.option("--allow-busy", is_flag=True, help="Do what disturbs running jobs, too.")
-context = click.option("--context", metavar="NAME", default="", help="Another context than the current one.")
-yes = click.option("--yes", "-y", is_flag=True, help="Do not ask before this machine is changed.")
+check = click.option("--check", is_flag=True, help="Change nothing; report what would be changed.")
+diff = click.option("--diff", is_flag=True, help="Show each setting before and after, and the reason for it.")
+strict = click.option("--strict", is_flag=True, help="Count settings that a host does not support as problems.")
+allow_busy = click.option("--allow-busy", is_flag=True, help="Also change settings that disturb running jobs.")
+context = click.option("--context", metavar="NAME", default="", help="Kubernetes context.  [default: the current one]")
+yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation before this machine is changed.")
 probe_every = click.option("--probe-every", type=Finite(0.5), default=5.0, show_default=True, help="Seconds.")
 output = click.option(
     "--output",
@@ -96,7 +141,7 @@ output = click.option(
     type=click.Choice(get_args(Output)),
     default="table",
     show_default=True,
-    help="How to print it.",
+    help="Output format.",
 )
 carrier = together(
     click.option(
@@ -104,23 +149,32 @@ carrier = together(
         type=click.IntRange(1),
         default=64,
         show_default=True,
-        help="How many hosts at the same time.",
+        help="Number of hosts at the same time.",
     ),
     click.option(
         "--timeout",
         type=Finite(1, 86400),
         default=120,
         show_default=True,
-        help="Seconds to wait for a host's answer; ten times as long while it is being changed.",
+        help="Seconds to wait for a host's answer; ten times as many while it is changed.",
     ),
-    click.option("--via", type=click.Choice(["ansible", "ssh"]), help="Force one way to the hosts."),
+    click.option(
+        "--via",
+        type=click.Choice(["ansible", "ssh"]),
+        help="Use only this connection.  [default: ssh to ask, Ansible to change]",
+    ),
 )
 batches = together(
     click.option(
         "--batch",
         type=Share(counts=True),
         default="100%",
-        help="Change so many hosts, then the next.  [all at once]",
+        help="Number of hosts to change at a time.  [default: all]",
     ),
-    click.option("--max-fail", type=Share(), default="100%", help="Stop after a batch in which more hosts failed."),
+    click.option(
+        "--max-fail",
+        type=Share(),
+        default="100%",
+        help="Stop after a batch of which more hosts failed.  [default: never]",
+    ),
 )

@@ -9,9 +9,10 @@ from typing import Literal
 
 import click
 
-from gpuctl.core.text import named
+from gpuctl.core import text
 
-names = named
+names = text.named
+plural = text.plural
 Output = Literal["table", "json", "yaml"]
 
 
@@ -37,8 +38,3 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 def on_terminal() -> bool:
     """Whether a person watches the progress."""
     return sys.stderr.isatty()
-
-
-def plural(count: int, word: str) -> str:
-    """1 host, 2 hosts."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,4 +1,4 @@
-"""Field types that only cluster files have: sizes and cores as Kubernetes writes them, values of variables."""
+"""Field types of cluster files only: sizes and cores as in Kubernetes, and values of variables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuctl.core.strict_yaml import NULLS, At, Node, Schema
 
 @dataclass(frozen=True)
 class Value:
-    """The value of an environment variable: anything of one line that is not empty."""
+    """Value of an environment variable: one line that is not empty."""
 
     def read(self, node: Node, at: At) -> str:
         if not isinstance(node.value, str) or not node.value.strip() or "\n" in node.value or node.value in NULLS:
@@ -24,7 +24,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Size:
-    """Bytes, as Kubernetes writes them, with a binary unit: 100Gi. Kept as text."""
+    """Size with a binary unit as in Kubernetes, such as 100Gi; kept as text."""
 
     def read(self, node: Node, at: At) -> str:
         text = node.value if isinstance(node.value, str) else ""
@@ -42,22 +42,22 @@ UNITS = {"Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 
 
 def bytes_of(size: str) -> int:
-    """The bytes of a size such as 100Gi."""
+    """Return the bytes of a size such as 100Gi."""
     return int(size[:-2]) * UNITS[size[-2:]]
 
 
 def _not_a_size(text: str) -> tuple[str, str]:
     shown = repr(text) if text else "empty"
     if re.fullmatch(r"[0-9]+", text):
-        return f"is {shown}, which has no unit: Kubernetes would take it for bytes", f"write {text}Gi"
-    if found := re.fullmatch(r"([0-9]+)([kMGTP])B?", text):
-        return f"is {shown}: {found[2]} counts in thousands", f"write {found[1]}{found[2]}i, which counts in 1024s"
-    return f"is {shown}, not a size such as 100Gi", "a whole number and Mi, Gi, Ti or Pi"
+        return f"is {shown}, which has no unit: Kubernetes would read it as bytes", f"write {text}Gi"
+    if match := re.fullmatch(r"([0-9]+)([kMGTP])B?", text):
+        return f"is {shown}: {match[2]} is a power of 1000", f"write {match[1]}{match[2]}i, a power of 1024"
+    return f"is {shown}, not a size such as 100Gi", "write a whole number with Mi, Gi, Ti or Pi"
 
 
 @dataclass(frozen=True)
 class Cores:
-    """CPU cores: a whole number, or thousandths of one (500m). Kept as text."""
+    """CPU cores: a whole number, or millicores such as 500m; kept as text."""
 
     def read(self, node: Node, at: At) -> str:
         text = node.value if isinstance(node.value, str) else ""

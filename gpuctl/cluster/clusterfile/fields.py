@@ -1,4 +1,4 @@
-"""Sections of the cluster file: dataclasses whose fields say what they hold, why, and where that comes from."""
+"""Sections of the cluster file: dataclasses whose fields carry type, description and source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuctl.core.strict_yaml import At, FieldType, Node, Schema, refuse_unknown
 
 @dataclass(frozen=True)
 class Spec:
-    """What is known of a field besides its name and default; `unit` is empty where the kind says enough."""
+    """Metadata of a field. `unit` is "" if the type needs none."""
 
     kind: FieldType
     about: str
@@ -20,7 +20,7 @@ class Spec:
 
 
 def holds(kind: FieldType, about: str, *, default: Any = MISSING, source: str = "", unit: str = "") -> Any:
-    """A field of one value; without a default the file has to give it."""
+    """Declare a field with one value; without a default it is required."""
     spec = {"spec": Spec(kind, about, source, unit)}
     if isinstance(default, dict):
         return field(default_factory=default.copy, metadata=spec)
@@ -28,7 +28,7 @@ def holds(kind: FieldType, about: str, *, default: Any = MISSING, source: str = 
 
 
 def part(section: type[Any], about: str, *, optional: bool = False, empty: Any = MISSING) -> Any:
-    """A field that is a section of its own; `empty` is what it is where an optional one is left out."""
+    """Declare a field that is a section. `empty`: the value of an omitted optional section."""
     spec = {"spec": Spec(Part(section), about)}
     if empty is not MISSING:
         return field(default=empty, metadata=spec)
@@ -36,34 +36,34 @@ def part(section: type[Any], about: str, *, optional: bool = False, empty: Any =
 
 
 def specs(section: type[Any]) -> dict[str, Spec]:
-    """The fields of a section, in the order of the file."""
-    return {each.name: each.metadata["spec"] for each in fields(section)}
+    """Return the fields of a section, in file order."""
+    return {entry.name: entry.metadata["spec"] for entry in fields(section)}
 
 
 def required(section: type[Any]) -> list[str]:
-    """The fields that the file has to give."""
+    """Return the names of required fields."""
     return [f.name for f in fields(section) if f.default is MISSING and f.default_factory is MISSING]
 
 
 def walk(section: type[Any], path: str = "") -> Iterator[tuple[str, Field[Any], Spec]]:
-    """Every single value of the file by its way from the top, sections opened."""
-    for each in fields(section):
-        spec: Spec = each.metadata["spec"]
-        here = f"{path}.{each.name}" if path else each.name
+    """Yield (dotted path, field, spec) of every value, including those of nested sections."""
+    for entry in fields(section):
+        spec: Spec = entry.metadata["spec"]
+        entry_path = f"{path}.{entry.name}" if path else entry.name
         if isinstance(spec.kind, Part):
-            yield from walk(spec.kind.section, here)
+            yield from walk(spec.kind.section, entry_path)
         else:
-            yield here, each, spec
+            yield entry_path, entry, spec
 
 
-def default(each: Field[Any]) -> Any:
-    """What a field is where the file leaves it out; `MISSING` where it may not."""
-    return each.default if each.default_factory is MISSING else each.default_factory()
+def default(entry: Field[Any]) -> Any:
+    """Return the value of an omitted field; `MISSING` if it is required."""
+    return entry.default if entry.default_factory is MISSING else entry.default_factory()
 
 
 @dataclass(frozen=True)
 class Part:
-    """The kind of a field that is a section."""
+    """Field type of a section."""
 
     section: type[Any]
 
@@ -78,38 +78,38 @@ class Part:
                 at.inside(name).refuse(node, "is missing", known[name].about)
         return self.section(**{**_missing(self.section, node.value), **self._values(node.value, at)})
 
-    def _values(self, given: Mapping[str, Node], at: At) -> dict[str, Any]:
-        found = {}
+    def _values(self, values: Mapping[str, Node], at: At) -> dict[str, Any]:
+        parsed = {}
         for name, spec in specs(self.section).items():
-            if name in given:
+            if name in values:
                 inside = at.inside(name)
-                at.mistakes.lines[inside.path] = given[name].where
-                found[name] = spec.kind.read(given[name], inside)
-        return found
+                at.mistakes.lines[inside.path] = values[name].where
+                parsed[name] = spec.kind.read(values[name], inside)
+        return parsed
 
     def schema(self) -> Schema:
         return schema(self.section)
 
 
 def schema(section: type[Any]) -> Schema:
-    """A section as JSON Schema: nothing unknown, nothing missing."""
+    """Return a section's JSON Schema, which rejects unknown and missing fields."""
     properties = {}
-    for each in fields(section):
-        spec: Spec = each.metadata["spec"]
-        usual = list(each.default) if isinstance(each.default, tuple) else each.default
-        told = {"description": spec.about} | ({"default": usual} if _plain(each.default) else {})
-        properties[each.name] = {**spec.kind.schema(), **told}
-    found: Schema = {"type": "object", "additionalProperties": False, "properties": properties}
-    return {**found, "required": required(section)} if required(section) else found
+    for entry in fields(section):
+        spec: Spec = entry.metadata["spec"]
+        usual = list(entry.default) if isinstance(entry.default, tuple) else entry.default
+        annotations = {"description": spec.about} | ({"default": usual} if _has_default(entry.default) else {})
+        properties[entry.name] = {**spec.kind.schema(), **annotations}
+    result: Schema = {"type": "object", "additionalProperties": False, "properties": properties}
+    return {**result, "required": required(section)} if required(section) else result
 
 
-def _plain(default: Any) -> bool:
+def _has_default(default: Any) -> bool:
     return default not in (MISSING, None, "", ())
 
 
-def _missing(section: type[Any], given: Mapping[str, Node]) -> dict[str, Any]:
-    """Something harmless for what the file should have given, so that the rest can still be looked at."""
-    return {name: _harmless(specs(section)[name].kind) for name in required(section) if name not in given}
+def _missing(section: type[Any], values: Mapping[str, Node]) -> dict[str, Any]:
+    """Return placeholders for missing required fields, so that the rest of the file can still be checked."""
+    return {name: _harmless(specs(section)[name].kind) for name in required(section) if name not in values}
 
 
 def _harmless(kind: FieldType) -> Any:
@@ -120,5 +120,5 @@ def _harmless(kind: FieldType) -> Any:
 
 
 def neutral(section: type[Any]) -> Any:
-    """A section of which the file says nothing that can be used."""
+    """Return a section of placeholders, for a file without a usable one."""
     return section(**_missing(section, {}))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuctl.cluster.clusterfile.model import Cluster
-from gpuctl.cluster.clusterfile.read import Read, load, look
+from gpuctl.cluster.clusterfile.read import Parsed, load, parse
 from gpuctl.core import file_lookup
 from gpuctl.core.paths import collection_dir
 
@@ -20,7 +20,7 @@ class Listed:
     name: str
     path: Path
     ours: bool
-    read: Read
+    read: Parsed
 
 
 def find(name: str) -> Path:
@@ -37,4 +37,4 @@ def all_of_them() -> list[Listed]:
     """List every file that can be named, once each, valid or not."""
     shipped = (collection_dir() / "examples" / FOLDER).resolve()
     paths = dict.fromkeys(path.resolve() for path in file_lookup.listed(FOLDER, ENDINGS) if path.is_file())
-    return [Listed(path.stem, path, path.parent == shipped, look(path)) for path in paths]
+    return [Listed(path.stem, path, path.parent == shipped, parse(path)) for path in paths]

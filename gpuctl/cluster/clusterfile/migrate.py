@@ -13,7 +13,7 @@ import yaml
 from gpuctl.cluster.clusterfile import legacy
 from gpuctl.cluster.clusterfile.fields import walk
 from gpuctl.cluster.clusterfile.model import Cluster
-from gpuctl.cluster.clusterfile.read import EMPTY, look
+from gpuctl.cluster.clusterfile.read import EMPTY, parse
 from gpuctl.cluster.clusterfile.yaml_edit import Lines, children, last_line
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.paths import write_atomically
@@ -53,7 +53,7 @@ def migrate(path: Path, added: Added = Added()) -> Migrated:
     read(path, mistakes, EMPTY)  # duplicate keys, aliases: the meaning is ambiguous
     if mistakes:
         raise InvalidInput(doing, "\n  ".join(map(str, mistakes)), "correct it first")
-    if not look(path).mistakes:
+    if not parse(path).mistakes:
         raise InvalidInput(doing, "it is in today's layout already", f"`gpuctl cluster show {path}` shows it")
     lines = Lines(path.read_text())
     _Move(lines, added).all()
@@ -86,7 +86,7 @@ def _left(path: Path, text: str) -> tuple[Mistake, ...]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
         copy.write_text(text)
-        mistakes = look(copy).mistakes
+        mistakes = parse(copy).mistakes
     return tuple(mistake._replace(where=mistake.where.replace(str(copy), str(path))) for mistake in mistakes)
 
 

@@ -1,4 +1,4 @@
-"""Read a cluster file strictly: all that is wrong with it at once, each with its line."""
+"""Read a cluster file strictly; all mistakes are reported at once, with their lines."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from gpuctl.cluster.clusterfile.model import Cluster
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.strict_yaml import At, EmptyFile, Mistake, Mistakes, Node, read
 
-EXAMPLE = "`gpuctl cluster schema` lists what it can hold; two examples come with gpuctl: `gpuctl cluster list`"
+EXAMPLE = "`gpuctl cluster schema` lists its fields, `gpuctl cluster list` the examples that come with gpuctl"
 EMPTY = EmptyFile("cluster file", EXAMPLE)
-OLD = ("requests", "limits", "ib_timeout", "min_nchannels")  # names that only the older layout had
+OLD = ("requests", "limits", "ib_timeout", "min_nchannels")  # field names of the older layout only
 
 
 @dataclass(frozen=True)
-class Read:
-    """What a file came to: the cluster, or None and every mistake in the order of the lines."""
+class Parsed:
+    """A parsed file: the cluster, or None and all mistakes in line order."""
 
     cluster: Cluster | None
     mistakes: tuple[Mistake, ...]
 
 
 def load(path: Path) -> Cluster:
-    """The cluster of a file; `InvalidInput` with every mistake in it."""
-    found = look(path)
-    if found.cluster is None:
-        told = "\n  ".join(map(str, found.mistakes))
-        old = any(name in mistake.wrong for mistake in found.mistakes for name in OLD)
-        hint = f"`gpuctl cluster migrate {path}` reads the older layout" if old else EXAMPLE
-        raise InvalidInput(f"use the cluster file {path}", told, hint)
-    return found.cluster
+    """Read a cluster file; `InvalidInput` with all its mistakes."""
+    parsed = parse(path)
+    if parsed.cluster is None:
+        mistakes = "\n  ".join(map(str, parsed.mistakes))
+        old = any(name in mistake.wrong for mistake in parsed.mistakes for name in OLD)
+        hint = f"`gpuctl cluster migrate {path}` converts the older layout" if old else EXAMPLE
+        raise InvalidInput(f"use the cluster file {path}", mistakes, hint)
+    return parsed.cluster
 
 
-def look(path: Path) -> Read:
-    """Read a file without raising, for callers that show the mistakes in a way of their own."""
+def parse(path: Path) -> Parsed:
+    """Read a file without raising, for callers that show the mistakes themselves."""
     mistakes = Mistakes()
     node = read(path, mistakes.items, EMPTY)
-    return Read(None, tuple(mistakes.items)) if node is None else understood(node, mistakes)
+    return Parsed(None, tuple(mistakes.items)) if node is None else interpret(node, mistakes)
 
 
-def understood(node: Node, mistakes: Mistakes) -> Read:
-    """The cluster that a document describes."""
+def interpret(node: Node, mistakes: Mistakes) -> Parsed:
+    """Return the cluster that a document describes, or its mistakes."""
     cluster: Cluster = Part(Cluster).read(node, At("", mistakes))
     for path, wrong, hint in rules.broken(cluster, mistakes.paths):
         mistakes.add(path, _line(path, mistakes, node.where), wrong, hint)
-    return Read(None, mistakes.by_line()) if mistakes.items else Read(cluster, ())
+    return Parsed(None, mistakes.by_line()) if mistakes.items else Parsed(cluster, ())
 
 
 def _line(path: str, mistakes: Mistakes, top: str) -> str:
-    """The line of a field, or of the nearest section around it that the file has."""
+    """Return the position of a field, or of the nearest enclosing section in the file."""
     while path and path not in mistakes.lines:
         path = path.rpartition(".")[0]
     return mistakes.lines.get(path, top)

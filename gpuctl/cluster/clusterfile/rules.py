@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 
-from gpuctl.cluster import environment
 from gpuctl.cluster.clusterfile import variables
 from gpuctl.cluster.clusterfile.field_types import bytes_of
 from gpuctl.cluster.clusterfile.model import Cluster
@@ -14,12 +14,15 @@ Rule = Callable[[Cluster], Iterator[Broken]]
 RDMA = "network.rdma"
 RIGHTS = ("requires_privileged_scc", "ipc_lock", "sys_resource", "rdma_as_root")
 PORTS = ("vscode", "jupyter", "tensorboard", "debug", "master", "ssh")
+LONGEST_LABEL = 63  # characters between two dots of a DNS name
 VOLUMES = ("/workspace", "/datasets")  # an existing claim may take their place
 POD_VARIABLES = (
     *("GPUS_PER_NODE", "HOME", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "POD_NAME", "POD_NAMESPACE"),
     *("PATH", "NVIDIA_VISIBLE_DEVICES"),
 )
 OWN_KEYS = ("app.kubernetes.io/", "gpuctl/", "k8s.v1.cni.cncf.io/networks", "kueue.x-k8s.io/queue-name")
+# https with any user (tokens are given as one, too), or a password in any URL.
+CREDENTIALS = re.compile(r"https?://[^/@]*@|[a-z+]+://[^/@:]*:[^/@]*@")
 RULES: list[tuple[tuple[str, ...], Rule]] = []
 # Paths that the pod or the image's system uses.
 RESERVED = (
@@ -231,9 +234,19 @@ def way_in(cluster: Cluster) -> Iterator[Broken]:
 
 @needs("ports.expose", "cluster.name", "cluster.environment", "cluster.namespace", "cluster.flavour")
 def route_names(cluster: Cluster) -> Iterator[Broken]:
-    wrong = environment.too_long(cluster, cluster.cluster.environment or cluster.cluster.name)
+    wrong = host_too_long(cluster, cluster.cluster.environment or cluster.cluster.name)
     if wrong:
         yield "cluster.environment", wrong, "use a shorter name"
+
+
+def host_too_long(cluster: Cluster, name: str) -> str:
+    """Return why the host names of an environment's Routes are too long for DNS, or ""."""
+    about = cluster.cluster
+    for port in cluster.ports.expose if about.flavour == "openshift" else ():
+        host = f"{name}-{port}-{about.namespace}"
+        if len(host) > LONGEST_LABEL:
+            return f"makes the Route's host {host}, which is {len(host)} characters long; DNS allows {LONGEST_LABEL}"
+    return ""
 
 
 @needs("image.name", "image.build", "cluster.flavour")
@@ -249,6 +262,12 @@ def image(cluster: Cluster) -> Iterator[Broken]:
         )
     if build and build.dockerfile and build.git:
         yield "image.build", "has both dockerfile and git", "keep one; without both, a local folder is built"
+    if build and CREDENTIALS.match(build.git):
+        yield (
+            "image.build.git",
+            "holds a password or token, which everybody sees who may read this file or the BuildConfig",
+            "remove and revoke it; use a Secret annotated with build.openshift.io/source-secret-match-uri-1",
+        )
     for name in ("ref", "folder") if build and not build.git else ():
         if getattr(build, name):
             yield f"image.build.{name}", "needs image.build.git", "omit it"

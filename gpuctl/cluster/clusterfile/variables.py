@@ -38,16 +38,16 @@ def derived(cluster: Cluster, mode: str) -> list[Variable]:
 
 
 def _both(cluster: Cluster) -> Iterator[Row]:
-    yield "NCCL_DEBUG", cluster.nccl.debug, "nccl.debug", "How much NCCL logs; INFO tells which adapters it uses."
+    yield "NCCL_DEBUG", cluster.nccl.debug, "nccl.debug", "The log level of NCCL; INFO shows which adapters it uses."
 
 
 def _tcp(cluster: Cluster) -> Iterator[Row]:
     network = cluster.network.tcp
-    yield "NCCL_IB_DISABLE", "1", "the mode", "TCP was asked for: no adapter is looked for."
-    yield "NCCL_NET", "Socket", "the mode", "TCP was asked for: no plugin of the image takes over."
+    yield "NCCL_IB_DISABLE", "1", "the mode", "TCP mode: NCCL does not look for adapters."
+    yield "NCCL_NET", "Socket", "the mode", "TCP mode: no network plugin of the image is used."
     yield _excluded(cluster)
     if network.p2p_level:
-        why = "How far apart two GPUs of a node may be to talk directly."
+        why = "The maximum distance of two GPUs for direct transfers."
         yield "NCCL_P2P_LEVEL", network.p2p_level, "network.tcp.p2p_level", why
 
 
@@ -55,12 +55,12 @@ def _rdma(cluster: Cluster) -> Iterator[Row]:
     network = cluster.network.rdma
     names = network.interfaces or tuple(f"net{number}" for number, _ in enumerate(network.attachments, 1))
     if names:
-        why = "Ranks find each other on these interfaces; the sign = makes the names exact."
+        why = "NCCL's bootstrap uses these interfaces; = matches names exactly."
         yield "NCCL_SOCKET_IFNAME", f"={','.join(names)}", "network.rdma.interfaces", why
     else:
         yield _excluded(cluster)
     if network.devices and network.fabric != "efa":
-        why = "These adapters and no others; the sign = makes names exact: mlx5_1 alone would also take mlx5_10."
+        why = "Only these adapters are used; = matches names exactly: mlx5_1 alone would also match mlx5_10."
         yield "NCCL_IB_HCA", f"={','.join(network.devices)}", "network.rdma.devices", why
     yield from _tuned(cluster)
 
@@ -69,20 +69,20 @@ def _tuned(cluster: Cluster) -> Iterator[Row]:
     """Yield tuning variables; those that the file omits are not set at all."""
     network = cluster.network.rdma
     if network.gid_index is not None and network.fabric != "efa":
-        why = "The RoCE address to use; NCCL before 2.21 does not find it by itself."
+        why = "The RoCE GID index; NCCL before 2.21 does not detect it."
         yield "NCCL_IB_GID_INDEX", str(network.gid_index), "network.rdma.gid_index", why
     if network.gdr_level:
-        why = "How far apart GPU and adapter may be for data to go past the CPU's memory."
+        why = "The maximum distance of GPU and adapter for GPUDirect RDMA."
         yield "NCCL_NET_GDR_LEVEL", network.gdr_level, "network.rdma.gdr_level", why
     if network.cross_nic is not None:
-        why = "0 keeps traffic on the same adapter at both ends, as subnets apart need it; 1 and 2 let it change."
+        why = "0 uses the same adapter at both ends, which separate subnets require; 1 and 2 allow others."
         yield "NCCL_CROSS_NIC", str(network.cross_nic), "network.rdma.cross_nic", why
     if network.dmabuf is not None:
-        why = "GPUDirect RDMA by DMA-BUF, which needs no nvidia_peermem on the node."
+        why = "GPUDirect RDMA by DMA-BUF, which does not need nvidia_peermem on the node."
         yield "NCCL_DMABUF_ENABLE", str(int(network.dmabuf)), "network.rdma.dmabuf", why
 
 
 def _excluded(cluster: Cluster) -> Row:
     names = ",".join(cluster.network.tcp.interface_exclude)
-    why = "Ranks find each other on any interface but these; bridges of containers reach nobody."
+    why = "NCCL's bootstrap uses all other interfaces; container bridges reach no other node."
     return "NCCL_SOCKET_IFNAME", f"^{names}", "network.tcp.interface_exclude", why

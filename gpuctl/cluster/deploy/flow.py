@@ -12,7 +12,7 @@ from gpuctl.cluster.clusterfile.model import Cluster as File
 from gpuctl.cluster.deploy import apply, checks, deployed_state, diff, memlock, prune, read_snapshot, wait
 from gpuctl.cluster.deploy.apply import Applied
 from gpuctl.cluster.deploy.model import Change, Plan, ProgressListener
-from gpuctl.cluster.environment import BY, Environment, EnvironmentRequest, Object, environment
+from gpuctl.cluster.environment import BY, Environment, EnvironmentRequest, Mode, Object, environment
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.domain.kube_errors import Forbidden, NotThere
@@ -25,7 +25,7 @@ DEPLOYED_BY = f"metadata.annotations[{BY}]"
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """A request to deploy. `nodes` None keeps the current number of pods, else the file's default.
+    """A request to deploy. `mode` and `nodes` None keep what is deployed, else they are the file's defaults.
 
     `auto` is RDMA, or TCP if the cluster lacks only what RDMA needs.
     """
@@ -76,13 +76,21 @@ def plan(cluster: Cluster, file: File, request: PlanRequest) -> Plan:
 
 
 def _environment(cluster: Cluster, file: File, request: PlanRequest) -> Environment:
+    """Complete the request: what it leaves open stays as it is deployed, else it is the file's default."""
     mode = None if request.mode == "auto" else request.mode
-    wanted_env = EnvironmentRequest(mode, request.nodes, request.name, request.by, request.single)
-    env = environment(file, wanted_env)
-    if request.nodes is None and not request.single:
-        with contextlib.suppress(Forbidden):  # the preflight reports it, with all other missing rights
-            env = environment(file, replace(wanted_env, nodes=deployed_state.nodes(cluster, env)))
+    completed = EnvironmentRequest(mode, request.nodes, request.name, request.by, request.single)
+    env = environment(file, completed)
+    with contextlib.suppress(Forbidden):  # the preflight reports it, with all other missing rights
+        if mode is None and (deployed := deployed_state.mode(cluster, env)) and _allows(file, deployed):
+            completed = replace(completed, mode=deployed)
+        if request.nodes is None and not request.single:
+            completed = replace(completed, nodes=deployed_state.nodes(cluster, env))
+        env = environment(file, completed)
     return replace(env, built=deployed_state.built(cluster, env))
+
+
+def _allows(file: File, mode: Mode) -> bool:
+    return mode == "tcp" or file.network.rdma.enabled
 
 
 def _checked(cluster: Cluster, env: Environment) -> Plan:

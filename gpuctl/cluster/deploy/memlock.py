@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.memlock import judge
 from gpuctl.domain.pod_status import is_ready
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cluster import Cluster
 
 ASK = "ulimit -l; grep CapEff /proc/self/status"
-IPC_LOCK = 1 << 14  # linux/capability.h: exempt from the limit
 ANSWER_S = 10.0
-HINT = "raise LimitMEMLOCK of the nodes' container runtime, or set security.ipc_lock and rdma_as_root"
 
 
 def look(cluster: Cluster, env: Environment, pods: Iterable[Object]) -> list[Finding]:
@@ -33,17 +31,3 @@ def look(cluster: Cluster, env: Environment, pods: Iterable[Object]) -> list[Fin
     except GpuctlError as error:
         return [Finding("memlock", f"Pod {ready[0]}", Verdict.UNKNOWN, f"it cannot be checked: {error.wrong}")]
     return [judge(f"Pod {ready[0]}", b"".join(output).decode(errors="replace"))]
-
-
-def judge(subject: str, output: str) -> Finding:
-    """Judge `output`: the limit in KiB or "unlimited", and the process's capabilities in hexadecimal."""
-    limit = re.search(r"^(unlimited|\d+)$", output, re.MULTILINE)
-    capabilities = re.search(r"^CapEff:\s*([0-9a-fA-F]+)$", output, re.MULTILINE)
-    if capabilities and int(capabilities[1], 16) & IPC_LOCK:
-        return Finding("memlock", subject, Verdict.OK, "IPC_LOCK is in effect: no limit applies")
-    if limit is None:
-        return Finding("memlock", subject, Verdict.UNKNOWN, f"it printed no limit: {output.strip()[:100]!r}")
-    if limit[1] == "unlimited":
-        return Finding("memlock", subject, Verdict.OK, "unlimited")
-    message = f"its user may lock {int(limit[1]) / 1024:g} MiB: RDMA fails beyond that"
-    return Finding("memlock", subject, Verdict.WARN, message, hint=HINT)

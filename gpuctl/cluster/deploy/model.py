@@ -60,7 +60,7 @@ class ObjectState:
 
     @property
     def subject(self) -> str:
-        return f"{self.desired['kind']} {self.desired['metadata']['name']}"
+        return subject_of(self.desired)
 
     @property
     def optional_kind_missing(self) -> bool:
@@ -134,6 +134,11 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
         "findings": [finding.as_dict() for finding in plan.findings],
         "changes": [asdict(change) for change in plan.changes],
     }
+
+
+def subject_of(obj: Object) -> str:
+    """Return kind and name, as in "Pod lab-0"."""
+    return f"{obj['kind']} {obj['metadata']['name']}"
 
 
 def is_terminating(obj: Object) -> bool:

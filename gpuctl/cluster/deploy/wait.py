@@ -12,13 +12,12 @@ from gpuctl.cluster.deploy.pod_progress import PodProgress
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.kube_errors import Forbidden
-from gpuctl.domain.pod_status import is_ready
+from gpuctl.domain.pod_status import REVISION, is_ready
 from gpuctl.edges.kube.cluster import Cluster, Kind
 from gpuctl.edges.kube.pod_watch import Pods
 
 LOOK_S = 1.0
 EVENTS_S = 3.0
-REVISION = "controller-revision-hash"
 POD_EVENTS, SET_EVENTS = "involvedObject.kind=Pod", "involvedObject.kind=StatefulSet"
 
 

@@ -25,7 +25,7 @@ class Phase(StrEnum):
 
 
 class Action(StrEnum):
-    """What to do next. LEAVE: nothing runs any more, and nothing will."""
+    """The next action. LEAVE: nothing runs, and nothing will."""
 
     NOTHING = "nothing"
     START = "start"

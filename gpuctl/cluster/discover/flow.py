@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuctl.cluster.clusterfile.patterns import IMAGE, LABEL
-from gpuctl.cluster.clusterfile.read import look
+from gpuctl.cluster.clusterfile.read import parse
 from gpuctl.cluster.discover import read
 from gpuctl.cluster.discover.draft import Draft, draft
 from gpuctl.core.errors import GpuctlError, InvalidInput
@@ -35,15 +35,16 @@ def mistakes(drafted: Draft) -> tuple[Mistake, ...]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "draft.yaml"
         path.write_text(drafted.text, encoding="utf-8")
-        mistakes = look(path).mistakes
+        mistakes = parse(path).mistakes
     return tuple(mistake._replace(where=mistake.where.replace(f"{path}:", "line ")) for mistake in mistakes)
 
 
 def check_free(path: Path, force: bool) -> None:
     """Raise `InvalidInput` if the file already exists, or cannot be written there."""
     doing = f"write {path}"
-    if not path.parent.is_dir():
-        raise InvalidInput(doing, f"there is no folder {path.parent}", "make it first")
+    existing = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
+    if not existing.is_dir():
+        raise InvalidInput(doing, f"{existing} is not a folder", "give another name")
     if path.is_dir():
         raise InvalidInput(doing, "it is a folder", "give the name of a file")
     if os.path.lexists(path) and not force:
@@ -51,8 +52,12 @@ def check_free(path: Path, force: bool) -> None:
 
 
 def write(path: Path, text: str, force: bool) -> None:
-    """Write the file atomically; without `force` never over an existing file, not even one just created."""
+    """Write the file atomically, in a new folder if there is none; without `force` never over an existing file."""
     doing = f"write {path}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GpuctlError(doing, error.strerror or str(error), "without --output-file it is printed") from error
     if force:
         _writing(doing, path, text)
         return

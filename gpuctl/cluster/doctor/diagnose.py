@@ -1,4 +1,4 @@
-"""Walks the checks of a trouble over what was read, and concludes: a plain function."""
+"""Run a trouble's checks over the facts, and tell the cause from its consequences."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gpuctl.core.redact import removed
 from gpuctl.domain.findings import Finding, Verdict, group_by_subject
 
 
-def walk(trouble: Trouble, facts: Facts) -> Diagnosis:
+def run_checks(trouble: Trouble, facts: Facts) -> Diagnosis:
     """Run every check, also after one has failed: later failures are evidence, or separate faults."""
-    findings = {check.name: group_by_subject(map(_without_secrets, check.look(facts))) for check in trouble.checks}
+    findings = {check.name: group_by_subject(map(_without_secrets, check.run(facts))) for check in trouble.checks}
     return conclude(trouble, findings)
 
 
@@ -23,7 +23,7 @@ def _without_secrets(finding: Finding) -> Finding:
 
 def conclude(trouble: Trouble, findings: Mapping[str, Sequence[Finding]]) -> Diagnosis:
     """Choose the cause: the first failed check; failures it does not explain are reported separately."""
-    failed = {check.name: check for check in trouble.checks if _those(findings[check.name], Verdict.FAIL)}
+    failed = {check.name: check for check in trouble.checks if _with_verdict(findings[check.name], Verdict.FAIL)}
     first = next(iter(failed.values()), None)
     explained = _explained(first, failed) if first else set()
 
@@ -32,21 +32,21 @@ def conclude(trouble: Trouble, findings: Mapping[str, Sequence[Finding]]) -> Dia
             finding
             for check in trouble.checks
             if check.name in names
-            for finding in _those(findings[check.name], verdict)
+            for finding in _with_verdict(findings[check.name], verdict)
         ]
 
     every = {check.name for check in trouble.checks}
-    aside = {check.name for check in trouble.checks if check.aside}
+    optional = {check.name for check in trouble.checks if check.optional}
     return Diagnosis(
         trouble=trouble.name,
         cause=of({first.name} if first else set(), Verdict.FAIL),
         evidence=of(explained, Verdict.FAIL),
         also=of(set(failed) - explained - ({first.name} if first else set()), Verdict.FAIL),
         warnings=of(every, Verdict.WARN),
-        unknown=of(every - aside, Verdict.UNKNOWN),
-        aside=of(aside, Verdict.UNKNOWN),
-        looked=[check.name for check in trouble.checks if findings[check.name]],
-        passed_over=[check.name for check in trouble.checks if not findings[check.name]],
+        unknown=of(every - optional, Verdict.UNKNOWN),
+        unavailable=of(optional, Verdict.UNKNOWN),
+        checked=[check.name for check in trouble.checks if findings[check.name]],
+        skipped=[check.name for check in trouble.checks if not findings[check.name]],
     )
 
 
@@ -62,5 +62,5 @@ def _explained(first: Check, failed: Mapping[str, Check]) -> set[str]:
     return names
 
 
-def _those(findings: Sequence[Finding], verdict: Verdict) -> list[Finding]:
+def _with_verdict(findings: Sequence[Finding], verdict: Verdict) -> list[Finding]:
     return [finding for finding in findings if finding.verdict is verdict]

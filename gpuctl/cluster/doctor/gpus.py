@@ -1,4 +1,4 @@
-"""A pod's GPUs as nvidia-smi told them: what gpuhost reads of its XML, and what only a doctor asks for."""
+"""A pod's GPUs, parsed from nvidia-smi's XML: the values that gpuhost reads, and those that only the doctor needs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from gpuctl.cluster.doctor.model import Inside
+from gpuctl.cluster.doctor.model import PodFacts
 from gpuctl.engine import gpu_xml
 
-# Where drivers have it, the newest first.
+# XML paths by driver generation, newest first.
 POWER = ("gpu_power_readings/instant_power_draw", "gpu_power_readings/power_draw", "power_readings/power_draw")
 LIMIT = ("gpu_power_readings/current_power_limit", "power_readings/enforced_power_limit", "power_readings/power_limit")
 DEFAULT = ("gpu_power_readings/default_power_limit", "power_readings/default_power_limit")
@@ -21,10 +21,10 @@ LINK = "pci/pci_gpu_link_info"
 
 @dataclass(frozen=True)
 class Gpu:
-    """Watts, degrees Celsius, MHz, percent; None is "not said". `own`: the values of gpu_xml."""
+    """None: nvidia-smi does not report it. `values`: what gpu_xml reads."""
 
     index: int
-    own: Mapping[str, Any]
+    values: Mapping[str, Any]
     power_w: float | None
     limit_w: float | None
     default_w: float | None
@@ -38,27 +38,27 @@ class Gpu:
 
     @property
     def busy(self) -> int | None:
-        value = self.own["busy_percent"]
+        value = self.values["busy_percent"]
         return None if value is None else int(value)
 
 
 @dataclass(frozen=True)
 class Gpus:
-    """`why` there are none to speak of."""
+    """`why`: reason for an empty list. `complaint`: error line of an nvidia-smi that failed."""
 
     gpus: tuple[Gpu, ...] = ()
     why: str = ""
-    complaint: str = field(default="")  # what nvidia-smi said besides, where it failed
+    complaint: str = field(default="")
     late: bool = False
     missing: bool = False
 
 
-def of(inside: Inside) -> Gpus:
-    """The GPUs of a pod that told of itself."""
-    answer = inside.said.get("gpu") or {}
+def of(inside: PodFacts) -> Gpus:
+    """Return the GPUs in a pod's probe answer."""
+    answer = inside.values.get("gpu") or {}
     if why := inside.unread("gpu"):
         return Gpus(why=why)
-    complaint, late = str(answer.get("said") or ""), bool(answer.get("late"))
+    complaint, late = str(answer.get("error") or ""), bool(answer.get("late"))
     if not answer.get("xml"):
         missing = bool(answer.get("missing"))
         return Gpus(why=complaint or "nvidia-smi printed nothing", complaint=complaint, late=late, missing=missing)
@@ -95,7 +95,7 @@ def _gpu(index: int, values: Mapping[str, Any], gpu: Tree.Element) -> Gpu:
 
 
 def _number(gpu: Tree.Element, *paths: str) -> float | None:
-    """The first of them that says a number."""
+    """Return the first of these paths that holds a number."""
     for path in paths:
         if match := re.match(r"\s*(-?\d+(?:\.\d+)?)", gpu.findtext(path) or ""):
             return float(match[1])

@@ -1,26 +1,29 @@
-"""Which interfaces and adapters NCCL takes, by the rules that NCCL_SOCKET_IFNAME and NCCL_IB_HCA share."""
+"""Matching rules that NCCL_SOCKET_IFNAME and NCCL_IB_HCA share (NCCL's user guide)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
 
-def takes(wanted: str, name: str, port: str = "") -> bool:
-    """ "=" names exactly, "^" all but these, else by their beginning (NCCL's user guide); all where nothing is named.
+def takes(pattern: str, name: str, port: str = "") -> bool:
+    """Return whether NCCL uses a device: "=" matches names exactly, else by prefix; "^" excludes; "" matches all.
 
-    A word may name a port: mlx5_0:1.
+    An entry may name a port: mlx5_0:1.
     """
-    turned, exact = wanted.startswith("^"), wanted.lstrip("^").startswith("=")
-    words = [word.partition(":") for word in wanted.lstrip("^=").split(",") if word]
-    fits = any((name == word if exact else name.startswith(word)) and number in ("", port) for word, _, number in words)
-    return not words or fits != turned
+    excludes, exactly = pattern.startswith("^"), pattern.lstrip("^").startswith("=")
+    entries = [entry.partition(":") for entry in pattern.lstrip("^=").split(",") if entry]
+    matches = any(
+        (name == device if exactly else name.startswith(device)) and number in ("", port)
+        for device, _, number in entries
+    )
+    return not entries or matches != excludes
 
 
-def exact(wanted: str) -> list[str]:
-    """The names that have to be there: those after a "="."""
-    return [word for word in wanted[1:].split(",") if word] if wanted.startswith("=") else []
+def exact(pattern: str) -> list[str]:
+    """Return the names that must exist: those after a "="."""
+    return [entry for entry in pattern[1:].split(",") if entry] if pattern.startswith("=") else []
 
 
-def absent(words: Iterable[str], devices: Collection[str]) -> list[str]:
-    """Words whose device is not among these, whatever port they name."""
-    return [word for word in words if word.partition(":")[0] not in devices]
+def absent(entries: Iterable[str], devices: Collection[str]) -> list[str]:
+    """Return the entries whose device is missing, ignoring their port."""
+    return [entry for entry in entries if entry.partition(":")[0] not in devices]

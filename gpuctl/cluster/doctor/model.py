@@ -1,4 +1,4 @@
-"""What the doctor looks for, and what it found: frozen values."""
+"""Facts, checks and diagnoses of the doctor, as frozen values."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from gpuctl.cluster.environment import Environment, Mode, Object
 from gpuctl.domain.findings import Finding, Verdict, ok
 
 Name = Literal["start", "hang", "slow"]
-WORDS: Mapping[Name, str] = {"start": "a pod will not start", "hang": "NCCL hangs", "slow": "training is slow"}
-Inner = Mapping[str, Any]
+QUESTIONS: Mapping[Name, str] = {"start": "a pod will not start", "hang": "NCCL hangs", "slow": "training is slow"}
+Answer = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Inside:
-    """What a pod said of itself (pod/look.py); `said` is empty where it could not be asked, and `why` says so."""
+class PodFacts:
+    """Answer of the probe in a pod (pod/main.py). If the probe failed, `values` is empty and `why` gives the reason."""
 
-    said: Inner = field(default_factory=dict)
+    values: Answer = field(default_factory=dict)
     why: str = ""
     hint: str = ""
 
     def get(self, subject: str, name: str) -> Any:
-        """A value; None where it was not read."""
-        return (self.said.get(subject) or {}).get(name)
+        """Return a value; None if it was not read."""
+        return (self.values.get(subject) or {}).get(name)
 
     def unread(self, subject: str) -> str:
-        """Why a subject as a whole is not known; empty where it is."""
+        """Return why a whole subject is unknown; "" if it was read."""
         if self.why:
             return self.why
-        told = self.said.get(subject)
-        return "it was not told" if told is None else str((told.get("unread") or {}).get("*") or "")
+        answer = self.values.get(subject)
+        return "the probe did not report it" if answer is None else str((answer.get("unread") or {}).get("*") or "")
 
 
 @dataclass(frozen=True)
 class Log:
-    """The last lines of a container, and of the one before it where it was started again; `why` they are not known.
+    """Last log lines of a container and, after a restart, of its predecessor (`before`). `why`: reading failed.
 
-    `times`: when each of `lines` was said, in seconds since 1970 by its node's clock; None where nobody knows.
+    `times`: seconds since 1970 for each of `lines`, by the node's clock; None if unknown.
     """
 
     lines: Sequence[str] = ()
@@ -53,72 +53,72 @@ class Log:
 
 @dataclass(frozen=True)
 class Facts:
-    """All that was read. `pods`: those that are there, in their order; `mode` None: it is not deployed.
+    """Everything that was read. `pods`: existing pods by name, in rank order. `mode` is None if not deployed.
 
-    `there` is the cluster as the preflight sees it, `preflight` what that says of it now. `inside` has the pods that
-    run, and only where they were asked. `now`: by the cluster's clock, in seconds since 1970.
+    `snapshot` and `preflight`: the cluster as `cluster deploy` checks it, and its findings. `inside`: probe answers of
+    running pods; empty if no check needs them. `now`: seconds since 1970 by the cluster's clock.
     """
 
     env: Environment
     mode: Mode | None
     owner: Object | None
     pods: Mapping[str, Object]
-    missing: Sequence[str]  # objects that are not there any more
-    there: ClusterSnapshot
+    missing: Sequence[str]  # deployed objects that no longer exist
+    snapshot: ClusterSnapshot
     preflight: Sequence[Finding]
     events: Sequence[Object]
     events_why: str = ""
     logs: Mapping[str, Log] = field(default_factory=dict)
-    inside: Mapping[str, Inside] = field(default_factory=dict)
+    inside: Mapping[str, PodFacts] = field(default_factory=dict)
     now: float | None = None
 
     @property
-    def wanted(self) -> list[str]:
-        """The pods that there are to be."""
+    def expected_pods(self) -> list[str]:
+        """Names of the pods that should exist."""
         return [self.env.pod_name(rank) for rank in range(self.env.nodes)]
 
     @property
     def whole_gpus(self) -> bool:
-        """Whether what a pod asks for are GPUs; parts of them (MIG) nvidia-smi counts otherwise."""
+        """True if pods request whole GPUs; nvidia-smi counts MIG instances differently."""
         return self.env.cluster.gpus.resource == "nvidia.com/gpu"
 
-    def asked(self) -> dict[str, Inside]:
-        """The pods that told of themselves."""
-        return {name: each for name, each in self.inside.items() if not each.why}
+    def answered(self) -> dict[str, PodFacts]:
+        """Return the pods whose probe answered."""
+        return {name: inside for name, inside in self.inside.items() if not inside.why}
 
-    def telling(self, *subjects: str) -> dict[str, Inside]:
-        """The pods that told of all of these subjects; of a pod that did not, nothing is to be said."""
-        return {name: each for name, each in self.asked().items() if not any(map(each.unread, subjects))}
+    def answering(self, *subjects: str) -> dict[str, PodFacts]:
+        """Return the pods that reported all of these subjects; checks skip the others."""
+        return {name: inside for name, inside in self.answered().items() if not any(map(inside.unread, subjects))}
 
     def readable(self) -> dict[str, Log]:
         return {name: log for name, log in self.logs.items() if not log.why}
 
     def of(self, about: Object | None) -> list[Object]:
-        """The events of exactly this object, not of an earlier one of its name; the oldest first."""
+        """Return the events of exactly this object, not of an earlier one with its name; oldest first."""
         uid = about["metadata"].get("uid") if about else None
-        mine = [each for each in self.events if (each.get("involvedObject") or {}).get("uid") == uid]
-        return sorted(mine, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+        events = [event for event in self.events if (event.get("involvedObject") or {}).get("uid") == uid]
+        return sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
 
 
-Look = Callable[[Facts], list[Finding]]
+Run = Callable[[Facts], list[Finding]]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One step of the walk. `explains`: the later checks whose failures follow from a failure of this one.
+    """One check. `explains`: later checks whose failures follow from a failure of this one.
 
-    `aside`: that it cannot be known from here is usual, and no reason to call the environment unwell.
+    `optional`: UNKNOWN is normal, because users can rarely read it, and does not change the verdict.
     """
 
     name: str
-    look: Look
+    run: Run
     explains: Sequence[str] = ()
-    aside: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """A trouble, and the checks that the field walks for it: from cheap and common to rare."""
+    """A symptom and its checks, from cheap and common to rare."""
 
     name: Name
     checks: Sequence[Check]
@@ -126,19 +126,20 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What came of a walk. `cause` is what explains `evidence`; `also` is wrong besides; `looked`: the checks that told
-    something, `passed_over` those that did not: they do not apply, or nobody
-    told them what they need."""
+    """Result of all checks for one trouble. `cause` explains `evidence`; `also` are unrelated failures.
+
+    `unavailable`: UNKNOWN findings of optional checks. `skipped`: checks that do not apply or lack their input.
+    """
 
     trouble: Name
     cause: Sequence[Finding]
     evidence: Sequence[Finding]
     also: Sequence[Finding]
     warnings: Sequence[Finding]
-    unknown: Sequence[Finding]  # that matter
-    aside: Sequence[Finding]  # unknown, as usual from here
-    looked: Sequence[str]
-    passed_over: Sequence[str] = ()
+    unknown: Sequence[Finding]
+    unavailable: Sequence[Finding]
+    checked: Sequence[str]
+    skipped: Sequence[str] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -153,18 +154,22 @@ class Diagnosis:
         return self.verdict in (Verdict.OK, Verdict.WARN)
 
 
-def told(found: Diagnosis) -> dict[str, Any]:
-    """As plain data."""
-    listed = {
-        name: [finding.as_dict() for finding in getattr(found, name)]
-        for name in ("cause", "evidence", "also", "warnings", "unknown", "aside")
+def as_dict(diagnosis: Diagnosis) -> dict[str, Any]:
+    findings_by_role = {
+        role: [finding.as_dict() for finding in getattr(diagnosis, role)]
+        for role in ("cause", "evidence", "also", "warnings", "unknown", "unavailable")
     }
-    words = {"trouble": found.trouble, "verdict": str(found.verdict)}
-    return {**words, **listed, "looked_at": list(found.looked), "passed_over": list(found.passed_over)}
+    return {
+        "trouble": diagnosis.trouble,
+        "verdict": str(diagnosis.verdict),
+        **findings_by_role,
+        "checked": list(diagnosis.checked),
+        "skipped": list(diagnosis.skipped),
+    }
 
 
 def findings(diagnosis: Diagnosis) -> list[Finding]:
-    """All that counts for the verdict, and an OK for each check that found nothing."""
+    """Return the findings that count for the verdict, and an OK for each check without a finding."""
     listed = [*diagnosis.cause, *diagnosis.evidence, *diagnosis.also, *diagnosis.warnings, *diagnosis.unknown]
-    named = {finding.check for finding in [*listed, *diagnosis.aside]}
-    return [*listed, *(ok(check, "") for check in diagnosis.looked if check not in named)]
+    named = {finding.check for finding in [*listed, *diagnosis.unavailable]}
+    return [*listed, *(ok(check, "") for check in diagnosis.checked if check not in named)]

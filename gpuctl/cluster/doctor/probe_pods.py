@@ -1,4 +1,4 @@
-"""Asks all pods at the same time, one trip each; what a pod does not tell is said with the reason."""
+"""Run the probe in all pods at the same time, and collect their answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.cluster.doctor import program
-from gpuctl.cluster.doctor.model import Inside
+from gpuctl.cluster.doctor.model import PodFacts
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.pod_status import runs
@@ -22,16 +22,16 @@ from gpuctl.remote import connection, packing
 from gpuctl.remote.model import RUNS
 
 AT_ONCE = 64
-NEAR = 16  # of many pods each looks for the next so many, and the first: each is looked for by as many
+NEAR = 16  # a pod connects to this many following pods and the first, so that every pod is tried equally often
 SAMPLE_S = 1.0
 HOSTFILE = "/job/hostfile"
 FOLDERS = ("/dev/shm", "/workspace", "/datasets", "/tmp", "/")  # noqa: S108 - in the pod
-ASKING = "ask a pod what it is like"
+PROBING = "probe a pod"
 
 
 @dataclass(frozen=True)
-class Way:
-    """`python`: the program there that runs ours. `limit_s`: how long a pod may take."""
+class ProbeOptions:
+    """`python`: the interpreter in the pods. `limit_s`: time limit of each pod."""
 
     cluster: Cluster
     python: str = "python3"
@@ -39,29 +39,29 @@ class Way:
     stop: Stop = field(default_factory=Stop)
 
 
-def ask_all(way: Way, env: Environment, pods: Mapping[str, Object]) -> dict[str, Inside]:
-    """What each pod says of itself; Ctrl-C ends what runs there, too."""
+def probe_all(options: ProbeOptions, env: Environment, pods: Mapping[str, Object]) -> dict[str, PodFacts]:
+    """Return each pod's answer; Ctrl-C also ends the probes in the pods."""
     names = list(pods)
     with ThreadPoolExecutor(min(AT_ONCE, len(names)) or 1) as pool:
-        jobs = {name: pool.submit(_ask, way, pods[name], request(env, names, name)) for name in names}
+        jobs = {name: pool.submit(_probe, options, pods[name], request(env, names, name)) for name in names}
         try:
             return {name: job.result() for name, job in jobs.items()}
         except BaseException:
-            way.stop.set()
+            options.stop.set()
             pool.shutdown(cancel_futures=True)
             raise
 
 
 def request(env: Environment, names: Sequence[str], name: str) -> dict[str, Any]:
-    """What one pod is asked: of its neighbours those that come after it, and the first, which all ranks meet at."""
+    """Build one pod's request. It connects to the NEAR pods after it, and to the first, where all ranks meet."""
     at = list(names).index(name)
     after = [names[(at + step) % len(names)] for step in range(1, len(names))]
     hosts = {env.pod_name(rank): env.host(rank) for rank in range(env.nodes)}
     close = dict.fromkeys([*after[:NEAR], *([names[0]] if at else [])])
     ports = env.cluster.ports
     return {
-        "names": [hosts[each] for each in [name, *close] if each in hosts],
-        "ssh": [{"pod": each, "host": hosts[each], "port": ports.ssh} for each in close if each in hosts],
+        "names": [hosts[pod] for pod in [name, *close] if pod in hosts],
+        "ssh": [{"pod": pod, "host": hosts[pod], "port": ports.ssh} for pod in close if pod in hosts],
         "master": {"host": env.host(0), "port": ports.master},
         "hostfile": HOSTFILE,
         "runs": RUNS,
@@ -70,38 +70,38 @@ def request(env: Environment, names: Sequence[str], name: str) -> dict[str, Any]
     }
 
 
-def _ask(way: Way, pod: Object, asked: Mapping[str, Any]) -> Inside:
+def _probe(options: ProbeOptions, pod: Object, request: Mapping[str, Any]) -> PodFacts:
     name = pod["metadata"]["name"]
     if not runs(pod, CONTAINER):
-        return Inside(why="it does not run")
+        return PodFacts(why="its container is not running")
     token = f"gpuctl-{secrets.token_hex(8)} "
-    text = program.question({**asked, "token": token, "limit_s": way.limit_s})
-    said: list[bytes] = []
+    text = program.encode({**request, "token": token, "limit_s": options.limit_s})
+    output: list[bytes] = []
     try:
-        argv = packing.command(way.python)
-        started = pod_exec.start(way.cluster, name, Command(argv, CONTAINER, way.limit_s + 10, way.stop))
+        argv = packing.command(options.python)
+        started = pod_exec.start(options.cluster, name, Command(argv, CONTAINER, options.limit_s + 10, options.stop))
         with contextlib.closing(started) as running:
-            with contextlib.suppress(EOFError):  # it ended before it had read all
+            with contextlib.suppress(EOFError):  # the program ended before it read everything
                 running.send(text)
             while part := running.read():
-                said.append(part)
+                output.append(part)
             done = running.done()
     except NotStarted as error:
-        missing = connection.no_python(ASKING, way.python, error.wrong)
-        return Inside(why=missing.wrong, hint=missing.hint)
+        missing = connection.no_python(PROBING, options.python, error.wrong)
+        return PodFacts(why=missing.wrong, hint=missing.hint)
     except pod_exec.BrokenOff:
         raise
     except GpuctlError as error:
-        return Inside(why=f"it cannot be asked: {error.wrong}", hint=error.hint)
-    return _told(b"".join(said), token, done, way.python)
+        return PodFacts(why=f"it cannot be probed: {error.wrong}", hint=error.hint)
+    return _parse(b"".join(output), token, done, options.python)
 
 
-def _told(printed: bytes, token: str, done: pod_exec.Done, python: str) -> Inside:
+def _parse(printed: bytes, token: str, done: pod_exec.Done, python: str) -> PodFacts:
     try:
-        found = program.answer(printed, token)
+        answer = program.decode(printed, token)
     except ValueError as error:
-        return Inside(why=f"its answer is not understood: {error}")
-    if found is not None:
-        return Inside(found)
-    ended = connection.explain_exit(done, ASKING, python)
-    return Inside(why=ended.wrong, hint=ended.hint)
+        return PodFacts(why=f"its answer cannot be decoded: {error}")
+    if answer is not None:
+        return PodFacts(answer)
+    failure = connection.explain_exit(done, PROBING, python)
+    return PodFacts(why=failure.wrong, hint=failure.hint)

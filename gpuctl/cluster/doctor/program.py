@@ -1,4 +1,4 @@
-"""The program that looks at a pod from inside: what it is made of, how it is asked, and how its answer is read."""
+"""The probe program that runs in a pod: its modules, request and answer format."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 
 from gpuctl.remote import packing
 
-HERE = "gpuctl.cluster.doctor.pod"
+PROBE = "gpuctl.cluster.doctor.pod"
 HOST = "ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost"
 FACTS = ("login", "limits", "peer_memory", "rdma")
-# Each imports only those before it.
+# In import order: a module imports only those before it.
 MODULES = (
     *(f"{HOST}.{name}" for name in ("host", "topology", *(f"facts.{fact}" for fact in FACTS))),
-    *(f"{HERE}.{name}" for name in ("variables", "gpus", "jobs", "nccl_logs", "network", "disk", "machine", "main")),
+    *(f"{PROBE}.{name}" for name in ("variables", "gpus", "jobs", "nccl_logs", "network", "disk", "machine", "main")),
 )
 
 
-def question(asked: Mapping[str, Any]) -> bytes:
-    """The program, and what it is asked, with its length in front."""
-    text = json.dumps(dict(asked)).encode()
+def encode(request: Mapping[str, Any]) -> bytes:
+    """Return what is sent to a pod: the program, then the request with its length in front."""
+    text = json.dumps(dict(request)).encode()
     return packing.packed(MODULES) + b"%10d" % len(text) + text
 
 
-def answer(printed: bytes, token: str) -> dict[str, Any] | None:
-    """What it said, in whatever else was printed; None where it is not there, or not whole. `ValueError`: garbled."""
-    _, found, rest = printed.rpartition(b"\n" + token.encode())
-    line, ended, _ = rest.partition(b"\n")
-    if not (found and ended):
+def decode(printed: bytes, token: str) -> dict[str, Any] | None:
+    """Find the answer in a pod's output; None if it is missing or incomplete. `ValueError` if it is garbled."""
+    _, marker, rest = printed.rpartition(b"\n" + token.encode())
+    line, newline, _ = rest.partition(b"\n")
+    if not (marker and newline):
         return None
     try:
         parsed: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(line)))

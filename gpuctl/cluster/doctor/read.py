@@ -31,22 +31,22 @@ MOST_LOGS = 64  # pods whose logs are read
 TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) ?")
 
 
-def look(cluster: Cluster, file: File, name: str = "", single: bool = False) -> Facts:
-    """Everything of it but what pods say of themselves; `Unreachable` where the cluster does not answer."""
+def read_facts(cluster: Cluster, file: File, name: str = "", single: bool = False) -> Facts:
+    """Read all facts except `inside`; `Unreachable` if the cluster does not answer."""
     env, mode = status.deployed(cluster, file, name, single)
-    standing = read_snapshot.object_states(cluster, manifests.everything(env))
-    there = read_snapshot.take_snapshot(cluster, env, standing)
+    states = read_snapshot.object_states(cluster, manifests.everything(env))
+    snapshot = read_snapshot.take_snapshot(cluster, env, states)
     pods = cluster.find(cluster.kind("v1", "Pod"), env.selector)
-    by_name = {each["metadata"]["name"]: each for each in pods}
+    by_name = {pod["metadata"]["name"]: pod for pod in pods}
     events: Maybe[list[Object]] = read_snapshot.attempt(lambda: _events(cluster), [])
     return Facts(
         env=env,
         mode=mode,
-        owner=_live(standing, "StatefulSet"),
-        pods={each: by_name[each] for each in sorted(by_name, key=natural)},
-        missing=[each.subject for each in standing if each.missing],
-        there=there,
-        preflight=checks.all_of(env, there, standing),
+        owner=_live(states, "StatefulSet"),
+        pods={pod: by_name[pod] for pod in sorted(by_name, key=natural)},
+        missing=[state.subject for state in states if state.missing],
+        snapshot=snapshot,
+        preflight=checks.all_of(env, snapshot, states),
         events=events.value,
         events_why=events.why,
         logs=_logs(cluster, env, by_name),
@@ -54,20 +54,20 @@ def look(cluster: Cluster, file: File, name: str = "", single: bool = False) -> 
     )
 
 
-def _live(standing: list[ObjectState], kind: str) -> Object | None:
-    return next((each.live for each in standing if each.live and each.desired["kind"] == kind), None)
+def _live(states: list[ObjectState], kind: str) -> Object | None:
+    return next((state.live for state in states if state.live and state.desired["kind"] == kind), None)
 
 
 def _events(cluster: Cluster) -> list[Object]:
     kind = cluster.kind("v1", "Event")
-    return [each for about in EVENTS_OF for each in cluster.find_by(kind, f"involvedObject.kind={about}")]
+    return [event for about in EVENTS_OF for event in cluster.find_by(kind, f"involvedObject.kind={about}")]
 
 
 # ---- logs -----------------------------------------------------------------------------------------------------------
 
 
 def _logs(cluster: Cluster, env: Environment, pods: Mapping[str, Object]) -> dict[str, Log]:
-    """Of every pod; of very many those that are in trouble, or the first."""
+    """Read the logs of at most MOST_LOGS pods: those that are not ready or were restarted, then the first ones."""
     chosen = sorted(pods, key=lambda name: (_calm(pods[name]), natural(name)))[:MOST_LOGS]
     stop = Stop()
     with AbandonablePool(min(AT_ONCE, len(chosen)) or 1) as pool:
@@ -80,11 +80,11 @@ def _logs(cluster: Cluster, env: Environment, pods: Mapping[str, Object]) -> dic
 
 
 def _calm(pod: Object) -> bool:
-    return all(each.get("ready") and not each.get("restartCount") for each in statuses(pod))
+    return all(container.get("ready") and not container.get("restartCount") for container in statuses(pod))
 
 
 def _log(cluster: Cluster, pod: Object, stop: Stop) -> Log:
-    """A container that has never run has none, which is nothing to wonder at."""
+    """Read the log of the most telling container; empty if none has run yet."""
     started = _has_run(pod)
     if not started:
         return Log()
@@ -95,18 +95,19 @@ def _log(cluster: Cluster, pod: Object, stop: Stop) -> Log:
         return Log(why=error.wrong)
     before: Sequence[str] = ()
     if again:
-        with contextlib.suppress(GpuctlError):  # the kubelet keeps only the last one, and not for ever
+        with contextlib.suppress(GpuctlError):  # the kubelet keeps only the last log, and not forever
             before = _lines(cluster, pod, container, stop, ("previous", "true")).lines
     return Log(now.lines, before, times=now.times)
 
 
 def _has_run(pod: Object) -> tuple[str, bool] | None:
-    """The container whose log tells most, and whether it was started before: the one that stops the pod's start."""
+    """Return (container whose log matters, restarted): a failed init container, else the main one."""
     init = (pod.get("status") or {}).get("initContainerStatuses") or []
-    failed = [each for each in init if not each.get("ready") and _ran(each)]
-    for each in [*failed, *(each for each in statuses(pod) if each["name"] == CONTAINER)]:
-        if _ran(each):
-            return str(each["name"]), bool(each.get("restartCount")) and "running" in (each.get("state") or {})
+    failed = [container for container in init if not container.get("ready") and _ran(container)]
+    for container in [*failed, *(main for main in statuses(pod) if main["name"] == CONTAINER)]:
+        if _ran(container):
+            restarted = bool(container.get("restartCount")) and "running" in (container.get("state") or {})
+            return str(container["name"]), restarted
     return None
 
 
@@ -116,40 +117,40 @@ def _ran(status: Object) -> bool:
 
 
 @dataclass(frozen=True)
-class Said:
-    """Lines without secrets, and when each was said."""
+class LogLines:
+    """Lines without secrets, and their times in seconds since 1970; None if unknown."""
 
     lines: Sequence[str]
     times: Sequence[float | None]
 
 
-def _lines(cluster: Cluster, pod: Object, container: str, stop: Stop, *more: tuple[str, str]) -> Said:
+def _lines(cluster: Cluster, pod: Object, container: str, stop: Stop, *more: tuple[str, str]) -> LogLines:
     name = pod["metadata"]["name"]
     path = f"{cluster.path_of(cluster.kind('v1', 'Pod'), name)}/log"
     query = [("container", container), ("tailLines", str(LINES)), ("timestamps", "true"), *more]
-    return said(cluster.lines(Request(f"read the log of {name}", "GET", path, query), stop, SILENT_S))
+    return parse_log(cluster.lines(Request(f"read the log of {name}", "GET", path, query), stop, SILENT_S))
 
 
-def said(lines: Iterable[str]) -> Said:
-    """Lines as the kubelet gives them, each with its time in front; what it says itself has none.
+def parse_log(lines: Iterable[str]) -> LogLines:
+    """Parse log lines with the kubelet's timestamps; its own messages have none. Only the last MOST_TEXT characters.
 
-    The last of them, as a terminal would show them: to look for secrets in every step of a progress bar takes minutes.
+    Of a progress bar only the last step is kept: redacting every step takes minutes.
     """
     pairs = [(time, _shown(text)) for time, text in map(_timed, lines)]
     while sum(len(part) for _, part in pairs) > MOST_TEXT:
         del pairs[: len(pairs) // 8 + 1]
     kept = removed("\n".join(part for _, part in pairs))[0].split("\n") if pairs else []
-    # A secret of several lines is taken out as one: then nobody knows which time is whose.
-    return Said(kept, [time for time, _ in pairs] if len(kept) == len(pairs) else [None] * len(kept))
+    # A redacted multi-line secret removes lines, after which the times cannot be assigned.
+    return LogLines(kept, [time for time, _ in pairs] if len(kept) == len(pairs) else [None] * len(kept))
 
 
 def _shown(text: str) -> str:
-    """Of a line that was written over again and again, the last."""
+    """Return the last visible state of a line with carriage returns."""
     return next((part[:WIDEST] for part in reversed(text.splitlines()) if part.strip()), "")
 
 
 def _timed(line: str) -> tuple[float | None, str]:
-    found = TIME.match(line)
-    if found is None:
+    match = TIME.match(line)
+    if match is None:
         return None, line
-    return datetime.fromisoformat(found[1]).timestamp(), line[found.end() :]
+    return datetime.fromisoformat(match[1]).timestamp(), line[match.end() :]

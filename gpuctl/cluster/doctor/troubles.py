@@ -1,4 +1,4 @@
-"""The three troubles by name."""
+"""Table of the troubles that the doctor diagnoses."""
 
 from __future__ import annotations
 

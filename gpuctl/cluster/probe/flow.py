@@ -18,7 +18,7 @@ MODULES = (*CARRIED[:-1], *(f"{PACKAGE}.{name}" for name in ("run_programs", "ne
 
 @dataclass(frozen=True)
 class PortCheck:
-    """Whether the first pod could listen on the port: `wrong` is "busy", another reason, or empty if it could."""
+    """Result of listening on the port in the first pod. `wrong`: "busy", another reason, or "" if it succeeded."""
 
     wrong: str
 

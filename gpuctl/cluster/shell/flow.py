@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpuctl.cluster import pod_selection
-from gpuctl.cluster.environment import CONTAINER, Environment
+from gpuctl.cluster.access import PodAccess
+from gpuctl.cluster.environment import CONTAINER
 from gpuctl.cluster.shell import programs
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.kube_errors import NotThere
 from gpuctl.edges.kube import kubectl, pod_exec
 from gpuctl.edges.kube.cluster import Cluster, Object
-from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.edges.kube.pod_exec import Command
 
 SILENT_S, ENDING_S = (
@@ -23,19 +23,6 @@ SILENT_S, ENDING_S = (
 NOT_KNOWN = 3  # the exit code if it is unknown how a command ended
 LOST = (0, 1)  # kubectl's exit codes for a broken connection; 0: kubernetes/kubectl#1726
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class PodAccess:
-    """Access to an environment's pods: our own client, and kubectl with this context."""
-
-    cluster: Cluster
-    env: Environment
-    context: str
-
-    @property
-    def kubectl(self) -> Kubectl:
-        return Kubectl(self.context, self.env.namespace)
 
 
 def enter(access: PodAccess, pod: Object, argv: Sequence[str], say: Say) -> int:
@@ -67,7 +54,7 @@ def _check_exec(cluster: Cluster, pod: str) -> None:
 
 @dataclass(frozen=True)
 class Left:
-    """Whether a command still ran after its connection broke, and how many of its processes could not be ended.
+    """State of a command after its connection broke. `processes`: number of those that could not be ended.
 
     `gone`: the pod is gone, with everything that ran in it.
     """

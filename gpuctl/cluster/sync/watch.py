@@ -43,8 +43,6 @@ class ProgressListener(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """What to keep in sync, and where."""
-
     connector: PodConnector
     local: Local
     request: SyncRequest

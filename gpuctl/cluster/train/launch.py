@@ -6,13 +6,12 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.probe.model import HOSTFILE
+from gpuctl.cluster.train.request import Launcher
 from gpuctl.core.errors import InvalidInput
 
-Launcher = Literal["deepspeed", "deepspeed-nossh", "torchrun"]
 LAUNCHERS: tuple[Launcher, ...] = ("deepspeed", "deepspeed-nossh", "torchrun")
 # The first pod needs all of these, the others the first of them.
 PROGRAMS: Mapping[Launcher, Sequence[str]] = {

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 from gpuctl.cluster.deploy import deployed_state
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
 from gpuctl.cluster.probe import flow, judge
 from gpuctl.cluster.probe.model import Facts, ProbeRequest
 from gpuctl.cluster.train import checks, launch
-from gpuctl.cluster.train.launch import DS_ENV, GRACE_S, Launch, Launcher
+from gpuctl.cluster.train.launch import DS_ENV, GRACE_S, Launch
+from gpuctl.cluster.train.request import Launcher, TrainRequest
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, Verdict
@@ -20,24 +20,6 @@ from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.remote.model import PodTarget
 
 ALL_PROGRAMS = tuple(dict.fromkeys(name for names in launch.PROGRAMS.values() for name in names))
-
-
-@dataclass(frozen=True)
-class TrainRequest:
-    """A requested training; `processes` or `nodes` None: all GPUs of a pod, all pods."""
-
-    script: str
-    args: Sequence[str] = ()
-    launcher: Launcher | Literal["auto"] = "auto"
-    processes: int | None = None
-    nodes: int | None = None
-    folder: str = "/workspace"
-    variables: Mapping[str, str] = field(default_factory=dict)
-    python: str = "python3"
-
-    @property
-    def path(self) -> str:
-        return posixpath.join(self.folder, self.script)
 
 
 @dataclass(frozen=True)
@@ -80,8 +62,8 @@ def prepare(cluster: Cluster, env: Environment, request: TrainRequest) -> Ready:
     chosen, why = first, ""
     if request.launcher == "auto":
         answers = judge.read(facts)
-        programs = [each.answer["programs"] for each in answers] or [{}]
-        name, why = launch.chosen(programs, [each.answer["no_ssh"] for each in answers])
+        programs = [pod.answer["programs"] for pod in answers] or [{}]
+        name, why = launch.chosen(programs, [pod.answer["no_ssh"] for pod in answers])
         chosen = _launch(env, request, name, nodes)
     launch.check(chosen)
     findings = checks.all_of(chosen, deployed, pods, facts, port_check)

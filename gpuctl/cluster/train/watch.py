@@ -69,7 +69,7 @@ class Failure:
 
 @dataclass
 class TrainingState:
-    """What is known so far. `lost`: why the training cannot be followed any more, though it goes on."""
+    """State of a training so far. `lost`: why it can no longer be followed, although it continues."""
 
     exits: dict[str, Run] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -14,22 +13,11 @@ from typing import Any, NoReturn
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube import config
+from gpuctl.edges.programs import gist, installed, need
 from gpuctl.edges.terminal import as_it_was
 
 ANSWERS = "`kubectl cluster-info` shows whether the cluster answers"
 CHOSE_NOTHING = (1, 130)  # fzf: no match, Escape or Ctrl-C
-
-
-def need(program: str) -> str:
-    """The path of a program; `InvalidInput` if it is not installed."""
-    path = shutil.which(program)
-    if path is None:
-        raise InvalidInput(f"use {program}", "it is not installed", "`gpuctl bootstrap laptop` installs it")
-    return path
-
-
-def installed(program: str) -> bool:
-    return shutil.which(program) is not None
 
 
 def _without_kubeconfig(doing: str) -> InvalidInput | None:
@@ -77,12 +65,6 @@ class Kubectl:
         if not isinstance(document, dict):
             raise GpuctlError(doing, "kubectl did not print a JSON object")
         return document
-
-
-def gist(err: str) -> str:
-    """The last line of what a program complained of."""
-    lines = [line for line in err.strip().splitlines() if line.strip()]
-    return lines[-1].removeprefix("error: ") if lines else "kubectl failed and said nothing"
 
 
 def show(argv: Sequence[str], folder: str | None = None, stdin: str | None = None) -> int:

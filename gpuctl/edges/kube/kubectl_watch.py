@@ -10,7 +10,8 @@ from typing import Any
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.background import end, tied
-from gpuctl.edges.kube.kubectl import Kubectl, gist, need
+from gpuctl.edges.kube.kubectl import Kubectl
+from gpuctl.edges.programs import gist, need
 
 
 class Events:

@@ -106,17 +106,17 @@ class Running:
             yield rest.decode(errors="replace")
 
     def end(self) -> None:
-        """Ask it to end; it may take a moment."""
+        """Request its end, which may take a moment."""
         self._end_requested.set()
 
     def wait(self, patience_s: float = END_S) -> tuple[int, str]:
-        """Its exit status, or LOST, and its standard error or why nobody knows; then it is left alone."""
+        """Return (exit status, standard error), or (LOST, reason); the program is not contacted afterwards."""
         if self._program is None:
             return LOST, self.wrong.wrong if self.wrong else "it was not started"
         late = time.monotonic() + patience_s
         try:
             while time.monotonic() < late and self._next():
-                pass  # what it still says is for nobody
+                pass  # late output has no reader
             done = self._program.done()
             if done.code in KILLED:
                 wrong = f"our program in the pod {self._at.pod} was ended from outside (exit code {done.code})"

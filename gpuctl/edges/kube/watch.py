@@ -102,42 +102,42 @@ def _took_in(known: dict[str, Object], event: Mapping[str, Any]) -> bool:
 
 
 def logs(cluster: Cluster, pod: str, has_ended: Callable[[], bool], stop: Stop, container: str = "") -> Iterator[str]:
-    """The lines of a container, each once: see `Log`."""
+    """Yield the lines of a container, each once: see `Log`."""
     return Log(cluster, pod, container).lines(has_ended, stop)
 
 
 class Log:
-    """What a container prints, each line once, however often it is asked for.
+    """Reads a container's log; each line once, across several requests.
 
-    A lost connection is taken up by the time that the kubelet writes before each line. That can be asked for by whole
-    seconds only, and lines may have the same time: `seen` keeps the lines of the last second, and how often each was
-    seen. Lines without a time (no real kubelet sends them) are not known again.
+    After a lost connection, reading resumes at the time that the kubelet writes before each line. Requests only accept
+    whole seconds, and lines may have equal times: `last_second` counts the lines of the last second. Lines without a
+    time (no real kubelet sends them) are not recognised.
 
-    A log that is rotated in the middle of a line has one half in each file, with a time of its own. A kubelet that
-    follows both gives them as one line (that of 1.20 with both times in it); asked anew, it gives the other half alone.
+    A log that is rotated in the middle of a line has one half in each file, each with its own time. A kubelet that
+    follows both sends them as one line (1.20 with both times in it); in a new request, it sends the second half alone.
     """
 
     def __init__(self, cluster: Cluster, pod: str, container: str = "", of: Kind | None = None) -> None:
-        """`of`: another kind that has logs, and then `pod` is the name of one of these."""
+        """`of`: another kind that has logs; `pod` is then the name of such an object."""
         self.cluster, self.pod, self.container, self.of = cluster, pod, container, of
         self.newest: When = (0.0, "")
         self.last_second: Counter[str] = Counter()
 
     def lines(self, has_ended: Callable[[], bool], stop: Stop) -> Iterator[str]:
-        """As they are written, until it has `ended` and all is read, or `stop`; `NotThere` where the pod is gone."""
+        """Yield lines as they are written, until `has_ended` or `stop`; `NotThere` if the pod is gone."""
         patience = _Patience(self.cluster.patience_s, stop)
         while not stop.is_set():
             over = has_ended()
             try:
                 yield from self._answer(over, stop, patience)
-            except NotThere as error:  # a kubelet may not yet know a container that has just begun
+            except NotThere as error:  # a kubelet may not yet know a container that has just started
                 if self.cluster.get(self._kind(), self.pod) is None:
                     raise
                 patience.broke(Unreachable(error.doing, error.wrong))
                 continue
             except Forbidden:
                 raise
-            except GpuctlError as error:  # also where the API answers, and the kubelet does not
+            except GpuctlError as error:  # includes a kubelet that does not answer the API
                 patience.broke(Unreachable(error.doing, error.wrong))
                 continue
             if over:
@@ -153,19 +153,19 @@ class Log:
         return self.of or self.cluster.kind("v1", "Pod")
 
     def _answer(self, over: bool, stop: Stop, patience: _Patience) -> Iterator[str]:
-        """The lines of one request that were not read before."""
+        """Yield the lines of one request that were not read before."""
         path = f"{self.cluster.path_of(self._kind(), self.pod)}/log"
         newest, again = self.newest, Counter(self.last_second)
-        request = Request(f"read the log of {self.pod}", "GET", path, self._asked(over))
+        request = Request(f"read the log of {self.pod}", "GET", path, self._query(over))
         for line in self.cluster.lines(request, stop, SILENT_S, patience.answered):
             when, text = _split(line)
             if again[line] > 0:
                 again[line] -= 1
             elif not (when and when < newest and self._ends_a_known_line(text)):
-                self._keep_in_mind(when, line)
+                self._remember(when, line)
                 yield text
 
-    def _asked(self, over: bool) -> list[tuple[str, str]]:
+    def _query(self, over: bool) -> list[tuple[str, str]]:
         since = f"{datetime.fromtimestamp(self.newest[0], UTC):%Y-%m-%dT%H:%M:%SZ}"
         more = [("container", self.container)] if self.container else []
         more += [("sinceTime", since)] if self.newest[0] else []
@@ -175,18 +175,18 @@ class Log:
         """True if the text is the end of a known line, and not the whole."""
         return any(line.endswith(text) and _split(line)[1] != text for line in self.last_second)
 
-    def _keep_in_mind(self, when: When | None, line: str) -> None:
+    def _remember(self, when: When | None, line: str) -> None:
         if when is None:
             return
         if when[0] > self.newest[0]:
             self.last_second.clear()
         self.newest = max(self.newest, when)
-        if when[0] == self.newest[0]:  # older ones do not come again
+        if when[0] == self.newest[0]:  # older lines are not sent again
             self.last_second[line] += 1
 
 
 def _split(line: str) -> tuple[When | None, str]:
-    """When a line was written, and the line."""
+    """Split a line into its time, None if it has none, and its text."""
     match = _STAMP.match(line)
     if not match:
         return None, line

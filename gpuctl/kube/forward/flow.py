@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from gpuctl.core.errors import GpuctlError
-from gpuctl.edges.background import Running
+from gpuctl.edges.background import BackgroundProgram
 from gpuctl.edges.kube.kubectl import Kubectl
 from gpuctl.edges.kube.kubectl_watch import Events
 from gpuctl.edges.ports import answers, free
@@ -67,7 +67,7 @@ class _Forwards:
 
     def __init__(self, kubectl: Kubectl, request: Request, selector: str, probe_every: float) -> None:
         self.kubectl, self.request, self.probe_every = kubectl, request, probe_every
-        self.running: dict[int, tuple[str, Running]] = {}
+        self.running: dict[int, tuple[str, BackgroundProgram]] = {}
         self.probes: dict[int, Future[bool]] = {}
         self.next_probe: dict[int, float] = {}
         self.pods = Pods()
@@ -131,7 +131,10 @@ class _Forwards:
         elif action is Action.START:
             pairs = [f"{local}:{remote}" for local, remote in line.slot.ports]
             arguments = ("port-forward", "--address=127.0.0.1", f"pod/{line.slot.pod}", *pairs)
-            self.running[key] = (line.slot.uid, Running(self.kubectl.argv(*arguments), LISTENS, (LISTENS, SERVES)))
+            self.running[key] = (
+                line.slot.uid,
+                BackgroundProgram(self.kubectl.argv(*arguments), LISTENS, (LISTENS, SERVES)),
+            )
             self.next_probe[key] = 0.0
         return after
 
@@ -139,13 +142,13 @@ class _Forwards:
         if key not in self.running:
             return Observation()
         uid, child = self.running[key]
-        if child.ended:
-            return Observation(uid, exited=True, message=child.last_words)
+        if child.exited:
+            return Observation(uid, exited=True, message=child.exit_error)
         if child.ready < len(slot.ports):
-            return Observation(uid, message=child.said)
+            return Observation(uid, message=child.current_error)
         if any(remote in self.request.unprobed for _, remote in slot.ports):
-            return Observation(uid, listens=True, message=child.complaint, unprobed=True)
-        return Observation(uid, listens=True, message=child.said, answers=self._answer(key, slot))
+            return Observation(uid, listens=True, message=child.last_error, unprobed=True)
+        return Observation(uid, listens=True, message=child.current_error, answers=self._answer(key, slot))
 
     def _answer(self, key: int, slot: Slot) -> bool | None:
         """Return the result of a finished probe, if there is one, and start the next probe when it is due."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpuctl.nccl import context as known
 from gpuctl.nccl.context import DEFAULT, RunContext
-from gpuctl.nccl.judge.messages import names, plural
+from gpuctl.nccl.messages import names, plural
 from gpuctl.nccl.model import Run
 from gpuctl.nccl.parsing import algorithms
 

@@ -29,7 +29,7 @@ from gpuctl.core.strict_yaml import (
 from gpuctl.nccl.bandwidth import COLLECTIVES
 from gpuctl.nccl.baselines.model import Baseline, Book, System
 from gpuctl.nccl.context import DEFAULT
-from gpuctl.nccl.judge.expected import NETWORKS, network
+from gpuctl.nccl.networks import NETWORKS, network
 from gpuctl.nccl.parsing.algorithms import ALGORITHMS
 
 SHIPPED = Path(gpuctl.__file__).parent / "data" / "nccl_baselines.yml"

@@ -10,9 +10,9 @@ from gpuctl.domain.findings import Finding
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.isolate.model import Fleet
-from gpuctl.nccl.judge.expected import SOCKET, word
 from gpuctl.nccl.judge.transport import transport
 from gpuctl.nccl.model import LaunchResult, Outcome, Rank, Run, Transport
+from gpuctl.nccl.networks import SOCKET, word
 from gpuctl.nccl.topology.adapters import in_order
 
 _WHOLE = (Outcome.COMPLETE, Outcome.CORRUPT)  # runs long enough for every rank to print its network

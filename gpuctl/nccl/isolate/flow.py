@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gpuctl.nccl.isolate.decide import decide
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy, Round
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome
-from gpuctl.nccl.runners.base import Runner
+from gpuctl.nccl.runner import Runner
 
 
 class Watch:

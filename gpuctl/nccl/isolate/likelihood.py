@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from gpuctl.nccl.isolate.model import Cause, Kind
 from gpuctl.nccl.isolate.noise import WRONG, Noise
@@ -24,6 +25,7 @@ MEAN_SHORTFALL = 0.3
 # Prior share of shortfalls of any size, as 1/(1+d)²: a fall-back to TCP takes 99 % and more. There an exponential is
 # far below the noise, whose tails follow a power law, and the slowest node of all would count as chance.
 ANY_SHORTFALL = 0.1
+Shares = tuple[tuple[float, float], ...]  # see MAY_BE_FLAKY
 AROUND = 3  # an unknown shortfall is tried at so many steps of one spread to each side of every observed shortfall
 NEVER = -math.inf
 
@@ -57,7 +59,7 @@ def odds_of_a_rival(cause: Cause, runs: Sequence[Observation], noise: Noise, lea
     return _either(runs, noise, ALWAYS if cause.kind is Kind.RACK else MAY_BE_FLAKY, least)
 
 
-def _either(runs: Sequence[Observation], noise: Noise, shares: Sequence[tuple[float, float]], least: float) -> float:
+def _either(runs: Sequence[Observation], noise: Noise, shares: Shares, least: float) -> float:
     slow, failing = _slow(runs, noise, shares, least), _failing(runs, noise, shares)
     return _sum([slow, failing]) - math.log(2)
 
@@ -74,19 +76,24 @@ def in_the_same_way(runs: Sequence[Observation], some: Sequence[Observation], no
     return _slow(some, noise, MAY_BE_FLAKY, least) - math.log(2)
 
 
-def _slow(runs: Sequence[Observation], noise: Noise, shares: Sequence[tuple[float, float]], least: float) -> float:
-    gaps = [run.shortfall for run in runs if run.shortfall is not None]
+def _slow(runs: Sequence[Observation], noise: Noise, shares: Shares, least: float) -> float:
+    return _slow_by_shortfalls(tuple(run.shortfall for run in runs if run.shortfall is not None), noise, shares, least)
+
+
+@lru_cache(maxsize=1 << 14)
+def _slow_by_shortfalls(gaps: tuple[float, ...], noise: Noise, shares: Shares, least: float) -> float:
+    """Cached: an isolation asks for the same runs as a cause, as a rival and as a part of another cause."""
     healthy = [noise.density(gap) for gap in gaps]
     tried = {round(gap / noise.scale) + step for gap in gaps if gap > least for step in range(-AROUND, AROUND + 1)}
-    logs = [NEVER]
+    log, logs = math.log, [NEVER]
     for number in tried:
         shortfall = number * noise.scale
         if shortfall < least:
             continue
-        prior = math.log(noise.scale * _prior_density(shortfall))
+        prior = log(noise.scale * _prior_density(shortfall))
         ratios = [noise.density(gap - shortfall) / base for gap, base in zip(gaps, healthy, strict=True)]
         for share, probability in shares:
-            logs.append(prior + math.log(probability) + sum(math.log(share * ratio + 1 - share) for ratio in ratios))
+            logs.append(prior + log(probability) + sum([log(share * ratio + 1 - share) for ratio in ratios]))
     return _sum(logs)
 
 
@@ -96,7 +103,7 @@ def _prior_density(shortfall: float) -> float:
     return (1 - ANY_SHORTFALL) * usual + ANY_SHORTFALL / (1 + shortfall) ** 2
 
 
-def _failing(runs: Sequence[Observation], noise: Noise, shares: Sequence[tuple[float, float]]) -> float:
+def _failing(runs: Sequence[Observation], noise: Noise, shares: Shares) -> float:
     wrong = sum(run.wrong for run in runs)
     failed = sum(bool(run.failed) for run in runs) - wrong
     fine = len(runs) - failed - wrong

@@ -51,8 +51,8 @@ class Noise:
     def density(self, shortfall: float) -> float:
         """The density for a healthy run that completed."""
         t = shortfall / self.scale
-        core = T3_PEAK / self.scale / (1 + t * t / 3) ** 2
-        return (1 - self.slow) * core + self.slow * _passing(shortfall)
+        core = (1 - self.slow) * (T3_PEAK / self.scale / (1 + t * t / 3) ** 2)
+        return core if shortfall <= 0 else core + self.slow * _passing(shortfall)
 
     def passing(self, shortfall: float) -> float:
         """The probability that a healthy run's shortfall comes from a passing disturbance, not from usual scatter."""

@@ -14,7 +14,7 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import bandwidth as rates
 from gpuctl.nccl.baselines.model import Baseline, Book
 from gpuctl.nccl.context import DEFAULT, RunContext
-from gpuctl.nccl.judge.messages import Numbers, by_size, flag, plural, size, sizes
+from gpuctl.nccl.messages import Numbers, by_size, flag, plural, size, sizes
 from gpuctl.nccl.model import Row, Run
 
 RULE = "baseline"

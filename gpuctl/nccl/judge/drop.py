@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.judge.messages import GROWN, by_size, grown, halves, size, sizes
+from gpuctl.nccl.messages import GROWN, by_size, grown, halves, size, sizes
 from gpuctl.nccl.model import Row, Run
 
 RULE = "drop"

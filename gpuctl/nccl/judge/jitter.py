@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.judge.messages import Numbers, by_size, grown, halves, size
+from gpuctl.nccl.messages import Numbers, by_size, grown, halves, size
 from gpuctl.nccl.model import Iterations, Run
 
 RULE = "jitter"

@@ -9,7 +9,7 @@ from itertools import pairwise
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.judge.messages import Numbers, by_size, halves, plural, size, sizes, sizes_seen
+from gpuctl.nccl.messages import Numbers, by_size, halves, plural, size, sizes, sizes_seen
 from gpuctl.nccl.model import NoNumber, Outcome, Run
 
 RULE = "outcome"

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.judge.expected import SOCKET, describe, suits, word
-from gpuctl.nccl.judge.messages import Numbers, names, plural
+from gpuctl.nccl.messages import Numbers, names, plural
 from gpuctl.nccl.model import Outcome, Rank, Run, Transport
+from gpuctl.nccl.networks import SOCKET, describe, suits, word
 
 RULE = "transport"
 TALK = "run it again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET on every rank"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.judge.messages import by_size
+from gpuctl.nccl.messages import by_size
 from gpuctl.nccl.model import Run
 
 ADVICE = "run it again with NCCL_ALGO=Ring, or on four nodes and more; on EFA `ib_write_bw -c SRD` needs no NCCL"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from gpuctl.core.errors import GpuctlError
 from gpuctl.nccl.launch import outcome
 from gpuctl.nccl.model import Launch
 
@@ -20,6 +22,20 @@ def file_name(launch: Launch, name: str) -> str:
     return f"{time.strftime('%H%M%S')}-{'-'.join(launch.nodes)[:80]}-{name}.log"
 
 
+def create_folder(folder: Path | None) -> Path | None:
+    """Create the folder for run output; `GpuctlError` if it is not writable. None if no output is to be saved."""
+    if folder is None:
+        return None
+    doing = f"save the output of runs in {folder}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GpuctlError(doing, error.strerror or str(error)) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise GpuctlError(doing, "the folder is not writable", "name another folder")
+    return folder
+
+
 class LaunchOutput:
     """Collects lines inside a `with` block, which keeps the file open. `done_size` is the newest row's, as "64M".
 
@@ -28,10 +44,10 @@ class LaunchOutput:
 
     def __init__(self, launch: Launch, name: str, folder: Path | None, on_size: Callable[[str], None]) -> None:
         self.done_size = ""
-        self._told, self._folder = on_size, folder
+        self._on_size, self._folder = on_size, folder
         self._file = file_name(launch, name)
         self._text: IO[str] | None = None
-        # Of the lines that are no rows the first, where the first error stands, and the last.
+        # Lines other than rows: the first ones, which contain the first error, and the last ones.
         self._first, self._last = list[str](), deque[str](maxlen=KEPT_LINES)
 
     def __enter__(self) -> LaunchOutput:
@@ -70,4 +86,4 @@ class LaunchOutput:
             (self._first if len(self._first) < KEPT_LINES else self._last).append(line)
         elif self.done_size != size:
             self.done_size = size
-            self._told(f"{size} done")
+            self._on_size(f"{size} done")

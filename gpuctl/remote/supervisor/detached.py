@@ -187,7 +187,7 @@ def marked_processes() -> dict[str, str]:
     Some are not runs of this pod: ssh started them here for a run of another pod.
     """
     prefix, commands = environment_entry(protocol.DETACHED), {}
-    for pid in sorted(process_tree.numbers()):
+    for pid in sorted(process_tree.process_ids()):
         for variable_text in process_tree.environment(pid).split(b"\0"):
             if variable_text.startswith(prefix):
                 command = process_tree.read(f"{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()

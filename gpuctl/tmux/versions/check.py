@@ -113,7 +113,7 @@ def _scripts(path: Path) -> Iterator[Mistake]:
     for conf in sorted(path.glob("*.conf")):
         for number, line in enumerate(conf.read_text(errors="replace").splitlines(), 1):
             named = [] if line.lstrip().startswith("#") else re.findall(r"/(scripts/[\w.-]+)", line)
-            yield from (Mistake(conf.name, number, f"{n} is not there") for n in named if not (path / n).is_file())
+            yield from (Mistake(conf.name, number, f"{n} does not exist") for n in named if not (path / n).is_file())
     for script in sorted((path / "scripts").glob("*.sh")):
         done = Processes().run(["sh", "-n", str(script)], b"", PATIENCE)
         if done.code != 0:

@@ -33,7 +33,7 @@ TERMINAL = ('tell application "Terminal"', "activate", "do script {command}", "e
 
 @dataclass(frozen=True)
 class Target:
-    """Where to show the preview: in a window opened by `argv`, on this terminal, or nowhere (`why`)."""
+    """Terminal for the preview: a window opened by `argv`, this one, or none (`why`)."""
 
     mode: Mode
     argv: tuple[str, ...] = ()

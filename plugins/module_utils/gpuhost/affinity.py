@@ -1,4 +1,4 @@
-"""Decide where a program that works on certain GPUs belongs, and with what environment. Reads and changes nothing."""
+"""Choose processors, memory nodes and environment for a program that uses given GPUs. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .gpus import Gpu, find
 from .topology import as_list, home
 
 
-class Cannot(Exception):
-    """It cannot be known where the program belongs, or it may not run there; `hint` says what to try."""
+class CannotPlace(Exception):
+    """The placement is unknown, or not allowed on this host; `hint` is what to try."""
 
     def __init__(self, wrong: str, hint: str) -> None:
         super().__init__(wrong)
@@ -20,8 +20,8 @@ class Cannot(Exception):
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What somebody wants to run, and how."""
+class Request:
+    """The command to run, the GPUs it uses (as the caller names them), and options."""
 
     gpus: tuple[str, ...]
     command: tuple[str, ...]
@@ -32,20 +32,20 @@ class Ask:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the host and the caller's surroundings are."""
+    """The host's topology, and the limits and environment of the caller."""
 
     gpus: tuple[Gpu, ...]
     cpus_of_node: Mapping[int, Sequence[int]]
     nodes_with_memory: frozenset[int]
     allowed_cpus: frozenset[int]
     allowed_nodes: frozenset[int]
-    library: str = ""  # of the allocator asked for; empty: not installed
+    library: str = ""  # path of the requested allocator's library; empty if not installed
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Where the program runs and what it is given."""
+    """The placement: GPUs, nodes and processors, and the variables to add to the environment."""
 
     gpus: tuple[Gpu, ...]
     nodes: tuple[int, ...]
@@ -53,38 +53,38 @@ class Decision:
     environment: tuple[tuple[str, str], ...]
     command: tuple[str, ...]
     schedule: tuple[str, int] | None = None
-    only_node: bool = False  # there is no other memory it could take
+    only_node: bool = False  # no other node has memory
     notes: tuple[str, ...] = ()
 
 
-def decide(ask: Ask, facts: Facts) -> Decision:
-    """The decision, or `Cannot`."""
-    chosen = _chosen(ask, facts)
-    nodes = _nodes(ask, facts, chosen)
+def decide(request: Request, facts: Facts) -> Decision:
+    """Return the placement; raise `CannotPlace` if there is none."""
+    chosen = _chosen(request, facts)
+    nodes = _nodes(request, facts, chosen)
     near = frozenset(cpu for node in nodes for cpu in facts.cpus_of_node[node])
     cpus = _usable(facts, near)
     return Decision(
         gpus=chosen,
         nodes=nodes,
         cpus=cpus,
-        environment=(("CUDA_VISIBLE_DEVICES", _visible(chosen)), *_allocator(ask, facts)),
-        command=ask.command,
-        schedule=ask.schedule,
+        environment=(("CUDA_VISIBLE_DEVICES", _visible(chosen)), *_allocator(request, facts)),
+        command=request.command,
+        schedule=request.schedule,
         only_node=facts.nodes_with_memory <= set(nodes),
-        notes=(*_shortage(near, cpus), *_surprises(ask, facts, chosen)),
+        notes=(*_shortage(near, cpus), *_surprises(request, facts, chosen)),
     )
 
 
-def _chosen(ask: Ask, facts: Facts) -> tuple[Gpu, ...]:
+def _chosen(request: Request, facts: Facts) -> tuple[Gpu, ...]:
     if not facts.gpus:
         wrong = "no NVIDIA driver serves a GPU here (nothing in /proc/driver/nvidia/gpus)"
-        raise Cannot(wrong, "load the driver, or run this on a GPU host")
-    return tuple(dict.fromkeys(_one(facts, name) for name in ask.gpus))
+        raise CannotPlace(wrong, "load the driver, or run this on a GPU host")
+    return tuple(dict.fromkeys(_one(facts, name) for name in request.gpus))
 
 
 def _one(facts: Facts, name: str) -> Gpu:
     if name.startswith("MIG-"):
-        raise Cannot(
+        raise CannotPlace(
             f"the host's files do not say which GPU {name} is a part of",
             f"name its GPU (`nvidia-smi -L` shows it) and the instance yourself: "
             f"gpuctl-exec --gpu N -- env CUDA_VISIBLE_DEVICES={name} ...",
@@ -92,21 +92,21 @@ def _one(facts: Facts, name: str) -> Gpu:
     gpu = find(facts.gpus, name)
     if gpu is None:
         known = "; ".join(f"{g.index}: {g.address} {g.uuid}".rstrip() for g in facts.gpus)
-        raise Cannot(f"this host has no GPU {name}", f"it has {known}")
+        raise CannotPlace(f"this host has no GPU {name}", f"it has {known}")
     if not gpu.uuid:
-        raise Cannot(
+        raise CannotPlace(
             f"the driver has not started GPU {gpu.index} ({gpu.address}) yet and does not know its UUID",
             "start nvidia-persistenced, or run nvidia-smi once, and try again",
         )
     return gpu
 
 
-def _nodes(ask: Ask, facts: Facts, chosen: Sequence[Gpu]) -> tuple[int, ...]:
+def _nodes(request: Request, facts: Facts, chosen: Sequence[Gpu]) -> tuple[int, ...]:
     homes = {gpu: _home(facts, gpu) for gpu in chosen}
-    if len(set(homes.values())) > 1 and not ask.several_nodes:
+    if len(set(homes.values())) > 1 and not request.several_nodes:
         shown = ", ".join(f"GPU {gpu.index} on node {node}" for gpu, node in homes.items())
         wrong = f"these GPUs are near different NUMA nodes: {shown}"
-        raise Cannot(wrong, "run one process a GPU, or allow all of these nodes with --several-nodes")
+        raise CannotPlace(wrong, "run one process a GPU, or allow all of these nodes with --several-nodes")
     for node in homes.values():
         _check_memory(facts, node)
     return tuple(sorted(set(homes.values())))
@@ -117,7 +117,7 @@ def _home(facts: Facts, gpu: Gpu) -> int:
     if node is None:
         bare = f"is on NUMA node {gpu.node}, which has no processors"
         named = "names no NUMA node (numa_node is -1)" if gpu.node is None else bare
-        raise Cannot(
+        raise CannotPlace(
             f"GPU {gpu.index} ({gpu.address}) {named}, and there are {len(facts.cpus_of_node)} nodes",
             "look for NUMA settings in the firmware, or bind the program yourself with numactl",
         )
@@ -126,9 +126,9 @@ def _home(facts: Facts, gpu: Gpu) -> int:
 
 def _check_memory(facts: Facts, node: int) -> None:
     if node not in facts.nodes_with_memory:
-        raise Cannot(f"NUMA node {node} has no memory", "bind it yourself with numactl to the node next to it")
+        raise CannotPlace(f"NUMA node {node} has no memory", "bind it yourself with numactl to the node next to it")
     if node not in facts.allowed_nodes:
-        raise Cannot(
+        raise CannotPlace(
             f"memory of NUMA node {node} is not allowed here (Mems_allowed_list {as_list(facts.allowed_nodes)})",
             "ask the scheduler or the container for a cpuset that has this node, or take another GPU",
         )
@@ -138,7 +138,7 @@ def _usable(facts: Facts, near: frozenset[int]) -> tuple[int, ...]:
     usable = near & facts.allowed_cpus
     if not usable:
         allowed = f"(Cpus_allowed_list {as_list(facts.allowed_cpus)})"
-        raise Cannot(
+        raise CannotPlace(
             f"none of the processors near it ({as_list(near)}) is allowed here {allowed}",
             "ask the scheduler for processors near the GPU (Slurm: --gres-flags=enforce-binding), or take another GPU",
         )
@@ -149,19 +149,19 @@ def _visible(chosen: Sequence[Gpu]) -> str:
     return ",".join(gpu.uuid for gpu in chosen)
 
 
-def _allocator(ask: Ask, facts: Facts) -> tuple[tuple[str, str], ...]:
-    """The variables that put the allocator under the program; settings of the caller's own are left as they are."""
-    if not ask.allocator:
+def _allocator(request: Request, facts: Facts) -> tuple[tuple[str, str], ...]:
+    """Variables that load the allocator into the program; those that the caller has set are kept."""
+    if not request.allocator:
         return ()
-    allocator = ALLOCATORS[ask.allocator]
+    allocator = ALLOCATORS[request.allocator]
     before = facts.environment.get("LD_PRELOAD", "")
-    held = preloaded(before)
+    allocators = preloaded(before)
     if not facts.library:
-        raise Cannot(f"{ask.allocator} is not installed here", f"install {allocator.packages}")
-    if any(basename(entry) != basename(facts.library) for entry in held):
-        wrong = f"LD_PRELOAD holds an allocator already: {', '.join(held)}"
-        raise Cannot(wrong, "unset LD_PRELOAD, or leave --allocator out")
-    preload = before if held else ":".join(filter(None, (facts.library, before)))
+        raise CannotPlace(f"{request.allocator} is not installed here", f"install {allocator.packages}")
+    if any(basename(entry) != basename(facts.library) for entry in allocators):
+        wrong = f"LD_PRELOAD holds an allocator already: {', '.join(allocators)}"
+        raise CannotPlace(wrong, "unset LD_PRELOAD, or leave --allocator out")
+    preload = before if allocators else ":".join(filter(None, (facts.library, before)))
     settings = ((name, value) for name, value in allocator.environment.items() if name not in facts.environment)
     return (("LD_PRELOAD", preload), *settings)
 
@@ -171,12 +171,12 @@ def _shortage(near: frozenset[int], cpus: Sequence[int]) -> tuple[str, ...]:
     return (f"only {len(cpus)} of the {len(near)} processors near it are allowed here",) if few else ()
 
 
-def _surprises(ask: Ask, facts: Facts, chosen: Sequence[Gpu]) -> list[str]:
-    """What the caller had set or built, and may not expect to be as it is."""
+def _surprises(request: Request, facts: Facts, chosen: Sequence[Gpu]) -> list[str]:
+    """Notes on effects that the caller may not expect."""
     before = facts.environment.get("CUDA_VISIBLE_DEVICES")
-    found = [f"GPU {gpu.index} is split by MIG: CUDA will take its first instance" for gpu in chosen if gpu.split]
+    notes = [f"GPU {gpu.index} is split by MIG: CUDA will take its first instance" for gpu in chosen if gpu.split]
     if before not in (None, _visible(chosen)):
-        found.append(f"CUDA_VISIBLE_DEVICES was {before or 'empty'} and is replaced")
-    settings = ALLOCATORS[ask.allocator].environment if ask.allocator else {}
+        notes.append(f"CUDA_VISIBLE_DEVICES was {before or 'empty'} and is replaced")
+    settings = ALLOCATORS[request.allocator].environment if request.allocator else {}
     kept = [name for name in settings if name in facts.environment]
-    return found + [f"{name} is kept as it was set: {facts.environment[name]}" for name in kept]
+    return notes + [f"{name} is kept as it was set: {facts.environment[name]}" for name in kept]

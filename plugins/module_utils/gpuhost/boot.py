@@ -1,4 +1,4 @@
-"""gpuctl-boot: carry out /etc/gpuctl/boot.conf, at boot and whenever a driver was loaded again."""
+"""gpuctl-boot: apply /etc/gpuctl/boot.conf at boot, and whenever a driver is loaded again."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from .host import Host
 from .idle import states, to_switch
-from .pinning import look
+from .pinning import read_pinning
 
 CONFIG = "/etc/gpuctl/boot.conf"
 
 
 def main(argv: Sequence[str], host: Host | None = None) -> int:
-    """Set what differs; 1 when something could not be set, each with its reason on standard error."""
+    """Set every value that differs; return 1 if any could not be set, with the reasons on standard error."""
     host = host or Host(argv[0] if argv else "/")
-    # Twice, for one line may stand in another's way: a governor holds its processor's energy preference.
-    carry_out_all(host)
-    failed = carry_out_all(host)
+    # Twice, as one value may block another: a governor holds its processor's energy preference.
+    apply_all(host)
+    failed = apply_all(host)
     for wrong in failed:
         print(wrong, file=sys.stderr)
     return 1 if failed else 0
 
 
-def carry_out_all(host: Host) -> list[str]:
-    """Carry out every line; returns what went wrong."""
+def apply_all(host: Host) -> list[str]:
+    """Apply every line; return the errors."""
     return [wrong for key, value in lines(host) for wrong in _guarded(host, key, value)]
 
 
 def lines(host: Host) -> Iterator[tuple[str, str]]:
-    """(what, value) of each line of the file."""
+    """(key, value) of each line of the file."""
     for line in (host.read_or_none(CONFIG) or "").splitlines():
         key, _, value = line.strip().partition(" ")
         if key and not key.startswith("#"):
@@ -38,17 +38,17 @@ def lines(host: Host) -> Iterator[tuple[str, str]]:
 
 
 def _guarded(host: Host, key: str, value: str) -> list[str]:
-    """Carry out one line; one that cannot be done keeps none of the others from being done."""
+    """Apply one line; its errors do not stop the others."""
     try:
-        return carry_out(host, key, value)
+        return apply(host, key, value)
     except (OSError, ValueError) as error:
         return [f"{key} {value}: {error}"]
 
 
-def carry_out(host: Host, key: str, value: str) -> list[str]:
-    """Carry out one line; returns what went wrong."""
+def apply(host: Host, key: str, value: str) -> list[str]:
+    """Apply one line; return the errors."""
     if key == "irq.affinity":
-        moves = {v.path: v.wanted for v in look(host, value).vectors if v.now != v.wanted}
+        moves = {v.path: v.desired for v in read_pinning(host, value).vectors if v.now != v.desired}
         return _set_all(host, moves, managed_is_fine=True)
     if key == "cpu.idle_latency_us":
         return _set_all(host, {s.switch: "0" if s.off else "1" for s in to_switch(host, states(host), int(value))})
@@ -56,14 +56,14 @@ def carry_out(host: Host, key: str, value: str) -> list[str]:
     return _set_all(host, dict.fromkeys(paths, value)) if paths else [f"{key}: no such file on this host"]
 
 
-def _set_all(host: Host, wanted: Mapping[str, str], managed_is_fine: bool = False) -> list[str]:
+def _set_all(host: Host, desired: Mapping[str, str], managed_is_fine: bool = False) -> list[str]:
     failed = []
-    for path, value in wanted.items():
+    for path, value in desired.items():
         try:
             if _differs(host, path, value):
                 host.write(path, value)
         except OSError as error:
-            if not (managed_is_fine and error.errno == errno.EIO):  # the kernel keeps some interrupts for itself
+            if not (managed_is_fine and error.errno == errno.EIO):  # the kernel manages some interrupts itself
                 failed.append(f"{path}: cannot write {value}: {error.strerror}")
     return failed
 
@@ -72,6 +72,6 @@ def _differs(host: Host, path: str, value: str) -> bool:
     try:
         return host.value(path) != value
     except OSError as error:
-        if error.errno == errno.EBUSY:  # a processor that is switched off still has its files, and answers so
+        if error.errno == errno.EBUSY:  # the files of an offline processor remain
             return False
         raise

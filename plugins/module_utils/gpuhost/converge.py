@@ -1,4 +1,4 @@
-"""Carry out planned steps on a host: write down first, then change, then read back."""
+"""Apply planned steps to a host: record first, then change, then read back."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
 from .record import Entry, Record
 from .refresh import refresh
 from .resources import line, make, phase, refresh_after
-from .undo import UNREADABLE, unlike
+from .undo import UNREADABLE, undo_error
 
-# A governor holds its processor's energy preference (EBUSY), and its end brings an older one back.
+# A governor holds its processor's energy preference (EBUSY); leaving it restores an older one.
 HOLDING = "value:/sys/devices/system/cpu/"
 BUSY = os.strerror(errno.EBUSY)
 PACKAGE, RESTART = "package:", "restart:"
 RELOADING = ("enabled", "disabled", "masked")
-UNITS = phase("unit:")  # everything before a unit is a file, and files must be known to the system before units move
+UNITS = phase("unit:")  # phases before units are files, and systemd must have read those before a unit changes
 
 Named = tuple[str, Step]  # a knob's name and one of its steps
 
 
 class Run(NamedTuple):
-    """Who does what on this host, for the record."""
+    """Action, scope, profile and user of a run, for the record."""
 
     action: str  # tune or undo
     scope: str
@@ -39,31 +39,31 @@ class Run(NamedTuple):
 
 
 def converge(host: Host, run: Run, readings: Sequence[Reading]) -> tuple[str, dict[str, str]]:
-    """Do the steps of all readings that differ; returns the record's name and what went wrong, by setting."""
+    """Apply the steps of all readings that differ; return the record's name, and the errors by setting."""
     due = [reading for reading in readings if reading.state == DIFFERS]
     steps = [(reading.knob, step) for reading in due for step in reading.steps]
     earlier = records.load(host)
     _clear_after(host, earlier)
-    note = Record(
+    record = Record(
         name=records.next_name(earlier),
         entries=records.entries_of(steps),
         at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         boot_id=(host.value("/proc/sys/kernel/random/boot_id") or ""),
         **run._asdict(),
     )
-    records.save(host, note)
+    records.save(host, record)
     errors = _carry_out(host, steps, [name for reading in due for name in reading.refresh], undo=run.action == "undo")
     if run.action != "undo":
         errors.update(_prove(host, steps, errors))
         errors.update(_revive(host, steps, errors))
     back = [step for reading in due if reading.restores for step in reading.steps if step.setting not in errors]
-    errors.update({step.setting: wrong for step in back if (wrong := unlike(host, step))})
-    records.save(host, note._replace(done=True, entries=tuple(_finished(host, e, errors) for e in note.entries)))
-    return note.name, errors
+    errors.update({step.setting: wrong for step in back if (wrong := undo_error(host, step))})
+    records.save(host, record._replace(done=True, entries=tuple(_finished(host, e, errors) for e in record.entries)))
+    return record.name, errors
 
 
 def _clear_after(host: Host, earlier: Sequence[Record]) -> None:
-    """Remove the half-written copy that a killed run may have left beside a file it was about to replace."""
+    """Remove temporary files that a killed run may have left beside the files it was replacing."""
     for entry in (entry for record in earlier if not record.done for entry in record.entries):
         kind, _, place = entry.setting.partition(":")
         if kind in ("file", "line", "comment"):
@@ -71,7 +71,7 @@ def _clear_after(host: Host, earlier: Sequence[Record]) -> None:
 
 
 def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: bool) -> dict[str, str]:
-    """Files, what starts at boot, refresh, then units and values; undo the other way round. Restarts come last."""
+    """Order: files, boot states of units, refresh, units, values; the reverse for undo. Restarts come last."""
     errors, steps = ({}, steps) if undo else _install(host, steps)
     restarts = [(knob, step) for knob, step in steps if step.setting.startswith(RESTART)]
     others = [step for _, step in steps if not step.setting.startswith(RESTART)]
@@ -84,19 +84,19 @@ def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: b
     for name, wrong in refresh(host, names).items():
         errors.update({s.setting: wrong for s in ordered if refresh_after(s.setting) == name} or {name: wrong})
     errors.update(_do(host, [step for step in ordered if step not in first]))
-    # Either way a service reads its files when it starts: last of all, and only where they are as they should be.
+    # A service reads its files when it starts: restart last, and only if all its files are right.
     spoilt = {knob for knob, step in steps if step.setting in errors}
     errors.update(_do(host, [step for knob, step in restarts if knob not in spoilt]))
     return errors
 
 
 def _reloads(step: Step) -> bool:
-    """Whether systemd reads all unit files anew with this step: that takes longer than most else, so once must do."""
+    """True if the step makes systemd reload all unit files; that is slow, so it is done once."""
     return step.setting.startswith("unit:") and step.setting.endswith(":boot") and step.after in RELOADING
 
 
 def _install(host: Host, steps: Sequence[Named]) -> tuple[dict[str, str], list[Named]]:
-    """Packages first. What is left to do: nothing for a knob whose package could not be had."""
+    """Install packages. Return the errors, and the other steps of the knobs whose packages are installed."""
     packages = list(dict.fromkeys(step for _, step in steps if step.setting.startswith(PACKAGE)))
     errors = _do(host, packages)
     lacking = {knob for knob, step in steps if step.setting in errors}
@@ -104,7 +104,7 @@ def _install(host: Host, steps: Sequence[Named]) -> tuple[dict[str, str], list[N
 
 
 def _do(host: Host, steps: Sequence[Step]) -> dict[str, str]:
-    """Do the steps, and once more those that another file of the same processor held or took back."""
+    """Apply the steps, and retry those that another file of the same processor blocked or reverted."""
     errors = _do_once(host, steps)
     again = [step for step in steps if step.setting.startswith(HOLDING) and _was_held(host, step, errors)]
     for step in again:
@@ -122,7 +122,7 @@ def _was_held(host: Host, step: Step, errors: dict[str, str]) -> bool:
 
 
 def _do_once(host: Host, steps: Sequence[Step]) -> dict[str, str]:
-    """Change setting after setting, the lines of one file together; a failure stops none of the others."""
+    """Apply the steps in order, all lines of one file together; a failure does not stop the others."""
     errors = {}
     for path, group in groupby(steps, key=_own_file):
         together = list(group)
@@ -147,7 +147,7 @@ def _own_file(step: Step) -> str:
 
 
 def _prove(host: Host, steps: Sequence[Named], errors: dict[str, str]) -> dict[str, str]:
-    """Let each kind prove that what it did is safe to keep; what is not is taken back at once."""
+    """Run each kind's safety check; revert the steps of a kind that fails it."""
     failed: dict[str, str] = {}
     for kind in dict.fromkeys(knob.partition(".")[0] for knob, _ in steps):
         prove = getattr(KINDS[kind], "prove", None)
@@ -157,15 +157,15 @@ def _prove(host: Host, steps: Sequence[Named], errors: dict[str, str]) -> dict[s
             failed.update(_take_back(host, mine, wrong))
             if prove and prove(host):
                 failed = {
-                    setting: f"{text}; it fails without it too: see to that first" for setting, text in failed.items()
+                    setting: f"{text}; it fails without it too: fix that first" for setting, text in failed.items()
                 }
     return failed
 
 
 def _revive(host: Host, steps: Sequence[Named], errors: dict[str, str]) -> dict[str, str]:
-    """A service that dies of its new files gets its old ones back, and is started once more.
+    """Restore the old files of a service that does not run with its new ones, and restart it.
 
-    The package behind them stays: other services may use it by now.
+    The package stays, as other services may use it by now.
     """
     failed: dict[str, str] = {}
     for knob, restart in steps:
@@ -183,7 +183,7 @@ def _take_back(host: Host, steps: Sequence[Named], wrong: str) -> dict[str, str]
 
 
 def _finished(host: Host, entry: Entry, errors: dict[str, str]) -> Entry:
-    """The entry with what the host really holds now: it may have granted less than asked."""
+    """The entry with the value that the host has now, which may be less than requested."""
     try:
         got = records.digest(make(entry.setting).read(host))
     except UNREADABLE:

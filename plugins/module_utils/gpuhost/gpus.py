@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of a host, read from the driver's and the kernel's own files: no nvidia-smi is needed."""
+"""The NVIDIA GPUs of a host, read from files of the driver and the kernel, without nvidia-smi."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. `index` is nvidia-smi's, its place on the PCI bus: neither CUDA's number nor that of /dev/nvidiaN.
+    """One GPU. `index` is nvidia-smi's, in PCI bus order; it may differ from CUDA's and from `minor` (/dev/nvidiaN).
 
-    `uuid` is empty until the driver has started the GPU; `node` is None where the firmware names no NUMA node.
+    `uuid` is empty until the driver has started the GPU; `node` is None if the firmware names no NUMA node.
     """
 
     index: int
@@ -31,42 +31,44 @@ class Gpu:
 
 
 def gpus(host: Host) -> list[Gpu]:
-    """Every GPU the driver serves, in nvidia-smi's order; empty where no driver is loaded."""
+    """GPUs that the driver serves, in nvidia-smi's order; empty if no driver is loaded."""
     addresses = sorted((n for n in host.listdir(FOLDER) if _place(n) is not None), key=lambda n: _place(n) or ())
-    told = {address: _told(host, address) for address in addresses}
-    # A GPU the administrator has excluded is not numbered: nvidia-smi does not show it.
-    served = [a for a in addresses if "Yes" not in (told[a].get("GPU Excluded"), told[a].get("Blacklisted"))]
-    return [_gpu(host, index, address, told[address]) for index, address in enumerate(served)]
+    driver_info = {address: _driver_info(host, address) for address in addresses}
+    # nvidia-smi neither shows nor numbers a GPU that the administrator has excluded.
+    served = [
+        a for a in addresses if "Yes" not in (driver_info[a].get("GPU Excluded"), driver_info[a].get("Blacklisted"))
+    ]
+    return [_gpu(host, index, address, driver_info[address]) for index, address in enumerate(served)]
 
 
-def _told(host: Host, address: str) -> dict[str, str]:
-    """What the driver tells about a GPU: "Name: <white space> value" lines."""
+def _driver_info(host: Host, address: str) -> dict[str, str]:
+    """The driver's "Name: <white space> value" lines about a GPU."""
     pairs = (line.partition(":") for line in host.read(f"{FOLDER}/{address}/information").splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _gpu(host: Host, index: int, address: str, told: dict[str, str]) -> Gpu:
-    uuid, minor = told.get("GPU UUID", ""), told.get("Device Minor", "")
+def _gpu(host: Host, index: int, address: str, driver_info: dict[str, str]) -> Gpu:
+    uuid, minor = driver_info.get("GPU UUID", ""), driver_info.get("Device Minor", "")
     number = int(minor) if minor.isdigit() else None
     return Gpu(
         index,
         address,
         uuid if UUID.fullmatch(uuid) else "",
         number,
-        told.get("Model", "GPU of unknown model"),
+        driver_info.get("Model", "GPU of unknown model"),
         node_of(host, address),
         number is not None and any(n.startswith("gi") for n in host.listdir(f"{CAPABILITIES}/gpu{number}/mig")),
     )
 
 
 def _place(address: str) -> tuple[int, ...] | None:
-    """A PCI address as numbers, so that all its spellings are equal: "0000:9b:00.0", "00000000:9B:00.0", "9b:00.0"."""
+    """A PCI address as numbers, equal for all spellings: "0000:9b:00.0", "00000000:9B:00.0", "9b:00.0"."""
     match = re.fullmatch(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.([0-7])", address)
     return tuple(int(part or "0", 16) for part in match.groups()) if match else None
 
 
 def find(known: Sequence[Gpu], name: str) -> Gpu | None:
-    """The GPU that an index, a UUID (or an unmistakable beginning of one) or a PCI address names."""
+    """The GPU with this index, UUID (or unique prefix of one) or PCI address; None if there is none."""
     place = _place(name)
     if name.isdigit():
         fitting = [gpu for gpu in known if gpu.index == int(name)]

@@ -1,4 +1,4 @@
-"""The one door to a machine: everything that is read, written or run there passes through `Host`."""
+"""Access to a machine: every file that is read or written and every program that is run goes through `Host`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHOSEN = re.compile(r"\[([^\]]+)\]")
 
 
 class Result(NamedTuple):
-    """What a program did; `code` is 127 when it is not on the host and 124 when it ran out of time."""
+    """Exit code and output of a program; `code` is 127 if the host does not have it, 124 after a timeout."""
 
     code: int
     out: str
@@ -25,45 +25,45 @@ class Result(NamedTuple):
         return self.code == 0
 
     @property
-    def said(self) -> str:
-        """The last line it printed, for an error message."""
+    def last_line(self) -> str:
+        """Last line of its stderr, or of its output if that is empty, for an error message."""
         lines = (self.err.strip() or self.out.strip()).splitlines()
         return lines[-1] if lines else f"exit status {self.code}"
 
 
 class Host:
-    """A machine seen through its root folder; `Host(tmp_path)` is a whole test harness.
+    """A machine, given by its root folder; tests use `Host(tmp_path)`.
 
-    Paths are absolute as the host sees them. With another root than "/" programs are looked up below that root
-    only, so that nothing of the real machine is ever run by a test.
+    Paths are absolute on the host. With a root other than "/", programs are looked up only below that root, so
+    that a test never runs a program of the real machine.
     """
 
     def __init__(self, root: str | os.PathLike[str] = "/") -> None:
         self.root = os.fspath(root).rstrip("/")
 
     def real(self, path: str) -> str:
-        """Where a host's path lies on this machine."""
+        """The path on this machine of a path on the host."""
         return self.root + path
 
     def read(self, path: str) -> str:
-        """The whole text; OSError as the system gives it. Bytes that are not UTF-8 survive a round trip."""
-        # Unbuffered: a visit reads thousands of kernel files, and a text stream costs twice the time.
+        """The content of a file; OSError with the host's path. Bytes that are not UTF-8 survive a round trip."""
+        # Unbuffered: a visit reads thousands of kernel files, and a text stream takes twice as long.
         try:
             with open(self.real(path), "rb", buffering=0) as stream:
                 return stream.read().decode("utf-8", "surrogateescape")
         except OSError as error:
-            error.filename = path  # which a failing read leaves open
+            error.filename = path  # a failing read does not set it
             raise
 
     def read_or_none(self, path: str) -> str | None:
-        """The text, or None where no such file is; any other failure is an OSError."""
+        """The content of a file, or None if it does not exist; any other failure is an OSError."""
         try:
             return self.read(path)
-        except (FileNotFoundError, NotADirectoryError, ProcessLookupError):  # the last: of a process that just ended
+        except (FileNotFoundError, NotADirectoryError, ProcessLookupError):  # the last: the process has just ended
             return None
 
     def value(self, path: str) -> str | None:
-        """A kernel file's value: the bracketed choice where there is one, white space folded; None where missing."""
+        """A kernel file's value: the choice in brackets if there is one, white space folded; None if it is missing."""
         text = self.read_or_none(path)
         if text is None:
             return None
@@ -74,7 +74,7 @@ class Host:
         return os.path.exists(self.real(path))
 
     def listdir(self, path: str) -> list[str]:
-        """Names in a folder, sorted; empty where the folder is missing."""
+        """Names in a folder, sorted; empty if the folder is missing."""
         try:
             return sorted(os.listdir(self.real(path)))
         except (FileNotFoundError, NotADirectoryError):
@@ -85,16 +85,16 @@ class Host:
         return sorted(p[len(self.root) :] for p in glob(escape(self.root) + pattern))
 
     def readlink(self, path: str) -> str:
-        """The target of a link as written in it."""
+        """The target of a link, unresolved."""
         return os.readlink(self.real(path))
 
     @contextlib.contextmanager
     def changing(self, what: str) -> Iterator[None]:
-        """Surrounds every single change; tests kill the process before and after each."""
+        """Surrounds every change; tests kill the process before and after each."""
         yield
 
     def write(self, path: str, text: str) -> None:
-        """Write a kernel file in place, in one write call, as /proc and /sys want it; never creates a file."""
+        """Write a kernel file in one write call, as /proc and /sys require; never creates a file."""
         with self.changing(f"write {path}"):
             descriptor = os.open(self.real(path), os.O_WRONLY | os.O_TRUNC)
             try:
@@ -103,12 +103,12 @@ class Host:
                 os.close(descriptor)
 
     def replace(self, path: str, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
-        """Put a file in place whole or not at all, also when power is lost; makes its folders (0755)."""
+        """Replace a file atomically, durable over a power loss; creates its folders (0755)."""
         with self.changing(f"replace {path}"):
             real = self.real(path)
             folder, name = os.path.split(real)
             self._make_folders(folder)
-            # One known name, so that the next run finds and removes what a killed one left.
+            # A fixed name, so that the next run can remove the file of a killed one.
             temporary = os.path.join(folder, f".{name}.gpuctl")
             self.clear(path)
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -128,7 +128,7 @@ class Host:
             sync_folder(folder)
 
     def clear(self, path: str) -> None:
-        """Remove the half-written copy of a file that a run left which was killed inside `replace`."""
+        """Remove the temporary file of a run that was killed inside `replace`."""
         folder, name = os.path.split(self.real(path))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, f".{name}.gpuctl"))
@@ -143,7 +143,7 @@ class Host:
             sync_folder(os.path.dirname(path))
 
     def make_private_folder(self, path: str) -> None:
-        """A folder that only its owner can enter, whatever it was before."""
+        """Create a folder that only its owner can enter, or change an existing one to that."""
         real = self.real(path)
         self._make_folders(os.path.dirname(real))
         with contextlib.suppress(FileExistsError):
@@ -153,7 +153,7 @@ class Host:
             os.chmod(real, 0o700)
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is gone already is fine."""
+        """Remove a file, if it exists."""
         with self.changing(f"remove {path}"), contextlib.suppress(FileNotFoundError):
             os.unlink(self.real(path))
             sync_folder(os.path.dirname(self.real(path)))
@@ -166,16 +166,16 @@ class Host:
         limit: float = 60,
         environment: Mapping[str, str] | None = None,
     ) -> Result:
-        """Run a program (no shell) and wait at most `limit` seconds. `changes` marks one that alters the host.
+        """Run a program (no shell) and wait at most `limit` seconds. `changes` marks one that changes the host.
 
-        `environment` is added to what every program gets: a place for what must not stand on a command line.
+        `environment` adds to the environment of every program; secrets belong there, never on the command line.
         """
         around = self.changing("run " + " ".join(argv)) if changes else contextlib.nullcontext()
         with around:
             return self._run(argv, stdin, limit, environment or {})
 
     def _run(self, argv: Sequence[str], stdin: str, limit: float, added: Mapping[str, str]) -> Result:
-        import subprocess  # a visit that changes nothing rarely starts a program
+        import subprocess  # slow to load; most visits that change nothing start no program
 
         path = ":".join(self.root + p for p in PATH.split(":"))
         program = self.which(argv[0])
@@ -186,9 +186,9 @@ class Host:
             "LC_ALL": "C.UTF-8",
             "LANG": "C.UTF-8",
             "DEBIAN_FRONTEND": "noninteractive",
-            # A unit's own file wins over a SysV script of its name: that script's links are not ours to change.
+            # A unit file takes precedence over a SysV script of the same name, whose links are not ours to change.
             "SYSTEMCTL_SKIP_SYSV": "1",
-            # Ubuntu restarts services after every installation otherwise, whoever is at work there.
+            # Otherwise Ubuntu restarts services after every installation, even while jobs run.
             "NEEDRESTART_SUSPEND": "1",
             "NEEDRESTART_MODE": "l",
             **added,
@@ -205,7 +205,7 @@ class Host:
                 stderr=pipe,
                 encoding="utf-8",
                 errors="replace",
-                start_new_session=True,  # what ends us leaves it to its end
+                start_new_session=True,  # signals to us do not reach it: it finishes
             )
         except OSError as error:
             return Result(126, "", f"{argv[0]}: {error.strerror}")
@@ -213,14 +213,14 @@ class Host:
             out, err = process.communicate(stdin, timeout=limit)
         except subprocess.TimeoutExpired:
             process.kill()
-            # One that hangs inside a driver does not end even so: it is left behind, and we go on.
+            # A process that hangs inside a driver survives even SIGKILL: leave it behind.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=2)
             return Result(124, "", f"{argv[0]} gave no answer within {limit:g} s")
         return Result(process.returncode, out, err)
 
     def which(self, program: str) -> str | None:
-        """Where a program lies (below the root), or None."""
+        """Path on this machine of a program below the root; None if the host does not have it."""
         folders = [""] if program.startswith("/") else [p + "/" for p in PATH.split(":")]
         candidates = [self.root + folder + program for folder in folders]
         return next((c for c in candidates if os.access(c, os.X_OK) and os.path.isfile(c)), None)

@@ -1,4 +1,4 @@
-"""One run at a time on a host: a lock that the kernel gives back when its holder dies, however it dies."""
+"""One run at a time on a host: a lock that the kernel releases when its holder dies."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FOLDER = "/run/gpuctl"
 
 
 class Locked(Exception):
-    """Another run is at work on this host; the text says whose and since when."""
+    """Another run holds the lock; the message names its user and start time."""
 
 
 @contextlib.contextmanager
 def lock(host: Host, by: str) -> Iterator[None]:
-    """Hold the host's lock; `Locked` at once where another run holds it."""
+    """Hold the host's lock; raise `Locked` without waiting if another run holds it."""
     host.make_private_folder(FOLDER)
     descriptor = os.open(host.real(f"{FOLDER}/lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
@@ -30,9 +30,9 @@ def lock(host: Host, by: str) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Locked(_holder(os.pread(descriptor, 4096, 0))) from None
-        told = json.dumps({"by": by, "pid": os.getpid(), "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+        holder = json.dumps({"by": by, "pid": os.getpid(), "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, told.encode(), 0)
+        os.pwrite(descriptor, holder.encode(), 0)
         with _undisturbed():
             yield
     finally:
@@ -41,12 +41,12 @@ def lock(host: Host, by: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let nobody but `kill -9` end us between two changes: what was begun is finished, and its record closed."""
+    """Ignore signals between two changes, so that the run is completed and its record closed; SIGKILL still works."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears signals
+        yield  # only the main thread handles signals
         return
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    # A handler that does nothing: to ignore them would be passed on to every program we start.
+    # A handler without effect: SIG_IGN would be inherited by every program we start.
     before = [(number, signal.signal(number, lambda *_: None)) for number in numbers]
     try:
         yield
@@ -57,7 +57,7 @@ def _undisturbed() -> Iterator[None]:
 
 def _holder(text: bytes) -> str:
     try:
-        told = json.loads(text)
-        return f"{told['by']} has been at work on this host since {told['since']} (process {told['pid']})"
+        holder = json.loads(text)
+        return f"{holder['by']} has been at work on this host since {holder['since']} (process {holder['pid']})"
     except (ValueError, KeyError):
         return "another run has just started on this host"

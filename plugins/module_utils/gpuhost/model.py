@@ -1,34 +1,34 @@
-"""The values that reading, deciding and acting hand to one another."""
+"""Values shared by reading, planning and applying."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-OK = "ok"  # runs as wanted and survives a reboot
-DIFFERS = "differs"  # can be made so; `steps` say how
-REFUSED = "refused"  # can be made so, but not now: the reason says why
-UNSUPPORTED = "unsupported"  # this host cannot have it
+OK = "ok"  # in force, now and after a reboot
+DIFFERS = "differs"  # can be changed, by `steps`
+REFUSED = "refused"  # can be changed, but not now
+UNSUPPORTED = "unsupported"  # not available on this host
 UNKNOWN = "unknown"  # could not be read
-FAILED = "failed"  # was tried and did not work
-PENDING = "pending"  # done, and takes effect with the next boot, or the next start of a service
-CONTESTED = "contested"  # done, and somebody else will undo it at the next boot
-CONFLICT = "conflict"  # to be put back, but somebody else has changed it since
+FAILED = "failed"  # the change did not work
+PENDING = "pending"  # set; in force after the next boot or restart of a service
+CONTESTED = "contested"  # set, but another owner reverts it at the next boot
+CONFLICT = "conflict"  # not undone, as somebody else has changed it since
 
 
 class Unsupported(Exception):
-    """This host cannot have the setting; the text says why."""
+    """The setting is not available on this host; the message is the reason."""
 
 
 class Unreadable(Exception):
-    """The setting may be there but could not be read; the text says why."""
+    """The setting may exist, but could not be read; the message is the reason."""
 
 
 class Refused(Exception):
-    """Doing it now would do harm; the text says what and how to go on."""
+    """The change would do harm now; the message says which, and what to do first."""
 
 
 class Knob(NamedTuple):
-    """One wanted setting of a profile. `name` is "<kind>.<key>", `value` is what `kinds` normalised it to."""
+    """One setting of a profile. `name` is "<kind>.<key>", `value` the normal form that its kind gives."""
 
     name: str
     value: Any
@@ -45,7 +45,7 @@ class Knob(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One change to one setting: the text it holds before (None: nothing there) and shall hold after."""
+    """One change to one setting: its text before and after, None for absent."""
 
     setting: str
     before: str | None
@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """Another owner of the same knob. `wins` says who has the last word after a reboot: they, or gpuctl."""
+    """Another owner of the same knob. `wins`: its value, not gpuctl's, is in force after a reboot."""
 
     owner: str
     where: str
@@ -62,14 +62,14 @@ class Conflict(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What one knob is now and will be after a reboot, and the steps that make it what it should be.
+    """State of one knob now and after a reboot, and the steps that change it to the desired value.
 
-    `now` and `boot` are for people; None means that this side does not apply (a kernel argument has no other way
-    than the next boot). `refresh` names what must run after the files are right (see `settings.REFRESH`).
+    `now` and `boot` are text for people; None if the side does not apply. `refresh` names the programs that must
+    run once the files are right (see refresh.py).
     """
 
     knob: str
-    wanted: str
+    desired: str
     now: str | None = None
     boot: str | None = None
     state: str = OK
@@ -83,5 +83,5 @@ class Reading(NamedTuple):
     restores: bool = False
 
     def but(self, **changes: Any) -> Reading:
-        """The same reading with some fields changed."""
+        """A copy with some fields changed."""
         return self._replace(**changes)

@@ -1,4 +1,4 @@
-"""What Ansible gives the engine and gets from it: the same for the modules and for the action plugins."""
+"""Arguments and results of the Ansible modules and action plugins that call the engine."""
 
 from __future__ import annotations
 
@@ -25,24 +25,28 @@ ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def result(told: dict[str, Any], *, check: bool, strict: bool, with_diff: bool) -> dict[str, Any]:
-    """A task's result of the engine's answer; `failed` with `msg` where something went wrong."""
-    if "error" in told:
-        return {"failed": True, "msg": f"{told['error']['wrong']} ({told['error']['hint']})", "error": told["error"]}
-    knobs = told["knobs"]
+def result(answer: dict[str, Any], *, check: bool, strict: bool, with_diff: bool) -> dict[str, Any]:
+    """The task result for an answer of the engine; `failed` and `msg` if a knob failed."""
+    if "error" in answer:
+        return {
+            "failed": True,
+            "msg": f"{answer['error']['wrong']} ({answer['error']['hint']})",
+            "error": answer["error"],
+        }
+    knobs = answer["knobs"]
     due = [k for k in knobs if k["changed"] or (check and k["state"] == "differs")]
-    found = {**told, "record": told["record"] or "", "changed": bool(due), "reboot_required": needs_reboot(knobs)}
+    outcome = {**answer, "record": answer["record"] or "", "changed": bool(due), "reboot_required": needs_reboot(knobs)}
     if with_diff:
-        found["diff"] = _diff(due)
+        outcome["diff"] = _diff(due)
     wrong = failures(knobs, strict=strict)
     if wrong:
-        found["failed"] = True
-        found["msg"] = "; ".join(f"{k['knob']}: {k['reason'] or k['state']}" for k in wrong)
-    return found
+        outcome["failed"] = True
+        outcome["msg"] = "; ".join(f"{k['knob']}: {k['reason'] or k['state']}" for k in wrong)
+    return outcome
 
 
 def _diff(knobs: list[dict[str, Any]]) -> dict[str, str]:
-    """Ansible's before and after, a line a setting."""
+    """Ansible's before and after, one line per setting."""
     return {
         side: "".join(f"{step['setting']}: {step[side]}\n" for knob in knobs for step in knob["steps"])
         for side in ("before", "after")

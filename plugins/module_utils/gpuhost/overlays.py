@@ -1,4 +1,4 @@
-"""Which knobs of a profile a host gets: the profile's own, changed by the overlays that fit the host."""
+"""Choose the knobs of a profile for a host: the profile's own, changed by the overlays that match the host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONDITIONS = ("machine", "distribution", "family", "version", "arch", "vendor", 
 
 
 def select(profile: Mapping[str, Any], machine: Machine) -> tuple[list[Knob], list[str]]:
-    """(knobs, notes) for this host. A fact that is unknown fits no overlay, and the notes say so."""
+    """(knobs, notes) for this host. An unknown fact matches no overlay, and a note says so."""
     chosen = {knob["name"]: Knob(**knob) for knob in profile["knobs"]}
     notes = []
     for overlay in profile.get("overlays", ()):
@@ -34,7 +34,7 @@ def _values(machine: Machine, name: str) -> list[str]:
 
 
 def _fits(values: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Whether any value matches any pattern; the pattern "none" is for a host that has no such thing."""
+    """True if any value matches any pattern; the pattern "none" matches a host without values."""
     if not values:
         return "none" in patterns
     return any(fnmatchcase(value.lower(), pattern.lower()) for value in values for pattern in patterns)

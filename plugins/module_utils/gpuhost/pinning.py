@@ -1,4 +1,4 @@
-"""Where the interrupts of each NIC and GPU belong: on processors of the device's own NUMA node."""
+"""Interrupt affinity: the interrupts of each NIC and GPU belong on processors of its own NUMA node."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ POLICIES = ("node", "spread")
 
 
 class Vector(NamedTuple):
-    """One interrupt: the device's n-th vector, its number since this boot, where it may go now and where it shall."""
+    """One interrupt: the device's n-th vector, its IRQ number, and its current and desired affinity."""
 
     address: str
     vector: int
     irq: int
     now: str
-    wanted: str
+    desired: str
 
     @property
     def path(self) -> str:
@@ -27,33 +27,33 @@ class Vector(NamedTuple):
 
 
 class Pinning(NamedTuple):
-    """What a look at the host found. Devices are named by their PCI addresses."""
+    """The interrupts of a host's devices. Devices are named by their PCI addresses."""
 
     vectors: tuple[Vector, ...]
-    lost: tuple[str, ...]  # their NUMA node cannot be known
-    silent: tuple[str, ...]  # no interrupt yet: no driver, a link that is down, a GPU that nothing keeps awake
+    lost: tuple[str, ...]  # devices of unknown NUMA node
+    silent: tuple[str, ...]  # devices without interrupts yet: no driver, link down, GPU not started
 
 
 def affinity_of(irq: int) -> str:
-    """The file that says where an interrupt may go."""
+    """The file of an interrupt's affinity."""
     return f"/proc/irq/{irq}/smp_affinity_list"
 
 
-def look(host: Host, policy: str) -> Pinning:
-    """Every interrupt of every NIC and GPU, with the processors that the policy gives it."""
-    found = devices(host)
-    near = nearest(found, nodes(host), isolated(host))
-    there = {device.address: _interrupts(host, device.address) for device in found}
-    wanted = wanted_affinities({a: len(there[a]) for a in near}, near, policy)
+def read_pinning(host: Host, policy: str) -> Pinning:
+    """All interrupts of all NICs and GPUs, with the affinity that the policy gives them."""
+    pci_devices = devices(host)
+    near = nearest(pci_devices, nodes(host), isolated(host))
+    interrupts = {device.address: _interrupts(host, device.address) for device in pci_devices}
+    desired = desired_affinities({a: len(interrupts[a]) for a in near}, near, policy)
     return Pinning(
-        tuple(Vector(a, n, irq, now, wanted[a, n]) for a in near for n, irq, now in there[a] if now is not None),
-        tuple(device.address for device in found if device.address not in near),
-        tuple(a for a, interrupts in there.items() if all(now is None for _, _, now in interrupts)),
+        tuple(Vector(a, n, irq, now, desired[a, n]) for a in near for n, irq, now in interrupts[a] if now is not None),
+        tuple(device.address for device in pci_devices if device.address not in near),
+        tuple(a for a, rows in interrupts.items() if all(now is None for _, _, now in rows)),
     )
 
 
 def _interrupts(host: Host, address: str) -> list[tuple[int, int, str | None]]:
-    """(vector, IRQ, where it may go); the last is None while no driver has asked for the interrupt."""
+    """(vector, IRQ, affinity); affinity is None while no driver uses the interrupt."""
     rows = []
     for vector, irq in enumerate(irqs(host, address)):
         text = host.value(affinity_of(irq))
@@ -63,30 +63,32 @@ def _interrupts(host: Host, address: str) -> list[tuple[int, int, str | None]]:
 
 @cache
 def _normal(text: str) -> str:
-    """A kernel list in its shortest writing. Hundreds of interrupts hold the same few."""
+    """A kernel list in its shortest form; cached, as hundreds of interrupts share a few."""
     return as_list(cpus_of(text))
 
 
-def nearest(found: Sequence[Device], on: Mapping[int, Sequence[int]], isolated: set[int]) -> dict[str, tuple[int, ...]]:
-    """Device -> the processors of its node; isolated ones only where the node has no others."""
+def nearest(
+    pci_devices: Sequence[Device], on: Mapping[int, Sequence[int]], isolated: set[int]
+) -> dict[str, tuple[int, ...]]:
+    """Device -> the processors of its node; isolated ones only if the node has no others."""
     cpus = {node: tuple(c for c in cpus if c not in isolated) or tuple(cpus) for node, cpus in on.items()}
-    homes = {device.address: home(device.node, cpus) for device in found}
+    homes = {device.address: home(device.node, cpus) for device in pci_devices}
     return {address: cpus[node] for address, node in homes.items() if node is not None}
 
 
-def wanted_affinities(
+def desired_affinities(
     vectors: Mapping[str, int], near: Mapping[str, tuple[int, ...]], policy: str
 ) -> dict[tuple[str, int], str]:
-    """(device, vector) -> the processors its interrupt shall go to.
+    """(device, vector) -> desired affinity.
 
-    "node": any of the device's node, the kernel chooses; "spread": one each, in turn over the node.
+    "node": any processor of the device's node, the kernel chooses; "spread": one processor each, in turn.
     """
-    wanted = {}
+    desired = {}
     everywhere = {cpus: as_list(cpus) for cpus in set(near.values())}
     turns = dict.fromkeys(everywhere, 0)
     for address, count in vectors.items():
         cpus = near[address]
         for vector in range(count):
-            wanted[address, vector] = str(cpus[turns[cpus] % len(cpus)]) if policy == "spread" else everywhere[cpus]
+            desired[address, vector] = str(cpus[turns[cpus] % len(cpus)]) if policy == "spread" else everywhere[cpus]
             turns[cpus] += 1
-    return wanted
+    return desired

@@ -1,4 +1,4 @@
-"""Read a host against a profile: what is right, what differs, and the steps that would change it. Changes nothing."""
+"""Compare a host with a profile: the state of every knob, and the steps that would change it. Changes nothing."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from . import undo
 from .facts.busy import busy
 from .kinds import KINDS
 from .model import DIFFERS, PENDING, REFUSED, UNSUPPORTED, Knob, Reading
-from .snapshot import View
+from .snapshot import HostSnapshot
 
 
-def plan(view: View, knobs: Sequence[Knob], scope: str) -> list[Reading]:
-    """A reading for every knob, and for every knob of an earlier run that is wanted no more."""
+def plan(snapshot: HostSnapshot, knobs: Sequence[Knob], scope: str) -> list[Reading]:
+    """A reading for every knob, and an undo reading for every knob of an earlier run that the profile lacks."""
     names = {knob.name for knob in knobs}
     gone = {
-        setting: own
-        for setting, own in view.owned.items()
-        if own.scope == scope and own.knob not in names and not _taken_over(setting, names)
+        setting: entry
+        for setting, entry in snapshot.owned.items()
+        if entry.scope == scope and entry.knob not in names and not _taken_over(setting, names)
     }
-    return [*read(view, knobs), *undo.plan(view, gone)]
+    return [*read(snapshot, knobs), *undo.plan(snapshot, gone)]
 
 
 def _taken_over(setting: str, names: Collection[str]) -> bool:
-    """Whether a wanted knob has the unit now that another one had: what it was at first stays on record."""
+    """True if a knob of the profile now sets the unit that another knob set; the original state stays recorded."""
     kind, _, rest = setting.partition(":")
     return kind == "unit" and f"unit.{rest.rpartition(':')[0]}" in names
 
 
-def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:
-    """Kind by kind, so that each kind reads what its knobs share once; the order stays the profile's."""
-    found = {}
+def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
+    """Readings in the order of the knobs. Each kind reads all its knobs at once, so that it reads shared files once."""
+    readings = {}
     for kind in dict.fromkeys(knob.kind for knob in knobs):
         of_kind = [knob for knob in knobs if knob.kind == kind]
-        found.update({reading.knob: reading for reading in KINDS[kind].read(view, of_kind)})
-    return [_without_refused_steps(view, found[knob.name]) for knob in knobs]
+        readings.update({reading.knob: reading for reading in KINDS[kind].read(snapshot, of_kind)})
+    return [_without_refused_steps(snapshot, readings[knob.name]) for knob in knobs]
 
 
-def _without_refused_steps(view: View, reading: Reading) -> Reading:
-    """Leave out what the kernel has refused since boot; a knob of which nothing else is left cannot be had here."""
-    left = tuple(step for step in reading.steps if step.setting not in view.refused)
+def _without_refused_steps(snapshot: HostSnapshot, reading: Reading) -> Reading:
+    """Drop steps that the kernel has refused since boot; a knob with no other steps is unsupported."""
+    left = tuple(step for step in reading.steps if step.setting not in snapshot.refused)
     if len(left) == len(reading.steps):
         return reading
     note = f"{len(reading.steps) - len(left)} settings are the kernel's own and stay as they are"
@@ -48,10 +48,12 @@ def _without_refused_steps(view: View, reading: Reading) -> Reading:
     return reading.but(steps=(), state=UNSUPPORTED, reason=note)
 
 
-def spare_the_busy(view: View, readings: Sequence[Reading], allow_busy: bool) -> tuple[list[Reading], list[str]]:
-    """Refuse what would disturb a running job. Also returns who keeps the host busy, if anything depends on it."""
+def spare_the_busy(
+    snapshot: HostSnapshot, readings: Sequence[Reading], allow_busy: bool
+) -> tuple[list[Reading], list[str]]:
+    """Refuse changes that would disturb a running job. Also returns why the host is busy, if that matters."""
     disturbs = any((r.disruptive and r.state == DIFFERS) or r.reboot or r.state == PENDING for r in readings)
-    reasons = busy(view.host) if disturbs else []
+    reasons = busy(snapshot.host) if disturbs else []
     if not reasons or allow_busy:
         return list(readings), reasons
     why = f"this host is busy ({'; '.join(reasons)}): allow it with --allow-busy"

@@ -1,8 +1,8 @@
-"""What gpuctl changed on this host, and what was there before: /var/lib/gpuctl/records/NNNN.json, one a run.
+"""Records of what gpuctl changed on this host and the values before: /var/lib/gpuctl/records/NNNNNN.json, one per run.
 
-A record is written whole, and synced with its folder, before the first change of its run; so whenever a run is cut
-off, what it may have touched is known. What a setting was at first is the `before` of its oldest record since it was
-last put back: a later run never overwrites it.
+A record is written and synced before the first change of its run, so the changes of an interrupted run are known.
+The original value of a setting is the `before` of its oldest record since it was last undone; no later run
+overwrites it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORM = 1
 
 
 class Entry(NamedTuple):
-    """One step as recorded: `got` is what the host held afterwards, `error` why it could not be done."""
+    """One step as recorded: `got` is the host's value afterwards, `error` why the step failed."""
 
     knob: str
     setting: str
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One run on this host. `undo` runs put settings back; an unfinished one (`done` false) was cut off."""
+    """One run on this host, of the action "tune" or "undo"; `done` is false if it was interrupted."""
 
     name: str
     action: str
@@ -43,17 +43,17 @@ class Record(NamedTuple):
     boot_id: str
     entries: tuple[Entry, ...]
     done: bool = False
-    to: str = ""  # of an undo run: the record it goes back to; empty: to what was there before gpuctl
+    to: str = ""  # of an undo: the record it goes back to; empty for the state before gpuctl
 
 
 class UnreadableRecord(ValueError):
-    """A record that cannot be understood; the text names its file."""
+    """A record that cannot be read; the message names its file."""
 
 
 class Owned(NamedTuple):
-    """A setting that is ours now: what it was before us, and the texts that count as ours.
+    """A setting that gpuctl owns: its original value, and the texts that count as ours.
 
-    `unsure`: an undo has put it back, or was about to, and was cut off or failed before the system took note.
+    `unsure`: an undo of it was interrupted, or failed before the system had read the restored file.
     """
 
     knob: str
@@ -64,22 +64,22 @@ class Owned(NamedTuple):
     unsure: bool = False
 
     def holds(self, now: str | None) -> bool:
-        """Whether the host still holds what we put there."""
+        """True if the current value is still ours."""
         return digest(now) in self.ours or now in self.ours
 
 
 def digest(text: str | None) -> str | None:
-    """A long text (a file we wrote) is kept as its hash: to tell ours from another's needs no more."""
+    """A short text as it is, a long one (a file's content) as its hash."""
     if text is None or len(text) <= 200:
         return text
-    import hashlib  # takes longer to load than all the rest of a visit that changes nothing
+    import hashlib  # slow to load, and most visits change nothing
 
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def load(host: Host) -> list[Record]:
-    """All records, oldest first; `UnreadableRecord` with the path where one cannot be understood."""
-    found = []
+    """All records, oldest first; `UnreadableRecord` if one cannot be parsed."""
+    records = []
     for name in host.listdir(FOLDER):
         if not name.endswith(".json") or name.startswith("."):
             continue
@@ -89,14 +89,14 @@ def load(host: Host) -> list[Record]:
             if data.pop("form") != FORM:
                 raise ValueError("written by another version of gpuctl")
             entries = tuple(Entry(**entry) for entry in data.pop("entries"))
-            found.append(Record(entries=entries, **data))
+            records.append(Record(entries=entries, **data))
         except (ValueError, TypeError, KeyError) as error:
             raise UnreadableRecord(f"{path} cannot be used: {error}") from error
-    return found
+    return records
 
 
 def save(host: Host, record: Record) -> None:
-    """Write a record, whole and synced, into a folder that is root's alone."""
+    """Write a record atomically, in a folder that only root can enter."""
     host.make_private_folder(STATE)
     host.make_private_folder(FOLDER)
     data: dict[str, Any] = {"form": FORM, **record._asdict()}
@@ -105,7 +105,7 @@ def save(host: Host, record: Record) -> None:
 
 
 def can_be_kept(host: Host) -> bool:
-    """Whether a record can be written; a disk may have been mounted read-only, by design or after an error."""
+    """True if a record can be written; a disk may be read-only, by design or after an error."""
     folder = FOLDER
     while folder != "/" and not host.exists(folder):
         folder = os.path.dirname(folder)
@@ -113,56 +113,56 @@ def can_be_kept(host: Host) -> bool:
 
 
 def next_name(records: list[Record]) -> str:
-    """Numbered, so that the order is plain to see."""
+    """The next number, six digits, so that names sort in order."""
     return f"{int(records[-1].name) + 1 if records else 1:06d}"
 
 
 def entries_of(steps: Iterable[tuple[str, Step]]) -> tuple[Entry, ...]:
-    """Steps, each with its knob's name, as they are written down before anything is done."""
+    """Entries for (knob, step) pairs, before the steps are applied."""
     return tuple(Entry(knob, s.setting, s.before, digest(s.after)) for knob, s in steps)
 
 
 def owned(records: Sequence[Record], after: str = "") -> dict[str, Owned]:
-    """What is ours now, by setting. With `after`, only what the runs later than that record changed."""
-    found: dict[str, Owned] = {}
+    """Settings that gpuctl owns, by setting. With `after`, only those of runs later than that record."""
+    settings: dict[str, Owned] = {}
     for record in records:
         if record.name <= after:
             continue
         if record.action == "undo":
-            _give_back(found, record, owned([r for r in records if after < r.name <= record.to]))
+            _give_back(settings, record, owned([r for r in records if after < r.name <= record.to]))
             continue
         for entry in record.entries:
-            # What failed may have taken effect all the same: a file is written, and its refresh fails.
+            # A failed step may have taken effect: the file is written, but its refresh failed.
             if not entry.error or entry.got != digest(entry.before):
-                _take(found, record, entry)
-    return found
+                _take(settings, record, entry)
+    return settings
 
 
-def _give_back(found: dict[str, Owned], undo: Record, left: dict[str, Owned]) -> None:
-    """What an undo has put back is ours only as far as it went back to a record; what it tried to is not sure."""
+def _give_back(settings: dict[str, Owned], undo: Record, left: dict[str, Owned]) -> None:
+    """Remove settings that an undo restored, unless it went back to a record; a failed entry becomes `unsure`."""
     for entry in undo.entries:
-        earlier = found.pop(entry.setting, None)
+        earlier = settings.pop(entry.setting, None)
         if undo.done and not entry.error:
-            found.update({entry.setting: left[entry.setting]} if entry.setting in left else {})
+            settings.update({entry.setting: left[entry.setting]} if entry.setting in left else {})
         elif earlier:
-            held = (entry.got,) if undo.done else ()  # as far as it went: the next undo goes on from there
-            found[entry.setting] = earlier._replace(unsure=True, ours=(*earlier.ours, *held))
+            left_at = (entry.got,) if undo.done else ()  # the next undo continues from it
+            settings[entry.setting] = earlier._replace(unsure=True, ours=(*earlier.ours, *left_at))
 
 
-def _take(found: dict[str, Owned], record: Record, entry: Entry) -> None:
-    earlier = found.get(entry.setting)
+def _take(settings: dict[str, Owned], record: Record, entry: Entry) -> None:
+    earlier = settings.get(entry.setting)
     original = earlier.original if earlier else entry.before
     if record.done and earlier and entry.got == digest(original):
-        del found[entry.setting]  # as it was before us: it is nobody's of ours any more
+        del settings[entry.setting]  # back to its original value: no longer ours
         return
-    # Of a run that was cut off nobody knows whether it came to this setting: it may hold what we put there before.
+    # An interrupted run may not have reached this setting: it may hold our earlier value.
     other = (entry.got,) if record.done else earlier.ours if earlier else ()
     ours = tuple(dict.fromkeys((entry.after, *other)))
-    found[entry.setting] = Owned(entry.knob, record.scope, entry.setting, original, ours)
+    settings[entry.setting] = Owned(entry.knob, record.scope, entry.setting, original, ours)
 
 
 def refused(records: Iterable[Record], boot_id: str) -> frozenset[str]:
-    """Settings that the kernel would not change, as learned since this boot."""
+    """Settings that the kernel has refused to change since this boot."""
     return frozenset(
         e.setting for r in records if r.boot_id == boot_id for e in r.entries if e.error.startswith("unsupported")
     )

@@ -1,4 +1,4 @@
-"""What must run after files have changed so that the system takes note of them."""
+"""Programs to run after files have changed, so that the system reads them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ GRUB = ("update-grub", "grub2-mkconfig -o /boot/grub2/grub.cfg", "grub-mkconfig 
 
 
 def refresh(host: Host, names: Iterable[str]) -> dict[str, str]:
-    """Run each of them once; returns what went wrong, by name."""
+    """Run each refresh once; return the errors by name."""
     failed = {}
     for name in sorted(set(names)):
         for command in _commands(host, name):
             done = host.run(*command.split(), changes=True, limit=300)
             if not done.ok:
-                failed[name] = done.said
+                failed[name] = done.last_line
                 break
     return failed
 
@@ -24,8 +24,8 @@ def refresh(host: Host, names: Iterable[str]) -> dict[str, str]:
 def _commands(host: Host, name: str) -> list[str]:
     if name == "systemd":
         return ["systemctl daemon-reload"]
-    if name == "irqbalance":  # it reads its arguments when it starts
+    if name == "irqbalance":  # irqbalance reads its arguments only when it starts
         return ["systemctl daemon-reload", "systemctl try-restart irqbalance.service"]
-    if name == "udev":  # where no udevd runs, nobody needs to take note
+    if name == "udev":  # only a running udevd has rules to reload
         return ["udevadm control --reload"] if host.exists("/run/udev/control") else []
     return [next((command for command in GRUB if host.which(command.split()[0])), "update-grub")]

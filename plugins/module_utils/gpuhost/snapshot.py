@@ -1,4 +1,4 @@
-"""What a kind may look at while it reads: the host, what it is, and what earlier runs left."""
+"""Input of the kinds while they read: the host, its facts, and the records of earlier runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .record import Owned
 from .resources import make
 
 
-class View:
-    """One look at one host; nothing in it changes the host.
+class HostSnapshot:
+    """Read-only access to one host during one visit.
 
-    `owned` is what earlier runs left; `refused` are settings that the kernel refused to change since the host booted:
-    trying again would only repeat the refusal.
+    `owned` are the settings of earlier runs; `refused` those that the kernel has refused to change since the boot,
+    which are not tried again.
     """
 
     def __init__(
@@ -31,13 +31,13 @@ class View:
 
     @cached_property
     def owners(self) -> Owners:
-        """Everybody else who sets kernel values on this host."""
+        """Other owners of kernel values on this host."""
         return Owners(self.host)
 
     def now(self, setting: str) -> str | None:
         return make(setting).read(self.host)
 
     def step(self, setting: str, after: str | None) -> tuple[Step, ...]:
-        """The step that makes a setting hold `after`; none where it holds that already."""
+        """The step that changes a setting to `after`; empty if it has that value."""
         before = self.now(setting)
         return () if before == after else (Step(setting, before, after),)

@@ -1,4 +1,4 @@
-"""Which processors, NUMA nodes, GPUs and NICs a host has, and which IRQs belong to which: read from its own files."""
+"""Processors, NUMA nodes, GPUs, NICs and their IRQs, read from the host's files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AMAZON = "0x1d0f"
 
 
 class Device(NamedTuple):
-    """A GPU or NIC on the PCI bus. `node` is None where the host does not know (numa_node -1 or unreadable)."""
+    """A GPU or NIC on the PCI bus. `node` is None if unknown (numa_node is -1 or unreadable)."""
 
     address: str
     kind: str  # "gpu" or "nic"
@@ -26,16 +26,16 @@ class Device(NamedTuple):
 
 
 def cpus_of(text: str) -> list[int]:
-    """The numbers of a kernel list: "0-3,8" -> [0, 1, 2, 3, 8]; ValueError where it is none."""
-    found: list[int] = []
+    """Parse a kernel list: "0-3,8" -> [0, 1, 2, 3, 8]; ValueError if it is not one."""
+    numbers: list[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
-        found.extend(range(int(first), int(last or first) + 1))
-    return found
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def as_list(numbers: Iterable[int]) -> str:
-    """The kernel's way to write numbers: [0, 1, 2, 3, 8] -> "0-3,8"."""
+    """Format a kernel list: [0, 1, 2, 3, 8] -> "0-3,8"."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:
@@ -46,42 +46,42 @@ def as_list(numbers: Iterable[int]) -> str:
 
 
 def _list_in(host: Host, path: str) -> list[int] | None:
-    """The numbers a kernel file lists; None where it is missing. Some kernels write an empty list as "(null)"."""
+    """The list in a kernel file; None if it is missing. Some kernels write an empty list as "(null)"."""
     text = host.value(path)
     return None if text is None else cpus_of(text) if text[:1].isdigit() else []
 
 
 def online(host: Host) -> list[int]:
-    """The processors at work."""
-    found = _list_in(host, f"{CPU}/online")
-    if found is None:
+    """Online processors."""
+    listed = _list_in(host, f"{CPU}/online")
+    if listed is None:
         return sorted(int(n[3:]) for n in host.listdir(CPU) if re.fullmatch(r"cpu\d+", n))
-    return found
+    return listed
 
 
 def offline(host: Host) -> list[int]:
-    """Processors that are there and switched off."""
+    """Processors that are present but offline."""
     return sorted({*(_list_in(host, f"{CPU}/present") or [])} - {*online(host)})
 
 
 def isolated(host: Host) -> set[int]:
-    """Processors that the kernel keeps free of ordinary work, as it was told by isolcpus= and nohz_full=."""
+    """Processors that isolcpus= and nohz_full= exclude from scheduling."""
     return {cpu for name in ("isolated", "nohz_full") for cpu in _list_in(host, f"{CPU}/{name}") or []}
 
 
 def nodes(host: Host) -> dict[int, list[int]]:
-    """NUMA node -> its processors; numbers may have gaps, a node of memory alone has none.
+    """NUMA node -> its processors; numbers may have gaps, and a memory-only node has no processors.
 
-    A kernel that knows no nodes has one, which holds everything.
+    A kernel without NUMA support has one node with all processors.
     """
     numbers = sorted(int(name[4:]) for name in host.listdir(NODE) if re.fullmatch(r"node\d+", name))
     return {n: _list_in(host, f"{NODE}/node{n}/cpulist") or [] for n in numbers} or {0: online(host)}
 
 
 def home(node: int | None, on: Mapping[int, Sequence[int]]) -> int | None:
-    """The node whose processors are nearest to a device that names `node`; None where that cannot be known.
+    """The node with the processors nearest to a device on `node`; None if unknown.
 
-    Where only one node has processors, every device belongs to it, whatever its firmware says.
+    If only one node has processors, every device belongs to it, whatever the firmware says.
     """
     candidates = [number for number, cpus in on.items() if cpus]
     if len(candidates) == 1:
@@ -90,7 +90,7 @@ def home(node: int | None, on: Mapping[int, Sequence[int]]) -> int | None:
 
 
 def devices(host: Host) -> list[Device]:
-    """Every NVIDIA GPU and every NIC, in the order of the bus."""
+    """All NVIDIA GPUs and NICs, in bus order."""
     return [device for address in host.listdir(PCI) for device in _device(host, address)]
 
 
@@ -105,13 +105,13 @@ def _device(host: Host, address: str) -> list[Device]:
 
 
 def node_of(host: Host, address: str) -> int | None:
-    """The NUMA node that a PCI device names; None where it names none."""
+    """The NUMA node of a PCI device; None if the firmware names none."""
     text = host.value(f"{PCI}/{address}/numa_node")
     return int(text) if text is not None and text.isdigit() else None
 
 
 def irqs(host: Host, address: str) -> tuple[int, ...]:
-    """The interrupt numbers of a PCI device, in the order of its vectors."""
+    """IRQ numbers of a PCI device, in the order of its vectors."""
     base = f"{PCI}/{address}"
     vectors = sorted(int(name) for name in host.listdir(f"{base}/msi_irqs"))
     if vectors:

@@ -1,4 +1,4 @@
-"""Plan how to put settings back to what they were before gpuctl, leaving alone what somebody else changed since."""
+"""Plan the undo of settings: back to their values before gpuctl, except those that somebody else has changed since."""
 
 from __future__ import annotations
 
@@ -11,45 +11,50 @@ from .model import CONFLICT, DIFFERS, OK, UNKNOWN, Reading, Step, Unreadable, Un
 from .record import Owned
 from .resources import make, refresh_after, show
 from .resources.unit import HARMLESS
-from .snapshot import View
+from .snapshot import HostSnapshot
 
-# Putting these back disturbs what runs, as setting them did.
+# Undoing these disturbs running jobs.
 DISTURBS = {"irq": "moves interrupts of running devices", "restart": "restarts services"}
 UNREADABLE = (OSError, ValueError, Unreadable, Unsupported)
 
 
-def plan(view: View, owned: Mapping[str, Owned], force: bool = False) -> list[Reading]:
-    """One reading per knob. With `force` a setting that somebody else changed is taken back too."""
-    by_knob = sorted((own for own in owned.values() if not _still_needed(view, own, owned)), key=lambda own: own.knob)
-    return [_of_knob(view, name, list(group), force) for name, group in groupby(by_knob, key=lambda own: own.knob)]
+def plan(snapshot: HostSnapshot, owned: Mapping[str, Owned], force: bool = False) -> list[Reading]:
+    """One reading per knob. With `force`, settings that somebody else changed are undone too."""
+    by_knob = sorted(
+        (entry for entry in owned.values() if not _still_needed(snapshot, entry, owned)),
+        key=lambda entry: entry.knob,
+    )
+    return [
+        _of_knob(snapshot, name, list(group), force) for name, group in groupby(by_knob, key=lambda entry: entry.knob)
+    ]
 
 
-def _still_needed(view: View, own: Owned, owned: Mapping[str, Owned]) -> bool:
-    """Whether it serves several knobs, and one of them stays: it goes with the last one, whoever put it there."""
-    staying = {other.knob.partition(".")[0] for setting, other in view.owned.items() if setting not in owned}
-    if own.knob == BOOT_KNOB.name:
+def _still_needed(snapshot: HostSnapshot, entry: Owned, owned: Mapping[str, Owned]) -> bool:
+    """True for a setting that several knobs share while one of them stays: it goes with the last one."""
+    staying = {other.knob.partition(".")[0] for setting, other in snapshot.owned.items() if setting not in owned}
+    if entry.knob == BOOT_KNOB.name:
         return bool(staying & NEEDS_BOOT_UNIT)
-    return own.setting.startswith("package:") and own.knob.partition(".")[0] in staying
+    return entry.setting.startswith("package:") and entry.knob.partition(".")[0] in staying
 
 
-def _of_knob(view: View, knob: str, owned: list[Owned], force: bool) -> Reading:
+def _of_knob(snapshot: HostSnapshot, knob: str, owned: list[Owned], force: bool) -> Reading:
     steps, strangers = [], []
-    for own in owned:
+    for entry in owned:
         try:
-            now = view.now(own.setting)
+            now = snapshot.now(entry.setting)
         except UNREADABLE as error:
             return Reading(
-                knob, "as before", state=UNKNOWN, reason=f"cannot read {own.setting}: {error}", restores=True
+                knob, "as before", state=UNKNOWN, reason=f"cannot read {entry.setting}: {error}", restores=True
             )
-        back = now == own.original
-        if back and own.unsure and refresh_after(own.setting):
-            steps.append(Step(own.setting, now, now))  # so that the refresh runs, and the record is closed
-        if back or went_away(own.setting, now):
+        back = now == entry.original
+        if back and entry.unsure and refresh_after(entry.setting):
+            steps.append(Step(entry.setting, now, now))  # no change, but the refresh runs and the record is closed
+        if back or went_away(entry.setting, now):
             continue
-        if not own.holds(now):
-            strangers.append(f"{own.setting} is {show(now)}, neither ours ({show(own.ours[-1])}) nor what it was")
-        if own.holds(now) or force:
-            steps.append(Step(own.setting, now, own.original))
+        if not entry.holds(now):
+            strangers.append(f"{entry.setting} is {show(now)}, neither ours ({show(entry.ours[-1])}) nor what it was")
+        if entry.holds(now) or force:
+            steps.append(Step(entry.setting, now, entry.original))
     if strangers and not force:
         reason = "somebody else changed it: " + "; ".join(strangers) + " (take it back with --force)"
         return Reading(knob, "as before", state=CONFLICT, reason=reason, restores=True)
@@ -61,7 +66,7 @@ def _of_knob(view: View, knob: str, owned: list[Owned], force: bool) -> Reading:
 
 
 def went_away(setting: str, now: str | None) -> bool:
-    """Whether the thing itself is no more (a processor, a device's interrupt, a process): nothing to put back."""
+    """True if the object itself is gone (a processor, an interrupt, a process), so there is nothing to undo."""
     return now is None and setting.startswith(("value:", "irq:", "restart:"))
 
 
@@ -73,8 +78,8 @@ def _disturbs(step: Step) -> str:
     return DISTURBS.get(kind, "")
 
 
-def unlike(host: Host, step: Step) -> str:
-    """Why a step that put something back did not reach its end; empty where it did, or where none can be seen."""
+def undo_error(host: Host, step: Step) -> str:
+    """Why an undone setting does not have its value; empty if it has, or if it cannot be compared."""
     if step.setting.startswith("restart:"):
         return ""
     try:
@@ -86,6 +91,6 @@ def unlike(host: Host, step: Step) -> str:
 
 
 def _now(steps: list[Step]) -> str:
-    """For people: what it holds now, where that can be said in one word."""
+    """The current value for people, or the number of settings if they differ."""
     values = {show(step.before) for step in steps} or {"as before"}
     return values.pop() if len(values) == 1 else f"{len(steps)} settings to put back"

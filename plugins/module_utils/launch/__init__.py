@@ -1,4 +1,4 @@
-"""Start an NCCL test on a node and leave nothing of it behind: standard library only, Python 3.9.
+"""Start an NCCL test on a node and end all its processes: standard library only, Python 3.9.
 
-`start` and `sweep` know nothing of each other nor of anything else: gpuctl also carries their text over ssh.
+`start`, `process_tree` and `gpu_processes` import nothing of this package, as gpuctl also sends their text over ssh.
 """

@@ -1,6 +1,6 @@
-"""Runs in a container: which processes hold a GPU, or are ranks of a job that does.
+"""Runs in a container: lists processes that hold a GPU, or are ranks of a job.
 
-It is carried there as a text (gpuctl/remote/payload.py), so it imports nothing of ours.
+It is sent there as text (gpuctl/remote/payload.py), so it imports nothing of this package.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 GPU = re.compile(r"/dev/nvidia\d+$")
-# What launchers tell each rank: torchrun and its kin, Open MPI 4, and 5.
+# Set for each rank by torchrun and similar launchers, Open MPI 4, and Open MPI 5.
 RANK = (b"RANK", b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK")
-LOOKERS = ("nvidia-smi", "nvtop", "dcgmi", "nvitop")  # who only looks at GPUs has them open, too
-OURS = ("sshd", "sshd-session", "sshd-auth")  # lets nobody look into it, and is in every pod
+MONITORS = ("nvidia-smi", "nvtop", "dcgmi", "nvitop")  # they hold GPUs open, but are no jobs
+OURS = ("sshd", "sshd-session", "sshd-auth")  # unreadable for everybody, and in every pod
 PROC = Path("/proc")
 
 
-def may_look(folder: Path) -> bool:
-    """Whether we may see what it was started with."""
+def is_readable(folder: Path) -> bool:
+    """True if we may read its environment, or it has ended."""
     try:
         with (folder / "environ").open("rb") as text:
             text.read(1)
@@ -34,34 +34,38 @@ def may_look(folder: Path) -> bool:
 
 
 def main(request: dict[str, Any]) -> None:
-    """The line with the mark tells {found}: pid, name, and rank or None of each; {hidden}: those we may not look at."""
-    sys.stdout.write("\n" + request["mark"] + json.dumps({"found": at_work(), "hidden": hidden()}) + "\n")
+    """Print the marked line: {processes: [{pid, name, rank or None}], hidden: [{pid, name}]}."""
+    sys.stdout.write(
+        "\n" + request["mark"] + json.dumps({"processes": gpu_processes(), "hidden": unreadable_processes()}) + "\n"
+    )
 
 
-def at_work(proc: Path = PROC) -> list[dict[str, object]]:
-    """All of them but ourselves."""
-    at_work_ = []
+def gpu_processes(proc: Path = PROC) -> list[dict[str, object]]:
+    """Processes, except ourselves, that hold a GPU or have a rank."""
+    result: list[dict[str, object]] = []
     for folder in processes(proc):
         name, rank = name_of(folder), rank_of(folder)
-        if rank is not None or (holds_a_gpu(folder) and name not in LOOKERS):
-            at_work_.append({"pid": int(folder.name), "name": name, "rank": rank})
-    return at_work_
+        if rank is not None or (holds_a_gpu(folder) and name not in MONITORS):
+            result.append({"pid": int(folder.name), "name": name, "rank": rank})
+    return result
 
 
-def hidden(proc: Path = PROC, may_look: Callable[[Path], bool] = may_look) -> list[dict[str, object]]:
-    """Those of other users, where we have not the right to look at them, and whoever forbids that."""
-    unreadable = [(folder, name_of(folder)) for folder in processes(proc) if not may_look(folder)]
+def unreadable_processes(
+    proc: Path = PROC, is_readable: Callable[[Path], bool] = is_readable
+) -> list[dict[str, object]]:
+    """Processes whose environment we may not read, except sshd's."""
+    unreadable = [(folder, name_of(folder)) for folder in processes(proc) if not is_readable(folder)]
     return [{"pid": int(folder.name), "name": name} for folder, name in unreadable if name not in OURS]
 
 
 def processes(proc: Path) -> list[Path]:
-    """The folders of all but ourselves, by number."""
+    """Folders of all processes except ourselves, by number."""
     folders = [folder for folder in proc.iterdir() if folder.name.isdigit() and int(folder.name) != os.getpid()]
     return sorted(folders, key=lambda folder: int(folder.name))
 
 
 def rank_of(folder: Path) -> int | None:
-    """The rank a launcher gave it; RANK alone may mean anything."""
+    """Rank of a process, if a launcher set one; RANK counts only together with WORLD_SIZE."""
     pairs = (pair.split(b"=", 1) for pair in read(folder / "environ").split(b"\0") if b"=" in pair)
     variables = {pair[0]: pair[1] for pair in pairs}
     if b"WORLD_SIZE" not in variables:
@@ -70,20 +74,20 @@ def rank_of(folder: Path) -> int | None:
 
 
 def holds_a_gpu(folder: Path) -> bool:
-    """Whether it has one open."""
+    """True if it has a GPU's device file open."""
     try:
         return any(GPU.match(os.readlink(descriptor)) for descriptor in (folder / "fd").iterdir())
-    except OSError:  # it has ended, or is somebody else's
+    except OSError:  # it has ended, or belongs to another user
         return False
 
 
 def name_of(folder: Path) -> str:
-    """Its program."""
+    """Name of the program; empty if it has ended."""
     return read(folder / "comm").decode(errors="replace").strip()
 
 
 def read(path: Path) -> bytes:
-    """Nothing where its process has ended, or is somebody else's."""
+    """The content of a file; empty if its process has ended, or belongs to another user."""
     try:
         return path.read_bytes()
     except OSError:

@@ -1,6 +1,6 @@
-"""Runs on the first node of a launch: starts mpirun or the test, and takes it along when nobody listens any more.
+"""Runs on the first node of a launch: starts mpirun or the test, and ends it when the reader disconnects.
 
-It is also carried there as a text (gpuctl/remote/payload.py), so it imports nothing of ours.
+It is also sent there as text (gpuctl/remote/payload.py), so it imports nothing of this package.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ PATIENCE_S = 8
 
 
 def main(request: dict[str, Any]) -> None:
-    """Run `argv` with `env`; the last line, marked, tells how it ended: {code}, {signal} or {missing}.
+    """Run `argv` with `env`; the last line, marked, has the outcome: {code}, {signal} or {missing}.
 
-    asked: mark, argv, env, program (the test's file name), folders (where it and mpirun are looked for first; each has
-    to be there) and usual (where they are after the PATH). In argv "{program}" becomes the test's path. Where it has
-    passed, mpirun gives every rank also the variables that are there already and whose names begin so. Where held is
-    true, our input stays open as long as somebody listens, and anything that comes there tells us to end.
+    Request: mark, argv ("{program}" is replaced by the test's path), env, program (the test's file name), folders (to
+    search first for the test and mpirun; all must exist), usual (folders to search after the PATH), passed (prefixes
+    of existing variables that mpirun passes to every rank), and stop_on_input (our input stays open while the reader
+    is connected; any input, or its end, ends the run).
     """
     missing, argv = resolve(request)
     if missing:
-        say(request["mark"], {"missing": missing})
+        print_answer(request["mark"], {"missing": missing})
         return
     argv[1:1] = passed(request)
-    say(request["mark"], run(argv, dict(os.environ, **request["env"]), request.get("held", False)))
+    print_answer(request["mark"], run(argv, dict(os.environ, **request["env"]), request.get("stop_on_input", False)))
 
 
 def passed(request: dict[str, Any]) -> list[str]:
-    """The words for mpirun that pass on what this node's own environment has; what is asked for anyway is not among."""
-    begins = tuple(request.get("passed", ())) if request["argv"][0] == "mpirun" else ()
-    names = sorted(name for name in os.environ if name.startswith(begins) and name not in request["env"])
-    return [word for name in names for word in ("-x", name)] if begins else []
+    """Arguments of mpirun that pass variables of this node's environment on, except those in `env`."""
+    prefixes = tuple(request.get("passed", ())) if request["argv"][0] == "mpirun" else ()
+    names = sorted(name for name in os.environ if name.startswith(prefixes) and name not in request["env"])
+    return [argument for name in names for argument in ("-x", name)] if prefixes else []
 
 
 def resolve(request: dict[str, Any]) -> tuple[str, list[str]]:
-    """The first folder or program that is not there, or "", and the arguments with the paths of those that are."""
+    """(the first missing folder or program, or "", the arguments with the paths of the programs)."""
     program, first = (find(name, request) for name in (request["program"], request["argv"][0]))
     missing = [folder for folder in request["folders"] if not Path(folder).expanduser().is_dir()]
     missing += [name for name, path in ((request["program"], program), (request["argv"][0], first)) if not path]
-    # By its whole path Open MPI also finds its own parts on the other nodes.
-    return "".join(missing[:1]), [first] + [program if word == "{program}" else word for word in request["argv"][1:]]
+    # Started by its absolute path, Open MPI also finds its parts on the other nodes.
+    return "".join(missing[:1]), [first] + [program if text == "{program}" else text for text in request["argv"][1:]]
 
 
 def find(name: str, request: dict[str, Any]) -> str:
-    """The path of a program; "" where there is none."""
+    """The path of a program; "" if there is none."""
     for folder in request["folders"] + os.environ.get("PATH", os.defpath).split(os.pathsep) + request["usual"]:
         path = Path(folder).expanduser() / name
         if path.is_file() and os.access(path, os.X_OK):
@@ -59,14 +59,14 @@ def find(name: str, request: dict[str, Any]) -> str:
     return ""
 
 
-def say(mark: str, what: dict[str, object]) -> None:
-    """Our own line, after whatever the program left unfinished."""
-    sys.stdout.write("\n" + mark + json.dumps(what) + "\n")
+def print_answer(mark: str, answer: dict[str, object]) -> None:
+    """Print the marked line, on a line of its own even if the program did not finish its last one."""
+    sys.stdout.write("\n" + mark + json.dumps(answer) + "\n")
     sys.stdout.flush()
 
 
-def run(argv: list[str], environment: dict[str, str], input_open: bool = False) -> dict[str, object]:
-    """Run it to its end, or until we are told to end or nobody reads what it prints."""
+def run(argv: list[str], environment: dict[str, str], stop_on_input: bool = False) -> dict[str, object]:
+    """Run a program until it ends, we get a signal or input, or the reader of its output disconnects."""
     signals_received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda number, _: signals_received.append(number))
@@ -74,24 +74,24 @@ def run(argv: list[str], environment: dict[str, str], input_open: bool = False) 
     if child == 0:
         become(argv, environment)
     listener = select.poll()
-    listener.register(1, 0)  # errors only: it is the reader's going that we wait for
-    if input_open:
+    listener.register(1, 0)  # errors only: the reader has disconnected
+    if stop_on_input:
         listener.register(0, select.POLLIN)
     asked_to_end = 0.0
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
-            return ending(status)
+            return outcome(status)
         if not asked_to_end and (signals_received or listener.poll(0)):
             asked_to_end = time.monotonic()
-            os.killpg(child, signal.SIGTERM)  # mpirun ends its ranks on every node
+            os.killpg(child, signal.SIGTERM)  # on which mpirun ends its ranks on every node
         if asked_to_end and time.monotonic() - asked_to_end > PATIENCE_S:
             os.killpg(child, signal.SIGKILL)
         time.sleep(0.05)
 
 
-def kept(request: dict[str, Any], limit_s: float) -> dict[str, object]:
-    """Run it with its output kept: {text} with {code}, {signal}, or {late} where it has not ended and is left so."""
+def run_captured(request: dict[str, Any], limit_s: float) -> dict[str, object]:
+    """Run with captured output: {text} and {code} or {signal}; {late} if it still runs after the limit."""
     missing, argv = resolve(request)
     if missing:
         return {"missing": missing}
@@ -106,16 +106,16 @@ def kept(request: dict[str, Any], limit_s: float) -> dict[str, object]:
             time.sleep(0.05)
         text.seek(0)
         result = {"text": text.read().decode(errors="replace")}
-    return dict(result, **(ending(status) if pid else {"late": True}))
+    return dict(result, **(outcome(status) if pid else {"late": True}))
 
 
-def ending(status: int) -> dict[str, object]:
-    """How a process ended."""
+def outcome(status: int) -> dict[str, object]:
+    """{code} or {signal} of a wait status."""
     return {"code": os.WEXITSTATUS(status)} if os.WIFEXITED(status) else {"signal": os.WTERMSIG(status)}
 
 
 def become(argv: list[str], environment: dict[str, str]) -> None:
-    """The new process: a group of its own, nothing to read, errors among the output in their order."""
+    """Exec in the forked child: own process group, no input, stderr merged into stdout."""
     try:
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -110,7 +110,7 @@ class Machine:
             return ""
         self._sudo = ["sudo", "-A"]
         done = self.run("sudo", "-A", "-v", limit=_ASK_SECONDS)
-        return "" if done.ok else f"sudo refuses: {done.said}"
+        return "" if done.ok else f"sudo refuses: {done.last_line}"
 
     def _family(self) -> str:
         return next((family for program, family in _FAMILIES.items() if self.which(program)), "")

@@ -79,7 +79,7 @@ class Packages:
         if not done.ok and self.machine.family == "debian" and not self._refreshed:
             self._refresh(check=False)  # the lists may name files that no longer exist
             done = self.machine.run(*self.machine.as_root(argv), limit=limit)
-        return "" if done.ok else f"the package {' '.join(names)} could not be installed: {done.said}"
+        return "" if done.ok else f"the package {' '.join(names)} could not be installed: {done.last_line}"
 
     def _after_refresh(self, name: str, check: bool) -> str:
         """Return the version after a refresh of the lists; a check refreshes a private copy."""

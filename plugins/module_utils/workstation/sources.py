@@ -34,7 +34,7 @@ def by_pip(machine: Machine, tool: Mapping[str, Any], folder: str) -> None:
     created = machine.run(python, "-m", "venv", folder, limit=_SECONDS)
     if not created.ok:
         raise WorkstationError(
-            f"cannot create a virtual environment (Debian: the package python3-venv): {created.said}"
+            f"cannot create a virtual environment (Debian: the package python3-venv): {created.last_line}"
         )
     requirements_file = os.path.join(folder, "requirements.txt")
     put_file(requirements_file, requirements(tool["pip"]["hashes"]).encode(), 0o644)
@@ -49,7 +49,7 @@ def by_pip(machine: Machine, tool: Mapping[str, Any], folder: str) -> None:
     done = machine.run(*pip, *only, limit=_SECONDS)
     if not done.ok:
         raise WorkstationError(
-            f"pip cannot install {tool['pip']['package']} {tool['pip']['version']}: {_error(done.err, done.said)}"
+            f"pip cannot install {tool['pip']['package']} {tool['pip']['version']}: {_error(done.err, done.last_line)}"
         )
 
 
@@ -73,7 +73,7 @@ def by_npm(machine: Machine, tool: Mapping[str, Any], folder: str, may_run: bool
     remove_tree(os.path.join(folder, ".npm"))
     package = f"{tool['npm']['package']} {tool['npm']['version']}"
     if not done.ok:
-        raise WorkstationError(f"npm cannot install {package}: {_error(done.err, done.said)}")
+        raise WorkstationError(f"npm cannot install {package}: {_error(done.err, done.last_line)}")
     # Its program for this system is an optional package: npm silently omits one that it rejects.
     if may_run and not machine.version(tool, os.path.join(folder, npm_program(tool))):
         raise WorkstationError(f"npm installed {package}, but it does not run: {_LEFT_OUT}")

@@ -1,4 +1,4 @@
-"""Profiles: find them, check them, and turn them into what the engine takes. Runs on the controller."""
+"""Profiles: find, check and compile them for the engine. Runs on the controller."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from ..strict_yaml import Mistake, did_you_mean
 from .capturing import captured, questions
 from .compiling import compiled
 from .loading import inline, load
-from .lookup import Found, names
+from .lookup import ProfileFile, names
 from .model import Overlay, Profile, ProfileError, Row
 from .queries import Difference, Explained, diff, explain
 
 __all__ = [
     "Difference",
     "Explained",
-    "Found",
     "Mistake",
     "Overlay",
     "Profile",
     "ProfileError",
+    "ProfileFile",
     "Row",
     "captured",
     "compiled",

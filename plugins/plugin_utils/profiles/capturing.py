@@ -1,4 +1,4 @@
-"""Write a profile from a host that is already good: what it runs with, for every knob of the shipped profiles."""
+"""Capture a host as a profile: its current value of every knob of the shipped profiles."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from .lookup import names
 from .model import Profile, Row
 from .values import type_of
 
-# A kind that sums up many CPUs says so behind the value they share, some with a name: "performance (64 CPUs)".
+# Text of a kind for many CPUs with one value: "performance (64 CPUs)", some with a name behind the value.
 SHARED = re.compile(r"(?P<all>(?P<number>\S+).*) \(\d+ CPUs\)")
 
 
 def questions() -> Profile:
-    """What to ask a host, with check: each knob that a shipped profile has for some host. The values do not matter."""
+    """A profile for check mode, with all knobs of the shipped profiles. The values do not matter."""
     rows: dict[str, Row] = {}
-    for found in names([]):
-        profile = load(found.path)
-        for given in (profile.rows, *(overlay.rows for overlay in profile.overlays)):
-            rows = {**given, **rows}
+    for file in names([]):
+        profile = load(file.path)
+        for knobs in (profile.rows, *(overlay.rows for overlay in profile.overlays)):
+            rows = {**knobs, **rows}
     return Profile("capture", "every knob of the shipped profiles", (), rows, ())
 
 
 def captured(readings: Iterable[Mapping[str, Any]], host: str, date: str) -> str:
-    """The profile file that makes other hosts as this one is; it says what it leaves out, and why."""
-    asked = questions().rows
+    """The text of a profile file with this host's values; comments list knobs that are left out, with reasons."""
+    known = questions().rows
     rows: dict[str, dict[str, str]] = {}
     left_out = []
     for reading in readings:
-        row = asked.get(reading["knob"])
-        if row is None:  # a unit that goes with other knobs, or one that is put back
+        row = known.get(reading["knob"])
+        if row is None:  # a unit that other knobs need, or a knob that is undone
             continue
         value = _settable(row, reading)
         if value is None:
@@ -46,7 +46,7 @@ def captured(readings: Iterable[Mapping[str, Any]], host: str, date: str) -> str
 
 
 def _settable(row: Row, reading: Mapping[str, Any]) -> str | None:
-    """What runs now, as a value that the knob takes; None where it is not one."""
+    """The current value in a form that the knob accepts; None if there is none."""
     if reading["state"] in ("unsupported", "unknown") or reading["now"] in (None, "absent"):
         return None
     shared = SHARED.fullmatch(reading["now"])
@@ -60,8 +60,8 @@ def _settable(row: Row, reading: Mapping[str, Any]) -> str | None:
 
 def _why_not(reading: Mapping[str, Any]) -> str:
     if reading["now"] is None:
-        return " ".join(reading["reason"].split()) or "does not show while the host runs"
-    return f"is {reading['now']}, which no profile can ask for"
+        return " ".join(reading["reason"].split()) or "cannot be read while the host runs"
+    return f"is {reading['now']}, which no profile can set"
 
 
 def _file(rows: Mapping[str, Mapping[str, str]], left_out: list[str], host: str, date: str) -> Iterator[str]:

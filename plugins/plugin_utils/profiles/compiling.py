@@ -1,4 +1,4 @@
-"""A checked profile in the form that the engine takes: plain values that travel to a host as JSON."""
+"""Compile a checked profile into plain values for the engine, to be sent to a host as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .model import Profile, Row
 
 
 def compiled(profile: Profile) -> dict[str, Any]:
-    """See `gpuhost.select`, which chooses among the overlays on the host."""
+    """The engine's form of a profile; `gpuhost.overlays.select` chooses the overlays on the host."""
     return {
         "name": profile.name,
         "knobs": _knobs(profile.rows.values()),

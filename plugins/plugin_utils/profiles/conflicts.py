@@ -1,4 +1,4 @@
-"""Two knobs that would set the same thing: one of them has to go, or each run undoes half of itself."""
+"""Refuse two knobs that set the same thing, as each run would revert one of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds.sysctl 
 from ..strict_yaml import Mistake
 from .model import Overlay, Profile, Row
 
-# Shell patterns of knob names; the two of a line set the same thing.
+# Shell patterns of knob names; the two of a row set the same thing.
 RIVALS = (
     *((f"sysctl.{one}", f"sysctl.{other}") for one, other in PAIRS.items() if one < other),
     ("sysctl.kernel.numa_balancing", "cmdline.numa_balancing"),
@@ -25,44 +25,44 @@ RIVALS = (
     ("cpu.idle_latency_us", "cmdline.processor.max_cstate"),
     ("cpu.idle_latency_us", "cmdline.cpuidle.off"),
 )
-# Conditions to which a host has one answer: overlays that ask for different ones never meet.
+# Conditions with one value per host: overlays with different ones never apply together.
 SINGLE = ("machine", "distribution", "family", "version", "arch", "vendor")
 
 
-class Given(NamedTuple):
-    """A row, and the overlay that gives it (None: the profile itself)."""
+class PlacedRow(NamedTuple):
+    """A row, and its overlay (None for the profile's own rows)."""
 
     row: Row
     overlay: Overlay | None
 
 
 def rivals(profile: Profile) -> list[Mistake]:
-    """Every two rows that some host would get both of though they set the same thing."""
-    given = [Given(row, None) for row in profile.rows.values()]
-    given += [Given(row, overlay) for overlay in profile.overlays for row in overlay.rows.values()]
+    """A mistake for every two rows that set the same thing on some host."""
+    placed = [PlacedRow(row, None) for row in profile.rows.values()]
+    placed += [PlacedRow(row, overlay) for overlay in profile.overlays for row in overlay.rows.values()]
     return [
         Mistake(
             later.row.where,
             f"{later.row.name} sets the same thing as {first.row.name} ({first.row.where})",
             f"keep one, or leave the other out with `drop: [{first.row.name}]`",
         )
-        for first, later in _pairs(given)
+        for first, later in _pairs(placed)
         if _meet(first, later)
     ]
 
 
-def _pairs(given: list[Given]) -> Iterator[tuple[Given, Given]]:
-    """Rival rows, each pair in the order of the profile."""
-    parameters = ((g.row.name, f"cmdline.{g.row.name[9:]}") for g in given if g.row.name.startswith("modprobe."))
+def _pairs(placed: list[PlacedRow]) -> Iterator[tuple[PlacedRow, PlacedRow]]:
+    """Pairs of rows that set the same thing, each in the order of the profile."""
+    parameters = ((g.row.name, f"cmdline.{g.row.name[9:]}") for g in placed if g.row.name.startswith("modprobe."))
     for one, other in (*RIVALS, *parameters):
-        mine = [number for number, each in enumerate(given) if fnmatchcase(each.row.name, one)]
-        theirs = [number for number, each in enumerate(given) if fnmatchcase(each.row.name, other)]
+        mine = [number for number, row in enumerate(placed) if fnmatchcase(row.row.name, one)]
+        theirs = [number for number, row in enumerate(placed) if fnmatchcase(row.row.name, other)]
         for pair in product(mine, theirs):
-            yield given[min(pair)], given[max(pair)]
+            yield placed[min(pair)], placed[max(pair)]
 
 
-def _meet(first: Given, later: Given) -> bool:
-    """Whether a host can get both: the later one's overlay may drop the first, or never apply beside its overlay."""
+def _meet(first: PlacedRow, later: PlacedRow) -> bool:
+    """True if a host can get both rows: no overlay drops one, and their overlays can apply together."""
     if later.overlay is None or later.overlay is first.overlay:
         return True
     if first.row.name in later.overlay.drop:

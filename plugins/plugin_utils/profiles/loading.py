@@ -1,4 +1,4 @@
-"""Load a profile with everything that it extends, and say all that is wrong with it at once."""
+"""Load a profile with those that it extends, and report all their mistakes at once."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from .model import Profile, ProfileError
 from .parse import Draft, draft
 
 EMPTY = EmptyFile("profile", "give it `knobs:` or `extends:`")
-INLINE = "playbook"  # what a profile is called that a playbook gives without a name
+INLINE = "playbook"  # name of a playbook's profile without one
 
 
-def load(asked: str | Path, search: Sequence[Path] | None = None) -> Profile:
-    """The profile of this name, or in this file; `search` are folders of profiles besides the shipped ones."""
+def load(name: str | Path, search: Sequence[Path] | None = None) -> Profile:
+    """The profile with this name, or in this file; `search` are folders of profiles besides the shipped ones."""
     mistakes: list[Mistake] = []
-    path = find(str(asked), search, f"profile {asked}") if str(asked) else Mistake("profile", "none is named")
+    path = find(str(name), search, f"profile {name}") if str(name) else Mistake("profile", "none is named")
     if isinstance(path, Mistake):
         raise ProfileError([path])
     top = _draft(path, mistakes)
     return _resolved(top, path, search, mistakes)
 
 
-def inline(given: Mapping[str, Any], search: Sequence[Path] | None = None) -> Profile:
-    """A profile that is given as values; mistakes name the way to the value instead of a line."""
+def inline(values: Mapping[str, Any], search: Sequence[Path] | None = None) -> Profile:
+    """A profile from plain values; mistakes have the path of the value instead of a line."""
     mistakes: list[Mistake] = []
-    top = draft(from_plain(given), str(given.get("name") or INLINE), mistakes)
+    top = draft(from_plain(values), str(values.get("name") or INLINE), mistakes)
     return _resolved(top, None, search, mistakes)
 
 
@@ -42,8 +42,8 @@ def _draft(path: Path, mistakes: list[Mistake]) -> Draft | None:
 def _resolved(top: Draft | None, path: Path | None, search: Sequence[Path] | None, mistakes: list[Mistake]) -> Profile:
     chain, whole = _chain(top, path, search, mistakes)
     profile = None
-    for each in reversed(chain):
-        profile = merge(profile, each, mistakes, base_known=whole)
+    for profile_draft in reversed(chain):
+        profile = merge(profile, profile_draft, mistakes, base_known=whole)
     if profile is not None:
         mistakes += rivals(profile)
     if mistakes or profile is None:
@@ -54,20 +54,20 @@ def _resolved(top: Draft | None, path: Path | None, search: Sequence[Path] | Non
 def _chain(
     top: Draft | None, path: Path | None, search: Sequence[Path] | None, mistakes: list[Mistake]
 ) -> tuple[list[Draft], bool]:
-    """The profile, the one it extends, the one that extends …; and whether all of them could be read."""
+    """(the profile, the one that it extends, and so on; True if all could be read)."""
     chain: list[Draft] = []
-    seen: list[Path] = []
+    visited: list[Path] = []
     current = top
     while current is not None:
         chain.append(current)
         if path is not None:
-            seen.append(path.resolve())
+            visited.append(path.resolve())
         if current.extends is None:
             return chain, True
         path = _base(current, path, search, mistakes)
-        if path is not None and path.resolve() in seen:
-            way = " -> ".join([*(each.name for each in chain), path.stem])
-            mistakes.append(Mistake(current.extends.where, f"profiles extend each other in a circle: {way}"))
+        if path is not None and path.resolve() in visited:
+            route = " -> ".join([*(link.name for link in chain), path.stem])
+            mistakes.append(Mistake(current.extends.where, f"profiles extend each other in a circle: {route}"))
             path = None
         current = None if path is None else _draft(path, mistakes)
     return chain, False
@@ -76,16 +76,15 @@ def _chain(
 def _base(current: Draft, path: Path | None, search: Sequence[Path] | None, mistakes: list[Mistake]) -> Path | None:
     node = current.extends
     if node is None or not isinstance(node.value, str):
-        mistakes.append(Mistake(node.where if node else current.where, "extends takes the name of one profile"))
         return None
-    found = find(node.value, search, node.where, path.parent if path else None)
-    if isinstance(found, Mistake):
-        mistakes.append(found)
+    base_path = find(node.value, search, node.where, path.parent if path else None)
+    if isinstance(base_path, Mistake):
+        mistakes.append(base_path)
         return None
-    return found
+    return base_path
 
 
 def _place(mistake: Mistake) -> tuple[str, int]:
-    """File, then line as a number."""
+    """Sort key: the file, then the line as a number."""
     file, _, line = mistake.where.rpartition(":")
     return (file, int(line)) if line.isdigit() else (mistake.where, 0)

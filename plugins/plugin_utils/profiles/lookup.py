@@ -1,4 +1,4 @@
-"""Where profiles are: the user's own folder, then the ones that the collection ships; a path is a path."""
+"""Find profiles: by path, or by name in the user's folder and among the shipped ones."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ SHIPPED = Path(__file__).resolve().parents[3] / "roles/host_profile/files/profil
 SUFFIXES = (".yml", ".yaml")
 
 
-class Found(NamedTuple):
-    """A profile file that goes by its name."""
+class ProfileFile(NamedTuple):
+    """A profile file that can be named."""
 
     name: str
     path: Path
     shipped: bool
 
 
-def own_folders() -> list[Path]:
-    """The user's folder of profiles ($GPUCTL_CONFIG_DIR/profiles, else ~/.config/gpuctl/profiles)."""
+def user_folders() -> list[Path]:
+    """The user's folders of profiles: $GPUCTL_CONFIG_DIR/profiles, else ~/.config/gpuctl/profiles."""
     if "GPUCTL_CONFIG_DIR" in os.environ:
         return [Path(os.environ["GPUCTL_CONFIG_DIR"]) / "profiles"]
     return [Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gpuctl/profiles"]
 
 
-def names(search: Sequence[Path] | None = None) -> list[Found]:
-    """Every profile that can be named: the shipped ones, then those of the user's folders."""
-    folders = [(SHIPPED, True), *((folder, False) for folder in (own_folders() if search is None else search))]
+def names(search: Sequence[Path] | None = None) -> list[ProfileFile]:
+    """All profiles by name: the shipped ones, then those of the user's folders."""
+    folders = [(SHIPPED, True), *((folder, False) for folder in (user_folders() if search is None else search))]
     return [
-        Found(path.stem, path, shipped)
+        ProfileFile(path.stem, path, shipped)
         for folder, shipped in folders
         for path in sorted(folder.glob("*"))
         if path.suffix in SUFFIXES and not path.name.startswith(".")
     ]
 
 
-def find(asked: str, search: Sequence[Path] | None, where: str, beside: Path | None = None) -> Path | Mistake:
-    """The file of a profile asked for by name or path; a relative path counts from the file that names it."""
-    if "/" in asked or asked.endswith(SUFFIXES):
-        path = (beside or Path()) / Path(asked).expanduser()
+def find(name: str, search: Sequence[Path] | None, where: str, beside: Path | None = None) -> Path | Mistake:
+    """The file of a profile by name or path; a path is relative to the folder `beside`."""
+    if "/" in name or name.endswith(SUFFIXES):
+        path = (beside or Path()) / Path(name).expanduser()
         return path if path.is_file() else Mistake(where, f"there is no file {path}")
     known = names(search)
-    fitting = [found for found in known if found.name == asked]
+    fitting = [file for file in known if file.name == name]
     if len(fitting) == 1:
         return fitting[0].path
     if not fitting:
-        return Mistake(where, f"no profile is called {asked!r}", did_you_mean(asked, sorted(f.name for f in known)))
-    places = " and ".join(str(found.path) for found in fitting)
-    if any(found.shipped for found in fitting):
-        return Mistake(where, f"{asked} is in two places: {places}", f"give yours another name and `extends: {asked}`")
-    return Mistake(where, f"{asked} is in two places: {places}", "rename one, or give its path")
+        return Mistake(where, f"no profile is called {name!r}", did_you_mean(name, sorted(f.name for f in known)))
+    places = " and ".join(str(file.path) for file in fitting)
+    if any(file.shipped for file in fitting):
+        return Mistake(where, f"{name} is in two places: {places}", f"give yours another name and `extends: {name}`")
+    return Mistake(where, f"{name} is in two places: {places}", "rename one, or give its path")

@@ -1,4 +1,4 @@
-"""Lay a profile over the one that it extends, row by row, and check what comes of it."""
+"""Merge a profile with the one that it extends, row by row, and check the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEEDED = ("value", "why", "source")
 
 
 def merge(base: Profile | None, draft: Draft, mistakes: list[Mistake], *, base_known: bool = True) -> Profile:
-    """The draft over its base. Where the base could not be read, rows may be incomplete: their rest may stand there."""
+    """The draft merged over its base. If the base could not be read, incomplete rows are no mistakes."""
     return _Merger(base or Profile("", "", (), {}, ()), draft, mistakes, base_known).profile()
 
 
@@ -34,7 +34,7 @@ class _Merger:
         self.dropped(self.draft.drop, inherited)
         rows = {name: row for name, row in self.base.rows.items() if name not in self.draft.drop}
         rows |= self.rows(self.draft.rows.values(), inherited)
-        # Who names a knob in a profile means all hosts: an inherited overlay must not change it again.
+        # A knob in a profile is meant for all hosts: inherited overlays must not change it.
         mine = self.draft.rows.keys() | self.draft.drop.keys()
         overlays = [replace(o, rows=_without(o.rows, mine)) for o in self.base.overlays]
         for overlay in self.draft.overlays:
@@ -45,7 +45,7 @@ class _Merger:
     def overlay(self, draft: DraftOverlay, inherited: Mapping[str, Row], earlier: list[Overlay]) -> Overlay:
         if draft.name in {overlay.name for overlay in self.base.overlays}:
             wrong = f"there is an overlay {draft.name!r} already, in a profile that this one extends"
-            self.wrong(draft.where, wrong, "name it otherwise")
+            self.wrong(draft.where, wrong, "give it another name")
         for overlay in earlier:
             inherited = {**overlay.rows, **inherited}
         self.dropped(draft.drop, inherited)
@@ -61,39 +61,39 @@ class _Merger:
         return {draft.name: self.row(draft, inherited.get(draft.name), inherited) for draft in drafts}
 
     def row(self, draft: DraftRow, base: Row | None, known: Iterable[str]) -> Row:
-        """The row, with what it leaves out taken from the inherited one. A wrong value is told and left empty."""
-        missing = [name for name in NEEDED if name not in draft.fields] if base is None and self.base_known else []
+        """The row, with missing fields from the inherited one. A wrong value is a mistake and becomes None."""
+        missing = draft.missing(NEEDED) if base is None and self.base_known else []
         if missing:
             self.wrong(draft.where, f"{draft.name} needs {', '.join(missing)}", "it is not inherited")
-        kind = draft.text("type", base.type if base else "")
+        kind = draft.texts.get("type", base.type if base else "")
         value, written = (base.value, base.written) if base else (None, "")
-        if "value" in draft.fields:
-            value, written = normal(draft, kind, known, self.mistakes), _written(draft.fields["value"].plain())
+        if draft.value is not None:
+            value, written = normal(draft, draft.value, kind, known, self.mistakes), _written(draft.value.plain())
         return Row(
             draft.name,
             value,
             written,
-            draft.text("why", base.why if base else ""),
-            draft.text("source", self.source(base, written)),
-            draft.text("not_for", base.not_for if base else ""),
-            draft.text("read_back", base.read_back if base else ""),
+            draft.texts.get("why", base.why if base else ""),
+            draft.texts.get("source", self.source(base, written)),
+            draft.texts.get("not_for", base.not_for if base else ""),
+            draft.texts.get("read_back", base.read_back if base else ""),
             kind,
             draft.where,
         )
 
     def source(self, base: Row | None, written: str) -> str:
-        """Where an inherited row's new value comes from, unless it says so itself."""
+        """The source of an inherited row with a new value, unless the draft has one."""
         if base is None or base.written == written:
             return base.source if base else ""
         return f"profile {self.draft.name}, instead of {base.written} ({base.source})"
 
 
 def _all_rows(profile: Profile) -> dict[str, Row]:
-    """Every knob that a profile sets on some host; where all hosts get it, that row."""
-    found: dict[str, Row] = {}
+    """Every knob that a profile sets on some host, preferably with the row for all hosts."""
+    by_name: dict[str, Row] = {}
     for rows in (*(overlay.rows for overlay in profile.overlays), profile.rows):
-        found.update(rows)
-    return found
+        by_name.update(rows)
+    return by_name
 
 
 def _without(rows: Mapping[str, Row], names: Iterable[str]) -> dict[str, Row]:

@@ -1,4 +1,4 @@
-"""A profile as values: rows of wanted settings, overlays for some hosts, and the mistakes a file can hold."""
+"""Profiles as values: rows of settings, and overlays for some hosts."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from ..strict_yaml import Mistake
 
 @dataclass(frozen=True)
 class Row:
-    """One wanted setting. `value` is the normal form that the engine compares, `written` what the file says."""
+    """One setting. `value` is the normal form that the engine compares, `written` the text in the file."""
 
     name: str
     value: Any
     written: str
     why: str
     source: str
-    not_for: str = ""  # hosts it does not suit
-    read_back: str = ""  # how to see it on a host
-    type: str = ""  # only for a sysctl that gpuctl does not know: int, bytes or text
+    not_for: str = ""  # hosts for which it is not suitable
+    read_back: str = ""  # a command that shows it on a host
+    type: str = ""  # of a sysctl that gpuctl does not know: int, bytes or text
     where: str = ""
 
 
 @dataclass(frozen=True)
 class Overlay:
-    """What is different on some hosts: rows set over the profile's own, and knobs left alone."""
+    """Changes for some hosts: rows that replace or extend the profile's, and knobs that are dropped."""
 
     name: str
     why: str
@@ -38,7 +38,7 @@ class Overlay:
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile with everything that it extends already in it; `extends` names those, the nearest first."""
+    """A profile with its inherited rows and overlays; `extends` names the profiles they are from, nearest first."""
 
     name: str
     about: str
@@ -48,7 +48,7 @@ class Profile:
 
 
 class ProfileError(ValueError):
-    """A profile that cannot be used, with every mistake that was found in it."""
+    """A profile that cannot be used, with all its mistakes."""
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
         self.mistakes = tuple(mistakes)

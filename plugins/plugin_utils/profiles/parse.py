@@ -1,37 +1,40 @@
-"""The shape of one profile file: which fields stand where, before anything that it extends is looked at."""
+"""Read one profile file into a draft, before the profile that it extends is read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.overlays import CONDITIONS
 
 from ..strict_yaml import Mistake, Node, did_you_mean
+from ..strict_yaml.schema import At, FieldType, ListOf, Mistakes, Schema, Section, Text
 
-ROW = ("value", "why", "source", "not_for", "read_back", "type")
-OVERLAY = ("name", "why", "when", "knobs", "drop")
-PROFILE = ("name", "about", "extends", "knobs", "drop", "overlays")
-# What a host can be, for the conditions where that is a short list.
-ANSWERS: Mapping[str, tuple[str, ...]] = {
+# Known values of conditions that have only a few.
+KNOWN_VALUES: Mapping[str, tuple[str, ...]] = {
     "machine": ("metal", "virtual", "container"),
     "family": ("debian", "rhel"),
     "arch": ("x86_64", "aarch64"),
     "nics": ("efa", "infiniband", "roce", "ethernet", "none"),
 }
+WILDCARDS = "*?["
+TEXT = Text(r"[\s\S]*", empty=())
+TEXTS_SCHEMA: Schema = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 
 
 @dataclass(frozen=True)
 class DraftRow:
-    """A row as written; a field that is missing may be inherited."""
+    """A row as written; missing fields may be inherited."""
 
     name: str
     where: str
-    fields: Mapping[str, Node]
+    value: Node | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
 
-    def text(self, name: str, inherited: str = "") -> str:
-        node = self.fields.get(name)
-        return inherited if node is None else str(node.value)
+    def missing(self, names: tuple[str, ...]) -> list[str]:
+        """The names among these that the row has no field for."""
+        return [name for name in names if (self.value is None if name == "value" else name not in self.texts)]
 
 
 @dataclass(frozen=True)
@@ -59,121 +62,144 @@ class Draft:
     overlays: tuple[DraftOverlay, ...] = ()
 
 
-def draft(node: Node, name: str, mistakes: list[Mistake]) -> Draft:
-    """What a file says, with everything that has the wrong shape left out and told."""
-    return _Drafter(mistakes).profile(node, name)
+@dataclass(frozen=True)
+class Value:
+    """The value of a knob, which its kind checks later."""
+
+    def read(self, node: Node, at: At) -> Node:
+        return node
+
+    def schema(self) -> Schema:
+        return {}
 
 
-class _Drafter:
-    def __init__(self, mistakes: list[Mistake]) -> None:
-        self.mistakes = mistakes
+@dataclass(frozen=True)
+class Texts:
+    """A list of texts, or a single one; read as nodes."""
 
-    def wrong(self, where: str, wrong: str, hint: str = "") -> None:
-        self.mistakes.append(Mistake(where, wrong, hint))
-
-    def profile(self, node: Node, name: str) -> Draft:
-        fields = self.fields(node, PROFILE, "a profile")
-        given = self.text(fields, "name")
-        if given and name and given != name:
-            self.wrong(fields["name"].where, f"the name {given!r} is not the file's ({name})", "leave `name` out")
-        if not fields.keys() & {"knobs", "extends", "overlays"}:
-            self.wrong(node.where, "holds no knobs", "give it `knobs:` or `extends:`")
-        return Draft(
-            name or given,
-            node.where,
-            self.text(fields, "about"),
-            fields.get("extends"),
-            self.rows(fields.get("knobs")),
-            self.drop(fields.get("drop")),
-            self.overlays(fields.get("overlays")),
-        )
-
-    def fields(self, node: Node, known: tuple[str, ...], what: str) -> dict[str, Node]:
-        """The known fields of a mapping; an empty text counts as not given."""
-        if not isinstance(node.value, dict):
-            self.wrong(node.where, f"{what} must be a mapping", f"with {', '.join(known)}")
-            return {}
-        for name, item in node.value.items():
-            if name not in known:
-                self.wrong(item.where, f"{what} has no field {name!r}", did_you_mean(name, known))
-        return {name: item for name, item in node.value.items() if name in known and item.value != ""}
-
-    def text(self, fields: Mapping[str, Node], name: str) -> str:
-        node = fields.get(name)
-        if node is None or isinstance(node.value, str):
-            return "" if node is None else str(node.value)
-        self.wrong(node.where, f"{name} must be one text")
-        return ""
-
-    def rows(self, node: Node | None) -> dict[str, DraftRow]:
-        if node is None:
-            return {}
-        if not isinstance(node.value, dict):
-            self.wrong(node.where, "knobs must be a mapping of knob names", "such as `sysctl.vm.swappiness:`")
-            return {}
-        return {name: self.row(name, item) for name, item in node.value.items()}
-
-    def row(self, name: str, node: Node) -> DraftRow:
-        if not isinstance(node.value, dict):  # the short form: knob: value
-            return DraftRow(name, node.where, {} if node.value == "" else {"value": node})
-        fields = self.fields(node, ROW, name)
-        for each in ROW[1:]:
-            self.text(fields, each)
-        return DraftRow(name, node.where, fields)
-
-    def drop(self, node: Node | None) -> dict[str, str]:
-        return {str(item.value): item.where for item in self.items(node, "drop")}
-
-    def items(self, node: Node | None, what: str) -> list[Node]:
-        """A list of texts; one text alone is taken for a list of it."""
-        if node is None:
-            return []
+    def read(self, node: Node, at: At) -> list[Node]:
         items = node.value if isinstance(node.value, list) else [node]
-        for item in items:
+        for number, item in enumerate(items):
             if not isinstance(item.value, str):
-                self.wrong(item.where, f"{what} must be a list of texts")
+                (at if item is node else at.item(number)).refuse(item, "is not text")
         return [item for item in items if isinstance(item.value, str)]
 
-    def overlays(self, node: Node | None) -> tuple[DraftOverlay, ...]:
-        if node is None:
-            return ()
-        if not isinstance(node.value, list):
-            self.wrong(node.where, "overlays must be a list")
-            return ()
-        found = [self.overlay(item) for item in node.value]
-        first: dict[str, DraftOverlay] = {}
-        for overlay in found:
-            if first.setdefault(overlay.name, overlay) is not overlay:
-                self.wrong(overlay.where, f"there is an overlay {overlay.name!r} already", "name it otherwise")
-        return tuple(found)
+    def schema(self) -> Schema:
+        return TEXTS_SCHEMA
 
-    def overlay(self, node: Node) -> DraftOverlay:
-        fields = self.fields(node, OVERLAY, "an overlay")
-        for name in ("name", "why", "when"):
-            if isinstance(node.value, dict) and name not in fields:
-                self.wrong(node.where, f"an overlay needs `{name}`")
-        name, why = self.text(fields, "name"), self.text(fields, "why")
-        rows, drop = self.rows(fields.get("knobs")), self.drop(fields.get("drop"))
-        for knob in rows.keys() & drop.keys():
-            self.wrong(drop[knob], f"{knob} is both set and dropped here", "keep one")
-        return DraftOverlay(name, node.where, why, self.when(fields.get("when")), rows, drop)
 
-    def when(self, node: Node | None) -> dict[str, tuple[str, ...]]:
-        if node is None:
-            return {}
-        if not isinstance(node.value, dict) or not node.value:
-            self.wrong(node.where, "when must be a mapping", f"of {', '.join(CONDITIONS)}")
-            return {}
-        return {name: self.patterns(name, item) for name, item in node.value.items()}
+@dataclass(frozen=True)
+class Patterns:
+    """Shell patterns of one condition; a text without wildcards must be a known value, if those are known."""
 
-    def patterns(self, name: str, node: Node) -> tuple[str, ...]:
-        if name not in CONDITIONS:
-            self.wrong(node.where, f"overlays cannot choose by {name!r}", did_you_mean(name, CONDITIONS))
-        patterns = self.items(node, name)
+    known: tuple[str, ...] = ()
+
+    def read(self, node: Node, at: At) -> tuple[str, ...]:
+        patterns = Texts().read(node, at)
         if not patterns:
-            self.wrong(node.where, f"{name} lists nothing, so no host would fit")
-        known = ANSWERS.get(name)
-        for item in patterns:
-            if known and not any(character in str(item.value) for character in "*?[") and item.value not in known:
-                self.wrong(item.where, f"no host has {name} {item.value!r}", did_you_mean(str(item.value), known))
+            at.refuse(node, "lists nothing, so no host would match")
+        for number, item in enumerate(patterns):
+            text = str(item.value)
+            if self.known and text not in self.known and not set(WILDCARDS) & set(text):
+                (at if item is node else at.item(number)).refuse(
+                    item, f"cannot be {text!r}", did_you_mean(text, self.known)
+                )
         return tuple(str(item.value) for item in patterns)
+
+    def schema(self) -> Schema:
+        return TEXTS_SCHEMA
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """Rows by name of the knob; each is a mapping of its fields, or in the short form just its value."""
+
+    def read(self, node: Node, at: At) -> dict[str, DraftRow]:
+        if not isinstance(node.value, dict):
+            at.refuse(node, "is not a mapping of knobs", "write them as in `sysctl.vm.swappiness: 1`")
+            return {}
+        return {name: self._row(name, item, at.inside(name)) for name, item in node.value.items()}
+
+    def _row(self, name: str, node: Node, at: At) -> DraftRow:
+        if not isinstance(node.value, dict):
+            return DraftRow(name, node.where, None if node.value == "" else node)
+        fields = ROW.read(node, at)
+        return DraftRow(name, node.where, fields.pop("value", None), fields)
+
+    def schema(self) -> Schema:
+        short = {"type": ["string", "number", "boolean", "array"]}
+        return {"type": "object", "additionalProperties": {"anyOf": [short, ROW.schema()]}}
+
+
+def _conditions(values: dict[str, Any], node: Node, at: At) -> dict[str, tuple[str, ...]]:
+    if not node.value:
+        at.refuse(node, "has no condition", f"use {', '.join(CONDITIONS)}")
+    return values
+
+
+def _overlay(values: dict[str, Any], node: Node, at: At) -> DraftOverlay:
+    rows, drop = values.get("knobs", {}), _places(values)
+    for name in rows.keys() & drop.keys():
+        at.mistakes.add(at.path, drop[name], f"both sets and drops {name}", "keep one")
+    texts = (values.get("name", ""), node.where, values.get("why", ""))
+    return DraftOverlay(*texts, values.get("when") or {}, rows, drop)
+
+
+def _places(values: Mapping[str, Any]) -> dict[str, str]:
+    return {str(item.value): item.where for item in values.get("drop", ())}
+
+
+# Lenient: a mistake in one field must not hide those in others, and in the profiles that this one extends.
+ROW_TEXTS = ("why", "source", "not_for", "read_back", "type")
+ROW = Section({"value": Value(), **dict.fromkeys(ROW_TEXTS, TEXT)}, lenient=True)
+CONDITION_FIELDS: Mapping[str, FieldType] = {name: Patterns(KNOWN_VALUES.get(name, ())) for name in CONDITIONS}
+WHEN = Section(CONDITION_FIELDS, make=_conditions, lenient=True)
+OVERLAY = Section(
+    {"name": TEXT, "why": TEXT, "when": WHEN, "knobs": Knobs(), "drop": Texts()},
+    required=("name", "why", "when"),
+    make=_overlay,
+    lenient=True,
+)
+PROFILE = Section(
+    {
+        "name": TEXT,
+        "about": TEXT,
+        "extends": Text(r"[\s\S]*", "the name of one profile", empty=()),
+        "knobs": Knobs(),
+        "drop": Texts(),
+        "overlays": ListOf(OVERLAY, "overlays", may_be_empty=True),
+    },
+    lenient=True,
+)
+
+
+def draft(node: Node, name: str, mistakes: list[Mistake]) -> Draft | None:
+    """A profile file's content without what is wrong in it; None if it is not a mapping."""
+    at = At("", Mistakes())
+    values = PROFILE.read(node, at)
+    result = None if values is None else _profile(values, node, name, at)
+    mistakes += at.mistakes.by_line()
+    return result
+
+
+def _profile(values: dict[str, Any], node: Node, name: str, at: At) -> Draft:
+    fields: Any = node.value
+    written_name = values.get("name", "")
+    if written_name and name and written_name != name:
+        at.inside("name").refuse(fields["name"], f"is {written_name!r}, but the file's name is {name}", "leave it out")
+    if not values.keys() & {"knobs", "extends", "overlays"}:
+        at.refuse(node, "holds no knobs", "give it `knobs:` or `extends:`")
+    overlays = tuple(filter(None, values.get("overlays", ())))
+    first: dict[str, DraftOverlay] = {}
+    for overlay in overlays:
+        if first.setdefault(overlay.name, overlay) is not overlay:
+            at.mistakes.add("", overlay.where, f"there is an overlay {overlay.name!r} already", "give it another name")
+    return Draft(
+        name or written_name,
+        node.where,
+        values.get("about", ""),
+        fields["extends"] if "extends" in values else None,
+        values.get("knobs", {}),
+        _places(values),
+        overlays,
+    )

@@ -1,4 +1,4 @@
-"""What people ask about profiles: what a knob is in each, and where two differ."""
+"""Queries over profiles: a knob's value in each, and the differences between two."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEFT_ALONE = "left alone"
 
 
 class Explained(NamedTuple):
-    """A knob in one profile; `overlay` names the hosts it is for, empty for all."""
+    """A knob in one profile; `overlay` is empty for the row for all hosts."""
 
     profile: str
     overlay: str
@@ -22,7 +22,7 @@ class Explained(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A knob that two profiles give different values; None where one does not give it."""
+    """A knob with different values in two profiles; None if a profile does not set it."""
 
     knob: str
     overlay: str
@@ -31,24 +31,24 @@ class Difference(NamedTuple):
 
 
 def explain(knob: str, search: Sequence[Path] | None = None) -> list[Explained]:
-    """The knob's row in every profile that gives it; empty where none does."""
-    found = []
-    for name in dict.fromkeys(found.name for found in names(search)):
+    """The knob's rows in all profiles that set it."""
+    explained = []
+    for name in dict.fromkeys(explained.name for explained in names(search)):
         profile = load(name, search)
-        given = [("", profile.rows), *((overlay.name, overlay.rows) for overlay in profile.overlays)]
-        found += [Explained(name, overlay, rows[knob]) for overlay, rows in given if knob in rows]
-    return found
+        variants = [("", profile.rows), *((overlay.name, overlay.rows) for overlay in profile.overlays)]
+        explained += [Explained(name, overlay, rows[knob]) for overlay, rows in variants if knob in rows]
+    return explained
 
 
 def diff(a: Profile, b: Profile) -> list[Difference]:
-    """Every knob, by itself or in an overlay, that is not the same in both, as the profiles write it."""
+    """Knobs that differ, as written in the profiles; those of overlays count separately."""
     ours, theirs = _flat(a), _flat(b)
-    found = []
+    differences = []
     for overlay, knob in dict.fromkeys([*ours, *theirs]):
         (value, written), (other, other_written) = (flat.get((overlay, knob), (None, None)) for flat in (ours, theirs))
         if value != other:
-            found.append(Difference(knob, overlay, written, other_written))
-    return found
+            differences.append(Difference(knob, overlay, written, other_written))
+    return differences
 
 
 def _flat(profile: Profile) -> dict[tuple[str, str], tuple[Any, str]]:

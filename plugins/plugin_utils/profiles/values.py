@@ -1,4 +1,4 @@
-"""Whether a knob exists and takes a value: the kinds of the engine are asked, here on the controller."""
+"""Check names and values of knobs on the controller, by the kinds of the engine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import KINDS
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds._types import BY_NAME, Type
 
-from ..strict_yaml import Mistake
+from ..strict_yaml import Mistake, Node
 from .parse import DraftRow
 
-# What people look for under another kind.
+# Names that users expect under another kind.
 INSTEAD = {
     "cmdline.transparent_hugepage": "thp.enabled",
     "cmdline.hugepages": "sysctl.vm.nr_hugepages",
@@ -22,30 +22,29 @@ INSTEAD = {
 SYSCTL_KEY = re.compile(r"[a-z0-9_-]+([./][A-Za-z0-9_-]+)+")
 
 
-def normal(row: DraftRow, type_name: str, known: Iterable[str], mistakes: list[Mistake]) -> Any:
-    """The value as the engine compares it; None, with the reason among the mistakes, where the row cannot be used."""
+def normal(row: DraftRow, value: Node, type_name: str, known: Iterable[str], mistakes: list[Mistake]) -> Any:
+    """The normal form of a row's value; None, with the reason in `mistakes`, if it is wrong."""
     try:
-        found = type_of(row.name, type_name, known)
+        knob_type = type_of(row.name, type_name, known)
     except ValueError as error:
         mistakes.append(Mistake(row.where, *error.args))
         return None
-    node = row.fields["value"]
     try:
-        return found.check(node.plain())
+        return knob_type.check(value.plain())
     except ValueError as error:
-        mistakes.append(Mistake(node.where, f"{row.name} {error}"))
+        mistakes.append(Mistake(value.where, f"{row.name} {error}"))
         return None
 
 
 def type_of(name: str, type_name: str = "", known: Iterable[str] = ()) -> Type:
-    """What values a knob takes, or ValueError(what is wrong, hint). `type_name`: of a sysctl gpuctl does not know."""
+    """Type of a knob's value; ValueError(problem, hint) if there is none. `type_name` is for unknown sysctls."""
     kind, _, key = name.partition(".")
-    found: Type | None = KINDS[kind].type_of(key) if kind in KINDS and key else None
+    knob_type: Type | None = KINDS[kind].type_of(key) if kind in KINDS and key else None
     if not type_name:
-        if found is None:
+        if knob_type is None:
             raise ValueError(f"there is no knob {name}", _hint(name, known))
-        return found
-    if found is not None or kind != "sysctl" or not SYSCTL_KEY.fullmatch(key):
+        return knob_type
+    if knob_type is not None or kind != "sysctl" or not SYSCTL_KEY.fullmatch(key):
         raise ValueError(f"{name} takes no `type`: that is for a sysctl that gpuctl does not know", "leave it out")
     if type_name not in BY_NAME:
         raise ValueError(f"there is no type {type_name!r}", f"use {', '.join(BY_NAME)}")
@@ -53,7 +52,7 @@ def type_of(name: str, type_name: str = "", known: Iterable[str] = ()) -> Type:
 
 
 def known_names() -> list[str]:
-    """Every knob that the kinds list by name; some kinds take any name of the right form."""
+    """Knobs that the kinds list by name; some kinds accept any name of the right form."""
     return [f"{kind}.{key}" for kind, module in KINDS.items() for key in getattr(module, "TYPES", ())]
 
 

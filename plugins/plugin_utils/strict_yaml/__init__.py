@@ -1,6 +1,6 @@
-"""Strict YAML: `read` gives a document whose every part knows its line, the field types of `schema` check it.
+"""Strict YAML: `read` returns nodes with lines, which the field types of `schema` check.
 
-All mistakes are collected, each with its line. Refused are: a key given twice, aliases, tags, and deep nesting.
+All mistakes are collected, each with its line. Duplicate keys, aliases, tags and deep nesting are refused.
 """
 
 from .document import EmptyFile, Mistake, Node, did_you_mean, from_plain, read

@@ -1,4 +1,4 @@
-"""YAML documents whose every part knows its line. All scalars stay text: the schema decides what a value means."""
+"""YAML documents as nodes with lines. All scalars stay text: the schema decides on their types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 
 LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")) | {"!"}
-# No file of ours comes near it; 50,000 brackets would otherwise end in a crash instead of a message.
+# Far more than any real file; 50,000 brackets would crash the parser.
 MAX_DEPTH = 50
 
 
@@ -28,7 +28,7 @@ class Mistake(NamedTuple):
 
 
 class EmptyFile(NamedTuple):
-    """The terms in which an empty file of one type is refused: its noun ("profile"), and what to write into it."""
+    """Terms to refuse an empty file of one type: its noun ("profile"), and a hint on what to write."""
 
     noun: str
     hint: str = ""
@@ -51,9 +51,9 @@ class Node:
 
 
 def read(path: Path, mistakes: list[Mistake], empty: EmptyFile | None) -> Node | None:
-    """Read a file; None, with the reasons among the mistakes, if it is not one plain YAML document.
+    """Read a file; None, with the reasons in `mistakes`, if it is not one plain YAML document.
 
-    A file that holds nothing but comments is empty: a mistake in the terms of `empty`, or just None where that is None.
+    A file with only comments is empty: a mistake in the terms of `empty`, or just None if that is None.
     """
     try:
         root = _Builder(path, mistakes).document(path.read_text(encoding="utf-8"))
@@ -64,7 +64,7 @@ def read(path: Path, mistakes: list[Mistake], empty: EmptyFile | None) -> Node |
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         mistakes.append(Mistake(f"{path}:{line}", f"is not YAML: {error.problem}", "look at indentation and quotes"))
-    except yaml.YAMLError as error:  # its text names the place "in <unicode string>", which helps nobody
+    except yaml.YAMLError as error:  # its text has the useless place "in <unicode string>"
         problem = " ".join(str(error).partition('in "<')[0].split())
         mistakes.append(Mistake(str(path), f"is not YAML: {problem}"))
     except _TooDeepError as error:
@@ -77,23 +77,23 @@ def read(path: Path, mistakes: list[Mistake], empty: EmptyFile | None) -> Node |
 
 
 def from_plain(value: object, where: str = "") -> Node:
-    """Nodes for values that are parsed already, such as a playbook's; `where` is then the path of the value."""
+    """Nodes for parsed values, such as a playbook's; `where` is the path of the value."""
     if isinstance(value, Mapping):
         inside = f"{where}." if where else ""
         return Node({str(key): from_plain(item, f"{inside}{key}") for key, item in value.items()}, where or "profile")
     if isinstance(value, Sequence) and not isinstance(value, str):
         return Node([from_plain(item, f"{where}[{number}]") for number, item in enumerate(value)], where)
-    if isinstance(value, bool):  # a playbook's YAML has read on and off as true and false
+    if isinstance(value, bool):  # Ansible's YAML reads on and off as true and false
         return Node("on" if value else "off", where)
     return Node("" if value is None else str(value), where)
 
 
 class _TooDeepError(Exception):
-    """The document nests deeper than MAX_DEPTH; the text is the place."""
+    """The document nests deeper than MAX_DEPTH; the message is the place."""
 
 
 class _Builder:
-    """Builds nodes from YAML events, refusing what makes a file mean something else than it seems to."""
+    """Builds nodes from YAML events; refuses constructs by which a file is not what it seems."""
 
     def __init__(self, path: Path, mistakes: list[Mistake]) -> None:
         self.path = path
@@ -152,7 +152,7 @@ class _Builder:
                 first = items[name].where.rpartition(":")[2]
                 self._refuse(key, f"{name} is given twice, first on line {first}", "keep one")
             else:
-                # A value is found by the line of its name, even if it starts a line later.
+                # The place of a value is the line of its name.
                 items[name] = Node(node.value, self._where(key))
         return items
 
@@ -171,7 +171,7 @@ def _until(end: type[yaml.Event], events: Iterator[yaml.Event]) -> Iterator[yaml
 
 
 def _is_blank(event: yaml.Event) -> bool:
-    """Whether a document has no content, as after a lone `---`."""
+    """True if a document has no content, as after a lone `---`."""
     return isinstance(event, yaml.ScalarEvent) and event.value == "" and not event.style and event.tag is None
 
 

@@ -1,6 +1,6 @@
-"""Field types: each reads a node as a value and describes the same values as JSON Schema.
+"""Field types: each reads a node as a value, and describes the values that it accepts as JSON Schema.
 
-A field type notes a mistake and returns something harmless, so that one reading finds all mistakes of a file.
+A field type records a mistake and returns a harmless value, so that one pass finds all mistakes of a file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from .document import Mistake, Node, did_you_mean
 
 Schema = dict[str, Any]
-# How YAML writes that there is no value; as text it would be taken for a name.
+# Forms of "no value" in YAML, which would otherwise be read as text.
 NULLS = ("", "~", "null", "Null", "NULL")
 YAML_BOOLEANS: Mapping[str, bool] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -27,7 +27,7 @@ SWITCHES: Mapping[str, bool] = {
 
 @dataclass
 class Mistakes:
-    """The mistakes of a file, the paths of the fields that have one, and the line of each field."""
+    """The mistakes of a file, the paths of fields with a mistake, and the line of each field."""
 
     items: list[Mistake] = field(default_factory=list)
     paths: set[str] = field(default_factory=set)
@@ -35,7 +35,8 @@ class Mistakes:
 
     def add(self, path: str, where: str, wrong: str, hint: str = "", label: str = "") -> None:
         self.paths.add(path)
-        self.items.append(Mistake(where, " ".join(filter(None, (label, path, wrong))), hint))
+        shown = "" if path == where else path  # the place of a value that is in no file is its path
+        self.items.append(Mistake(where, " ".join(filter(None, (label, shown, wrong))), hint))
 
     def by_line(self) -> tuple[Mistake, ...]:
         """All mistakes, each once, in the order of their lines."""
@@ -44,7 +45,7 @@ class Mistakes:
 
 @dataclass(frozen=True)
 class At:
-    """The field being read, by its path (network.rdma.devices[0]) from the top or from what `label` names (row jq:)."""
+    """The field being read: its path (network.rdma.devices[0]), from the top or from `label` ("row jq:")."""
 
     path: str
     mistakes: Mistakes
@@ -69,7 +70,7 @@ class FieldType(Protocol):
 
 @dataclass(frozen=True)
 class Text:
-    """Text that fits a pattern; `shape` completes "is not …". The pattern is one that Python and editors both know."""
+    """Text that matches a pattern; `shape` completes "is not …". The pattern is valid in Python and JSON Schema."""
 
     pattern: str = r"[\s\S]*\S[\s\S]*"
     shape: str = "text"
@@ -97,22 +98,22 @@ class Text:
 class Choice:
     """One of a few words."""
 
-    words: tuple[str, ...]
+    choices: tuple[str, ...]
 
     def read(self, node: Node, at: At) -> str:
-        if node.value not in self.words:
+        if node.value not in self.choices:
             shown = repr(node.value) if isinstance(node.value, str) else "more than one word"
-            at.refuse(node, f"cannot be {shown}", did_you_mean(str(node.value), self.words))
-            return self.words[0]
+            at.refuse(node, f"cannot be {shown}", did_you_mean(str(node.value), self.choices))
+            return self.choices[0]
         return str(node.value)
 
     def schema(self) -> Schema:
-        return {"enum": list(self.words)}
+        return {"enum": list(self.choices)}
 
 
 @dataclass(frozen=True)
 class Flag:
-    """True or false. In today's YAML yes and on are text: only `SWITCHES` accept them."""
+    """True or false. In YAML 1.2 yes and on are text: only `SWITCHES` accept them."""
 
     accepts: Mapping[str, bool] = field(default_factory=lambda: YAML_BOOLEANS)
     any_case: bool = False
@@ -154,7 +155,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Parsed:
-    """Text that a function can read: for any other it returns None, or raises a ValueError with the problem.
+    """Text that a function parses; for other text it returns None, or raises a ValueError with the problem.
 
     `shape` completes "is not …".
     """
@@ -210,7 +211,7 @@ class ListOf:
 
 @dataclass(frozen=True)
 class MappingOf:
-    """A mapping from free names, as far as they fit a pattern, to values of one type."""
+    """A mapping from names that match a pattern to values of one type."""
 
     name: Text
     value: FieldType
@@ -238,13 +239,15 @@ class MappingOf:
 class Section:
     """A mapping of known fields.
 
-    `make` builds the value of a section without mistakes, and may refuse what its fields cannot be together; a section
-    with a mistake is None.
+    `make` builds the value of a section without mistakes, and may refuse combinations of fields; a section with a
+    mistake is None. A lenient section is made from its valid fields in spite of mistakes, and its empty fields count
+    as missing.
     """
 
     fields: Mapping[str, FieldType]
     required: tuple[str, ...] = ()
     make: Callable[[dict[str, Any], Node, At], Any] = lambda values, node, at: values
+    lenient: bool = False
 
     def read(self, node: Node, at: At) -> Any:
         before = len(at.mistakes.items)
@@ -252,15 +255,16 @@ class Section:
             at.refuse(node, f"is not a mapping of {', '.join(self.fields)}")
             return None
         refuse_unknown(node.value, tuple(self.fields), at)
+        items = {name: item for name, item in node.value.items() if item.value != "" or not self.lenient}
         for name in self.required:
-            if name not in node.value:
+            if name not in items:
                 at.inside(name).refuse(node, "is missing")
         values = {}
-        for name, item in node.value.items():
+        for name, item in items.items():
             if name in self.fields:
                 at.mistakes.lines[at.inside(name).path] = item.where
                 values[name] = self.fields[name].read(item, at.inside(name))
-        return self.make(values, node, at) if len(at.mistakes.items) == before else None
+        return self.make(values, node, at) if self.lenient or len(at.mistakes.items) == before else None
 
     def schema(self) -> Schema:
         properties = {name: kind.schema() for name, kind in self.fields.items()}
@@ -268,9 +272,9 @@ class Section:
         return {"type": "object", "additionalProperties": False, "properties": properties, **required}
 
 
-def refuse_unknown(given: Mapping[str, Node], known: tuple[str, ...], at: At) -> None:
-    """Note every name that is no field, with the closest one that is."""
-    for name, item in given.items():
+def refuse_unknown(fields: Mapping[str, Node], known: tuple[str, ...], at: At) -> None:
+    """Refuse every unknown name, with the closest known one as a hint."""
+    for name, item in fields.items():
         if name not in known:
             at.inside(name).refuse(item, "is not known", did_you_mean(name, known))
 

@@ -13,8 +13,8 @@ import yaml
 from gpuctl.edges.ssh import Login
 from gpuctl.nccl.model import Launch, LaunchResult, Sweep
 from gpuctl.nccl.plan import COLLECTIVES
+from gpuctl.nccl.runner import Runner
 from gpuctl.nccl.runners.ansible import AnsibleRunner
-from gpuctl.nccl.runners.base import Runner
 from gpuctl.nccl.runners.mpirun import MpiRunner, MpirunOptions
 from gpuctl.remote.transport import OverSsh
 from tests.rig import Rig, TestHost

@@ -8,7 +8,7 @@ from tests.integration.nccl.cluster import Cluster
 from tests.integration.nccl.test_command import inventory
 from tests.rig.command import Gpuctl, Said
 
-SHORT = ("--gpus", 2, "-b", "256M", "-e", "1G", "--limit-s", 60, "--no-preflight", "--repeats", 3)
+SHORT = ("--gpus", 2, "-b", "256M", "-e", "1G", "--timeout", 60, "--no-preflight", "--repeats", 3)
 OURS = ("--instance", "our-rack", "--network", "efa")
 Nodes = Callable[[int], Cluster]
 
@@ -20,7 +20,7 @@ def calibrate(gpuctl: Gpuctl, nodes: Cluster, *words: object) -> Said:
 def test_a_measured_row_is_kept_and_judges_the_next_run_until_it_is_taken_back(gpuctl: Gpuctl, pair: Cluster) -> None:
     shown = calibrate(gpuctl, pair, "--check")
     assert shown.code == 0, shown.out + shown.err
-    assert "would keep" in shown.err
+    assert "would save" in shown.err
     assert own_rows(gpuctl) == []
     kept = calibrate(gpuctl, pair)
     assert kept.code == 0, kept.out + kept.err

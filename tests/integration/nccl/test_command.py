@@ -11,7 +11,7 @@ from gpuctl.nccl.plan import COLLECTIVES
 from tests.integration.nccl.cluster import USER, Cluster
 from tests.rig.command import Gpuctl, Said, reach
 
-SHORT = ("--gpus", 2, "-b", "8M", "-e", "1G", "--limit-s", 30, "--no-preflight")
+SHORT = ("--gpus", 2, "-b", "8M", "-e", "1G", "--timeout", 30, "--no-preflight")
 Nodes = Callable[[int], Cluster]
 
 
@@ -119,7 +119,7 @@ def test_wrong_values_fail(gpuctl: Gpuctl, pair: Cluster) -> None:
 
 def test_a_hang_is_told_with_who_waited(gpuctl: Gpuctl, pair: Cluster) -> None:
     pair.fabric("hang h2 67108864")
-    said = run(gpuctl, pair, "--limit-s", 10, "-o", "json")
+    said = run(gpuctl, pair, "--timeout", 10, "-o", "json")
     assert said.code == 1
     (launch,) = said.json["launches"]
     assert (launch["run"]["outcome"], launch["waiting"]) == ("hung", {"h1": "waiting", "h2": "gone"})
@@ -167,7 +167,7 @@ def test_ctrl_c_half_way_through_pairs_leaves_nothing(gpuctl: Gpuctl, cluster: N
 
 def test_a_name_that_the_first_node_cannot_resolve_is_the_cause(gpuctl: Gpuctl, pair: Cluster) -> None:
     (pair["h1"].root / "etc/hosts").write_text("127.0.0.1 localhost h1\n")
-    said = run(gpuctl, pair, "--by-name")
+    said = run(gpuctl, pair, "--use-inventory-names")
     assert said.code == 3
     assert "h2: the first node cannot resolve its name" in said.out
 
@@ -264,7 +264,7 @@ def wait_until(done: Callable[[], bool], limit_s: float = 30) -> None:
 def test_isolate_names_the_bad_node_and_prints_its_proof(gpuctl: Gpuctl, cluster: Nodes) -> None:
     nodes = cluster(6)
     nodes.fabric("slow h4 1 0.5")
-    words = ("--gpus", 2, "-b", "256M", "-e", "1G", "--limit-s", 60)
+    words = ("--gpus", 2, "-b", "256M", "-e", "1G", "--timeout", 60)
     said = gpuctl("nccl", "isolate", "--inventory", inventory(gpuctl, nodes), *words)
     assert said.code == 1
     accused = [line for line in said.out.splitlines() if line.startswith("FAIL")]

@@ -1,4 +1,4 @@
-"""What every runner promises (gpuctl/nccl/runners/base.py), on real hosts: over ssh, and through Ansible."""
+"""What every runner promises (gpuctl/nccl/runner.py), on real hosts: over ssh, and through Ansible."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_fails_names_its_cause_and_what_was_printed_is_kept(
 ) -> None:
     pair = nodes(2)
     pair.fabric(f"crash h2 {256 * MIB}")
-    (end,) = pair.run(Launch(PAIR, RING), way=MpirunOptions(texts=tmp_path))
+    (end,) = pair.run(Launch(PAIR, RING), way=MpirunOptions(save_output=tmp_path))
     assert end.run.outcome is Outcome.FAILED
     assert "h2" in (end.run.cause or "")
     (kept,) = tmp_path.iterdir()

@@ -35,7 +35,7 @@ def test_what_a_test_is_given_stands_in_no_log_of_a_node(gpuctl: Gpuctl, pair: C
 
 def test_a_hang_is_looked_at_and_ended_through_ansible(gpuctl: Gpuctl, pair: Cluster) -> None:
     pair.fabric("hang h2 67108864")
-    words = (*SHORT, "--limit-s", 10, "--via", "ansible", "-o", "json")
+    words = (*SHORT, "--timeout", 10, "--via", "ansible", "-o", "json")
     said = gpuctl("nccl", "run", "-i", inventory(gpuctl, pair), *words)
     assert said.code == 1
     (launch,) = said.json["launches"]
@@ -64,7 +64,7 @@ def test_anybody_runs_the_playbook_without_gpuctl(gpuctl: Gpuctl, pair: Cluster)
     pair.fabric("wrong h1 1")
     done = subprocess.run(argv, env=gpuctl.environment(), cwd=gpuctl.home, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert "it failed; its text says why" in done.stdout
+    assert "it failed; its output tells why" in done.stdout
     assert pair.left() == {}
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from math import log10
 from random import Random
 
+from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Rank, Row, Run, Sweep, Timing, Transport
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import Network
 from tests.rig.nccl_fleet.scatter import Scatter
@@ -43,15 +44,23 @@ class SimulatedFleet:
     def run(
         self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
     ) -> list[LaunchResult]:
-        """All at the same time; what shares a node is an error of who asks."""
+        """Run all launches at the same time; one that hangs is ended by an interruption."""
         busy = Counter(node for launch in launches for node in launch.nodes)
         if clash := [node for node, count in busy.items() if count > 1]:
-            raise ValueError(f"{clash[0]} is in two launches of a round")
+            raise InvalidInput(f"run a test on {clash[0]}", "it is in two launches of a round")
+        if not launches:
+            return []
         if not self.rounds:
             self.faults = [fault if fault.what else self._somewhere(fault, launches) for fault in self.faults]
         self.rounds.append(list(launches))
         leaving = Counter(rack for launch in launches for rack in self._racks_left(launch))
-        return [self._run(launch, leaving) for launch in launches]
+        for launch in launches:
+            listener(launch, "started")
+        results = [self._run(launch, leaving) for launch in launches]
+        return [
+            _interrupted(result) if result.run.outcome is Outcome.HUNG and broken_off() else result
+            for result in results
+        ]
 
     def _somewhere(self, fault: Fault, launches: Sequence[Launch]) -> Fault:
         """A link without names is one that the first round happens to run over."""
@@ -113,6 +122,11 @@ class SimulatedFleet:
             return _ended(launch, Outcome.FAILED, f"rank 0 on {node}: unhandled system error")
         waiting = {other: "gone" if other == node else "waiting" for other in launch.nodes}
         return _ended(launch, Outcome.HUNG, "no output", waiting=waiting if fault.where == "node" else {})
+
+
+def _interrupted(result: LaunchResult) -> LaunchResult:
+    run = replace(result.run, outcome=Outcome.KILLED, cause="broken off")
+    return replace(result, run=run, seconds=0.0, waiting={})
 
 
 def _ended(

@@ -1,4 +1,4 @@
-"""The folder that is to keep what runs print."""
+"""The folder for the output of runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.cli.nccl.log_files import made
 from gpuctl.core.errors import GpuctlError
+from gpuctl.nccl.launch.output import create_folder
 
 
 @pytest.fixture(autouse=True)
@@ -17,21 +17,21 @@ def not_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).stat().st_mode >> 6 & mode == mode)
 
 
-def test_a_folder_that_is_not_there_is_made(tmp_path: Path) -> None:
-    assert made(tmp_path / "a/b") == tmp_path / "a/b"
+def test_a_folder_that_is_not_there_is_create_folder(tmp_path: Path) -> None:
+    assert create_folder(tmp_path / "a/b") == tmp_path / "a/b"
     assert (tmp_path / "a/b").is_dir()
-    assert made(None) is None
+    assert create_folder(None) is None
 
 
 @pytest.mark.parametrize("mode", [0o500, 0o600])
-def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path, mode: int) -> None:
-    kept = tmp_path / "logs"
-    kept.mkdir(mode=mode)
-    with pytest.raises(GpuctlError, match=f"keep what runs print in {kept}: it cannot be written there"):
-        made(kept)
+def test_a_folder_that_is_not_writable_is_refused_before_anything_runs(tmp_path: Path, mode: int) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir(mode=mode)
+    with pytest.raises(GpuctlError, match=f"save the output of runs in {logs}: the folder is not writable"):
+        create_folder(logs)
 
 
-def test_a_file_in_its_place_is_said(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "logs").touch()
     with pytest.raises(GpuctlError, match="File exists"):
-        made(tmp_path / "logs")
+        create_folder(tmp_path / "logs")

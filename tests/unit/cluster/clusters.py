@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from gpuctl.cluster.clusterfile.model import Cluster
-from gpuctl.cluster.clusterfile.read import Read, load, look
+from gpuctl.cluster.clusterfile.read import Parsed, load, parse
 
 ROOT = Path(__file__).parents[3]
 OPENSHIFT = ROOT / "examples/clusters/h100-roce-openshift.yaml"
@@ -58,5 +58,5 @@ def cluster(folder: Path, *changes: Mapping[str, Any]) -> Cluster:
 
 def mistakes(folder: Path, *changes: Mapping[str, Any]) -> list[str]:
     """What is wrong with the small file with changes, without the lines."""
-    found: Read = look(write(folder, *changes))
+    found: Parsed = parse(write(folder, *changes))
     return [mistake.wrong for mistake in found.mistakes]

@@ -37,9 +37,17 @@ def test_a_new_file_is_written_whole(tmp_path: Path) -> None:
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("lab.yaml", "text\n")]
 
 
+def test_missing_folders_of_a_new_file_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "site/clusters/lab.yaml"
+    flow.check_free(path, force=False)
+    assert not path.parent.exists()
+    flow.write(path, "text\n", force=False)
+    assert path.read_text() == "text\n"
+
+
 @pytest.mark.parametrize(
     ("name", "wrong"),
-    [("no/lab.yaml", "there is no folder"), (".", "it is a folder"), ("there.yaml", "it exists already")],
+    [("there.yaml/lab.yaml", "is not a folder"), (".", "it is a folder"), ("there.yaml", "it exists already")],
 )
 def test_a_place_that_cannot_be_written_is_told_before_any_cluster_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, wrong: str

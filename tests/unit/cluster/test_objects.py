@@ -269,6 +269,12 @@ def test_yaml_and_json_hold_the_same() -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["y", "N", "no", "1e3", "-5E+2", "0o17", "0x1f", "1:30", "null", "~", "2026-01-01"])
+def test_text_that_a_yaml_reader_may_take_for_another_type_is_quoted(text: str) -> None:
+    rendered = as_yaml.as_yaml([{"kind": "A", "name": text}])
+    assert f"name: '{text}'\n" in rendered
+
+
 @pytest.mark.parametrize(
     ("asked", "told"),
     [

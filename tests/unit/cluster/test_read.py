@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cluster.clusterfile.read import load, look
+from gpuctl.cluster.clusterfile.read import load, parse
 from gpuctl.core.errors import InvalidInput
 from tests.unit.cluster.clusters import BUILT, EKS, ON_OPENSHIFT, OPENSHIFT, ROCE, cluster, mistakes, write
 
 
 @pytest.mark.parametrize("example", [OPENSHIFT, EKS], ids=lambda path: path.stem)
 def test_the_examples_have_no_mistakes(example: Path) -> None:
-    assert look(example).mistakes == ()
+    assert parse(example).mistakes == ()
 
 
 def test_what_the_field_measured_stands_in_the_example() -> None:
@@ -54,14 +54,14 @@ image: {name: quay.io/team/ml:1}
 ports: {jupyter: 8080}
 """
     )
-    told = [(int(each.where.rpartition(":")[2]), each.wrong.split()[0], each.hint) for each in look(path).mistakes]
+    told = [(int(each.where.rpartition(":")[2]), each.wrong.split()[0], each.hint) for each in parse(path).mistakes]
     assert told == [
         (1, "cluster.flavour", "The kind of cluster, which decides the objects."),
         (2, "cluster.name", ""),
         (3, "cluster.api", ""),
         (5, "cluster.flavor", "did you mean flavour?"),
         (7, "storage.mode", "`kubectl get storageclass` lists the classes"),
-        (8, "storage.workspace_size", "write 100Gi, which counts in 1024s"),
+        (8, "storage.workspace_size", "write 100Gi, a power of 1024"),
         (9, "storage.datasets_size", "write 500Gi"),
         (10, "datasets_size", "keep one"),
         (11, "gpus.per_node", ""),
@@ -78,15 +78,15 @@ ports: {jupyter: 8080}
     ("written", "hint"),
     [
         ("100", "write 100Gi"),
-        ("100G", "write 100Gi, which counts in 1024s"),
-        ("100GB", "write 100Gi, which counts in 1024s"),
-        ("100gi", "a whole number and Mi, Gi, Ti or Pi"),
-        ("1.5Gi", "a whole number and Mi, Gi, Ti or Pi"),
-        ("0Gi", "a whole number and Mi, Gi, Ti or Pi"),
+        ("100G", "write 100Gi, a power of 1024"),
+        ("100GB", "write 100Gi, a power of 1024"),
+        ("100gi", "write a whole number with Mi, Gi, Ti or Pi"),
+        ("1.5Gi", "write a whole number with Mi, Gi, Ti or Pi"),
+        ("0Gi", "write a whole number with Mi, Gi, Ti or Pi"),
     ],
 )
 def test_a_size_needs_a_binary_unit(tmp_path: Path, written: str, hint: str) -> None:
-    (mistake,) = look(write(tmp_path, {"storage": {"workspace_size": written}})).mistakes
+    (mistake,) = parse(write(tmp_path, {"storage": {"workspace_size": written}})).mistakes
     assert (mistake.hint, repr(written) in mistake.wrong) == (hint, True)
 
 
@@ -143,6 +143,26 @@ def test_what_cannot_be_is_refused(tmp_path: Path, changes: dict[str, Any], told
     assert told in found[0]
 
 
+@pytest.mark.parametrize(
+    ("url", "is_refused"),
+    [
+        ("https://ghp_secret@example.org/ml.git", True),
+        ("https://ann:secret@example.org/ml.git", True),
+        ("ssh://git:secret@example.org/ml.git", True),
+        ("ssh://git@example.org/ml.git", False),
+        ("https://example.org/team@home/ml.git", False),
+    ],
+)
+def test_a_git_url_with_a_password_or_token_is_refused_without_printing_it(
+    tmp_path: Path, url: str, is_refused: bool
+) -> None:
+    changes = {**ON_OPENSHIFT, "image": {"name": None, "build": {"git": url}}}
+    messages = mistakes(tmp_path, changes)
+    assert bool(messages) is is_refused
+    assert not any("secret@" in message for message in messages)
+    assert all("image.build.git holds a password or token" in message for message in messages)
+
+
 def test_the_host_of_a_route_has_to_fit_into_dns(tmp_path: Path) -> None:
     long = {
         "cluster": {"flavour": "openshift", "name": "a" * 40, "namespace": "b" * 30},
@@ -171,11 +191,11 @@ def test_a_rule_is_left_out_where_its_own_fields_are_wrong_and_only_there(tmp_pa
 def test_what_is_no_cluster_file_is_told_without_a_fault_of_ours(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text(text)
-    assert any(told in mistake.wrong for mistake in look(path).mistakes)
+    assert any(told in mistake.wrong for mistake in parse(path).mistakes)
 
 
 def test_an_empty_file_is_told_as_one_of_clusters(tmp_path: Path) -> None:
     path = tmp_path / "none.yaml"
     path.write_text("")
-    (mistake,) = look(path).mistakes
+    (mistake,) = parse(path).mistakes
     assert "gpuctl cluster" in mistake.hint

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from gpuctl.cluster.clusterfile import fields, schema
 from gpuctl.cluster.clusterfile.model import Cluster
 from gpuctl.cluster.clusterfile.patterns import URL
-from gpuctl.cluster.clusterfile.read import look
+from gpuctl.cluster.clusterfile.read import parse
 from gpuctl.core.strict_yaml import At, Mistakes
 from gpuctl.core.strict_yaml import read as read_yaml
 from tests.unit.cluster.clusters import EKS, OPENSHIFT, ROCE, document
@@ -115,7 +115,7 @@ def test_no_value_anywhere_is_a_fault_of_ours(tmp_path: Path, value: Any) -> Non
     path = tmp_path / "a.yaml"
     for way in PLACES:
         path.write_text(yaml.safe_dump(changed(way, value)))
-        found = look(path)
+        found = parse(path)
         assert (found.cluster is None) == bool(found.mistakes)
 
 

@@ -88,5 +88,5 @@ def test_of_endless_complaints_the_beginning_and_the_end_are_kept() -> None:
     assert code == 0
     assert complaints.startswith("first\n")
     assert complaints.endswith("y\nlast\n")
-    assert "bytes left out]" in complaints
+    assert "bytes omitted]" in complaints
     assert len(complaints) < 2 * KEPT + 100

@@ -322,7 +322,7 @@ def test_a_preload_that_comes_from_elsewhere_is_refused(tmp_path: Path) -> None:
     found = knob(tune(root, {TRAINER: "jemalloc restart"}))
     assert (found["state"], found["reason"]) == (
         "refused",
-        "trainer.service runs with LD_PRELOAD=/opt/profiler.so, which no file of its unit says",
+        "trainer.service runs with LD_PRELOAD=/opt/profiler.so, which no file of its unit sets",
     )
 
 
@@ -403,7 +403,7 @@ def test_each_distribution_has_its_package(distribution: str, version: str, jema
 
 @pytest.mark.parametrize(("distribution", "version"), [("amzn", "2023"), ("debian", "unknown"), ("linuxmint", "22")])
 def test_a_distribution_without_a_known_package_is_told_what_to_install(distribution: str, version: str) -> None:
-    with pytest.raises(Unsupported, match=r"once libjemalloc\.so\.2 is installed it will be found"):
+    with pytest.raises(Unsupported, match=r"install libjemalloc\.so\.2 yourself, and run this again"):
         package_of(machine(distribution, version), "jemalloc")
 
 

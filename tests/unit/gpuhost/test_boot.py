@@ -49,7 +49,7 @@ def test_a_second_pass_writes_nothing(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), Card("0000:10:00.0", NIC, 0, (30,)))
     tune(root, KNOBS)
     host = Refusing(root)
-    assert boot.carry_out_all(host) == []
+    assert boot.apply_all(host) == []
     assert host.asked == []
 
 
@@ -65,13 +65,13 @@ def test_new_interrupt_numbers_after_a_driver_came_back_are_pinned(tmp_path: Pat
 def test_interrupts_that_the_kernel_manages_are_no_failure(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), Card("0000:10:00.0", NIC, 1, (30,)))
     put(root, boot.CONFIG, "irq.affinity node\n")
-    assert boot.carry_out_all(Refusing(root, writes={"/irq/": errno.EIO})) == []
+    assert boot.apply_all(Refusing(root, writes={"/irq/": errno.EIO})) == []
 
 
 def test_processors_that_are_switched_off_are_no_failure(tmp_path: Path) -> None:
     root = metal(tmp_path)
     put(root, boot.CONFIG, f"{CPU}/cpu[0-9]*/{GOVERNOR} performance\n")
-    assert boot.carry_out_all(Refusing(root, reads={"cpu3/cpufreq": errno.EBUSY})) == []
+    assert boot.apply_all(Refusing(root, reads={"cpu3/cpufreq": errno.EBUSY})) == []
     assert of_cpus(root, GOVERNOR) == ["performance"] * 3 + ["schedutil"]
 
 

@@ -236,7 +236,7 @@ def test_entries_of_other_systems_on_the_disk_do_not_count(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("cpus", "reason"),
-    [("0-3", "leaves no processor"), ("2-64", "names processors that are not there")],
+    [("0-3", "leaves no processor"), ("2-64", "names processors that do not exist")],
 )
 def test_processors_are_left_for_everything_else(tmp_path: Path, cpus: str, reason: str) -> None:
     root = debian(tmp_path)

@@ -89,7 +89,7 @@ def test_processors_that_are_switched_off_are_left_out_and_named(tmp_path: Path)
     put(root, f"{CPU}/online", "0-2\n")
     answer = tune(root, {"cpu.governor": "performance"})
     assert knob(answer, "cpu.governor")["state"] == "ok"
-    assert knob(answer, "cpu.governor")["notes"] == ["processors 3 are switched off and left out"]
+    assert knob(answer, "cpu.governor")["notes"] == ["processors 3 are offline and left out"]
     assert of_cpus(root, GOVERNOR) == ["performance"] * 3 + ["schedutil"]
 
 

@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import allocators, memory_policy
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import exec as gpuctl_exec
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.affinity import Ask, Cannot, Decision, Facts, decide
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.affinity import (
+    CannotPlace,
+    Decision,
+    Facts,
+    Request,
+    decide,
+)
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.gpus import Gpu, find, gpus
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import as_list, cpus_of
@@ -61,12 +67,12 @@ def a100(root: Path, nodes: Sequence[str] = ("0-31", "32-63")) -> Host:
 
 
 def decided(host: Host, *names: str, **asked: object) -> Decision:
-    ask = replace(Ask(names, ("python", "train.py")), **asked)  # type: ignore[arg-type]
+    ask = replace(Request(names, ("python", "train.py")), **asked)  # type: ignore[arg-type]
     return decide(ask, gpuctl_exec.look(host, ask, {}))
 
 
-def refused(host: Host, *names: str, **asked: object) -> Cannot:
-    with pytest.raises(Cannot) as caught:
+def refused(host: Host, *names: str, **asked: object) -> CannotPlace:
+    with pytest.raises(CannotPlace) as caught:
         decided(host, *names, **asked)
     return caught.value
 
@@ -198,7 +204,7 @@ def near(**found: object) -> Facts:
     return replace(facts, **found)  # type: ignore[arg-type]
 
 
-JEMALLOC = Ask(("0",), ("train",), allocator="jemalloc")
+JEMALLOC = Request(("0",), ("train",), allocator="jemalloc")
 
 
 def test_an_allocator_is_preloaded_with_its_settings() -> None:
@@ -215,7 +221,7 @@ def test_what_is_preloaded_already_stays_behind_the_allocator() -> None:
 
 @pytest.mark.parametrize("other", ["/usr/lib64/libtcmalloc_minimal.so.4", "/opt/a.so libmimalloc.so.2"])
 def test_a_second_allocator_is_refused(other: str) -> None:
-    with pytest.raises(Cannot, match="holds an allocator already"):
+    with pytest.raises(CannotPlace, match="holds an allocator already"):
         decide(JEMALLOC, near(environment={"LD_PRELOAD": other}))
 
 
@@ -228,13 +234,13 @@ def test_the_same_allocator_is_not_preloaded_twice_and_its_settings_are_the_call
 
 
 def test_an_allocator_that_is_not_installed_is_refused_with_its_packages() -> None:
-    with pytest.raises(Cannot) as caught:
+    with pytest.raises(CannotPlace) as caught:
         decide(JEMALLOC, near(library=""))
     assert "libjemalloc2" in caught.value.hint
 
 
 def test_gpus_that_were_visible_before_are_replaced_and_named() -> None:
-    found = decide(Ask(("0",), ("train",)), near(environment={"CUDA_VISIBLE_DEVICES": "0,1"}))
+    found = decide(Request(("0",), ("train",)), near(environment={"CUDA_VISIBLE_DEVICES": "0,1"}))
     assert found.notes == ("CUDA_VISIBLE_DEVICES was 0,1 and is replaced",)
 
 

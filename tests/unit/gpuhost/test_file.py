@@ -62,7 +62,7 @@ def test_an_edit_by_somebody_else_is_a_conflict(tmp_path: Path) -> None:
 def test_what_other_knobs_own_is_no_file_knob(path: str) -> None:
     kind = file.type_of(path)
     assert kind is not None
-    with pytest.raises(ValueError, match="other knobs look after"):
+    with pytest.raises(ValueError, match="other knobs manage"):
         kind.check("x\n")
 
 

@@ -109,7 +109,7 @@ def test_a_host_whose_interrupts_are_all_the_kernels_own_cannot_have_them_pinned
 def test_a_device_without_a_node_is_left_alone_and_named(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), NIC_0, Card("0000:9b:00.0", GPU, -1, (40,)))
     found = knob(tune(root, AFFINITY), "irq.affinity")
-    assert (found["state"], found["notes"]) == ("ok", ["left alone, for their NUMA node is unknown: 0000:9b:00.0"])
+    assert (found["state"], found["notes"]) == ("ok", ["left alone, as their NUMA node is unknown: 0000:9b:00.0"])
     assert irq(root, 40) == "0-3"
 
 

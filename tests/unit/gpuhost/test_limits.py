@@ -217,7 +217,7 @@ def test_people_with_limits_of_their_own_are_named(root: Path) -> None:
     told = knob(tune(root, KNOBS), "limits.nofile")
     assert told["state"] == "ok"
     assert told["notes"] == [
-        "some people have a nofile limit of their own: /etc/security/limits.d/10-db.conf:1 (postgres soft nofile 4096)"
+        "some users have their own nofile limit: /etc/security/limits.d/10-db.conf:1 (postgres soft nofile 4096)"
     ]
 
 

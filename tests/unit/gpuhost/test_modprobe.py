@@ -42,7 +42,7 @@ def test_a_loaded_module_that_does_not_take_it_waits(root: Path) -> None:
     put(root, LIVE, "65536\n", 0o444)
     knob = tune(root, {KNOB: "128"})["knobs"][0]
     assert (knob["state"], knob["now"], knob["boot"]) == ("pending", "65536", "128")
-    assert "loaded again" in knob["notes"][0]
+    assert "once it is reloaded" in knob["notes"][0]
 
 
 def test_a_switch_reads_as_y_or_n(root: Path) -> None:

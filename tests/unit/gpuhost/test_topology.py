@@ -79,27 +79,27 @@ def test_only_nvidia_gpus_and_nics_count_as_devices(tmp_path: Path) -> None:
 
 def test_interrupts_go_to_the_devices_own_node(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), Card("0000:1b:00.0", GPU, 1, (11,)), Card("0000:1c:00.0", NIC, 0, (12, 13)))
-    found = pinning.look(Host(root), "node")
-    assert {v.irq: v.wanted for v in found.vectors} == {11: "2-3", 12: "0-1", 13: "0-1"}
+    found = pinning.read_pinning(Host(root), "node")
+    assert {v.irq: v.desired for v in found.vectors} == {11: "2-3", 12: "0-1", 13: "0-1"}
 
 
 def test_spread_gives_each_interrupt_one_processor_in_turn_over_all_devices_of_a_node(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), Card("0000:1b:00.0", NIC, 1, (11, 12, 13)), Card("0000:1c:00.0", NIC, 1, (14,)))
-    found = pinning.look(Host(root), "spread")
-    assert [v.wanted for v in found.vectors] == ["2", "3", "2", "3"]
+    found = pinning.read_pinning(Host(root), "spread")
+    assert [v.desired for v in found.vectors] == ["2", "3", "2", "3"]
 
 
 def test_interrupts_keep_off_isolated_processors_unless_the_node_has_no_others(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), Card("0000:1b:00.0", NIC, 0, (11,)), Card("0000:1c:00.0", NIC, 1, (12,)))
     put(root, f"{CPU}/isolated", "0,2-3\n")
-    assert [v.wanted for v in pinning.look(Host(root), "node").vectors] == ["1", "2-3"]
+    assert [v.desired for v in pinning.read_pinning(Host(root), "node").vectors] == ["1", "2-3"]
 
 
 def test_the_gpus_and_efa_devices_of_a_p5_are_found_on_both_sides(tmp_path: Path) -> None:
     write_tree("p5", tmp_path)
-    found = pinning.look(Host(tmp_path), "node")
+    found = pinning.read_pinning(Host(tmp_path), "node")
     assert len({v.address for v in found.vectors}) == 8 + 32
-    assert {v.wanted for v in found.vectors} == {"0-47,96-143", "48-95,144-191"}
+    assert {v.desired for v in found.vectors} == {"0-47,96-143", "48-95,144-191"}
     assert not found.lost
 
 

@@ -77,7 +77,7 @@ def test_a_unit_whose_file_stands_where_a_mask_would_cannot_be_masked(tmp_path: 
     put(root, "/etc/systemd/system/nightly.timer", "[Timer]\n")
     answer = tune(root, {KNOB: "masked"})
     assert states(answer) == {KNOB: "unsupported"}
-    assert "it can be disabled" in answer["knobs"][0]["reason"]
+    assert "disable it instead" in answer["knobs"][0]["reason"]
 
 
 def test_a_failed_unit_that_is_started_is_stopped_again_by_undo(tmp_path: Path) -> None:

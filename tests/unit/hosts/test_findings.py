@@ -11,7 +11,7 @@ from gpuctl.hosts.model import HostResult
 
 
 def result(state: str, **more: Any) -> HostResult:
-    knob = {"knob": "vm.swappiness", "wanted": "1", "now": "60", "boot": None, "state": state, "reason": "", **more}
+    knob = {"knob": "vm.swappiness", "desired": "1", "now": "60", "boot": None, "state": state, "reason": "", **more}
     return HostResult("gpu-1", {"knobs": [{"changed": False, **knob}]})
 
 

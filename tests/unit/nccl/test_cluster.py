@@ -58,7 +58,7 @@ def test_pods_that_are_ready_take_part_in_the_order_of_their_ranks(tmp_path: Pat
     assert list(nccl_on_cluster.chosen(at, "")) == ["lab-0 on n5", "lab-2 on n7"]
     assert {name: why.partition(":")[0] for name, why in at.pods[1].items()} == {
         "lab-1": "it is not ready",
-        "lab-3": "it is not there",
+        "lab-3": "it does not exist",
     }
     last = at.pods[0]["lab-2 on n7"]
     assert (last.host, last.uid) == ("lab-2.lab.team.svc", "uid of lab-2")
@@ -70,7 +70,7 @@ def test_pods_are_named_by_themselves_or_by_their_nodes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("named", "wrong"),
-    [("lab-1", "lab-1: it is not ready"), ("gpu-9", "no such pod, nor a node of one"), ("lab-0,n5", "a pod twice")],
+    [("lab-1", "lab-1: it is not ready"), ("gpu-9", "neither a pod nor the node of one"), ("lab-0,n5", "a pod twice")],
 )
 def test_pods_that_cannot_take_part_are_refused(tmp_path: Path, named: str, wrong: str) -> None:
     with pytest.raises(InvalidInput, match=wrong):
@@ -79,7 +79,7 @@ def test_pods_that_cannot_take_part_are_refused(tmp_path: Path, named: str, wron
 
 def test_an_environment_without_a_ready_pod_is_no_place_for_tests(tmp_path: Path) -> None:
     at = place(tmp_path, count=1, Pod=[pod("lab-0", "n5", deletionTimestamp="2026-11-21T12:00:00Z")])
-    with pytest.raises(GpuctlError, match="no pod is ready: lab-0: it is about to go"):
+    with pytest.raises(GpuctlError, match="no pod is ready: lab-0: it is being deleted"):
         nccl_on_cluster.chosen(at, "")
 
 
@@ -112,10 +112,13 @@ def test_pods_in_the_nodes_network_are_not_imitated(tmp_path: Path) -> None:
 
 def test_only_nodes_that_the_file_allows_are_chosen_from(tmp_path: Path) -> None:
     labelled = [{"metadata": {"name": name, "labels": {"team": "ml"}}} for name in ("n1", "n2")]
-    assert nccl_on_cluster.among(place(tmp_path)) is None
-    assert list(nccl_on_cluster.among(place(tmp_path, {"nodes": {"gpu_nodes": ["n1", "n3"]}})) or ()) == ["n1", "n3"]
+    assert nccl_on_cluster.allowed_nodes(place(tmp_path)) is None
+    assert list(nccl_on_cluster.allowed_nodes(place(tmp_path, {"nodes": {"gpu_nodes": ["n1", "n3"]}})) or ()) == [
+        "n1",
+        "n3",
+    ]
     both = {"nodes": {"gpu_nodes": ["n1", "n3"], "selector": {"team": "ml"}}}
-    assert nccl_on_cluster.among(place(tmp_path, both, Node=labelled)) == ["n1"]
+    assert nccl_on_cluster.allowed_nodes(place(tmp_path, both, Node=labelled)) == ["n1"]
 
 
 def test_the_history_calls_it_by_server_and_name(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from ansible_collections.gpuctl.fleet.plugins.plugin_utils.answers import BadAns
 TOKEN = "gpuctl-0123456789abcdef "  # noqa: S105
 KNOB = {
     "knob": "thp.enabled",
-    "wanted": "never",
+    "desired": "never",
     "now": "always",
     "boot": None,
     "state": "differs",

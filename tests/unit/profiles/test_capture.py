@@ -51,7 +51,7 @@ def test_a_value_that_all_cpus_share_is_taken_and_a_mixed_one_is_not(tmp_path: P
     assert loaded(tmp_path, *shared) == {"cpu.governor": "performance", "cpu.idle_latency_us": "10"}
     mixed = reading("cpu.governor", "performance on 63, powersave on 1 of 64", "differs")
     assert loaded(tmp_path, mixed) == {}
-    left_out = "#   cpu.governor: is performance on 63, powersave on 1 of 64, which no profile can ask for"
+    left_out = "#   cpu.governor: is performance on 63, powersave on 1 of 64, which no profile can set"
     assert left_out in (tmp_path / "good.yml").read_text().splitlines()
 
 
@@ -68,10 +68,10 @@ def test_what_the_host_cannot_have_or_tell_is_left_out_with_the_reason(tmp_path:
     assert loaded(tmp_path, *readings) == {}
     text = (tmp_path / "good.yml").read_text()
     assert text.startswith("# What gpu-1 ran with on 2026-01-31, written by `gpuctl profile capture`.\n# Left out:\n")
-    assert "#   sysctl.vm.dirty_bytes: is 0, which no profile can ask for\n" in text
+    assert "#   sysctl.vm.dirty_bytes: is 0, which no profile can set\n" in text
     assert "#   cpu.boost: no switch for boost on this machine\n" in text
-    assert "#   cmdline.iommu: is absent, which no profile can ask for\n" in text
-    assert "#   swap.off: does not show while the host runs\n" in text
+    assert "#   cmdline.iommu: is absent, which no profile can set\n" in text
+    assert "#   swap.off: cannot be read while the host runs\n" in text
     assert "/etc/x" not in text
 
 
@@ -94,5 +94,5 @@ def test_what_a_host_answers_becomes_a_profile_that_finds_it_in_order(tmp_path: 
     assert found["sysctl.net.ipv4.tcp_rmem"] == "4096 131072 6291456"
     assert found["thp.enabled"] == "madvise"
     again = visit({**request, "profile": profiles.compiled(profiles.load(tmp_path / "good.yml", []))}, Host(root))
-    asked = {knob["knob"]: knob["now"] == knob["wanted"] for knob in again["knobs"] if knob["knob"] in found}
+    asked = {knob["knob"]: knob["now"] == knob["desired"] for knob in again["knobs"] if knob["knob"] in found}
     assert asked == dict.fromkeys(found, True)

@@ -108,7 +108,7 @@ def test_an_unknown_base_is_told_without_blaming_rows_for_what_it_may_hold(folde
 
 def test_extends_takes_one_name(folder: Path) -> None:
     path = write(folder, "mine", "extends: [base, minimal]\n")
-    assert mistakes(path, [folder]) == ["1: extends takes the name of one profile"]
+    assert mistakes(path, [folder]) == ["1: extends is not the name of one profile"]
 
 
 def test_a_path_in_extends_counts_from_the_file_that_names_it(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A profile written in a playbook is checked like a file; mistakes name the way to the value."""
+"""A profile written in a playbook is checked like a file; mistakes name the path of the value."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_what_a_playbook_reads_as_true_and_false_is_on_and_off() -> None:
     assert [row.value for row in profiles.inline(given).rows.values()] == ["on", "off"]
 
 
-def test_mistakes_name_the_way_to_the_value() -> None:
+def test_mistakes_name_the_path_of_the_value() -> None:
     given = {
         "nobs": {},
         "knobs": {"sysctl.vm.swappiness": {"value": "a lot", **ROW}, "thp.enabled": {"value": "never", "why": None}},
@@ -44,8 +44,8 @@ def test_mistakes_name_the_way_to_the_value() -> None:
     assert sorted(wrong(given)) == [
         "knobs.sysctl.vm.swappiness.value: sysctl.vm.swappiness must be a whole number without a unit, not 'a lot'",
         "knobs.thp.enabled: thp.enabled needs why, source; it is not inherited",
-        "nobs: a profile has no field 'nobs'; did you mean knobs?",
-        "overlays[0].when.machine[0]: no host has machine 'vm'; it can be metal, virtual, container",
+        "nobs: is not known; did you mean knobs?",
+        "overlays[0].when.machine[0]: cannot be 'vm'; it can be metal, virtual, container",
     ]
 
 

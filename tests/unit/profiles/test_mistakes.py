@@ -31,12 +31,12 @@ overlays:
     when: {{nic: [efa]}}
 """
     assert mistakes(write(tmp_path, "mine", text)) == [
-        "2: a profile has no field 'knob'; did you mean knobs?",
+        "2: knob is not known; did you mean knobs?",
         "4: there is no knob sysctl.vm.swapiness; did you mean sysctl.vm.swappiness?",
         "5: sysctl.vm.dirty_bytes must be a number of bytes, such as 33554432 or 32MiB, not '8GB'",
-        "6: thp.enabled has no field 'sauce'; did you mean source?",
+        "6: knobs.thp.enabled.sauce is not known; did you mean source?",
         "6: thp.enabled needs source; it is not inherited",
-        "10: overlays cannot choose by 'nic'; did you mean nics?",
+        "10: overlays[0].when.nic is not known; did you mean nics?",
     ]
 
 
@@ -74,12 +74,12 @@ def test_yaml_that_cannot_be_read_names_the_line(tmp_path: Path) -> None:
     ("text", "wrong"),
     [
         ("", "is an empty profile; give it `knobs:` or `extends:`"),
-        ("- a\n", "a profile must be a mapping"),
+        ("- a\n", "is not a mapping of name, about, extends"),
         ("about: nothing else\n", "holds no knobs"),
-        ("knobs: [thp.enabled]\n", "knobs must be a mapping of knob names"),
+        ("knobs: [thp.enabled]\n", "knobs is not a mapping of knobs"),
         ("knobs: {[a]: b}\n", "a list or mapping cannot be a name"),
-        ("overlays: {}\n", "overlays must be a list"),
-        ("about: [a]\nknobs: {}\n", "about must be one text"),
+        ("overlays: {}\n", "overlays is not a list of overlays"),
+        ("about: [a]\nknobs: {}\n", "about is not text"),
         ("knobs: !!python/none {}\n", "has the tag tag:yaml.org,2002:python/none"),
         ("a: 1\n---\nb: 2\n", "starts a second document"),
     ],

@@ -57,27 +57,30 @@ def test_an_overlay_by_the_name_of_an_inherited_one_is_refused(tmp_path: Path) -
     write(tmp_path, "base", TEXT)
     path = write(tmp_path, "mine", "extends: ./base.yml\noverlays:\n  - {name: EC2, why: a, when: {machine: metal}}\n")
     [found] = mistakes(path)
-    assert found == "3: there is an overlay 'EC2' already, in a profile that this one extends; name it otherwise"
+    assert found == "3: there is an overlay 'EC2' already, in a profile that this one extends; give it another name"
 
 
 @pytest.mark.parametrize(
     ("overlay", "wrong"),
     [
-        ("{name: a, why: b}", "an overlay needs `when`"),
-        ("{name: a, when: {machine: metal}}", "an overlay needs `why`"),
-        ("{why: b, when: {machine: metal}}", "an overlay needs `name`"),
-        ("{name: a, why: b, when: {}}", "when must be a mapping; of machine, distribution, family"),
-        ("{name: a, why: b, when: {machine: []}}", "machine lists nothing, so no host would fit"),
-        ("{name: a, why: b, when: {machine: [{}]}}", "machine must be a list of texts"),
-        ("{name: a, why: b, when: {machine: virtal}}", "no host has machine 'virtal'; did you mean virtual?"),
-        ("{name: a, why: b, when: {kernel: 6.8}}", "overlays cannot choose by 'kernel'; it can be machine"),
+        ("{name: a, why: b}", "overlays[0].when is missing"),
+        ("{name: a, when: {machine: metal}}", "overlays[0].why is missing"),
+        ("{why: b, when: {machine: metal}}", "overlays[0].name is missing"),
+        ("{name: a, why: b, when: {}}", "overlays[0].when has no condition; use machine, distribution, family"),
+        ("{name: a, why: b, when: {machine: []}}", "overlays[0].when.machine lists nothing, so no host would match"),
+        ("{name: a, why: b, when: {machine: [{}]}}", "overlays[0].when.machine[0] is not text"),
+        (
+            "{name: a, why: b, when: {machine: virtal}}",
+            "overlays[0].when.machine cannot be 'virtal'; did you mean virtual?",
+        ),
+        ("{name: a, why: b, when: {kernel: 6.8}}", "overlays[0].when.kernel is not known; it can be machine"),
         ("{name: a, why: b, when: {machine: metal}, drop: [x.y]}", "drops x.y, which is not set anyway"),
         (
             "{name: a, why: b, when: {gpus: none}, drop: [thp.enabled], knobs: {thp.enabled: never}}",
-            "both set and dropped",
+            "both sets and drops",
         ),
         ("{name: a, why: b, when: {machine: metal}, knobs: {thp.defrag: never}}", "thp.defrag needs why, source"),
-        ("just text", "an overlay must be a mapping"),
+        ("just text", "overlays[0] is not a mapping of name, why, when"),
     ],
 )
 def test_an_overlay_that_cannot_be_used_is_refused(tmp_path: Path, overlay: str, wrong: str) -> None:
@@ -89,7 +92,7 @@ def test_an_overlay_that_cannot_be_used_is_refused(tmp_path: Path, overlay: str,
 def test_two_overlays_of_one_name_are_refused(tmp_path: Path) -> None:
     one = "{name: a, why: b, when: {machine: metal}}"
     assert mistakes(write(tmp_path, "mine", f"overlays:\n  - {one}\n  - {one}\n")) == [
-        "3: there is an overlay 'a' already; name it otherwise"
+        "3: there is an overlay 'a' already; give it another name"
     ]
 
 

@@ -19,7 +19,7 @@ from gpuctl.kube.forward.model import Slot
 from gpuctl.kube.forward.state_machine import Line
 from gpuctl.kube.forward.state_machine import State as Standing
 from gpuctl.remote.model import ProcessExit
-from gpuctl.workflows.dev_session import PATIENT_S, DebugAddress, Loop, News, end_of
+from gpuctl.workflows.dev_session import PATIENT_S, DebugAddress, Loop, SyncEvents, end_of
 from gpuctl.workflows.forward import PortRequest
 
 GROUP_OF = {"lab-0": 0, "lab-1": 0, "lab-2": 1}
@@ -65,19 +65,19 @@ def screen() -> Screen:
 
 def test_what_the_sync_tells_reaches_the_screen_and_what_decides(screen: Screen) -> None:
     posted: list[Any] = []
-    news = News(screen, GROUP_OF, posted.append)
-    news.changed(2, ["a.py"])
-    news.reached(Outcome("lab-2", Verdict.FAIL, kept=(Kept("a.py", "changed in the pod"),)), 2)
-    news.away(Outcome("lab-1", Verdict.UNKNOWN, wrong="gone"))
+    events = SyncEvents(screen, GROUP_OF, posted.append)
+    events.changed(2, ["a.py"])
+    events.reached(Outcome("lab-2", Verdict.FAIL, kept=(Kept("a.py", "changed in the pod"),)), 2)
+    events.away(Outcome("lab-1", Verdict.UNKNOWN, wrong="gone"))
     assert posted == [Changed(2, frozenset({"a.py"})), Reached(1, 2, frozenset({"a.py"})), Away(0)]
     assert screen.said == ["changed 2", "lab-2 reached 2", "lab-1 away"]
 
 
 def test_a_pod_that_only_shares_a_folder_says_nothing_of_it_and_a_full_disk_has_not_got_it(screen: Screen) -> None:
     posted: list[Any] = []
-    news = News(screen, GROUP_OF, posted.append)
-    news.reached(Outcome("lab-1", Verdict.UNKNOWN, "sees", wrong="it still shows an older sync"), 2)
-    news.reached(Outcome("lab-2", Verdict.FAIL, wrong="its disk is full"), 2)
+    events = SyncEvents(screen, GROUP_OF, posted.append)
+    events.reached(Outcome("lab-1", Verdict.UNKNOWN, "sees", wrong="it still shows an older sync"), 2)
+    events.reached(Outcome("lab-2", Verdict.FAIL, wrong="its disk is full"), 2)
     assert posted == [Away(1)]
 
 

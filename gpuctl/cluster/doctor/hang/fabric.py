@@ -1,4 +1,4 @@
-"""RDMA adapters as each pod sees them: there, active, and with the address that NCCL is told to use."""
+"""RDMA adapters as each pod sees them: present, active, and with the address that NCCL is configured to use."""
 
 from __future__ import annotations
 
@@ -7,58 +7,64 @@ from typing import Any
 
 from gpuctl.cluster.doctor.hang.settings import used
 from gpuctl.cluster.doctor.interface_names import absent, exact, takes
-from gpuctl.cluster.doctor.model import Facts, Inside
+from gpuctl.cluster.doctor.model import Facts, PodFacts
 from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 
 Port = Mapping[str, Any]
 ACTIVE, V2 = "ACTIVE", "RoCE v2"
-CABLE = "look at its node: `ibstat`, the cable, the switch's port"
-LINK = "fe80:"  # goes no farther than a switch
+CABLE = "check its node: `ibstat`, the cable, the switch port"
+LINK = "fe80:"  # link-local: not routed
 
 
 def adapters(facts: Facts) -> list[Finding]:
-    """The devices that NCCL is to use are there, with ports that are active; as many as the pod asked for."""
+    """Check that the adapters NCCL is configured to use exist with active ports, as many as the pod requests."""
     if not facts.env.rdma:
         return []
     check, findings = "adapters", []
-    ports_by_pod = {name: inside.get("rdma", "ports") for name, inside in facts.asked().items()}
+    ports_by_pod = {name: inside.get("rdma", "ports") for name, inside in facts.answered().items()}
     anywhere = {port["device"] for ports in ports_by_pod.values() for port in ports or ()}
     for name, ports in ports_by_pod.items():
         inside, subject = facts.inside[name], f"Pod {name}"
         if ports is None:
-            findings.append(unknown(check, subject, f"its adapters are not known: {_unread(inside)}"))
+            findings.append(unknown(check, subject, f"its adapters are unknown: {_unread(inside)}"))
         elif not ports:
             resources = ", ".join(facts.env.cluster.network.rdma.resources) or "network.rdma.resources"
-            findings.append(fail(check, subject, "it sees no RDMA adapter", f"does it ask for them ({resources})?"))
+            findings.append(
+                fail(check, subject, "it sees no RDMA adapter", f"check that it requests them ({resources})")
+            )
         else:
             chosen_names = used(inside).get("NCCL_IB_HCA", "")
             findings += [*_absent(subject, chosen_names, ports, anywhere), *_down(subject, chosen_names, ports)]
             findings += _fewer(facts, subject, ports)
-    return or_ok(check, facts.env.name, findings) if facts.asked() else []
+    return or_ok(check, facts.env.name, findings) if facts.answered() else []
 
 
-def _unread(inside: Inside) -> str:
-    return inside.unread("rdma") or str((inside.get("rdma", "unread") or {}).get("ports") or "it was not told")
+def _unread(inside: PodFacts) -> str:
+    return inside.unread("rdma") or str(
+        (inside.get("rdma", "unread") or {}).get("ports") or "the probe did not report it"
+    )
 
 
 def _absent(subject: str, chosen_names: str, ports: Sequence[Port], anywhere: set[str]) -> list[Finding]:
-    """Adapters that are named and not there. A list may name those of all kinds of nodes: NCCL takes what it finds."""
+    """Find adapters that are configured and missing; a list may name those of several kinds of nodes: a warning."""
     devices = {port["device"] for port in ports}
-    hint, available = "mend network.rdma.devices", f"there are {named(sorted(devices))}"
+    hint, available = "correct network.rdma.devices", f"there are {named(sorted(devices))}"
     missing = absent(exact(chosen_names), devices)
     chosen = [port for port in ports if _chosen(chosen_names, port)]
     if missing:
         lost = not chosen or absent(missing, anywhere) != missing
-        message = f"NCCL_IB_HCA names {named(missing)}, which it has not; {available}"
+        message = f"NCCL_IB_HCA names {named(missing)}, which do not exist; {available}"
         return [(fail if lost else warn)("adapters", subject, message, hint)]
     if not chosen:
-        return [fail("adapters", subject, f"NCCL_IB_HCA={chosen_names} fits none of its adapters; {available}", hint)]
+        return [
+            fail("adapters", subject, f"NCCL_IB_HCA={chosen_names} matches none of its adapters; {available}", hint)
+        ]
     return []
 
 
 def _down(subject: str, chosen_names: str, ports: Sequence[Port]) -> list[Finding]:
-    """Adapters without a port that is active. Named ones are to be used; of others one is enough."""
+    """Find adapters without an active port; if none is configured by name, one active adapter is enough."""
     chosen = [port for port in ports if _chosen(chosen_names, port)]
     unread = [port for port in chosen if port["state"] is None]
     if unread:
@@ -77,14 +83,14 @@ def _name(port: Port) -> str:
 
 
 def _fewer(facts: Facts, subject: str, ports: Sequence[Port]) -> list[Finding]:
-    """Fewer than it asked for; a plugin that shares adapters counts otherwise, so only EFA's number is sure."""
+    """Compare with the requested number, which is exact for EFA only: other plugins may share adapters."""
     rdma, devices = facts.env.cluster.network.rdma, {port["device"] for port in ports}
     most = max(rdma.resources.values(), default=0)
     if most < 2 or len(devices) >= most:
         return []
     say = fail if rdma.fabric == "efa" else warn
-    message = f"it asked for {most} adapters and sees {len(devices)}"
-    return [say("adapters", subject, message, "is the device plugin well on its node?")]
+    message = f"it requests {most} adapters and sees {len(devices)}"
+    return [say("adapters", subject, message, "check the device plugin on its node")]
 
 
 def _chosen(chosen_names: str, port: Port) -> bool:
@@ -92,28 +98,32 @@ def _chosen(chosen_names: str, port: Port) -> bool:
 
 
 def addresses(facts: Facts) -> list[Finding]:
-    """RoCE: the address of NCCL_IB_GID_INDEX is there and of version 2; without it, one that NCCL can find."""
+    """RoCE: check that the address of NCCL_IB_GID_INDEX exists and is of version 2; if it is unset, that any is."""
     if not facts.env.rdma:
         return []
     check, findings = "addresses", []
-    for name, inside in facts.asked().items():
+    for name, inside in facts.answered().items():
         index = used(inside).get("NCCL_IB_GID_INDEX", "")
         chosen_names = used(inside).get("NCCL_IB_HCA", "")
         for port in inside.get("rdma", "ports") or ():
             if port["state"] != ACTIVE or port["link"] != "Ethernet" or port["efa"] or not _chosen(chosen_names, port):
                 continue
             findings += _address(f"Pod {name}", port, int(index) if index.isdigit() else None)
-    any_known = any(inside.get("rdma", "ports") for inside in facts.asked().values())
+    any_known = any(inside.get("rdma", "ports") for inside in facts.answered().values())
     return or_ok(check, facts.env.name, findings) if any_known else []
 
 
 def _address(subject: str, port: Port, index: int | None) -> list[Finding]:
-    who, hint = _name(port), "mend network.rdma.gid_index; NCCL 2.21 and newer finds it itself"
+    who, hint = _name(port), "correct network.rdma.gid_index; NCCL 2.21 and newer find it themselves"
     good = sorted(gid["index"] for gid in port["gids"] if gid["type"] == V2 and not gid["gid"].startswith(LINK))
     available = f"RoCE v2 is at {named(map(str, good)) or 'no index'}"
     if index is None:
-        message = f"{who} has no RoCE v2 address but that of the link: its interface has no address"
-        return [] if good else [warn("addresses", subject, message, "give the interface an address, by its attachment")]
+        message = f"{who} has only a link-local RoCE v2 address: its interface has no IP address"
+        return (
+            []
+            if good
+            else [warn("addresses", subject, message, "assign the interface an IP address in its network attachment")]
+        )
     entry = next((gid for gid in port["gids"] if gid["index"] == index), None)
     if entry is None:
         return [fail("addresses", subject, f"{who} has no address {index} (NCCL_IB_GID_INDEX); {available}", hint)]

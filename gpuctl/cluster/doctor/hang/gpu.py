@@ -1,4 +1,4 @@
-"""GPUs of a job that hangs: lost, ill, or waiting in NCCL's kernels."""
+"""GPUs of a hanging job: lost, faulty, or waiting in NCCL kernels."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from gpuctl.core.text import named
 from gpuctl.domain import gpu_health
 from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 
-XID = "`dmesg | grep -iE 'xid|nvrm'` on its node says why; a GPU that fell off the bus comes back by a reboot"
-# A kernel of NCCL that waits keeps its GPU at 100 % and draws little, one that computes draws most of what it may.
-# Both shares are this project's own choice: no source gives numbers.
+XID = "`dmesg | grep -iE 'xid|nvrm'` on its node says why; a GPU that fell off the bus needs a reboot"
+# A waiting NCCL kernel keeps its GPU at 100 % and draws little power; computing draws most of the limit.
+# The shares of the power limit are this project's own choice: no source gives numbers.
 BUSY, IDLE, WAITING, WORKING = 95, 5, 0.4, 0.6
 
 
 def gpus(facts: Facts) -> list[Finding]:
-    """nvidia-smi answers, and tells of every GPU that the pod was given."""
+    """Check that nvidia-smi answers, and lists every GPU of the pod."""
     check, findings = "gpus", []
-    for name, inside in facts.asked().items():
+    for name, inside in facts.answered().items():
         listed, subject = reading.of(inside), f"Pod {name}"
         expected = facts.env.cluster.gpus.per_node
-        if listed.late and ranks_of(inside):  # they hold the driver: it is not only about to be loaded
+        if listed.late and ranks_of(inside):  # ranks use the driver, so it is already loaded
             findings.append(fail(check, subject, f"{listed.complaint}: the driver hangs", XID))
         elif listed.late:
-            message = f"{listed.complaint}: the driver hangs, or is slow to load where persistence mode is off"
-            findings.append(unknown(check, subject, message, "--timeout gives it longer"))
+            message = f"{listed.complaint}: the driver hangs, or loads slowly because persistence mode is off"
+            findings.append(unknown(check, subject, message, "raise --timeout"))
         elif listed.why and listed.complaint and not listed.missing:
             findings.append(fail(check, subject, f"nvidia-smi fails: {listed.why}", XID))
         elif listed.why:
-            findings.append(unknown(check, subject, f"its GPUs are not known: {listed.why}"))
+            findings.append(unknown(check, subject, f"its GPUs are unknown: {listed.why}"))
         elif facts.whole_gpus and len(listed.gpus) < expected:
             more = f": {listed.complaint}" if listed.complaint else ""
             findings.append(fail(check, subject, f"{len(listed.gpus)} of its {expected} GPUs answer{more}", XID))
         elif listed.complaint:
-            findings.append(warn(check, subject, f"nvidia-smi complains: {listed.complaint}", XID))
+            findings.append(warn(check, subject, f"nvidia-smi reports: {listed.complaint}", XID))
         findings += _issues(check, name, listed, gpu_health.errors)
-    return or_ok(check, facts.env.name, findings) if facts.asked() else []
+    return or_ok(check, facts.env.name, findings) if facts.answered() else []
 
 
 def memory(facts: Facts) -> list[Finding]:
-    """No repair of GPU memory waits or has failed."""
+    """Check that no repair of GPU memory is pending or has failed."""
     check, findings = "gpu memory", []
     for name, listed in known(facts).items():
         findings += _issues(check, name, listed, gpu_health.memory)
@@ -54,22 +54,22 @@ def memory(facts: Facts) -> list[Finding]:
 def _issues(
     check: str, pod: str, gpus: Gpus, judge: Callable[[Mapping[str, Any]], list[gpu_health.HealthIssue]]
 ) -> list[Finding]:
-    """A pod's GPUs by one of the judgements of gpu_health."""
+    """Judge each of a pod's GPUs by a function of gpu_health."""
     return [
         Finding(check, f"Pod {pod}", issue.verdict, f"GPU {gpu.index}: {issue.message}", hint=issue.hint)
         for gpu in gpus.gpus
-        for issue in judge(gpu.own)
+        for issue in judge(gpu.values)
     ]
 
 
 def known(facts: Facts) -> dict[str, Gpus]:
-    """GPUs of the pods that reported any."""
-    every = {name: reading.of(inside) for name, inside in facts.asked().items()}
+    """Return the GPUs of the pods that reported any."""
+    every = {name: reading.of(inside) for name, inside in facts.answered().items()}
     return {name: listed for name, listed in every.items() if listed.gpus}
 
 
 def at_work(facts: Facts) -> dict[str, Gpus]:
-    """GPUs of the pods with ranks, if there are any: other pods take no part, and their GPUs are rightly idle."""
+    """Return the GPUs of pods with ranks, if any: the idle GPUs of other pods are normal."""
     known_gpus = known(facts)
     working = {name: listed for name, listed in known_gpus.items() if ranks_of(facts.inside[name])}
     return working or known_gpus
@@ -87,12 +87,12 @@ def works(gpu: Gpu) -> bool:
 
 
 def _share(gpu: Gpu) -> float | None:
-    """Share of the power limit that it draws."""
+    """Return the power draw as a share of the limit."""
     return gpu.power_w / gpu.limit_w if gpu.power_w is not None and gpu.limit_w else None
 
 
 def use(facts: Facts) -> list[Finding]:
-    """GPUs that do nothing while those of other pods wait are what is waited for."""
+    """Find pods with idle GPUs while those of other pods wait in NCCL kernels."""
     working_gpus = at_work(facts)
     waiting = [name for name, listed in working_gpus.items() if any(map(waits, listed.gpus))]
     if not working_gpus:
@@ -101,21 +101,19 @@ def use(facts: Facts) -> list[Finding]:
         name for name, listed in working_gpus.items() if all(g.busy is not None and g.busy <= IDLE for g in listed.gpus)
     ]
     if waiting and idle:
-        message = f"its GPUs do nothing while those of {named(waiting)} wait in NCCL's kernels (100 %, little power)"
-        return [fail("gpu use", f"Pod {name}", message, "see what its ranks do: `py-spy dump --pid`") for name in idle]
+        message = f"its GPUs are idle while those of {named(waiting)} wait in NCCL kernels (100 %, little power)"
+        return [fail("gpu use", f"Pod {name}", message, "`py-spy dump --pid` shows what its ranks do") for name in idle]
     if waiting and len(waiting) == len(working_gpus):
-        message = "GPUs of every pod wait in NCCL's kernels (100 %, little power): for data that does not come"
-        return [
-            warn("gpu use", facts.env.name, message, "that speaks for the network: look at adapters and NCCL's log")
-        ]
+        message = "GPUs of every pod wait in NCCL kernels (100 %, little power) for data that does not arrive"
+        return [warn("gpu use", facts.env.name, message, "a network fault is likely: check adapters and NCCL's log")]
     return or_ok("gpu use", facts.env.name, [])
 
 
 def kernel_log(facts: Facts) -> list[Finding]:
-    """No container may read it: what an admin would run."""
+    """Report the command for an admin: no container may read the kernel log."""
     nodes = sorted({str(pod["spec"]["nodeName"]) for pod in facts.pods.values() if pod["spec"].get("nodeName")})
     of_kubernetes = "kubectl debug node/NODE -it --image=IMAGE --profile=sysadmin"
     look = "oc debug node/NODE" if facts.env.openshift else of_kubernetes
-    hint = f"an admin runs: `{look} -- chroot /host dmesg -T | grep -iE 'xid|nvrm|mlx5|efa|oom'`"
-    message = "the kernel's log cannot be read from a pod: Xid and link errors would stand there"
+    hint = f"an admin can run: `{look} -- chroot /host dmesg -T | grep -iE 'xid|nvrm|mlx5|efa|oom'`"
+    message = "the kernel log, with Xid and link errors, cannot be read from a pod"
     return [unknown("kernel log", f"Nodes {named(nodes)}", message, hint)] if nodes else []

@@ -1,1 +1,1 @@
-"""Programs that run in a pod: standard library only, Python 3.8, and read-only. `gpuhost` is sent along."""
+"""The probe that runs in a pod: standard library and gpuhost only, Python 3.8, read-only."""

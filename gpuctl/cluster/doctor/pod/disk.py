@@ -11,13 +11,13 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
-ANSWER_S = 5.0  # a share whose server is gone lets those who ask wait for ever
+ANSWER_S = 5.0  # statvfs on a share whose server is gone blocks forever
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Path -> {size, free, inodes, inodes_free, type, source}, bytes; or {missing}, or {why} it cannot be told.
+    """Return, by path, {size, free, inodes, inodes_free, type, source} in bytes.
 
-    {late, type, source} where it gives no answer.
+    {missing} if the folder does not exist, {why} after an error, {late, type, source} if it does not answer.
     """
     mounts, paths = _mounts(host), list(dict.fromkeys(request["folders"]))
     pool, end = ThreadPoolExecutor(len(paths)), time.monotonic() + ANSWER_S
@@ -53,7 +53,7 @@ def _folder(host: Host, path: str, mounts: Mapping[str, tuple[str, str]]) -> dic
 
 
 def _on(path: str, mounts: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
-    """The mount that a path is on: the one with the longest way to it."""
+    """Return (type, source) of the mount that holds a path: the deepest mount point above it."""
     mount_points = [at for at in mounts if at in ("/", path) or path.startswith(f"{at}/")]
     return mounts[max(mount_points, key=len)] if mount_points else ("", "")
 

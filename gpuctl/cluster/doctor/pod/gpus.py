@@ -12,16 +12,16 @@ MISSING, LATE = 127, 124  # of Host.run
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """{xml, said, missing, late, open_module}. `said`: what nvidia-smi complained of, where it failed.
+    """Return {xml, error, missing, late, open_module}. `error`: the last error line if nvidia-smi failed.
 
-    `missing`: there is none; `late`: it gave no answer.
+    `missing`: it is not installed. `late`: it did not answer in time. `open_module`: None if no driver is loaded.
     """
     module = host.read_or_none(MODULE)
     done = host.run("nvidia-smi", "-q", "-x", limit=float(request["limit_s"]) - 5)
     return {
-        # With a GPU lost it still prints those that answer, after a line of complaint, and fails.
+        # If a GPU is lost, it prints an error line, then the GPUs that answer, and fails.
         "xml": done.out if "<" in done.out else "",
-        "said": "" if done.ok else _complaint(done.out, done.err, done.code),
+        "error": "" if done.ok else _complaint(done.out, done.err, done.code),
         "missing": done.code == MISSING,
         "late": done.code == LATE,
         "open_module": None if module is None else "Open Kernel Module" in module,

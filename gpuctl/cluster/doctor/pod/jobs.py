@@ -1,4 +1,4 @@
-"""The ranks of a training that run in this pod, and what they do."""
+"""The training ranks that run in this pod, and their state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import H
 
 from gpuctl.cluster.doctor.pod import variables
 
-# By which launchers tell a process its rank: torchrun and DeepSpeed, Open MPI, PMIx, PMI, Slurm.
+# Variables that hold a process's rank: torchrun and DeepSpeed, Open MPI, PMIx, PMI, Slurm.
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 WRAPPERS = ("sh", "bash", "dash", "env", "numactl", "timeout", "tini", "dumb-init", "srun", "orted", "prted")
@@ -20,10 +20,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """{ranks, hidden, age_s}. `age_s`: of the container. `hidden`: processes whose variables may not be read.
+    """Return {ranks, hidden, age_s}. `age_s`: of the container. `hidden`: processes without readable variables.
 
     A rank: {rank, pid, name, state, wait, still, helpers, world, variables, memlock, age_s}. `still`: its first thread
-    did nothing over the moment.
+    used no CPU time during the sample.
     """
     known = everybody(host)
     family = _family(known)
@@ -32,46 +32,46 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     time.sleep(float(request["sample_s"]))
     ranks = []
     for rank, pid in sorted(chosen.items()):
-        told = _about(host, pid, before[pid])
-        if told is not None:
+        state = _about(host, pid, before[pid])
+        if state is not None:
             helpers = sum(number == rank for number in family.values()) - 1
-            own = known[pid] or {}
-            ranks.append({"rank": rank, "helpers": helpers, "world": _world(own), "variables": own, **told})
-    hidden = sum(own is None for own in known.values())
+            values = known[pid] or {}
+            ranks.append({"rank": rank, "helpers": helpers, "world": _world(values), "variables": values, **state})
+    hidden = sum(values is None for values in known.values())
     return {"ranks": ranks, "hidden": hidden, "age_s": _age(host, 1)}
 
 
 def everybody(host: Host) -> dict[int, dict[str, str] | None]:
-    """Every process with its variables; None where they may not be read."""
+    """Return the variables of every process by PID; None if they are not readable."""
     pids = [int(path.split("/")[2]) for path in host.glob("/proc/[0-9]*/stat")]
     return {pid: variables.of(host, pid) for pid in pids}
 
 
 def heads(host: Host, known: Mapping[int, Mapping[str, str] | None]) -> list[int]:
-    """The processes that are ranks."""
+    """Return the PIDs of the rank processes."""
     return list(_heads(host, _family(known)).values())
 
 
 def _family(known: Mapping[int, Mapping[str, str] | None]) -> dict[int, int]:
-    """Process -> the rank it has, or has inherited."""
-    return {pid: rank for pid, own in known.items() if (rank := _rank(own or {})) is not None}
+    """Return the rank of each process, its own or inherited, by PID."""
+    return {pid: rank for pid, values in known.items() if (rank := _rank(values or {})) is not None}
 
 
-def _rank(own: Mapping[str, str]) -> int | None:
-    return next((int(own[name]) for name in RANKS if own.get(name, "").isdigit()), None)
+def _rank(values: Mapping[str, str]) -> int | None:
+    return next((int(values[name]) for name in RANKS if values.get(name, "").isdigit()), None)
 
 
-def _world(own: Mapping[str, str]) -> int | None:
-    return next((int(own[name]) for name in SIZES if own.get(name, "").isdigit()), None)
+def _world(values: Mapping[str, str]) -> int | None:
+    return next((int(values[name]) for name in SIZES if values.get(name, "").isdigit()), None)
 
 
 def _heads(host: Host, family: Mapping[int, int]) -> dict[int, int]:
-    """Rank -> the process that is it: the eldest, which is no shell around it; its data loaders inherit the rank."""
-    found: dict[int, int] = {}
-    for pid, rank in sorted(family.items(), key=lambda each: _age_key(host, each[0])):
-        if rank not in found and _name(host, pid) not in WRAPPERS:
-            found[rank] = pid
-    return found
+    """Return the PID of each rank: its eldest process that is no wrapper. Data loaders inherit the rank."""
+    pids: dict[int, int] = {}
+    for pid, rank in sorted(family.items(), key=lambda entry: _age_key(host, entry[0])):
+        if rank not in pids and _name(host, pid) not in WRAPPERS:
+            pids[rank] = pid
+    return pids
 
 
 def _age_key(host: Host, pid: int) -> tuple[int, int]:
@@ -80,7 +80,7 @@ def _age_key(host: Host, pid: int) -> tuple[int, int]:
 
 
 def _fields(host: Host, pid: int, at: str = "") -> list[str]:
-    """Those of /proc/PID/stat after the name, of which the first is the state; empty where it has ended."""
+    """Return the fields of /proc/PID/stat after the name, the state first; empty if the process has ended."""
     try:
         return host.read(f"/proc/{pid}{at}/stat").rpartition(")")[2].split()
     except OSError:
@@ -95,7 +95,7 @@ def _name(host: Host, pid: int) -> str:
 
 
 def _spent(host: Host, pid: int) -> int:
-    """Ticks of its first thread."""
+    """Return the CPU ticks of the process's first thread."""
     return sum(map(int, _fields(host, pid, f"/task/{pid}")[11:13]))
 
 
@@ -115,24 +115,24 @@ def _about(host: Host, pid: int, before: int) -> dict[str, Any] | None:
 
 
 def _age(host: Host, pid: int) -> int | None:
-    """Seconds since it began; None where the kernel does not tell."""
+    """Return the process's age in seconds; None if the kernel does not report it."""
     up, rest = (host.read_or_none("/proc/uptime") or "").split(), _fields(host, pid)
     return max(0, round(float(up[0]) - int(rest[19]) / TICKS)) if up and rest else None
 
 
 def _wait(host: Host, pid: int) -> str:
-    """The kernel function it waits in; "" where the kernel does not tell."""
+    """Return the kernel function that the process waits in; "" if the kernel does not report it."""
     try:
-        found = host.read(f"/proc/{pid}/wchan").strip()
+        function = host.read(f"/proc/{pid}/wchan").strip()
     except OSError:
         return ""
-    return "" if found == "0" else found
+    return "" if function == "0" else function
 
 
 def memlock(host: Host, pid: int | str) -> str | None:
-    """What it may lock in bytes, or "unlimited"."""
+    """Return the locked-memory limit in bytes, or "unlimited"; None if unknown."""
     try:
-        found = limits.of(host.read(f"/proc/{pid}/limits"), "Max locked memory")
+        limit = limits.soft_limit(host.read(f"/proc/{pid}/limits"), "Max locked memory")
     except OSError:
         return None
-    return None if found is None else str(found)
+    return None if limit is None else str(limit)

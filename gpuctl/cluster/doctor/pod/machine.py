@@ -1,4 +1,4 @@
-"""Processors and memory: the pod's own limits, and how busy its node is; counters are read twice."""
+"""CPU and memory: the pod's limits, and the load of its node; counters are sampled twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import H
 from gpuctl.cluster.doctor.pod import jobs
 
 TOP = "/sys/fs/cgroup"
-# What it is -> where version 2 has it, then version 1.
+# File of cgroup version 2, then of version 1.
 STAT, USAGE = ("cpu.stat", "cpu/cpu.stat"), ("cpu.stat", "cpuacct/cpuacct.usage")
 FILES = {
     "memory_limit": ("memory.max", "memory/memory.limit_in_bytes"),
@@ -25,10 +25,11 @@ PRESSURES = ("memory", "io")
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Texts as the kernel has them, for whoever judges; of counters the change over the moment.
+    """Return {files, cpu_used, throttled, node_busy, cpus, swapped, pressure, pod_pressure, allowed, nodes, gpu_nodes,
+    memlock, capabilities}.
 
-    {files, cpu_used, throttled, node_busy, cpus, swapped, pressure, pod_pressure, allowed, nodes, gpu_nodes, memlock,
-    capabilities}. `cpu_used` and `node_busy` in processors; `memlock`: what a program started here may lock.
+    Files are the kernel's text; counters are the change during the sample. `cpu_used` and `node_busy` are numbers of
+    CPUs. `memlock`: limit of a program started in the pod.
     """
     before, began = _counters(host), time.monotonic()
     time.sleep(float(request["sample_s"]))
@@ -46,7 +47,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
         "allowed": topology.as_list(os.sched_getaffinity(0)),
         "nodes": {str(node): topology.as_list(cpus) for node, cpus in topology.nodes(host).items()},
         "gpu_nodes": sorted(
-            {each.node for each in topology.devices(host) if each.kind == "gpu" and each.node is not None}
+            {device.node for device in topology.devices(host) if device.kind == "gpu" and device.node is not None}
         ),
         "memlock": jobs.memlock(host, "self"),
         "capabilities": _status(host, "CapEff"),
@@ -64,11 +65,11 @@ def _rate(change: int | None, of: float) -> float | None:
 def _first(host: Host, places: tuple[str, str]) -> str | None:
     for name in places:
         try:
-            found = host.read_or_none(f"{TOP}/{name}")
+            text = host.read_or_none(f"{TOP}/{name}")
         except OSError:
             continue
-        if found is not None:
-            return found
+        if text is not None:
+            return text
     return None
 
 
@@ -83,7 +84,7 @@ def _counters(host: Host) -> dict[str, int | None]:
     return {
         "used_ns": usec * 1000 if usec is not None else plain,
         "throttled_ns": throttled * 1000 if throttled is not None else stat.get("throttled_time"),
-        # user, nice, system, irq, softirq, steal; not idle and waiting for disks (proc_stat(5))
+        # user, nice, system, irq, softirq, steal; neither idle nor iowait (proc_stat(5))
         "busy": sum(cpu[:3]) + sum(cpu[5:8]) if len(cpu) > 7 else None,
         "swapped": pages["pswpin"] + pages["pswpout"] if {"pswpin", "pswpout"} <= pages.keys() else None,
     }

@@ -1,4 +1,4 @@
-"""Everything that is asked of one pod, in one visit: read, sampled over a moment, and told in one line."""
+"""Entry point of the probe: read all subjects of one pod, and print them as one line."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
     Subject = Callable[[Host, Mapping[str, Any]], Any]
 SUBJECTS: dict[str, Subject] = {
     "jobs": jobs.read,
-    "words": nccl_logs.read,
+    "nccl_logs": nccl_logs.read,
     "variables": variables.read,
     "gpu": gpus.read,
     "rdma": rdma.read,
     "peer_memory": peer_memory.read,
     "network": network.read,
     "machine": machine.read,
-    "room": disk.read,
+    "disk": disk.read,
 }
 
 
 def main() -> int:
-    """Look, and say it: one line with the token in front. Ends by itself, whatever becomes of who asked.
+    """Read the request, and print the answer as one line after the token. It ends by itself even without a client.
 
-    The request: token, limit_s, sample_s, names, ssh, master, hostfile, runs, folders (see asking.py).
+    The request: token, limit_s, sample_s, names, ssh, master, hostfile, runs, folders (see probe_pods.request).
     """
-    request = json.loads(_taken(int(_taken(10))))
+    request = json.loads(_read_input(int(_read_input(10))))
     signal.signal(signal.SIGALRM, lambda *_: leave())
     signal.alarm(int(request["limit_s"]) + 2)
-    threading.Thread(target=_leave_with_the_asker, daemon=True).start()
-    found = gather(Host(), request)
-    packed = base64.b64encode(zlib.compress(json.dumps(found, ensure_ascii=False).encode(errors="replace"))).decode()
+    threading.Thread(target=_leave_with_the_connection, daemon=True).start()
+    answer = gather(Host(), request)
+    packed = base64.b64encode(zlib.compress(json.dumps(answer, ensure_ascii=False).encode(errors="replace"))).decode()
     sys.stdout.write("\n" + request["token"] + packed + "\n")
     sys.stdout.flush()
     leave()
@@ -57,17 +57,17 @@ def main() -> int:
 
 
 def gather(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Each subject by name, all at the same time; what fails or is late says so and takes no other along."""
+    """Read all subjects concurrently; one that fails or is late reports why, and does not affect the others."""
     pool = ThreadPoolExecutor(len(SUBJECTS))
-    asked = {name: pool.submit(read, host, request) for name, read in SUBJECTS.items()}
+    jobs_by_subject = {name: pool.submit(read, host, request) for name, read in SUBJECTS.items()}
     limit_s, began = float(request["limit_s"]), time.monotonic()
-    found = {name: _result(job, limit_s, limit_s + began - time.monotonic()) for name, job in asked.items()}
+    answers = {name: _result(job, limit_s, limit_s + began - time.monotonic()) for name, job in jobs_by_subject.items()}
     pool.shutdown(wait=False)
-    return found
+    return answers
 
 
 def _result(job: Future[Any], limit_s: float, left_s: float) -> Any:
-    """All have the same end: two that hang are not to take twice the time, in which the whole answer would be lost."""
+    """Wait for a subject until the common deadline: two that hang must not take twice the time and lose the answer."""
     try:
         return job.result(max(0.0, left_s))
     except Late:
@@ -78,7 +78,7 @@ def _result(job: Future[Any], limit_s: float, left_s: float) -> Any:
         return {"unread": {"*": f"not understood: {type(error).__name__}: {error}"}}
 
 
-def _taken(size: int) -> bytes:
+def _read_input(size: int) -> bytes:
     text = b""
     while len(text) < size:
         more = os.read(0, size - len(text))
@@ -88,14 +88,14 @@ def _taken(size: int) -> bytes:
     return text
 
 
-def _leave_with_the_asker() -> None:
-    """Our input ends when the connection does: then nobody listens any more."""
+def _leave_with_the_connection() -> None:
+    """End when the input does, because the connection is gone."""
     os.read(0, 1)
     leave()
 
 
 def leave() -> None:
-    """End at once, with what we started: each in a session of its own."""
+    """Exit at once, and kill the child processes, each with its process group."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, IndexError):
             if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():

@@ -1,4 +1,4 @@
-"""What ranks last wrote of NCCL, in files: asked for apart from the ranks, for a file may be on a share that hangs."""
+"""Last NCCL messages in files that ranks write; a subject of its own, because a file may be on a share that hangs."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import H
 from gpuctl.cluster.doctor.pod import jobs
 
 SEVERE = re.compile(r"NCCL (?:WARN|ERROR) |Watchdog caught")
-WAYS = re.compile(r"NET/\w+ ?: Using|Using network |NET/OFI Selected|via NET/")
-TAIL = 1 << 18  # bytes at the end of a file that are looked at
-WORST, NETWORK = 40, 20  # lines of each file that are told: at a start those on the network are thousands
+NETWORK_CHOICE = re.compile(r"NET/\w+ ?: Using|Using network |NET/OFI Selected|via NET/")
+TAIL = 1 << 18  # bytes read from the end of a file
+WORST, NETWORK = 40, 20  # lines reported per file: a start writes thousands of lines about the network
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """{files}: each {live, age_s, lines}: `live`: a rank writes to it; `age_s`: since it was last written to."""
+    """Return {files}, each {live, age_s, lines}. `live`: a rank has it open. `age_s`: since the last write."""
     known = jobs.everybody(host)
     live = _written(host, jobs.heads(host, known), known)
     kept = [path for path in _kept(host, request.get("runs", "")) if path not in live]
     files = [_file(path, live=True) for path in live] + [_file(path, live=False) for path in kept]
-    return {"files": [each for each in files if each["lines"]]}
+    return {"files": [file for file in files if file["lines"]]}
 
 
 def _file(path: str, *, live: bool) -> dict[str, Any]:
     age: float | None = None
     with contextlib.suppress(OSError):
         age = max(0, round(time.time() - Path(path).stat().st_mtime))
-    found = [line[:400] for line in _tail(path)]
-    worst = [line for line in found if SEVERE.search(line)][-WORST:]
-    ways = [line for line in found if WAYS.search(line) and not SEVERE.search(line)][-NETWORK:]
-    return {"live": live, "age_s": age, "lines": [*ways, *worst]}
+    lines = [line[:400] for line in _tail(path)]
+    worst = [line for line in lines if SEVERE.search(line)][-WORST:]
+    network = [line for line in lines if NETWORK_CHOICE.search(line) and not SEVERE.search(line)][-NETWORK:]
+    return {"live": live, "age_s": age, "lines": [*network, *worst]}
 
 
 def _written(host: Host, pids: Iterable[int], known: Mapping[int, Mapping[str, str] | None]) -> list[str]:
-    """The files that ranks write to: their output, and NCCL's own."""
+    """Return the files that ranks write: their output, and NCCL_DEBUG_FILE."""
     paths: dict[str, None] = {}
     for pid in pids:
         paths.update(dict.fromkeys(_outputs(host, pid)))
@@ -50,23 +50,23 @@ def _written(host: Host, pids: Iterable[int], known: Mapping[int, Mapping[str, s
 
 
 def _kept(host: Host, runs: str) -> list[str]:
-    """What `gpuctl cluster train` keeps of the newest training: its output goes to no other file."""
+    """Return the logs that `gpuctl cluster train` keeps of the newest training."""
     logs: dict[str, float] = {}
     for path in host.glob(f"{runs}/*/log-*") if runs else ():
-        with contextlib.suppress(OSError):  # an old one may just be removed
+        with contextlib.suppress(OSError):  # an old log may be removed meanwhile
             logs[path] = Path(host.real(path)).stat().st_mtime
     newest = max(logs, key=lambda path: logs[path], default="")
     return [host.real(path) for path in logs if path.rpartition("/")[0] == newest.rpartition("/")[0]]
 
 
 def _outputs(host: Host, pid: int) -> list[str]:
-    found = []
+    paths = []
     for number in (1, 2):
         with contextlib.suppress(OSError):
             path = Path(host.real(f"/proc/{pid}/fd/{number}")).resolve()
             if path.is_file():
-                found.append(str(path))
-    return found
+                paths.append(str(path))
+    return paths
 
 
 def _tail(path: str) -> list[str]:

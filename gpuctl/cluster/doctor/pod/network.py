@@ -1,4 +1,4 @@
-"""Interfaces, names and ports, as this pod sees them; nothing is sent to others but the opening of a connection."""
+"""Interfaces, DNS names and ports, as this pod sees them; other pods only see a connection that opens and closes."""
 
 from __future__ import annotations
 
@@ -15,62 +15,62 @@ from typing import Any
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
 CONNECT_S = 3.0
-SHARE = 0.6  # of the time that a pod has: a name server that is gone would take all of it, and the rest with it
+SHARE = 0.6  # of the pod's time limit: a name server that does not answer would use all of it
 AT_ONCE = 32
 ESTABLISHED = "01"  # net/tcp_states.h
 REFUSED = "refused"
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """{interfaces, names, ssh, master, hostfile}.
+    """Return {interfaces, names, ssh, master, hostfile}.
 
-    `names`: host -> its addresses, or a text that says why it has none. `ssh`: pod -> "open", "refused", or what went
-    wrong. `master`: the same of the training's port, "connected" where a connection of the job to it stands.
+    `names`: addresses of each host, or the error as text. `ssh`: by pod "open", "refused" or the error. `master`: the
+    same for the rendezvous port, or "connected" if the job has a connection to it; None if not requested.
     """
     rows = _connections(host)
     limit_s = float(request["limit_s"]) * SHARE
-    asked: dict[tuple[str, str], Callable[[], Any]] = {}
-    asked.update({("names", name): partial(_resolved, name) for name in request["names"]})
-    asked.update({("ssh", each["pod"]): partial(_reached, each["host"], each["port"]) for each in request["ssh"]})
-    asked["master", ""] = partial(_master, rows, request["master"])
-    told = _within(limit_s, asked)
+    calls: dict[tuple[str, str], Callable[[], Any]] = {}
+    calls.update({("names", name): partial(_resolved, name) for name in request["names"]})
+    calls.update({("ssh", peer["pod"]): partial(_reached, peer["host"], peer["port"]) for peer in request["ssh"]})
+    calls["master", ""] = partial(_master, rows, request["master"])
+    results = _within(limit_s, calls)
     return {
         "interfaces": _interfaces(host),
-        "names": {name: how for (what, name), how in told.items() if what == "names"},
-        "ssh": {name: how for (what, name), how in told.items() if what == "ssh"},
-        "master": told["master", ""],
+        "names": {name: result for (kind, name), result in results.items() if kind == "names"},
+        "ssh": {name: result for (kind, name), result in results.items() if kind == "ssh"},
+        "master": results["master", ""],
         "hostfile": host.read_or_none(request["hostfile"]),
     }
 
 
-def _within(limit_s: float, asked: Mapping[tuple[str, str], Callable[[], Any]]) -> dict[tuple[str, str], Any]:
-    """Every answer, or that there was none in time; nobody waits for who is late."""
+def _within(limit_s: float, calls: Mapping[tuple[str, str], Callable[[], Any]]) -> dict[tuple[str, str], Any]:
+    """Run all calls concurrently; the result of a late one is a text that says so."""
     end = time.monotonic() + limit_s
     pool = ThreadPoolExecutor(AT_ONCE)
-    jobs: dict[tuple[str, str], Future[Any]] = {each: pool.submit(ask) for each, ask in asked.items()}
-    found = {}
-    for each, job in jobs.items():
+    jobs: dict[tuple[str, str], Future[Any]] = {key: pool.submit(call) for key, call in calls.items()}
+    results = {}
+    for key, job in jobs.items():
         try:
-            found[each] = job.result(max(0.0, end - time.monotonic()))
+            results[key] = job.result(max(0.0, end - time.monotonic()))
         except Late:
-            found[each] = f"no answer within {limit_s:g} s"
+            results[key] = f"no answer within {limit_s:g} s"
     for job in jobs.values():
         job.cancel()
     pool.shutdown(wait=False)
-    return found
+    return results
 
 
 def _interfaces(host: Host) -> dict[str, dict[str, Any]]:
-    """By name: {state, mtu}."""
-    found = {}
+    """Return {state, mtu} by interface name."""
+    interfaces = {}
     for path in host.glob("/sys/class/net/*"):
         name = path.rpartition("/")[2]
         mtu = _value(host, f"{path}/mtu")
-        found[name] = {
+        interfaces[name] = {
             "state": _value(host, f"{path}/operstate"),
             "mtu": int(mtu) if mtu else None,
         }
-    return found
+    return interfaces
 
 
 def _value(host: Host, path: str) -> str | None:
@@ -100,7 +100,7 @@ def _reached(host: str, port: int) -> str:
 
 
 def _master(rows: Sequence[tuple[int, int, str]], master: Mapping[str, Any] | None) -> str | None:
-    """Whether the job's own connection stands, before a new one is opened; None where it is not asked for."""
+    """Check for an existing connection of the job before opening a new one; None if not requested."""
     if master is None:
         return None
     port = int(master["port"])
@@ -110,14 +110,14 @@ def _master(rows: Sequence[tuple[int, int, str]], master: Mapping[str, Any] | No
 
 
 def _connections(host: Host) -> list[tuple[int, int, str]]:
-    """(local port, remote port, state) of every TCP socket of the pod."""
-    found = []
+    """Return (local port, remote port, state) of every TCP socket in the pod."""
+    sockets = []
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in (host.read_or_none(path) or "").splitlines()[1:]:
-            words = line.split()
-            if len(words) > 3:
-                found.append((_port(words[1]), _port(words[2]), words[3]))
-    return found
+            columns = line.split()
+            if len(columns) > 3:
+                sockets.append((_port(columns[1]), _port(columns[2]), columns[3]))
+    return sockets
 
 
 def _port(text: str) -> int:

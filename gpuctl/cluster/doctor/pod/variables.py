@@ -1,4 +1,4 @@
-"""The variables that decide how ranks talk to each other; all others stay where they are: they may hold secrets."""
+"""Environment variables that affect communication; all others may hold secrets and never leave the pod."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
-WANTED = re.compile(
+RELEVANT = re.compile(
     r"(NCCL|FI|UCX|OMPI_MCA|GLOO|TORCH_NCCL|RCCL)_\w+|OMP_NUM_THREADS|MASTER_(ADDR|PORT)|(LOCAL_|NODE_)?RANK|"
     r"(LOCAL_)?WORLD_SIZE|(CUDA|NVIDIA)_VISIBLE_DEVICES|OMPI_COMM_WORLD_(LOCAL_)?(RANK|SIZE)|PMIX?_RANK|PMI_SIZE|"
     r"SLURM_(PROCID|NTASKS)"
@@ -17,16 +17,16 @@ WANTED = re.compile(
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, str]:
-    """Those of the container."""
+    """Return the container's variables."""
     return chosen(dict(os.environ))
 
 
 def chosen(every: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in every.items() if WANTED.fullmatch(name)}
+    return {name: value for name, value in every.items() if RELEVANT.fullmatch(name)}
 
 
 def of(host: Host, pid: int) -> dict[str, str] | None:
-    """Those a process was started with; None where they may not be read."""
+    """Return the variables that a process was started with; None if they are not readable."""
     try:
         text = host.read(f"/proc/{pid}/environ")
     except OSError:

@@ -1,4 +1,4 @@
-"""Training is slow: from GPUs that are held back, over the way between them, to processors, memory and storage."""
+"""Checks for slow training: throttled GPUs, then the transport between them, then CPU, memory and storage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SLOW = Trouble(
     "slow",
     (
         Check("pods", pods.ready, explains=("stragglers",)),
-        Check("asked", pods.asked),
+        Check("probe", pods.probed),
         Check("gpus", lost.gpus, explains=("stragglers",)),
         Check("clocks", gpu.clocks, explains=("pace", "stragglers")),
         Check("pcie", gpu.pcie, explains=("stragglers",)),
@@ -28,8 +28,8 @@ SLOW = Trouble(
         Check("stragglers", gpu.stragglers),
         Check("loaders", processors.loaders),
         Check("guaranteed", processors.guaranteed),
-        Check("near", processors.near),
+        Check("numa", processors.numa),
         Check("shares", storage.shares),
-        Check("kernel log", lost.kernel_log, aside=True),
+        Check("kernel log", lost.kernel_log, optional=True),
     ),
 )

@@ -1,4 +1,4 @@
-"""Containers that were not pulled, not created, or ended."""
+"""Containers whose image is not pulled, that are not created, or that exited."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from gpuctl.domain.findings import Finding, fail, or_ok, warn
 from gpuctl.domain.pod_status import IMAGE, statuses
 
 PULLS = (
-    (("unauthorized", "denied", "authentication", "no basic auth"), "it takes a login: image.pull_secret names it"),
-    (("not found", "manifest unknown", "name unknown"), "is the name right, and the tag there?"),
-    (("x509", "certificate"), "the nodes do not trust the registry's certificate: its authority has to be added there"),
-    (("toomanyrequests", "rate limit"), "the registry allows no more pulls for now: log in, or use a mirror"),
-    (("no match for platform", "exec format"), "the image is for another kind of processor"),
-    (("no such host", "timeout", "refused", "unreachable"), "the nodes do not reach the registry"),
+    (
+        ("unauthorized", "denied", "authentication", "no basic auth"),
+        "the registry requires a login: set image.pull_secret",
+    ),
+    (("not found", "manifest unknown", "name unknown"), "check the image's name and tag"),
+    (("x509", "certificate"), "the nodes do not trust the registry's certificate: add its certificate authority there"),
+    (("toomanyrequests", "rate limit"), "the registry's pull limit is reached: log in, or use a mirror"),
+    (("no match for platform", "exec format"), "the image is for another processor architecture"),
+    (("no such host", "timeout", "refused", "unreachable"), "the nodes cannot reach the registry"),
 )
 CREATES = (
-    ("secret", "`gpuctl cluster deploy` makes the environment's Secret anew"),
-    ("configmap", "`gpuctl cluster deploy` makes the environment's ConfigMaps anew"),
-    ("run as non-root", "the image's own user is root: set security.run_as_user"),
-    ("runAsNonRoot", "the image's own user is root: set security.run_as_user"),
-    ("memory limit too low", "resources.memory is less than the container takes to start"),
+    ("secret", "`gpuctl cluster deploy` recreates the environment's Secret"),
+    ("configmap", "`gpuctl cluster deploy` recreates the environment's ConfigMaps"),
+    ("run as non-root", "the image's default user is root: set security.run_as_user"),
+    ("runAsNonRoot", "the image's default user is root: set security.run_as_user"),
+    ("memory limit too low", "resources.memory is less than the container needs to start"),
 )
-LAST = 3  # lines of a log that are told
-OOM = "resources.memory is too little; shared memory (resources.shm) counts in it"
+LAST = 3  # log lines in a message
+OOM = "resources.memory is too small; it includes shared memory (resources.shm)"
 
 
 def image(facts: Facts) -> list[Finding]:
-    """It can be pulled."""
+    """Check that the image can be pulled."""
     findings = []
     for name, status in _waiting(facts):
         reason = str(status["state"]["waiting"].get("reason"))
@@ -43,7 +46,7 @@ def image(facts: Facts) -> list[Finding]:
 
 
 def container(facts: Facts) -> list[Finding]:
-    """The runtime can make and start it."""
+    """Check that the runtime can create and start the container."""
     findings = []
     for name, status in _waiting(facts):
         waiting = status["state"]["waiting"]
@@ -58,26 +61,26 @@ def container(facts: Facts) -> list[Finding]:
 
 
 def prepare(facts: Facts) -> list[Finding]:
-    """The container that runs first ends well."""
+    """Check that the init container succeeds."""
     findings = []
     for name, pod in facts.pods.items():
         for status in (pod.get("status") or {}).get("initContainerStatuses") or []:
-            termination = _ended(status)
+            termination = _termination(status)
             if termination and termination.get("exitCode") and not status.get("ready"):
                 findings.append(_crashed("prepare", facts, name, status, termination))
     return or_ok("prepare", facts.env.name, findings)
 
 
 def crash(facts: Facts) -> list[Finding]:
-    """The container stays up; where it ran again and again, how it ended before."""
+    """Check that the container stays up; report how it ended before a restart."""
     findings = []
     for name, pod in facts.pods.items():
         for status in statuses(pod):
-            termination = _ended(status)
+            termination = _termination(status)
             if status["name"] != CONTAINER or not termination:
                 continue
             if "running" in (status.get("state") or {}) and status.get("ready"):
-                summary, hint = _how(termination, facts.logs[name].before if name in facts.logs else ())
+                summary, hint = _describe(termination, facts.logs[name].before if name in facts.logs else ())
                 times = status.get("restartCount", 0)
                 when = f", at {termination['finishedAt']}" if termination.get("finishedAt") else ""
                 message = f"it runs; before, it {summary} ({times} restarts{when})"
@@ -87,24 +90,24 @@ def crash(facts: Facts) -> list[Finding]:
     return or_ok("crash", facts.env.name, findings)
 
 
-def ended(facts: Facts) -> list[Finding]:
-    """Pods that were ended from outside."""
+def terminated(facts: Facts) -> list[Finding]:
+    """Find pods that were evicted, rejected or deleted."""
     findings = []
     for name, pod in facts.pods.items():
         status = pod.get("status") or {}
         if status.get("reason"):  # Evicted, NodeLost, UnexpectedAdmissionError, NodeAffinity, OutOfcpu …
-            message = f"it was ended ({status['reason']}): {status.get('message') or 'no reason given'}"
-            hint = f"`kubectl delete pod {name} -n {facts.env.namespace}` has it made anew"
-            findings.append(fail("ended", f"Pod {name}", message, hint))
+            message = f"it was terminated ({status['reason']}): {status.get('message') or 'no reason given'}"
+            hint = f"`kubectl delete pod {name} -n {facts.env.namespace}` recreates it"
+            findings.append(fail("terminated", f"Pod {name}", message, hint))
         elif "deletionTimestamp" in pod["metadata"]:
             since = pod["metadata"]["deletionTimestamp"]
-            message = f"it is to be gone since {since}"
-            findings.append(warn("ended", f"Pod {name}", message, "where that is long ago, its node does not answer"))
-    return or_ok("ended", facts.env.name, findings)
+            message = f"it is being deleted since {since}"
+            findings.append(warn("terminated", f"Pod {name}", message, "if that is long ago, its node does not answer"))
+    return or_ok("terminated", facts.env.name, findings)
 
 
 def _waiting(facts: Facts) -> Iterator[tuple[str, Object]]:
-    """(pod, status of a container of it that waits)"""
+    """Yield (pod, status) for each waiting container."""
     for name, pod in facts.pods.items():
         for status in [*((pod.get("status") or {}).get("initContainerStatuses") or []), *statuses(pod)]:
             if "waiting" in (status.get("state") or {}):
@@ -112,17 +115,15 @@ def _waiting(facts: Facts) -> Iterator[tuple[str, Object]]:
 
 
 def _why_not_pulled(facts: Facts, name: str) -> str:
-    """The event of the pull itself: the status may only say that the node waits before it tries again."""
+    """Return the message of the last failed pull: the status may only mention the back-off."""
     messages = [
-        str(event_of_pod.get("message") or "")
-        for event_of_pod in facts.of(facts.pods[name])
-        if event_of_pod.get("reason") == "Failed"
+        str(event.get("message") or "") for event in facts.of(facts.pods[name]) if event.get("reason") == "Failed"
     ]
     return next((text for text in reversed(messages) if text.startswith("Failed to pull image")), "")
 
 
-def _ended(status: Object) -> Object | None:
-    """Its last termination; None if there was none."""
+def _termination(status: Object) -> Object | None:
+    """Return the container's last termination; None if there was none."""
     state, before = status.get("state") or {}, status.get("lastState") or {}
     termination: Object | None = state.get("terminated") or before.get("terminated")
     return termination
@@ -131,12 +132,12 @@ def _ended(status: Object) -> Object | None:
 def _crashed(check: str, facts: Facts, name: str, status: Object, termination: Object) -> Finding:
     log = facts.logs.get(name)
     lines = (log.before or log.lines) if log else ()
-    summary, hint = _how(termination, lines)
+    summary, hint = _describe(termination, lines)
     return fail(check, f"Pod {name}", f"{status['name']} {summary} ({status.get('restartCount', 0)} restarts)", hint)
 
 
-def _how(termination: Object, lines: object) -> tuple[str, str]:
-    """In words with the last of its log, and what to try."""
+def _describe(termination: Object, lines: object) -> tuple[str, str]:
+    """Return a description with the last log lines, and a hint."""
     code = int(termination.get("exitCode") or 0)
     log_lines = list(lines) if isinstance(lines, list | tuple) else []
     last = [line.strip() for line in log_lines if line.strip()][-LAST:] or str(
@@ -144,8 +145,8 @@ def _how(termination: Object, lines: object) -> tuple[str, str]:
     ).splitlines()[-LAST:]
     after = f"; its log ends: {' / '.join(last)}"[:500] if last else ""
     if termination.get("reason") == "OOMKilled":
-        return f"was out of memory (OOMKilled){after}", OOM
+        return f"ran out of memory (OOMKilled){after}", OOM
     if number := int(termination.get("signal") or 0) or (code - 128 if 128 < code <= 128 + signal.NSIG else 0):
         name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
-        return f"was ended by signal {number} ({name}){after}", ""
-    return f"ended with exit code {code}{after}", "`kubectl logs --previous` has all of its log"
+        return f"was killed by signal {number} ({name}){after}", ""
+    return f"ended with exit code {code}{after}", "`kubectl logs --previous` shows its whole log"

@@ -1,4 +1,4 @@
-"""Whether the environment is deployed, and its pods are created."""
+"""The environment's objects and pods: deployed and created."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from gpuctl.cluster.doctor.model import Facts
 from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown, warn
 from gpuctl.domain.kube_errors import error_of
 
-DEPLOY = "`gpuctl cluster deploy` makes it"
-# Without one of these no pod starts. Others may be new in the cluster file, and are needed for something else.
+DEPLOY = "`gpuctl cluster deploy` creates it"
+# Pods need all of these. Other objects may be new in the cluster file, and are only a warning.
 NEEDED = ("StatefulSet", "Pod", "Service", "ServiceAccount", "Secret", "ConfigMap", "PersistentVolumeClaim")
-# What the preflight says of the namespace tells why the pods of a StatefulSet are refused.
+# Preflight checks of the namespace, which explain why a StatefulSet's pods are refused.
 ABOUT_PODS = ("namespace", "security level", "quota", "limits", "constraints", "account")
 REFUSED = re.compile(r"^create Pod (\S+) in StatefulSet \S+ failed error: (.*)", re.DOTALL)
 CAPABILITY = re.compile(r"capabilit|IPC_LOCK|SYS_RESOURCE")
-NO_IPC_LOCK = "security.ipc_lock asks for it: bind constraints or a security level that allow it, or take --mode tcp"
+NO_IPC_LOCK = (
+    "security.ipc_lock requests it: allow it by a security context constraint or security level, or use --mode tcp"
+)
 
 
 def deployed(facts: Facts) -> list[Finding]:
-    """All of its objects are there."""
+    """Check that all objects of the environment exist."""
     check, name = "deployed", facts.env.name
     if facts.mode is None and facts.owner is None and not facts.pods:
         return [fail(check, name, f"it is not deployed in {facts.env.namespace}", DEPLOY)]
     findings = [
-        (fail if subject.partition(" ")[0] in NEEDED else warn)(check, subject, "it is not there", DEPLOY)
+        (fail if subject.partition(" ")[0] in NEEDED else warn)(check, subject, "it does not exist", DEPLOY)
         for subject in facts.missing
     ]
     return or_ok(check, name, findings)
 
 
-def made(facts: Facts) -> list[Finding]:
-    """Each pod that is wanted is there; what refuses one says so to the StatefulSet."""
-    check = "made"
-    missing = [name for name in facts.wanted if name not in facts.pods]
+def created(facts: Facts) -> list[Finding]:
+    """Check that every pod exists, and explain missing ones by the StatefulSet's events."""
+    check = "created"
+    missing = [name for name in facts.expected_pods if name not in facts.pods]
     if not missing or facts.owner is None:
         return or_ok(check, facts.env.name, [])
     refused = {}
@@ -46,15 +48,15 @@ def made(facts: Facts) -> list[Finding]:
     why = facts.events_why or "no event says why"
     if silent and not findings:
         hint = f"`kubectl describe statefulset {facts.env.name} -n {facts.env.namespace}`"
-        findings += [unknown(check, f"Pod {name}", f"it is not made; {why}", hint) for name in silent]
+        findings += [unknown(check, f"Pod {name}", f"it is not created; {why}", hint) for name in silent]
     more = [finding for finding in facts.preflight if finding.check in ABOUT_PODS and finding.verdict is Verdict.FAIL]
     return findings + [fail(check, finding.subject, finding.message, finding.hint) for finding in more]
 
 
 def _refused(name: str, message: str) -> Finding:
-    """Quotas, security and webhooks in the words of an error of ours."""
+    """Explain a refusal by a quota, security rule or webhook."""
     error = error_of(
-        "make it", 403 if "forbidden" in message else 422, json.dumps({"message": " ".join(message.split())})
+        "create it", 403 if "forbidden" in message else 422, json.dumps({"message": " ".join(message.split())})
     )
     hint = NO_IPC_LOCK if CAPABILITY.search(message) else error.hint
-    return fail("made", f"Pod {name}", f"it cannot be made: {error.wrong}", hint)
+    return fail("created", f"Pod {name}", f"it cannot be created: {error.wrong}", hint)

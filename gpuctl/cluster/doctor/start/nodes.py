@@ -1,4 +1,4 @@
-"""Nodes that the pods are on, or would be: gone, closed, or without what their device plugin offers."""
+"""Nodes that run the pods, or could: not ready, cordoned, or without working device plugin."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown, warn
 from gpuctl.domain.pod_status import is_ready
 
 PRESENT = "nvidia.com/gpu.present"  # a label of NVIDIA's feature discovery
-PLUGIN = "its device plugin does not run there, or finds them unhealthy: `kubectl get pods -A -o wide | grep plugin`"
-AWAY = "`kubectl describe node` says more; a cordoned one is opened by `kubectl uncordon`"
+PLUGIN = "its device plugin does not run, or considers them unhealthy: `kubectl get pods -A -o wide | grep plugin`"
+AWAY = "see `kubectl describe node`; `kubectl uncordon` opens a cordoned node"
 
 
 def nodes(facts: Facts) -> list[Finding]:
-    """A node is to blame where a pod on it is not ready, or where pods wait and too few nodes can take them."""
-    check, read = "nodes", facts.there.nodes
+    """Report nodes' faults: failures if a pod there is not ready, or if pods wait for lack of usable nodes."""
+    check, read = "nodes", facts.snapshot.nodes
     stuck = {pod["spec"].get("nodeName") for pod in facts.pods.values() if not is_ready(pod)}
-    if read.why:  # most users may not: that matters only where a pod waits
-        message = f"nodes cannot be looked at: {read.why}"
+    if read.why:  # most users may not read nodes, which matters only if a pod waits
+        message = f"nodes cannot be read: {read.why}"
         return [unknown(check, facts.env.cluster.gpus.resource, message)] if stuck else []
     short = None in stuck and any(
         finding.check in ("gpus", "adapters") and finding.verdict is Verdict.FAIL for finding in facts.preflight
@@ -35,18 +35,18 @@ def nodes(facts: Facts) -> list[Finding]:
 
 
 def _wrong(facts: Facts, node: Object) -> tuple[str, str]:
-    """The fault of a node, and what to try."""
+    """Return a node's fault and a hint; two empty strings if it has none."""
     if why := away(node):
         return why, AWAY
     status = node.get("status") or {}
     has, offers = status.get("capacity") or {}, status.get("allocatable") or {}
     for name in {**of_gpus(facts.env), **of_adapters(facts.env)}:
         if (amount(has.get(name, "0")) or 0) > 0 and not amount(offers.get(name, "0")):
-            return f"it has {has[name]} {name}, and offers none of them", PLUGIN
+            return f"it has {has[name]} {name}, and none are allocatable", PLUGIN
     labels = node["metadata"].get("labels") or {}
     gpu = facts.env.cluster.gpus.resource
     if labels.get(PRESENT) == "true" and gpu not in has:
-        return f"it has GPUs by its label {PRESENT}, and offers no {gpu}", PLUGIN
+        return f"its label {PRESENT} says it has GPUs, and it offers no {gpu}", PLUGIN
     return "", ""
 
 
@@ -55,7 +55,7 @@ def _ours(facts: Facts, node: Object) -> bool:
 
 
 def _meant(facts: Facts, node: Object) -> bool:
-    """Return whether our pods may use a node: it is named, or none is and it has or had GPUs."""
+    """Return whether our pods may use a node: nodes.gpu_nodes lists it, or is empty and the node has or had GPUs."""
     named = facts.env.cluster.nodes.gpu_nodes
     labels = node["metadata"].get("labels") or {}
     capacity = (node.get("status") or {}).get("capacity") or {}

@@ -22,9 +22,9 @@ EVENTS = {
 KARPENTER = ("karpenter", "Karpenter adds no node")  # its event has the scheduler's reason, FailedScheduling
 
 
-def placed(facts: Facts) -> list[Finding]:
-    """Every pod has a node; else the reasons of the scheduler and the autoscalers, and the state of the nodes."""
-    check, findings = "placed", list[Finding]()
+def scheduled(facts: Facts) -> list[Finding]:
+    """Check that every pod has a node; else report the reasons of scheduler and autoscalers, and the nodes' state."""
+    check, findings = "scheduled", list[Finding]()
     waiting = {name: pod for name, pod in facts.pods.items() if not pod["spec"].get("nodeName")}
     for name, pod in waiting.items():
         reason, others = why_not_placed(pod), _others(facts, pod)
@@ -46,7 +46,7 @@ def placed(facts: Facts) -> list[Finding]:
 
 
 def _others(facts: Facts, pod: Object) -> list[str]:
-    """The latest decision of each of the others that decide about a node for the pod."""
+    """Return the latest decision of each controller besides the scheduler."""
     latest: dict[str, str] = {}
     for event in facts.of(pod):
         if decision := _decision(event):
@@ -63,8 +63,8 @@ def _decision(event: Object) -> tuple[str, str] | None:
 
 
 def _unmatched_selector(facts: Facts) -> list[Finding]:
-    """A node selector that fits no node, with the label that fits none."""
-    selector, nodes = facts.env.cluster.nodes.selector, facts.there.nodes
+    """Report a node selector that matches no node, with the labels that no node has."""
+    selector, nodes = facts.env.cluster.nodes.selector, facts.snapshot.nodes
     if not selector or nodes.why or not nodes.value:
         return []
     labels = [node["metadata"].get("labels") or {} for node in nodes.value]
@@ -79,7 +79,7 @@ def _unmatched_selector(facts: Facts) -> list[Finding]:
         else ("each label of nodes.selector is on some node, and no node has all of them")
     )
     hint = "correct nodes.selector in the cluster file; `kubectl get nodes --show-labels`"
-    return [fail("placed", "nodes.selector", message, hint)]
+    return [fail("scheduled", "nodes.selector", message, hint)]
 
 
 def _bad(finding: Finding) -> bool:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from gpuctl.cluster.deploy import memlock
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.environment import CONTAINER, Object
+from gpuctl.domain import memlock
 from gpuctl.domain.findings import Finding, fail, or_ok, unknown, warn
 from gpuctl.domain.pod_status import is_ready, runs, statuses
 
@@ -19,11 +19,11 @@ MEMLOCK = re.compile(r"^gpuctl: memlock (unlimited|\d+)$")
 GPUS = re.compile(r"^gpuctl: gpus (?:(?P<there>\d+) of (?P<wanted>\d+)|unknown: (?P<why>.*))$")
 OVER_S = 120.0
 YOUNG_S = 30.0  # the start script takes a second or two; this project's own choice
-OFTEN = 3  # a program that was started again so often will not stay up
+OFTEN = 3  # restarts of a program that will not stay up
 
 
 def ready(facts: Facts) -> list[Finding]:
-    """A container that runs becomes ready, which the start script decides at its end."""
+    """Check that running containers become ready, which the start script decides at its end."""
     check, findings = "ready", []
     for name, pod in facts.pods.items():
         if not runs(pod, CONTAINER) or is_ready(pod) or "deletionTimestamp" in pod["metadata"]:
@@ -31,10 +31,12 @@ def ready(facts: Facts) -> list[Finding]:
         log, age_s = facts.logs.get(name), _age(facts, pod)
         if age_s is not None and age_s < YOUNG_S:
             findings.append(
-                unknown(check, f"Pod {name}", f"it began {age_s:.0f} s ago, and is not ready yet", "look again")
+                unknown(
+                    check, f"Pod {name}", f"it started {age_s:.0f} s ago, and is not ready yet", "run it again later"
+                )
             )
         elif log is None or log.why:
-            message = f"it runs and is not ready; its log cannot be read: {log.why if log else 'it was not asked for'}"
+            message = f"it runs and is not ready; its log cannot be read: {log.why if log else 'too many pods'}"
             findings.append(unknown(check, f"Pod {name}", message))
         else:
             findings.append(_unready(name, log.lines, _probe(facts, name)))
@@ -42,7 +44,7 @@ def ready(facts: Facts) -> list[Finding]:
 
 
 def _age(facts: Facts, pod: Object) -> float | None:
-    """Seconds since its container began."""
+    """Return the seconds since the pod's container started; None if unknown."""
     began = [((status.get("state") or {}).get("running") or {}).get("startedAt") for status in statuses(pod)]
     if facts.now is None or not any(began):
         return None
@@ -56,8 +58,8 @@ def _unready(name: str, lines: Sequence[str], probe: str) -> Finding:
         return fail("ready", f"Pod {name}", "the environment's Secret has no keys: the start script waits", hint)
     last = (own_lines or [line for line in lines if line.strip()] or ["nothing"])[-1]
     more = f"; its probe says: {probe}" if probe else ""
-    hint = "did somebody change its start script or its image? `kubectl logs` has all it said"
-    return fail("ready", f"Pod {name}", f"it runs and is not ready; its log last says: {last[:200]}{more}", hint)
+    hint = "its start script or image may have been changed; `kubectl logs` shows the whole log"
+    return fail("ready", f"Pod {name}", f"it runs and is not ready; the last line of its log: {last[:200]}{more}", hint)
 
 
 def _probe(facts: Facts, name: str) -> str:
@@ -66,18 +68,18 @@ def _probe(facts: Facts, name: str) -> str:
 
 
 def ssh(facts: Facts) -> list[Finding]:
-    """sshd runs and stays up."""
+    """Check that sshd stays up."""
     check, findings = "ssh", []
     for name, log in facts.readable().items():
         again = [number for number, line in enumerate(log.lines) if AGAIN.match(line)]
         sshd = [number for number in again if "sshd" in log.lines[number]]
         if len(sshd) >= OFTEN:
-            why = log.lines[sshd[-1] - 1] if sshd[-1] else "it says nothing"
+            why = log.lines[sshd[-1] - 1] if sshd[-1] else "it prints nothing"
             if _is_over(facts, log, sshd[-1]):
-                message = f"sshd ended {len(sshd)} times, and has stayed up since: {why[:200]}"
+                message = f"sshd exited {len(sshd)} times, and has stayed up since: {why[:200]}"
                 findings.append(warn(check, f"Pod {name}", message))
                 continue
-            message = f"sshd ends again and again: {why[:200]}"
+            message = f"sshd exits repeatedly: {why[:200]}"
             findings.append(fail(check, f"Pod {name}", message, "launchers that use ssh do not work until it stays up"))
         elif any(line.startswith(NO_SSHD) for line in log.lines):
             message = "no sshd in the image: launchers that use ssh do not work"
@@ -92,7 +94,7 @@ def _is_over(facts: Facts, log: Log, number: int) -> bool:
 
 
 def memlocked(facts: Facts) -> list[Finding]:
-    """RDMA: how much memory may be locked, as the start script found it; root with IPC_LOCK is held by no limit."""
+    """RDMA: judge the locked-memory limit in the start script's log; root with IPC_LOCK has no limit."""
     check, may = "memlock", facts.env.cluster.security
     if not facts.env.rdma or (may.ipc_lock and may.rdma_as_root):
         return or_ok(check, facts.env.name, [])
@@ -101,16 +103,16 @@ def memlocked(facts: Facts) -> list[Finding]:
         values = [match[1] for line in log.lines if (match := MEMLOCK.match(line))]
         if values:
             findings.append(memlock.judge(f"Pod {name}", values[-1]))
-    return findings or [unknown(check, facts.env.name, "no pod has said how much memory it may lock")]
+    return findings or [unknown(check, facts.env.name, "no pod reports how much memory it may lock")]
 
 
 def gpus(facts: Facts) -> list[Finding]:
-    """Each pod sees the GPUs that it was given."""
+    """Check that each pod sees all its GPUs, by the start script's log."""
     check, findings = "gpus", []
     for name, log in facts.readable().items():
         matches = [match for line in log.lines if (match := GPUS.match(line))]
         if matches and matches[-1]["why"]:
-            findings.append(unknown(check, f"Pod {name}", f"its GPUs are not known: {matches[-1]['why']}"))
+            findings.append(unknown(check, f"Pod {name}", f"its GPUs are unknown: {matches[-1]['why']}"))
         elif matches and facts.whole_gpus and int(matches[-1]["there"]) < int(matches[-1]["wanted"]):
             message = f"it sees {matches[-1]['there']} of its {matches[-1]['wanted']} GPUs"
             hint = "a GPU may have fallen off the bus: `nvidia-smi`, and `dmesg | grep -i xid` on its node"

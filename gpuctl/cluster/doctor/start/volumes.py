@@ -9,27 +9,27 @@ from gpuctl.cluster.environment import Object
 from gpuctl.domain.findings import Finding, fail, or_ok, unknown
 from gpuctl.domain.pod_status import is_ready, runs
 
-# Until a pod has a node: then it is the pod that waits, not the volume.
-PATIENT = "WaitForFirstConsumer"  # the reason of the event, and the mode of the class
+# The volume waits until its pod has a node, which is normal.
+WAITS_FOR_POD = "WaitForFirstConsumer"  # the reason of the event, and the mode of the class
 MOUNTS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 HINTS = (
-    ("Multi-Attach", "a node that is gone still holds it: it is freed when that node is deleted, or after six minutes"),
-    ("not found", "`gpuctl cluster deploy` makes what is missing"),
-    ("timed out", "the storage's driver does not answer: look at its pods, `kubectl get pods -A | grep csi`"),
+    ("Multi-Attach", "a lost node still holds it: it is released when that node is deleted, or after six minutes"),
+    ("not found", "`gpuctl cluster deploy` creates what is missing"),
+    ("timed out", "the storage driver does not answer: check its pods, `kubectl get pods -A | grep csi`"),
 )
-# What the kubelet says of volumes that have not come, whatever kept them (pkg/kubelet/volumemanager).
+# Time-outs of the kubelet, which follow from another failure (pkg/kubelet/volumemanager).
 CONSEQUENCES = ("Unable to attach or mount volumes", "timed out waiting for the condition", "context deadline exceeded")
-PAST = ("Pulling", "Pulled", "Created", "Started")  # what comes after volumes and networks are there
+PAST = ("Pulling", "Pulled", "Created", "Started")  # events after volumes and networks are ready
 NETWORKS = ("FailedCreatePodSandBox", "NetworkNotReady", "FailedCreatePodContainer")
 
 
 def volumes(facts: Facts) -> list[Finding]:
-    """Each claim has its volume, and each volume is mounted."""
+    """Check that each claim has a volume, and each volume is mounted."""
     check = "volumes"
-    if facts.there.claims.why:
-        message = f"claims cannot be looked at: {facts.there.claims.why}"
+    if facts.snapshot.claims.why:
+        message = f"claims cannot be read: {facts.snapshot.claims.why}"
         return [] if all(map(is_ready, facts.pods.values())) else [unknown(check, facts.env.namespace, message)]
-    claims = {claim["metadata"]["name"]: claim for claim in facts.there.claims.value}
+    claims = {claim["metadata"]["name"]: claim for claim in facts.snapshot.claims.value}
     needed = dict.fromkeys(name for pod in facts.pods.values() for name in _claims(pod))
     findings = []
     for name in needed:
@@ -39,8 +39,8 @@ def volumes(facts: Facts) -> list[Finding]:
 
 
 def network(facts: Facts) -> list[Finding]:
-    """The pod's own network is made; attachments are the usual reason where it is not."""
-    findings = _events(facts, "network", NETWORKS, "its network cannot be made")
+    """Check that the pod's network is created; attachments are the usual reason if it is not."""
+    findings = _events(facts, "network", NETWORKS, "its network cannot be created")
     return or_ok("network", facts.env.name, findings)
 
 
@@ -51,32 +51,32 @@ def _claims(pod: Object) -> Iterable[str]:
 
 
 def _unbound(facts: Facts, claim: Object | None) -> tuple[str, str]:
-    """Why a claim has no volume, and what to try; nothing where it has one, or waits for its pod."""
+    """Return why a claim has no volume, and a hint; two empty strings if it is bound or waits for its pod."""
     if claim is None:
-        return "there is no such claim", "`gpuctl cluster deploy` makes it"
+        return "the claim does not exist", "`gpuctl cluster deploy` creates it"
     phase = (claim.get("status") or {}).get("phase")
     if phase == "Lost":
-        return "its volume is lost", "what was on it is gone; delete the claim, then deploy again"
+        return "its volume is lost", "its data is gone; delete the claim, then deploy again"
     return ("", "") if phase == "Bound" else _why_unbound(facts, claim)
 
 
 def _why_unbound(facts: Facts, claim: Object) -> tuple[str, str]:
     events = facts.of(claim)
     last = next((event for event in reversed(events) if event.get("type") == "Warning"), events[-1] if events else {})
-    if last.get("reason") == PATIENT:
+    if last.get("reason") == WAITS_FOR_POD:
         return "", ""
     class_name = claim["spec"].get("storageClassName")
-    classes = {event["metadata"]["name"]: event for event in facts.there.classes.value}
-    if class_name and not facts.there.classes.why and class_name not in classes:
+    classes = {event["metadata"]["name"]: event for event in facts.snapshot.classes.value}
+    if class_name and not facts.snapshot.classes.why and class_name not in classes:
         return f"there is no storage class {class_name}", f"there are {', '.join(sorted(classes)) or 'none at all'}"
-    if not last and (classes.get(class_name) or {}).get("volumeBindingMode") == PATIENT:
-        return "", ""  # events are kept for an hour, and not everybody may read them
-    reason = f" ({last['reason']}): {_text(last)}" if last else f"; {facts.events_why or 'no event reason why'}"
-    return f"it waits for a volume{reason}", "does the storage's provisioner run?"
+    if not last and (classes.get(class_name) or {}).get("volumeBindingMode") == WAITS_FOR_POD:
+        return "", ""  # events expire after an hour, and some users may not read them
+    reason = f" ({last['reason']}): {_text(last)}" if last else f"; {facts.events_why or 'no event says why'}"
+    return f"it waits for a volume{reason}", "check that the storage provisioner runs"
 
 
 def _events(facts: Facts, check: str, reasons: tuple[str, ...], message: str) -> list[Finding]:
-    """The cause for each pod that does not run yet and has not got further since."""
+    """Report the cause for each pod that is not running, and made no progress since the event."""
     findings = []
     for name, pod in facts.pods.items():
         if is_ready(pod) or runs(pod):
@@ -90,7 +90,7 @@ def _events(facts: Facts, check: str, reasons: tuple[str, ...], message: str) ->
 
 
 def _first_cause(events: Sequence[Object]) -> Object:
-    """The first event since the pod last got further that names a cause: the kubelet's time-outs follow from it."""
+    """Return the first event since the pod's last progress that names a cause, not one of the kubelet's time-outs."""
     last_progress = max((number for number, event in enumerate(events) if event["reason"] in PAST), default=-1)
     failures = events[last_progress + 1 :]
     causes = [event for event in failures if not any(text in _text(event) for text in CONSEQUENCES)]

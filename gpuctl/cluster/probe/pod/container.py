@@ -107,7 +107,7 @@ def trainings(runs: str) -> list[dict[str, Any]]:
             active.append(
                 {"run": state["name"], "actor": state["actor"], "about": state["about"], "began": state["began"]}
             )
-    for pid in process_tree.numbers():
+    for pid in process_tree.process_ids():
         variables = dict(pair.split(b"=", 1) for pair in process_tree.environment(pid).split(b"\0") if b"=" in pair)
         ours = variables.get(process.MARK.encode(), b"").decode(errors="replace")
         if RANK in variables and WORLD in variables and ours not in tokens:

@@ -210,8 +210,8 @@ class Server:
 
 
 def _content(root: bytes, path: str) -> Any:
-    found = tree.look(root, path)
-    return found[:2] if found else None
+    entry = tree.look(root, path)
+    return entry[:2] if entry else None
 
 
 class _Reader:

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs a gpuctl command in a popup or window on behalf of a pane ($GPUCTL_PANE, else the active one).
+# Runs a gpuctl command in a popup or window on behalf of a pane ($GPUCTL_PANE, else the active one). It stays open
+# after an error, and with GPUCTL_STAY=yes also after success.
 GPUCTL_PANE=${GPUCTL_PANE:-$(tmux display-message -p '#{pane_id}')}
 export GPUCTL_PANE
 config=$(tmux show-options -pqv -t "$GPUCTL_PANE" @gpuctl_kubeconfig 2>/dev/null)
@@ -15,8 +16,8 @@ else
   false
 fi
 status=$?
-case $status in
-0 | 130) exit ;;
+case "$status ${GPUCTL_STAY:-no}" in
+'0 no' | 130*) exit ;;
 esac
 printf '\npress any key to close\n'
 stty -icanon -echo min 1

@@ -1,1 +1,1 @@
-"""What a host is, read without judging."""
+"""Facts of a host, read but not judged."""

@@ -1,4 +1,4 @@
-"""Whether a job is at work on this host: a process on a GPU, or an allocation a scheduler has made."""
+"""Jobs on this host: processes on GPUs, and allocations of schedulers."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from . import processes
 
 KUBELET = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 PODS = "/var/lib/kubelet/pods"
-# Version 2, version 1 (below each controller), and below a root of the kubelet's own.
+# Control groups version 2, version 1 (below each controller), and below a root of the kubelet's.
 CGROUPS = ("/sys/fs/cgroup/*kubepods*", "/sys/fs/cgroup/*/*kubepods*", "/sys/fs/cgroup/*/*/*kubepods*")
 
 
 def busy(host: Host) -> list[str]:
-    """Why this host must not be disturbed, in words; empty where it is free. What cannot be read counts as busy."""
+    """Reasons not to disturb this host; empty if it is free. A source that cannot be read counts as busy."""
     return [*_gpu_processes(host), *_slurm(host), *_kubernetes(host)]
 
 
 def _gpu_processes(host: Host) -> list[str]:
     if not host.exists("/proc/driver/nvidia/gpus"):
         return []
-    said = host.run("nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader", limit=30)
-    if not said.ok:
-        return [f"GPU processes unknown: {said.said}"]
-    rows = [line.strip() for line in said.out.splitlines() if line.strip()]
+    result = host.run("nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader", limit=30)
+    if not result.ok:
+        return [f"GPU processes unknown: {result.last_line}"]
+    rows = [line.strip() for line in result.out.splitlines() if line.strip()]
     shown = "; ".join(rows[:3]) + (" …" if len(rows) > 3 else "")
     return [f"{len(rows)} processes on GPUs: {shown}"] if rows else []
 
@@ -38,8 +38,8 @@ def _slurm(host: Host) -> list[str]:
 
 
 def slurm_steps(host: Host) -> int | None:
-    """How many job steps Slurm runs here; None where nobody can know."""
-    return processes.called(host, "slurmstepd")
+    """Number of Slurm job steps on this host; None if unknown."""
+    return processes.count(host, "slurmstepd")
 
 
 def _kubernetes(host: Host) -> list[str]:
@@ -48,28 +48,28 @@ def _kubernetes(host: Host) -> list[str]:
     except OSError as error:
         return [f"Kubernetes allocations unknown: {KUBELET}: {error.strerror}"]
     except (ValueError, KeyError, TypeError):
-        return [f"Kubernetes allocations unknown: {KUBELET} cannot be understood"]
-    if pods.untold:
-        return [f"Kubernetes allocations unknown: {pods.why_untold}"]
+        return [f"Kubernetes allocations unknown: {KUBELET} cannot be parsed"]
+    if pods.unknown:
+        return [f"Kubernetes allocations unknown: {pods.why_unknown}"]
     return [f"Kubernetes has given GPUs to {len(pods.living)} pods"] if pods.living else []
 
 
 class Pods(NamedTuple):
-    """Pods that were given a GPU: those that live, and those of which nobody here can tell."""
+    """Uids of pods with GPUs: those that live, and those whose state is unknown."""
 
     living: set[str]
-    untold: set[str]
+    unknown: set[str]
 
     @property
-    def why_untold(self) -> str:
-        return f"whether {len(self.untold)} pods that got GPUs still run: there are no kubepods cgroups"
+    def why_unknown(self) -> str:
+        return f"whether {len(self.unknown)} pods that got GPUs still run: there are no kubepods cgroups"
 
 
 def pods_with_gpus(host: Host) -> Pods:
-    """The pods that hold a GPU, by the kubelet's own list; ValueError, KeyError, TypeError where it makes no sense.
+    """Pods with GPUs in the kubelet's device list; ValueError, KeyError or TypeError if it cannot be parsed.
 
-    The list keeps pods that are gone until a device is given away again (kubernetes#137010). A pod lives as long as
-    its cgroup: that goes with its last container, while the folder of one that has ended stays until it is deleted.
+    The list keeps pods that are gone until their devices are allocated again (kubernetes#137010). A pod lives as
+    long as its cgroup, which ends with its last container; its folder stays until the pod is deleted.
     """
     text = host.read_or_none(KUBELET)
     entries = (json.loads(text)["Data"]["PodDeviceEntries"] or []) if text is not None else []
@@ -80,6 +80,6 @@ def pods_with_gpus(host: Host) -> Pods:
     if roots:
         names = " ".join(path for root in roots for depth in ("*", "*/*") for path in host.glob(f"{root}/{depth}"))
         return Pods({uid for uid in listed if f"pod{uid}" in names or f"pod{uid.replace('-', '_')}" in names}, set())
-    # No kubelet has begun since this host did, or it keeps no cgroups for pods: those it has forgotten are gone.
+    # No kubelet has started since the boot, or it has no cgroups for pods; pods without a folder are gone.
     known = set(host.listdir(PODS)) if host.exists(PODS) else listed
     return Pods(set(), listed & known)

@@ -1,8 +1,8 @@
-"""Where nccl-tests and MPI usually are: both who asks a node for them and who starts them look here."""
+"""Usual folders of nccl-tests and MPI, for the facts of a node and for launches."""
 
 from __future__ import annotations
 
-# Besides the PATH; an mpirun that is not on it is called by its whole name.
+# Besides the PATH; an mpirun that is not on it is started by its absolute path.
 FOLDERS = [
     "/opt/nccl-tests/build",
     "/opt/nccl-tests/bin",

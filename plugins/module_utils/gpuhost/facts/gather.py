@@ -1,7 +1,7 @@
-"""All that a run of NCCL depends on, collected in one trip and judged by nobody here.
+"""All facts that an NCCL run depends on, collected in one trip.
 
-Every subject is a mapping of plain values. A value that could not be read is None, and `unread` says why: never 0,
-never empty.
+Every subject is a mapping of plain values. A value that could not be read is None, never 0 or empty, and `unread` has
+the reason.
 """
 
 from __future__ import annotations
@@ -29,23 +29,22 @@ SUBJECTS: dict[str, Subject] = {
 
 
 def gather(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Every subject, all at the same time: nvidia-smi alone may take seconds.
+    """Read all subjects in parallel, as nvidia-smi alone may take seconds.
 
-    The request may have `peers` (a list of {name, address}: who to log in to from here), `look_up` (the same: whose
-    names to resolve), `folders` (where the tests and mpirun are looked for besides the usual places) and `only` (some
-    of SUBJECTS; all where it is missing).
+    Optional keys of the request: `peers` ([{name, address}] to log in to from this host), `look_up` ([{name, address}]
+    to resolve), `folders` (to search for the tests and mpirun besides the usual ones), `only` (names of SUBJECTS).
     """
-    asked = {**request, "user": login.who(host)}
-    wanted = {name: read for name, read in SUBJECTS.items() if name in request.get("only", SUBJECTS)}
+    request_with_user = {**request, "user": login.login_user(host)}
+    subjects = {name: read for name, read in SUBJECTS.items() if name in request.get("only", SUBJECTS)}
     started = time.monotonic()
     with ThreadPoolExecutor(len(SUBJECTS)) as pool:
-        jobs_ = {name: pool.submit(_read, read, host, asked) for name, read in wanted.items()}
-        found = {name: job.result() for name, job in jobs_.items()}
-    return {**found, "seconds": round(time.monotonic() - started, 3)}
+        futures = {name: pool.submit(_read, read, host, request_with_user) for name, read in subjects.items()}
+        facts = {name: job.result() for name, job in futures.items()}
+    return {**facts, "seconds": round(time.monotonic() - started, 3)}
 
 
 def _read(read: Subject, host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """One subject; what stops it as a whole is its reason, and takes no other subject along."""
+    """One subject; an error of the whole subject becomes its reason under "*"."""
     try:
         return read(host, request)
     except OSError as error:

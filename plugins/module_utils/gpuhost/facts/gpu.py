@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs, their driver and the fabric manager, as nvidia-smi and the driver's own files tell."""
+"""NVIDIA GPUs, their driver and the fabric manager, from nvidia-smi and files of the driver."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ LIMIT_S = 60.0  # eight GPUs without persistence mode take ten seconds and more
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """What `gpu_xml.parse` gives, and: on_bus, module, open_module, switches, fabric_manager, fabric_manager_runs."""
-    found: dict[str, Any] = dict.fromkeys(gpu_xml.FIELDS)
+    """The keys of `gpu_xml.parse`, on_bus, module, open_module, switches, fabric_manager, fabric_manager_runs."""
+    facts: dict[str, Any] = dict.fromkeys(gpu_xml.FIELDS)
     unread: dict[str, str] = {}
-    said = host.run("nvidia-smi", "-q", "-x", limit=LIMIT_S)
+    result = host.run("nvidia-smi", "-q", "-x", limit=LIMIT_S)
     try:
-        found.update(gpu_xml.parse(said.out))
+        facts.update(gpu_xml.parse(result.out))
     except ValueError as error:
-        unread["gpus"] = said.said if not said.ok else str(error)
-    if found["driver"] is None:
+        unread["gpus"] = result.last_line if not result.ok else str(error)
+    if facts["driver"] is None:
         unread.setdefault("driver", unread.get("gpus", "nvidia-smi names no driver version"))
-    found.update(_module(host, unread), **_fabric_manager(host, unread))
-    # The bus shows a GPU that fell off the driver; without its files nobody knows.
-    found["on_bus"] = sum(d.kind == "gpu" for d in devices(host)) if host.exists("/sys/bus/pci/devices") else None
-    return {**found, "unread": unread}
+    facts.update(_module(host, unread), **_fabric_manager(host, unread))
+    # The bus still shows a GPU that the driver has lost.
+    facts["on_bus"] = sum(d.kind == "gpu" for d in devices(host)) if host.exists("/sys/bus/pci/devices") else None
+    return {**facts, "unread": unread}
 
 
 def _module(host: Host, unread: dict[str, str]) -> dict[str, Any]:
-    """The loaded kernel module's version, and whether it is the open one."""
+    """Version of the loaded kernel module, and whether it is the open one."""
     text = host.read_or_none(MODULE)
     match = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text or "")
     version = match.group(1) if match else host.value("/sys/module/nvidia/version")
@@ -45,14 +45,14 @@ def _module(host: Host, unread: dict[str, str]) -> dict[str, Any]:
 
 
 def _fabric_manager(host: Host, unread: dict[str, str]) -> dict[str, Any]:
-    """Only machines with NVSwitches need it: `switches` counts them, where the driver shows them."""
+    """Fabric manager, which only machines with NVSwitches need, and the number of those switches."""
     shown = host.exists("/proc/driver/nvidia-nvswitch") or host.exists(MODULE)
     switches = len(host.listdir("/proc/driver/nvidia-nvswitch/devices")) if shown else None
-    said = host.run("nv-fabricmanager", "--version", limit=10)
-    version = re.search(r"(\d+\.\d+(?:\.\d+)?)", said.out) if said.ok else None
+    result = host.run("nv-fabricmanager", "--version", limit=10)
+    version = re.search(r"(\d+\.\d+(?:\.\d+)?)", result.out) if result.ok else None
     if version is None:
-        unread["fabric_manager"] = said.said
-    running = processes.called(host, "nv-fabricmanager")
+        unread["fabric_manager"] = result.last_line
+    running = processes.count(host, "nv-fabricmanager")
     if running is None:
         unread["fabric_manager_runs"] = processes.HIDDEN
     return {

@@ -1,4 +1,4 @@
-"""Parser for the output of `nvidia-smi -q -x`, drivers 418 and later: text in, plain values out."""
+"""Parse the output of `nvidia-smi -q -x`, drivers 418 and later: text in, plain values out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who the job's user is: whoever logged in, whatever sudo made of them since."""
+"""The job's user: the one who logged in, also below sudo."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ..host import Host
 
 
 class User(NamedTuple):
-    """`process` is the oldest we know of that runs as this user: its limits and environment are those of a login."""
+    """The login user. Limits and environment of `process` are those of the login."""
 
     uid: int
     name: str | None
     process: str  # "self" or a number
-    agent: str  # SSH_AUTH_SOCK of the login; "" where it has none
-    came_to: str = ""  # our own address that the login came to; "" where it came by no ssh
+    agent: str  # SSH_AUTH_SOCK of the login; "" if it has none
+    came_to: str = ""  # address of this host that ssh connected to; "" without ssh
 
 
-def who(host: Host) -> User:
-    """Ask the processes above us: below sudo, the login's own shell still holds what a job would get."""
+def login_user(host: Host) -> User:
+    """Find the login user in our parent processes: below sudo, the login shell still has its limits and environment."""
     uid = (
         int(os.environ["SUDO_UID"]) if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdigit() else os.geteuid()
     )
@@ -31,7 +31,7 @@ def who(host: Host) -> User:
 
 
 def _process_of(host: Host, uid: int) -> str:
-    """Ourselves where we are that user, else the nearest process above that is."""
+    """This process, or its nearest parent that runs as the user; "" if there is none."""
     process = "self"
     for _ in range(32):
         try:
@@ -48,7 +48,7 @@ def _process_of(host: Host, uid: int) -> str:
 
 
 def _name(host: Host, uid: int) -> str | None:
-    import pwd  # of the host we run on: a recorded folder has its own
+    import pwd  # of this machine; a recorded folder has its own file
 
     try:
         if not host.root:
@@ -60,10 +60,10 @@ def _name(host: Host, uid: int) -> str | None:
 
 
 def _environment(host: Host, process: str) -> dict[str, str]:
-    """The login's own, with what sudo took away from ours: a forwarded ssh agent, and where it came to."""
+    """The login's environment, which has the variables that sudo removes: ssh agent and connection."""
     try:
         text = host.read_or_none(f"/proc/{process}/environ") if process else None
     except OSError:
         return {}
     rows = (entry.partition("=") for entry in (text or "").split("\0"))
-    return {name: value for name, found, value in rows if found}
+    return {name: value for name, equals, value in rows if equals}

@@ -1,4 +1,4 @@
-"""What kind of machine this is: what profiles choose their overlays by."""
+"""The kind of machine: facts by which profiles choose overlays."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MELLANOX = "0x15b3"
 
 
 class Machine(NamedTuple):
-    """Facts a profile may ask for; "unknown" where a file could not be read, which matches no overlay."""
+    """Facts for conditions of overlays; "unknown" if a file could not be read, which matches no overlay."""
 
     machine: str  # metal, virtual, container
     distribution: str  # debian, ubuntu, rhel, rocky, amzn …
     family: str  # debian, rhel
     version: str
     arch: str
-    vendor: str  # the cloud or server maker, as DMI gives it
-    gpus: tuple[str, ...]  # model names, or PCI device ids where no driver is loaded
+    vendor: str  # cloud or server vendor, from DMI
+    gpus: tuple[str, ...]  # model names, or PCI device ids if no driver is loaded
     nics: tuple[str, ...]  # efa, infiniband, roce, ethernet
 
     def as_dict(self) -> dict[str, Any]:
@@ -30,7 +30,7 @@ class Machine(NamedTuple):
 
 
 def read(host: Host) -> Machine:
-    """Look at the host's own files; no program is run."""
+    """Read the facts from files; no program is run."""
     release = _os_release(host)
     try:
         pci: list[Device] | None = devices(host)
@@ -85,7 +85,7 @@ def _machine(host: Host) -> str:
     flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
     if flags:
         return "virtual" if "hypervisor" in flags.group(1).split() else "metal"
-    # Arm has no such flag; clouds name themselves in DMI and a bare machine by its maker.
+    # Arm has no such flag; in DMI, clouds name themselves, and a bare-metal machine its vendor.
     product = (_value(host, "/sys/class/dmi/id/product_name") or "").lower()
     if not product:
         return UNKNOWN
@@ -108,6 +108,6 @@ def _nics(host: Host, pci: list[Device] | None) -> tuple[str, ...]:
         kinds.add("efa")
     for path in host.glob("/sys/class/infiniband/*/ports/*/link_layer"):
         layer = _value(host, path)
-        if not path.startswith("/sys/class/infiniband/rdmap"):  # EFA devices report a link layer of their own
+        if not path.startswith("/sys/class/infiniband/rdmap"):  # EFA devices report another link layer
             kinds.add("infiniband" if layer == "InfiniBand" else "roce" if layer == "Ethernet" else UNKNOWN)
     return tuple(sorted(kinds))

@@ -1,4 +1,4 @@
-"""The switch at the other end of each network interface, as LLDP tells where lldpd runs."""
+"""The switch at the other end of each network interface, from LLDP if lldpd runs."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ FOLDERS = ("/usr/sbin", "/usr/bin", "/sbin")
 
 
 def read(host: Host, unread: dict[str, str]) -> dict[str, str] | None:
-    """Interface -> the switch's own name; {} where no lldpd is installed, None (and why) where it did not say."""
-    said = host.run(LLDPCLI, "-f", "json0", "show", "neighbors", limit=10)
-    if said.code == 127:
+    """Interface -> name of its switch; {} without lldpd, None (with the reason in `unread`) if lldpcli failed."""
+    result = host.run(LLDPCLI, "-f", "json0", "show", "neighbors", limit=10)
+    if result.code == 127:
         if not any(host.exists(f"{folder}/{LLDPCLI}") for folder in FOLDERS):
             return {}
         unread["switches"] = f"{LLDPCLI} is for root and the group _lldpd"
         return None
-    if not said.ok:
-        unread["switches"] = f"{LLDPCLI}: {said.said}"
+    if not result.ok:
+        unread["switches"] = f"{LLDPCLI}: {result.last_line}"
         return None
     try:
-        return switches(json.loads(said.out))
+        return switches(json.loads(result.out))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        unread["switches"] = f"{LLDPCLI} printed what is not understood: {error!r}"
+        unread["switches"] = f"{LLDPCLI} printed output that cannot be parsed: {error!r}"
         return None
 
 
-def switches(told: Mapping[str, Any]) -> dict[str, str]:
-    """Of lldpcli's form json0. An interface with two bridges at its other end, or one without a name, is left out."""
-    found: dict[str, set[str]] = {}
-    for row in told["lldp"]:
+def switches(lldp: Mapping[str, Any]) -> dict[str, str]:
+    """Parse lldpcli's json0. Interfaces with two bridges, or with a nameless one, are left out."""
+    bridges: dict[str, set[str]] = {}
+    for row in lldp["lldp"]:
         for interface in row.get("interface", ()):
-            own = found.setdefault(interface["name"], set())
-            own.update(_name(chassis) for chassis in interface.get("chassis", ()) if _bridges(chassis))
-    return {name: own.pop() for name, own in found.items() if len(own) == 1 and "" not in own}
+            names = bridges.setdefault(interface["name"], set())
+            names.update(_name(chassis) for chassis in interface.get("chassis", ()) if _bridges(chassis))
+    return {name: names.pop() for name, names in bridges.items() if len(names) == 1 and "" not in names}
 
 
 def _bridges(chassis: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""How data can go between a GPU's memory and an adapter without the host: a peer memory module, or DMA-BUF."""
+"""GPUDirect RDMA: peer memory modules, and the kernel release, which decides on DMA-BUF."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MODULES = ("nvidia_peermem", "nv_peer_mem", "efa_nv_peermem", "gdrdrv", "nvidia_
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """{kernel, modules}: the running kernel's release, and which of MODULES are loaded; None where nobody can know."""
+    """{kernel, modules}: release of the running kernel, and the loaded ones of MODULES; None if unknown."""
     unread: dict[str, str] = {}
     kernel = host.value("/proc/sys/kernel/osrelease") or (None if host.root else os.uname().release)
     modules = [name for name in MODULES if host.exists(f"/sys/module/{name}")] if host.exists("/sys/module") else None

@@ -1,26 +1,26 @@
-"""Which programs run on this host, as far as whoever asks may see other users' processes."""
+"""Count running programs, as far as this user may see processes of others."""
 
 from __future__ import annotations
 
 from ..host import Host
 
-NAME_LENGTH = 15  # the kernel keeps no more of a program's name
+NAME_LENGTH = 15  # the kernel truncates names of programs to this
 FIRST = "/proc/1/comm"
-HIDDEN = "other users' processes are hidden here (hidepid); ask as root"
+HIDDEN = "other users' processes are hidden here (hidepid); run it as root"
 
 
-def called(host: Host, *names: str) -> int | None:
-    """How many processes have one of these names; None where none is seen and those of other users are hidden."""
+def count(host: Host, *names: str) -> int | None:
+    """Number of processes with one of these names; None if there is none and other users' are hidden."""
     known = {name[:NAME_LENGTH] for name in names}
     paths = host.glob("/proc/[0-9]*/comm")
-    found = sum(_name(host, path) in known for path in paths)
-    # The first process is always there: who does not see it does not see others, either (hidepid of proc(5)).
+    matches = sum(_name(host, path) in known for path in paths)
+    # Process 1 always exists; if it is invisible, so are others (hidepid of proc(5)).
     hidden = bool(paths) and _name(host, FIRST) is None
-    return None if hidden and not found else found
+    return None if hidden and not matches else matches
 
 
 def _name(host: Host, path: str) -> str | None:
-    """None where it cannot be read; a process may also end just now."""
+    """Name of the program; None if it cannot be read, or the process has ended."""
     try:
         return host.value(path) or None
     except OSError:

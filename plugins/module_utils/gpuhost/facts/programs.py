@@ -1,4 +1,4 @@
-"""What a run is started with: nccl-tests, NCCL, MPI, and NCCL's settings that lie on the host."""
+"""Software of a run: nccl-tests, NCCL, MPI, and /etc/nccl.conf."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ OFI = (
 )
 NET_PLUGINS = (
     *OFI,
-    "/opt/hpcx*/*/lib/libnccl-net*.so",  # nccl_rdma_sharp_plugin, of newer ones ncclnet_plugin
+    "/opt/hpcx*/*/lib/libnccl-net*.so",  # nccl_rdma_sharp_plugin, in newer versions ncclnet_plugin
     "/usr/local/*/lib*/libnccl-net*.so",
     "/usr/local/lib*/libnccl-net*.so",
     "/usr/lib/*-linux-gnu/libnccl-net*.so",
     "/usr/lib64/libnccl-net*.so",
 )
 CONF = "/etc/nccl.conf"
-LARGEST = 256 * 2**20  # a statically linked test with kernels for every GPU
+LARGEST = 256 * 2**20  # bytes; a statically linked test with kernels for every GPU is large
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """{test, test_sha256, test_mpi, nccl, plugin, net_plugins, mpirun, mpi, conf}.
 
-    `test_sha256` tells builds apart, since old ones print no version; `test_mpi` is whether it was built with MPI;
-    `nccl` the version in the library's file name; `plugin` aws-ofi-nccl, `net_plugins` all that NCCL could load;
-    `mpi` "Open MPI 4.1.4"; `conf` what /etc/nccl.conf sets.
+    `test_sha256` identifies builds, as old ones print no version; `test_mpi`: built with MPI; `nccl`: version in
+    the library's file name; `plugin`: path of aws-ofi-nccl; `net_plugins`: all that NCCL could load; `mpi`:
+    "Open MPI 4.1.4"; `conf`: variables in /etc/nccl.conf.
     """
     unread: dict[str, str] = {}
     user: User = request["user"]
-    home = f"~{user.name or ''}/"  # of the job's user, whoever we are
-    # In the order in which a run looks for them.
+    home = f"~{user.name or ''}/"  # of the job's user, not ours
+    # In the order of a run's search.
     places = (*request.get("folders", ()), *PATH.split(":"), *FOLDERS)
     folders = [re.sub("^~/", home, folder) for folder in places]
     test, mpirun = _find(host, TEST, folders), _find(host, "mpirun", folders)
-    found = {"test": test, "mpirun": mpirun, **_build(host, test, unread), "mpi": _mpi(host, mpirun, unread)}
+    facts = {"test": test, "mpirun": mpirun, **_build(host, test, unread), "mpi": _mpi(host, mpirun, unread)}
     for name, path in ((TEST, test), ("mpirun", mpirun)):
         if path is None:
             unread["test" if name == TEST else "mpirun"] = f"{name}: not found on the PATH nor in the usual folders"
     return {
-        **found,
+        **facts,
         "nccl": _nccl(host, unread),
         "plugin": _first(host, OFI),
         "net_plugins": _net_plugins(host),
@@ -97,11 +97,11 @@ def _mpi(host: Host, mpirun: str | None, unread: dict[str, str]) -> str | None:
     """The first line of `mpirun --version`, without "mpirun" and brackets: "Open MPI 4.1.4"."""
     if mpirun is None:
         return None
-    said = host.run(mpirun, "--version", limit=20)
-    if not said.ok or not said.out.strip():
-        unread["mpi"] = said.said
+    result = host.run(mpirun, "--version", limit=20)
+    if not result.ok or not result.out.strip():
+        unread["mpi"] = result.last_line
         return None
-    return re.sub(r"^mpirun\s*|[()]", "", said.out.strip().splitlines()[0]).strip()
+    return re.sub(r"^mpirun\s*|[()]", "", result.out.strip().splitlines()[0]).strip()
 
 
 def _nccl(host: Host, unread: dict[str, str]) -> str | None:
@@ -116,7 +116,7 @@ def _nccl(host: Host, unread: dict[str, str]) -> str | None:
 
 
 def _net_plugins(host: Host) -> list[str]:
-    """Every libnccl-net*.so of the usual folders, and of those that the linker was told of."""
+    """Every libnccl-net*.so in the usual folders and in the linker's cache."""
     usual = {path for pattern in NET_PLUGINS for path in host.glob(pattern)}
     linked = re.findall(
         r"^\s*libnccl-net\S*\.so\S* .*=> (\S+)$", host.run("ldconfig", "-p", limit=10).out, re.MULTILINE
@@ -130,4 +130,4 @@ def _first(host: Host, patterns: Sequence[str]) -> str | None:
 
 def _conf(host: Host) -> dict[str, str]:
     rows = (line.split("#")[0].partition("=") for line in (host.read_or_none(CONF) or "").splitlines())
-    return {name.strip(): value.strip() for name, found, value in rows if found and name.strip()}
+    return {name.strip(): value.strip() for name, equals, value in rows if equals and name.strip()}

@@ -1,4 +1,4 @@
-"""The RDMA adapters: what the kernel shows of each port, and what libfabric offers on EFA."""
+"""RDMA adapters: ports in the kernel, and EFA's domains in libfabric."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """{ports, efa}: every port of every verbs device, and EFA's own facts (None where the bus shows no EFA)."""
+    """{ports, efa}: ports of all verbs devices, and facts of EFA (None if the bus has no EFA device)."""
     unread: dict[str, str] = {}
     ports: list[dict[str, Any]] | None = None
-    if host.exists("/sys/class"):  # without a driver for any adapter the folder below it is missing: that is none
+    if host.exists("/sys/class"):  # without any adapter's driver its subfolder is missing: no ports
         ports = [_port(host, path, unread) for path in host.glob(f"{VERBS}/*/ports/*")]
     else:
         unread["ports"] = "/sys/class is missing"
@@ -29,7 +29,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _port(host: Host, path: str, unread: dict[str, str]) -> dict[str, Any]:
-    """One port. `rate_gbps` in Gb/s; `state` as "ACTIVE"; `gids` are those in use: {index, gid, type, net}."""
+    """One port. `rate_gbps` in Gb/s; `state` such as "ACTIVE"; `gids` in use: {index, gid, type, net}."""
     device, number = path.split("/")[4], path.rpartition("/")[2]
     base = f"{VERBS}/{device}/device"
 
@@ -44,7 +44,7 @@ def _port(host: Host, path: str, unread: dict[str, str]) -> dict[str, Any]:
     return {
         "device": device,
         "port": int(number),
-        # A device that is on no bus has no vendor; one whose vendor cannot be read may be anybody's.
+        # A device on no bus has no vendor; one whose vendor cannot be read is unknown.
         "efa": None if f"{device}:{number} vendor" in unread else vendor == AMAZON,
         "state": _word(value("state")),
         "physical": _word(value("phys_state")),
@@ -58,21 +58,21 @@ def _port(host: Host, path: str, unread: dict[str, str]) -> dict[str, Any]:
 
 
 def _word(text: str | None) -> str | None:
-    """The word of "4: ACTIVE"."""
+    """ "4: ACTIVE" -> "ACTIVE"."""
     return text.partition(":")[2].strip() or text if text else None
 
 
 def _net(host: Host, device: str, port: str) -> str | None:
-    """The network interface of a port; with several ports on one function, that with the port's own number."""
+    """Network interface of a port; if a function has several ports, by the port's number."""
     nets = host.listdir(f"{VERBS}/{device}/device/net")
     if len(nets) < 2:
         return nets[0] if nets else None
-    own = {host.value(f"{VERBS}/{device}/device/net/{net}/dev_port"): net for net in nets}
-    return own.get(str(int(port) - 1))
+    by_port = {host.value(f"{VERBS}/{device}/device/net/{net}/dev_port"): net for net in nets}
+    return by_port.get(str(int(port) - 1))
 
 
 def _gids(host: Host, path: str) -> list[dict[str, Any]]:
-    """The addresses in use, with None for an attribute that the kernel refuses, as it does for unused ones."""
+    """GIDs in use, with None for attributes that the kernel refuses to show."""
 
     def value(name: str) -> str | None:
         try:
@@ -96,16 +96,16 @@ def _gids(host: Host, path: str) -> list[dict[str, Any]]:
 
 def _efa(host: Host, on_bus: int, unread: dict[str, str]) -> dict[str, Any]:
     """{on_bus, domains, libfabric, plugin, installer, driver, peer_memory}: counts and versions."""
-    said = next(
+    listing = next(
         (s for s in (host.run(p, "-p", "efa", "-t", "FI_EP_RDM", limit=30) for p in FI_INFO) if s.code != 127), None
     )
     version = next((s for s in (host.run(p, "--version", limit=10) for p in FI_INFO) if s.ok), None)
-    if said is None or not said.ok:
-        unread["efa domains"] = said.said if said else "fi_info: not on this host"
+    if listing is None or not listing.ok:
+        unread["efa domains"] = listing.last_line if listing else "fi_info: not on this host"
     packages = host.read_or_none(INSTALLED) or ""
     return {
         "on_bus": on_bus,
-        "domains": domains(said.out) if said and said.ok else None,
+        "domains": domains(listing.out) if listing and listing.ok else None,
         "libfabric": _version(r"libfabric:\s*(\d[\w.]*)", version.out if version else ""),
         "plugin": _version(r"libnccl-ofi\S*?[-_ ]v?(\d+\.\d+\.\d+)", packages),
         "installer": _version(r"EFA installer version:\s*(\S+)", packages),
@@ -115,7 +115,7 @@ def _efa(host: Host, on_bus: int, unread: dict[str, str]) -> dict[str, Any]:
 
 
 def domains(text: str) -> int:
-    """How many devices `fi_info -p efa -t FI_EP_RDM` lists: newer libfabric names each twice (efa-direct and efa)."""
+    """Number of devices in `fi_info -p efa -t FI_EP_RDM`; newer libfabric lists each twice (efa-direct and efa)."""
     return len(set(re.findall(r"^\s*domain:\s*(\S+)-rdm\s*$", text, re.MULTILINE)))
 
 

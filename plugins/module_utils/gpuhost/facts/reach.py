@@ -1,4 +1,4 @@
-"""Whether this host gets onto its peers by ssh, as the job's user and as mpirun would: unasked, keys checked."""
+"""Logins from this host to its peers by ssh, as mpirun would: as the job's user, in batch mode, keys checked."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from .login import User
 AT_ONCE = 32
 CONNECT_S = 10
 LIMIT_S = 25.0
-# Nothing about host keys: what the user's and the host's ssh configuration say of them holds here as for mpirun,
-# and an unknown key fails, since nobody is there to be asked.
+# No options on host keys: the ssh configuration applies as for mpirun, and in batch mode an unknown key fails.
 OPTIONS = ("-n", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "-o", "UpdateHostKeys=no")
 
 
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
-    """{user, peers}: name -> {ok, hostname, said, seconds}. `hostname`: what the peer calls itself."""
+    """{user, peers}: name -> {ok, hostname, error, seconds}. `hostname`: the peer's own."""
     user: User = request["user"]
-    wanted = list(request.get("peers", ()))
+    peers = list(request.get("peers", ()))
     prefix = _as(host, user)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(pool.map(lambda peer: _try(host, [*prefix, *_ssh(request, peer)]), wanted))
-    return {"user": user.name, "peers": {p["name"]: told for p, told in zip(wanted, found)}, "unread": {}}
+        outcomes = list(pool.map(lambda peer: _try(host, [*prefix, *_ssh(request, peer)]), peers))
+    return {"user": user.name, "peers": {p["name"]: outcome for p, outcome in zip(peers, outcomes)}, "unread": {}}
 
 
 def _ssh(request: Mapping[str, Any], peer: Mapping[str, str]) -> list[str]:
@@ -33,7 +32,7 @@ def _ssh(request: Mapping[str, Any], peer: Mapping[str, str]) -> list[str]:
 
 
 def _as(host: Host, user: User) -> list[str]:
-    """Root turns into the job's user, whose keys it is about; a forwarded agent goes along."""
+    """Command prefix by which root becomes the job's user, with a forwarded ssh agent."""
     agent = ["env", f"SSH_AUTH_SOCK={user.agent}"] if user.agent else []
     become = ["runuser", "-u", user.name, "--"] if user.name and user.uid != 0 and user.process != "self" else []
     return [*become, *agent]
@@ -41,10 +40,10 @@ def _as(host: Host, user: User) -> list[str]:
 
 def _try(host: Host, argv: list[str]) -> dict[str, Any]:
     started = time.monotonic()
-    said = host.run(*argv, limit=LIMIT_S)
+    result = host.run(*argv, limit=LIMIT_S)
     return {
-        "ok": said.ok,
-        "hostname": said.out.strip().rpartition("\n")[2] or None if said.ok else None,
-        "said": None if said.ok else said.said,
+        "ok": result.ok,
+        "hostname": result.out.strip().rpartition("\n")[2] or None if result.ok else None,
+        "error": None if result.ok else result.last_line,
         "seconds": round(time.monotonic() - started, 3),
     }

@@ -1,8 +1,8 @@
-"""Kinds: each turns knobs of one sort into readings of settings. `KINDS` is the only list of them.
+"""Kinds of settings: each compares knobs of its kind with the host. `KINDS` lists them all.
 
-A kind is a module with `read(view, knobs) -> list[Reading]` (one for each knob, in order) and `type_of(key) -> Type or
-None` (what values a key takes; None for a key it does not know). One that can do lasting harm also has
-`prove(host) -> str`: after its steps are done, "" when all is well, else why they must be taken back.
+A kind is a module with `read(snapshot, knobs) -> list[Reading]` (one per knob, in order) and `type_of(key)` (the type
+of a key's value; None for an unknown key). A kind that can do lasting harm also has `prove(host) -> str`, which runs
+after its steps: "" if the host still works, else why the steps must be reverted.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ KINDS: dict[str, ModuleType] = {
     "program": program,
 }
 
-# Their values live in the kernel alone; a unit of ours puts them back at every boot.
+# No file keeps these values over a reboot; our boot unit sets them again.
 NEEDS_BOOT_UNIT = frozenset({"thp", "cpu", "irq"})
-BOOT_KNOB = Knob(
-    "program.gpuctl-boot", "installed", "puts kernel settings that no file can keep back at every boot", "gpuctl"
-)
+BOOT_KNOB = Knob("program.gpuctl-boot", "installed", "sets kernel values at every boot that no file can keep", "gpuctl")

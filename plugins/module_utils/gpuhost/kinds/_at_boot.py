@@ -1,4 +1,4 @@
-"""Keep a setting over a reboot by a line in /etc/gpuctl/boot.conf, which gpuctl-boot.service carries out."""
+"""Keep a setting over a reboot by a line in /etc/gpuctl/boot.conf, which gpuctl-boot.service applies."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from ..model import Conflict, Step
 from ..resources.line import BOOT
-from ..snapshot import View
+from ..snapshot import HostSnapshot
 
 
-def at_boot(view: View, key: str, wanted: str, rivals: Sequence[Conflict]) -> tuple[str, tuple[Step, ...]]:
-    """(what stands after a reboot, the steps that make it the wanted value)."""
-    steps = view.step(f"line:{BOOT}:{key}", wanted)
+def at_boot(snapshot: HostSnapshot, key: str, desired: str, rivals: Sequence[Conflict]) -> tuple[str, tuple[Step, ...]]:
+    """(the value after a reboot, the steps that make it the desired one)."""
+    steps = snapshot.step(f"line:{BOOT}:{key}", desired)
     last = [rival.value for rival in rivals if rival.wins]
     if last:
         return last[-1], steps
     if not steps:
-        return wanted, steps
+        return desired, steps
     ours = steps[0].before
     others = [rival.value for rival in rivals]
     return ours or (others[-1] if others else "kernel default"), steps

@@ -1,4 +1,4 @@
-"""What every kind does alike: guard each knob's reading, and turn what was found into a `Reading`."""
+"""Helpers of all kinds: guard the reading of each knob, and build its `Reading`."""
 
 from __future__ import annotations
 
@@ -19,33 +19,35 @@ from ..model import (
     Unreadable,
     Unsupported,
 )
-from ..snapshot import View
+from ..snapshot import HostSnapshot
 
 
-def read_each(view: View, knobs: Sequence[Knob], read: Callable[[View, Knob], Reading]) -> list[Reading]:
-    """Read knob by knob: what one cannot have or cannot know says nothing about the others."""
-    return [guarded(knob, lambda knob=knob: read(view, knob)) for knob in knobs]  # type: ignore[misc]
+def read_each(
+    snapshot: HostSnapshot, knobs: Sequence[Knob], read: Callable[[HostSnapshot, Knob], Reading]
+) -> list[Reading]:
+    """Read knob by knob; an error of one does not affect the others."""
+    return [guarded(knob, lambda knob=knob: read(snapshot, knob)) for knob in knobs]  # type: ignore[misc]
 
 
 def guarded(knob: Knob, read: Callable[[], Reading]) -> Reading:
-    """The reading, or the one that says why there is none."""
-    wanted = str(knob.value)
+    """The reading, or one whose state and reason tell why it failed."""
+    desired = str(knob.value)
     try:
         return read()
     except Unsupported as reason:
-        return Reading(knob.name, wanted, state=UNSUPPORTED, reason=str(reason))
+        return Reading(knob.name, desired, state=UNSUPPORTED, reason=str(reason))
     except Refused as reason:
-        return Reading(knob.name, wanted, state=REFUSED, reason=str(reason))
+        return Reading(knob.name, desired, state=REFUSED, reason=str(reason))
     except Unreadable as reason:
-        return Reading(knob.name, wanted, state=UNKNOWN, reason=str(reason))
+        return Reading(knob.name, desired, state=UNKNOWN, reason=str(reason))
     except OSError as error:
-        return Reading(knob.name, wanted, state=UNKNOWN, reason=f"cannot read {error.filename}: {error.strerror}")
-    except ValueError as error:  # a number that is none, in somebody's file
-        return Reading(knob.name, wanted, state=UNKNOWN, reason=f"cannot understand what is there: {error}")
+        return Reading(knob.name, desired, state=UNKNOWN, reason=f"cannot read {error.filename}: {error.strerror}")
+    except ValueError as error:  # a malformed number in somebody's file
+        return Reading(knob.name, desired, state=UNKNOWN, reason=f"cannot parse the current value: {error}")
 
 
-def all_alike(knobs: Sequence[Knob], reason: Exception) -> list[Reading]:
-    """The same reason for every knob, where what they share could not be had."""
+def all_failed(knobs: Sequence[Knob], reason: Exception) -> list[Reading]:
+    """One failure for all knobs, if a source that they share could not be read."""
 
     def fail() -> Reading:
         raise reason
@@ -53,13 +55,13 @@ def all_alike(knobs: Sequence[Knob], reason: Exception) -> list[Reading]:
     return [guarded(knob, fail) for knob in knobs]
 
 
-def settled(knob: Knob, **found: Any) -> Reading:
-    """A reading whose state follows from what is left to do and who else has a say."""
+def settled(knob: Knob, **fields: Any) -> Reading:
+    """A reading; its state follows from its steps and conflicts, and whether it needs a reboot."""
     state = OK
-    if found.get("steps") or found.get("refresh"):
+    if fields.get("steps") or fields.get("refresh"):
         state = DIFFERS
-    elif any(rival.wins for rival in found.get("conflicts", ())):
+    elif any(rival.wins for rival in fields.get("conflicts", ())):
         state = CONTESTED
-    elif found.get("reboot"):
+    elif fields.get("reboot"):
         state = PENDING
-    return Reading(knob.name, str(knob.value), state=state, **found)
+    return Reading(knob.name, str(knob.value), state=state, **fields)

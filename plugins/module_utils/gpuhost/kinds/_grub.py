@@ -1,4 +1,4 @@
-"""GRUB as Debian and Ubuntu keep it: /etc/default/grub and its drop-ins, out of which update-grub makes grub.cfg."""
+"""GRUB on Debian and Ubuntu: /etc/default/grub and its drop-ins, from which update-grub generates grub.cfg."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..model import Conflict, Unreadable
 from ..resources.line import GRUB
 
 CONFIG = "/boot/grub/grub.cfg"
-FIRST, LAST = "GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT"  # as they stand on the line
+FIRST, LAST = "GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT"  # in their order on the line
 SECTION = re.compile(r"^### BEGIN /etc/grub\.d/\S*linux\S* ###$(.*?)^### END", re.MULTILINE | re.DOTALL)
 ENTRY = re.compile(r"^\s*menuentry ", re.MULTILINE)
 LINUX = re.compile(r"^\s*linux(?:efi|16)?\s+(.+)$", re.MULTILINE)
@@ -24,59 +24,63 @@ ASSIGNMENT = re.compile(
 
 
 def normal_entries(host: Host) -> list[list[str]]:
-    """The arguments of every entry for a kernel of this system that is not for recovery."""
+    """Arguments of every entry for a kernel of this system, without recovery entries."""
     text = host.read(CONFIG)
     known = dict(SET.findall(text))
-    # Other sections list other systems on the disk, a memory test, or what somebody wrote by hand.
+    # Other sections list other systems on the disk, a memory test, or custom entries.
     ours = "".join(SECTION.findall(text)) or text
-    found = []
+    entries = []
     for entry in ENTRY.split(ours)[1:]:
         title = entry.partition("\n")[0]
         lines = [split(filled(line, known)) for line in LINUX.findall(entry)]
-        found += [words for words in lines if "-recovery-" not in title and not RECOVERY & set(words)]
-    if not found:
+        entries += [arguments for arguments in lines if "-recovery-" not in title and not RECOVERY & set(arguments)]
+    if not entries:
         raise Unreadable(f"{CONFIG} has no entry that boots Linux")
-    return found
+    return entries
 
 
 class Assignment(NamedTuple):
-    """One line of a shell file that gives a variable its arguments."""
+    """One line of a shell file that assigns kernel arguments to a variable."""
 
     path: str
     number: int
     variable: str
-    adds: bool  # keeps what the variable held before
+    adds: bool  # appends to the earlier value
     text: str
 
-    def says(self, name: str) -> str | None:
+    def value_of(self, name: str) -> str | None:
         return value(split(self.text), name)
 
-    def against_us(self, said: str, wins: bool) -> Conflict:
-        return Conflict("GRUB", f"{self.path}:{self.number}", said, wins)
+    def as_conflict(self, value: str, wins: bool) -> Conflict:
+        return Conflict("GRUB", f"{self.path}:{self.number}", value, wins)
 
 
-def rivals(host: Host, name: str, wanted: str) -> list[Conflict]:
-    """Lines that give an argument another value than ours, and a line behind ours that forgets it."""
-    standing: dict[str, list[Assignment]] = {FIRST: [], LAST: []}
-    for line in _assignments(host, argument(name, wanted)):
-        standing[line.variable] = [*(standing[line.variable] if line.adds else ()), line]
-    lines = [line for line in standing[FIRST] + standing[LAST] if line.says(name) is not None]
-    found = [line.against_us(str(line.says(name)), line is lines[-1]) for line in lines if line.says(name) != wanted]
+def rivals(host: Host, name: str, desired: str) -> list[Conflict]:
+    """Lines that give an argument another value, and a line after ours that resets the variable."""
+    in_force: dict[str, list[Assignment]] = {FIRST: [], LAST: []}
+    for line in _assignments(host, argument(name, desired)):
+        in_force[line.variable] = [*(in_force[line.variable] if line.adds else ()), line]
+    lines = [line for line in in_force[FIRST] + in_force[LAST] if line.value_of(name) is not None]
+    conflicts = [
+        line.as_conflict(str(line.value_of(name)), line is lines[-1])
+        for line in lines
+        if line.value_of(name) != desired
+    ]
     if not lines:
-        forgets = standing[LAST][0]
-        found.append(forgets.against_us(f'{LAST} anew: "{forgets.text}"', wins=True))
-    return found
+        forgets = in_force[LAST][0]
+        conflicts.append(forgets.as_conflict(f'{LAST} anew: "{forgets.text}"', wins=True))
+    return conflicts
 
 
 def _assignments(host: Host, ours: str) -> Iterator[Assignment]:
-    """In the order in which update-grub reads them; our file as it is going to be."""
+    """Assignments in the order of update-grub; our file with the line that we will write."""
     for path in sorted({"/etc/default/grub", *host.glob("/etc/default/grub.d/*.cfg"), GRUB}):
         if path == GRUB:
             yield Assignment(path, 0, LAST, True, ours)
             continue
         text = host.read_or_none(path) or ""
-        for found in ASSIGNMENT.finditer(text):
-            variable, sign, quoted = found.groups()
-            given = quoted.strip("\"'").replace("\\\n", " ")
-            adds = sign == "+=" or re.search(rf"\$\{{?{variable}\b", given) is not None
-            yield Assignment(path, text.count("\n", 0, found.start()) + 1, variable, adds, given)
+        for match in ASSIGNMENT.finditer(text):
+            variable, sign, quoted = match.groups()
+            content = quoted.strip("\"'").replace("\\\n", " ")
+            adds = sign == "+=" or re.search(rf"\$\{{?{variable}\b", content) is not None
+            yield Assignment(path, text.count("\n", 0, match.start()) + 1, variable, adds, content)

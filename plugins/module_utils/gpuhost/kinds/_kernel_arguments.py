@@ -1,4 +1,4 @@
-"""Which kernel arguments a profile may set, and what values they take."""
+"""Kernel arguments that a profile may set, and the types of their values."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import NamedTuple
 from ..kernel_line import PRESENT
 from ._types import Int, Text, Type
 
-# Names as the kernel compares them: with underscores.
+# Names with underscores, as the kernel compares them.
 BOOT_LOADERS = {
     *("root", "rootfstype", "rootflags", "rootwait", "ro", "rw", "init", "rdinit", "initrd", "resume", "BOOT_IMAGE"),
     *("single", "emergency", "rescue", "systemd.unit"),
 }
-# May stand on the line several times, and every one counts, or the order does.
+# Valid several times on a line, where every one or their order counts.
 SEVERAL = {
     *("console", "earlycon", "earlyprintk", "hugepagesz", "memmap", "crashkernel", "acpi_osi", "video"),
     *("cgroup_disable", "cgroup_enable", "modprobe.blacklist", "ip", "ifname", "nameserver"),
 }
 ELSEWHERE = {"transparent_hugepage", "hugepages"}  # thp.enabled and sysctl.vm.nr_hugepages own these
-# Take no value; others of that sort are written with the value "present".
+# Known arguments without a value; others are written with the value "present".
 FLAGS = {"nosmt", "nowatchdog", "nosoftlockup", "threadirqs", "nohpet", "nomodeset", "quiet", "nokaslr", "nopti"}
-# Nothing that a shell, GRUB or grubby takes for something of its own.
+# Characters without a meaning in a shell, GRUB and grubby.
 SAFE = r"[A-Za-z0-9_.,:/@%+=-]+"
 CPU = r"(?:\d+|N)(?:-(?:\d+|N)(?::\d+/\d+)?)?"
 CPUS = rf"(?:(?:domain|managed_irq|nohz),)*(?:all|{CPU}(?:,{CPU})*)"
 
 
 class Argument(NamedTuple):
-    """Any one value; "on" is taken for the argument's mere presence where it has no values."""
+    """Any single value; for a flag, "on" means that it is present."""
 
     flag: bool = False
 
@@ -42,7 +42,7 @@ class Argument(NamedTuple):
 
 
 class Cpus(NamedTuple):
-    """A list of processors as the kernel writes it, with flags of isolcpus before it."""
+    """A kernel list of processors, with optional flags of isolcpus before it."""
 
     def check(self, value: object) -> str:
         if isinstance(value, bool) or not re.fullmatch(CPUS, str(value)):
@@ -51,7 +51,7 @@ class Cpus(NamedTuple):
 
 
 class Denied(NamedTuple):
-    """An argument that no profile may set."""
+    """Refuses every value: an argument that no profile may set."""
 
     why: str
 
@@ -72,7 +72,7 @@ TYPES: dict[str, Type] = {
 
 
 def type_of(key: str) -> Type | None:
-    """What values an argument takes; None for what is no argument's name, or another knob's to set."""
+    """Type of an argument's value; None if it is not an argument's name, or another knob sets it."""
     name = key.replace("-", "_")
     if not re.fullmatch(r"[A-Za-z][\w.]*", name, re.ASCII) or name in ELSEWHERE:
         return None

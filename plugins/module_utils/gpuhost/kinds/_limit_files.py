@@ -1,4 +1,4 @@
-"""The files that give limits: limits.d to logins by way of PAM, systemd's own to services."""
+"""Files that set limits: limits.d for logins (PAM), systemd's own for services."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..host import Host
 from ..owners import in_order
-from ._lines import Said
+from ._lines import KeyedLine
 
 UNLIMITED = "unlimited"
 KIB = 1024
@@ -18,7 +18,7 @@ SYSTEMD_FOLDERS = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/u
 
 
 class Item(NamedTuple):
-    """One limit: what PAM, systemd and /proc/PID/limits call it, and how many bytes (or things) PAM's unit has."""
+    """One limit: its names in PAM, systemd and /proc/PID/limits, and the size of PAM's unit in bytes (or 1)."""
 
     pam: str
     systemd: str
@@ -27,7 +27,7 @@ class Item(NamedTuple):
 
     @property
     def directive(self) -> str:
-        """What a unit file calls it that sets its own."""
+        """Name of the limit in a unit file."""
         return self.systemd.replace("Default", "")
 
 
@@ -41,10 +41,10 @@ ITEMS = {
 UNITS = {item.pam: item.unit for item in ITEMS.values()}
 
 
-def for_logins(host: Host) -> list[Said]:
-    """Every line of PAM's, in the order in which it reads them: "* soft memlock" -> bytes, a number or "unlimited"."""
+def for_logins(host: Host) -> list[KeyedLine]:
+    """Lines in PAM's order. Key: "* soft memlock"; value: bytes, a number, or "unlimited"."""
     return [
-        Said(f"{who} {kind} {item}", _from_pam(value, item), path, number, text)
+        KeyedLine(f"{who} {kind} {item}", _from_pam(value, item), path, number, text)
         for path in (f"{PAM}.conf", *in_order(host, (f"{PAM}.d",), ".conf"))
         for number, text in _lines(host, path)
         for who, kinds, item, value in [text.partition("#")[0].split()[:4]]
@@ -53,25 +53,25 @@ def for_logins(host: Host) -> list[Said]:
     ]
 
 
-def for_services(host: Host, manager: str) -> list[Said]:
-    """Every default limit that files give the "system" or the "user" managers, in the order in which they read them."""
+def for_services(host: Host, manager: str) -> list[KeyedLine]:
+    """Default limits of the "system" or "user" manager, in the order in which it reads the files."""
     main = next((p for folder in SYSTEMD_FOLDERS if host.exists(p := f"{folder}/{manager}.conf")), "")
     folders = tuple(f"{folder}/{manager}.conf.d" for folder in SYSTEMD_FOLDERS)
-    found = []
+    lines = []
     for path in (main, *in_order(host, folders, ".conf")):
         for number, text in _lines(host, path) if path else ():
             key, equals, value = text.partition("=")
             if equals and key.startswith("DefaultLimit"):
-                found.append(Said(key.strip(), from_systemd(value.strip()), path, number, text))
-    return found
+                lines.append(KeyedLine(key.strip(), from_systemd(value.strip()), path, number, text))
+    return lines
 
 
 def _lines(host: Host, path: str) -> Iterator[tuple[int, str]]:
-    """The lines that say something: PAM's have four words, and systemd's one."""
-    words = 4 if path.startswith(PAM) else 1
+    """(number, text) of lines with content: four fields for PAM, one for systemd."""
+    fewest = 4 if path.startswith(PAM) else 1
     for number, line in enumerate((host.read_or_none(path) or "").splitlines(), 1):
         text = line.strip()
-        if not text.startswith(("#", ";")) and len(text.partition("#")[0].split()) >= words:
+        if not text.startswith(("#", ";")) and len(text.partition("#")[0].split()) >= fewest:
             yield number, text
 
 
@@ -82,19 +82,19 @@ def _from_pam(value: str, item: str) -> str:
 
 
 def in_pam(value: str, item: Item) -> str:
-    """A value as limits.d wants it."""
+    """A value in the unit of limits.d."""
     return value if value == UNLIMITED else str(int(value) // item.unit)
 
 
 def from_systemd(text: str) -> str:
-    """systemd's "64G" or "1024:infinity" (soft:hard) in bytes; one number where both are the same."""
+    """systemd's "64G" or "1024:infinity" (soft:hard) in bytes; one number if both are equal."""
     soft, colon, hard = text.partition(":")
     both = dict.fromkeys(_one(part) for part in ((soft, hard) if colon else (soft,)))
     return ":".join(both)
 
 
 def _one(text: str) -> str:
-    found = re.fullmatch(r"(\d+)\s*([KMGTPE]|B?)", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+)\s*([KMGTPE]|B?)", text.strip())
+    if match is None:
         return UNLIMITED if text.strip() == "infinity" else text.strip()
-    return str(int(found.group(1)) * SUFFIXES[found.group(2)])
+    return str(int(match.group(1)) * SUFFIXES[match.group(2)])

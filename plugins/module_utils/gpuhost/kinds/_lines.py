@@ -1,4 +1,4 @@
-"""Files whose last line for a key counts: which one that is, and who says otherwise than we."""
+"""Files in which the last line for a key counts: that line, and conflicting ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ..model import Conflict
 
 
-class Said(NamedTuple):
-    """One line: what it gives a value, that value in gpuctl's terms, and as it stands there."""
+class KeyedLine(NamedTuple):
+    """One line: its key, the value in gpuctl's terms, and the text as written."""
 
     key: str
     value: str
@@ -19,23 +19,23 @@ class Said(NamedTuple):
     text: str
 
 
-def of(lines: Sequence[Said], key: str) -> list[Said]:
-    """The lines for a key, in order; the last one counts."""
+def for_key(lines: Sequence[KeyedLine], key: str) -> list[KeyedLine]:
+    """Lines for a key, in order; the last one counts."""
     return [line for line in lines if line.key == key]
 
 
-def rivals(owner: str, lines: Sequence[Said], wanted: str, ours: str, due: bool) -> list[Conflict]:
-    """The lines of a key that say otherwise. `due`: ours is still to be written, at the end of our file."""
-    found = []
+def rivals(owner: str, lines: Sequence[KeyedLine], desired: str, ours: str, due: bool) -> list[Conflict]:
+    """Lines of a key with another value. `due`: ours is not written yet, and will be last in our file."""
+    conflicts = []
     for line in lines:
-        if line.value == wanted or (due and line.path == ours):
+        if line.value == desired or (due and line.path == ours):
             continue
         behind = line.path == ours or _rank(line.path) > _rank(ours)
-        found.append(Conflict(owner, f"{line.path}:{line.number}", line.text, wins=behind and line == lines[-1]))
-    return found
+        conflicts.append(Conflict(owner, f"{line.path}:{line.number}", line.text, wins=behind and line == lines[-1]))
+    return conflicts
 
 
 def _rank(path: str) -> tuple[bool, str]:
-    """The one main file is read first, then those of the drop-in folders by name, whatever folder they are in."""
+    """Sort key: the main file is first, then files of drop-in folders by name, whatever their folder."""
     folder, name = os.path.split(path)
     return folder.endswith(".d"), name

@@ -1,4 +1,4 @@
-"""What this process may do on the machine: the kernel's capabilities."""
+"""Capabilities of this process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ EVERYBODY = ["0", "0", "4294967295"]
 
 
 def may(host: Host, capability: int) -> bool:
-    """Whether a capability is there and counts; where that cannot be read, the attempt will tell."""
-    held = re.search(r"^CapEff:\s*([0-9a-f]+)$", host.read_or_none("/proc/self/status") or "", re.MULTILINE)
-    # A user namespace of its own gives a container every capability, and none that counts outside of it.
+    """True if this process has a capability on the machine, or if that cannot be read."""
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", host.read_or_none("/proc/self/status") or "", re.MULTILINE)
+    # In a user namespace of its own a container has all capabilities, but none on the machine.
     users = (host.read_or_none("/proc/self/uid_map") or "").split()
-    return users in ([], EVERYBODY) and (held is None or bool(int(held.group(1), 16) >> capability & 1))
+    return users in ([], EVERYBODY) and (effective is None or bool(int(effective.group(1), 16) >> capability & 1))

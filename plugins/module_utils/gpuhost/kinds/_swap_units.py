@@ -1,4 +1,4 @@
-"""Units that bring swap at boot by themselves: a generator's (zram, a partition found by its type) or made by hand."""
+"""Units that enable swap at boot without fstab: generated (zram, partitions by type) or made by an administrator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FROM_FSTAB = "SourcePath=/etc/fstab"
 
 
 def started(host: Host) -> set[str]:
-    """Every unit that another one pulls in at boot by a link."""
+    """Units that another unit starts at boot by a link."""
     return {name for folder in (*FOLDERS, *GENERATED) for name in _links(host, folder)}
 
 
@@ -25,17 +25,17 @@ def _links(host: Host, folder: str) -> Iterator[str]:
 
 
 def to_stop(host: Host, names: set[str]) -> dict[str, str]:
-    """Unit -> the state that keeps it from starting. Units out of fstab are left out: they go when its lines go."""
+    """Unit -> the state that prevents its start. Units from fstab are left out: they go with its lines."""
     swaps = sorted(name for name in names if name.endswith(".swap") or name in SERVICES)
-    found = dict(_keeper(host, name) for name in swaps if FROM_FSTAB not in _text(host, name))
-    return {name: state for name, state in found.items() if not masked(host, name)}
+    states = dict(_keeper(host, name) for name in swaps if FROM_FSTAB not in _text(host, name))
+    return {name: state for name, state in states.items() if not masked(host, name)}
 
 
 def _keeper(host: Host, name: str) -> tuple[str, str]:
-    # Named after a number that counts disks since boot: tomorrow it may be another one.
+    # Named after the disk's sequence number, which changes with every boot.
     if "diskseq" in name:
         return "swap.target", "masked"
-    # A mask is a link in this folder, where such a unit's own file stands.
+    # A mask is a link in this folder; a unit with its file there cannot be masked.
     return name, "disabled" if host.exists(f"{ADMIN}/{name}") else "masked"
 
 
@@ -45,5 +45,5 @@ def _text(host: Host, name: str) -> str:
 
 
 def masked(host: Host, name: str) -> bool:
-    """A mask is a link to /dev/null, or an empty file."""
+    """True for a link to /dev/null, or an empty file."""
     return host.read_or_none(f"{ADMIN}/{name}") == ""

@@ -1,4 +1,4 @@
-"""Checks of knob values, shared by the kinds: each turns a profile's value into its one normal text or says why not."""
+"""Types of knob values: each turns a profile's value into its normal text, or raises ValueError with the problem."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 class Type(Protocol):
-    """What values a knob takes."""
+    """The type of a knob's value."""
 
     def check(self, value: object) -> str:
-        """The normal text of a value; ValueError says what is wrong with it."""
+        """The normal text of a value; ValueError with the problem, as in "must be …"."""
 
 
 class Int(NamedTuple):
@@ -33,7 +33,7 @@ class Int(NamedTuple):
 
 
 class Size(NamedTuple):
-    """A number of bytes; KiB, MiB and GiB may follow it."""
+    """A number of bytes, with an optional KiB, MiB or GiB."""
 
     low: int = 0
 
@@ -48,7 +48,7 @@ class Size(NamedTuple):
 
 
 class Ints(NamedTuple):
-    """Several whole numbers; sizes may carry a unit."""
+    """A fixed count of whole numbers; sizes may have a unit."""
 
     many: int
 
@@ -59,20 +59,20 @@ class Ints(NamedTuple):
         return " ".join(Size().check(part) for part in parts)
 
 
-class Word(NamedTuple):
-    """One of a few words. YAML reads on and off as true and false: both spellings are taken."""
+class OneOf(NamedTuple):
+    """One of a few words. True and false count as on and off, as some YAML readers convert them."""
 
-    words: tuple[str, ...]
+    choices: tuple[str, ...]
 
     def check(self, value: object) -> str:
         text = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-        if text not in self.words:
-            raise ValueError(f"must be one of {', '.join(self.words)}, not {value!r}")
+        if text not in self.choices:
+            raise ValueError(f"must be one of {', '.join(self.choices)}, not {value!r}")
         return text
 
 
 class Text(NamedTuple):
-    """Any one line of text."""
+    """One line of text."""
 
     pattern: str = r"[^\n]+"
 

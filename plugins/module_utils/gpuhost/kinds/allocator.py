@@ -1,4 +1,4 @@
-"""jemalloc or tcmalloc under one service, never under the whole host; proved by what its main process has mapped."""
+"""jemalloc or tcmalloc for a single service, verified by the memory map of its main process."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ..host import Host
 from ..model import OK, PENDING, REFUSED, Conflict, Knob, Reading, Refused, Step, Unreadable, Unsupported
 from ..resources.file import described
 from ..resources.services import GLIBC, STATIC, Service, environment_of, malloc_of, services
-from ..snapshot import View
+from ..snapshot import HostSnapshot
 from ._allocator_library import library_of
-from ._allocator_spec import Choice, Wish
-from ._common import all_alike, guarded, settled
+from ._allocator_spec import AllocatorSpec, AllocatorType
+from ._common import all_failed, guarded, settled
 from ._preloads import by_its_unit, by_the_host
 from ._types import Type
 
-UNIT = r"[A-Za-z0-9:_.@-]+(?<!@)\.service"  # no template: that does not run
-ENVIRONMENT = "/etc/gpuctl/allocator/{}.env"  # one for each service: none has to outlive another
+UNIT = r"[A-Za-z0-9:_.@-]+(?<!@)\.service"  # no template, as templates do not run
+ENVIRONMENT = "/etc/gpuctl/allocator/{}.env"  # one per service, so that each can be removed alone
 DROP_IN = "/etc/systemd/system/{}.d/50-gpuctl-allocator.conf"
-# A missing file keeps no service from starting; what it really runs with is read from its process.
+# With "-" a service starts even if the file is missing; the process shows what is in force.
 TEXT = """# Written by gpuctl; `gpuctl rollback` takes it back.
 [Service]
 EnvironmentFile=-{}
@@ -28,63 +28,63 @@ EnvironmentFile=-{}
 
 
 def type_of(key: str) -> Type | None:
-    """What values a key takes; a key is a service's full name."""
-    return Choice() if re.fullmatch(UNIT, key, re.ASCII) else None
+    """Type of a key's value; a key is a service's full name."""
+    return AllocatorType() if re.fullmatch(UNIT, key, re.ASCII) else None
 
 
-def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:
-    """All services in one question to systemd."""
+def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
+    """Readings of all services, with one query to systemd."""
     try:
-        found = services(view.host, *(knob.key for knob in knobs))
+        services_found = services(snapshot.host, *(knob.key for knob in knobs))
     except (Unreadable, Unsupported) as reason:
-        return all_alike(knobs, reason)
-    told = [guarded(k, lambda k=k, s=s: _read(view, k, s)) for k, s in zip(knobs, found)]  # type: ignore[misc]
-    return [reading.but(wanted=Wish.of(knob.value).allocator) for knob, reading in zip(knobs, told)]
+        return all_failed(knobs, reason)
+    readings = [guarded(k, lambda k=k, s=s: _read(snapshot, k, s)) for k, s in zip(knobs, services_found)]  # type: ignore[misc]
+    return [reading.but(desired=AllocatorSpec.of(knob.value).allocator) for knob, reading in zip(knobs, readings)]
 
 
-def _read(view: View, knob: Knob, service: Service) -> Reading:
+def _read(snapshot: HostSnapshot, knob: Knob, service: Service) -> Reading:
     if service.state != "loaded":
         raise Unsupported(f"{service.name} is {service.state.replace('-', ' ')} on this host")
-    wish = Wish.of(knob.value)
-    rivals = (*by_its_unit(view.host, service, *_files(service)), *by_the_host(view.host, wish.allocator))
+    spec = AllocatorSpec.of(knob.value)
+    rivals = (*by_its_unit(snapshot.host, service, *_files(service)), *by_the_host(snapshot.host, spec.allocator))
     if any(rival.wins for rival in rivals):
         return _refused(knob, rivals)
-    library, install = library_of(view, wish.allocator)
-    environment = {"LD_PRELOAD": library, **wish.options}
-    now, outdated = _now(view.host, service, wish, environment)
-    steps = install + _write(view, service, environment)
-    restart = _restart(view, service, wish, now) if outdated and wish.restart else ()
-    found = settled(
+    library, install = library_of(snapshot, spec.allocator)
+    environment = {"LD_PRELOAD": library, **spec.options}
+    now, outdated = _now(snapshot.host, service, spec, environment)
+    steps = install + _write(snapshot, service, environment)
+    restart = _restart(snapshot, service, spec, now) if outdated and spec.restart else ()
+    reading = settled(
         knob,
         now=now,
-        boot=_at_start(view.host, service),
+        boot=_at_start(snapshot.host, service),
         steps=steps + restart,
-        # The drop-in is right, but systemd has not read it.
+        # The drop-in is right, but systemd has not read it yet.
         refresh=("systemd",) if not steps and _files(service)[1] not in service.files else (),
         conflicts=rivals,
         disruptive=f"restarts {service.name}" if restart else "",
     )
-    if outdated and found.state == OK:
+    if outdated and reading.state == OK:
         reason = f"{service.name} takes it when it is next restarted (`restart: true` allows gpuctl to do that)"
-        return found.but(state=PENDING, reason=reason)
-    return found
+        return reading.but(state=PENDING, reason=reason)
+    return reading
 
 
 def _files(service: Service) -> tuple[str, str]:
-    """Our environment file of a service, and the drop-in that makes systemd read it."""
+    """(our environment file for a service, the drop-in that refers to it)."""
     return ENVIRONMENT.format(service.name), DROP_IN.format(service.name)
 
 
-def _write(view: View, service: Service, environment: Mapping[str, str]) -> tuple[Step, ...]:
+def _write(snapshot: HostSnapshot, service: Service, environment: Mapping[str, str]) -> tuple[Step, ...]:
     variables, drop_in = _files(service)
     text = "".join(f"{name}={value}\n" for name, value in environment.items())
-    return view.step(f"file:{variables}", described(text)) + view.step(
+    return snapshot.step(f"file:{variables}", described(text)) + snapshot.step(
         f"file:{drop_in}", described(TEXT.format(variables))
     )
 
 
 def _at_start(host: Host, service: Service) -> str:
-    """What our files, as they are, give the service when it starts."""
+    """The malloc that our current files give the service at its next start."""
     variables, drop_in = (host.read_or_none(path) for path in _files(service))
     return " and ".join(_named(variables) if variables and drop_in else ()) or GLIBC
 
@@ -95,42 +95,42 @@ def _refused(knob: Knob, rivals: tuple[Conflict, ...]) -> Reading:
     return Reading(knob.name, knob.value, state=REFUSED, reason=reason, conflicts=rivals)
 
 
-def _now(host: Host, service: Service, wish: Wish, environment: Mapping[str, str]) -> tuple[str, bool]:
-    """(what the service runs with, whether it must be started anew to run as it should)."""
+def _now(host: Host, service: Service, spec: AllocatorSpec, environment: Mapping[str, str]) -> tuple[str, bool]:
+    """(the malloc in use, True if a restart is needed for the desired one)."""
     malloc = malloc_of(host, service.pid)
     if malloc is None:
         return "not running", False
     if malloc == STATIC:
         raise Unsupported(f"the program of {service.name} is statically linked: no library can be put under it")
-    given = environment_of(host, service.pid)
-    _leave_strangers_alone(service, wish, malloc, given.get("LD_PRELOAD", ""))
-    if malloc == wish.allocator:
-        right = all(given.get(name) == value for name, value in environment.items())
+    variables = environment_of(host, service.pid)
+    _leave_strangers_alone(service, spec, malloc, variables.get("LD_PRELOAD", ""))
+    if malloc == spec.allocator:
+        right = all(variables.get(name) == value for name, value in environment.items())
         return (malloc, False) if right else (f"{malloc}, other options", True)
-    if environment["LD_PRELOAD"] == given.get("LD_PRELOAD"):
+    if environment["LD_PRELOAD"] == variables.get("LD_PRELOAD"):
         raise Unsupported(f"the program of {service.name} does not heed LD_PRELOAD, as one that gains privileges")
     return malloc, True
 
 
-def _leave_strangers_alone(service: Service, wish: Wish, malloc: str, preload: str) -> None:
-    """Ours would take the place of another library, or come together with an allocator of the program's own."""
+def _leave_strangers_alone(service: Service, spec: AllocatorSpec, malloc: str, preload: str) -> None:
+    """Refuse if ours would replace another preloaded library, or meet an allocator of the program itself."""
     others = [entry for entry in re.split(r"[\s:]+", preload) if entry and not preloaded(entry)]
     if others:
-        raise Refused(f"{service.name} runs with LD_PRELOAD={preload}, which no file of its unit says")
-    own = set(malloc.split(" and ")) - {GLIBC, wish.allocator, *_named(preload)}
-    if own:
-        raise Refused(f"{service.name} brings {', '.join(own)} itself, and two allocators in one process crash")
+        raise Refused(f"{service.name} runs with LD_PRELOAD={preload}, which no file of its unit sets")
+    bundled = set(malloc.split(" and ")) - {GLIBC, spec.allocator, *_named(preload)}
+    if bundled:
+        raise Refused(f"{service.name} brings {', '.join(bundled)} itself, and two allocators in one process crash")
 
 
-def _restart(view: View, service: Service, wish: Wish, now: str) -> tuple[Step, ...]:
+def _restart(snapshot: HostSnapshot, service: Service, spec: AllocatorSpec, now: str) -> tuple[Step, ...]:
     setting = f"restart:{service.name}"
-    if setting in view.refused:
-        # Its files stay: once its program takes them, a restart by hand is all it needs.
-        raise Unsupported(f"{service.name} was restarted and still runs without {wish.allocator}")
-    return (Step(setting, now.partition(",")[0], wish.allocator),)
+    if setting in snapshot.refused:
+        # The files stay: once the program uses them, a restart by hand is enough.
+        raise Unsupported(f"{service.name} was restarted and still runs without {spec.allocator}")
+    return (Step(setting, now.partition(",")[0], spec.allocator),)
 
 
 def _named(text: str) -> list[str]:
-    """The allocators that an environment file or an LD_PRELOAD speaks of."""
+    """Allocators in an environment file or an LD_PRELOAD value."""
     entries = preloaded(text.replace("LD_PRELOAD=", " "))
-    return [found.group(1) for entry in entries if (found := OTHER.search(entry))]
+    return [match.group(1) for entry in entries if (match := OTHER.search(entry))]

@@ -1,9 +1,9 @@
-"""How fast the processors run and how deep they sleep: frequency governor, energy preference, idle states, boost.
+"""Processor performance: frequency governor, energy preference, idle states, boost.
 
-Each processor has its own files, and may have had its own values: one step for each that differs, so that undo gives
-every one its own back. Under the governor "performance" intel_pstate and amd-pstate hold the energy preference at
-"performance" and refuse another with EBUSY; leaving that governor brings an older preference back. So a preference is
-written again wherever the governor changes, and `converge` and gpuctl-boot try a second time what did not hold.
+Every processor has its own files and may have its own values, so there is one step per processor, and undo restores
+each. Under the governor "performance", intel_pstate and amd-pstate fix the energy preference at "performance" and
+refuse another with EBUSY; leaving that governor restores an older preference. So a preference is written again
+wherever the governor changes, and `converge` and gpuctl-boot retry values that did not last.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import NamedTuple
 
 from ..idle import State, states, to_switch
 from ..model import Knob, Reading, Step, Unsupported
-from ..snapshot import View
+from ..snapshot import HostSnapshot
 from ..topology import CPU, as_list, offline, online
 from ._at_boot import at_boot
 from ._common import read_each, settled
 from ._cpu_owners import rivals
-from ._types import Int, Type, Word
+from ._types import Int, OneOf, Type
 
 PREFERENCES = ("performance", "balance_performance", "balance_power", "power")
 TYPES: dict[str, Type] = {
-    "governor": Word(("performance", "powersave", "schedutil", "ondemand", "conservative")),
+    "governor": OneOf(("performance", "powersave", "schedutil", "ondemand", "conservative")),
     "energy_perf_bias": Int(0, 15),
-    # The kernel takes "default" too, and then shows another word: it could never be seen to be right.
-    "energy_performance_preference": Word(PREFERENCES),
+    # Not "default": the kernel accepts it, but then shows another word, so it could not be verified.
+    "energy_performance_preference": OneOf(PREFERENCES),
     "idle_latency_us": Int(0, 1_000_000),
-    "boost": Word(("on", "off")),
+    "boost": OneOf(("on", "off")),
 }
 
 
 class PerCpu(NamedTuple):
-    """A file that each processor has: its place, the file that lists what it takes, its name, why it may be missing."""
+    """A file of each processor: its path, the file with its choices, its name, and why it may be missing."""
 
     file: str
     choices: str
@@ -60,107 +60,107 @@ PER_CPU = {
         "the drivers intel_pstate and amd-pstate have one, in active mode",
     ),
 }
-# Whose file shows 1 for what: acpi-cpufreq and others say "boost", intel_pstate says "no turbo".
+# File -> its texts for on and off: "no turbo" of intel_pstate, "boost" of acpi-cpufreq and others.
 BOOST = {f"{CPU}/intel_pstate/no_turbo": {"on": "0", "off": "1"}, f"{CPU}/cpufreq/boost": {"on": "1", "off": "0"}}
 
 
 def type_of(key: str) -> Type | None:
-    """What values a key takes."""
+    """Type of a key's value."""
     return TYPES.get(key)
 
 
-def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:
-    """What every processor at work has now, and what gpuctl-boot and others make of it at the next boot."""
-    wanted = {knob.key: str(knob.value) for knob in knobs}
-    return read_each(view, knobs, lambda view, knob: _read(view, knob, wanted))
+def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
+    """Values of all online processors now, and after gpuctl-boot and others at the next boot."""
+    desired = {knob.key: str(knob.value) for knob in knobs}
+    return read_each(snapshot, knobs, lambda snapshot, knob: _read(snapshot, knob, desired))
 
 
-def _read(view: View, knob: Knob, wanted: Mapping[str, str]) -> Reading:
+def _read(snapshot: HostSnapshot, knob: Knob, desired: Mapping[str, str]) -> Reading:
     if knob.key == "boost":
-        return _boost(view, knob)
+        return _boost(snapshot, knob)
     if knob.key == "idle_latency_us":
-        return _idle(view, knob)
-    return _per_cpu(view, knob, wanted)
+        return _idle(snapshot, knob)
+    return _per_cpu(snapshot, knob, desired)
 
 
-def _per_cpu(view: View, knob: Knob, wanted: Mapping[str, str]) -> Reading:
+def _per_cpu(snapshot: HostSnapshot, knob: Knob, desired: Mapping[str, str]) -> Reading:
     spec = PER_CPU[knob.key]
-    found = _values(view, spec.file)
-    if not found:
-        raise _missing(view, spec.name, spec.missing)
-    other = {cpu for cpu, value in found.items() if value != knob.value}
+    values = _values(snapshot, spec.file)
+    if not values:
+        raise _missing(snapshot, spec.name, spec.missing)
+    other = {cpu for cpu, value in values.items() if value != knob.value}
     if knob.key == "energy_performance_preference":
-        other |= _let_go(view, str(knob.value), wanted.get("governor"), other) & found.keys()
+        other |= _let_go(snapshot, str(knob.value), desired.get("governor"), other) & values.keys()
     if other and spec.choices:
-        _check_offered(view, spec, min(other), str(knob.value))
-    steps = tuple(Step(f"value:{_path(cpu, spec.file)}", found[cpu], knob.value) for cpu in sorted(other))
-    others = rivals(view, knob)
-    boot, kept = at_boot(view, f"{CPU}/cpu[0-9]*/{spec.file}", knob.value, others)
-    now = _summary(found.values())
-    return settled(knob, now=now, boot=boot, steps=steps + kept, conflicts=tuple(others), notes=_left_out(view))
+        _check_offered(snapshot, spec, min(other), str(knob.value))
+    steps = tuple(Step(f"value:{_path(cpu, spec.file)}", values[cpu], knob.value) for cpu in sorted(other))
+    others = rivals(snapshot, knob)
+    boot, kept = at_boot(snapshot, f"{CPU}/cpu[0-9]*/{spec.file}", knob.value, others)
+    now = _summary(values.values())
+    return settled(knob, now=now, boot=boot, steps=steps + kept, conflicts=tuple(others), notes=_left_out(snapshot))
 
 
 def _path(cpu: int, file: str) -> str:
     return f"{CPU}/cpu{cpu}/{file}"
 
 
-def _values(view: View, file: str) -> dict[int, str]:
-    """Processor -> its value, of those at work; a driver gives all of them the file, or none."""
-    found: dict[int, str] = {}
-    for cpu in online(view.host):
+def _values(snapshot: HostSnapshot, file: str) -> dict[int, str]:
+    """Online processor -> its value; empty if the first has no file, as then none has."""
+    values: dict[int, str] = {}
+    for cpu in online(snapshot.host):
         try:
-            value = view.host.value(_path(cpu, file))
+            value = snapshot.host.value(_path(cpu, file))
         except OSError as error:
-            if error.errno != errno.EBUSY:  # it was switched off since we asked
+            if error.errno != errno.EBUSY:  # it went offline meanwhile
                 raise
             continue
-        if value is None and not found:
+        if value is None and not values:
             break
         if value is not None:
-            found[cpu] = value
-    return found
+            values[cpu] = value
+    return values
 
 
-def _let_go(view: View, preference: str, governor: str | None, other: set[int]) -> set[int]:
-    """The processors whose preference the governor holds now and will not hold after this run."""
+def _let_go(snapshot: HostSnapshot, preference: str, governor: str | None, other: set[int]) -> set[int]:
+    """Processors whose preference the governor fixes now, but not after this run."""
     if preference == "performance":
         if governor in (None, "performance"):
             return set()
-        held = _held(view)
-        return held if held and governor in _offered(view, GOVERNOR, min(held)) else set()
-    if governor == "performance" or (governor is None and other & _held(view)):
-        raise Unsupported("the governor performance holds the preference at performance: choose governor powersave")
+        holding = _held(snapshot)
+        return holding if holding and governor in _offered(snapshot, GOVERNOR, min(holding)) else set()
+    if governor == "performance" or (governor is None and other & _held(snapshot)):
+        raise Unsupported("the governor performance fixes the preference at performance: choose governor powersave")
     return set()
 
 
-def _held(view: View) -> set[int]:
-    return {cpu for cpu, governor in _values(view, GOVERNOR.file).items() if governor == "performance"}
+def _held(snapshot: HostSnapshot) -> set[int]:
+    return {cpu for cpu, governor in _values(snapshot, GOVERNOR.file).items() if governor == "performance"}
 
 
-def _offered(view: View, spec: PerCpu, cpu: int) -> list[str]:
-    return (view.host.value(_path(cpu, spec.choices)) or "").split()
+def _offered(snapshot: HostSnapshot, spec: PerCpu, cpu: int) -> list[str]:
+    return (snapshot.host.value(_path(cpu, spec.choices)) or "").split()
 
 
-def _check_offered(view: View, spec: PerCpu, cpu: int, value: str) -> None:
-    offered = _offered(view, spec, cpu)
+def _check_offered(snapshot: HostSnapshot, spec: PerCpu, cpu: int, value: str) -> None:
+    offered = _offered(snapshot, spec, cpu)
     if value not in offered:
-        driver = view.host.value(_path(cpu, "cpufreq/scaling_driver")) or "the driver"
+        driver = snapshot.host.value(_path(cpu, "cpufreq/scaling_driver")) or "the driver"
         raise Unsupported(f"{driver} does not offer {value} here: it has {', '.join(offered) or 'no choice at all'}")
 
 
-def _missing(view: View, what: str, why: str) -> Unsupported:
-    if view.machine.machine == "virtual":
-        why = "in a virtual machine the hypervisor keeps it to itself"
+def _missing(snapshot: HostSnapshot, what: str, why: str) -> Unsupported:
+    if snapshot.machine.machine == "virtual":
+        why = "in a virtual machine the hypervisor controls it"
     return Unsupported(f"no {what} on this machine: {why}")
 
 
-def _left_out(view: View) -> tuple[str, ...]:
-    off = offline(view.host)
-    return (f"processors {as_list(off)} are switched off and left out",) if off else ()
+def _left_out(snapshot: HostSnapshot) -> tuple[str, ...]:
+    off = offline(snapshot.host)
+    return (f"processors {as_list(off)} are offline and left out",) if off else ()
 
 
 def _summary(values: Iterable[str]) -> str:
-    """For people: "schedutil (64 CPUs)", or "performance on 63, powersave on 1 of 64"."""
+    """Text for people: "schedutil (64 CPUs)", or "performance on 63, powersave on 1 of 64"."""
     counted = Counter(values).most_common()
     if len(counted) == 1:
         return f"{counted[0][0]} ({counted[0][1]} CPUs)"
@@ -168,42 +168,42 @@ def _summary(values: Iterable[str]) -> str:
     return f"{shown} of {sum(count for _, count in counted)}"
 
 
-def _idle(view: View, knob: Knob) -> Reading:
-    found = states(view.host)
-    if not found:
-        raise _missing(view, "idle states to choose from", "the kernel has no cpuidle driver for it")
+def _idle(snapshot: HostSnapshot, knob: Knob) -> Reading:
+    idle_states = states(snapshot.host)
+    if not idle_states:
+        raise _missing(snapshot, "idle states to choose from", "the kernel has no cpuidle driver for it")
     steps = tuple(
         Step(f"value:{state.switch}", "1" if state.off else "0", "0" if state.off else "1")
-        for state in to_switch(view.host, found, int(knob.value))
+        for state in to_switch(snapshot.host, idle_states, int(knob.value))
     )
-    others = rivals(view, knob)
-    boot, kept = at_boot(view, "cpu.idle_latency_us", knob.value, others)
-    now = _summary(_deepest(view, found))
-    return settled(knob, now=now, boot=boot, steps=steps + kept, conflicts=tuple(others), notes=_left_out(view))
+    others = rivals(snapshot, knob)
+    boot, kept = at_boot(snapshot, "cpu.idle_latency_us", knob.value, others)
+    now = _summary(_deepest(snapshot, idle_states))
+    return settled(knob, now=now, boot=boot, steps=steps + kept, conflicts=tuple(others), notes=_left_out(snapshot))
 
 
-def _deepest(view: View, found: Sequence[State]) -> list[str]:
-    """For each processor the slowest waking of the states that are on, and that state's name."""
+def _deepest(snapshot: HostSnapshot, idle_states: Sequence[State]) -> list[str]:
+    """Latency and name of the slowest enabled state, one text per processor."""
     deepest: dict[int, State] = {}
-    for state in found:
+    for state in idle_states:
         known = deepest.get(state.cpu)
         if not state.off and (known is None or state.latency_us > known.latency_us):
             deepest[state.cpu] = state
     names: dict[int, str] = {}
     for state in deepest.values():
         if state.latency_us not in names:
-            names[state.latency_us] = view.host.value(f"{state.folder}/name") or ""
+            names[state.latency_us] = snapshot.host.value(f"{state.folder}/name") or ""
     return [f"{state.latency_us} {names[state.latency_us]}".strip() for state in deepest.values()]
 
 
-def _boost(view: View, knob: Knob) -> Reading:
-    path = next((path for path in BOOST if view.host.exists(path)), None)
+def _boost(snapshot: HostSnapshot, knob: Knob) -> Reading:
+    path = next((path for path in BOOST if snapshot.host.exists(path)), None)
     if path is None:
-        raise _missing(view, "switch for boost", "its processors or their driver have none")
+        raise _missing(snapshot, "switch for boost", "its processors or their driver have none")
     text = {raw: word for word, raw in BOOST[path].items()}
     raw = BOOST[path][str(knob.value)]
-    now = view.host.value(path) or ""
-    others = rivals(view, knob, raw)
-    boot, kept = at_boot(view, path, raw, others)
-    steps = view.step(f"value:{path}", raw) + kept
+    now = snapshot.host.value(path) or ""
+    others = rivals(snapshot, knob, raw)
+    boot, kept = at_boot(snapshot, path, raw, others)
+    steps = snapshot.step(f"value:{path}", raw) + kept
     return settled(knob, now=text.get(now, now), boot=text.get(boot, boot), steps=steps, conflicts=tuple(others))

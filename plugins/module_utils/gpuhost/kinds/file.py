@@ -10,26 +10,26 @@ from typing import NamedTuple
 from ..host import Host
 from ..model import Knob, Reading, Refused
 from ..resources.file import described
-from ..snapshot import View
+from ..snapshot import HostSnapshot
 from ._common import read_each, settled
 from ._types import Type
 
-# The kernel's, or gone after a reboot: no file to keep. In fstab swap.off switches lines off.
+# Files of the kernel or lost at a reboot; and fstab, where swap.off disables lines.
 OTHERS = ("/proc/", "/sys/", "/dev/", "/run/", "/tmp/", "/etc/fstab")  # noqa: S108
-MOST = 1024 * 1024  # bytes: the record keeps what was there before
+MOST = 1024 * 1024  # bytes, as the record keeps the previous content
 
 
 class Content(NamedTuple):
-    """A mapping with `content`, and if wanted `mode` ("0644") and `owner` ("0:0", numbers); or the content alone."""
+    """A mapping with `content` and optional `mode` ("0644") and `owner` ("0:0", ids); or the content alone."""
 
     path: str
 
     def check(self, value: object) -> str:
         if "gpuctl" in self.path or self.path.startswith(OTHERS):
-            raise ValueError("cannot be a file knob: other knobs look after what is there")
-        given: dict[str, object] = dict(value) if isinstance(value, Mapping) else {"content": value}
-        content, mode, owner = given.pop("content", None), given.pop("mode", "0644"), given.pop("owner", "0:0")
-        if given or not isinstance(content, str) or len(content) > MOST:
+            raise ValueError("cannot be a file knob: other knobs manage it")
+        fields: dict[str, object] = dict(value) if isinstance(value, Mapping) else {"content": value}
+        content, mode, owner = fields.pop("content", None), fields.pop("mode", "0644"), fields.pop("owner", "0:0")
+        if fields or not isinstance(content, str) or len(content) > MOST:
             raise ValueError("must be a small text, or a mapping of content, mode and owner")
         if not isinstance(mode, str) or not re.fullmatch(r"[0-7]{4}", mode):
             raise ValueError(f'mode must be four octal digits in quotes, such as "0644", not {mode!r}')
@@ -40,20 +40,20 @@ class Content(NamedTuple):
 
 
 def type_of(key: str) -> Type | None:
-    """What values a key takes; a key is an absolute path."""
+    """Type of a key's value; a key is an absolute path."""
     return Content(key) if key.startswith("/") and key != "/" and os.path.normpath(key) == key else None
 
 
-def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:
-    """Whether each file is there, as wanted; what is in it is nobody's to print."""
-    return [reading.but(wanted="as wanted") for reading in read_each(view, knobs, _read)]
+def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
+    """State of each file, without its content, which may be secret."""
+    return [reading.but(desired="as wanted") for reading in read_each(snapshot, knobs, _read)]
 
 
-def _read(view: View, knob: Knob) -> Reading:
-    _refuse_what_undo_could_not_put_back(view.host, knob.key)
-    steps = view.step(f"file:{knob.key}", knob.value)
-    held = "as wanted" if not steps else "absent" if steps[0].before is None else "differs"
-    return settled(knob, now=held, boot=held, steps=steps)
+def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
+    _refuse_what_undo_could_not_put_back(snapshot.host, knob.key)
+    steps = snapshot.step(f"file:{knob.key}", knob.value)
+    state = "as wanted" if not steps else "absent" if steps[0].before is None else "differs"
+    return settled(knob, now=state, boot=state, steps=steps)
 
 
 def _refuse_what_undo_could_not_put_back(host: Host, path: str) -> None:
@@ -63,4 +63,4 @@ def _refuse_what_undo_could_not_put_back(host: Host, path: str) -> None:
     if os.path.isdir(real):
         raise Refused(f"{path} is a folder")
     if os.path.exists(real) and os.path.getsize(real) > MOST:
-        raise Refused(f"{path} has {os.path.getsize(real)} bytes: more than the record of what was there can keep")
+        raise Refused(f"{path} has {os.path.getsize(real)} bytes, more than the record can keep for undo")

@@ -1,4 +1,4 @@
-"""Parameters of kernel modules: "modprobe.sunrpc.tcp_max_slot_table_entries", kept by a file in /etc/modprobe.d."""
+"""Parameters of kernel modules ("modprobe.sunrpc.tcp_max_slot_table_entries"), in a file in /etc/modprobe.d."""
 
 from __future__ import annotations
 
@@ -12,56 +12,58 @@ from ..kernel_line import split, values
 from ..model import Conflict, Knob, Reading, Step, Unsupported
 from ..owners import in_order
 from ..resources.line import MODPROBE
-from ..snapshot import View
+from ..snapshot import HostSnapshot
 from . import _lines
-from ._common import all_alike, guarded, settled
-from ._lines import Said
+from ._common import all_failed, guarded, settled
+from ._lines import KeyedLine
 from ._types import Text, Type
 
 FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
 MODULES = "/sys/module"
-NVIDIA = "/proc/driver/nvidia/params"  # its parameters are not below /sys, and have no NVreg_ before their names here
-# A switch shows as Y or N, whatever it was set by.
+NVIDIA = "/proc/driver/nvidia/params"  # its parameters are not below /sys; names lack the prefix NVreg_ here
+# Boolean parameters show as Y or N, however they were set.
 SWITCH = {"Y": "1", "N": "0", "y": "1", "n": "0"}
-AGAIN = "takes it when it is loaded again (rebuild the initramfs if that loads it)"
+AGAIN = "uses it once it is reloaded (rebuild the initramfs if that loads it)"
 
 
 class Loaded(NamedTuple):
-    """A parameter as the kernel has it: its value for people, and what can be done about it now."""
+    """A parameter in the running kernel: its value for people, and the steps that change it now."""
 
     now: str
     steps: tuple[Step, ...] = ()
-    again: str = ""  # why the module must be loaded again
+    again: str = ""  # why the module must be reloaded
 
 
 def type_of(key: str) -> Type | None:
-    """What values a key takes; a key is MODULE.PARAMETER."""
+    """Type of a key's value; a key is MODULE.PARAMETER."""
     return Text(r"""[^\s#"'\\]+""") if re.fullmatch(r"[\w-]+\.\w+", key, re.ASCII) else None
 
 
-def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:
-    """What each parameter is where its module is loaded, and what modprobe will give it."""
+def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
+    """Values in loaded modules, and those that modprobe will set."""
     try:
-        lines = _options(view.host)
+        lines = _options(snapshot.host)
     except OSError as reason:
-        return all_alike(knobs, reason)
-    return [guarded(knob, lambda knob=knob: _read(view, knob, lines)) for knob in knobs]  # type: ignore[misc]
+        return all_failed(knobs, reason)
+    return [guarded(knob, lambda knob=knob: _read(snapshot, knob, lines)) for knob in knobs]  # type: ignore[misc]
 
 
-def _read(view: View, knob: Knob, lines: list[Said]) -> Reading:
+def _read(snapshot: HostSnapshot, knob: Knob, lines: list[KeyedLine]) -> Reading:
     module, _, parameter = knob.key.partition(".")
-    _refuse_impossible(view, knob, module)
-    given, wanted = _lines.of(lines, _alike(knob.key)), _normal(knob.value)
+    _refuse_impossible(snapshot, knob, module)
+    lines_for_it, desired = _lines.for_key(lines, _alike(knob.key)), _normal(knob.value)
     steps: tuple[Step, ...] = ()
-    if not given or given[-1].value != wanted:
-        steps = view.step(f"line:{MODPROBE}:options {module} {parameter}", knob.value)
-    rivals = _lines.rivals("modprobe.d", given, wanted, MODPROBE, bool(steps)) + _on_kernel_line(view.host, knob)
-    loaded = _loaded(view.host, knob, "" if steps else given[-1].path)
+    if not lines_for_it or lines_for_it[-1].value != desired:
+        steps = snapshot.step(f"line:{MODPROBE}:options {module} {parameter}", knob.value)
+    rivals = _lines.rivals("modprobe.d", lines_for_it, desired, MODPROBE, bool(steps)) + _on_kernel_line(
+        snapshot.host, knob
+    )
+    loaded = _loaded(snapshot.host, knob, "" if steps else lines_for_it[-1].path)
     last = [rival.value for rival in rivals if rival.wins]
     return settled(
         knob,
         now=loaded.now,
-        boot=last[-1] if last else given[-1].text if given else "kernel default",
+        boot=last[-1] if last else lines_for_it[-1].text if lines_for_it else "kernel default",
         steps=steps + loaded.steps,
         conflicts=tuple(rivals),
         reboot=bool(loaded.again),
@@ -70,7 +72,7 @@ def _read(view: View, knob: Knob, lines: list[Said]) -> Reading:
 
 
 def _loaded(host: Host, knob: Knob, given_by: str) -> Loaded:
-    """`given_by`: the file whose line counts at the next load; empty where that is still to be written."""
+    """`given_by`: the file whose line counts at the next load; empty if it is not written yet."""
     module, _, parameter = knob.key.partition(".")
     folder = f"{MODULES}/{_alike(module)}"
     if not host.exists(folder):
@@ -80,7 +82,7 @@ def _loaded(host: Host, knob: Knob, given_by: str) -> Loaded:
     if now is None and module == "nvidia":
         now = _of_nvidia(host, parameter)
     if now is None:
-        # Loaded since the machine started, a module has read what stood in the files before that.
+        # The module was loaded after the boot, so it has read files that are older than that.
         known = given_by and _older_than_this_boot(host, given_by)
         return Loaded("not shown", again="" if known else f"does not show it, and {AGAIN}")
     if _normal(now) == _normal(knob.value):
@@ -92,8 +94,8 @@ def _loaded(host: Host, knob: Knob, given_by: str) -> Loaded:
 
 def _of_nvidia(host: Host, parameter: str) -> str | None:
     text = host.read_or_none(NVIDIA) or ""
-    found = re.search(rf"^{re.escape(parameter.replace('NVreg_', '', 1))}: (.*)$", text, re.MULTILINE)
-    return found.group(1).strip('"') if found else None
+    match = re.search(rf"^{re.escape(parameter.replace('NVreg_', '', 1))}: (.*)$", text, re.MULTILINE)
+    return match.group(1).strip('"') if match else None
 
 
 def _older_than_this_boot(host: Host, path: str) -> bool:
@@ -102,7 +104,7 @@ def _older_than_this_boot(host: Host, path: str) -> bool:
 
 
 def _normal(text: str) -> str:
-    """One text for what the kernel takes for the same: Y and 1, 0x80 and 128."""
+    """One text for equal values: Y and 1, 0x80 and 128."""
     try:
         return SWITCH.get(text) or str(int(text, 0))
     except ValueError:
@@ -110,32 +112,32 @@ def _normal(text: str) -> str:
 
 
 def _alike(name: str) -> str:
-    """modprobe and the kernel take hyphens and underscores for the same."""
+    """modprobe and the kernel treat hyphens and underscores alike."""
     return name.replace("-", "_")
 
 
-def _options(host: Host) -> list[Said]:
-    """Every parameter that an options line gives, in the order in which modprobe hands them on: the last one counts."""
+def _options(host: Host) -> list[KeyedLine]:
+    """Parameters of all options lines, in modprobe's order; the last one counts."""
     return [
-        Said(_alike(f"{words[1]}.{parameter}"), _normal(value), path, number, value)
+        KeyedLine(_alike(f"{arguments[1]}.{parameter}"), _normal(value), path, number, value)
         for path in in_order(host, FOLDERS, ".conf")
         for number, line in enumerate((host.read_or_none(path) or "").splitlines(), 1)
-        if (words := split(line))[:1] == ["options"]
-        for parameter, _, value in (word.partition("=") for word in words[2:])
+        if (arguments := split(line))[:1] == ["options"]
+        for parameter, _, value in (argument.partition("=") for argument in arguments[2:])
     ]
 
 
 def _on_kernel_line(host: Host, knob: Knob) -> list[Conflict]:
-    """What stands on the kernel's command line goes to the module behind all that files say."""
-    said = values(split(host.read_or_none("/proc/cmdline") or ""), knob.key)
-    if not said or _normal(said[-1]) == _normal(knob.value):
+    """A value on the kernel command line, which the module gets after those of files."""
+    on_line = values(split(host.read_or_none("/proc/cmdline") or ""), knob.key)
+    if not on_line or _normal(on_line[-1]) == _normal(knob.value):
         return []
-    return [Conflict("kernel command line", "/proc/cmdline:1", said[-1], wins=True)]
+    return [Conflict("kernel command line", "/proc/cmdline:1", on_line[-1], wins=True)]
 
 
-def _refuse_impossible(view: View, knob: Knob, module: str) -> None:
-    host, name = view.host, f"/{_alike(module)}.ko"
-    if view.machine.machine == "container":
+def _refuse_impossible(snapshot: HostSnapshot, knob: Knob, module: str) -> None:
+    host, name = snapshot.host, f"/{_alike(module)}.ko"
+    if snapshot.machine.machine == "container":
         raise Unsupported("modules belong to the machine under this container")
     folder = f"/lib/modules/{host.value('/proc/sys/kernel/osrelease')}"
     if name in _alike(host.read_or_none(f"{folder}/modules.builtin") or ""):

@@ -1,4 +1,4 @@
-"""gpuctl's own programs on a host: gpuctl-boot keeps settings over a reboot, gpuctl-exec runs a job near its GPU."""
+"""gpuctl's programs on a host: gpuctl-boot keeps settings over a reboot, gpuctl-exec runs a job near its GPU."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 from ..host import Host
 from ..model import Knob, Reading, Step, Unsupported
 from ..resources.file import described
-from ..snapshot import View
+from ..snapshot import HostSnapshot
 from ._common import read_each, settled
-from ._types import Type, Word
+from ._types import OneOf, Type
 
 if TYPE_CHECKING:
-    # Never imported here, only read as text: the import makes Ansible carry them to the host.
+    # Read as text, never imported; the import makes Ansible send them to the host.
     from .. import boot, exec  # noqa: A004, F401
 
 OLDEST_PYTHON = 9  # of 3.x
-# What the programs need of this package: no file of these imports one outside this list.
+# The modules of this package that each program needs; they import no others.
 MODULES = {
     "gpuctl-boot": ("__init__", "host", "topology", "idle", "pinning", "boot"),
     "gpuctl-exec": ("__init__", "host", "topology", "gpus", "allocators", "memory_policy", "affinity", "exec"),
 }
-# -I: no environment variable and no folder of the caller's changes what runs; -B: no compiled files left behind.
+# -I: ignore the caller's environment and folders; -B: write no compiled files.
 STARTER = """#!{python} -IB
 \"\"\"{about} Installed by gpuctl.\"\"\"
 import sys
@@ -36,7 +36,7 @@ from gpuhost.{module} import main
 
 sys.exit(main(sys.argv[1:]))
 """
-# It comes after everybody else who sets the same values at boot. It is not kept "active": it must start again.
+# Runs after all other owners of the same values at boot. Not RemainAfterExit, as it must run again.
 UNIT = """[Unit]
 Description=Put kernel settings back that gpuctl set
 Documentation=file:///etc/gpuctl/boot.conf
@@ -51,8 +51,8 @@ ExecStart=/usr/local/sbin/gpuctl-boot
 [Install]
 WantedBy=multi-user.target
 """
-# Once more a little later: tuned sets its values after it has told systemd that it is up, and a NIC asks for its
-# interrupts when its link comes up. Starting the timer again begins the wait anew: a burst of events ends in one run.
+# A second run: tuned sets its values after it has reported readiness, and a NIC requests interrupts when its link comes
+# up. A restart of the timer resets the delay, so a burst of events causes one run.
 TIMER = """[Unit]
 Description=Put kernel settings back that gpuctl set, once things have settled
 Documentation=file:///etc/gpuctl/boot.conf
@@ -62,8 +62,8 @@ StartLimitIntervalSec=0
 OnActiveSec=20s
 AccuracySec=1s
 """
-# A driver that is loaded again gets new interrupts with the kernel's own affinities. SYSTEMD_WANTS would not do:
-# before systemd 252 it starts nothing for a device that systemd knows already.
+# A reloaded driver gets new interrupts with default affinities. SYSTEMD_WANTS is not enough: before systemd 252 it
+# starts nothing for a device that systemd knows already.
 UDEV = """# Written by gpuctl; `gpuctl rollback` takes it back.
 ACTION=="bind", SUBSYSTEM=="pci", ATTR{class}=="0x02*|0x03*", RUN+="/bin/systemctl --no-block restart gpuctl-boot.timer"
 """
@@ -71,16 +71,16 @@ PROGRAMS = {
     "gpuctl-boot": ("/usr/local/sbin/gpuctl-boot", "boot", "Puts kernel settings back at boot."),
     "gpuctl-exec": ("/usr/local/bin/gpuctl-exec", "exec", "Runs a program on the processors and memory near its GPU."),
 }
-INSTALLED = Word(("installed",))
+INSTALLED = OneOf(("installed",))
 
 
 def type_of(key: str) -> Type | None:
-    """What values a key takes."""
+    """Type of a key's value."""
     return INSTALLED if key in PROGRAMS else None
 
 
 def files_of(host: Host, key: str) -> dict[str, str]:
-    """Every file of a program, as `File` settings hold them. Programs share no file: each comes and goes alone."""
+    """Files of a program -> text of their `File` setting. Programs share no file, so each can be removed alone."""
     path, module, about = PROGRAMS[key]
     package = __package__.rpartition(".")[0]
     files = {}
@@ -97,13 +97,13 @@ def files_of(host: Host, key: str) -> dict[str, str]:
 
 
 def _python(host: Host) -> str:
-    """The host's own Python, or a newer one beside it where that is too old, as on RHEL 8."""
-    own = path = "/usr/bin/python3"
-    with contextlib.suppress(OSError):  # the end of the chain is no link
+    """Path of the host's default Python, or of a newer one if that is too old, as on RHEL 8."""
+    default = path = "/usr/bin/python3"
+    with contextlib.suppress(OSError):  # the end of the chain is not a link
         for _ in range(5):
             path = posixpath.join("/usr/bin", host.readlink(path))
     if _minor(path) in (None, *range(OLDEST_PYTHON, 100)):
-        return own
+        return default
     newer = [p for p in host.glob("/usr/bin/python3.*") if (_minor(p) or 0) >= OLDEST_PYTHON]
     if not newer:
         raise Unsupported(f"this host has no Python 3.{OLDEST_PYTHON} or later in /usr/bin")
@@ -116,7 +116,7 @@ def _minor(path: str) -> int | None:
 
 
 def _source(module: str) -> str:
-    """The text of a module of this package, from wherever it was loaded: a folder, an archive, memory."""
+    """The source of a module of this package, loaded from a folder, an archive, or memory."""
     spec = find_spec(module)
     source = spec.loader.get_source(module) if spec and spec.loader and hasattr(spec.loader, "get_source") else None
     if source is None:
@@ -124,19 +124,19 @@ def _source(module: str) -> str:
     return str(source)
 
 
-def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:
-    """Whether each program lies there, whole and in this version, and is switched on."""
-    return read_each(view, knobs, _read)
+def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
+    """State of each program: installed in this version, and enabled."""
+    return read_each(snapshot, knobs, _read)
 
 
-def _read(view: View, knob: Knob) -> Reading:
+def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
     steps: tuple[Step, ...] = ()
-    for path, text in files_of(view.host, knob.key).items():
-        steps += view.step(f"file:{path}", text)
+    for path, text in files_of(snapshot.host, knob.key).items():
+        steps += snapshot.step(f"file:{path}", text)
     if knob.key == "gpuctl-boot":
-        # The link is what `systemctl enable` makes; asking systemd would cost a program start on every visit.
+        # Checks the link of `systemctl enable`, as a query to systemd would start a program on every visit.
         link = "/etc/systemd/system/multi-user.target.wants/gpuctl-boot.service"
-        if not view.host.exists(link):
+        if not snapshot.host.exists(link):
             steps += (Step("unit:gpuctl-boot.service:boot", "disabled", "enabled"),)
     state = (
         "installed"

@@ -1,4 +1,4 @@
-"""Kernel parameters under /proc/sys, kept by a file in /etc/sysctl.d that sorts last."""
+"""Kernel parameters below /proc/sys, kept by a file in /etc/sysctl.d that sorts last."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from ..model import Conflict, Knob, Reading, Step, Unsupported
 from ..resources.line import SYSCTL
-from ..snapshot import View
+from ..snapshot import HostSnapshot
 from ._common import read_each, settled
-from ._types import Int, Ints, Size, Text, Type, Word
+from ._types import Int, Ints, OneOf, Size, Text, Type
 
 COUNT = Int(0, 2**31 - 1)
 BUFFER = Size(2048)
@@ -58,7 +58,7 @@ TYPES: dict[str, Type] = {
     "net.core.rmem_max": BUFFER,
     "net.core.wmem_default": BUFFER,
     "net.core.wmem_max": BUFFER,
-    "net.core.default_qdisc": Word(("fq", "fq_codel", "pfifo_fast", "cake", "mq")),
+    "net.core.default_qdisc": OneOf(("fq", "fq_codel", "pfifo_fast", "cake", "mq")),
     "net.ipv4.ip_local_port_range": Ints(2),
     "net.ipv4.ip_forward": SWITCH,
     "net.ipv4.neigh.default.gc_thresh1": COUNT,
@@ -67,7 +67,7 @@ TYPES: dict[str, Type] = {
     "net.ipv6.neigh.default.gc_thresh1": COUNT,
     "net.ipv6.neigh.default.gc_thresh2": COUNT,
     "net.ipv6.neigh.default.gc_thresh3": COUNT,
-    "net.ipv4.tcp_congestion_control": Word(("bbr", "cubic", "reno", "dctcp", "htcp")),
+    "net.ipv4.tcp_congestion_control": OneOf(("bbr", "cubic", "reno", "dctcp", "htcp")),
     "net.ipv4.tcp_ecn": Int(0, 5),
     "net.ipv4.tcp_fastopen": Int(0, 0x7FFFFFFF),
     "net.ipv4.tcp_fin_timeout": COUNT,
@@ -90,7 +90,7 @@ TYPES: dict[str, Type] = {
     "net.ipv4.udp_rmem_min": BUFFER,
     "net.ipv4.udp_wmem_min": BUFFER,
 }
-# Of each pair only one holds at a time: to write one makes the kernel forget the other.
+# Exclusive pairs: writing one resets the other.
 PAIRS = {
     "vm.dirty_bytes": "vm.dirty_ratio",
     "vm.dirty_background_bytes": "vm.dirty_background_ratio",
@@ -101,7 +101,7 @@ FREE = Text()
 
 
 def type_of(key: str) -> Type | None:
-    """What values a parameter takes; None where gpuctl does not know it."""
+    """Type of a parameter's value; None if gpuctl does not know the parameter."""
     return TYPES.get(key)
 
 
@@ -111,34 +111,34 @@ def path_of(key: str) -> str:
 
 
 def setting_of(key: str) -> str:
-    """The setting behind a parameter: its file, or the pair of files that exclude each other."""
+    """The setting of a parameter: its file, or a pair of exclusive files."""
     if key not in PAIRS:
         return f"value:{path_of(key)}"
     return "either:" + ":".join(sorted((path_of(key), path_of(PAIRS[key]))))
 
 
-def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:
-    """What each parameter is now and what the files of sysctl.d will make it at the next boot."""
-    return read_each(view, knobs, _read)
+def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
+    """Values now, and those that sysctl.d gives at the next boot."""
+    return read_each(snapshot, knobs, _read)
 
 
-def _read(view: View, knob: Knob) -> Reading:
-    now = view.host.value(path_of(knob.key))
+def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
+    now = snapshot.host.value(path_of(knob.key))
     if now is None:
         raise Unsupported(f"this kernel or container has no {path_of(knob.key)}")
-    winner = view.owners.sysctl_at_boot(knob.key)
-    rivals = view.owners.sysctl_rivals(knob.key, knob.value)
+    winner = snapshot.owners.sysctl_at_boot(knob.key)
+    rivals = snapshot.owners.sysctl_rivals(knob.key, knob.value)
     steps: tuple[Step, ...] = ()
     if now != knob.value:
         name = knob.key.rpartition(".")[2]
-        steps += view.step(setting_of(knob.key), f"{name}={knob.value}" if knob.key in PAIRS else knob.value)
+        steps += snapshot.step(setting_of(knob.key), f"{name}={knob.value}" if knob.key in PAIRS else knob.value)
     if winner is None or winner[0] != knob.value:
-        steps += view.step(f"line:{SYSCTL}:{knob.key}", knob.value)
+        steps += snapshot.step(f"line:{SYSCTL}:{knob.key}", knob.value)
     return settled(knob, now=now, boot=_at_boot(winner, rivals), steps=steps, conflicts=tuple(rivals))
 
 
 def _at_boot(winner: object, rivals: list[Conflict]) -> str:
-    """What stands after a reboot: the last rival's value where one wins, else the files', else the kernel's own."""
+    """The value after a reboot: of the last winning rival, else of the files, else the kernel's default."""
     last = [rival.value for rival in rivals if rival.wins]
     if last:
         return last[-1]

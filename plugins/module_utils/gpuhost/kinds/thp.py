@@ -1,20 +1,20 @@
-"""Transparent huge pages. They are set here alone: never by a sysctl or a file knob."""
+"""Transparent huge pages; no other kind sets them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ..model import Conflict, Knob, Reading, Step, Unsupported
-from ..snapshot import View
+from ..snapshot import HostSnapshot
 from ._at_boot import at_boot
 from ._common import read_each, settled
-from ._types import Int, Type, Word
+from ._types import Int, OneOf, Type
 
 FOLDER = "/sys/kernel/mm/transparent_hugepage"
 TYPES: dict[str, Type] = {
-    "enabled": Word(("always", "madvise", "never")),
-    "defrag": Word(("always", "defer", "defer+madvise", "madvise", "never")),
-    "shmem_enabled": Word(("always", "within_size", "advise", "never", "deny", "force")),
+    "enabled": OneOf(("always", "madvise", "never")),
+    "defrag": OneOf(("always", "defer", "defer+madvise", "madvise", "never")),
+    "shmem_enabled": OneOf(("always", "within_size", "advise", "never", "deny", "force")),
     "khugepaged_defrag": Int(0, 1),
     "khugepaged_max_ptes_none": Int(0, 511),
     "khugepaged_scan_sleep_millisecs": Int(0, 4294967295),
@@ -23,7 +23,7 @@ TUNED = {"enabled": ("transparent_hugepages", "transparent_hugepage")}
 
 
 def type_of(key: str) -> Type | None:
-    """What values a key takes."""
+    """Type of a key's value."""
     return TYPES.get(key)
 
 
@@ -32,30 +32,30 @@ def path_of(key: str) -> str:
     return f"{FOLDER}/khugepaged/{key[11:]}" if key.startswith("khugepaged_") else f"{FOLDER}/{key}"
 
 
-def read(view: View, knobs: Sequence[Knob]) -> list[Reading]:
-    """What runs now, and what the boot files of gpuctl, tuned and others make of it."""
-    return read_each(view, knobs, _read)
+def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
+    """Values now, and after gpuctl-boot, tuned and others at the next boot."""
+    return read_each(snapshot, knobs, _read)
 
 
-def _read(view: View, knob: Knob) -> Reading:
+def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
     path = path_of(knob.key)
-    now = view.host.value(path)
+    now = snapshot.host.value(path)
     if now is None:
         raise Unsupported(f"this kernel has no {path}")
-    rivals = _rivals(view, knob, path)
-    steps: tuple[Step, ...] = view.step(f"value:{path}", knob.value) if now != knob.value else ()
-    boot, kept = at_boot(view, path, knob.value, rivals)
+    rivals = _rivals(snapshot, knob, path)
+    steps: tuple[Step, ...] = snapshot.step(f"value:{path}", knob.value) if now != knob.value else ()
+    boot, kept = at_boot(snapshot, path, knob.value, rivals)
     return settled(knob, now=now, boot=boot, steps=steps + kept, conflicts=tuple(rivals))
 
 
-def _rivals(view: View, knob: Knob, path: str) -> list[Conflict]:
-    found = view.owners.mentions(knob.value, path)
-    found += view.owners.tuned_option(knob.value, *TUNED.get(knob.key, ()))
-    found += view.owners.tuned_option(knob.value, path)
+def _rivals(snapshot: HostSnapshot, knob: Knob, path: str) -> list[Conflict]:
+    conflicts = snapshot.owners.mentions(knob.value, path)
+    conflicts += snapshot.owners.tuned_option(knob.value, *TUNED.get(knob.key, ()))
+    conflicts += snapshot.owners.tuned_option(knob.value, path)
     if knob.key != "enabled":
-        return found
-    for word in (view.host.read_or_none("/proc/cmdline") or "").split():
+        return conflicts
+    for word in (snapshot.host.read_or_none("/proc/cmdline") or "").split():
         name, _, value = word.partition("=")
         if name == "transparent_hugepage" and value != knob.value:
-            found.append(Conflict("kernel command line", "/proc/cmdline:1", value, wins=False))
-    return found
+            conflicts.append(Conflict("kernel command line", "/proc/cmdline:1", value, wins=False))
+    return conflicts

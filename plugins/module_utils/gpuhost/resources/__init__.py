@@ -1,7 +1,7 @@
-"""Settings: the few smallest things a host can be changed by. Every knob is reduced to some of these.
+"""Settings: the smallest units of change on a host. Every knob becomes one or more of them.
 
-A setting is named by one line of text ("value:/proc/sys/vm/swappiness"), so that the undo record can name it and a
-later run can take it up again. Reading gives its text or None (nothing there); writing puts a text or None there.
+A setting is named by one line of text ("value:/proc/sys/vm/swappiness"), so that records can name it and later runs
+can undo it. Its state is a text, or None if it is absent.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from . import comment, exclusive_pair, file, grubby, irq, line, package, restart
 
 
 class Setting(Protocol):
-    """One smallest changeable thing of a host."""
+    """One unit of change on a host."""
 
     def read(self, host: Host) -> str | None:
-        """What it holds now; None where nothing is there. OSError or `Unreadable` where that cannot be known."""
+        """The current text; None if absent. OSError or `Unreadable` if it cannot be read."""
 
     def write(self, host: Host, text: str | None) -> None:
-        """Make it hold this; raises OSError or `RuntimeError` with the system's own words."""
+        """Set the text, or remove the setting; OSError or `RuntimeError` with the system's message."""
 
 
 MAKERS: dict[str, Callable[[str], Setting]] = {
@@ -28,7 +28,7 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "line": line.Line,
     "comment": comment.Comment,
     "grubby": grubby.Grubby,
-    "swap": swap.Swap,  # before units: undo has unmasked an area's own unit when it is to come back
+    "swap": swap.Swap,  # before units, so that undo unmasks an area's unit before it enables the area
     "unit": unit.Unit,
     "value": value.Value,
     "either": exclusive_pair.Either,
@@ -36,33 +36,33 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "restart": restart.Restart,
 }
 
-# The order things are put in place; undo goes the other way round. Files come before what reads them.
+# The order of changes, reversed for undo: files come before their readers.
 PHASES = tuple(MAKERS)
 
 
 def make(setting: str) -> Setting:
-    """The setting that a line of text names."""
+    """The setting with this name."""
     kind, _, rest = setting.partition(":")
     return MAKERS[kind](rest)
 
 
 def phase(setting: str) -> int:
-    """When in a run this setting has its turn."""
+    """Position of the setting in the order of changes."""
     return PHASES.index(setting.partition(":")[0])
 
 
 def show(text: str | None) -> str:
-    """A setting's text for people: one short line."""
+    """A setting's text for people, shortened to one line."""
     if text is None:
         return "absent"
     first, line_end, rest = text.partition("\n")
-    if line_end:  # a file: its mode and owner stand in the first line
+    if line_end:  # a file: its first line has mode and owner
         return f"mode {first.replace(' ', ' owner ')}, {len(rest)} characters"
     return first if len(first) <= 120 else f"{first[:100]}…"
 
 
 def refresh_after(setting: str) -> str:
-    """What must run so that the system takes note of a changed file; empty where nothing must."""
+    """Name of the refresh (refresh.py) that a changed file needs; empty for none."""
     kind, _, rest = setting.partition(":")
     if kind not in ("file", "line", "comment"):
         return ""
@@ -72,7 +72,7 @@ def refresh_after(setting: str) -> str:
 REFRESH_BY_PATH = (
     ("/etc/systemd/system/irqbalance.service.d/", "irqbalance"),
     ("/etc/systemd/", "systemd"),
-    ("/etc/fstab", "systemd"),  # its swap and mount units are made anew from it
+    ("/etc/fstab", "systemd"),  # systemd generates swap and mount units from it
     ("/etc/udev/", "udev"),
     ("/etc/default/grub.d/", "grub"),
 )

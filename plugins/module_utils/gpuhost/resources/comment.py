@@ -1,4 +1,4 @@
-"""A line of somebody else's file, switched off by a comment sign: "comment:/etc/fstab:UUID=… none swap sw 0 0"."""
+"""A line of somebody else's file, commented out: "comment:/etc/fstab:UUID=… none swap sw 0 0"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MARK = "#gpuctl# "
 
 
 class Comment:
-    """Text "on" while the line stands, "off" while it stands behind our mark, None where it is in neither form."""
+    """One line: "on" if active, "off" if commented out by our mark, None if the file has neither."""
 
     def __init__(self, place: str) -> None:
         self.path, _, self.line = place.partition(":")
@@ -30,6 +30,6 @@ class Comment:
 
 
 def lines_of(content: str) -> list[tuple[str, str]]:
-    """Each line and the line end it had, so that the rest of the file stays as it was to the byte."""
+    """(line, line ending) pairs, so that the rest of the file stays unchanged to the byte."""
     whole = content.splitlines(keepends=True)
     return [(line.rstrip("\r\n"), line[len(line.rstrip("\r\n")) :]) for line in whole]

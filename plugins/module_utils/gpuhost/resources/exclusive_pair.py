@@ -1,7 +1,7 @@
-"""Two kernel files of which one holds a value at a time: "either:/proc/sys/vm/dirty_bytes:/proc/sys/vm/dirty_ratio".
+"""A pair of exclusive kernel files: "either:/proc/sys/vm/dirty_bytes:/proc/sys/vm/dirty_ratio".
 
-Writing one makes the other 0, and 0 itself is refused by the kernel: so the text names the one that counts,
-"dirty_ratio=20", and putting it back writes that one.
+Writing one resets the other to 0, which the kernel refuses as a written value. So the text names the file in force,
+"dirty_ratio=20", and undo writes that file.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from ..host import Host
 
 
 class Either:
-    """The pair, named by two paths joined with a colon."""
+    """The pair, named by two paths separated by a colon."""
 
     def __init__(self, paths: str) -> None:
         self.paths = paths.split(":")
 
     def read(self, host: Host) -> str | None:
-        found = {posixpath.basename(p): host.read_or_none(p) for p in self.paths}
-        if None in found.values():
+        texts = {posixpath.basename(p): host.read_or_none(p) for p in self.paths}
+        if None in texts.values():
             return None
-        held = [f"{name}={text.strip()}" for name, text in found.items() if text and text.strip() != "0"]
-        return held[0] if held else f"{posixpath.basename(self.paths[-1])}=0"
+        set_now = [f"{name}={text.strip()}" for name, text in texts.items() if text and text.strip() != "0"]
+        return set_now[0] if set_now else f"{posixpath.basename(self.paths[-1])}=0"
 
     def write(self, host: Host, text: str | None) -> None:
         name, _, value = (text or "").partition("=")

@@ -1,6 +1,6 @@
 """A whole text file with its mode and owner: "file:/etc/systemd/system/gpuctl-boot.service".
 
-The text of the setting is one head line "0644 0:0" and then the content, so that undo gives back all of it.
+The text is a first line "0644 0:0", then the content, so that undo restores all of it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from ..host import Host
 
 
 def described(content: str, mode: int = 0o644, uid: int = 0, gid: int = 0) -> str:
-    """A file's mode, owner and content as one text."""
+    """The text of a file with this content, mode and owner."""
     return f"{mode:04o} {uid}:{gid}\n{content}"
 
 
 class File:
-    """One file that is ours from its first to its last byte."""
+    """One file that gpuctl manages as a whole."""
 
     def __init__(self, path: str) -> None:
         self.path = path

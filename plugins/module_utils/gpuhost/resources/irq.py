@@ -1,6 +1,6 @@
-"""Where one interrupt of a PCI device goes: "irq:0000:10:1c.0:3" is the device's fourth vector, text "0-31".
+"""Affinity of one interrupt of a PCI device: "irq:0000:10:1c.0:3" is the device's fourth vector, text "0-31".
 
-Named by device and not by IRQ number, because numbers change with every boot and driver reload.
+Named by device, as IRQ numbers change with every boot and driver reload.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..topology import as_list, cpus_of, irqs
 
 
 class Irq:
-    """One vector of one device."""
+    """One interrupt vector of one device."""
 
     def __init__(self, place: str) -> None:
         self.address, _, vector = place.rpartition(":")
@@ -31,7 +31,7 @@ class Irq:
     def write(self, host: Host, text: str | None) -> None:
         path = self.path(host)
         if path is None or text is None:
-            raise RuntimeError(f"{self.address} has no vector {self.vector} any more")
+            raise RuntimeError(f"{self.address} no longer has vector {self.vector}")
         try:
             host.write(path, text)
         except OSError as error:

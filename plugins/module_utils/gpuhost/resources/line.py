@@ -1,6 +1,6 @@
-"""One line in a text file that is ours: "line:/etc/sysctl.d/99-zz-gpuctl.conf:vm.swappiness".
+"""One line in one of our text files: "line:/etc/sysctl.d/99-zz-gpuctl.conf:vm.swappiness".
 
-Other lines of the file are left alone; the file is made with the first line and removed with the last one.
+Other lines of the file stay; the file is created with the first line and removed with the last one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MARK = "# Written by gpuctl; `gpuctl rollback` takes it back. Lines you add are 
 
 
 class Form(NamedTuple):
-    """How a file writes a key and its value, and what must stand above the lines."""
+    """The format of a file: how it writes a key and its value, and its header."""
 
     separator: str
     prefix: str = ""
@@ -32,7 +32,7 @@ class Form(NamedTuple):
         return self.prefix + key + (self.separator + value if value else "") + self.suffix
 
     def value(self, line: str, key: str) -> str | None:
-        """The value if the line is this key's, else None."""
+        """The value if the line is for this key, else None."""
         start = self.prefix + key
         if not line.startswith(start) or not line.endswith(self.suffix):
             return None
@@ -54,7 +54,7 @@ FORMS = {
 
 
 class Line:
-    """One key of one of our own files; its text is the value alone."""
+    """One key of one of our files; its text is the value."""
 
     def __init__(self, place: str) -> None:
         self.path, _, self.key = place.partition(":")
@@ -71,15 +71,15 @@ class Line:
         write_lines(host, self.path, {self.key: text})
 
 
-def write_lines(host: Host, path: str, wanted: dict[str, str | None]) -> None:
-    """Set (or with None remove) several keys of one file in one replacement."""
+def write_lines(host: Host, path: str, desired: dict[str, str | None]) -> None:
+    """Set several keys of one file, or remove those with None, in one replacement."""
     form = FORMS[path]
     opening = MARK + form.header
     lines = (host.read_or_none(path) or opening).splitlines()
-    left = dict(wanted)
+    left = dict(desired)
     kept = []
     for line in lines:
-        key = next((k for k in wanted if form.value(line, k) is not None), None)
+        key = next((k for k in desired if form.value(line, k) is not None), None)
         value = left.pop(key, None) if key is not None else None
         if key is None:
             kept.append(line)

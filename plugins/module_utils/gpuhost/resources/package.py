@@ -14,28 +14,28 @@ def _family(host: Host) -> str:
 
 
 class Package:
-    """One package by the name its distribution gives it."""
+    """One package, by its name in the distribution."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def read(self, host: Host) -> str | None:
         if _family(host) == "deb":
-            said = host.run("dpkg-query", "-W", "-f=${db:Status-Status}", "--", self.name)
-            return "installed" if said.out.strip() == "installed" else None
+            status = host.run("dpkg-query", "-W", "-f=${db:Status-Status}", "--", self.name)
+            return "installed" if status.out.strip() == "installed" else None
         return "installed" if host.run("rpm", "-q", "--", self.name).ok else None
 
     def write(self, host: Host, text: str | None) -> None:
         command = self._command(host, text)
         done = host.run(*command, changes=True, limit=600)
-        if not done.ok and command[0] == "apt-get":  # a fresh image has no lists of packages, an old one outdated ones
+        if not done.ok and command[0] == "apt-get":  # the package lists may be missing or outdated
             host.run("apt-get", "update", changes=True, limit=600)
             done = host.run(*command, changes=True, limit=600)
         if not done.ok:
-            raise RuntimeError(f"cannot {'install' if text else 'remove'} {self.name}: {done.said}")
+            raise RuntimeError(f"cannot {'install' if text else 'remove'} {self.name}: {done.last_line}")
 
     def _command(self, host: Host, text: str | None) -> list[str]:
-        # Removal goes through dpkg or rpm themselves: they refuse when another package has come to need it.
+        # dpkg and rpm refuse to remove a package that another one needs; apt and dnf would remove both.
         if _family(host) == "deb":
             if text is None:
                 return ["dpkg", "--remove", self.name]

@@ -1,4 +1,4 @@
-"""Services: what systemd knows of them, and which malloc their main process really runs with."""
+"""Services: their state in systemd, and the malloc that their main process uses."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ C_LIBRARY = re.compile(r"/libc(-2\.\d+)?\.so")
 
 
 class Service(NamedTuple):
-    """One service as systemd has it in memory."""
+    """One service in systemd's memory."""
 
     name: str
     state: str  # loaded, not-found, masked …
-    pid: str  # of its main process; "0" where it does not run
+    pid: str  # of its main process; "0" if it does not run
     files: tuple[str, ...]  # its unit file and the drop-ins that systemd has read
     environment_files: tuple[str, ...]
 
 
 def services(host: Host, *names: str) -> list[Service]:
-    """Several services in one question to systemd."""
-    said = ask_systemd(host, "show", "--property=" + ",".join(PROPERTIES), "--", *names)
-    blocks = said.strip().split("\n\n")
+    """State of several services, by one query to systemd."""
+    output = ask_systemd(host, "show", "--property=" + ",".join(PROPERTIES), "--", *names)
+    blocks = output.strip().split("\n\n")
     if len(blocks) != len(names):
         raise Unreadable(f"systemctl show answered for {len(blocks)} of {len(names)} units")
     return [_service(name, block) for name, block in zip(names, blocks)]
@@ -44,18 +44,18 @@ def _service(name: str, block: str) -> Service:
 
 
 def malloc_of(host: Host, pid: str) -> str | None:
-    """The malloc in a process's own map of its memory; None where there is no such process."""
+    """The malloc in a process's memory map; None if there is no such process."""
     maps = host.read_or_none(f"/proc/{pid}/maps") if pid != "0" else None
     if not maps:
         return None
     paths = {line.split(maxsplit=5)[5].partition(" (deleted)")[0] for line in maps.splitlines() if " /" in line}
-    found = sorted({library.group(1) for path in paths if (library := OTHER.search(path))})
-    if found:
-        return " and ".join(found)
+    libraries = sorted({library.group(1) for path in paths if (library := OTHER.search(path))})
+    if libraries:
+        return " and ".join(libraries)
     return GLIBC if any(C_LIBRARY.search(path) for path in paths) else STATIC
 
 
 def environment_of(host: Host, pid: str) -> dict[str, str]:
-    """The environment a process was started with."""
+    """Initial environment of a process; empty if it has ended."""
     text = host.read_or_none(f"/proc/{pid}/environ") or ""
     return dict(pair.partition("=")[::2] for pair in text.split("\0") if pair)

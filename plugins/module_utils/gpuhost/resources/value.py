@@ -1,4 +1,4 @@
-"""A file of the kernel that holds one value: "value:/proc/sys/vm/swappiness"."""
+"""A kernel file with one value: "value:/proc/sys/vm/swappiness"."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..model import Unsupported
 
 
 class Value:
-    """One kernel file; writing is a single write call, as the kernel wants it."""
+    """One kernel file, written by a single write call, as the kernel requires."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -20,14 +20,14 @@ class Value:
         except OSError as error:
             if error.errno != errno.EBUSY:
                 raise
-            return None  # the files of a processor that is switched off stay, with nothing behind them
+            return None  # the files of an offline processor remain, but cannot be read
 
     def write(self, host: Host, text: str | None) -> None:
         if text is None:
-            raise RuntimeError(f"{self.path} belongs to the kernel and cannot be removed")
+            raise RuntimeError(f"{self.path} is a kernel file and cannot be removed")
         try:
             host.write(self.path, text)
         except OSError as error:
             if error.errno == errno.EPERM:
-                raise Unsupported("not permitted (EPERM): the firmware or a lockdown has the last word") from error
+                raise Unsupported("not permitted (EPERM): the firmware or kernel lockdown prevents it") from error
             raise

@@ -97,6 +97,7 @@ def test_openshift_gets_its_own_kinds_and_loses_exactly_those(lab: Lab) -> None:
     assert constraints in lab.plane.kubectl("get", "securitycontextconstraints", "-o", "name")
     # By TCP they need no constraints: what is of no use any more goes.
     changed = lab.deploy(ON_OPENSHIFT, RDMA, LOCKING, EXPOSED, mode="tcp", limit_s=0)
+    assert lab.plan(ON_OPENSHIFT, RDMA, LOCKING, EXPOSED).env.mode == "tcp"  # as deployed, without --mode
     gone = {each.subject for each in changed.changes_of("remove")}
     assert gone == {f"SecurityContextConstraints {constraints}", "Role lab-scc", "RoleBinding lab-scc"}
     assert constraints not in lab.plane.kubectl("get", "securitycontextconstraints", "-o", "name")

@@ -104,10 +104,10 @@ def test_a_rank_that_is_stopped_is_named_as_what_the_other_one_waits_for(
     waits = [each["message"] for each in found["evidence"] if each["check"] == "waits"]
     assert waits == ["on lab-1 rank 1 is stopped; lab-0 waits for it"]
     assert found["also"] == []
-    assert {"names", "hostfile", "settings", "interfaces", "mtu", "shared memory", "ranks"} <= {*found["looked_at"]}
+    assert {"names", "hostfile", "settings", "interfaces", "mtu", "shared memory", "ranks"} <= {*found["checked"]}
     # Neither a GPU nor a port of the job is there: that is said, and is no "well".
     assert {each["check"] for each in found["unknown"]} == {"gpus"}
-    assert {each["check"] for each in found["aside"]} == {"master", "kernel log"}
+    assert {each["check"] for each in found["unavailable"]} == {"master", "kernel log"}
 
 
 def test_a_rank_that_is_gone_is_named_and_nothing_of_ours_stays(plane: Plane, gpuctl: Gpuctl, job: list[str]) -> None:
@@ -115,7 +115,7 @@ def test_a_rank_that_is_gone_is_named_and_nothing_of_ours_stays(plane: Plane, gp
     said = doctor(gpuctl, plane, "hang")
     assert said.code == 1, said.err
     assert "cause:\nFAIL     ranks           Pod lab-1: none of its 1 ranks run\n" in said.out
-    assert "FAIL     ranks           lab: of the job's ranks nobody is 1" in said.out
+    assert "FAIL     ranks           lab: no process is rank 1 of the job" in said.out
     assert "zlib" not in inside(plane, "lab-0", "ps", "-eo", "args=")
 
 
@@ -139,5 +139,5 @@ def test_a_warning_in_a_log_is_told_with_the_time_that_the_kubelet_has_of_it(pla
     wait_until(lambda: "error 12" in plane.kubectl("logs", "lab-1", "-n", NAMESPACE), "the log has the line")
     (found,) = doctor(gpuctl, plane, "hang", "-o", "json").json["troubles"]
     (cause,) = found["cause"]
-    assert (cause["check"], cause["subject"]) == ("NCCL says", "Pod lab-1")
-    assert re.search(r"with error 12, opcode 0; said at \d{4}-\d\d-\d\d \d\d:\d\dZ$", cause["message"])
+    assert (cause["check"], cause["subject"]) == ("NCCL log", "Pod lab-1")
+    assert re.search(r"with error 12, opcode 0; written at \d{4}-\d\d-\d\d \d\d:\d\dZ$", cause["message"])

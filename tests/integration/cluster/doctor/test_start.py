@@ -14,13 +14,15 @@ import pytest
 
 from gpuctl.cluster.doctor import flow
 from gpuctl.cluster.doctor.model import Diagnosis, Name
-from gpuctl.cluster.doctor.probe_pods import Way
+from gpuctl.cluster.doctor.probe_pods import ProbeOptions
 from tests.integration.cluster.deploy import lab as made
 from tests.integration.cluster.deploy.lab import DEVICES, ROOM, Lab, Provisioner, wait_for
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube import plane as kube_plane
 from tests.rig.kube.plane import Plane
+from tests.rig.reports import valid_json, valid_junit, valid_metrics
 
+DEPLOYED = "gpuctl.cluster.doctor.deployed"  # class name of the JUnit test cases of this check
 NOT_READY = [
     {"type": "PodScheduled", "status": "True"},
     {"type": "Ready", "status": "False", "reason": "ContainersNotReady"},
@@ -54,7 +56,8 @@ def gpuctl(tmp_path: Path) -> Gpuctl:
 def doctor(lab: Lab, trouble: Name | None = None) -> Diagnosis:
     """What the doctor says of one trouble; objects are the same before and after, but for what controllers write."""
     before = _objects(lab)
-    (found,) = flow.look(Way(lab.cluster()), lab.file(), trouble=trouble).found
+    request = flow.DoctorRequest(lab.file(), trouble=trouble)
+    (found,) = flow.examine(ProbeOptions(lab.cluster()), request).diagnoses
     assert _objects(lab) == before
     return found
 
@@ -102,7 +105,24 @@ def test_what_is_not_deployed_is_told_and_what_is_well_as_well(lab: Lab, gpuctl:
     assert lab.names() == before
     assert said.code == 0, said.out + said.err
     assert said.out.startswith(f"lab in {lab.namespace}, 2 pods: a pod will not start?\nno cause found\n")
-    assert "looked at: deployed, made, nodes, volumes, placed" in said.out
+    assert "checked: deployed, created, nodes, volumes, scheduled" in said.out
+
+
+def test_reports_of_a_live_cluster_fit_their_formats(lab: Lab, gpuctl: Gpuctl) -> None:
+    metrics = gpuctl.home / "doctor.prom"
+    junit = command(gpuctl, lab, "start", "-o", "junit", "--metrics", str(metrics))
+    assert junit.code == 1, junit.err
+    assert valid_junit(junit.out)[DEPLOYED, "lab"] == "failure"
+    samples = valid_metrics(metrics.read_text())
+    severities = {(row["target"], row["check"]): value for row, value in samples["gpuctl_check_severity"]}
+    assert severities["lab start", "deployed"] == 3
+    document = valid_json(command(gpuctl, lab, "start", "-o", "json").out)
+    assert ("deployed", "FAIL") in {(row["check"], row["verdict"]) for row in document["findings"]}
+    lab.deploy(nodes=2)
+    junit = command(gpuctl, lab, "start", "-o", "junit", "--metrics", str(metrics))
+    assert junit.code == 0, junit.out + junit.err
+    assert valid_junit(junit.out)[DEPLOYED, "deployed"] == "passed"
+    valid_metrics(metrics.read_text())
 
 
 def test_a_quota_that_allows_no_more_pods_is_the_cause(lab: Lab) -> None:
@@ -112,7 +132,7 @@ def test_a_quota_that_allows_no_more_pods_is_the_cause(lab: Lab) -> None:
     wait_for(lambda: lab.get("resourcequota", "few")["status"].get("used"))
     lab.plane.kubectl("scale", "statefulset", "lab", "--replicas=2", "-n", lab.namespace)
     wait_for(lambda: "FailedCreate" in str(lab.get("events")))
-    words = "made: Pod lab-1: it cannot be made: the quota few does not allow pods=1 more: pods=1 of pods=1"
+    words = "created: Pod lab-1: it cannot be created: the quota few does not allow pods=1 more: pods=1 of pods=1"
     assert words in cause(doctor(lab))
 
 
@@ -126,7 +146,7 @@ def test_gpus_that_others_hold_are_named_with_their_holder(lab: Lab) -> None:
     wait_for(lambda: "Insufficient nvidia.com/gpu" in str(lab.get("pods")))
     wait_for(lambda: len([each for each in lab.get("pods")["items"] if not each["spec"].get("nodeName")]) == 1)
     found = cause(doctor(lab))
-    assert "placed: Pod lab-" in found
+    assert "scheduled: Pod lab-" in found
     assert "too little nvidia.com/gpu free" in found
     assert f"{lab.namespace}/greedy" in found
 
@@ -139,7 +159,7 @@ def test_a_volume_that_nobody_makes_is_the_cause_and_the_pod_without_a_node_its_
     found = doctor(bare)
     assert "volumes: PersistentVolumeClaims lab-" in cause(found)
     assert "it waits for a volume (ExternalProvisioning): waiting for a volume to be created" in cause(found)
-    assert [each.check for each in found.evidence] == ["placed"]
+    assert [each.check for each in found.evidence] == ["scheduled"]
 
 
 def test_a_gone_device_plugin_is_told_of_by_its_node(lab: Lab) -> None:
@@ -150,7 +170,7 @@ def test_a_gone_device_plugin_is_told_of_by_its_node(lab: Lab) -> None:
             lab.plane.api("PATCH", f"/api/v1/nodes/{name}/status", nothing)
         lab.plane.kubectl("delete", "pod", "lab-0", "-n", lab.namespace, "--wait=true")
         wait_for(lambda: "Insufficient nvidia.com/gpu" in str(lab.get("events")))
-        words = "nodes: Nodes gpu-0, gpu-1: it has 8 nvidia.com/gpu, and offers none of them"
+        words = "nodes: Nodes gpu-0, gpu-1: it has 8 nvidia.com/gpu, and none are allocatable"
         assert cause(doctor(lab)) == words
     finally:
         for name in ("gpu-0", "gpu-1"):
@@ -169,7 +189,7 @@ def test_what_kubelets_say_of_containers_is_told_with_the_reason(lab: Lab, gpuct
         "FAIL     image           Pods lab-0, lab-1: the image quay.io/team/ml:1 cannot be pulled (ImagePullBackOff)"
         in said.out
     )
-    assert "hint: it takes a login: image.pull_secret names it" in said.out
+    assert "hint: the registry requires a login: set image.pull_secret" in said.out
 
     ended = {"exitCode": 137, "reason": "OOMKilled"}
     again = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
@@ -177,7 +197,7 @@ def test_what_kubelets_say_of_containers_is_told_with_the_reason(lab: Lab, gpuct
     says(lab, "lab-0", {"restartCount": 3, "lastState": {"terminated": ended}, "state": again}, log)
     says(lab, "lab-1", {"state": {"running": {}}}, "gpuctl: rank 1, mode tcp\ngpuctl: the Secret is empty: ...")
     found = doctor(lab, "start")
-    assert "crash: Pod lab-0: ml was out of memory (OOMKilled); its log ends: " in cause(found)
+    assert "crash: Pod lab-0: ml ran out of memory (OOMKilled); its log ends: " in cause(found)
     assert "hunter2" not in str(found)
     assert [each.subject for each in found.evidence] == ["Pod lab-1"]
 
@@ -190,4 +210,4 @@ def test_who_reaches_another_cluster_or_no_pod_is_told_so(lab: Lab, gpuctl: Gpuc
     said = command(gpuctl, lab, "hang")
     assert said.code == 3, said.out
     assert "cannot look into the pods of lab" in said.err
-    assert "asked           Pod lab-0: it cannot be asked" in said.out
+    assert "probe           Pod lab-0: it cannot be probed" in said.out

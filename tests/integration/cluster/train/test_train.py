@@ -18,6 +18,7 @@ from tests.integration.cluster.train import pods
 from tests.integration.cluster.train.pods import Env
 from tests.rig.command import GPUCTL
 from tests.rig.kube import node
+from tests.rig.reports import valid_json, valid_junit, valid_metrics
 
 STANDINS = Path(__file__).with_name("standins")
 PRINTED = Path("tests/data/nvidia-smi/570-h100-8gpu.xml")
@@ -166,6 +167,20 @@ def test_test_shows_a_row_a_pod_and_what_is_not_as_the_file_says(env: Env) -> No
     assert "FAIL     gpus            lab-0, lab-1: nvidia-smi: Unable to determine the device handle" in done.stdout
     assert done.returncode == 1
     replay.unlink()
+
+
+def test_reports_of_test_and_doctor_fit_their_formats(env: Env, tmp_path: Path) -> None:
+    metrics = tmp_path / "test.prom"
+    tested = run(env, "test", "-o", "junit", "--metrics", str(metrics))
+    assert tested.returncode == 1, tested.stdout  # the image has no nvidia-smi
+    assert {"failure", "error"} & set(valid_junit(tested.stdout).values())
+    assert {row["command"] for row, _ in valid_metrics(metrics.read_text())["gpuctl_findings"]} == {"cluster test"}
+    assert valid_json(run(env, "test", "-o", "json").stdout)["command"] == "cluster test"
+    diagnosed = run(env, "doctor", "hang", "-o", "junit", "--metrics", str(metrics))
+    cases = valid_junit(diagnosed.stdout)
+    assert ("gpuctl.cluster.doctor.pods", "pods") in cases, diagnosed.stdout
+    targets = {row["target"] for row, _ in valid_metrics(metrics.read_text())["gpuctl_check_severity"]}
+    assert targets == {"lab hang"}
 
 
 def test_what_ssh_began_is_found_and_ended_though_the_pod_that_knew_of_it_was_made_anew(env: Env) -> None:

@@ -70,7 +70,7 @@ def cut(program: RunningProgram) -> None:
 )
 def test_exec_keeps_the_promises_of_every_transport(promise: Callable[[Reached], None], pods: Deployed) -> None:
     place = nccl_on_cluster.Place(pods.lab.cluster(), pods.env, 2)
-    transport = nccl_on_cluster.carrier(place, place.pods[0])
+    transport = nccl_on_cluster.transport(place, place.pods[0])
     promise(Reached(transport, FIRST, cut=cut))
 
 
@@ -90,7 +90,7 @@ def test_two_pods_are_measured_with_the_environment_that_training_has(user: Gpuc
 
 def test_ranks_that_hang_are_named_with_pod_and_node_and_ended(user: Gpuctl, pods: Deployed) -> None:
     pods.fabric(f"hang lab-1 {16 * MIB}")
-    said = run(user, pods, "--limit-s", "25")
+    said = run(user, pods, "--timeout", "25")
     assert said.code == 1, said.err
     assert f"no end within 25 s, after 8M: on {SECOND} ranks 2, 3 are doing nothing; {FIRST} waits for it" in said.out
 

@@ -39,7 +39,7 @@ def runner(site: Site) -> Iterator[Start]:
     made: list[SlurmRunner] = []
 
     def start(nodes: tuple[str, ...] = NODES, **more: object) -> SlurmRunner:
-        made.append(SlurmRunner(nodes, Settings(folders=(str(site.programs),), **more)))  # type: ignore[arg-type]
+        made.append(SlurmRunner(nodes, Settings(search_path=(str(site.programs),), **more)))  # type: ignore[arg-type]
         return made[-1]
 
     yield start

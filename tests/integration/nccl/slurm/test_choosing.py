@@ -10,8 +10,11 @@ from typing import Any
 import click
 import pytest
 
-from gpuctl.cli.nccl.targets import slurm
+from gpuctl.cli.nccl import target_options
+from gpuctl.cli.shared import options
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.workflows import nccl_targets
+from gpuctl.workflows.nccl_targets.model import TargetRequest
 from tests.integration.nccl.slurm.site import NODES, Site
 from tests.rig.host import wait_until
 
@@ -23,17 +26,15 @@ def chosen(**given: Any) -> tuple[list[str], str, dict[str, str]]:
         words += ["--gpus", "2"]
 
     @click.command()
-    @click.option("--nodes", default="")
+    @options.as_request(TargetRequest, target_options.target_options)
     @click.option("--gpus", type=int)
-    @slurm.slurm_options
-    def command(**options: Any) -> None:
-        assert slurm.chosen(**options)
-        _, names, where, racks = slurm.runner(**options)
-        found.append((names, where, dict(racks)))
+    def command(request: TargetRequest, gpus: int) -> None:
+        access = nccl_targets.node_access(request, gpus, target_options.notify)
+        selected.append((access.nodes, access.where, dict(access.racks)))
 
-    found: list[tuple[list[str], str, dict[str, str]]] = []
+    selected: list[tuple[list[str], str, dict[str, str]]] = []
     command.main(["--slurm", *words], standalone_mode=False)
-    return found[0]
+    return selected[0]
 
 
 @contextmanager
@@ -115,7 +116,7 @@ def test_inside_of_a_job_its_nodes_are_used(site: Site, monkeypatch: pytest.Monk
         assert chosen(nodes="1")[0] == ["h1"]
         with pytest.raises(GpuctlError, match="only 2 of 4 nodes of the partition main"):
             chosen(nodes="4")
-        with pytest.raises(InvalidInput, match=f"h3: not of job {number}, in which we are"):
+        with pytest.raises(InvalidInput, match=f"h3: not a node of job {number}, in which gpuctl runs"):
             chosen(nodes="h3")
     finally:
         site.ask("scancel", number)

@@ -22,7 +22,7 @@ class Nccl:
 
     def words(self, *words: object) -> tuple[object, ...]:
         """The whole command after its name."""
-        return ("nccl", *words, "--slurm", *SMALL, "--folder", self.site.programs)
+        return ("nccl", *words, "--slurm", *SMALL, "--search-path", self.site.programs)
 
     def __call__(self, *words: object) -> Said:
         return self.gpuctl(*self.words(*words), **self.site.environment)
@@ -70,7 +70,7 @@ def test_the_node_with_a_slow_adapter_is_found(site: Site, nccl: Nccl) -> None:
 
 def test_the_node_that_hangs_is_found(site: Site, nccl: Nccl) -> None:
     site.fabric(f"hang h3 {64 << 20}")
-    said = nccl("isolate", "--limit-s", 6)
+    said = nccl("isolate", "--timeout", 6)
     assert said.code == 1
     assert accused(said) == ["h3"]
     assert site.queue() == ""
@@ -81,7 +81,7 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_touched(site: Site, nccl:
     said = nccl("run", "--partition", "nosuch")
     assert (said.code, said.err.splitlines()[0]) == (
         2,
-        "gpuctl: cannot choose Slurm nodes: there is no partition nosuch",
+        "gpuctl: cannot select Slurm nodes: there is no partition nosuch",
     )
     assert nccl("run", "--via", "ssh").code == 2
     assert site.ask("squeue", "-h", "--states=all") == before

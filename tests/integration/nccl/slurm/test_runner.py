@@ -222,7 +222,7 @@ def test_a_test_that_is_not_installed_is_named_with_the_nodes(runner: Start) -> 
     assert end.run.outcome is Outcome.FAILED
     assert end.run.cause is not None
     assert "h1" in end.run.cause
-    assert "alltoall_perf is not there: build it" in end.run.cause
+    assert "alltoall_perf is not installed: build it" in end.run.cause
 
 
 def test_mpi_that_does_not_fit_is_said(runner: Start) -> None:
@@ -244,7 +244,7 @@ def test_secrets_of_the_environment_stand_on_no_command_line(site: Site, runner:
 
 
 def test_what_a_run_printed_can_be_kept(runner: Start, tmp_path: Path) -> None:
-    (end,) = run(runner(texts=tmp_path), Launch(("h1", "h2"), RING))
+    (end,) = run(runner(save_output=tmp_path), Launch(("h1", "h2"), RING))
     assert (end.run.outcome, end.run.cause) == (Outcome.COMPLETE, None)
     (kept,) = tmp_path.iterdir()
     assert "# Collective test concluded: all_reduce_perf" in kept.read_text()
@@ -272,7 +272,7 @@ from gpuctl.nccl.runners.slurm.command import Settings
 from gpuctl.nccl.runners.slurm import step
 from gpuctl.nccl.runners.slurm.runner import SlurmRunner
 with ctrl_c() as broken_off:
-    runner = SlurmRunner(("h1", "h2"), Settings(folders=(sys.argv[1],)))
+    runner = SlurmRunner(("h1", "h2"), Settings(search_path=(sys.argv[1],)))
     sweep = Sweep(begin_bytes=8 << 20, end_bytes=8 << 30, gpus_per_node=2)
     runner.run([Launch(("h1", "h2"), sweep)], lambda _, words: print(words, flush=True), broken_off)
 """

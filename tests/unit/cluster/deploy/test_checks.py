@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.deploy.cluster_snapshot import Maybe
-from gpuctl.cluster.deploy.memlock import judge
 from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.manifests import everything
+from gpuctl.domain.memlock import judge
 from tests.unit.cluster.clusters import BUILT, ON_OPENSHIFT, ROCE
 from tests.unit.cluster.deploy.there import ROOM, env_of, findings, node, pod, storage_class, there
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gpuctl.cli.cluster import deploy_report
 from gpuctl.cluster.deploy import module_main, via_ansible
 from gpuctl.cluster.deploy.apply import Applied
 from gpuctl.cluster.deploy.destroy import EnvironmentObjects
@@ -101,3 +102,12 @@ def test_a_plan_has_another_digest_where_its_objects_differ_but_not_where_its_se
     assert digest(replace(plan, states=(statefulset, other_password))) == digest(plan)
     other_image = ObjectState({**SET, "spec": {"image": "another"}})
     assert digest(replace(plan, states=(other_image, secret))) != digest(plan)
+
+
+def test_without_the_right_to_list_nobody_says_that_nothing_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy_report.removing(EnvironmentObjects([], [], ["you may not list secrets"]), env_of(tmp_path), ())
+    assert capsys.readouterr().out == "UNKNOWN whether anything exists: you may not list secrets\n"
+    deploy_report.removing(EnvironmentObjects([], []), env_of(tmp_path), ())
+    assert capsys.readouterr().out == "lab has no objects in team\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuctl.cluster.clusterfile import variables
-from gpuctl.cluster.doctor.model import Check, Facts, Inside, Trouble
+from gpuctl.cluster.doctor.model import Check, Facts, PodFacts, Trouble
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import config
 from gpuctl.domain.findings import Finding, Verdict, group_by_subject
@@ -88,7 +88,7 @@ def facts(folder: Path, *changes: Mapping[str, Any], **changed: Any) -> Facts:
         owner=owner(),
         pods=pods,
         missing=[],
-        there=cluster.there(),
+        snapshot=cluster.there(),
         preflight=[],
         events=[],
         inside={name: inside(env, rank, tell.get(name, {})) for rank, name in enumerate(pods)},
@@ -96,15 +96,15 @@ def facts(folder: Path, *changes: Mapping[str, Any], **changed: Any) -> Facts:
     return replace(usual, **changed)
 
 
-def inside(env: Environment, number: int = 0, changed: Mapping[str, Any] | None = None) -> Inside:
+def inside(env: Environment, number: int = 0, changed: Mapping[str, Any] | None = None) -> PodFacts:
     """What a healthy pod says of itself; each subject as pod/look.py has it."""
     chosen = {each.name: each.value for each in variables.all_of(env.cluster, env.mode)}
     net = {"state": "up", "mtu": 9000}
     usual: dict[str, Any] = {
         "jobs": {"ranks": ranks(8 * number, 8, chosen), "hidden": 0, "age_s": 5000},
-        "words": {"files": []},
+        "nccl_logs": {"files": []},
         "variables": chosen,
-        "gpu": {"xml": H100, "said": "", "missing": False, "late": False, "open_module": True},
+        "gpu": {"xml": H100, "error": "", "missing": False, "late": False, "open_module": True},
         "rdma": {"ports": [port("mlx5_0"), port("mlx5_1")], "efa": None, "unread": {}},
         "peer_memory": {"kernel": "5.14.0", "modules": ["nvidia_peermem"], "unread": {}},
         "network": {
@@ -115,11 +115,11 @@ def inside(env: Environment, number: int = 0, changed: Mapping[str, Any] | None 
             "hostfile": config.hostfile(env),
         },
         "machine": machine(),
-        "room": {path: room() for path in ("/dev/shm", "/workspace", "/tmp")},  # noqa: S108
+        "disk": {path: room() for path in ("/dev/shm", "/workspace", "/tmp")},  # noqa: S108
     }
     for subject, value in (changed or {}).items():
         usual[subject] = {**usual[subject], **value} if isinstance(value, Mapping) else value
-    return Inside(usual)
+    return PodFacts(usual)
 
 
 def ranks(first: int, count: int, variables: Mapping[str, str] | None = None, **changed: Any) -> list[dict[str, Any]]:

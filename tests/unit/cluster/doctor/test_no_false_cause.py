@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.doctor import read
-from gpuctl.cluster.doctor.diagnose import walk
+from gpuctl.cluster.doctor.diagnose import run_checks
 from gpuctl.cluster.doctor.hang import HANG
-from gpuctl.cluster.doctor.model import Facts, Inside, Log
+from gpuctl.cluster.doctor.model import Facts, Log, PodFacts
 from gpuctl.cluster.doctor.slow import SLOW
 from gpuctl.cluster.doctor.start import START
 from tests.unit.cluster.doctor.patients import DATA, H100, ROCE, check, facts, inside, lines, pod, port, ranks, room
@@ -34,7 +34,7 @@ BY_LIBFABRIC = [
 
 
 def told(trouble: Any, found: Facts, name: str) -> list[str]:
-    return lines(check(trouble, name).look(found))
+    return lines(check(trouble, name).run(found))
 
 
 def both(**changed: Any) -> dict[str, Any]:
@@ -44,8 +44,8 @@ def both(**changed: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("trouble", [HANG, SLOW], ids=lambda each: each.name)
 def test_a_job_on_efa_that_is_well_has_no_cause(trouble: Any, tmp_path: Path) -> None:
     ports = [port(f"rdmap{n}s0", efa=True, link="Unknown", gids=[]) for n in range(2)]
-    told = both(rdma={"ports": ports}, gpu={"xml": PERSISTENT}, words=written(BY_LIBFABRIC))
-    diagnosis = walk(trouble, facts(tmp_path, EFA, tell=told))
+    told = both(rdma={"ports": ports}, gpu={"xml": PERSISTENT}, nccl_logs=written(BY_LIBFABRIC))
+    diagnosis = run_checks(trouble, facts(tmp_path, EFA, tell=told))
     assert [*diagnosis.cause, *diagnosis.warnings, *diagnosis.unknown] == []
 
 
@@ -58,36 +58,36 @@ def with_log(folder: Path, age_s: float, **changed: Any) -> Facts:
 
 
 def test_what_was_said_before_the_job_began_is_no_cause_and_is_told_with_its_time(tmp_path: Path) -> None:
-    (line,) = told(HANG, with_log(tmp_path, 90000), "NCCL says")
+    (line,) = told(HANG, with_log(tmp_path, 90000), "NCCL log")
     assert line.startswith("WARN Pod lab-0: a transfer failed with 12")
-    assert line.endswith("; said at 2027-01-14 07:00Z, before the job of now began")
-    (line,) = told(HANG, with_log(tmp_path, 60), "NCCL says")
+    assert line.endswith("; written at 2027-01-14 07:00Z, before the current job started")
+    (line,) = told(HANG, with_log(tmp_path, 60), "NCCL log")
     assert line.startswith("FAIL Pod lab-0: a transfer failed with 12")
-    assert line.endswith("; said at 2027-01-15 07:59Z")
+    assert line.endswith("; written at 2027-01-15 07:59Z")
 
 
 def test_without_a_job_only_what_was_said_within_the_hour_is_a_cause(tmp_path: Path) -> None:
     none = both(jobs={"ranks": []})
-    assert told(HANG, with_log(tmp_path, 60, tell=none), "NCCL says")[0].startswith("FAIL")
-    (line,) = told(HANG, with_log(tmp_path, 7200, tell=none), "NCCL says")
+    assert told(HANG, with_log(tmp_path, 60, tell=none), "NCCL log")[0].startswith("FAIL")
+    (line,) = told(HANG, with_log(tmp_path, 7200, tell=none), "NCCL log")
     assert line.startswith("WARN")
     assert line.endswith("and no job runs now")
 
 
 def test_a_file_that_no_rank_writes_to_is_as_old_as_its_last_line(tmp_path: Path) -> None:
-    old = {"lab-1": {"words": written(RETRIES, live=False, age_s=90000)}}
-    (line,) = told(HANG, facts(tmp_path, ROCE, now=NOW, tell=old), "NCCL says")
+    old = {"lab-1": {"nccl_logs": written(RETRIES, live=False, age_s=90000)}}
+    (line,) = told(HANG, facts(tmp_path, ROCE, now=NOW, tell=old), "NCCL log")
     assert line.startswith("WARN")
-    assert line.endswith("; in a file that ends at 2027-01-14 07:00Z, before the job of now began")
-    new = {"lab-1": {"words": written(RETRIES, live=False, age_s=60)}}
-    assert told(HANG, facts(tmp_path, ROCE, now=NOW, tell=new), "NCCL says")[0].startswith("FAIL")
+    assert line.endswith("; in a file that ends at 2027-01-14 07:00Z, before the current job started")
+    new = {"lab-1": {"nccl_logs": written(RETRIES, live=False, age_s=60)}}
+    assert told(HANG, facts(tmp_path, ROCE, now=NOW, tell=new), "NCCL log")[0].startswith("FAIL")
     by_tcp = ["lab-1:1:2 [0] NCCL INFO Using network Socket"]
-    before = {"lab-1": {"words": written(by_tcp, live=False, age_s=90000)}}
+    before = {"lab-1": {"nccl_logs": written(by_tcp, live=False, age_s=90000)}}
     assert told(SLOW, facts(tmp_path, ROCE, now=NOW, tell=before), "transport")[0].startswith("UNKNOWN")
 
 
 def test_lines_have_the_times_that_the_kubelet_puts_in_front_of_them() -> None:
-    found = read.said(
+    found = read.parse_log(
         [
             "2027-01-15T08:00:00.123456789Z PASSWORD: hunter2",
             "2027-01-15T16:00:01.5+08:00  12%\r 13%",
@@ -97,7 +97,7 @@ def test_lines_have_the_times_that_the_kubelet_puts_in_front_of_them() -> None:
     assert found.lines == ["PASSWORD: <removed>", " 13%", "unable to retrieve container logs"]
     assert found.times == [NOW + 0.123456, NOW + 1.5, None]
     key = ["-----BEGIN RSA PRIVATE KEY-----", "abc", "-----END RSA PRIVATE KEY-----", "after"]
-    several = read.said([f"2027-01-15T08:00:00Z {line}" for line in key])
+    several = read.parse_log([f"2027-01-15T08:00:00Z {line}" for line in key])
     assert "abc" not in str(several.lines)
     assert several.times == [None] * len(several.lines)
 
@@ -105,7 +105,7 @@ def test_lines_have_the_times_that_the_kubelet_puts_in_front_of_them() -> None:
 def test_an_sshd_that_stays_up_by_now_is_no_cause(tmp_path: Path) -> None:
     again = ["Bind to port 2222 failed", "gpuctl: /usr/sbin/sshd ended with 255, once more in 5 s"] * 3
     old = facts(tmp_path, now=NOW, logs={"lab-0": Log(again, times=[NOW - 9000] * 6)})
-    assert told(START, old, "ssh")[0].startswith("WARN Pod lab-0: sshd ended 3 times, and has stayed up since")
+    assert told(START, old, "ssh")[0].startswith("WARN Pod lab-0: sshd exited 3 times, and has stayed up since")
     new = facts(tmp_path, now=NOW, logs={"lab-0": Log(again, times=[NOW - 9] * 6)})
     assert told(START, new, "ssh")[0].startswith("FAIL")
 
@@ -113,33 +113,33 @@ def test_an_sshd_that_stays_up_by_now_is_no_cause(tmp_path: Path) -> None:
 # ---- what nobody read -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("subject", ["jobs", "network", "room", "machine", "words", "variables"])
+@pytest.mark.parametrize("subject", ["jobs", "network", "disk", "machine", "nccl_logs", "variables"])
 def test_a_subject_that_was_not_told_is_unknown_and_no_check_of_it_says_ok(subject: str, tmp_path: Path) -> None:
     usual = facts(tmp_path, ROCE)
     late = {"unread": {"*": "no answer within 30 s"}}
-    silent = {name: Inside({**each.said, subject: late}) for name, each in usual.inside.items()}
+    silent = {name: PodFacts({**each.values, subject: late}) for name, each in usual.inside.items()}
     found = facts(tmp_path, ROCE, inside=silent)
-    assert all("no answer within 30 s" in line for line in told(HANG, found, "asked"))
-    diagnosis = walk(HANG, found)
+    assert all("no answer within 30 s" in line for line in told(HANG, found, "probe"))
+    diagnosis = run_checks(HANG, found)
     assert (diagnosis.cause, diagnosis.clean) == ([], False)
     of = {
         "jobs": {"ranks", "stopped", "waits", "restarted"},
         "network": {"hostfile", "names", "ssh", "master", "interfaces", "mtu"},
-        "room": {"shared memory", "folders"},
+        "disk": {"shared memory", "folders"},
         "variables": {"settings"},
     }
-    assert of.get(subject, set()) <= {*diagnosis.passed_over}
-    slow = {"machine": {"processors", "memory", "neighbours", "near"}, "room": {"storage", "shares", "folders"}}
-    assert slow.get(subject, set()) <= {*walk(SLOW, found).passed_over}
+    assert of.get(subject, set()) <= {*diagnosis.skipped}
+    slow = {"machine": {"processors", "memory", "neighbours", "numa"}, "disk": {"storage", "shares", "folders"}}
+    assert slow.get(subject, set()) <= {*run_checks(SLOW, found).skipped}
 
 
 def test_a_folder_that_gives_no_answer_is_the_cause_of_ranks_that_stand_still(tmp_path: Path) -> None:
     gone = {"late": 5.0, "type": "nfs4", "source": "server:/x"}
     blocked = ranks(8, 8, state="D", still=True, wait="rpc_wait_bit_killable")
-    found = facts(tmp_path, tell={"lab-1": {"room": {"/datasets": gone}, "jobs": {"ranks": blocked}}})
-    diagnosis = walk(HANG, found)
+    found = facts(tmp_path, tell={"lab-1": {"disk": {"/datasets": gone}, "jobs": {"ranks": blocked}}})
+    diagnosis = run_checks(HANG, found)
     (cause,) = diagnosis.cause
-    assert cause.message == "/datasets (server:/x, nfs4) gives no answer within 5 s"
+    assert cause.message == "/datasets (server:/x, nfs4) does not answer within 5 s"
     assert {"stopped", "waits"} <= {each.check for each in diagnosis.evidence}
 
 
@@ -184,17 +184,17 @@ def test_pods_without_part_in_a_job_that_lost_a_rank_are_not_accused(size: str, 
     assert told(HANG, found, "restarted") == []
     assert told(HANG, found, "ranks") == [
         "FAIL Pod lab-0: 7 of its 8 ranks run (rank 0, 1, 2, 3, 4, 5 and 1 more)",
-        "FAIL lab: of the job's ranks nobody is 7",
+        "FAIL lab: no process is rank 7 of the job",
     ]
     waits = "FAIL Pod lab-0: lab-0 has only 7 of its 8 ranks left; lab-1 waits for it"
     assert told(HANG, found, "waits") == [waits]
-    assert [each.subject for each in walk(HANG, found).cause] == ["Pod lab-0", "lab"]
+    assert [each.subject for each in run_checks(HANG, found).cause] == ["Pod lab-0", "lab"]
 
 
 def test_a_pod_that_has_no_part_is_not_waited_for_when_it_says_nothing(tmp_path: Path) -> None:
     found = of_four(tmp_path, lab_0=ranks(0, 8, world=16)[:7], lab_1=ranks(8, 8, world=16))
-    found = replace(found, inside={**found.inside, "lab-3": Inside(why="no answer")})
-    assert told(HANG, found, "ranks")[-1] == "FAIL lab: of the job's ranks nobody is 7"
+    found = replace(found, inside={**found.inside, "lab-3": PodFacts(why="no answer")})
+    assert told(HANG, found, "ranks")[-1] == "FAIL lab: no process is rank 7 of the job"
 
 
 def test_a_pod_that_lost_all_its_ranks_is_accused_and_those_behind_it_are_not(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_pod_that_lost_all_its_ranks_is_accused_and_those_behind_it_are_not(tm
     assert told(HANG, found, "restarted") == []
     assert told(HANG, found, "ranks")[0] == "FAIL Pod lab-1: none of its 8 ranks run"
     last = of_four(tmp_path, lab_0=ranks(0, 8, world=32), lab_1=ranks(8, 8, world=32), lab_2=ranks(16, 8, world=32))
-    assert told(HANG, last, "restarted")[0].startswith("FAIL Pod lab-3: it began 60 s ago")
+    assert told(HANG, last, "restarted")[0].startswith("FAIL Pod lab-3: it started 60 s ago")
     assert told(HANG, last, "ranks")[0] == "FAIL Pod lab-3: none of its 8 ranks run"
 
 
@@ -222,7 +222,7 @@ def test_pods_of_different_sizes_have_room_for_what_each_says(tmp_path: Path) ->
 def test_two_jobs_that_meet_at_different_ports_are_no_failure(tmp_path: Path) -> None:
     other = ranks(0, 8, {"MASTER_ADDR": "lab-1", "MASTER_PORT": "29501"}, world=8)
     found = facts(tmp_path, tell={"lab-1": {"jobs": {"ranks": other}}})
-    assert told(HANG, found, "ranks")[0].startswith("WARN lab: ranks do not agree how many they are: 8, 16")
+    assert told(HANG, found, "ranks")[0].startswith("WARN lab: ranks disagree about their number: 8, 16")
 
 
 def test_gpus_of_a_pod_without_part_in_the_job_may_rest(tmp_path: Path) -> None:
@@ -234,10 +234,10 @@ def test_gpus_of_a_pod_without_part_in_the_job_may_rest(tmp_path: Path) -> None:
 
 
 def test_names_that_differ_by_node_and_how_much_is_logged_are_no_cause(tmp_path: Path) -> None:
-    usual = facts(tmp_path, ROCE).inside["lab-1"].said["variables"]
+    usual = facts(tmp_path, ROCE).inside["lab-1"].values["variables"]
     jobs = ranks(8, 8, {**usual, "NCCL_IB_HCA": "=mlx5_0", "OMPI_MCA_ess_base_vpid": "1", "NCCL_DEBUG": "INFO"})
-    own = {"jobs": {"ranks": jobs}, "variables": {"NCCL_DEBUG": "VERSION"}}
-    found = told(HANG, facts(tmp_path, ROCE, tell={"lab-1": own}), "settings")
+    values = {"jobs": {"ranks": jobs}, "variables": {"NCCL_DEBUG": "VERSION"}}
+    found = told(HANG, facts(tmp_path, ROCE, tell={"lab-1": values}), "settings")
     assert len(found) == 2
     assert all(line.startswith("WARN") for line in found)
 
@@ -254,13 +254,13 @@ def test_of_several_interfaces_one_is_enough(tmp_path: Path) -> None:
     net = {"network": {"rdma": {"interfaces": ["net1", "net2"]}}}
     one = {"network": {"interfaces": {"net1": UP}}}
     (line,) = told(HANG, facts(tmp_path, ROCE, net, tell={"lab-0": NET1, "lab-1": one}), "interfaces")
-    assert line.startswith("WARN Pod lab-1: NCCL_SOCKET_IFNAME==net1,net2 names net2, which it has not")
+    assert line.startswith("WARN Pod lab-1: NCCL_SOCKET_IFNAME==net1,net2 names net2, which do not exist")
 
 
 def test_a_list_of_adapters_may_name_those_of_other_nodes_and_a_prefix_some_that_are_down(tmp_path: Path) -> None:
     rest = both(rdma={"ports": [port("mlx5_0")]})
     (line,) = told(HANG, facts(tmp_path, ROCE, tell=rest), "adapters")
-    assert line.startswith("WARN Pods lab-0, lab-1: NCCL_IB_HCA names mlx5_1, which it has not")
+    assert line.startswith("WARN Pods lab-0, lab-1: NCCL_IB_HCA names mlx5_1, which do not exist")
     prefix = {"variables": {"NCCL_IB_HCA": "mlx5"}, "jobs": {"ranks": []}}
     down = {**prefix, "rdma": {"ports": [port("mlx5_0"), port("mlx5_4", state="DOWN")]}}
     assert told(HANG, facts(tmp_path, ROCE, tell={"lab-1": down}), "adapters") == []
@@ -276,9 +276,9 @@ def test_a_large_limit_of_locked_memory_is_no_cause(tmp_path: Path) -> None:
 
 
 def test_a_hostfile_with_the_right_hosts_and_other_slots_is_no_cause(tmp_path: Path) -> None:
-    text = inside(facts(tmp_path).env).said["network"]["hostfile"].replace("slots=8", "slots=4")
+    text = inside(facts(tmp_path).env).values["network"]["hostfile"].replace("slots=8", "slots=4")
     (line,) = told(HANG, facts(tmp_path, tell=both(network={"hostfile": text})), "hostfile")
-    assert line.startswith("WARN Pods lab-0, lab-1: its hostfile has the right hosts")
+    assert line.startswith("WARN Pods lab-0, lab-1: its hostfile lists the right hosts")
 
 
 def test_the_same_image_from_two_mirrors_is_the_same(tmp_path: Path) -> None:
@@ -298,9 +298,9 @@ def test_parts_of_gpus_are_not_counted_as_gpus(tmp_path: Path) -> None:
 
 
 def test_a_complaint_beside_all_gpus_and_a_driver_that_may_only_be_loading_are_no_failures(tmp_path: Path) -> None:
-    rom = both(gpu={"said": "WARNING: infoROM is corrupted at gpu 0000:1B:00.0"})
+    rom = both(gpu={"error": "WARNING: infoROM is corrupted at gpu 0000:1B:00.0"})
     assert told(HANG, facts(tmp_path, tell=rom), "gpus")[0].startswith("WARN")
-    slow = both(gpu={"xml": "", "said": "nvidia-smi gave no answer within 5 s", "late": True}, jobs={"ranks": []})
+    slow = both(gpu={"xml": "", "error": "nvidia-smi gave no answer within 5 s", "late": True}, jobs={"ranks": []})
     assert told(HANG, facts(tmp_path, tell=slow), "gpus")[0].startswith("UNKNOWN")
 
 
@@ -319,6 +319,6 @@ def test_a_repair_that_waits_makes_nothing_slow(tmp_path: Path) -> None:
 
 
 def test_a_data_set_that_almost_fills_its_disk_is_a_warning(tmp_path: Path) -> None:
-    tell = {"lab-0": {"room": {"/datasets": room(size=500 * 2**30, free=9 * 2**30)}}}
+    tell = {"lab-0": {"disk": {"/datasets": room(size=500 * 2**30, free=9 * 2**30)}}}
     (line,) = told(SLOW, facts(tmp_path, tell=tell), "storage")
     assert line == "WARN Pod lab-0: /datasets is almost full: 9.0 of 500.0 GiB are free"

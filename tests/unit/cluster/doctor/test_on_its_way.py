@@ -18,7 +18,7 @@ NOW = 1_800_000_000.0
 
 
 def told(found: Facts, name: str) -> list[str]:
-    return lines(check(START, name).look(found))
+    return lines(check(START, name).run(found))
 
 
 def test_an_object_that_no_pod_needs_is_no_cause(tmp_path: Path) -> None:
@@ -31,8 +31,8 @@ def test_a_claim_that_waits_for_its_pod_is_well_when_its_event_is_gone(tmp_path:
     waits["spec"]["volumes"] = [{"name": "work", "persistentVolumeClaim": {"claimName": "work"}}]
     claim = {"metadata": {"name": "work", "uid": "u"}, "spec": {"storageClassName": "local"}, "status": {}}
     kind = {"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFirstConsumer"}
-    there = cluster.there(claims=Maybe([claim]), classes=Maybe([kind]))
-    assert told(facts(tmp_path, pods={"lab-0": waits}, there=there), "volumes") == []
+    snapshot = cluster.there(claims=Maybe([claim]), classes=Maybe([kind]))
+    assert told(facts(tmp_path, pods={"lab-0": waits}, snapshot=snapshot), "volumes") == []
 
 
 def test_a_mount_that_failed_before_the_image_was_pulled_is_past(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_container_that_began_a_moment_ago_is_given_time(tmp_path: Path) -> No
     began = datetime.fromtimestamp(NOW - 12, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     about = pod("lab-0", {"state": {"running": {"startedAt": began}}}, ready=False)
     young = told(facts(tmp_path, pods={"lab-0": about}, now=NOW), "ready")
-    assert young == ["UNKNOWN Pod lab-0: it began 12 s ago, and is not ready yet"]
+    assert young == ["UNKNOWN Pod lab-0: it started 12 s ago, and is not ready yet"]
 
 
 def test_links_that_are_narrow_in_all_machines_are_made_so(tmp_path: Path) -> None:

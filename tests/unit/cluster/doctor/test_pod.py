@@ -32,27 +32,27 @@ def process(pid: int, name: str, environ: Mapping[str, str], state: str = "S", b
     rest = ["0"] * 49
     rest[10:12], rest[16], rest[18] = ["700", "300"], "12", str(began)
     stat = f"{pid} ({name}) {state} 1 {' '.join(rest[1:])}\n"
-    own = "\0".join(f"{key}={value}" for key, value in environ.items()) + "\0"
+    values = "\0".join(f"{key}={value}" for key, value in environ.items()) + "\0"
     return {
         f"proc/{pid}/stat": stat,
         f"proc/{pid}/task/{pid}/stat": stat,
         f"proc/{pid}/comm": f"{name}\n",
-        f"proc/{pid}/environ": own,
+        f"proc/{pid}/environ": values,
         f"proc/{pid}/wchan": "futex_wait",
         f"proc/{pid}/limits": LIMITS,
     }
 
 
 def test_a_rank_is_the_eldest_of_its_number_that_is_no_shell(tmp_path: Path) -> None:
-    own = {"RANK": "3", "WORLD_SIZE": "8", "NCCL_DEBUG": "INFO", "HF_TOKEN": "hunter2"}
+    values = {"RANK": "3", "WORLD_SIZE": "8", "NCCL_DEBUG": "INFO", "HF_TOKEN": "hunter2"}
     host = write(
         tmp_path,
         {
             "proc/uptime": "1000.00 1.0\n",
             **process(1, "sleep", {}),
-            **process(10, "bash", own, began=200),
-            **process(11, "python3 (x) y", own, "R", began=300),
-            **process(12, "pt_data_worker", own, began=400),
+            **process(10, "bash", values, began=200),
+            **process(11, "python3 (x) y", values, "R", began=300),
+            **process(12, "pt_data_worker", values, began=400),
         },
     )
     found = jobs.read(host, AT_ONCE)
@@ -210,7 +210,7 @@ def test_nvidia_smi_is_told_as_it_is_and_its_complaint_beside_it(tmp_path: Path)
     (tmp_path / "told.xml").write_text(H100)
     lost = DATA / "nvidia-smi/device-lost.txt"
     found = gpus.read(standin_nvidia_smi(tmp_path, f"/bin/cat {lost} {tmp_path}/told.xml; exit 15"), AT_ONCE)
-    assert found["said"].startswith("Unable to determine the device handle for GPU")
+    assert found["error"].startswith("Unable to determine the device handle for GPU")
     assert found["xml"].endswith(H100[-100:])
     assert (found["missing"], found["late"]) == (False, False)
     assert gpus.read(Host(tmp_path / "other"), AT_ONCE)["missing"] is True

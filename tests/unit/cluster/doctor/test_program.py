@@ -26,7 +26,7 @@ def started(asked: Mapping[str, Any]) -> subprocess.Popen[bytes]:
         packing.command(sys.executable), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert found.stdin is not None
-    found.stdin.write(program.question(asked))
+    found.stdin.write(program.encode(asked))
     found.stdin.flush()
     return found
 
@@ -39,12 +39,12 @@ def request(folder: Path, **changed: Any) -> dict[str, Any]:
 def test_the_program_tells_all_of_a_real_machine_in_one_line(tmp_path: Path) -> None:
     running = started(request(tmp_path, sample_s=0.1))
     assert running.stdout is not None
-    answer = program.answer(running.stdout.read(), "tok ")
+    answer = program.decode(running.stdout.read(), "tok ")
     assert running.wait(10) == 0
     assert answer is not None
     assert answer["machine"]["cpus"] == os.cpu_count()
     assert answer["network"]["interfaces"]["lo"]["mtu"] > 0
-    assert answer["room"]["/"]["size"] > 0
+    assert answer["disk"]["/"]["size"] > 0
     assert not any("unread" in each and "*" in each["unread"] for each in answer.values())
 
 
@@ -60,11 +60,11 @@ def test_the_program_ends_when_nobody_listens_any_more(tmp_path: Path) -> None:
 def test_a_subject_that_is_late_takes_no_other_along(tmp_path: Path) -> None:
     running = started(request(tmp_path, sample_s=5.0, limit_s=0.5))
     assert running.stdout is not None
-    answer = program.answer(running.stdout.read(), "tok ")
+    answer = program.decode(running.stdout.read(), "tok ")
     running.wait(10)
     assert answer is not None
     assert answer["jobs"]["unread"] == {"*": "no answer within 0.5 s"}
-    assert answer["room"]["/"]["size"] > 0
+    assert answer["disk"]["/"]["size"] > 0
 
 
 def test_all_subjects_that_hang_end_together_so_that_the_others_are_told_in_time(
@@ -86,7 +86,7 @@ def test_all_subjects_that_hang_end_together_so_that_the_others_are_told_in_time
 
 def test_an_answer_that_is_garbled_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="incorrect"):
-        program.answer(b"\ntok YWJjZGVmZ2hpamts\n", "tok ")
+        program.decode(b"\ntok YWJjZGVmZ2hpamts\n", "tok ")
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,12 @@ def test_an_answer_that_is_garbled_is_a_value_error() -> None:
     ],
 )
 def test_where_it_gave_no_answer_how_it_ended_is_told_with_the_python_that_was_named(done: Done, why: str) -> None:
-    assert probe_pods._told(b"", "tok ", done, "python9").why == why
+    assert probe_pods._parse(b"", "tok ", done, "python9").why == why
 
 
 def test_an_answer_that_is_cut_off_is_none() -> None:
-    assert program.answer(b"noise\ntok eJxLTEo", "tok ") is None
-    assert program.answer(b"noise", "tok ") is None
+    assert program.decode(b"noise\ntok eJxLTEo", "tok ") is None
+    assert program.decode(b"noise", "tok ") is None
 
 
 def test_a_pod_asks_for_those_after_it_and_the_first(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.doctor import gpus, read
-from gpuctl.cluster.doctor.diagnose import walk
+from gpuctl.cluster.doctor.diagnose import run_checks
 from gpuctl.cluster.doctor.flow import suggested
-from gpuctl.cluster.doctor.model import Inside, told
+from gpuctl.cluster.doctor.model import PodFacts, as_dict
 from gpuctl.cluster.doctor.start import START
 from gpuctl.domain.findings import group_by_subject, warn
 from tests.rig.recordings import recording
@@ -20,7 +20,7 @@ from tests.unit.cluster.doctor.patients import DATA, facts, pod
 def of(name: str) -> gpus.Gpus:
     """GPUs in an excerpt of ours, or in a recording: of these the name begins with x_."""
     path = recording(f"nvidia-smi/{name}.xml") if name.startswith("x_") else DATA / f"nvidia-smi/{name}.xml"
-    return gpus.of(Inside({"gpu": {"xml": path.read_text()}}))
+    return gpus.of(PodFacts({"gpu": {"xml": path.read_text()}}))
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_power_clocks_and_links_are_read_of_every_driver(
 
 
 def test_what_is_no_whole_answer_is_told_with_the_reason() -> None:
-    cut = gpus.of(Inside({"gpu": {"xml": "<nvidia_smi_log><gpu>"}}))
+    cut = gpus.of(PodFacts({"gpu": {"xml": "<nvidia_smi_log><gpu>"}}))
     assert cut.gpus == ()
     assert "no whole XML" in cut.why
-    assert gpus.of(Inside(why="it cannot be asked")).why == "it cannot be asked"
-    late = gpus.of(Inside({"gpu": {"unread": {"*": "no answer within 30 s"}}}))
+    assert gpus.of(PodFacts(why="it cannot be probed")).why == "it cannot be probed"
+    late = gpus.of(PodFacts({"gpu": {"unread": {"*": "no answer within 30 s"}}}))
     assert late.why == "no answer within 30 s"
 
 
@@ -82,12 +82,12 @@ def test_the_log_is_that_of_the_container_that_tells_most(prepare: Any, ml: Any,
 
 def test_of_a_log_that_is_all_progress_bars_only_the_last_is_kept() -> None:
     bars = "\r".join(f"{n}%|####" for n in range(5000))
-    found = read.said([f"2027-01-15T08:00:00Z {bars}", *("x" * 3000 for _ in range(100)), "the last"])
+    found = read.parse_log([f"2027-01-15T08:00:00Z {bars}", *("x" * 3000 for _ in range(100)), "the last"])
     assert found.lines[-1] == "the last"
     assert sum(map(len, found.lines)) <= read.MOST_TEXT
     assert len(found.times) == len(found.lines)
-    assert read.said([bars]).lines == ["4999%|####"]
-    assert read.said([]).lines == []
+    assert read.parse_log([bars]).lines == ["4999%|####"]
+    assert read.parse_log([]).lines == []
 
 
 def test_the_state_of_the_pods_suggests_the_trouble(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_pods_with_the_same_trouble_are_told_together() -> None:
 
 
 def test_a_diagnosis_is_plain_data(tmp_path: Path) -> None:
-    found = told(walk(START, facts(tmp_path, mode=None, owner=None, pods={})))
+    found = as_dict(run_checks(START, facts(tmp_path, mode=None, owner=None, pods={})))
     assert (found["trouble"], found["verdict"]) == ("start", "FAIL")
     assert found["cause"][0]["verdict"] == "FAIL"
-    assert found["looked_at"][0] == "deployed"
+    assert found["checked"][0] == "deployed"

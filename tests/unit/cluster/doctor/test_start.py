@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.deploy.cluster_snapshot import Maybe
-from gpuctl.cluster.doctor.diagnose import walk
+from gpuctl.cluster.doctor.diagnose import run_checks
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.doctor.start import START
 from gpuctl.domain.findings import Finding, Verdict
@@ -29,7 +29,7 @@ NOTHING = Log()
 
 
 def told(found: Facts, name: str) -> list[str]:
-    return lines(check(START, name).look(found))
+    return lines(check(START, name).run(found))
 
 
 def waiting(reason: str, message: str = "back-off") -> dict[str, Any]:
@@ -42,50 +42,52 @@ def one(container: dict[str, Any], *events: Any, name: str = "lab-0", log: Log =
 
 @pytest.mark.parametrize("each", START.checks, ids=lambda each: each.name)
 def test_no_check_finds_anything_in_an_environment_that_is_well(each: Any, tmp_path: Path) -> None:
-    assert lines(each.look(facts(tmp_path))) == []
+    assert lines(each.run(facts(tmp_path))) == []
 
 
 def test_what_is_not_deployed_or_has_lost_an_object_is_told(tmp_path: Path) -> None:
     nothing = facts(tmp_path, mode=None, owner=None, pods={}, inside={})
     assert told(nothing, "deployed") == ["FAIL lab: it is not deployed in team"]
     lost = facts(tmp_path, missing=["Secret lab"])
-    assert told(lost, "deployed") == ["FAIL Secret lab: it is not there"]
+    assert told(lost, "deployed") == ["FAIL Secret lab: it does not exist"]
 
 
 def test_a_pod_that_is_refused_is_told_with_the_words_of_who_refuses_it(tmp_path: Path) -> None:
     alone = {"pods": {"lab-0": pod("lab-0")}}
     quota = facts(tmp_path, **alone, events=[event(owner(), "FailedCreate", QUOTA)])
-    (line,) = told(quota, "made")
-    assert line.startswith("FAIL Pod lab-1: it cannot be made: the quota few does not allow pods=1 more")
+    (line,) = told(quota, "created")
+    assert line.startswith("FAIL Pod lab-1: it cannot be created: the quota few does not allow pods=1 more")
     scc = facts(tmp_path, **alone, events=[event(owner(), "FailedCreate", SCC)])
-    (found,) = check(START, "made").look(scc)
+    (found,) = check(START, "created").run(scc)
     assert "IPC_LOCK" in found.message
-    assert "take --mode tcp" in found.hint
+    assert "use --mode tcp" in found.hint
 
 
 def test_a_pod_that_is_missing_without_a_word_is_unknown(tmp_path: Path) -> None:
     silent = facts(tmp_path, pods={"lab-0": pod("lab-0")})
-    assert told(silent, "made") == ["UNKNOWN Pod lab-1: it is not made; no event says why"]
+    assert told(silent, "created") == ["UNKNOWN Pod lab-1: it is not created; no event says why"]
     forbidden = replace(silent, events_why="you may not")
-    assert told(forbidden, "made") == ["UNKNOWN Pod lab-1: it is not made; you may not"]
+    assert told(forbidden, "created") == ["UNKNOWN Pod lab-1: it is not created; you may not"]
 
 
 def test_a_node_is_to_blame_only_where_a_pod_of_ours_suffers_from_it(tmp_path: Path) -> None:
     gone = cluster.node("gpu-0")
     gone["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting"}]
-    there = cluster.there(nodes=Maybe([gone, cluster.node("gpu-1")]))
+    snapshot = cluster.there(nodes=Maybe([gone, cluster.node("gpu-1")]))
     words = "Node gpu-0: it is not ready: Kubelet stopped posting"
-    stuck = facts(tmp_path, there=there, pods={"lab-0": pod("lab-0", ready=False)})
+    stuck = facts(tmp_path, snapshot=snapshot, pods={"lab-0": pod("lab-0", ready=False)})
     assert told(stuck, "nodes") == [f"FAIL {words}"]
-    assert told(facts(tmp_path, there=there), "nodes") == [f"WARN {words}"]
+    assert told(facts(tmp_path, snapshot=snapshot), "nodes") == [f"WARN {words}"]
 
 
 def test_that_nodes_and_claims_may_not_be_read_matters_only_where_a_pod_waits(tmp_path: Path) -> None:
-    there = cluster.there(nodes=Maybe([], "you may not"), claims=Maybe([], "you may not"))
-    assert told(facts(tmp_path, there=there), "nodes") == told(facts(tmp_path, there=there), "volumes") == []
-    waits = facts(tmp_path, there=there, pods={"lab-0": pod("lab-0", ready=False)})
-    assert told(waits, "nodes") == ["UNKNOWN nvidia.com/gpu: nodes cannot be looked at: you may not"]
-    assert told(waits, "volumes") == ["UNKNOWN team: claims cannot be looked at: you may not"]
+    snapshot = cluster.there(nodes=Maybe([], "you may not"), claims=Maybe([], "you may not"))
+    assert (
+        told(facts(tmp_path, snapshot=snapshot), "nodes") == told(facts(tmp_path, snapshot=snapshot), "volumes") == []
+    )
+    waits = facts(tmp_path, snapshot=snapshot, pods={"lab-0": pod("lab-0", ready=False)})
+    assert told(waits, "nodes") == ["UNKNOWN nvidia.com/gpu: nodes cannot be read: you may not"]
+    assert told(waits, "volumes") == ["UNKNOWN team: claims cannot be read: you may not"]
 
 
 def test_a_node_that_offers_none_of_its_gpus_has_lost_its_device_plugin(tmp_path: Path) -> None:
@@ -97,13 +99,13 @@ def test_a_node_that_offers_none_of_its_gpus_has_lost_its_device_plugin(tmp_path
     short = [Finding("gpus", "nvidia.com/gpu", Verdict.FAIL, "0 of the 2 nodes")]
     found = facts(
         tmp_path,
-        there=cluster.there(nodes=Maybe([node, labelled])),
+        snapshot=cluster.there(nodes=Maybe([node, labelled])),
         pods={"lab-0": pending("lab-0", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")},
         preflight=short,
     )
     assert told(found, "nodes") == [
-        "FAIL Node gpu-0: it has 8 nvidia.com/gpu, and offers none of them",
-        "FAIL Node gpu-1: it has GPUs by its label nvidia.com/gpu.present, and offers no nvidia.com/gpu",
+        "FAIL Node gpu-0: it has 8 nvidia.com/gpu, and none are allocatable",
+        "FAIL Node gpu-1: its label nvidia.com/gpu.present says it has GPUs, and it offers no nvidia.com/gpu",
     ]
 
 
@@ -112,7 +114,7 @@ def test_a_pod_that_no_node_takes_is_told_with_who_has_the_gpus(tmp_path: Path) 
     said = f"0/2 nodes are available: 1 Insufficient nvidia.com/gpu, {taint}"
     busy = Finding("in use", "nvidia.com/gpu", Verdict.WARN, "gpu-0: others/greedy")
     found = facts(tmp_path, pods={"lab-0": pending("lab-0", said), "lab-1": pending("lab-1")}, preflight=[busy])
-    assert told(found, "placed") == [
+    assert told(found, "scheduled") == [
         "FAIL Pod lab-0: no node takes it: of 2 nodes, 1: too little nvidia.com/gpu free; 1: tainted gone: ",
         "UNKNOWN Pod lab-1: it has no node, and the scheduler gives no reason",
         "FAIL nvidia.com/gpu: gpu-0: others/greedy",
@@ -133,7 +135,7 @@ def test_what_autoscalers_and_resource_claims_say_of_a_pod_is_read(tmp_path: Pat
         {**refused, "lastTimestamp": "2026-11-21T10:05:00Z"},
         {**karpenter, "source": {"component": "karpenter"}},
     ]
-    findings = told(facts(tmp_path, pods=pods, events=[*events, claims]), "placed")
+    findings = told(facts(tmp_path, pods=pods, events=[*events, claims]), "scheduled")
     assert findings[0].startswith("FAIL Pod lab-0: no node takes it: ")
     assert findings[0].endswith(
         "; the cluster autoscaler adds no node: pod didn't trigger scale-up: 1 max node group size reached"
@@ -143,16 +145,16 @@ def test_what_autoscalers_and_resource_claims_say_of_a_pod_is_read(tmp_path: Pat
         "no instance type satisfied; "
         "its resource claim (DRA) cannot be created: resource claim template gpu: not found"
     )
-    plain = told(facts(tmp_path, pods=pods, events=[karpenter]), "placed")  # the scheduler's own event
+    plain = told(facts(tmp_path, pods=pods, events=[karpenter]), "scheduled")  # the scheduler's own event
     assert plain[1] == "UNKNOWN Pod lab-1: it has no node, and the scheduler gives no reason"
 
 
 def test_a_node_selector_that_no_node_has_is_named_while_a_pod_waits(tmp_path: Path) -> None:
     selector = {"nodes": {"selector": {"pool": "trainng"}}}
     waits = {"lab-0": pending("lab-0", "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.")}
-    [_, named] = told(facts(tmp_path, selector, pods=waits), "placed")
+    [_, named] = told(facts(tmp_path, selector, pods=waits), "scheduled")
     assert named == "FAIL nodes.selector: no node has all labels of nodes.selector; none has pool=trainng"
-    assert told(facts(tmp_path, selector), "placed") == []
+    assert told(facts(tmp_path, selector), "scheduled") == []
 
 
 def test_the_first_cause_of_a_mount_is_told_and_not_the_time_out_that_follows(tmp_path: Path) -> None:
@@ -185,7 +187,7 @@ def with_claims(folder: Path, *claims: dict[str, Any], **changed: Any) -> Facts:
     waits = pending("lab-0", "0/2 nodes are available: 2 pod has unbound immediate PersistentVolumeClaims.")
     names = [each["metadata"]["name"] for each in claims] or ["lost"]
     waits["spec"]["volumes"] = [{"name": n, "persistentVolumeClaim": {"claimName": n}} for n in names]
-    return facts(folder, pods={"lab-0": waits}, there=cluster.there(claims=Maybe(list(claims))), **changed)
+    return facts(folder, pods={"lab-0": waits}, snapshot=cluster.there(claims=Maybe(list(claims))), **changed)
 
 
 def test_a_claim_without_a_volume_is_told_with_the_reason(tmp_path: Path) -> None:
@@ -195,7 +197,7 @@ def test_a_claim_without_a_volume_is_told_with_the_reason(tmp_path: Path) -> Non
         "FAIL PersistentVolumeClaim work: it waits for a volume (ProvisioningFailed): rpc error: quota exceeded",
         "FAIL PersistentVolumeClaim data: there is no storage class gone",
     ]
-    assert told(with_claims(tmp_path), "volumes") == ["FAIL PersistentVolumeClaim lost: there is no such claim"]
+    assert told(with_claims(tmp_path), "volumes") == ["FAIL PersistentVolumeClaim lost: the claim does not exist"]
     lost = with_claims(tmp_path, claim("work", "Lost"))
     assert told(lost, "volumes") == ["FAIL PersistentVolumeClaim work: its volume is lost"]
 
@@ -216,7 +218,7 @@ def test_mounts_and_networks_that_fail_are_told_while_the_pod_waits_for_them(tmp
     found = facts(tmp_path, **{**waits, "events": events})
     assert told(found, "volumes")[0].startswith("FAIL Pod lab-0: a volume cannot be mounted: Multi-Attach error")
     assert told(found, "network") == [
-        "FAIL Pod lab-0: its network cannot be made: plugin type multus: no network lab-net"
+        "FAIL Pod lab-0: its network cannot be created: plugin type multus: no network lab-net"
     ]
     assert told(facts(tmp_path, events=events), "network") == []
 
@@ -227,14 +229,14 @@ def test_mounts_and_networks_that_fail_are_told_while_the_pod_waits_for_them(tmp
         ("unauthorized: access denied", "login"),
         ("manifest unknown", "tag"),
         ("x509: certificate signed by unknown authority", "certificate"),
-        ("dial tcp: lookup quay.io: no such host", "do not reach"),
-        ("toomanyrequests: rate limit", "no more pulls"),
+        ("dial tcp: lookup quay.io: no such host", "cannot reach"),
+        ("toomanyrequests: rate limit", "pull limit"),
     ],
 )
 def test_an_image_that_cannot_be_pulled_is_told_with_what_to_try(tmp_path: Path, message: str, hint: str) -> None:
     waits = one(waiting("ImagePullBackOff"))
     said = event(waits["pods"]["lab-0"], "Failed", f'Failed to pull image "quay.io/team/ml:1": {message}')
-    (found,) = check(START, "image").look(facts(tmp_path, **{**waits, "events": [said]}))
+    (found,) = check(START, "image").run(facts(tmp_path, **{**waits, "events": [said]}))
     assert found.verdict is Verdict.FAIL
     assert message in found.message
     assert hint in found.hint
@@ -259,8 +261,8 @@ def test_the_container_that_runs_first_is_told_with_the_end_of_its_log(tmp_path:
 @pytest.mark.parametrize(
     ("ended", "words"),
     [
-        ({"exitCode": 137, "reason": "OOMKilled"}, "was out of memory (OOMKilled)"),
-        ({"exitCode": 139, "reason": "Error"}, "was ended by signal 11 (SIGSEGV)"),
+        ({"exitCode": 137, "reason": "OOMKilled"}, "ran out of memory (OOMKilled)"),
+        ({"exitCode": 139, "reason": "Error"}, "was killed by signal 11 (SIGSEGV)"),
         ({"exitCode": 2, "reason": "Error"}, "ended with exit code 2"),
     ],
 )
@@ -273,7 +275,7 @@ def test_a_container_that_ends_again_and_again_is_told_with_how(tmp_path: Path, 
 def test_no_secret_is_told_whoever_wrote_it(tmp_path: Path) -> None:
     ended = {"exitCode": 1, "message": "cannot log in with token=hunter2hunter2"}
     again = {**waiting("CrashLoopBackOff"), "lastState": {"terminated": ended}}
-    (found,) = walk(START, facts(tmp_path, **one(again))).cause
+    (found,) = run_checks(START, facts(tmp_path, **one(again))).cause
     assert found.message.endswith("cannot log in with token=<removed> (0 restarts)")
 
 
@@ -287,9 +289,9 @@ def test_a_pod_that_was_evicted_or_is_to_be_gone_is_told(tmp_path: Path) -> None
     evicted, leaving = pod("lab-0", ready=False), pod("lab-1")
     evicted["status"] |= {"reason": "Evicted", "message": "The node was low on resource: memory."}
     leaving["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:00Z"
-    assert told(facts(tmp_path, pods={"lab-0": evicted, "lab-1": leaving}), "ended") == [
-        "FAIL Pod lab-0: it was ended (Evicted): The node was low on resource: memory.",
-        "WARN Pod lab-1: it is to be gone since 2026-11-21T10:00:00Z",
+    assert told(facts(tmp_path, pods={"lab-0": evicted, "lab-1": leaving}), "terminated") == [
+        "FAIL Pod lab-0: it was terminated (Evicted): The node was low on resource: memory.",
+        "WARN Pod lab-1: it is being deleted since 2026-11-21T10:00:00Z",
     ]
 
 
@@ -301,7 +303,7 @@ def test_a_pod_that_runs_and_is_not_ready_is_told_with_how_far_its_start_script_
     empty = facts(tmp_path, **running("gpuctl: rank 0, mode tcp", "gpuctl: the Secret is empty: gpuctl cluster deploy"))
     assert told(empty, "ready") == ["FAIL Pod lab-0: the environment's Secret has no keys: the start script waits"]
     (line,) = told(facts(tmp_path, **running("gpuctl: rank 0, mode tcp", "noise")), "ready")
-    assert line == "FAIL Pod lab-0: it runs and is not ready; its log last says: gpuctl: rank 0, mode tcp"
+    assert line == "FAIL Pod lab-0: it runs and is not ready; the last line of its log: gpuctl: rank 0, mode tcp"
     (line,) = told(facts(tmp_path, **running(why="forbidden")), "ready")
     assert line == "UNKNOWN Pod lab-0: it runs and is not ready; its log cannot be read: forbidden"
 
@@ -309,7 +311,7 @@ def test_a_pod_that_runs_and_is_not_ready_is_told_with_how_far_its_start_script_
 def test_an_sshd_that_does_not_stay_up_is_told_and_one_that_is_not_there_as_well(tmp_path: Path) -> None:
     again = ["Bind to port 2222 on 0.0.0.0 failed", "gpuctl: /usr/sbin/sshd ended with 255, once more in 5 s"] * 3
     assert told(facts(tmp_path, logs={"lab-0": Log(again)}), "ssh") == [
-        "FAIL Pod lab-0: sshd ends again and again: Bind to port 2222 on 0.0.0.0 failed"
+        "FAIL Pod lab-0: sshd exits repeatedly: Bind to port 2222 on 0.0.0.0 failed"
     ]
     assert told(facts(tmp_path, logs={"lab-0": Log(again[:2])}), "ssh") == []
     none = Log(["gpuctl: no sshd in the image: launchers that use ssh do not work, those without do"])
@@ -322,26 +324,26 @@ def test_a_low_memlock_and_missing_gpus_are_read_from_the_start_script(tmp_path:
     assert told(found, "memlock") == ["WARN Pod lab-0: its user may lock 8 MiB: RDMA fails beyond that"]
     assert told(found, "gpus") == ["FAIL Pod lab-0: it sees 7 of its 8 GPUs"]
     unknown = facts(tmp_path, logs={"lab-0": Log(["gpuctl: gpus unknown: no nvidia-smi"])})
-    assert told(unknown, "gpus") == ["UNKNOWN Pod lab-0: its GPUs are not known: no nvidia-smi"]
+    assert told(unknown, "gpus") == ["UNKNOWN Pod lab-0: its GPUs are unknown: no nvidia-smi"]
 
 
 def test_the_first_failure_is_the_cause_and_what_follows_from_it_its_evidence(tmp_path: Path) -> None:
-    found = walk(START, with_claims(tmp_path, claim("work", storage_class="gone")))
+    found = run_checks(START, with_claims(tmp_path, claim("work", storage_class="gone")))
     assert [each.check for each in found.cause] == ["volumes"]
-    assert [each.check for each in found.evidence] == ["placed"]
+    assert [each.check for each in found.evidence] == ["scheduled"]
     assert found.verdict is Verdict.FAIL
 
 
 def test_two_pods_in_different_trouble_have_a_cause_and_something_that_is_also_wrong(tmp_path: Path) -> None:
     pods = {"lab-0": pod("lab-0", waiting("ErrImagePull"), ready=False), "lab-1": pod("lab-1", ready=False)}
     pods["lab-1"]["status"] |= {"reason": "Evicted", "message": "memory"}
-    found = walk(START, facts(tmp_path, pods=pods))
-    assert [each.check for each in found.cause] == ["ended"]
+    found = run_checks(START, facts(tmp_path, pods=pods))
+    assert [each.check for each in found.cause] == ["terminated"]
     assert "image" in [each.check for each in found.also]
 
 
 def test_nothing_wrong_is_an_honest_not_found(tmp_path: Path) -> None:
-    found = walk(START, facts(tmp_path))
+    found = run_checks(START, facts(tmp_path))
     assert found.cause == []
     assert found.clean
-    assert "deployed" in found.looked
+    assert "deployed" in found.checked

@@ -25,12 +25,12 @@ def test_words_that_go_together_with_nothing_are_refused(words: list[str]) -> No
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        (["--source", "nowhere"], "there is no such folder"),
-        (["--source", "/"], "it is / as a whole"),
-        (["--source", "~"], "as a whole"),
-        (["--target", "code"], "not an absolute path of a folder"),
-        (["--target", "/"], "not an absolute path of a folder"),
-        (["--target", "/workspace/../etc"], "not an absolute path of a folder"),
+        (["--source", "nowhere"], "the folder does not exist"),
+        (["--source", "/"], "that is all of /"),
+        (["--source", "~"], "that is all of /"),
+        (["--target", "code"], "not the absolute path of a folder"),
+        (["--target", "/"], "not the absolute path of a folder"),
+        (["--target", "/workspace/../etc"], "not the absolute path of a folder"),
     ],
 )
 def test_folders_that_cannot_be_meant_are_refused(
@@ -61,7 +61,8 @@ def test_a_change_is_told_once_all_pods_have_it(capsys: pytest.CaptureFixture[st
 
 
 def test_of_a_pod_that_was_not_asked_it_is_not_said_what_it_sees(capsys: pytest.CaptureFixture[str]) -> None:
-    _show([Outcome("a-1", Verdict.OK, "sees", shares="a-0")], SimpleNamespace(scanned=FolderScan()), True, "table")
+    local: Any = SimpleNamespace(scanned=FolderScan())
+    _show([Outcome("a-1", Verdict.OK, "sees", shares="a-0")], local, True, "table")
     told = capsys.readouterr().out
     assert "shares the folder of a-0" in told
     assert "sees it" not in told
@@ -89,7 +90,7 @@ def test_a_pod_that_is_away_is_told_once(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_json_and_yaml_have_the_same_outcome_of_each_pod(form: Any, capsys: pytest.CaptureFixture[str]) -> None:
     kept = Kept("train.py", "changed in the pod")
-    local = SimpleNamespace(name="ann@laptop:/code", scanned=FolderScan(left_out=frozenset({".git"})))
+    local: Any = SimpleNamespace(name="ann@laptop:/code", scanned=FolderScan(left_out=frozenset({".git"})))
     _show([Outcome("a-0", Verdict.FAIL, files=1, kept=(kept,))], local, False, form)
     printed = yaml.safe_load(capsys.readouterr().out)  # JSON is YAML
     assert (printed["source"], printed["left_out"]) == ("ann@laptop:/code", [".git"])

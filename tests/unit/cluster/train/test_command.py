@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.cluster import train
 from gpuctl.cli.cluster.train_report import Screen
+from gpuctl.cluster import access
 from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.train.launch import Launch
 from gpuctl.cluster.train.prepare import Ready
@@ -112,7 +113,8 @@ def test_what_nobody_knows_is_a_problem_of_a_check_and_stops_no_training(
         begun.append(ready)
         return Training("run", "t", ())
 
-    monkeypatch.setattr(train, "on_cluster", lambda *_: (None, launch.env))
+    none: Any = None
+    monkeypatch.setattr(access, "open_access", lambda _: access.PodAccess(none, launch.env, ""))
     monkeypatch.setattr(flow, "start", start)
     for findings, code in (([], 0), ([unknown], 1)):
         ready = Ready(launch, [there], {}, [], findings)
@@ -138,7 +140,7 @@ def test_stop_ends_all_that_was_found_and_is_done_when_all_of_it_is_confirmed(
     monkeypatch.setattr(flow, "end", lambda training, _: [flow.EndResult("lab-1", "" if training.name else wrong)])
     none: Any = None
     with pytest.raises(click.exceptions.Exit) as caught:
-        train._stop(none, none, "python3")
+        train._stop(access.PodAccess(none, none, ""), "python3")
     said = capsys.readouterr().err
     assert "already ended, checking training run, train.py of ann@desk\n" in said
     assert "ending what runs in lab-1\n" in said

@@ -9,7 +9,8 @@ import pytest
 
 from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.train import checks, launch
-from gpuctl.cluster.train.launch import Launch, Launcher
+from gpuctl.cluster.train.launch import Launch
+from gpuctl.cluster.train.request import Launcher
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Verdict
 from tests.unit.cluster.clusters import cluster

@@ -8,7 +8,7 @@ from math import exp
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.bandwidth import speed
-from gpuctl.nccl.judge import pair_outliers
+from gpuctl.nccl.isolate import pair_outliers
 from gpuctl.nccl.model import LaunchResult, Outcome
 from tests.unit.nccl.builders import GIB, ended, run
 from tests.unit.nccl.isolate.simulated import seeded

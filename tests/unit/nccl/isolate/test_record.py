@@ -47,7 +47,7 @@ def test_a_record_in_a_folder_that_cannot_be_written_is_refused_whether_it_is_th
     kept: Path, tmp_path: Path, name: str
 ) -> None:
     kept.parent.chmod(0o500)
-    assert "it cannot be written there" in refusal(isolate(kept.with_name(name), tmp_path))
+    assert "its folder is not writable" in refusal(isolate(kept.with_name(name), tmp_path))
 
 
 def test_a_read_only_record_is_gone_on_with_as_a_new_one_takes_its_place(kept: Path, tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_why_launches_never_began_is_in_the_proof(tmp_path: Path) -> None:
 def test_what_is_for_runs_yet_to_be_made_is_refused_with_a_replay(kept: Path) -> None:
     done = CliRunner().invoke(command, ["--replay", str(kept), "--rails", "mlx5_2"])
     assert isinstance(done.exception, InvalidInput)
-    assert "--rails is for runs that are to be made" in done.exception.wrong
+    assert "--rails cannot be combined with --replay" in done.exception.wrong
 
 
 def test_the_verdict_is_a_report_that_ci_and_prometheus_read(kept: Path, tmp_path: Path) -> None:

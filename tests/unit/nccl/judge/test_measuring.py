@@ -13,12 +13,13 @@ from click.testing import CliRunner, Result
 
 from gpuctl.cli.nccl.baselines import baselines
 from gpuctl.cli.nccl.calibrate import calibrate
-from gpuctl.cli.nccl.targets import select
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.nccl import history
 from gpuctl.nccl.baselines import load
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
+from gpuctl.workflows import nccl_targets
+from gpuctl.workflows.nccl_targets.model import NodeAccess
 from tests.unit.nccl.judge.made import GIB, run, said
 
 NODES = ["node-0", "node-1", "node-2", "node-3"]
@@ -62,8 +63,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """`measured(runner, "--force")`: the command on four nodes of p5en, all of them this runner's."""
 
     def asked(runner: Played, *words: str) -> Result:
-        way = select.NodeAccess(runner, NODES, "prod", {})
-        monkeypatch.setattr(select, "node_access", lambda **_: way)
+        access = NodeAccess(runner, NODES, "prod", {})
+        monkeypatch.setattr(nccl_targets, "node_access", lambda *_: access)
         return CliRunner().invoke(calibrate, ["--instance", "p5en.48xlarge", *words])
 
     return asked
@@ -88,7 +89,7 @@ def test_it_is_shown_and_not_kept_with_dry_run(measured: Callable[..., Result], 
     for word in ("--check", "--dry-run"):
         result = measured(Played(SOUND), word)
         assert (result.exit_code, own_place.exists()) == (0, False)
-        assert "would keep 3 rows" in result.output
+        assert "would save 3 rows" in result.output
 
 
 def test_one_repeat_that_is_off_is_named_and_nothing_is_kept(measured: Callable[..., Result], own_place: Path) -> None:
@@ -134,7 +135,7 @@ def test_repeats_before_one_that_cannot_be_made_are_shown_and_in_the_history(
 ) -> None:
     result = measured(GoesAway(SOUND[:2]))
     assert (isinstance(result.exception, GpuctlError), own_place.exists()) == (True, False)
-    assert "nothing is kept:\n  it did not come to its end" in result.stdout
+    assert "nothing is saved:\n  the measurement was not completed" in result.stdout
     assert [len(one.results) for one in history.latest(2)] == [2]
     told = json.loads(measured(GoesAway(SOUND[:2]), "--output", "json").stdout)
     assert (told["kept"], [one["repeat"] for one in told["repeats"]]) == (False, [1, 2])
@@ -143,7 +144,7 @@ def test_repeats_before_one_that_cannot_be_made_are_shown_and_in_the_history(
 def test_a_node_that_may_still_run_something_ends_it(measured: Callable[..., Result], own_place: Path) -> None:
     result = measured(Played(SOUND, lost=("node-3",)))
     assert (result.exit_code, own_place.exists()) == (1, False)
-    assert "cannot say that nothing is left on node-3" in result.output
+    assert "cannot confirm that nothing is left on node-3" in result.output
 
 
 def test_what_stays_in_the_cluster_is_no_reason_against_the_rows_and_no_success(
@@ -188,8 +189,8 @@ def test_a_new_name_may_be_calibrated_and_is_told_as_new(measured: Callable[...,
 
 def test_what_is_taken_back_is_told_as_rows_removed_and_put_back(measured: Callable[..., Result]) -> None:
     measured(Played(SOUND))
-    assert "3 rows removed, 0 rows put back" in CliRunner().invoke(baselines, ["restore"]).output
-    assert "0 rows removed, 3 rows put back" in CliRunner().invoke(baselines, ["restore"]).output
+    assert "3 rows removed, 0 rows restored" in CliRunner().invoke(baselines, ["restore"]).output
+    assert "0 rows removed, 3 rows restored" in CliRunner().invoke(baselines, ["restore"]).output
 
 
 def test_a_spoiled_file_can_be_taken_back(measured: Callable[..., Result], own_place: Path) -> None:
@@ -197,7 +198,7 @@ def test_a_spoiled_file_can_be_taken_back(measured: Callable[..., Result], own_p
     measured(Played(speeds(1.05, 1.06, 1.04, 1.052, 1.048)))
     own_place.write_text("baselines: 7\n")
     result = CliRunner().invoke(baselines, ["restore"])
-    assert "what could not be read is removed, 3 rows put back" in result.output
+    assert "the unreadable file is removed, 3 rows restored" in result.output
     assert kept(own_place)[4 * GIB] == 364.9
 
 
@@ -223,14 +224,14 @@ def test_it_is_told_as_json_and_kept_in_the_history(measured: Callable[..., Resu
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        (("--algo", "Rnig"), "NCCL has none of that name"),
-        (("--env", "NCCL_ALGO=Ring,Tree"), "NCCL has none of that name"),
-        (("--no-verify",), "nobody checked"),
-        (("--gpus-per-node", "8"), "--gpus says"),
-        (("some.log", "--inventory", "prod", "-e", "1G"), "--end, --inventory is for measuring"),
+        (("--algo", "Rnig"), "NCCL has no such algorithm"),
+        (("--env", "NCCL_ALGO=Ring,Tree"), "NCCL has no such algorithm"),
+        (("--no-verify",), "unchecked values"),
+        (("--gpus-per-node", "8"), "--gpus sets"),
+        (("some.log", "--inventory", "prod", "-e", "1G"), "--end, --inventory cannot be combined with logs"),
         (("--algo", "default", "--env", "NCCL_ALGO=Ring"), "both --algo and --env"),
         (("-b", "2G", "-e", "1G"), "swap -b and -e"),
-        (("some.log", "--nodes", "a,b"), "it is how many there were"),
+        (("some.log", "--nodes", "a,b"), "it is their number of nodes"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_runs(

@@ -8,8 +8,8 @@ import pytest
 
 from gpuctl.domain.findings import Finding, Verdict, overall
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.judge.messages import sizes_seen
 from gpuctl.nccl.judge.run import judge
+from gpuctl.nccl.messages import sizes_seen
 from gpuctl.nccl.model import NoNumber, Outcome
 from gpuctl.nccl.parsing import parse
 from tests.unit.nccl.judge.made import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, said

@@ -8,8 +8,8 @@ import pytest
 
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.judge.expected import network
 from gpuctl.nccl.model import Rank, Run, Transport
+from gpuctl.nccl.networks import network
 from tests.unit.nccl.judge.made import GIB, HEALTHY, found, recorded, run, said, verdicts
 
 

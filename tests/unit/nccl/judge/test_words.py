@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuctl.nccl.judge import messages
+from gpuctl.nccl import messages
 
 
 def test_sizes_are_written_as_nccl_tests_takes_them() -> None:

@@ -11,7 +11,7 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import flow, plan
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Row, Run, Sweep, Timing
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
 
 ROW = Row(1 << 30, 1 << 28, "float", "sum", -1, Timing(5000, 200, 375, 0), Timing(5000, 200, 375, 0))
 NODES = ("a", "b", "c", "d")

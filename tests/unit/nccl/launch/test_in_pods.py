@@ -35,7 +35,7 @@ def in_a_container(name: str, request: dict[str, Any], **env: str) -> subprocess
 
 
 def started(*argv: str, **more: Any) -> dict[str, Any]:
-    return {"argv": list(argv), "env": {}, "program": "sh", "folders": [], "usual": [], "held": True, **more}
+    return {"argv": list(argv), "env": {}, "program": "sh", "folders": [], "usual": [], "stop_on_input": True, **more}
 
 
 def said(running: subprocess.Popen[bytes]) -> tuple[str, dict[str, Any] | None]:
@@ -76,7 +76,7 @@ def test_ranks_get_what_the_container_says_of_the_network_and_what_was_asked_for
 def test_who_is_at_work_is_told_with_what_cannot_be_seen() -> None:
     told = said(in_a_container("gpu_processes", {}))[1]
     assert told is not None
-    assert set(told) == {"found", "hidden"}
+    assert set(told) == {"processes", "hidden"}
 
 
 def test_a_container_without_python_is_said(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ FIRST = ("lab-0", "uid-0", "gpu-0")
     [
         ([("lab-1", "uid-1", "gpu-1")], ""),
         ([("lab-1", "uid-9", "gpu-7")], "lab-1 on gpu-1: another pod has its name now, on gpu-7"),
-        ([], "lab-1 on gpu-1: the pod is gone, or about to go"),
+        ([], "lab-1 on gpu-1: the pod is deleted or being deleted"),
     ],
 )
 def test_a_pod_that_was_replaced_says_nothing_of_the_node_that_it_was_on(second: list[Any], why: str) -> None:
@@ -196,6 +196,6 @@ def test_a_cluster_that_is_away_says_nothing_of_the_nodes(away: kube.Cluster) ->
 
 def test_pods_are_called_by_name_and_node_and_reach_each_other_by_their_names_in_dns(away: kube.Cluster) -> None:
     assert list(PODS) == ["lab-0 on gpu-0", "lab-1 on gpu-1"]
-    runner = MpiRunner(in_pods(away), pod_options(MpirunOptions(folders=("/opt",))))
+    runner = MpiRunner(in_pods(away), pod_options(MpirunOptions(search_path=("/opt",))))
     assert runner.hosts(Launch(NODES, Sweep())) == ["lab-0.lab.team.svc", "lab-1.lab.team.svc"]
-    assert runner.way.as_root
+    assert runner.options.as_root

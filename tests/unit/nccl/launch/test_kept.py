@@ -14,12 +14,13 @@ from click.testing import CliRunner, Result
 from gpuctl.cli.nccl.isolate import command as isolate
 from gpuctl.cli.nccl.report import report
 from gpuctl.cli.nccl.run import command as run
-from gpuctl.cli.nccl.targets import select
 from gpuctl.core.errors import GpuctlError
 from gpuctl.nccl import history
 from gpuctl.nccl.isolate import record
 from gpuctl.nccl.model import Launch, LaunchResult
-from gpuctl.nccl.runners.base import ProgressListener
+from gpuctl.nccl.runner import ProgressListener
+from gpuctl.workflows import nccl_targets
+from gpuctl.workflows.nccl_targets.model import NodeAccess
 from tests.rig.nccl_fleet.runner import SimulatedFleet
 from tests.unit.nccl.isolate.simulated import CALM, net, seeded, slow
 
@@ -48,7 +49,7 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
 
     def asked(rounds: int, command: click.Command, *words: str) -> Result:
         fleet = GoesAway(net(16), CALM, seeded(1), [slow(3, 0.3)], rows=2, rounds_left=rounds)
-        monkeypatch.setattr(select, "node_access", lambda **_: select.NodeAccess(fleet, list(NODES), "prod", {}))
+        monkeypatch.setattr(nccl_targets, "node_access", lambda *_: NodeAccess(fleet, list(NODES), "prod", {}))
         result = CliRunner().invoke(command, words)
         assert isinstance(result.exception, GpuctlError)
         assert "the API server gives no answer" in str(result.exception)
@@ -72,7 +73,7 @@ def test_the_rounds_of_a_run_are_told_as_data_too(away: Callable[..., Result]) -
 
 def test_the_rounds_of_an_isolation_are_in_the_history(away: Callable[..., Result]) -> None:
     result = away(1, isolate, "--rails", "none")
-    assert "it ended after 8 runs; --record FILE lets it go on" in result.stderr
+    assert "it ended after 8 runs; with --record FILE it could continue" in result.stderr
     (kept,) = history.latest(2)
     assert (kept.kind, len(kept.results)) == ("isolate", 8)
     assert "node-3" in CliRunner().invoke(report, [str(kept.id)]).stdout
@@ -80,7 +81,7 @@ def test_the_rounds_of_an_isolation_are_in_the_history(away: Callable[..., Resul
 
 def test_the_rounds_of_an_isolation_stay_in_its_record(away: Callable[..., Result], tmp_path: Path) -> None:
     result = away(1, isolate, "--rails", "none", "--record", str(tmp_path / "16.json"))
-    assert "go on with --record" in result.stderr
+    assert "continue with --record" in result.stderr
     assert len(record.read(tmp_path / "16.json").history) == 8
 
 

@@ -69,10 +69,10 @@ def test_it_ends_what_it_started_when_nobody_listens_any_more(tmp_path: Path) ->
 def test_kept_output_has_a_limit_after_which_the_program_is_left() -> None:
     variable = f"NCCL_UNIT={uuid4().hex}"
     name, _, value = variable.partition("=")
-    told = start.kept(asked("env", "{program}", "-c", "echo begun; exec sleep 100", **{name: value}), 0.5)
+    told = start.run_captured(asked("env", "{program}", "-c", "echo begun; exec sleep 100", **{name: value}), 0.5)
     assert told == {"text": "begun\n", "late": True}
     assert process_tree.end(variable.encode()) == []
-    assert start.kept(asked("env", "{program}", "-c", "echo done"), 30) == {"text": "done\n", "code": 0}
+    assert start.run_captured(asked("env", "{program}", "-c", "echo done"), 30) == {"text": "done\n", "code": 0}
 
 
 def test_what_is_marked_is_found_told_apart_and_ended() -> None:
@@ -139,7 +139,9 @@ VARIABLE = b"NCCL_UNIT=1"
 NOBODY = 2**31 - 9  # no kernel gives a process such a number
 
 
-def process(proc: Path, state: str, environ: bytes = b"", flags: int = process_tree.ENDING, began: int = 77) -> None:
+def process(
+    proc: Path, state: str, environ: bytes = b"", flags: int = process_tree.PF_EXITING, began: int = 77
+) -> None:
     """What the kernel tells of a process, with one thread."""
     numbers = f"1 1 1 0 -1 {flags} 9 0 0 0 5 5 0 0 20 0 1 0 {began} 3133440 383"
     told = f"{NOBODY} (all_reduce_perf) {state} {numbers}\n"

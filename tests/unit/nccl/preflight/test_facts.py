@@ -98,9 +98,9 @@ def test_devices_of_libfabric_are_counted_once(name: str) -> None:
 
 
 def test_reads_soft_limits() -> None:
-    assert limits.of(LIMITS, "Max locked memory") == 8388608
-    assert limits.of(LIMITS, "Max cpu time") == "unlimited"
-    assert limits.of(LIMITS, "Max realtime priority") is None
+    assert limits.soft_limit(LIMITS, "Max locked memory") == 8388608
+    assert limits.soft_limit(LIMITS, "Max cpu time") == "unlimited"
+    assert limits.soft_limit(LIMITS, "Max realtime priority") is None
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_programs_are_looked_for_where_the_runner_looks(root: Path, folder: str)
     assert (own["test"], own["mpirun"]) == (f"{home}/all_reduce_perf", f"{home}/mpirun")
 
 
-HIDDEN = "other users' processes are hidden here (hidepid); ask as root"
+HIDDEN = "other users' processes are hidden here (hidepid); run it as root"
 
 
 def test_what_other_users_run_is_unknown_where_it_is_hidden(root: Path) -> None:
@@ -173,7 +173,7 @@ def test_what_is_seen_counts_though_other_processes_are_hidden(root: Path) -> No
 
 def test_a_resolver_that_cannot_be_asked_is_not_one_that_knows_no_name(root: Path) -> None:
     program(root, "getent", 'echo "getent: broken" >&2; exit 3')
-    told = {"forward": None, "reverse": None, "back": None, "said": "getent: broken"}
+    told = {"forward": None, "reverse": None, "back": None, "error": "getent: broken"}
     assert asked(root)["names"]["peers"]["b"] == told
 
 
@@ -199,11 +199,11 @@ def test_peers_are_looked_up_and_logged_in_to(root: Path) -> None:
         "forward": ["10.0.0.2"],
         "reverse": ["b", "b.x"],
         "back": None,
-        "said": None,
+        "error": None,
     }
-    assert facts["names"]["peers"]["c"] == {"forward": [], "reverse": [], "back": None, "said": None}
+    assert facts["names"]["peers"]["c"] == {"forward": [], "reverse": [], "back": None, "error": None}
     assert facts["reach"]["peers"]["b"]["hostname"] == "b"
-    assert facts["reach"]["peers"]["c"]["said"] == "Permission denied (publickey)."
+    assert facts["reach"]["peers"]["c"]["error"] == "Permission denied (publickey)."
 
 
 def test_a_name_of_the_inventory_alone_is_looked_up_by_the_address(root: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_name_of_the_inventory_alone_is_looked_up_by_the_address(root: Path) -
         root, "getent", 'case "$2" in b.x) echo "10.0.0.2 STREAM";; 10.0.0.2) echo "10.0.0.2 b.x b";; *) exit 2;; esac'
     )
     facts = visit({"action": "facts", "subjects": "nccl", "look_up": peers}, Host(root))["facts"]
-    told = {"forward": [], "reverse": ["b", "b.x"], "back": ["10.0.0.2"], "said": None}
+    told = {"forward": [], "reverse": ["b", "b.x"], "back": ["10.0.0.2"], "error": None}
     assert facts["names"]["peers"]["first-gpu-node"] == told
 
 

@@ -115,15 +115,15 @@ def test_without_racks_in_the_inventory_the_nodes_own_knowledge_orders_them(tmp_
             gpu["nvlink_domain"] = f"5b5e4d3c-0000-4000-8000-00000000000{number % 2}.1"
     facts_file.save(tmp_path / "f", Fleet(nodes))
     said = call(advise, "--from", tmp_path / "f").output
-    assert "a ring crosses racks 2 times; as they stand 4" in said
-    assert "racks are NVLink domains, as nvidia-smi tells:" in said
+    assert "a ring crosses racks 2 times, now 4 times" in said
+    assert "racks are NVLink domains, from nvidia-smi:" in said
 
 
 def test_advise_prints_lines_for_a_shell_and_the_order_of_nodes(saved: Path) -> None:
     said = call(advise, "--from", saved)
     assert said.exit_code == 0
     assert "export NCCL_IB_HCA='=mlx5_0," in said.output
-    assert "a ring crosses racks 2 times; as they stand 4" in said.output
+    assert "a ring crosses racks 2 times, now 4 times" in said.output
     assert "--nodes node-1,node-3,node-2,node-4" in said.output
 
 
@@ -137,7 +137,7 @@ def test_advise_says_why_for_programs_too(saved: Path) -> None:
 def test_advise_takes_the_racks_of_a_topology_file(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "topology.conf").write_text("SwitchName=s1 Nodes=node-[1-2]\nSwitchName=s2 Nodes=node-[3-4]\n")
     said = call(advise, "--from", saved, "--topology", tmp_path / "topology.conf")
-    assert "a ring crosses racks 2 times; as they stand 2" in said.output
+    assert "a ring crosses racks 2 times, now 2 times" in said.output
 
 
 def test_the_findings_of_a_fleet_are_a_report_for_ci_and_prometheus(saved: Path, tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ def peers(nodes: dict[str, Facts], otherwise: bool = False) -> dict[str, Facts]:
                 "forward": [] if otherwise else [address],
                 "reverse": [f"{other}.cluster"],
                 "back": [address] if otherwise else None,
-                "said": None,
+                "error": None,
             }
         }
-        told = {"ok": True, "hostname": other, "said": None, "seconds": 0.2}
+        told = {"ok": True, "hostname": other, "error": None, "seconds": 0.2}
         nodes[name]["reach"]["peers"] = {other: told}
     return nodes
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cli.nccl.targets import pods as nccl_kube
 from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.runners.kube import nodes
 from gpuctl.nccl.runners.kube.model import Settings
+from gpuctl.workflows.nccl_targets import pods as new_pods
+from gpuctl.workflows.nccl_targets.model import PodOptions, TargetRequest
 
 GPU = "nvidia.com/gpu"
 
@@ -85,7 +86,7 @@ def test_of_the_nodes_that_a_file_names_the_others_are_not_spoken_of() -> None:
     found = nodes.NodeInventory({"gpu-0": 8, "gpu-1": 8}, {"gpu-2": "it is cordoned", "gpu-3": "it is cordoned"}, {})
     chosen = nodes.only(found, ["gpu-1", "gpu-2", "gone"])
     assert dict(chosen.free) == {"gpu-1": 8}
-    assert dict(chosen.left_out) == {"gpu-2": "it is cordoned", "gone": "it is no GPU node of the cluster"}
+    assert dict(chosen.left_out) == {"gpu-2": "it is cordoned", "gone": "it is not a GPU node of the cluster"}
 
 
 class Three:
@@ -105,8 +106,10 @@ class Three:
 
 def test_nodes_are_named_with_or_without_blanks_between_them() -> None:
     def chosen(named: str) -> list[str]:
-        return nccl_kube.in_own_pods(Three(), Settings("img"), nodes=named, mpijob=False).nodes  # type: ignore[arg-type]
+        request = TargetRequest(nodes=named, pods=PodOptions(mpijob=False))
+        place = new_pods.Place(Three(), Settings("img"))  # type: ignore[arg-type]
+        return new_pods.in_pods(place, request, 1, print).nodes
 
     assert chosen("gpu-2, gpu-0 ,") == chosen("gpu-2,gpu-0") == ["gpu-2", "gpu-0"]
-    with pytest.raises(InvalidInput, match="gpu-7: no GPU node of this name is there"):
+    with pytest.raises(InvalidInput, match="gpu-7: no GPU node has this name"):
         chosen("gpu-0, gpu-7")

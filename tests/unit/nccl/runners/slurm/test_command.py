@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gpuctl.cli.nccl.targets import slurm as nccl_slurm
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges import slurm
 from gpuctl.nccl import plan
 from gpuctl.nccl.model import Launch, Sweep
 from gpuctl.nccl.runners.slurm import command
 from gpuctl.nccl.runners.slurm.command import Settings
+from gpuctl.workflows import nccl_targets
+from gpuctl.workflows.nccl_targets import slurm as slurm_target
+from gpuctl.workflows.nccl_targets.model import HostOptions, PodOptions, SlurmOptions, TargetRequest
 from tests.unit.nccl.runners.slurm.conftest import Site
 
 SWEEP = Sweep(gpus_per_node=2, limit_s=600, env={"MY_TOKEN": "hunter2"})
-OPTIONS: dict[str, Any] = {
-    **dict.fromkeys(("partition", "account", "qos", "reservation"), ""),
-    **dict.fromkeys(("mpi", "queue_s", "job_minutes")),
-}
+REQUEST = TargetRequest(slurm=SlurmOptions(slurm=True))
 
 
 def test_an_allocation_is_of_these_nodes_for_us_alone() -> None:
@@ -49,7 +48,7 @@ def test_a_node_alone_is_one_task_with_all_gpus() -> None:
 
 def test_what_ranks_get_is_in_the_environment_and_not_on_the_command_line() -> None:
     launch = Launch(("h1", "h2"), plan.with_env(SWEEP, plan.RING))
-    found = command.environment(Settings(folders=("/opt/t",)), launch, "abc", {"PATH": "/bin", "HOME": "/home/a"})
+    found = command.environment(Settings(search_path=("/opt/t",)), launch, "abc", {"PATH": "/bin", "HOME": "/home/a"})
     assert (found["MY_TOKEN"], found["NCCL_ALGO"], found["GPUCTL_RUN"]) == ("hunter2", "Ring", "abc")
     assert found["PATH"].startswith("/opt/t:/bin:")
     assert "/home/a/nccl-tests/build" in found["PATH"].split(":")
@@ -82,18 +81,19 @@ def test_what_a_job_around_us_says_of_itself_is_no_option_of_ours(monkeypatch: p
 
 
 def test_slurm_is_chosen_by_its_option_and_by_nothing_else() -> None:
-    assert nccl_slurm.chosen(slurm=True, **{**OPTIONS, "partition": "gpu"}, image="")
-    assert not nccl_slurm.chosen(slurm=False, **OPTIONS, via="ssh")
-    with pytest.raises(InvalidInput, match=r"--partition is for Slurm"):
-        nccl_slurm.chosen(slurm=False, **{**OPTIONS, "partition": "gpu"})
-    with pytest.raises(InvalidInput, match=r"--image is for another way"):
-        nccl_slurm.chosen(slurm=True, **OPTIONS, image="x")
+    in_partition = TargetRequest(slurm=SlurmOptions(slurm=True, partition="gpu"))
+    assert nccl_targets.select(in_partition) is nccl_targets.TARGETS["slurm"]
+    assert nccl_targets.select(TargetRequest(hosts=HostOptions(via="ssh"))) is nccl_targets.TARGETS["hosts"]
+    with pytest.raises(InvalidInput, match=r"--partition needs --slurm"):
+        nccl_targets.node_access(TargetRequest(slurm=SlurmOptions(partition="gpu")), 8, print)
+    with pytest.raises(InvalidInput, match=r"--image cannot be combined with --slurm"):
+        nccl_targets.node_access(replace(REQUEST, pods=PodOptions(image="x")), 8, print)
 
 
 def test_where_slurm_is_not_installed_that_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InvalidInput, match="sinfo, squeue, scontrol, salloc, srun, scancel: not installed here"):
-        nccl_slurm.runner(**OPTIONS)
+        slurm_target.access(REQUEST, None, print)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def own(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str
     site.program("squeue", 'case "$*" in *%P) echo main ;; *) echo "7|RUNNING|None|h[1-5]" ;; esac')
     site.program("sinfo", "echo 'h1|main*|drained|gpu:2|bad DIMM'; seq -f 'h%g|main*|allocated|gpu:2|none' 2 5")
     site.program("srun", "echo pmix")
-    return lambda nodes: nccl_slurm.runner(**OPTIONS, nodes=nodes, gpus=2)[1]
+    return lambda nodes: slurm_target.access(replace(REQUEST, nodes=nodes), 2, print).nodes
 
 
 def test_inside_of_a_job_so_many_of_its_nodes_are_used_or_none(own: Callable[[str], list[str]]) -> None:
@@ -116,7 +116,7 @@ def test_inside_of_a_job_so_many_of_its_nodes_are_used_or_none(own: Callable[[st
 
 def test_a_number_is_written_in_digits(own: Callable[[str], list[str]], site: Site) -> None:
     site.program("scontrol", 'case "$*" in *hostnames*h*) seq -f h%g 5 ;; *hostnames*) echo "$3" ;; esac')
-    with pytest.raises(InvalidInput, match="²: not of job 7"):
+    with pytest.raises(InvalidInput, match="²: not a node of job 7"):
         own("²")
 
 

@@ -20,7 +20,7 @@ NODES = tuple(f"h{number}" for number in range(8))
 IN_A_JOB = 'case "$*" in *--steps*) ;; *) echo "7|RUNNING|None|h[0-7]" ;; esac'
 LOOK = r"""case "$*" in *gpuctl-look*)
     mark=$(grep -ao 'gpuctl-[0-9a-f]\{16\} ' | head -n 1)
-    printf '\n%s{"found": [{"pid": 3, "name": "all_reduce_perf", "state": "R", "rank": 1, "still": ' "$mark"
+    printf '\n%s{"processes": [{"pid": 3, "name": "all_reduce_perf", "state": "R", "rank": 1, "still": ' "$mark"
     REST
 esac"""
 

@@ -1,1 +1,0 @@
-"""Targets of NCCL tests: hosts of an inventory, a Slurm job, pods, or a deployed environment."""
