@@ -45,7 +45,7 @@ def red_hat(root: Path, options: str = "root=/dev/sda1 ro crashkernel=1G-4G:192M
 def _install(root: Path, name: str, source: Path) -> None:
     """Put a stand-in written in Python into a tree, with the one interpreter there is."""
     text = source.read_text()
-    program(root, name, text.replace(text.splitlines()[0], f"#!{sys.executable} -IS", 1))
+    program(root, name, text.replace(text.splitlines()[0], f"#!{sys.executable}", 1))
 
 
 def boot(root: Path) -> None:

@@ -124,5 +124,4 @@ def main() -> None:
     sys.exit(1 if memory["failed"] else 0)
 
 
-if __name__ == "__main__":
-    main()
+main()

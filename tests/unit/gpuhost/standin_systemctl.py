@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A stand-in for systemctl in host trees: unit states live in run/standin-units.json, unit files are real."""
 
+import json
 import os
 import sys
 
@@ -11,16 +12,9 @@ FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/syste
 
 
 def load() -> Units:
-    """Parse the file without importing json, which takes longer than all else this program does."""
     with open(STATE) as stream:
-        units: Units = eval(stream.read(), {})  # noqa: S307 - JSON of strings alone, which tests wrote
-        return units
-
-
-def save(units: Units) -> None:
-    rows = ("{" + ", ".join(f'"{key}": "{value}"' for key, value in state.items()) + "}" for state in units.values())
-    with open(STATE, "w") as stream:
-        stream.write("{" + ", ".join(f'"{name}": {row}' for name, row in zip(units, rows, strict=True)) + "}")
+        found: Units = json.load(stream)
+        return found
 
 
 def there(name: str, units: Units) -> bool:
@@ -89,8 +83,8 @@ def main() -> None:
         }.get(verb, ("", ""))  # fmt: skip
         if side:
             state[side] = value
-    save(units)
+    with open(STATE, "w") as stream:
+        json.dump(units, stream)
 
 
-if __name__ == "__main__":
-    main()
+main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds._alloca
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.model import Unsupported
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import restart
 
-from tests.unit.gpuhost.trees import (
-    TreeHost,
-    changed,
-    content,
-    launcher,
-    program,
-    put,
-    small_server,
-    states,
-    tune,
-    undo,
-)
+from tests.unit.gpuhost.trees import TreeHost, changed, content, program, put, small_server, states, tune, undo
 
 TRAINER, LOADER = "allocator.trainer.service", "allocator.loader.service"
 ENVIRONMENT = "etc/gpuctl/allocator/trainer.service.env"
@@ -58,8 +48,9 @@ def services(root: Path, *units: str, text: str = UNIT, lists: bool = True) -> P
 
 def standin(root: Path, *names: str) -> None:
     """Put the stand-in under each name that it goes by."""
+    text = Path(__file__).with_name("standin_services.py").read_text()
     for name in names:
-        program(root, name, launcher(Path(__file__).with_name("standin_services.py")))
+        program(root, name, text.replace("/usr/bin/env python3", sys.executable, 1))
 
 
 def pid(root: Path, unit: str = "trainer") -> str:

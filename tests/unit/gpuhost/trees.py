@@ -19,11 +19,6 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import H
 
 # Keeps what units are in a file of the tree and answers the few questions the engine asks systemd.
 STANDIN_SYSTEMCTL = Path(__file__).with_name("standin_systemctl.py")
-# Runs a module that is compiled once. A tree's programs see the tree's PATH alone, so it names its interpreter; it is
-# started some thousand times, so it does without site-packages.
-LAUNCHER = (
-    f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {{folder!r}})\nfrom {{module}} import main\nmain()\n"
-)
 
 
 class TreeHost(Host):
@@ -105,11 +100,6 @@ def program(root: Path, name: str, script: str = "#!/bin/sh\nexit 0\n") -> None:
     put(root, f"/usr/bin/{name}", script, 0o755)
 
 
-def launcher(module: Path) -> str:
-    """Text of a program that calls `main` of a module, which may import the standard library alone."""
-    return LAUNCHER.format(folder=str(module.parent), module=module.stem)
-
-
 def units(root: Path, **states: dict[str, str]) -> None:
     """Give the tree a stand-in systemctl; each unit is `name={"boot": "enabled", "now": "active"}` (. as __)."""
     put(
@@ -117,7 +107,8 @@ def units(root: Path, **states: dict[str, str]) -> None:
         "/run/standin-units.json",
         json.dumps({name.replace("__", "."): s for name, s in states.items()}),
     )
-    program(root, "systemctl", launcher(STANDIN_SYSTEMCTL))
+    # A tree's programs see the tree's PATH alone, so the stand-in names its interpreter.
+    program(root, "systemctl", STANDIN_SYSTEMCTL.read_text().replace("/usr/bin/env python3", sys.executable, 1))
     for name, state in states.items():
         unit = name.replace("__", ".")
         if state.get("boot") == "enabled":
