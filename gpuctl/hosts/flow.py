@@ -14,25 +14,10 @@ from gpuctl.edges import ansible, ssh
 from gpuctl.engine import answers, needs_reboot
 from gpuctl.hosts.direct import OnResult, run_on_all
 from gpuctl.hosts.judge import exit_code
-from gpuctl.hosts.model import HostResult, Target
+from gpuctl.hosts.model import HostResult, RunOptions, Target
 
 # A change may take longer than a question: packages, swap read back from disk, a new boot configuration.
 CHANGE_FACTOR = 10
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """`via`: "ansible" or "ssh" for everything; "" asks over ssh and changes through Ansible.
-
-    `forks`: hosts at the same time. `timeout_s`: for one host's answer. `batch`: hosts changed before the next ones
-    start, "N" or "P%". `max_fail_percent`: the run stops after a batch of which more hosts failed.
-    """
-
-    via: str = ""
-    forks: int = 64
-    timeout_s: float = 120.0
-    batch: str = "100%"
-    max_fail_percent: int = 100
 
 
 @dataclass(frozen=True)
@@ -133,7 +118,7 @@ def _ask(direct: Sequence[Target], job: Job, options: RunOptions, on_result: OnR
     if not direct:
         return []
     request_of = replace(job, check=True).request_of
-    return run_on_all(direct, request_of, forks=options.forks, timeout_s=options.timeout_s, on_result=on_result)
+    return run_on_all(direct, request_of, forks=options.forks, timeout_s=options.timeout, on_result=on_result)
 
 
 def _change_in_batches(
@@ -151,11 +136,9 @@ def _change_in_batches(
         results = change(source, batch, job, options, listener.on_result)
         yield from (_with_unknown_outcome(result) for result in results)
         failed = sum(exit_code([result], job.strict) != 0 for result in results)
-        if failed * 100 > options.max_fail_percent * len(batch):
-            stopped = (
-                f"not started: {failed} of {len(batch)} hosts of an earlier batch failed, "
-                f"more than {options.max_fail_percent}%"
-            )
+        if failed * 100 > int(options.max_fail.rstrip("%")) * len(batch):
+            failures = f"{failed} of {len(batch)} hosts of an earlier batch failed"
+            stopped = f"not started: {failures}, more than {options.max_fail}"
 
 
 def _with_unknown_outcome(result: HostResult) -> HostResult:
@@ -184,7 +167,7 @@ def _reboot_in_turn(
 def _over_ssh(
     _source: Path, batch: Sequence[Target], job: Job, options: RunOptions, on_result: OnResult
 ) -> list[HostResult]:
-    timeout_s = options.timeout_s * CHANGE_FACTOR
+    timeout_s = options.timeout * CHANGE_FACTOR
     return run_on_all(batch, job.request_of, forks=options.forks, timeout_s=timeout_s, on_result=on_result)
 
 
@@ -202,7 +185,7 @@ def _through_ansible(
     # As files: Ansible would take braces in a variable's text for a template.
     file_of = {text: f"{number}.compiled.json" for number, text in enumerate(dict.fromkeys(texts.values()))}
     files, by_host = {file: text for text, file in file_of.items()}, {name: file_of[t] for name, t in texts.items()}
-    timeout_s = int(options.timeout_s * CHANGE_FACTOR)
+    timeout_s = int(options.timeout * CHANGE_FACTOR)
     play = ansible.Play(job.playbook, source, names, job.variables, files, by_host, options.forks, timeout_s, job.check)
     with ctrl_c() as interrupted:
         error = ansible.run(play, collect, interrupted)

@@ -1,13 +1,76 @@
-"""Hosts of an inventory, and the result of a run on one of them."""
+"""Requests to change hosts, hosts of an inventory, and the result of a run on one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from gpuctl.core.errors import InvalidInput
 
 # The fields of a knob, in the engine's answer, that describe the state of its setting.
 STATE_FIELDS = ("now", "boot", "state", "reason", "reboot")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """`via`: "ansible" or "ssh" for everything; None asks over ssh and changes through Ansible.
+
+    `forks`: hosts at the same time. `timeout`: seconds for one host's answer. `batch`: hosts to change before the next
+    ones start, "N" or "P%". `max_fail`: the run stops after a batch of which more hosts failed, "P%".
+    """
+
+    via: str | None = None
+    forks: int = 64
+    timeout: float = 120.0
+    batch: str = "100%"
+    max_fail: str = "100%"
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """Tune hosts to their profiles, or with `check` only compare them.
+
+    `inventory`: name or path; None for this machine. `limit`: a pattern as Ansible's --limit; "" for all hosts.
+    `profile`: name or path; "" for the one in the inventory, else training.
+    """
+
+    inventory: str | None = None
+    limit: str = ""
+    profile: str = ""
+    check: bool = False
+    strict: bool = False
+    allow_busy: bool = False
+    reboot: bool = False
+    run: RunOptions = field(default_factory=RunOptions)
+
+    def __post_init__(self) -> None:
+        if self.reboot and self.run.via == "ssh":
+            wrong = "only Ansible waits for a host to come back"
+            raise InvalidInput("reboot hosts over ssh alone", wrong, "leave out --via ssh")
+
+
+@dataclass(frozen=True)
+class RollbackRequest:
+    """Put hosts back to the values before gpuctl.
+
+    `to`: only back to the state right after this record of the host. `only`: knobs or patterns; empty for all.
+    `force`: also undo settings that somebody else has changed since.
+    """
+
+    inventory: str | None = None
+    limit: str = ""
+    to: str = ""
+    only: Sequence[str] = ()
+    check: bool = False
+    force: bool = False
+    allow_busy: bool = False
+    run: RunOptions = field(default_factory=RunOptions)
+
+    def __post_init__(self) -> None:
+        if self.to and not self.to.isdigit():
+            hint = "`gpuctl runs show RUN` lists the records of a run"
+            raise InvalidInput(f"go back to the record {self.to!r}", "a record is a number, such as 000003", hint)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What runs launches on nodes: over ssh and mpirun, on Kubernetes, by Slurm, or in a simulated fleet."""
+"""Runner protocol: runs launches on nodes over ssh, on Kubernetes, by Slurm, or in a simulated fleet."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Protocol
 
 from gpuctl.nccl.model import Launch, LaunchResult
 
-ProgressListener = Callable[[Launch, str], None]  # a line of progress: "started", "64M done"
+ProgressListener = Callable[[Launch, str], None]  # receives lines such as "started" or "64M done"
 
 
 class Runner(Protocol):
-    """Held to one test of all its promises, whoever keeps them."""
+    """Implementations share one contract test: tests/integration/nccl/test_contract.py."""
 
     def run(
         self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
     ) -> list[LaunchResult]:
-        """Run launches at the same time, none sharing a node with another; returns their ends in the same order.
+        """Run launches at the same time, no two on one node; returns their results in the same order.
 
-        A launch that does not end within its limit is a hang: it is killed on every node and confirmed gone before
-        this returns. So is everything once `broken_off` says true. Nothing of a launch is left behind on a node,
-        whatever happens; nodes where that cannot be confirmed are `lost`.
+        A launch that does not end within its limit hangs: it is killed on every node, and its end is confirmed, before
+        this method returns. The same applies to all launches once `broken_off` returns True. No process of a launch
+        remains on a node; nodes where that cannot be confirmed are `lost`.
         """

@@ -1,4 +1,4 @@
-"""Preflight for a run in existing pods: ask each pod what would stop the run or disturb a training."""
+"""Preflight for a run in existing pods: query each pod for whatever would stop the run or disturb a training."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from gpuctl.workflows.nccl_preflight import LAYOUT_ASKS, LIMIT_S, Layout
 
 @dataclass(frozen=True)
 class PodRequest:
-    """A request to one pod. `node`: the name of the pod in the run."""
+    """Request to one pod, by its label in a run."""
 
     node: str
     stop: Stop = field(default_factory=Stop)
 
 
 def before(carrier: PodTransport, nodes: Sequence[str], ssh_args: str, alone: bool) -> list[Finding]:
-    """Check that no job runs in the pods, and that they reach each other; like nccl_preflight.before for hosts."""
+    """Check that no job runs in these pods, and that ssh and names work between them; like nccl_preflight for hosts."""
     arguments = preflight_facts.split_ssh_args(ssh_args)
     findings = rules.at_work(_at_work(carrier, nodes))
     fleet = _ask(carrier, nodes, preflight_facts.FactsOptions(ssh_args=arguments, only=rules.ASKS, apart=alone))
@@ -48,7 +48,7 @@ def before(carrier: PodTransport, nodes: Sequence[str], ssh_args: str, alone: bo
 
 
 def layout(carrier: PodTransport, nodes: Sequence[str]) -> Layout:
-    """The fabric as the pods report it."""
+    """Read the fabric as the pods report it."""
     fleet = _ask(carrier, nodes, preflight_facts.FactsOptions(only=LAYOUT_ASKS, apart=True))
     places, racks_are = racks.of_facts(fleet.nodes)
     label = {carrier.address(node): node for node in nodes}
@@ -69,7 +69,7 @@ def _at_work(carrier: PodTransport, nodes: Sequence[str]) -> rules.Work:
 
 
 def _ask(carrier: PodTransport, nodes: Sequence[str], options: preflight_facts.FactsOptions) -> Fleet:
-    """Facts of pods, by the host names that the pods use for each other."""
+    """Collect facts of pods, by the host names that they have for each other."""
     requests = preflight_facts.requests({carrier.address(node): carrier.address(node) for node in nodes}, options)
     token = f"gpuctl-{secrets.token_hex(8)} "
 
@@ -86,14 +86,14 @@ def _ask(carrier: PodTransport, nodes: Sequence[str], options: preflight_facts.F
             return str(answer["error"]["wrong"])
         return {**answer["facts"], "address": host}
 
-    results = run_in_all([PodRequest(node) for node in nodes], ask)
-    by_host = dict(zip(map(carrier.address, nodes), results, strict=True))
-    silent = {host: facts for host, facts in by_host.items() if isinstance(facts, str)}
-    return Fleet({host: facts for host, facts in by_host.items() if not isinstance(facts, str)}, silent)
+    host_answers = run_in_all([PodRequest(node) for node in nodes], ask)
+    by_host = dict(zip(map(carrier.address, nodes), host_answers, strict=True))
+    silent = {host: answer for host, answer in by_host.items() if isinstance(answer, str)}
+    return Fleet({host: answer for host, answer in by_host.items() if not isinstance(answer, str)}, silent)
 
 
 def _labelled(carrier: PodTransport, nodes: Sequence[str], finding: Finding) -> Finding:
-    """Replace host names with the run's names for the pods, and the hint with the one for pods."""
+    """Replace host names in a finding by the pods' labels, and its hint by the one for pods."""
     subject, message = finding.subject, finding.message
     for node in nodes:
         subject, message = (text.replace(carrier.address(node), node) for text in (subject, message))

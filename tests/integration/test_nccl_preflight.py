@@ -108,7 +108,7 @@ def test_each_fault_is_named_with_its_node_in_one_trip(cluster: list[TestHost], 
         ("names", a.name),
     }
     (refused,) = [f for f in found if f.check == "ssh"]
-    assert "user admin does not get onto" in refused.message
+    assert "user admin cannot log in to" in refused.message
     assert "Host key verification failed" in refused.message
     assert fleet.nodes[c.name]["limits"]["memlock"] == 64 * 1024  # of a login, not of the root that sudo made
     assert f"{c.name}" in {f.subject for f in found if f.check == "memlock"}
@@ -182,7 +182,7 @@ def test_hosts_of_an_nvl72_rack_know_it_by_themselves(cluster: list[TestHost]) -
     told = nccl_preflight.layout(targets(cluster))
     domain = "5b5e0000-0000-0000-0000-000000000000.7"
     assert told.racks == {cluster[0].name: domain, cluster[1].name: domain}
-    assert told.racks_are == "NVLink domains, as nvidia-smi tells"
+    assert told.racks_are == "NVLink domains, from nvidia-smi"
 
 
 def test_hosts_with_one_name_may_not_run_together(cluster: list[TestHost]) -> None:
@@ -191,7 +191,7 @@ def test_hosts_with_one_name_may_not_run_together(cluster: list[TestHost]) -> No
     found = nccl_preflight.stopping(nccl_preflight.before(targets(cluster)))
     shared = [f for f in found if f.check == "names"]
     assert [(f.subject, f.message) for f in shared] == [
-        (f"{cluster[0].name} and {cluster[1].name}", "each is called ubuntu")
+        (f"{cluster[0].name} and {cluster[1].name}", "each has the host name ubuntu")
     ]
 
 

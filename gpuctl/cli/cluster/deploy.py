@@ -79,11 +79,12 @@ def deploy(
     check: bool,
     form: Output,
 ) -> None:
-    """Deploy an environment: check the cluster, show the changes, apply them, and wait until every pod is ready.
+    """Deploy an environment, and wait until every pod is ready.
 
-    Objects of others are never touched, and fields that others changed only with --take-over. Before it ends pods in
-    which something trains, or recreates pods, it asks for confirmation. If the cluster changes after the plan was
-    shown, nothing is applied. After a failure, run the same command to continue.
+    First the cluster is checked and the changes are shown. Objects of others are never touched, and fields that others
+    changed only with --take-over. Before it ends pods in which something trains, or recreates pods, it asks for
+    confirmation. If the cluster changes after the plan was shown, nothing is applied. After a failure, run the same
+    command to continue.
     """
     from gpuctl.cluster import planned_deploy
 
@@ -138,7 +139,7 @@ def status(request: EnvironmentSelection, form: Output) -> None:
 @yes
 @options.check
 def destroy(request: EnvironmentSelection, volumes: bool, timeout: float, yes: bool, check: bool) -> None:
-    """Remove an environment: exactly its own objects, selected by their labels. Volumes stay without --volumes."""
+    """Remove an environment's own objects, selected by their labels; volumes only with --volumes."""
     from gpuctl.cluster.access import open_access
     from gpuctl.cluster.deploy import destroy as removal
 

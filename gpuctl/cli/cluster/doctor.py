@@ -43,7 +43,7 @@ def doctor(
     form: Form,
     metrics: Path | None,
 ) -> None:
-    """Diagnose an environment: a pod does not START, NCCL HANGs, or training is SLOW.
+    """Diagnose pods that do not START, HANGs of NCCL, or SLOW training.
 
     The checks read the cluster's objects, events and logs; for hang and slow, a small program also reads every pod.
     Nothing is changed, and nothing runs on a GPU. The result names the cause, or what could not be checked. Without an

@@ -10,7 +10,7 @@ from gpuctl.cluster.selection import EnvironmentSelection
 name = click.argument("name", metavar="NAME|FILE")
 of_environment = options.together(
     click.option("--environment", metavar="NAME", default="", help="The environment's name.  [default: from the file]"),
-    click.option("--single", is_flag=True, help="The standalone pod, NAME-single."),
+    click.option("--single", is_flag=True, help="Use the standalone pod, NAME-single."),
 )
 selection_options = options.together(name, of_environment, options.context)
 # The command receives the selection as `request`.

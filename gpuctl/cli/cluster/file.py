@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command("list")
 @options.output
 def listing(form: Output) -> None:
-    """List the clusters that can be named: in clusters/, in your settings folder, and gpuctl's examples."""
+    """List the cluster files that can be used by name: in clusters/, your settings folder, and gpuctl's examples."""
     from gpuctl.cluster.clusterfile import locate
 
     listed = locate.all_of_them()
@@ -58,7 +58,7 @@ def _as_dict(listed: Listed) -> dict[str, Any]:
 @name
 @options.output
 def show(name: str, form: Output) -> None:
-    """Show a cluster with all effective values, including defaults."""
+    """Show a cluster file with all effective values, including defaults."""
     from gpuctl.cluster.clusterfile import fields, locate, read
     from gpuctl.cluster.clusterfile.model import Cluster
 
@@ -93,7 +93,7 @@ def _value(cluster: Mapping[str, Any], path: str, default: object) -> tuple[str,
 @name
 @options.output
 def validate(name: str, form: Output) -> None:
-    """Check a cluster file without a cluster: every mistake at once, with its line."""
+    """Validate a cluster file, without contacting a cluster; all mistakes are reported at once, with their lines."""
     from gpuctl.cluster.clusterfile import locate, read
 
     path = locate.find(name)

@@ -20,7 +20,15 @@ from gpuctl.cli.cluster.environment_options import name
 @click.option("--nodes", type=click.IntRange(1), help="The number of pods.  [default: gpus.default_nodes]")
 @click.option("--environment", metavar="NAME", default="", help="The environment's name.  [default: from the file]")
 @click.option("--single", is_flag=True, help="Render the standalone pod, NAME-single, instead.")
-@click.option("--output", "-o", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@click.option(
+    "--output",
+    "-o",
+    "form",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="Format of the objects.",
+)
 def render(name: str, mode: Any, nodes: int | None, environment: str, single: bool, form: str) -> None:
     """Print the Kubernetes objects of an environment, without contacting a cluster.
 

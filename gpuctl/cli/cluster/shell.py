@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuctl.cluster.access import PodAccess
 
 # Selects the pod of commands that use one.
-rank = click.option("--rank", type=click.IntRange(0), default=None, metavar="N", help="Which pod.  [default: 0]")
+rank = click.option("--rank", type=click.IntRange(0), default=None, metavar="N", help="The pod's number.  [default: 0]")
 pod_choice = options.together(rank, click.option("--pod", metavar="POD", default="", help="The pod, by name."))
 
 

@@ -57,11 +57,11 @@ folder_options = options.together(
 )
 @options.output
 def sync(request: SyncCommand, form: Output) -> None:
-    """Sync a folder to all pods of an environment concurrently: only changes are sent, verified by hash in each pod.
+    """Sync a folder to all pods of an environment.
 
-    Only files that an earlier sync wrote and nobody changed since are deleted or replaced; all others are kept and
-    listed. Excluded are .git, caches, virtual environments, checkpoints and the like, and the patterns of
-    .gpuctlignore.
+    Only changes are sent, to all pods concurrently, and each file is verified by hash in the pod. Files that an earlier
+    sync wrote and nobody changed since are deleted or replaced; all others are kept and listed. Excluded are .git,
+    caches, virtual environments, checkpoints and the like, and the patterns of .gpuctlignore.
     """
     if bool(request.targets.selection.name) == bool(request.targets.pods):
         raise click.UsageError("give either a cluster's NAME or --pods")

@@ -25,7 +25,7 @@ HEAD = ("POD", "NODE", "", "GPUS", "DRIVER", "SHM", "RDMA", "MEMLOCK")
 @python
 @report_options
 def test(request: EnvironmentSelection, python: str, form: Form, metrics: Path | None) -> None:
-    """Test the pods of an environment concurrently: GPUs and their health, shared memory, RDMA, DNS and ssh.
+    """Test GPUs, shared memory, RDMA, DNS and ssh in all pods of an environment.
 
     Nothing is left in the pods. For NCCL bandwidth between them: `gpuctl nccl run --cluster NAME`.
     """

@@ -128,7 +128,7 @@ class TrainCommand:
 @options.check
 @options.output
 def train(request: TrainCommand, check: bool, form: Output) -> None:
-    """Train in the pods of an environment: SCRIPT, a path in --folder, and its ARGS.
+    """Train in the pods of an environment: run SCRIPT, a path in --folder, with its ARGS.
 
     First all pods are checked concurrently; --check only does that, and shows each pod's command. A training continues
     in the pods when the connection breaks or this terminal closes: --attach follows it again. Ctrl-C ends it in all

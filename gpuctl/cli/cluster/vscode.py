@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 )
 @options.output
 def vscode(request: EnvironmentSelection, password: bool, local: int | None, form: Output) -> None:
-    """Show whether VS Code runs in the first pod, and its address: a Route or Ingress, else a forward until Ctrl-C.
+    """Show the address of VS Code in the first pod.
 
-    With --output json or yaml nothing is forwarded.
+    Without a Route or Ingress, its port is forwarded until Ctrl-C; not with --output json or yaml.
     """
     from gpuctl.cluster import vscode as editor
     from gpuctl.cluster.access import open_lasting_access

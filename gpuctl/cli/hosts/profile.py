@@ -103,6 +103,6 @@ def diff(a: str, b: str, form: Output) -> None:
 @options.inventory
 def capture(host: str, inventory: str | None) -> None:
     """Print a profile with the settings of a host that is already tuned well."""
-    from gpuctl.hosts import requests
+    from gpuctl.hosts import plan
 
-    click.echo(requests.capture(inventory, host, time.strftime("%Y-%m-%d")), nl=False)
+    click.echo(plan.capture(inventory, host, time.strftime("%Y-%m-%d")), nl=False)

@@ -1,4 +1,4 @@
-"""What an isolation came to: its findings, and the runs that carry them."""
+"""Result of an isolation: its findings, and the runs that prove them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a verdict goes. `target`: the nodes it is about, as the history names them, or a file of recorded runs."""
+    """Output of a verdict. `target`: the nodes as named in the history, or a file of recorded runs."""
 
     target: str
     form: Form
@@ -28,7 +28,7 @@ class Destination:
 
 
 def show_and_exit(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion | Round, to: Destination) -> NoReturn:
-    """`end` is what these runs came to; a round where they do not carry a verdict yet."""
+    """Print the result of these runs and exit; `end` is a round if they do not prove a verdict yet."""
     from gpuctl.nccl.isolate.model import Round
 
     if isinstance(end, Round):
@@ -43,15 +43,15 @@ def show_and_exit(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion
 
 
 def _unfinished(history: Sequence[LaunchResult], following: Round, to: Destination) -> NoReturn:
-    """Of runs that do not carry a verdict yet."""
+    """Print the next round of an isolation without a verdict, and exit with 1."""
     from gpuctl.domain.findings import PROBLEMS
     from gpuctl.domain.report import Report
 
     runs = output.plural(len(following.launches), "run")
     details = {"finished": False, "runs": len(history), "next": following.why}
     publish(Report("nccl isolate", {to.target: []}, details, code=PROBLEMS), to.form, to.metrics, lambda: None)
-    click.echo(f"not at its end; next would be {runs}: {following.why}", err=True)
-    click.echo("`gpuctl nccl isolate --record` with this file and the same options goes on with it", err=True)
+    click.echo(f"not finished; next: {runs}: {following.why}", err=True)
+    click.echo("`gpuctl nccl isolate --record` with this file and the same options continues it", err=True)
     raise click.exceptions.Exit(1)
 
 

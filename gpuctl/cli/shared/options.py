@@ -110,7 +110,7 @@ def _is_request(kind: Any) -> bool:
 
 
 inventory = click.option(
-    "--inventory", "-i", metavar="NAME|PATH", default=None, help="Inventory, by name or path.  [default: this machine]"
+    "--inventory", "-i", metavar="NAME|PATH", default=None, help="Inventory of the hosts.  [default: this machine]"
 )
 limit = click.option(
     "--limit",
@@ -118,21 +118,21 @@ limit = click.option(
     metavar="PATTERN",
     default="",
     callback=not_empty,
-    help="Restrict the run to these hosts, as Ansible's --limit does.",
+    help="Only hosts that match, like Ansible's --limit.",
 )
 profile = click.option(
     "--profile",
     "-p",
     metavar="NAME|PATH",
     default="",
-    help="Profile to tune to.  [default: the inventory's, else training]",
+    help="Profile of the settings.  [default: host_profile_name in the inventory, else training]",
 )
-check = click.option("--check", is_flag=True, help="Change nothing; show what would change.")
-diff = click.option("--diff", is_flag=True, help="Show each setting before and after, and the reason.")
-strict = click.option("--strict", is_flag=True, help="Treat settings that a host does not support as problems.")
-allow_busy = click.option("--allow-busy", is_flag=True, help="Also apply settings that disturb running jobs.")
+check = click.option("--check", is_flag=True, help="Change nothing; report what would be changed.")
+diff = click.option("--diff", is_flag=True, help="Show each setting before and after, and the reason for it.")
+strict = click.option("--strict", is_flag=True, help="Count settings that a host does not support as problems.")
+allow_busy = click.option("--allow-busy", is_flag=True, help="Also change settings that disturb running jobs.")
 context = click.option("--context", metavar="NAME", default="", help="Kubernetes context.  [default: the current one]")
-yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation before changing this machine.")
+yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation before this machine is changed.")
 probe_every = click.option(
     "--probe-every", type=Finite(0.5), default=5.0, show_default=True, help="Seconds between two probes."
 )
@@ -151,28 +151,32 @@ carrier = together(
         type=click.IntRange(1),
         default=64,
         show_default=True,
-        help="Number of hosts to contact concurrently.",
+        help="Number of hosts at the same time.",
     ),
     click.option(
         "--timeout",
         type=Finite(1, 86400),
         default=120,
         show_default=True,
-        help="Seconds to wait for a host's answer; ten times that while it is changed.",
+        help="Seconds to wait for a host's answer; ten times as many while it is changed.",
     ),
-    click.option("--via", type=click.Choice(["ansible", "ssh"]), help="Reach all hosts this way."),
+    click.option(
+        "--via",
+        type=click.Choice(["ansible", "ssh"]),
+        help="Use only this connection.  [default: ssh to ask, Ansible to change]",
+    ),
 )
 batches = together(
     click.option(
         "--batch",
         type=Share(counts=True),
         default="100%",
-        help="Number or share of hosts to change at a time.  [default: all at once]",
+        help="Number of hosts to change at a time.  [default: all]",
     ),
     click.option(
         "--max-fail",
         type=Share(),
         default="100%",
-        help="Stop after a batch in which more than this share of hosts failed.",
+        help="Stop after a batch of which more hosts failed.  [default: never]",
     ),
 )

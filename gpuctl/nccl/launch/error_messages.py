@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# In the order of how telling they are: what was read, what it means, with what stands in the parentheses.
+# Most specific first: pattern in the output, and its meaning, filled with the pattern's groups.
 _KNOWN = (
     (r"(?:\w+@)?(\S+): Permission denied \(", "{}: the first node may not log in there over ssh"),
     (r"No \S+ host key is known for (\S+) and", "{}: its host key is not known on the first node"),
@@ -32,7 +32,7 @@ _ERROR = re.compile(
     r"error|fail|cannot|can't|could not|unable|not found|denied|refused|no such|unknown|invalid|abort|fault|killed",
     re.IGNORECASE,
 )
-_FRAME = re.compile(r"-{20,}\s*$")  # around what Open MPI has to say
+_FRAME = re.compile(r"-{20,}\s*$")  # frame of Open MPI's messages
 _NO_ERROR = re.compile(r"WARNING|By default|Warning: Permanently added|.*NCCL INFO|Primary job +terminated normally")
 LONGEST = 300
 
@@ -60,7 +60,7 @@ def first_error(lines: Sequence[str]) -> str | None:
             text = _paragraph(lines[number:]) if framed else line.strip()
             if not _NO_ERROR.match(text) and (framed or _ERROR.search(text)):
                 return text[:LONGEST].rstrip(": ")
-            heading = False  # the rest of this frame goes with it
+            heading = False  # the rest of this frame belongs to it
     return None
 
 

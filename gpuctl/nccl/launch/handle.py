@@ -27,9 +27,9 @@ class WatchedLaunch(ABC):
         self.stop = ""
         self.printed = LaunchOutput(launch, token, save_output, self.report)
         self.looks: dict[str, list[Process] | None] = {}
-        # Taken once: by whoever ends it first, it itself or we.
+        # Acquired once, by whichever ends the launch first: the test itself or gpuctl.
         self._ending, self._ended_by_us = threading.Lock(), threading.Event()
-        self._failed: BaseException | None = None  # what went wrong while we ended it
+        self._failed: BaseException | None = None  # error while ending it
 
     @abstractmethod
     def look(self) -> dict[str, list[Process] | None]:
@@ -37,7 +37,7 @@ class WatchedLaunch(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """End it, so that the reader comes to the last line."""
+        """End it, so that the reader reaches the last line."""
 
     def report(self, message: str) -> None:
         """Report progress."""
@@ -55,11 +55,11 @@ class WatchedLaunch(ABC):
         try:
             try:
                 if self.stop == "limit":
-                    self.report("no end within its limit: looking who waits for whom, then ending it")
+                    self.report("not finished within its limit: checking which ranks wait for which, then ending it")
                     self.looks = self.look()
             finally:
                 self.end()
-        except BaseException as error:  # noqa: BLE001 - told by the thread that reads it
+        except BaseException as error:  # noqa: BLE001 - raised again by the reader, in is_read
             self._failed = error
         finally:
             self._ended_by_us.set()

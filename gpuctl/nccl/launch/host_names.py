@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from gpuctl.nccl import plan
 from gpuctl.nccl.model import Launch, Run
 
-_RANK = re.compile(r"rank (\d+) on ([^\s:]+)(?=:)")  # how a cause begins where both are known
-_MOST = 4  # of several nodes with one name that are listed
+_RANK = re.compile(r"rank (\d+) on ([^\s:]+)(?=:)")  # beginning of a cause with a known rank and host
+_MOST = 4  # nodes of one host name that are listed
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Names:
         if not self.meant:
             return text
         every = "|".join(re.escape(word) for word in sorted(self.meant, key=len, reverse=True))
-        return re.sub(rf"(?<![\w.-])(?:{every})(?![\w-]|\.\w)", lambda found: self.word(found[0]), text)
+        return re.sub(rf"(?<![\w.-])(?:{every})(?![\w-]|\.\w)", lambda match: self.word(match[0]), text)
 
 
 def names(run: Run, launch: Launch, hosts: Sequence[str]) -> Names:
     """Name map of a launch whose nodes were started as `hosts`, in the same order."""
-    # The parts of a launch that was split count their ranks anew, each from 0.
+    # Each part of a split launch counts its ranks from 0.
     plain = Names(launch.nodes, launch.sweep.gpus_per_node, plan.SPLIT not in launch.sweep.env, {})
     meant: dict[str, dict[str, None]] = {}
     listed = [(rank.host, plain.of_number(rank.rank)) for rank in run.ranks]

@@ -14,7 +14,7 @@ from gpuctl.nccl.launch.host_names import Names
 from gpuctl.nccl.messages import flag, size
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Run
 
-# Size, count and type, and both halves: of a row that a hang has cut only the first few words are there.
+# Size, count, type and both halves; a row cut by a hang has only the first cells, and does not match.
 _ROW = re.compile(r"^\s*(\d{1,18})\s+\d+\s+(?:u?int|float|double|half|bfloat|fp8|f8)\w*(?:\s+\S+){8,}\s*$")
 _BUILD = (
     "build it on every node in the same place (make MPI=1 MPI_HOME=… in github.com/NVIDIA/nccl-tests), "
@@ -28,7 +28,7 @@ MISSING = {
 
 @dataclass(frozen=True)
 class ProgramEnd:
-    """How the programs around a test ended.
+    """End of the programs around a test.
 
     `stop`: why gpuctl ended it ("limit", "broken off"), "" if it ended by itself. `answer`: the starter's final
     record (code, signal or missing), None if there was none; then `ssh` has the reason. `last`: the last lines that
@@ -54,7 +54,7 @@ def settle(launch: Launch, runs: Sequence[Run], end: ProgramEnd, seconds: float)
         return LaunchResult(launch, replace(_EMPTY, cause=f"not known: {end.unknown}"), seconds, end.lost)
     names = host_names.names(last, launch, end.hosts)
     run = _with_our_names(last, names)
-    outcome, cause = _ended(launch, run, end, names)
+    outcome, cause = _outcome_and_cause(launch, run, end, names)
     ranks = launch.sweep.gpus_per_node if len(launch.nodes) > 1 else 1
     waiting = hang.waiting(end.looks, ranks) if end.stop == "limit" else {}
     return LaunchResult(launch, replace(run, outcome=outcome, cause=cause), seconds, end.lost, waiting)
@@ -63,7 +63,7 @@ def settle(launch: Launch, runs: Sequence[Run], end: ProgramEnd, seconds: float)
 _EMPTY = Run(Outcome.EMPTY, None, None, (), None, None)
 
 
-def _ended(launch: Launch, run: Run, end: ProgramEnd, names: Names) -> tuple[Outcome, str | None]:
+def _outcome_and_cause(launch: Launch, run: Run, end: ProgramEnd, names: Names) -> tuple[Outcome, str | None]:
     """Outcome and cause, with inventory node names throughout."""
     if end.stop == "limit":
         ranks = launch.sweep.gpus_per_node if len(launch.nodes) > 1 else 1
@@ -73,12 +73,12 @@ def _ended(launch: Launch, run: Run, end: ProgramEnd, names: Names) -> tuple[Out
     if end.stop:
         return Outcome.KILLED, end.stop
     if end.answer is None:
-        why = end.ssh.wrong if end.ssh else "it ended without a word"
+        why = end.ssh.wrong if end.ssh else "it ended without output"
         return Outcome.FAILED, f"{launch.nodes[0]}: {why}"
     if "missing" in end.answer:
-        what = str(end.answer["missing"])
-        why = f"there is no folder {what}" if "/" in what else f"{what} is not installed there: {_BUILD}"
-        return Outcome.FAILED, f"{launch.nodes[0]}: {MISSING.get(what, why)}"
+        missing = str(end.answer["missing"])
+        why = f"it has no folder {missing}" if "/" in missing else f"{missing} is not installed there: {_BUILD}"
+        return Outcome.FAILED, f"{launch.nodes[0]}: {MISSING.get(missing, why)}"
     return _by_itself(run, end.answer, end.last, names)
 
 

@@ -11,7 +11,7 @@ from gpuctl.nccl.parsing.lines import COUNT
 
 
 class Weight(IntEnum):
-    """How directly a line states the reason; the cause is the first line of the greatest weight."""
+    """Rank of a line by how directly it states the reason; the cause is the first line of the greatest weight."""
 
     AFTER = 1  # what follows from something else: exit codes, closed connections, banners
     WARNING = 2  # NCCL warns; runs survive many of these
@@ -53,8 +53,8 @@ _STEP = rf"(?:STEP|JOB) \S+ ON {_HOST} CANCELLED AT \S+ DUE TO "
 _SHELL = r"^(?:\S*sh: (?:line )?\d+: +\d+ +)?"  # "bash: line 1: 4711 Killed …"
 _CRASH = "Segmentation fault|Bus error|Aborted"
 
-# Said by the test, its launcher, the scheduler, the kernel or the shell; the first that fits is taken.
-# A run in which one of them is said cannot have ended well.
+# Messages of the test, its launcher, the scheduler, the kernel or the shell; the first match counts.
+# A run with one of them cannot have ended well.
 LINES = (
     # nccl-tests (common.h: NCCLCHECK, CUDACHECK, TESTCHECK; common.cu: testStreamSynchronize) and PyTorch
     _soft(AFTER, rf"^{_HOST}: Test NCCL failure \S+ '(?P<what>(?:{_GONE})[^'/]*)"),

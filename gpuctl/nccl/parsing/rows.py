@@ -9,9 +9,9 @@ from gpuctl.nccl.model import Iterations, NoNumber, Row, Timing
 from gpuctl.nccl.parsing.lines import COUNT, DECIMAL
 
 _COUNT, _NUMBER = re.compile(COUNT), re.compile(DECIMAL)
-# What C prints of a division by nothing, and of values that are none.
+# C's output for a division by zero, and for undefined values.
 NOT_FINITE = re.compile(r"[-+]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
-# Columns that were too narrow, or that somebody blanked out.
+# Columns that were too narrow, or blanked out by somebody.
 _UNREADABLE = re.compile(r"[*?-]+")
 COLUMNS = ("time_us", "algbw_gbs", "busbw_gbs", "wrong")
 _WORD = re.compile(r"[A-Za-z]\w*")
@@ -59,7 +59,7 @@ def read(text: str, like: Shape | None) -> Row | None:
     if not 2 + _PLAIN <= len(cells) <= 32 or not all(map(_COUNT.fullmatch, cells[:2])):
         return None
     cells = _dated(cells)
-    texts, numbers = _words(cells[2:])
+    texts, numbers = _texts(cells[2:])
     if texts is None or not (texts and _TYPE.fullmatch(texts[0])):
         return None
     halves = _halves(numbers, like, text)
@@ -74,7 +74,7 @@ def read(text: str, like: Shape | None) -> Row | None:
 def no_numbers(text: str, like: Shape | None) -> tuple[NoNumber, ...]:
     """Cells that `read` accepts although a number belongs there."""
     cells = _dated(text.split())
-    halves = _halves(_words(cells[2:])[1], like, text)
+    halves = _halves(_texts(cells[2:])[1], like, text)
     named = zip(("out_of_place", "in_place"), halves[1:] if halves else (), strict=False)
     return tuple(
         NoNumber(int(cells[0]), name, column, cell)
@@ -89,7 +89,7 @@ def _dated(cells: list[str]) -> list[str]:
     return cells[:-2] if len(cells) > 3 and _DATE.fullmatch(cells[-2]) else cells
 
 
-def _words(cells: list[str]) -> tuple[list[str] | None, list[str]]:
+def _texts(cells: list[str]) -> tuple[list[str] | None, list[str]]:
     """Type and operation, and the remaining cells; None for the words if more than two come."""
     count = 0
     while count < len(cells) and _WORD.fullmatch(cells[count]) and not NOT_FINITE.fullmatch(cells[count]):

@@ -9,7 +9,7 @@ from gpuctl.nccl.preflight import fabric, gpus, idle, network, software
 from gpuctl.nccl.preflight.checks import Fleet
 
 Rule = Callable[[Fleet], list[Finding]]
-# Without these no run can be started, or it spoils somebody else's.
+# If one of these fails, a run cannot start or would disturb somebody else's.
 BEFORE: tuple[Rule, ...] = (idle.idle, software.tests, software.mpi, network.ssh, network.names)
 BEFORE_ALONE: tuple[Rule, ...] = (idle.idle, software.tests)
 BEFORE_ASKS = ("gpu", "jobs", "programs", "reach", "names")

@@ -1,4 +1,4 @@
-"""Rules on the network adapters, the way from them to the GPUs, and the memory a job may lock."""
+"""Rules on network adapters, their path to GPU memory, and the memory that a job may lock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEMLOCK_DEFAULT = 8 * 2**20  # the kernel's and containers' (nvidia-container-to
 
 
 def adapters_(fleet: Fleet) -> list[Finding]:
-    """As many ports of the fabric are active on each node as on the others, of one kind and rate."""
+    """Check that all nodes have the same number of active fabric ports, of one kind and rate."""
     rule = "adapters"
     by_node = {node: adapters(facts) for node, facts in fleet.items()}
     findings = [
@@ -22,9 +22,9 @@ def adapters_(fleet: Fleet) -> list[Finding]:
         for node, facts in fleet.items()
         if by_node[node] is None
     ]
-    unsure = unknown_ports.untold(rule, fleet)
+    unsure = unknown_ports.unreadable_ports(rule, fleet)
     findings += unsure.values()
-    # A node of which less is known may have what the others have.
+    # A node with unknown ports may have the same as the others.
     shown = {node: str(a) for node, a in by_node.items() if a is not None and node not in unsure}
     for node in unknown_ports.unplaced(shown, fleet):
         reason = "of its ports, or of its routes, less is known than of other nodes'"
@@ -40,7 +40,7 @@ def adapters_(fleet: Fleet) -> list[Finding]:
 
 
 def _named(finding: Finding, by_node: dict[str, Adapters | None], fleet: Fleet) -> Finding:
-    """An odd node's finding with the ports that are not active."""
+    """Finding for a node that differs, with its inactive ports."""
     odd = by_node.get(finding.subject)
     down = [f"{name(p)} {p['state']}/{p['physical']}" for p, _ in odd.others if _is_down(p)] if odd else []
     message = f"{finding.message}; not active there: {', '.join(down)}" if down else finding.message
@@ -52,7 +52,7 @@ def _is_down(port: Facts) -> bool:
 
 
 def _down(by_node: dict[str, Adapters | None], reported: set[str]) -> list[Finding]:
-    """Ports that are down on nodes that are not odd: perhaps never cabled, so a warning."""
+    """Warn about ports that are down on nodes like the others: they may never have been cabled."""
     findings = []
     for node, a in by_node.items():
         down = [name(port) for port, _ in a.others if _is_down(port)] if a else []
@@ -63,7 +63,7 @@ def _down(by_node: dict[str, Adapters | None], reported: set[str]) -> list[Findi
 
 
 def _efa(node: str, facts: Facts) -> list[Finding]:
-    """The driver serves every EFA device that the bus shows, and libfabric offers it."""
+    """Check that the driver serves every EFA device on the bus, and that libfabric offers it."""
     efa = get(facts, "rdma", "efa")
     if efa is None:
         return []
@@ -72,9 +72,9 @@ def _efa(node: str, facts: Facts) -> list[Finding]:
         return [unread("adapters", node, "libfabric's EFA devices are", reason, "install the EFA software")]
     every = get(facts, "rdma", "ports")
     if every is None or any(port["efa"] is None for port in every):
-        return []  # said elsewhere
+        return []  # reported elsewhere
     ports = [port["device"] for port in every if port["efa"]]
-    # A p6-b200 has two devices more, with other names, which libfabric does not offer.
+    # A p6-b200 has two more devices, with other names, which libfabric does not offer.
     named = [device for device in ports if device and device.startswith(EFA_NAMES)]
     advice = "dmesg; modprobe -r efa && modprobe efa, or stop and start the instance"
     if efa["on_bus"] is not None and len(ports) < efa["on_bus"]:
@@ -87,9 +87,9 @@ def _efa(node: str, facts: Facts) -> list[Finding]:
 
 
 def peer_memory_(fleet: Fleet) -> list[Finding]:
-    """Data goes between adapter and GPU without the host's memory: by DMA-BUF or a peer memory module."""
+    """Check GPUDirect RDMA: DMA-BUF or a peer memory module moves data between adapter and GPU."""
     rule, by_node = "gdr", {}
-    findings, unsure = [], unknown_ports.untold("gdr", fleet)
+    findings, unsure = [], unknown_ports.unreadable_ports("gdr", fleet)
     for node, facts in fleet.items():
         ports = adapters(facts)
         if ports is None:
@@ -125,8 +125,8 @@ def _why_no_way(facts: Facts, kind: str) -> str:
 
 
 def memlock(fleet: Fleet) -> list[Finding]:
-    """RDMA pins memory: the job's user may lock enough of it."""
-    unsure = unknown_ports.untold("memlock", fleet)
+    """Check that the job's user may lock enough memory, which RDMA pins."""
+    unsure = unknown_ports.unreadable_ports("memlock", fleet)
     findings = [finding for node, facts in fleet.items() for finding in _memlock(node, facts, unsure.get(node))]
     users = sorted({str(get(facts, "limits", "user")) for facts in fleet.values()})
     return or_ok("memlock", "", findings, f"enough for user {', '.join(users)} on each node")
@@ -141,7 +141,7 @@ def _memlock(node: str, facts: Facts, unsure: Finding | None) -> list[Finding]:
         return []
     if ports is not None and not ports.kind:
         return [unsure] if unsure else []
-    advice = "memlock unlimited in /etc/security/limits.d, then log in anew (gpuctl tune-nodes does it)"
+    advice = "memlock unlimited in /etc/security/limits.d, then log in again (gpuctl tune-nodes does it)"
     message = f"user {user} may lock {_size(value)} of memory"
     if ports is None:
         reason = why(facts, "rdma", "ports")

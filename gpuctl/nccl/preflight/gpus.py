@@ -1,4 +1,4 @@
-"""Rules on GPUs: how many, which, their driver, their switches' manager, their memory, their clocks."""
+"""Rules on GPUs: number, model, driver, fabric manager, memory, clocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuctl.nccl.preflight.checks import Facts, Fleet, equal, get, unread, usual
 
 
 def count(fleet: Fleet) -> list[Finding]:
-    """Every GPU of the bus is served, and every node has as many as the others."""
+    """Check that every GPU on the bus answers, and that all nodes have the same number."""
     findings, counts = [], {node: _count(facts) for node, facts in fleet.items()}
     for node, facts in fleet.items():
         present = max(get(facts, "gpu", "attached") or 0, get(facts, "gpu", "on_bus") or 0)
@@ -22,9 +22,7 @@ def count(fleet: Fleet) -> list[Finding]:
                 unread("gpu-count", node, "its GPUs are", why(facts, "gpu", "gpus"), "run nvidia-smi there")
             )
         elif answering == 0:
-            findings.append(
-                fail("gpu-count", node, "it has no GPU that answers", "look at nvidia-smi and dmesg", gpus=0)
-            )
+            findings.append(fail("gpu-count", node, "no GPU answers", "check nvidia-smi and dmesg", gpus=0))
         elif answering < present:
             message = f"{answering} GPUs answer, the node has {present}"
             findings.append(
@@ -42,7 +40,7 @@ def _count(facts: Facts) -> int | None:
 
 
 def model(fleet: Fleet) -> list[Finding]:
-    """All GPUs of all nodes are of one model."""
+    """Check that all GPUs are of one model."""
     models = {node: _models(facts) for node, facts in fleet.items()}
     findings = [
         fail("gpu-model", node, f"its GPUs are of several models: {node_model}", "run on GPUs of one model only")
@@ -50,23 +48,23 @@ def model(fleet: Fleet) -> list[Finding]:
         if node_model and "; " in node_model
     ]
     findings += equal("gpu-model", "{}", models, "leave the node out: the slowest GPU sets the pace of all")
-    findings += [finding for node, facts in fleet.items() for finding in _untold_models(node, facts)]
+    findings += [finding for node, facts in fleet.items() for finding in _unknown_models(node, facts)]
     if not findings and usual(models) is None:
-        return [unread("gpu-model", "", "the GPUs' model is", "no node has one that answers")]
+        return [unread("gpu-model", "", "the GPUs' model is", "no GPU of any node answers")]
     return or_ok("gpu-model", "", findings, f"all are {usual(models)}")
 
 
 def _models(facts: Facts) -> str | None:
-    """Those that are known."""
+    """Known values."""
     return "; ".join(sorted({gpu["model"] for gpu in get(facts, "gpu", "gpus") or () if gpu["model"]})) or None
 
 
-def _untold_models(node: str, facts: Facts) -> list[Finding]:
+def _unknown_models(node: str, facts: Facts) -> list[Finding]:
     gpus = get(facts, "gpu", "gpus")
     if gpus is None:
         return [unread("gpu-model", node, "its GPUs' model is", why(facts, "gpu", "gpus"))]
-    untold = _which(gpu["model"] is None for gpu in gpus)
-    return [unread("gpu-model", node, f"the model of {untold} is", "nvidia-smi does not tell")] if untold else []
+    unknown = _which(gpu["model"] is None for gpu in gpus)
+    return [unread("gpu-model", node, f"the model of {unknown} is", "nvidia-smi does not report it")] if unknown else []
 
 
 def _which(these: Iterable[bool]) -> str:
@@ -93,7 +91,7 @@ def driver(fleet: Fleet) -> list[Finding]:
 
 
 def fabric_manager(fleet: Fleet) -> list[Finding]:
-    """Where there are NVSwitches: the manager runs, in the driver's own version, and the GPUs have joined."""
+    """Check nodes with NVSwitches: fabric manager runs in the driver's version, and the GPUs joined the fabric."""
     needs = {node: facts for node, facts in fleet.items() if get(facts, "gpu", "switches") or _states(facts)}
     findings = [finding for node, facts in needs.items() for finding in _manager(node, facts)]
     findings += [
@@ -108,12 +106,12 @@ def fabric_manager(fleet: Fleet) -> list[Finding]:
 def _manager(node: str, facts: Facts) -> list[Finding]:
     rule, version, driver_ = "fabric-manager", get(facts, "gpu", "fabric_manager"), get(facts, "gpu", "driver")
     wrong = sorted({f"{s} ({status or '?'})" for s, status in _states(facts) if _has_not_joined(s, status)})
-    findings = _untold_states(node, facts)
+    findings = _unknown_states(node, facts)
     if wrong:
         advice = "systemctl status nvidia-fabricmanager; restart it, then reset the GPUs"
         findings.append(fail(rule, node, f"GPUs have not joined the NVLink fabric: {', '.join(wrong)}", advice))
     if not get(facts, "gpu", "switches"):
-        return findings  # the switches are another machine's, as in NVL72 racks
+        return findings  # the switches belong to another machine, as in NVL72 racks
     if version is None:
         reason = why(facts, "gpu", "fabric_manager")
         return [*findings, unread(rule, node, "the fabric manager's version is", reason, "install it")]
@@ -124,7 +122,7 @@ def _manager(node: str, facts: Facts) -> list[Finding]:
     elif not runs:
         findings.append(fail(rule, node, "the fabric manager does not run", "systemctl start nvidia-fabricmanager"))
     if driver_ is not None and version != driver_:
-        message = f"fabric manager {version} and driver {driver_} differ: it refuses to work so"
+        message = f"fabric manager {version} and driver {driver_} differ: it refuses to start"
         findings.append(
             fail(rule, node, message, "install both in one version", fabric_manager=version, driver=driver_)
         )
@@ -132,7 +130,7 @@ def _manager(node: str, facts: Facts) -> list[Finding]:
 
 
 def _states(facts: Facts) -> list[tuple[str, str | None]]:
-    """Of the GPUs that tell: older drivers do not."""
+    """Fabric state and status of the GPUs that report them; older drivers do not."""
     gpus = get(facts, "gpu", "gpus") or ()
     return [(gpu["fabric_state"], gpu["fabric_status"]) for gpu in gpus if gpu["fabric_state"]]
 
@@ -141,20 +139,20 @@ def _has_not_joined(state: str, status: str | None) -> bool:
     return state != "Completed" or status not in (None, "Success")
 
 
-def _untold_states(node: str, facts: Facts) -> list[Finding]:
-    """Of GPUs that tell half of it, or nothing where others of their node do."""
+def _unknown_states(node: str, facts: Facts) -> list[Finding]:
+    """UNKNOWN for GPUs with a missing status, or without a state if others of their node report one."""
     gpus = get(facts, "gpu", "gpus") or ()
     states = bool(_states(facts))
-    untold = _which(
+    unknown = _which(
         gpu["fabric_status"] is None if gpu["fabric_state"] == "Completed" else states and gpu["fabric_state"] is None
         for gpu in gpus
     )
-    what = f"whether {untold} joined the NVLink fabric is"
-    return [unread("fabric-manager", node, what, "nvidia-smi does not tell")] if untold else []
+    question = f"whether {unknown} joined the NVLink fabric is"
+    return [unread("fabric-manager", node, question, "nvidia-smi does not report it")] if unknown else []
 
 
 def memory(fleet: Fleet) -> list[Finding]:
-    """No repair of GPU memory waits for a reset, none has failed."""
+    """Check that no memory repair of a GPU is pending or has failed."""
     findings = [finding for node, facts in fleet.items() for finding in _memory(node, facts)]
     modes = {node: _modes(facts) for node, facts in fleet.items()}
     findings += equal("gpu-memory", "ECC {}", modes, "set it alike on all nodes: nvidia-smi -e 1, then reset")
@@ -162,7 +160,7 @@ def memory(fleet: Fleet) -> list[Finding]:
 
 
 def _modes(facts: Facts) -> str | None:
-    """None where a GPU does not tell: what its node has is then not known."""
+    """ECC modes of a node; None if a GPU does not report its mode."""
     gpus = get(facts, "gpu", "gpus") or ()
     return None if any(gpu["ecc"] is None for gpu in gpus) else "; ".join(sorted({gpu["ecc"] for gpu in gpus})) or None
 
@@ -171,15 +169,15 @@ def _memory(node: str, facts: Facts) -> list[Finding]:
     gpus = get(facts, "gpu", "gpus")
     if gpus is None:
         return [unread("gpu-memory", node, "its GPUs' memory is", why(facts, "gpu", "gpus"))]
-    # GPUs of workstations have no ECC, and all of them say nothing of it.
+    # GPUs of workstations have no ECC, and none of them reports it.
     has_ecc = any(gpu["ecc"] or gpu["ecc_pending"] for gpu in gpus)
-    untold = _which(has_ecc and None in (gpu["ecc"], gpu["ecc_pending"]) for gpu in gpus)
-    findings = [unread("gpu-memory", node, f"{untold}: ECC is", "nvidia-smi does not tell")] if untold else []
+    unknown = _which(has_ecc and None in (gpu["ecc"], gpu["ecc_pending"]) for gpu in gpus)
+    findings = [unread("gpu-memory", node, f"{unknown}: ECC is", "nvidia-smi does not report it")] if unknown else []
     return findings + [finding for index, gpu in enumerate(gpus) for finding in _memory_of(node, f"GPU {index}", gpu)]
 
 
 def _memory_of(node: str, name: str, gpu: dict[str, Any]) -> list[Finding]:
-    """One GPU."""
+    """Memory findings of one GPU."""
     return [
         Finding("gpu-memory", node, issue.verdict, f"{name}: {issue.message}", hint=issue.hint)
         for issue in health_issues(gpu)
@@ -187,7 +185,7 @@ def _memory_of(node: str, name: str, gpu: dict[str, Any]) -> list[Finding]:
 
 
 def clocks(fleet: Fleet) -> list[Finding]:
-    """Nothing holds the GPUs' clocks down."""
+    """Check that nothing throttles the GPUs' clocks."""
     findings = []
     for node, facts in fleet.items():
         gpus = get(facts, "gpu", "gpus")
@@ -201,7 +199,7 @@ def clocks(fleet: Fleet) -> list[Finding]:
 def _clocks_of(node: str, name: str, gpu: Mapping[str, Any]) -> list[Finding]:
     reasons = gpu["slowed_by"]
     if reasons is None:
-        reason = gpu["unread"].get("slowed_by", "nvidia-smi does not tell")
+        reason = gpu["unread"].get("slowed_by", "nvidia-smi does not report it")
         return [unread("clocks", node, f"{name}: what slows it is", reason)]
     slowed = [reason for reason in reasons if reason in SLOWED]
     if slowed:

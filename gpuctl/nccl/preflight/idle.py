@@ -1,4 +1,4 @@
-"""The rule that nobody else is at work: no process, no memory in use, nothing a scheduler has given away."""
+"""Rule `idle`: no process, no memory in use, and no allocation by a scheduler."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from gpuctl.domain.findings import Finding, fail, or_ok, warn
 from gpuctl.nccl.preflight.checks import Facts, Fleet, get, unread, why
 
-# Drivers before 510 count their own reserve (half a GiB on an H100) as used.
+# Drivers before 510 count their own reserved memory (half a GiB on an H100) as used.
 HELD_MIB = 1024
 SCHEDULED = {
     "slurm_steps": "Slurm runs {} job steps",
     "kubernetes_pods": "{} pods of Kubernetes hold GPUs",
     "nccl_tests": "somebody else's test runs there ({} processes of nccl-tests)",
 }
-# Words and marks of sinfo(1), NODE STATE CODES, of Slurm 22.05 and newer.
+# State names and suffixes of sinfo(1), NODE STATE CODES, in Slurm 22.05 and newer.
 FREE = ("", "idle", "down", "drained")
 NOT_FREE = {
     "allocated": "a job has it",
@@ -30,7 +30,7 @@ NOT_FREE = {
 }
 MARKS = "*~#!%$@^-+"
 MARKED_NOT_FREE = {"$": NOT_FREE["maint"], "-": NOT_FREE["planned"], "+": NOT_FREE["allocated"]}
-MARKED_GOING = {
+MARKED_LEAVING = {
     "!": "is about to power it down",
     "%": "is powering it down",
     "@": "is about to reboot it",
@@ -40,30 +40,30 @@ DRAIN = "drain it first: a test in someone's job spoils both"
 
 
 def idle(fleet: Fleet) -> list[Finding]:
-    """No node is at work."""
-    findings = [f for node, facts in fleet.items() for f in [*_gpus(node, facts), *_given_away(node, facts)]]
+    """Check that no node is in use."""
+    findings = [f for node, facts in fleet.items() for f in [*_gpus(node, facts), *_allocated(node, facts)]]
     return or_ok("idle", "", findings, "no process, memory or allocation on any GPU")
 
 
 def _gpus(node: str, facts: Facts) -> list[Finding]:
     gpus = get(facts, "gpu", "gpus")
     if gpus is None:
-        return [unread("idle", node, "who works on its GPUs is", why(facts, "gpu", "gpus"))]
+        return [unread("idle", node, "the use of its GPUs is", why(facts, "gpu", "gpus"))]
     processes = [f"{p['name'] or '?'} ({p['pid']})" for gpu in gpus for p in gpu["processes"] or ()]
     if processes:
         unique = list(dict.fromkeys(processes))
         shown = ", ".join(unique[:3]) + (f" and {len(unique) - 3} more" if len(unique) > 3 else "")
         return [fail("idle", node, f"processes on its GPUs: {shown}", DRAIN, processes=len(unique))]
-    return _held(node, gpus) + _silent(node, gpus)
+    return _memory_in_use(node, gpus) + _silent(node, gpus)
 
 
-def _held(node: str, gpus: list[dict[str, Any]]) -> list[Finding]:
-    """Memory in use with no process shown: one in a container, or one that died and left it."""
+def _memory_in_use(node: str, gpus: list[dict[str, Any]]) -> list[Finding]:
+    """Find memory in use without a visible process: of a container, or left behind by a dead process."""
     used_mib = {index: gpu["used_mib"] for index, gpu in enumerate(gpus) if (gpu["used_mib"] or 0) > HELD_MIB}
     if not used_mib:
         return []
     shown = ", ".join(f"GPU {index} {mib} MiB" for index, mib in used_mib.items())
-    advice = "look for it with `fuser -v /dev/nvidia*`, also in containers; a reset frees what nobody holds"
+    advice = "look for it with `fuser -v /dev/nvidia*`, also in containers; a reset frees memory without an owner"
     message = f"memory is in use, and no process is shown: {shown}"
     return [fail("idle", node, message, advice, used_mib=sum(used_mib.values()))]
 
@@ -76,10 +76,10 @@ def _silent(node: str, gpus: list[dict[str, Any]]) -> list[Finding]:
     ]
     if not silent:
         return []
-    return [unread("idle", node, f"who works on GPU {', '.join(map(str, silent))} is", "nvidia-smi does not tell")]
+    return [unread("idle", node, f"the use of GPU {', '.join(map(str, silent))} is", "nvidia-smi does not report it")]
 
 
-def _given_away(node: str, facts: Facts) -> list[Finding]:
+def _allocated(node: str, facts: Facts) -> list[Finding]:
     findings = []
     for name, state in SCHEDULED.items():
         value = get(facts, "jobs", name)
@@ -91,16 +91,16 @@ def _given_away(node: str, facts: Facts) -> list[Finding]:
 
 
 def _slurm(node: str, facts: Facts) -> list[Finding]:
-    """What the state of its node means, mark by mark: only what is known to be free is."""
+    """Judge Slurm's node state, name and suffixes; a node is free only if its state is known to mean that."""
     state: str | None = get(facts, "jobs", "slurm_state")
     if state is None:
-        return [unread("idle", node, "what Slurm says of it is", why(facts, "jobs", "slurm_state"))]
+        return [unread("idle", node, "its state in Slurm is", why(facts, "jobs", "slurm_state"))]
     word, marks = state.rstrip(MARKS).lower(), state[len(state.rstrip(MARKS)) :]
     taken = [NOT_FREE[word]] if word in NOT_FREE else [MARKED_NOT_FREE[m] for m in marks if m in MARKED_NOT_FREE]
     if taken:
-        return [fail("idle", node, f"Slurm has it {state}: {taken[0]}", DRAIN, state=state)]
+        return [fail("idle", node, f"its Slurm state is {state}: {taken[0]}", DRAIN, state=state)]
     if word not in FREE:
-        reason = f"Slurm has it {state}, which does not say that it is free"
+        reason = f"its Slurm state {state} does not mean that it is free"
         return [unread("idle", node, "whether a job has it is", reason, f"scontrol show node {node}")]
-    leaving = [MARKED_GOING[mark] for mark in marks if mark in MARKED_GOING]
+    leaving = [MARKED_LEAVING[mark] for mark in marks if mark in MARKED_LEAVING]
     return [warn("idle", node, f"Slurm {leaving[0]} ({state}): a run may be cut off", "wait for it")] if leaving else []

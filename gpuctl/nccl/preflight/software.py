@@ -1,4 +1,4 @@
-"""Rules on what is installed: nccl-tests, MPI, NCCL, its settings."""
+"""Rules on installed software: nccl-tests, MPI, NCCL and its settings."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ GET_MPI = "install Open MPI in one version on all nodes (openmpi-bin, openmpi; o
 
 
 def tests(fleet: Fleet) -> list[Finding]:
-    """all_reduce_perf is there on each node, at one place, of one build, with MPI where there are several nodes."""
+    """Check that every node has all_reduce_perf at one path, of one build, with MPI if there are several nodes."""
     rule, findings = "nccl-tests", []
     for node, facts in fleet.items():
-        if _untold(facts, "test"):
+        if _is_search_missing(facts, "test"):
             findings.append(unread(rule, node, "whether it has nccl-tests is", why(facts, "programs", "*")))
         elif get(facts, "programs", "test") is None:
             findings.append(fail(rule, node, why(facts, "programs", "test"), GET_TESTS))
@@ -33,8 +33,8 @@ def tests(fleet: Fleet) -> list[Finding]:
     return or_ok(rule, "", findings, f"{usual(paths)}, one build ({usual(builds)}) on each node")
 
 
-def _untold(facts: Facts, program: str) -> bool:
-    """Whether nobody knows if a node has a program; of one that was looked for in vain, where is said."""
+def _is_search_missing(facts: Facts, program: str) -> bool:
+    """True if the search for a program has no result; a failed search records where it looked."""
     unread: Mapping[str, str] = facts.get("programs", {}).get("unread", {})
     return get(facts, "programs", program) is None and program not in unread
 
@@ -44,12 +44,12 @@ def _short(sha256: str | None) -> str | None:
 
 
 def mpi(fleet: Fleet) -> list[Finding]:
-    """mpirun is there on each node in one version; a single node needs none."""
+    """Check that every node has mpirun of one version; a single node needs none."""
     if len(fleet) < 2:
         return or_ok("mpi", "", [], "a single node needs none")
     rule, findings = "mpi", []
     for node, facts in fleet.items():
-        if _untold(facts, "mpirun"):
+        if _is_search_missing(facts, "mpirun"):
             findings.append(unread(rule, node, "whether it has MPI is", why(facts, "programs", "*")))
         elif get(facts, "programs", "mpirun") is None:
             findings.append(fail(rule, node, why(facts, "programs", "mpirun"), GET_MPI))
@@ -62,24 +62,24 @@ def mpi(fleet: Fleet) -> list[Finding]:
 
 
 def nccl(fleet: Fleet) -> list[Finding]:
-    """One version of NCCL everywhere; a test may have it built in, so that none is found is no fault."""
+    """Check that NCCL has one version. A test may be linked statically, so a missing libnccl is no fault."""
     versions = {node: get(facts, "programs", "nccl") for node, facts in fleet.items()}
-    advice = "install one version on all nodes: ranks of different versions do not talk to each other"
+    advice = "install one version on all nodes: ranks of different versions cannot communicate"
     findings = equal("nccl", "NCCL {}", versions, advice)
     missing = [node for node, version in versions.items() if version is None]
     if not findings and 0 < len(missing) < len(fleet):
         message = f"libnccl is not found, the others have {usual(versions)}"
         findings = [Finding("nccl", node, Verdict.WARN, message, hint=advice) for node in missing]
-    none = "no libnccl is found: the test may have it built in"
+    none = "no libnccl is found: the test may be linked statically"
     message = f"NCCL {usual(versions)} on each node" if usual(versions) else none
     return or_ok("nccl", "", [*findings, *_plugin(fleet)], message)
 
 
 def _plugin(fleet: Fleet) -> list[Finding]:
-    """EFA needs aws-ofi-nccl: without it NCCL falls back to TCP and says so in a debug line only."""
+    """Check aws-ofi-nccl on EFA: without it NCCL falls back to TCP, which only a debug line reports."""
     lacking = [n for n, facts in fleet.items() if get(facts, "rdma", "efa") and not get(facts, "programs", "plugin")]
     message = "aws-ofi-nccl is not found in /opt/amazon/ofi-nccl: NCCL would fall back to TCP"
-    advice = "install it (the EFA installer brings it), or see that the job finds it elsewhere"
+    advice = "install it (the EFA installer contains it), or make sure that the job finds it elsewhere"
     findings = [warn("nccl", node, message, advice) for node in lacking]
     plugins = {n: _names(get(facts, "programs", "net_plugins")) for n, facts in fleet.items() if n not in lacking}
     advice = "install the same on all nodes: ranks that use different networks do not find each other"
@@ -91,7 +91,7 @@ def _names(paths: list[str] | None) -> str | None:
 
 
 def settings(fleet: Fleet) -> list[Finding]:
-    """What /etc/nccl.conf sets is set alike: it holds for every job, and nobody sees it in one's environment."""
+    """Check that /etc/nccl.conf is alike: it applies to every job, and is not visible in the environment."""
     confs = {node: _conf(facts) for node, facts in fleet.items()}
     findings = equal("settings", "/etc/nccl.conf: {}", confs, "make it alike on all nodes", Verdict.WARN)
     return or_ok("settings", "", findings, f"/etc/nccl.conf: {usual(confs)}")

@@ -1,4 +1,4 @@
-"""What is not known of a node's ports, so that it is not taken for a port that is missing."""
+"""Unknown facts about ports, so that an unreadable port does not count as missing."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from gpuctl.nccl.preflight.checks import Facts, Fleet, get, unread, usual, why
 from gpuctl.nccl.topology.adapters import ACTIVE, name
 
 
-def untold(rule: str, fleet: Fleet) -> dict[str, Finding]:
-    """Node -> an UNKNOWN for all its ports of which it is not known whether they are the fabric's."""
-    # Where no driver tells a rate, none differs by it.
+def unreadable_ports(rule: str, fleet: Fleet) -> dict[str, Finding]:
+    """Node -> one UNKNOWN finding for all ports that may or may not belong to the fabric."""
+    # If no driver reports a rate, ports do not differ by it.
     rated = any(port["rate_gbps"] is not None for facts in fleet.values() for port in _ports(facts))
     unclear = {}
     for node, facts in fleet.items():
         lacking = [(name(port), file) for port in _ports(facts) for file in _lacking(port) if rated or file != "rate"]
         if lacking:
-            what = ", ".join(f"{file} of {port}" for port, file in lacking)
+            missing = ", ".join(f"{file} of {port}" for port, file in lacking)
             reason = why(facts, "rdma", *(f"{port} {file}" for port, file in lacking))
-            unclear[node] = unread(rule, node, f"{what} {'is' if len(lacking) == 1 else 'are'}", reason)
+            unclear[node] = unread(rule, node, f"{missing} {'is' if len(lacking) == 1 else 'are'}", reason)
     return unclear
 
 
@@ -28,7 +28,7 @@ def _ports(facts: Facts) -> Sequence[Facts]:
 
 
 def _lacking(port: Facts) -> Iterator[str]:
-    """The kernel's files that would tell; a port that is down needs no rate, and some drivers give it none."""
+    """Kernel files that could not be read; a port that is down needs no rate, and some drivers report none."""
     if port["efa"] is None:
         yield "vendor"
     if port["state"] is None:
@@ -41,14 +41,14 @@ def _lacking(port: Facts) -> Iterator[str]:
 
 
 def unplaced(shown: Mapping[str, str], fleet: Fleet) -> list[str]:
-    """Nodes that differ from the usual, perhaps only since nobody knows which of their ports is for management."""
+    """Nodes that differ from the majority, possibly because their management port is unknown."""
     blind = {node for node in shown if _is_blind(fleet[node])}
     others = {node: ports for node, ports in shown.items() if node not in blind}
     return [node for node in shown if node in blind and others and shown[node] != usual(others)]
 
 
 def _is_blind(facts: Facts) -> bool:
-    """Whether a port may carry the default route without our knowing: all on RoCE have an interface."""
+    """True if a port may carry the default route, but routes or interfaces are unknown: RoCE ports have interfaces."""
     ports = [p for p in _ports(facts) if p["state"] == ACTIVE and not p["efa"]]
     if any(p["net"] is None and p["link"] != "InfiniBand" for p in ports):
         return True
@@ -58,5 +58,5 @@ def _is_blind(facts: Facts) -> bool:
 
 
 def _is_half(route: Facts) -> bool:
-    """Whether it may be the way out, and does not say so."""
+    """True if the route may be the default route, but its fields are unknown."""
     return None in (route["dst"], route["dev"]) or (route["dst"] == "default" and route["gateway"] is None)

@@ -1,4 +1,4 @@
-"""The baseline that a page draws beside what was measured."""
+"""Baseline to draw beside the measured bandwidth on a page."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gpuctl.nccl.report.plots import Bar
 
 
 def bars(results: Sequence[LaunchResult], system: str) -> list[Bar]:
-    """What the runs' machine type should reach at each size that was measured, where all runs are judged alike.
+    """Expected bandwidth of a machine type at each measured size, if all runs are judged by the same rows.
 
-    Empty where no row fits or the runs are not of one kind; `InvalidInput` for a machine type that nothing is known of.
+    Empty if no row fits or the runs differ in kind; `InvalidInput` for an unknown machine type.
     """
     book = load.book()
     if system not in book.known:
-        doing, hint = f"draw the baseline of {system!r}", "`gpuctl nccl baselines list` has all that are known"
-        raise InvalidInput(doing, "there is none of that name", hint)
+        doing, hint = f"draw the baseline of {system!r}", "`gpuctl nccl baselines list` shows all machine types"
+        raise InvalidInput(doing, "no machine type has this name", hint)
     drawn = {_bars(end, system, book) for end in results if end.run.rows}
     return list(drawn.pop()) if len(drawn) == 1 else []
 

@@ -1,4 +1,4 @@
-"""Which pair of nodes was how fast, and how each node stands among its pairs."""
+"""Bandwidth of each pair of nodes, and a summary of each node over its pairs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from gpuctl.nccl.model import LaunchResult
 
 @dataclass(frozen=True)
 class Cell:
-    """What the runs of one pair gave: `speeds` in GB/s, and how many of them ended without one."""
+    """Results of one pair: `speeds` in GB/s, and the number of runs that failed without one."""
 
     speeds: tuple[float, ...]
     failed: int
 
     @property
     def speed(self) -> float | None:
-        """The median in GB/s; None where no run of this pair gave a number."""
+        """Median in GB/s; None if no run of this pair has a result."""
         return median(self.speeds) if self.speeds else None
 
 
 @dataclass(frozen=True)
 class NodeSummary:
-    """A node among its pairs: median and lowest speed (GB/s, None where there is none), and its failed runs."""
+    """Summary of a node over its pairs: median and lowest bandwidth in GB/s, None without a result; failed runs."""
 
     node: str
     runs: int
@@ -38,7 +38,7 @@ class NodeSummary:
 
 @dataclass(frozen=True)
 class Matrix:
-    """All pairs that were run over all adapters; a pair that is not among the cells was not measured."""
+    """All pairs that ran over all adapters; a pair without a cell was not measured."""
 
     nodes: tuple[str, ...]
     cells: Mapping[frozenset[str], Cell]
@@ -48,13 +48,13 @@ class Matrix:
 
     @property
     def usual(self) -> float | None:
-        """The median pair in GB/s, which the others are compared with."""
+        """Median of all pairs in GB/s, for comparison."""
         known = [cell.speed for cell in self.cells.values() if cell.speed is not None]
         return median(known) if known else None
 
 
 def of(results: Iterable[LaunchResult]) -> Matrix:
-    """The pairs among some runs; those kept to one adapter say nothing of the whole node, and are left out."""
+    """Build the matrix from runs of pairs; runs restricted to one adapter are left out."""
     runs: dict[frozenset[str], list[float | None]] = {}
     for end in results:
         if len(end.launch.nodes) == 2 and not end.launch.rail:
@@ -64,12 +64,12 @@ def of(results: Iterable[LaunchResult]) -> Matrix:
 
 
 def node_summaries(matrix: Matrix) -> list[NodeSummary]:
-    """Every node, the one that failed most first, then the slowest."""
-    summaries = [_standing(matrix, node) for node in matrix.nodes]
+    """Summaries of all nodes, sorted by failed runs, then slowest first."""
+    summaries = [_summary(matrix, node) for node in matrix.nodes]
     return sorted(summaries, key=lambda s: (-s.failed, s.median_gbs if s.median_gbs is not None else 0.0, s.node))
 
 
-def _standing(matrix: Matrix, node: str) -> NodeSummary:
+def _summary(matrix: Matrix, node: str) -> NodeSummary:
     cells = {next(iter(pair - {node})): cell for pair, cell in matrix.cells.items() if node in pair}
     speeds = {other: cell.speed for other, cell in cells.items() if cell.speed is not None}
     slowest = min(speeds, key=speeds.__getitem__, default="")
@@ -84,5 +84,5 @@ def _standing(matrix: Matrix, node: str) -> NodeSummary:
 
 
 def _as_numbered(name: str) -> list[tuple[int, int | str]]:
-    """Sorts node-2 before node-10."""
+    """Sort key: node-2 before node-10."""
     return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part]

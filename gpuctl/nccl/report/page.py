@@ -1,4 +1,4 @@
-"""One HTML file with everything in it: it can be mailed, kept with a ticket, and read without a network."""
+"""Self-contained HTML page of a measurement: it can be mailed, attached to a ticket, and read offline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuctl.nccl.report import matrix, plots
 
 @dataclass(frozen=True)
 class Content:
-    """What a page shows. `at`: when it was measured, as it is to be read; `bars`: the baseline, empty without one."""
+    """Content of a page. `at`: when it was measured, as text; `bars`: the baseline, empty without one."""
 
     title: str
     at: str
@@ -29,7 +29,7 @@ class Content:
 
 
 def page(content: Content) -> str:
-    """The whole page as HTML."""
+    """Render the page as HTML."""
     pairs = matrix.of(content.results)
     drawn = {
         "Bus bandwidth by message size": plots.bandwidth(content.results, content.bars),
@@ -49,7 +49,7 @@ def page(content: Content) -> str:
 
 
 def _once(findings: Sequence[Finding]) -> list[Finding]:
-    """What is said of several in the same words, once for all of them; the numbers of each are in the plots."""
+    """Merge findings that differ only in their subject; the plots show the numbers of each."""
     alike: dict[tuple[str, ...], list[Finding]] = {}
     for one in findings:
         alike.setdefault((one.verdict, one.check, one.message, one.hint), []).append(one)

@@ -1,4 +1,4 @@
-"""The three plots of the page, made with plotly; every name that came from a log is escaped."""
+"""Plots of the page, made with plotly; names from logs are escaped."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.model import LaunchResult, Row
 from gpuctl.nccl.report.matrix import Matrix, node_summaries
 
-MOST_LINES = 12  # more runs than this are drawn thin and grey, but for the slowest
+MOST_LINES = 12  # of more runs only the slowest are drawn in colour
 SLOWEST = 3
 COLOURS = [
     [0, "#b30000"],
     [0.7, "#fdae61"],
     [0.87, "#d9ef8b"],
     [1, "#1a9850"],
-]  # of the usual pair's speed, and a tenth more
+]  # fractions of the median pair's speed, up to 1.1
 UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
 @dataclass(frozen=True)
 class Bar:
-    """What is expected of a message size, and below what it warns and fails (GB/s; None: the baseline has no such)."""
+    """Baseline at a message size in GB/s: expected, warn and fail limits; None if the baseline has no such limit."""
 
     size_bytes: int
     expect: float | None
@@ -34,14 +34,14 @@ class Bar:
 
 
 def bandwidth(results: Sequence[LaunchResult], bars: Sequence[Bar]) -> go.Figure | None:
-    """Bus bandwidth by message size, one line a run; None where no run has a row."""
+    """Bus bandwidth by message size, one line per run; None if no run has rows."""
     drawn = [end for end in results if end.run.rows]
     if not drawn:
         return None
     by_speed = sorted(drawn, key=lambda end: speed(end.run) or 0.0)
     named = drawn if len(drawn) <= MOST_LINES else by_speed[:SLOWEST]
     figure = go.Figure()
-    for end in sorted(drawn, key=lambda end: any(end is one for one in named)):  # the named ones on top
+    for end in sorted(drawn, key=lambda end: any(end is one for one in named)):  # labelled runs on top
         figure.add_trace(_line(end, thin=not any(end is one for one in named)))
     for name, dash in (("expect", "dot"), ("warn", "dash"), ("fail", "longdash")):
         if bars:
@@ -70,14 +70,14 @@ def _busbw(row: Row) -> float | None:
 
 
 def run_name(end: LaunchResult) -> str:
-    """What a run is called beside its line: few nodes by name, many by their number."""
+    """Label of a run: up to two nodes by name, more by their number."""
     nodes = end.launch.nodes
     where = " + ".join(nodes) if 0 < len(nodes) <= 2 else f"{len(nodes)} nodes" if nodes else "unknown nodes"
     return " ".join(word for word in (end.run.collective or "", where, end.launch.rail) if word)
 
 
 def pairs(matrix: Matrix) -> go.Figure | None:
-    """The pair matrix; None where no pair gave a number. Violet: ran without one; white: never ran."""
+    """Matrix of pairs; None if no pair has a result. Violet: failed; white: not measured."""
     if matrix.usual is None:
         return None
     names = [escape(node) for node in matrix.nodes]
@@ -95,7 +95,7 @@ def pairs(matrix: Matrix) -> go.Figure | None:
 
 
 def nodes(matrix: Matrix) -> go.Figure | None:
-    """Each node's median pair and its slowest one, the worst node first; None where no pair gave a number."""
+    """Median and slowest pair of each node, worst node first; None if no pair has a result."""
     if matrix.usual is None:
         return None
     summaries = node_summaries(matrix)
@@ -111,7 +111,7 @@ def nodes(matrix: Matrix) -> go.Figure | None:
 
 
 def in_units(size: int) -> str:
-    """1048576 -> "1 MiB"; what is no whole number of a unit stays in the next smaller one."""
+    """1048576 -> "1 MiB", in the largest unit that gives a whole number."""
     for unit, name in UNITS:
         if size >= unit and size % unit == 0:
             return f"{size // unit} {name}"

@@ -1,4 +1,4 @@
-"""Runs launches by the playbook nccl.yml: for nodes that Ansible alone reaches (a password, a bastion of its own)."""
+"""Runner that uses the playbook nccl.yml: for nodes that only Ansible can reach (a password, a special bastion)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gpuctl.nccl.runner import ProgressListener
 from gpuctl.nccl.runners.mpirun import MpirunOptions, refuse_shared
 
 PLAYBOOK = "gpuctl.fleet.nccl"
-ANSIBLE_S = 120  # for Ansible itself, beside the test: connections, modules, other hosts
+ANSIBLE_S = 120  # overhead of Ansible besides the test: connections, modules, other hosts
 
 
 class AnsibleRunner:
-    """A Runner (see runner.py) through ansible-runner. Of each launch it tells when it began and when it ended.
+    """A Runner (see gpuctl/nccl/runner.py) through ansible-runner. It reports only the start and end of each launch.
 
-    `addresses`: node -> how the others reach it.
+    `addresses`: node -> its address for other nodes.
     """
 
     def __init__(self, inventory: Path, addresses: Mapping[str, str], options: MpirunOptions | None = None) -> None:
@@ -40,30 +40,30 @@ class AnsibleRunner:
         refuse_shared(launches)
         if not launches:
             return []
-        mark, heard = secrets.token_hex(8), _Heard(launches, listener)
-        runs = {launch.nodes[0]: self._asked(launch) for launch in launches}
+        mark, answers = secrets.token_hex(8), _Answers(launches, listener)
+        runs = {launch.nodes[0]: self._request(launch) for launch in launches}
         nodes = [node for launch in launches for node in launch.nodes]
         longest = max(_whole_s(launch) for launch in launches)
         for launch in launches:
             listener(launch, "started through Ansible")
         try:
-            error = ansible.run(self._play(nodes, mark, runs, longest), heard.take, broken_off)
+            error = ansible.run(self._play(nodes, mark, runs, longest), answers.take, broken_off)
             stop = "broken off" if broken_off() else ""
         except BaseException:
-            self._end(nodes, mark, _Heard((), listener))
+            self._end(nodes, mark, _Answers((), listener))
             raise
-        # What was begun is ended, and seen to be; a node that gave no answer is asked again.
-        self._end([node for node in nodes if stop or ("end", node) not in heard.answers], mark, heard)
-        results = [self._settled(launch, heard, error, stop) for launch in launches]
+        # End everything that was started and confirm it; nodes without an answer are queried again.
+        self._end([node for node in nodes if stop or ("end", node) not in answers.answers], mark, answers)
+        results = [self._settled(launch, answers, error, stop) for launch in launches]
         for one in results:
             listener(one.launch, outcome.summary_line(one))
         return results
 
     def hosts(self, launch: Launch) -> list[str]:
-        """The nodes of a launch as they know each other."""
+        """Addresses of a launch's nodes, as the nodes reach each other."""
         return [node if self.options.use_inventory_names else self.addresses.get(node, node) for node in launch.nodes]
 
-    def _asked(self, launch: Launch) -> dict[str, Any]:
+    def _request(self, launch: Launch) -> dict[str, Any]:
         return {
             "hosts": self.hosts(launch),
             "gpus": launch.sweep.gpus_per_node,
@@ -77,27 +77,27 @@ class AnsibleRunner:
         }
 
     def _play(self, nodes: Sequence[str], mark: str, runs: Mapping[str, Any], longest: int = 0) -> ansible.Play:
-        """Start these runs, and end all that has the mark; none of them takes longer than `longest` seconds."""
+        """Play that starts these runs and ends all processes with the mark; `longest`: limit of the runs in seconds."""
         variables = {"nccl_name": mark, "nccl_runs": runs, "nccl_group": "all"}
         return ansible.Play(PLAYBOOK, self.inventory, nodes, variables, {}, {}, len(nodes), longest + ANSIBLE_S)
 
-    def _end(self, nodes: Sequence[str], mark: str, heard: _Heard) -> None:
+    def _end(self, nodes: Sequence[str], mark: str, answers: _Answers) -> None:
         if nodes:
-            ansible.run(self._play(nodes, mark, {}), heard.take, lambda: False)
+            ansible.run(self._play(nodes, mark, {}), answers.take, lambda: False)
 
-    def _settled(self, launch: Launch, heard: _Heard, error: str, stop: str) -> LaunchResult:
-        answer = heard.answers.get(("run", launch.nodes[0]))
+    def _settled(self, launch: Launch, answers: _Answers, error: str, stop: str) -> LaunchResult:
+        answer = answers.answers.get(("run", launch.nodes[0]))
         text = str((answer or {}).get("text", "")).splitlines()
         late = answer is not None and "late" in answer
-        words_only = [line for line in text if outcome.size_of_row(line) is None]
+        messages = [line for line in text if outcome.size_of_row(line) is None]
         test = plan.name_in_kernel(launch.sweep)
         end = outcome.ProgramEnd(
             stop=stop or ("limit" if late else ""),
             answer=answer,
-            ssh=Failure(heard.wrong.get(launch.nodes[0]) or error or "Ansible gave no answer"),
-            last=[*words_only[:KEPT_LINES], *words_only[KEPT_LINES:][-KEPT_LINES:]],
-            looks={node: heard.ranks(node, test) for node in launch.nodes} if late else {},
-            lost=tuple(node for node in launch.nodes if heard.answers.get(("end", node), {}).get("left") != []),
+            ssh=Failure(answers.wrong.get(launch.nodes[0]) or error or "Ansible gave no answer"),
+            last=[*messages[:KEPT_LINES], *messages[KEPT_LINES:][-KEPT_LINES:]],
+            looks={node: answers.ranks(node, test) for node in launch.nodes} if late else {},
+            lost=tuple(node for node in launch.nodes if answers.answers.get(("end", node), {}).get("left") != []),
             done_size=next((size for size in map(outcome.size_of_row, reversed(text)) if size), ""),
             hosts=tuple(self.hosts(launch)),
         )
@@ -105,39 +105,39 @@ class AnsibleRunner:
             (self.options.save_output / file_name(launch, secrets.token_hex(4))).write_text(
                 "".join(f"{line}\n" for line in text)
             )
-        return outcome.settle(launch, list(parse.runs(text)), end, heard.seconds(launch))
+        return outcome.settle(launch, list(parse.runs(text)), end, answers.seconds(launch))
 
 
 def _whole_s(launch: Launch) -> int:
-    """The limit in whole seconds, as the module takes it."""
+    """Time limit in whole seconds, as the module takes it."""
     return math.ceil(launch.sweep.limit_s)
 
 
-class _Heard:
-    """What the module answered: (what it was asked to do, host) -> its answer; `wrong`: host -> why there is none."""
+class _Answers:
+    """Answers of the module: (action, host) -> answer; `wrong`: host -> reason why there is none."""
 
     def __init__(self, launches: Sequence[Launch], listener: ProgressListener) -> None:
         self.answers: dict[tuple[str, str], Mapping[str, Any]] = {}
         self.wrong: dict[str, str] = {}
         self._begun, self._ended = time.monotonic(), dict[str, float]()
-        self._of, self._told = {launch.nodes[0]: launch for launch in launches}, listener
+        self._launches, self._listener = {launch.nodes[0]: launch for launch in launches}, listener
 
-    def take(self, listener: ansible.HostResult) -> None:
-        if listener.result is None:
-            self.wrong[listener.host] = listener.wrong
+    def take(self, host: ansible.HostResult) -> None:
+        if host.result is None:
+            self.wrong[host.host] = host.wrong
             return
-        answer = listener.result["nccl"]
-        self.answers[answer["do"], listener.host] = answer
-        if answer["do"] == "run" and listener.host in self._of:
-            self._ended[listener.host] = time.monotonic()
-            how = "it has not ended within its limit" if "late" in answer else "its test has ended"
-            self._told(self._of[listener.host], f"{how}: looking for what is left")
+        answer = host.result["nccl"]
+        self.answers[answer["do"], host.host] = answer
+        if answer["do"] == "run" and host.host in self._launches:
+            self._ended[host.host] = time.monotonic()
+            state = "it did not end within its limit" if "late" in answer else "its test has ended"
+            self._listener(self._launches[host.host], f"{state}: looking for remaining processes")
 
     def seconds(self, launch: Launch) -> float:
-        """How long it took, as far as was heard."""
+        """Duration of a launch in seconds, as far as reported."""
         return self._ended.get(launch.nodes[0], time.monotonic()) - self._begun
 
     def ranks(self, node: str, test: str) -> list[hang.Process] | None:
-        """The ranks that were seen on a node; None: it gave no answer."""
+        """Ranks observed on a node; None if it gave no answer."""
         answer = self.answers.get(("look", node))
         return None if answer is None else [hang.Process(**one) for one in answer["processes"] if one["name"] == test]

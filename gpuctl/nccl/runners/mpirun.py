@@ -1,4 +1,4 @@
-"""Runs launches by mpirun: each is started on its first node, as an ordinary user, and cleaned up on all."""
+"""Runner that uses mpirun: each launch starts on its first node, as an ordinary user, and is cleaned up on all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpuctl.remote.transport import LOOK_LIMIT_S, Transport
 
 @dataclass(frozen=True)
 class MpirunOptions:
-    """How launches are started.
+    """Options for starting launches.
 
     `search_path`: folders with the tests and mpirun, searched before the PATH. `use_inventory_names`: nodes reach each
     other by their inventory names instead of their addresses. `ssh_args`: additional arguments for the first node's
@@ -44,7 +44,7 @@ class MpirunOptions:
 
 
 class MpiRunner:
-    """A Runner (see runner.py) for nodes with mpirun that reach each other by ssh; `transport` is how we reach them."""
+    """A Runner (see gpuctl/nccl/runner.py) for nodes with mpirun; `transport` reaches them from gpuctl."""
 
     def __init__(self, transport: Transport, options: MpirunOptions | None = None) -> None:
         self.transport, self.options = transport, options or MpirunOptions()
@@ -69,16 +69,16 @@ class MpiRunner:
                 return [job.result() for job in jobs]
             except BaseException:
                 for one in running:
-                    one.abandon()  # each then leaves nothing behind, which the pool waits for
+                    one.abandon()  # the pool waits until each has cleaned up
                 raise
 
     def hosts(self, launch: Launch) -> list[str]:
-        """The nodes of a launch as they know each other."""
+        """Addresses of a launch's nodes, as the nodes reach each other."""
         return [node if self.options.use_inventory_names else self.transport.address(node) for node in launch.nodes]
 
 
 def refuse_shared(launches: Sequence[Launch]) -> None:
-    """Launches at the same time must share no node."""
+    """Raise `InvalidInput` if launches share a node, or one has none."""
     used: set[str] = set()
     for launch in launches:
         twice = used.intersection(launch.nodes) or len(set(launch.nodes)) < len(launch.nodes)
@@ -92,11 +92,11 @@ def refuse_shared(launches: Sequence[Launch]) -> None:
 def _one_at_a_time(listener: ProgressListener) -> ProgressListener:
     lock = threading.Lock()
 
-    def tell(launch: Launch, message: str) -> None:
+    def report(launch: Launch, message: str) -> None:
         with lock:
             listener(launch, message)
 
-    return tell
+    return report
 
 
 def _raise_what_failed(job: Future[LaunchResult]) -> None:
@@ -105,7 +105,7 @@ def _raise_what_failed(job: Future[LaunchResult]) -> None:
 
 
 class _Running(WatchedLaunch):
-    """One launch, from its start until nothing of it is left."""
+    """One launch, from its start until its processes are gone."""
 
     def __init__(self, runner: MpiRunner, launch: Launch, listener: ProgressListener) -> None:
         super().__init__(launch, secrets.token_hex(8), runner.options.save_output, listener)
@@ -128,16 +128,16 @@ class _Running(WatchedLaunch):
         return payload.program("start", request)
 
     def end(self) -> None:
-        """See Watched."""
+        """See WatchedLaunch."""
         self.stream.end()
 
     def abandon(self) -> None:
-        """End it for something that went wrong elsewhere."""
+        """End it because of an error elsewhere."""
         self.stop = self.stop or BROKEN_OFF
         self.stream.end()
 
     def to_its_end(self) -> LaunchResult:
-        """Read all it prints, then leave nothing of it behind, also where we fail ourselves."""
+        """Read its output to the end, then clean up, also after an error of our own."""
         try:
             self.report("started")
             return self._read()
@@ -167,7 +167,7 @@ class _Running(WatchedLaunch):
             lost=lost,
             done_size=self.printed.done_size,
             hosts=tuple(self.runner.hosts(self.launch)),
-            # Nobody waits for that who wants no more.
+            # After an interrupt the user does not wait for this.
             unknown="" if self.stop == BROKEN_OFF else transport.inconclusive(nodes, self.stream, looked),
         )
         look = outcome.settle(self.launch, runs, end, time.monotonic() - self.begun)
@@ -175,7 +175,7 @@ class _Running(WatchedLaunch):
         return look
 
     def _lines(self) -> Iterator[str]:
-        """The output for the parser, while it is watched: our own last line is taken out."""
+        """Yield the output for the parser, without our own last line."""
         with self.printed:
             for line in self.stream.lines():
                 if line.startswith(self.mark):
@@ -185,7 +185,7 @@ class _Running(WatchedLaunch):
                 yield line
 
     def look(self) -> dict[str, list[Process] | None]:
-        """Every node's ranks, as they stand."""
+        """Current state of every node's ranks."""
         answers = self._ask_all(end=False, nodes=self.launch.nodes)
         name = plan.name_in_kernel(self.launch.sweep)
         return {
@@ -194,24 +194,26 @@ class _Running(WatchedLaunch):
         }
 
     def _sweep(self) -> tuple[str, ...]:
-        """End what is left on every node; those where nobody can say that nothing is.
+        """End remaining processes on every node; returns the nodes where this cannot be confirmed.
 
-        A node that gives no answer is asked again, over a new connection: one that is shared may be what is gone.
+        A node without an answer is queried again over a new connection, because a shared connection may be broken.
         """
         silent = {node for node, look in self.looks.items() if look is None}
         nodes = self.launch.nodes
-        answers = self._ask_all(end=True, nodes=nodes, anew=silent)
+        answers = self._ask_all(end=True, nodes=nodes, fresh=silent)
         again = [node for node in nodes if answers[node] is None and node not in silent]
-        answers |= self._ask_all(end=True, nodes=again, anew=set(again))
+        answers |= self._ask_all(end=True, nodes=again, fresh=set(again))
         return tuple(node for node in nodes if (answers[node] or {}).get("left") != [])
 
-    def _ask_all(self, end: bool, nodes: Sequence[str], anew: Collection[str] = ()) -> dict[str, dict[str, Any] | None]:
-        """Each node's answer, None where it gave none; those of `anew` over a connection of their own."""
+    def _ask_all(
+        self, end: bool, nodes: Sequence[str], fresh: Collection[str] = ()
+    ) -> dict[str, dict[str, Any] | None]:
+        """Answer of each node, None without one; nodes in `fresh` are queried over a new connection."""
         request = {"mark": self.mark, "variable": f"{mpirun_command.VARIABLE}={self.token}", "end": end}
         program = payload.program("process_tree", request)
 
         def ask(node: str) -> dict[str, Any] | None:
-            reply = self.runner.transport.query(node, program, node in anew)
+            reply = self.runner.transport.query(node, program, node in fresh)
             return None if isinstance(reply, Failure) else self._answer(reply)
 
         with ThreadPoolExecutor(min(64, len(nodes)) or 1) as pool:

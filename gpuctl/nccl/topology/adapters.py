@@ -1,4 +1,4 @@
-"""Which adapters of a node carry the fabric, and how data gets from them to the GPUs: read out of a node's facts."""
+"""Fabric adapters of a node, and the path from them to GPU memory, from the node's facts."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ def adapters(facts: Facts) -> Adapters | None:
         return Adapters("", None, (), tuple((p, left[name(p)]) for p in ports))
     counts = Counter(_class(p) for p in fit)
     kind, rate = max(counts, key=lambda c: ((c[1] or 0.0) * counts[c], c[1] or 0.0, counts[c]))
-    best = f"not of the fabric: the {counts[kind, rate]} {WORDS[kind]} ports carry most in sum"
+    best = f"not of the fabric: the {counts[kind, rate]} {WORDS[kind]} ports have the highest total bandwidth"
     fabric = tuple(p for p in fit if _class(p) == (kind, rate))
     others = [(p, left.get(name(p), best)) for p in ports if p not in fabric]
     return Adapters(kind, rate, fabric, tuple(others))
 
 
 def rails(fleet: Mapping[str, Facts]) -> tuple[str, ...]:
-    """The fabric's ports that every node has, as NCCL_IB_HCA takes one: "mlx5_0", "mlx5_0:1" where cards have several.
+    """Fabric ports that every node has, in the form of NCCL_IB_HCA: "mlx5_0", or "mlx5_0:1" if a card has several.
 
-    None where a node's are unknown or of another kind, nor on EFA, whose devices no variable of NCCL's chooses among.
+    Empty if the ports of a node are unknown or of another kind, and on EFA, where no NCCL variable selects devices.
     """
     by_node = [adapters(facts) for facts in fleet.values()]
     chosen = [a for a in by_node if a is not None]
@@ -80,13 +80,13 @@ def rails(fleet: Mapping[str, Facts]) -> tuple[str, ...]:
 
 
 def devices(facts: Facts) -> tuple[str, ...] | None:
-    """All RDMA devices of a node, EFA's, too; None where nothing was read."""
+    """All RDMA devices of a node, including EFA devices; None if they are unknown."""
     ports = facts.get("rdma", {}).get("ports")
     return None if ports is None else tuple(sorted({port["device"] for port in ports}, key=in_order))
 
 
 def in_order(text: str) -> list[tuple[int, str]]:
-    """A key for names: mlx5_2 before mlx5_10."""
+    """Sort key for names with numbers: mlx5_2 before mlx5_10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
@@ -104,9 +104,9 @@ def _unfit(port: Facts, management: set[str]) -> str:
 
 
 def outward(facts: Facts) -> set[str]:
-    """Interfaces of the default route: of the main table's, the one with the lowest metric, which alone is used.
+    """Interfaces of the default route: the one with the lowest metric in the main table, the only one in use.
 
-    Tables beside it serve policy routing: there each rail may have a default route of its own.
+    Other tables serve policy routing, where each rail may have a default route.
     """
     routes = facts.get("names", {}).get("routes") or []
     defaults = [r for r in routes if r["dst"] == "default" and r["gateway"] and r.get("table", "main") == "main"]
@@ -115,10 +115,10 @@ def outward(facts: Facts) -> set[str]:
 
 
 def peer_memory(facts: Facts) -> str | None:
-    """How GPU memory reaches an adapter: a module's name, "DMA-BUF", "" for no way at all; None where it is not known.
+    """Path from GPU memory to an adapter: a module's name, "DMA-BUF", or "" for none; None if unknown.
 
-    NCCL takes DMA-BUF where kernel and driver have it, else the peer memory module. On EFA the older of Amazon's
-    drivers did it without a module, so that there the absence of one proves nothing.
+    NCCL uses DMA-BUF if kernel and driver support it, else the peer memory module. Older EFA drivers need no module,
+    so a missing module proves nothing there.
     """
     about, modules = facts.get("peer_memory", {}), facts.get("peer_memory", {}).get("modules")
     if modules is None:

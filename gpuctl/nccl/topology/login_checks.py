@@ -1,4 +1,4 @@
-"""Which node tries to reach which before a run: what mpirun needs, and no more."""
+"""Select the logins to test before a run: those that mpirun needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Peers(NamedTuple):
-    """Whom a node logs in to (`peers`), and whose names it looks up (`look_up`)."""
+    """Nodes that a node logs in to (`peers`), and nodes whose names it resolves (`look_up`)."""
 
     peers: tuple[str, ...]
     look_up: tuple[str, ...]
@@ -17,10 +17,10 @@ ALONE = Peers((), ())
 
 
 def peers(nodes: Sequence[str]) -> dict[str, Peers]:
-    """The first node gets onto every other, as mpirun does; each other onto the next in a ring, and finds the first.
+    """The first node logs in to every other, as mpirun does; every other to the next in a ring, and resolves the first.
 
-    All pairs would be a million logins among 1,024 nodes. In the ring every node is tried as one who goes and as one
-    who is come to: a node whose own keys or names are wrong shows itself, whichever node a later run starts from.
+    All pairs would be a million logins among 1,024 nodes. The ring tests every node as client and as server, so that
+    wrong keys or names of a node show, whichever node a later run starts from.
     """
     if len(nodes) < 2:
         return dict.fromkeys(nodes, ALONE)

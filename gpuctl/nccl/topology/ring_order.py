@@ -1,18 +1,18 @@
-"""The order of nodes in which a ring crosses from rack to rack as few times as can be."""
+"""Order nodes so that a ring crosses between racks as rarely as possible."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-Place = tuple[str, ...]  # from the outermost down: (spine, leaf), or (rack,)
+Place = tuple[str, ...]  # outermost first: (spine, leaf), or (rack,)
 
 
 @dataclass(frozen=True)
 class Order:
-    """`before` and `after` are the same nodes. Crossings: neighbours in the ring that are in different racks.
+    """Order of the nodes before and after. Crossings: neighbours in the ring that are in different racks.
 
-    `unplaced`: nodes whose rack is not known; they stand last, and count as a rack of their own each.
+    `unplaced`: nodes whose rack is unknown; they come last, and each counts as a rack.
     """
 
     before: tuple[str, ...]
@@ -24,9 +24,9 @@ class Order:
 
 
 def order(nodes: Sequence[str], places: Mapping[str, Place]) -> Order:
-    """Bring nodes of one rack together, and racks of one spine, each in the order it first appeared in.
+    """Group nodes by rack and racks by spine, each in the order of its first appearance.
 
-    With R racks a ring crosses at least R times (none with one rack), and this order crosses just so often.
+    With R > 1 racks a ring crosses at least R times; this order crosses exactly R times.
     """
     first: dict[Place, int] = {}
     for position, node in enumerate(nodes):
@@ -43,12 +43,12 @@ def order(nodes: Sequence[str], places: Mapping[str, Place]) -> Order:
 
 
 def _path(place: Place, first: Mapping[Place, int]) -> list[int]:
-    """Where each of the groups a place is in first appeared, outermost first; sorting by it is stable in a rack."""
+    """Sort key: position at which each group of a place first appeared, outermost first; stable within a rack."""
     return [first[place[:depth]] for depth in range(1, len(place) + 1)]
 
 
 def crossings(nodes: Sequence[str], places: Mapping[str, Place]) -> int:
-    """Neighbours of the closed ring in different racks; one and two nodes make a ring, too."""
+    """Count neighbours of the closed ring that are in different racks; two nodes make a ring, too."""
     if len(nodes) < 2:
         return 0
     racks = [places.get(node) or ("", node) for node in nodes]

@@ -107,5 +107,5 @@ def test_where_no_row_fits_nothing_is_drawn() -> None:
 
 
 def test_an_unknown_machine_type_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="there is none of that name"):
+    with pytest.raises(InvalidInput, match="no machine type has this name"):
         bars([], "p9.huge")

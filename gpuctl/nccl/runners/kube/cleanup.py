@@ -1,4 +1,4 @@
-"""Removes all that a launch made, and tells the nodes where a container of it may still run."""
+"""Remove all objects of a launch, and report the nodes where one of its containers may still run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gpuctl.nccl.runners.kube.model import RUN, Task
 
 @dataclass(frozen=True)
 class Removed:
-    """`lost`: the nodes whose kubelet did not say that our container there has ended; `left`: what stays, in words."""
+    """`lost`: nodes whose kubelet did not confirm the end of our container; `left`: description of what remains."""
 
     lost: tuple[str, ...] = ()
     left: str = ""
 
 
 def remove(cluster: Cluster, task: Task) -> Removed:
-    """Remove all. That the API did not let us remove something says nothing of any node, so none is lost then."""
+    """Remove everything. If the API refuses a removal, no node is lost: that is no information about a node."""
     try:
         left = _left(cluster, task)
     except GpuctlError as error:
@@ -28,22 +28,22 @@ def remove(cluster: Cluster, task: Task) -> Removed:
     names = sorted(object_["metadata"]["name"] for object_ in left)
     pods = [object_ for object_ in left if object_["kind"] == "Pod" and not pod_state.has_ended(object_)]
     nodes_left = {pod_placement.place(task, pod) for pod in pods}
-    message = f"still there after {leftovers.REMOVAL_S:g} s: {', '.join(names)}" if left else ""
+    message = f"not removed after {leftovers.REMOVAL_S:g} s: {', '.join(names)}" if left else ""
     return Removed(tuple(node for node in task.launch.nodes if node in nodes_left), message)
 
 
 def _stays(cluster: Cluster, task: Task, error: GpuctlError) -> str:
-    """Until when, and who removes it."""
+    """Lifetime of objects that remain, and how to remove them."""
     pods = f"its pods end {task.lasts_s:g} s after their start at the latest, and hold their GPUs until then"
     if not isinstance(error, Forbidden):
         return f"{pods}; after that your next run removes it, or `gpuctl nccl clean`"
     kinds = f"{'mpijobs,' * task.by_operator}pods,services,secrets"
     command = f"kubectl delete -n {cluster.namespace} {kinds} -l {RUN}={task.run}"
-    return f"{pods}; it stays until somebody who may removes it: `{command}`"
+    return f"{pods}; it remains until somebody with permission removes it: `{command}`"
 
 
 def _left(cluster: Cluster, task: Task) -> list[Object]:
-    """One kind after the other, what makes pods first: they use the others until they are gone."""
+    """Remove kind by kind: first those that create pods, then the pods, which use the other kinds until they end."""
     kinds = [kind for kind in leftovers.kinds(cluster) if task.by_operator or kind.kind != mpijob.KIND]
     left: list[Object] = []
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""Programs in pods that run already, for somebody else's sake: a carrier (../carriers.py) by exec."""
+"""Transport into existing pods by exec (see gpuctl/remote/transport.py)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gpuctl.edges.ssh import Failure
 from gpuctl.nccl.runners.mpirun import MpirunOptions
 from gpuctl.remote.transport import LOOK_LIMIT_S, RunningProgram
 
-# What the container's own environment says of the network holds for the test, too: sshd gives ranks none of it.
+# Prefixes of the container's variables that apply to the test, too: sshd passes none of them to ranks.
 PASSED = ("NCCL_", "FI_", "OFI_", "UCX_", "RDMAV_")
 ENV = {
-    # Open MPI 4 cuts names at their first dot, and then asks ssh for the rest; 5 cuts them only to compare them.
+    # Open MPI 4 cuts names at their first dot, also for ssh; 5 cuts them only to compare them.
     "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
-    # Empty is as if it were not there: what NCCL says is read, and not to go into a file of training's.
+    # Empty counts as unset: NCCL's output is to be read, not written into a file of the training.
     "NCCL_DEBUG_FILE": "",
 }
 
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod that takes part: `node` it runs on, `host`: how the others reach it. `uid` tells it from its successor."""
+    """Pod of a test. `node`: its node; `host`: its name for other pods; `uid` distinguishes it from a successor."""
 
     name: str
     node: str
@@ -34,14 +34,14 @@ class Pod:
 
     @property
     def label(self) -> str:
-        """What a run calls it: the node is the one to be cordoned."""
+        """Name of the pod in a run: it contains the node, which is to be cordoned if it is bad."""
         return f"{self.name} on {self.node}"
 
 
 class PodTransport:
-    """Pods, by their labels, whose containers have Python, nccl-tests, Open MPI and an ssh of their own.
+    """Transport to pods, by their labels, whose containers have Python, nccl-tests, Open MPI and ssh.
 
-    `selector`: what finds them in the cluster, among others.
+    `selector`: labels that select the pods in the cluster, possibly with others.
     """
 
     start_options: Mapping[str, Any] = {"stop_on_input": True, "passed": PASSED}
@@ -50,11 +50,11 @@ class PodTransport:
         self.cluster, self.pods, self.container, self.selector = cluster, pods, container, selector
 
     def at(self, node: str) -> python.Container:
-        """The container that programs run in."""
+        """Container that programs run in."""
         return python.Container(self.cluster, self.pods[node].name, self.container)
 
     def check(self, nodes: Sequence[str]) -> None:
-        """The cluster was asked for the pods just now."""
+        """Nothing to check: the pods were just listed."""
 
     def address(self, node: str) -> str:
         """See Transport."""
@@ -75,13 +75,13 @@ class PodTransport:
         return python.explain(*exit_and_error)
 
     def inconclusive(self, nodes: Sequence[str], started: RunningProgram, ranks_reported: bool) -> str:
-        """See Transport. A connection through the API server may break for many reasons, and pods are replaced by
-        others of their names, on other nodes."""
+        """See Transport. A connection through the API server can break for many reasons, and pods may be replaced by
+        others of the same name on other nodes."""
         wrong = started.wrong if isinstance(started, python.Running) else None
         return self._others(nodes) or (wrong.wrong if isinstance(wrong, Unreachable) and not ranks_reported else "")
 
     def _others(self, nodes: Sequence[str]) -> str:
-        """Which pods are not those any more that these nodes stand for; empty where nobody can tell."""
+        """Describe pods that no longer exist or were replaced; empty if the pods cannot be listed."""
         try:
             pods = self.cluster.find(self.cluster.kind("v1", "Pod"), self.selector)
         except GpuctlError:
@@ -93,12 +93,12 @@ class PodTransport:
 
 def _other(pod: Pod, now: Object | None) -> str:
     if now is None:
-        return "the pod is gone, or about to go"
+        return "the pod is deleted or being deleted"
     if now["metadata"]["uid"] != pod.uid:
         return f"another pod has its name now, on {now['spec'].get('nodeName') or 'no node yet'}"
     return ""
 
 
 def pod_options(options: MpirunOptions) -> MpirunOptions:
-    """The same for pods; mpirun may run as root there, as the whole pod may."""
+    """Options for pods: mpirun may run as root, like everything in the pod."""
     return MpirunOptions(options.search_path, False, True, options.ssh_args, options.save_output, ENV)

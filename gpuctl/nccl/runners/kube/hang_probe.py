@@ -1,18 +1,18 @@
-"""What the launcher runs on every worker at the limit: which ranks are there, and whether they do anything.
+"""Shell program that the launcher runs on every worker at the limit: lists the ranks, and whether they do anything.
 
-Plain shell, as the ranks' own user: an image may have no Python, and /proc shows a user its own processes.
+It runs as the user of the ranks, because /proc shows a user its own processes; an image may have no Python.
 """
 
 from __future__ import annotations
 
 LOOK = "gpuctl: look "
 LOOKED = "gpuctl: looked"
-# A rank that waits for others polls all the time; one that did nothing for so long takes no part.
+# Seconds between two looks: a rank that waits for others polls all the time; an idle one takes no part in the test.
 APART_S = 0.5
-# Until every worker has answered.
+# Seconds for every worker to answer.
 ANSWER_S = 8
 
-# Its arguments: the host's name, the run's mark in the environment, the program's name as the kernel keeps it.
+# Arguments: host name, the run's mark in the environment, the program's name in the kernel.
 PROGRAM = f"""
 host=$1 mark=$2 name=$3
 tell() {{

@@ -25,18 +25,18 @@ from gpuctl.nccl.runners.kube.model import BROKEN_OFF, GRACE_S, LIMIT, Task
 from gpuctl.nccl.runners.kube.pods import Pods
 from gpuctl.nccl.runners.kube.worker_report import WorkerReport
 
-# After the limit the launcher has so long to ask each worker what its ranks do.
+# Seconds after the limit for the launcher to ask each worker what its ranks do.
 LOOK_S = hang_probe.APART_S + hang_probe.ANSWER_S + 3
-# What follows the log of an ended container ends itself within so long, or has lost it.
+# Seconds for the reader of an ended container's log to end by itself; after that it has lost the log.
 FOLLOW_S = 5.0
 
 
 class _NeverBegan(Exception):
-    """A pod did not start; the words say which and why."""
+    """A pod did not start; the text names the pod and the reason."""
 
 
 def made_first(task: Task) -> list[Object]:
-    """What is made before the launcher, in this order; nothing for a single node."""
+    """Objects to create before the launcher, in this order; none for a single node."""
     if len(task.launch.nodes) == 1:
         return []
     keys = objects.secret(task, ssh_keys.pair(), ssh_keys.pair())
@@ -46,7 +46,7 @@ def made_first(task: Task) -> list[Object]:
 
 
 class Running:
-    """`look` is called again and again by another thread while `to_its_end` works."""
+    """A launch in progress: `to_its_end` works in one thread while another calls `look` repeatedly."""
 
     def __init__(
         self, cluster: Cluster, pods: Pods, task: Task, listener: ProgressListener, save_output: Path | None
@@ -56,7 +56,7 @@ class Running:
         self.reading = Stop()
         self.stop = ""
         self.made = self.begun = time.monotonic()
-        # Its removal takes its time, too, and is not part of the test.
+        # The removal of its objects takes time, too, and is not part of the test.
         self.has_begun = self.is_over = False
         self.printed = LaunchOutput(task.launch, task.run, save_output, self.report)
         self.worker_report = WorkerReport()
@@ -67,7 +67,7 @@ class Running:
         self._listener(self.task.launch, message)
 
     def look(self, broken_off: bool) -> None:
-        """End it where its time is over, or the user wants no more."""
+        """End the launch if its time is over or the user interrupts."""
         if self.is_over:
             return
         if broken_off:
@@ -76,14 +76,14 @@ class Running:
         late = time.monotonic() - self.begun - self.task.launch.sweep.limit_s
         if self.has_begun and late > 0:
             if not self.stop:
-                self.report("no end within its limit: looking who waits for whom, then ending it")
+                self.report("not finished within its limit: checking which ranks wait for which, then ending it")
             self.stop = self.stop or LIMIT
             if self.worker_report.looked or late > LOOK_S:
                 self.end(LIMIT)
         self._free_the_reader()
 
     def _free_the_reader(self) -> None:
-        """A log may be followed for ever although its container has ended: a rotation can lose who follows it."""
+        """Restart a reader that still follows the log of an ended container: a log rotation can cut it off."""
         now = time.monotonic()
         if now - self.checked < 1:
             return
@@ -105,7 +105,7 @@ class Running:
         self.reading.set()
 
     def to_its_end(self) -> LaunchResult:
-        """Make, wait, read, remove; what went wrong in between is raised only when all is removed."""
+        """Create the objects, wait, read the log, remove everything; errors are raised after the removal."""
         runs: list[Run] = []
         never = unknown = ""
         try:
@@ -158,7 +158,7 @@ class Running:
             self.report("started")
 
     def _wait(self, names: list[str], done: Callable[[Object], bool]) -> None:
-        """Until the pods of all these places are as wanted, or we were told to end."""
+        """Wait until `done` holds for the pods of all these places, or the launch is to end."""
         begun, count, reported = time.monotonic(), 0, ""
         known: set[str] = set()
         while not self.stop:
@@ -178,7 +178,7 @@ class Running:
             count = self.pods.wait(count, 0.5)
 
     def _refuse_ended(self, names: list[str], pods: Mapping[str, Object]) -> None:
-        """Raise for the first pod that will never start any more."""
+        """Raise for the first pod that cannot start any more."""
         for name in names:
             pod = pods.get(name)
             why = pod_state.why_gone(pod)
@@ -196,7 +196,7 @@ class Running:
         return "; ".join(f"{place}: {why}" for place, why in whys.items() if why)
 
     def _why_nothing(self, pods: Mapping[str, Object], seconds: float) -> str:
-        """What is known of an MPIJob without pods; it is not waited for where no operator has noticed it."""
+        """Reason why an MPIJob has no pods, "" if it is too early; raises if no operator has noticed the job."""
         if pods or not self.task.by_operator or seconds < min(mpijob.NOTICED_S, self.task.settings.start_s):
             return ""
         reason = mpijob.why_nothing(self.cluster, self.task)
@@ -205,17 +205,17 @@ class Running:
         return reason
 
     def _tail(self, pod: Object) -> list[str]:
-        """What a worker printed; as good as it goes, for it is gone in a moment."""
+        """Last lines of a worker's log; none if the log cannot be read, because the pod is being removed."""
         try:
             return list(watch.logs(self.cluster, pod["metadata"]["name"], lambda: True, self.reading))[-3:]
         except GpuctlError:
             return []
 
     def _lines(self) -> Iterator[str]:
-        """The launcher's output for the parser, while it is watched; our own lines are taken out."""
+        """Yield the launcher's output for the parser, without the lines of our own scripts."""
         if not self.has_begun:
             return
-        with self.printed, suppress(NotThere):  # its pod was deleted; `why_gone` says so
+        with self.printed, suppress(NotThere):  # its pod was deleted; `why_gone` reports it
             for line in self._read():
                 self.printed.write(line)
                 if not self.worker_report.take(line):
@@ -225,15 +225,15 @@ class Running:
 
     def _read(self) -> Iterator[str]:
         pod = self.pods.of(self.task).get(pod_placement.launcher(self.task))
-        if pod is None:  # it was deleted just now; `why_gone` says so
+        if pod is None:  # it was deleted just now; `why_gone` reports it
             return
         log = watch.Log(self.cluster, pod["metadata"]["name"])
         yield from log.lines(self._over, self.reading)
-        if self.stop == LIMIT:  # it may have said more, or even have ended, while we did not hear it
+        if self.stop == LIMIT:  # it may have printed more, or even have ended, while the log was not read
             yield from log.rest(Stop())
 
     def _warn(self) -> None:
-        """What of our own lines the user should know; root is asked about nothing."""
+        """Warn about low memory limits that our scripts report; pods that run as root report none."""
         if not (self.task.settings.fabric and self.worker_report.memlock):
             return
         nodes = pod_placement.in_order_of_workers(self.task, self.pods.known(self.task))
@@ -244,7 +244,7 @@ class Running:
         return self._has_ended(self.pods.of(self.task))
 
     def _wait_for_the_end(self) -> None:
-        """The log may end a moment before the cluster knows how the container did."""
+        """Wait for the pod's status: the log may end a moment before the cluster knows how the container ended."""
         end, count = time.monotonic() + GRACE_S, 0
         while not self.stop and not self._over() and time.monotonic() < end:
             count = self.pods.wait(count, 0.5)

@@ -1,4 +1,4 @@
-"""What a killed gpuctl left on a cluster, and its removal: only our own, and only of runs whose time is over."""
+"""Find and remove objects that a killed gpuctl left on a cluster: only our own, of runs whose time is over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REMOVAL_S = 120.0
 
 
 def kinds(cluster: Cluster) -> list[Kind]:
-    """All kinds of which a run has objects; first what makes pods, then the pods, which hold the GPUs."""
+    """Kinds of a run's objects: first those that create pods, then the pods, which hold the GPUs."""
     core = [cluster.kind("v1", kind) for kind in ("Pod", "Service", "Secret")]
     return [cluster.kind(mpijob.API, mpijob.KIND), *core] if cluster.serves(mpijob.API, mpijob.KIND) else core
 
@@ -26,9 +26,9 @@ def remove_own(context: str, namespace: str) -> list[str]:
 
 
 def remove(cluster: Cluster, by: str) -> list[str]:
-    """Remove those of this person's runs that are over by the cluster's clock; the names of the runs.
+    """Remove objects of this user's runs that are over by the cluster's clock; returns the names of the runs.
 
-    A pod may take a while to go; it is not waited for.
+    Does not wait until pods have terminated.
     """
     objects = [object_ for kind in kinds(cluster) for object_ in _ours(cluster, kind)]
     over = runs_over(objects, by, cluster.now)
@@ -44,11 +44,11 @@ def _ours(cluster: Cluster, kind: Kind) -> list[Object]:
     except Forbidden:
         if kind.kind != mpijob.KIND:
             raise
-        return []  # who may not even list them has made none
+        return []  # users who may not list them cannot have created any
 
 
 def runs_over(objects: Iterable[Object], by: str, now: float | None) -> set[str]:
-    """The runs of `by` all of whose objects have outlived their time; none where the time is not known."""
+    """Runs of the user `by` whose objects have all outlived their time; none if the cluster's time is unknown."""
     state: dict[str, list[bool]] = {}
     for object_ in objects:
         run = object_["metadata"]["labels"].get(RUN)

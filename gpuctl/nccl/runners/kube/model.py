@@ -1,4 +1,4 @@
-"""What a run on Kubernetes is made of."""
+"""Settings and names of a run on Kubernetes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuctl.nccl.model import Launch
 WORKER, LAUNCHER = "worker", "launcher"
 RUN, ROUND, COMPONENT = "gpuctl/run", "gpuctl/round", "app.kubernetes.io/component"
 BY, LASTS = "gpuctl/by", "gpuctl/lasts-seconds"
-# A test that we cannot end ends itself, this long after its limit.
+# Seconds after its limit at which a test ends itself, if gpuctl cannot end it.
 GRACE_S = 30.0
 BROKEN_OFF, LIMIT = "broken off", "limit"  # why we end a launch
 OURS = {"app.kubernetes.io/managed-by": "gpuctl", "app.kubernetes.io/name": "nccl"}
@@ -18,16 +18,16 @@ OURS = {"app.kubernetes.io/managed-by": "gpuctl", "app.kubernetes.io/name": "ncc
 
 @dataclass(frozen=True)
 class Settings:
-    """How the pods are made.
+    """Settings of the pods of a test.
 
-    `image` holds nccl-tests, and for several nodes Open MPI and OpenSSH. `gpu` is the name of the GPU resource;
-    `fabric` names more that each worker gets, with its quantity: the adapters ("vpc.amazonaws.com/efa": "32"), huge
-    pages ("hugepages-2Mi": "5120Mi"). `user`: the number it runs as. RDMA pins memory: an ordinary user as much as
-    the node's container runtime allows (LimitMEMLOCK), for capabilities of a container do not reach its ordinary
-    users; root, 0, gets IPC_LOCK and no limit. `mpijob`: several nodes as an MPIJob of the Kubeflow MPI operator.
-    `tolerations`: names of taints besides those of the GPUs and the fabric.
-    `networks`: secondary networks, as the annotation k8s.v1.cni.cncf.io/networks takes them. `start_s`: how long pods
-    may take to start. `search_path`: folders searched before the image's PATH.
+    `image` contains nccl-tests, and for several nodes Open MPI and OpenSSH. `gpu` is the name of the GPU resource;
+    `fabric` lists further resources of each worker with their quantity: adapters ("vpc.amazonaws.com/efa": "32"), huge
+    pages ("hugepages-2Mi": "5120Mi"). `user`: numeric user ID. RDMA pins memory: an ordinary user may pin as much as
+    the node's container runtime allows (LimitMEMLOCK), because a container's capabilities do not apply to its ordinary
+    users; root (0) gets IPC_LOCK and no limit. `mpijob`: run several nodes as an MPIJob of the Kubeflow MPI operator.
+    `tolerations`: keys of taints besides those of the GPUs and the fabric. `networks`: secondary networks in the form
+    of the annotation k8s.v1.cni.cncf.io/networks. `start_s`: seconds for pods to start. `search_path`: folders
+    searched before the image's PATH.
     """
 
     image: str
@@ -48,7 +48,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Task:
-    """One launch as objects: `round` is shared by the launches that run at the same time, `by` says whose it is."""
+    """A launch to run as objects. `round`: ID shared by launches that run at the same time; `by`: user who runs it."""
 
     round: str
     number: int
@@ -66,17 +66,17 @@ class Task:
 
     @property
     def by_operator(self) -> bool:
-        """Whether the MPI operator makes its pods; a single node needs none."""
+        """True if the MPI operator creates the pods; a single node needs no operator."""
         return self.settings.mpijob and len(self.launch.nodes) > 1
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The workers' names, in the order of the nodes; without a dot, at which Open MPI would cut them."""
+        """Names of the workers in the order of the nodes; without dots, at which Open MPI would cut them."""
         return tuple(f"w{index}" for index in range(len(self.launch.nodes)))
 
     @property
     def lasts_s(self) -> float:
-        """After this long it is over, whatever became of the gpuctl that began it."""
+        """Seconds after which the cluster ends the pods, whatever happened to gpuctl."""
         return self.settings.start_s * 2 + self.launch.sweep.limit_s + 120
 
     @property

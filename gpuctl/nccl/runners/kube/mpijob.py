@@ -1,7 +1,7 @@
-"""A launch as an MPIJob of the Kubeflow MPI operator (kubeflow.org/v2beta1), for clusters where jobs come through it.
+"""Launch as an MPIJob of the Kubeflow MPI operator (kubeflow.org/v2beta1), for clusters that run jobs through it.
 
-The operator makes the workers and the launcher from our own pods' descriptions: our keys, our sshd, our commands. Its
-own keys and host file are there, too, and not used.
+The operator creates the workers and the launcher from our pod specs, with our keys, sshd and commands. Its own keys
+and hostfile exist as well, but are not used.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from gpuctl.nccl.runners.kube.model import COMPONENT, LAUNCHER, WORKER, Task
 
 Object = dict[str, Any]
 API, KIND = "kubeflow.org/v2beta1", "MPIJob"
-# Within so long an operator that runs has said something of a new job.
+# Seconds for a running operator to write the status of a new job.
 NOTICED_S = 30.0
 VERBS = ("create", "patch", "get", "list", "delete")
 
 
 def chosen(cluster: Cluster, requested: bool | None) -> tuple[bool, str]:
-    """Whether launches become MPIJobs, and why, in words; by default where the cluster serves them and we may.
+    """Decide if launches become MPIJobs, with the reason; by default if the cluster serves them and the user may.
 
-    `InvalidInput` where they are wanted and cannot be had.
+    `InvalidInput` if they are requested but not possible.
     """
     if requested is False or not (served := cluster.serves(API, KIND)):
         if requested:
@@ -40,13 +40,13 @@ def chosen(cluster: Cluster, requested: bool | None) -> tuple[bool, str]:
 
 
 def job(task: Task) -> Object:
-    """The job; each worker goes to one of the nodes, and no two to the same."""
+    """MPIJob of a task; each node gets one worker."""
     spec = {
         "slotsPerWorker": task.launch.sweep.gpus_per_node,
-        # What is left when it has ended is ours to remove, after it was looked at.
+        # gpuctl reads the ended pods and then removes them.
         "runPolicy": {"cleanPodPolicy": "None", "backoffLimit": 0, "activeDeadlineSeconds": int(task.lasts_s)},
         "launcherCreationPolicy": "WaitForWorkersReady",
-        # The operator's own keys, which we do not use; by default they would stand in root's home.
+        # The operator's keys are not used; by default they would be mounted in root's home.
         "sshAuthMountPath": "/etc/mpi-ssh",
         "mpiReplicaSpecs": {
             "Launcher": _replicas(task, 1, LAUNCHER, objects.launcher_spec(task)),
@@ -71,7 +71,7 @@ def _apart(task: Task, spec: Object) -> Object:
 
 
 def why_nothing(cluster: Cluster, task: Task) -> str:
-    """Why a job has no pods, as far as the job itself tells."""
+    """Reason why a job has no pods, from the job's own status."""
     job = cluster.get(cluster.kind(API, KIND), task.name)
     if job is None:
         return "its MPIJob was deleted by somebody else"
@@ -89,7 +89,7 @@ def why_nothing(cluster: Cluster, task: Task) -> str:
 
 
 def is_unnoticed(cluster: Cluster, task: Task) -> bool:
-    """Whether no operator has said anything of the job, and no queue holds it back."""
+    """True if no operator has written a status, and no queue suspends the job."""
     job = cluster.get(cluster.kind(API, KIND), task.name) or {}
     suspended = ((job.get("spec") or {}).get("runPolicy") or {}).get("suspend")
     return bool(job) and not suspended and not (job.get("status") or {})

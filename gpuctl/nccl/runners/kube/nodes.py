@@ -1,4 +1,4 @@
-"""Which nodes of a cluster can be tested now: those with enough GPUs that nobody uses, and why the others cannot."""
+"""Nodes of a cluster that can be tested now, because enough of their GPUs are free; and why others cannot."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cluster import Cluster
 
 Object = dict[str, Any]
-# Switches that nodes share, the nearest first. A zone is a data centre, not a rack.
+# Labels of a shared switch, nearest first. A zone is a data centre, not a rack.
 RACKS = (
     "topology.kubernetes.io/rack",
-    # EKS: of three or four layers the one with the highest number is the nearest.
+    # EKS: the layer with the highest number, of three or four, is the nearest.
     "topology.k8s.aws/network-node-layer-4",
     "topology.k8s.aws/network-node-layer-3",
     "cloud.google.com/gce-topology-subblock",
-    # NVIDIA topograph, now and before.
+    # NVIDIA topograph, current and older releases.
     "fabric.topograph.run/tier-0",
     "network.topology.nvidia.com/leaf",
 )
@@ -26,8 +26,10 @@ RACKS = (
 
 @dataclass(frozen=True)
 class NodeInventory:
-    """`free`: node -> GPUs that no pod has, of the nodes that can be tested. `left_out`: the other GPU nodes -> why.
-    `racks`: node -> rack, where a label tells. `unsure`: why "free" may be wrong; empty where it is known."""
+    """`free`: node -> number of free GPUs, for nodes that can be tested. `left_out`: other GPU node -> reason.
+
+    `racks`: node -> rack, for nodes with a rack label. `unsure`: why `free` may be wrong; empty if it is certain.
+    """
 
     free: Mapping[str, int]
     left_out: Mapping[str, str]
@@ -38,9 +40,9 @@ class NodeInventory:
 def find(
     cluster: Cluster, gpu: str, needed: int, rack_label: str = "", tolerated: Collection[str] = ()
 ) -> NodeInventory:
-    """The nodes where a pod with so many GPUs would be placed at once; `GpuctlError` where no node has any.
+    """Find nodes where a pod with `needed` GPUs could start at once; `GpuctlError` if no node has any GPU.
 
-    `tolerated`: keys of taints besides the GPU's that our pods do not mind.
+    `tolerated`: keys of taints that the pods tolerate, besides the GPU's.
     """
     all_ = [node for node in cluster.find(cluster.kind("v1", "Node"), {}) if _count(node, gpu)]
     if not all_:
@@ -59,10 +61,10 @@ def find(
 
 
 def only(inventory: NodeInventory, names: Collection[str]) -> NodeInventory:
-    """The same of these nodes alone; one of them that is no GPU node is left out with that reason."""
+    """Restrict the inventory to these nodes; a name that is no GPU node is left out with that reason."""
     free = {name: count for name, count in inventory.free.items() if name in names}
     gone = {
-        name: "it is no GPU node of the cluster"
+        name: "it is not a GPU node of the cluster"
         for name in names
         if name not in {**inventory.free, **inventory.left_out}
     }
@@ -79,7 +81,7 @@ def _pods(cluster: Cluster) -> tuple[Sequence[Object], str]:
 
 
 def in_use(pods: Iterable[Object], gpu: str) -> dict[str, dict[str, int]]:
-    """Node -> pod ("namespace/name") -> GPUs that it has."""
+    """Node -> pod ("namespace/name") -> number of its GPUs."""
     by_node: dict[str, dict[str, int]] = {}
     for pod in pods:
         count = requested(pod, gpu)
@@ -90,7 +92,7 @@ def in_use(pods: Iterable[Object], gpu: str) -> dict[str, dict[str, int]]:
 
 
 def requested(pod: Object, gpu: str) -> int:
-    """The GPUs that a pod holds: of its containers together, or of an init container that wants more."""
+    """Number of GPUs of a pod: the sum over its containers, or that of an init container if it is higher."""
     spec = pod["spec"]
     main = [_wants(container, gpu) for container in spec.get("containers") or []]
     init = [_wants(container, gpu) for container in spec.get("initContainers") or []]
@@ -105,7 +107,7 @@ def _wants(container: Object, gpu: str) -> int:
 def why_not(
     node: Object, gpu: str, needed: int, used: Mapping[str, Mapping[str, int]], tolerated: Collection[str] = ()
 ) -> str:
-    """Why a pod with so many GPUs would not run there; empty where it would."""
+    """Reason why a pod with `needed` GPUs could not run on a node; empty if it could."""
     if node["spec"].get("unschedulable"):
         return "it is cordoned"
     ready = [condition for condition in node["status"].get("conditions") or [] if condition["type"] == "Ready"]
@@ -125,7 +127,7 @@ def why_not(
 
 
 def racks(nodes: Iterable[Object], label: str = "") -> dict[str, str]:
-    """Node -> rack, by this label, or by the first of those in use in the field that a node has."""
+    """Node -> rack, by this label, or by the first usual label that a node has."""
     by_node = {}
     for node in nodes:
         labels = node["metadata"].get("labels") or {}

@@ -1,4 +1,4 @@
-"""From a task to the objects that Kubernetes is given: plain functions, no cluster."""
+"""Kubernetes objects of a task: plain functions, no I/O."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gpuctl.nccl.runners.kube import hang_probe, scripts
 from gpuctl.nccl.runners.kube.model import BY, COMPONENT, LASTS, LAUNCHER, WORKER, Task
 
 Object = dict[str, Any]
-# Root may lock all memory, and its sshd become another; to anybody else a capability of the container is of no use.
+# For root: lock memory, and let its sshd change users. Capabilities do not apply to other users.
 OF_ROOT = ("IPC_LOCK", "SETGID", "SETUID", "SYS_CHROOT")
-# Whole paths only: nobody has a home in a pod, and a PATH knows no "~".
+# Absolute paths only: users have no home in a pod, and "~" is not expanded in a PATH.
 USUAL = [folder for folder in mpirun_command.FOLDERS if folder.startswith("/")]
 # mpirun and its ssh to each worker.
 LAUNCHER_ROOM = {"cpu": "1", "memory": "2Gi"}
@@ -23,14 +23,14 @@ SSH_PORT = {"name": "ssh", "port": scripts.PORT, "targetPort": scripts.PORT, "pr
 
 
 def secret(task: Task, login: tuple[str, str], host: tuple[str, str]) -> Object:
-    """The keys and settings of ssh; never to be printed."""
+    """Secret with the keys and settings of ssh; never print it."""
     files = scripts.secret_files(task, login, host)
     data = {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta(task, task.name), "type": "Opaque", "data": data}
 
 
 def service(task: Task) -> Object:
-    """Gives each worker its name; headless, and before the workers are ready."""
+    """Headless service that gives each worker its name, also before the workers are ready."""
     spec = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
@@ -41,15 +41,15 @@ def service(task: Task) -> Object:
 
 
 def workers(task: Task) -> list[Object]:
-    """A pod with all GPUs of its node on each node."""
+    """One pod for each node, with all GPUs of the node."""
     return [_worker(task, index, node) for index, node in enumerate(task.launch.nodes)]
 
 
 def launcher(task: Task, addresses: Sequence[str] = ()) -> Object:
-    """The pod that starts the test and prints what it finds; on a single node it is the only one.
+    """Pod that starts the test and prints its output; on a single node it is the only pod.
 
-    `addresses`: of the workers, in the order of the nodes. By them it knows their names at once: a cluster's DNS learns
-    them late, and can take long to say that it does not know a name.
+    `addresses` of the workers, in the order of the nodes, become host aliases: a cluster's DNS learns new names late,
+    and may take long to answer that it does not know one.
     """
     spec = launcher_spec(task)
     if len(task.hosts) > 1:
@@ -59,20 +59,22 @@ def launcher(task: Task, addresses: Sequence[str] = ()) -> Object:
 
 
 def launcher_spec(task: Task) -> Object:
-    """Of the pod that starts the test, wherever it runs."""
+    """Spec of the pod that starts the test, without its placement."""
     program = plan.program(task.launch.sweep)
     many = len(task.hosts) > 1
-    # By their names on the PATH, which is the same in every pod.
+    # Programs are found on the PATH, which is the same in every pod.
     ssh = f"-F {scripts.FOLDER}/ssh_config"
     command = plan.command(task.launch, task.hosts, as_root=task.settings.user == 0, ssh_args=ssh)
-    command = [program if word == "{program}" else word for word in command]
+    command = [program if part == "{program}" else part for part in command]
     container = _container(task, scripts.LAUNCHER, command, LAUNCHER_ROOM if many else _resources(task))
-    container["env"] += _env({**mpirun_command.environment(plan.environment(task.launch), task.run), **_told(task)})
+    container["env"] += _env(
+        {**mpirun_command.environment(plan.environment(task.launch), task.run), **_script_variables(task)}
+    )
     return _with_ssh(task, _spec(task, container)) if many else _spec(task, container)
 
 
-def _told(task: Task) -> dict[str, str]:
-    """What the launcher's script goes by."""
+def _script_variables(task: Task) -> dict[str, str]:
+    """Variables of the launcher's script."""
     many, program = len(task.hosts) > 1, plan.program(task.launch.sweep)
     return {
         "GPUCTL_HOSTS": " ".join(task.hosts) if many else "",
@@ -85,7 +87,7 @@ def _told(task: Task) -> dict[str, str]:
 
 
 def worker_spec(task: Task) -> Object:
-    """Of a pod that holds a node's GPUs and lets the launcher in, wherever it runs."""
+    """Spec of a pod that holds a node's GPUs and accepts ssh from the launcher, without its placement."""
     container = _container(task, scripts.WORKER, [], _resources(task))
     container["ports"] = [{"name": "ssh", "containerPort": scripts.PORT, "protocol": "TCP"}]
     container["readinessProbe"] = {"tcpSocket": {"port": scripts.PORT}, "periodSeconds": 1}
@@ -98,7 +100,7 @@ def _worker(task: Task, index: int, node: str) -> Object:
 
 
 def meta(task: Task, name: str, component: str = "") -> Object:
-    """Name, labels, and by whom and until when: how it is found again."""
+    """Metadata that identifies an object of a run: name, labels, user and lifetime."""
     labels = {**task.labels, **({COMPONENT: component} if component else {})}
     return {"name": name, "labels": labels, "annotations": {BY: task.by, LASTS: f"{task.lasts_s:g}"}}
 
@@ -108,7 +110,7 @@ def _pod(task: Task, name: str, component: str, spec: Object) -> Object:
 
 
 def pod_meta(task: Task, name: str, component: str) -> Object:
-    """That of a pod, or of a template for pods."""
+    """Metadata of a pod or of a pod template."""
     metadata = meta(task, name, component)
     if task.settings.networks:
         metadata["annotations"]["k8s.v1.cni.cncf.io/networks"] = task.settings.networks
@@ -116,15 +118,17 @@ def pod_meta(task: Task, name: str, component: str) -> Object:
 
 
 def on(nodes: Sequence[str]) -> Object:
-    """Only on one of these nodes, but through the scheduler: it knows whether there is room. By the nodes' names, since
-    the label kubernetes.io/hostname may be another; a field takes only one."""
+    """Affinity to these nodes. The scheduler still decides, because it knows which resources are free.
+
+    Nodes are selected by name, since the label kubernetes.io/hostname may differ; a field selector takes one value.
+    """
     fields = [{"key": "metadata.name", "operator": "In", "values": [node]} for node in nodes]
     required = {"nodeSelectorTerms": [{"matchFields": [field]} for field in fields]}
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
 
 
 def _spec(task: Task, container: Object) -> Object:
-    """What all pods have: no rights, no token, one try, and an end of its own."""
+    """Common spec of all pods: no privileges, no token, no restart, and a deadline."""
     settings = task.settings
     more: Object = {"serviceAccountName": settings.service_account} if settings.service_account else {}
     if settings.pull_secret:
@@ -152,7 +156,7 @@ def _spec(task: Task, container: Object) -> Object:
 
 
 def _user(user: int) -> Object:
-    # Keys are root's own files, or its group's: ssh takes no key of its own user that others can read.
+    # Keys belong to root or to the group: ssh rejects a key of its own user that others can read.
     return {"runAsNonRoot": user != 0, "runAsUser": user, "runAsGroup": user, **({"fsGroup": user} if user else {})}
 
 
@@ -175,12 +179,12 @@ def _container(task: Task, script: str, arguments: Sequence[str], resources: Map
         "image": task.settings.image,
         "command": ["/bin/sh", "-c", script, "nccl", *arguments],
         "env": _env({"GPUCTL_FIRST": ":".join(task.settings.search_path), "GPUCTL_FOLDERS": ":".join(USUAL)}),
-        # The same for both: the pod is Guaranteed, and nobody else's cores are its own.
+        # Equal requests and limits: the pod gets the QoS class Guaranteed, with cores of its own.
         "resources": {"requests": dict(resources), "limits": dict(resources)},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], **add}},
-        # Open MPI writes to /tmp, which in an image may be root's alone.
+        # Open MPI writes to /tmp, which may be writable by root only in an image.
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
-        # A log that is read to its end says why; a container that could not start says it here.
+        # The log contains the reason of a failure; this one is for a container that could not start.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 

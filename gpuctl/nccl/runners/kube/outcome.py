@@ -1,4 +1,4 @@
-"""What a launch on Kubernetes came to: what the test printed, how its pods ended, and what we did to it."""
+"""Result of a launch on Kubernetes, from the test's output, the end of its pods, and our own actions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ from gpuctl.nccl.runners.kube.worker_report import WorkerReport
 
 Object = dict[str, Any]
 LOCKED = (
-    "too little memory may be locked for RDMA on {}: no capability of a container reaches its ordinary users; raise "
+    "too little memory may be locked for RDMA on {}: a container's capabilities do not apply to ordinary users; raise "
     "LimitMEMLOCK of the container runtime on the node, or run as root with --user 0"
 )
 
 
 @dataclass(frozen=True)
 class LaunchObservations:
-    """What is known at the end. `stop`: why we ended it, "" where it ended itself. `never`: why it never began.
-    `unknown`: why nobody knows how it ended. `pods`: the last that was seen of them, before we removed any, by place.
-    `last`: the last lines that are no rows. `report`: what our own scripts printed."""
+    """Observations of a launch at its end.
+
+    `stop`: why gpuctl ended it, "" if it ended by itself. `never`: why it did not begin. `unknown`: why its end is not
+    known. `pods`: last state of the pods before their removal, by place. `last`: last lines other than rows. `report`:
+    output of our own scripts.
+    """
 
     stop: str
     never: str
@@ -40,14 +43,14 @@ class LaunchObservations:
 
 
 def settled(task: Task, runs: Sequence[Run], observed: LaunchObservations) -> LaunchResult:
-    """One result; what was done to its pods from outside goes before what the test said of it."""
+    """Result of the launch; a pod that was ended from outside takes precedence over the test's own output."""
     if cause := _not_tested(task, observed):
         return LaunchResult(
             task.launch, Run(Outcome.EMPTY, cause, None, (), None, None), observed.seconds, observed.lost
         )
     first = observed.pods.get(pod_placement.launcher(task))
     code = pod_state.exit_code(first) if first else None
-    # A test that ended while it was looked who waits for whom did end.
+    # A test that ended while its ranks were being checked did end.
     stop = "" if observed.stop == LIMIT and code is not None else observed.stop
     order = replace(task.launch, nodes=pod_placement.in_order_of_workers(task, dict(observed.pods)))
     answer = None if code is None else {"code": code}
@@ -66,7 +69,7 @@ def settled(task: Task, runs: Sequence[Run], observed: LaunchObservations) -> La
 
 
 def _not_tested(task: Task, observed: LaunchObservations) -> str:
-    """Why nothing is known of the nodes; empty where the test began and was seen to its end."""
+    """Reason why nothing is known about the nodes; empty if the test began and its end was observed."""
     if observed.stop == BROKEN_OFF:
         return ""
     if observed.unknown:
@@ -77,34 +80,34 @@ def _not_tested(task: Task, observed: LaunchObservations) -> str:
 
 
 def _only_launcher(task: Task, observed: LaunchObservations) -> str:
-    """What was done to the launcher where it may be on any node, and the workers are well."""
+    """Reason why the launcher is lost, if the workers are well and the launcher may run on any node."""
     if gone(observed.pods, pod_placement.workers(task) or [pod_placement.launcher(task)]):
         return ""
     why = gone(observed.pods, [pod_placement.launcher(task)])
     launcher = observed.pods.get(pod_placement.launcher(task))
     if not why and (launcher is None or pod_state.exit_code(launcher) is None):
-        why = "how the launcher ended was not seen"
+        why = "the end of the launcher was not observed"
     return f"not known: {why}" if why else ""
 
 
 def _refused(task: Task, observed: LaunchObservations) -> str:
-    """What our script in the launcher missed."""
+    """Problem that our script in the launcher reported: a missing program or folder, or a worker without ssh."""
     for line in observed.last:
         if line.startswith(MISSING):
-            what = line.removeprefix(MISSING)
-            if "/" in what:
-                return f"the image {task.settings.image} has no folder {what}"
+            program = line.removeprefix(MISSING)
+            if "/" in program:
+                return f"the image {task.settings.image} has no folder {program}"
             where = "on its PATH or in the usual folders"
-            return f"the image {task.settings.image} has no {what} ({where}): use another, or --search-path"
+            return f"the image {task.settings.image} has no {program} ({where}): use another, or --search-path"
         if line.startswith(SILENT):
             host = line.removeprefix(SILENT)
             node = dict(zip(task.hosts, _nodes(task, observed), strict=True)).get(host, host)
-            return f"{node}: the launcher gets no ssh to its pod"
+            return f"{node}: the launcher cannot log in to its pod by ssh"
     return ""
 
 
 def _looks(task: Task, observed: LaunchObservations) -> ranks.Looks:
-    """Every node's ranks as they stood at the limit; nothing where the launcher did not tell."""
+    """Ranks of every node at the limit; empty if the launcher did not report them."""
     if not observed.report.looked:
         return {}
     name = plan.program(task.launch.sweep)
@@ -117,13 +120,13 @@ def _nodes(task: Task, observed: LaunchObservations) -> tuple[str, ...]:
 
 
 def _hung(task: Task, result: LaunchResult, runs: Sequence[Run], observed: LaunchObservations) -> LaunchResult:
-    """Pods that were ended from outside are the cause; else who waited for whom, where the launcher could tell."""
+    """Result of a hang: caused by pods ended from outside, else by the ranks that the launcher reported."""
     lost = gone(observed.pods, [*pod_placement.workers(task), pod_placement.launcher(task)])
     if observed.report.looked and not lost:
         return result
     when = f"after {observed.done_size}" if observed.done_size else "before the first size"
     whole = bool(runs) and runs[-1].outcome is Outcome.COMPLETE
-    unseen = "no pod was lost, and who waits for whom could not be looked at"
+    unseen = "no pod was lost, and the state of the ranks could not be read"
     why = lost or (f"every size was measured, and the test did not end; {unseen}" if whole else unseen)
     cause = f"no end within {task.launch.sweep.limit_s:g} s, {when}: {why}"
     names = pod_placement.workers(task) or [pod_placement.launcher(task)]
@@ -132,13 +135,13 @@ def _hung(task: Task, result: LaunchResult, runs: Sequence[Run], observed: Launc
 
 
 def _with_limit(task: Task, run: Run, observed: LaunchObservations) -> str | None:
-    """The cause, and what may be behind it where RDMA was asked for and may lock too little memory."""
+    """Cause of a failure, with a note if the run uses RDMA and a node lets it lock too little memory."""
     names = dict(zip(task.hosts, _nodes(task, observed), strict=True))
     little = observed.report.too_little(names) if task.settings.fabric else ""
     return "; ".join(text for text in (run.cause, LOCKED.format(little) if little else "") if text) or None
 
 
 def gone(pods: Mapping[str, Object], among: Sequence[str]) -> str:
-    """What ended pods from outside, in this order: a worker's end is the cause where the launcher's is the result."""
+    """Describe pods that were ended from outside, in this order: workers first, since the launcher ends with them."""
     whys = {place: pod_state.why_gone(pods.get(place)) for place in among}
     return "; ".join(f"{place}: {why}" for place, why in whys.items() if why)

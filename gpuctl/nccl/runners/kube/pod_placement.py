@@ -1,4 +1,4 @@
-"""Which node a pod of a launch is for: how everything else names pods, whoever made them."""
+"""Map the pods of a launch to nodes, whether gpuctl or the MPI operator created them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from gpuctl.nccl.runners.kube.model import COMPONENT, LAUNCHER, RUN, Task
 
 Object = dict[str, Any]
 ANYWHERE = "the launcher"
-# The label by which the MPI operator numbers its workers (kubeflow.org/v2beta1).
+# Label with the number of a worker of the MPI operator (kubeflow.org/v2beta1).
 INDEX = "training.kubeflow.org/replica-index"
 
 
 def launcher(task: Task) -> str:
-    """The launcher's place: the node where it is the only pod, else "the launcher", which may be anywhere."""
+    """Place of the launcher: the node if it is the only pod, else "the launcher", which may run anywhere."""
     return task.launch.nodes[0] if len(task.launch.nodes) == 1 else ANYWHERE
 
 
 def workers(task: Task) -> list[str]:
-    """The nodes; none for a single one, which needs no workers."""
+    """Nodes with workers; none for a single node, which needs no worker."""
     return list(task.launch.nodes) if len(task.launch.nodes) > 1 else []
 
 
 def place(task: Task, pod: Object) -> str:
-    """The node that a pod is for, "the launcher", or "worker 3" of the MPI operator while it has no node."""
+    """Node of a pod, "the launcher", or "worker 3" for a pod of the MPI operator without a node."""
     meta = pod["metadata"]
     if meta["labels"].get(COMPONENT) == LAUNCHER:
         return launcher(task)
@@ -34,12 +34,12 @@ def place(task: Task, pod: Object) -> str:
 
 
 def of(task: Task, pods: Iterable[Object]) -> dict[str, Object]:
-    """A launch's pods among others, by place."""
+    """Select the pods of a launch, by place."""
     return {place(task, pod): pod for pod in pods if pod["metadata"]["labels"].get(RUN) == task.run}
 
 
 def in_order_of_workers(task: Task, pods: dict[str, Object]) -> tuple[str, ...]:
-    """The nodes in the order of the ranks: the operator's workers go where the scheduler puts them."""
+    """Nodes in the order of the ranks: workers of the operator run where the scheduler places them."""
     if not task.by_operator:
         return task.launch.nodes
     numbers = {name: str(pod["metadata"]["labels"].get(INDEX, "")) for name, pod in pods.items()}

@@ -1,4 +1,4 @@
-"""Why a pod does not start, or how it ended, in words."""
+"""Describe why a pod does not start, or how it ended."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ Object = dict[str, Any]
 
 
 def address(pod: Object) -> str:
-    """Where it is reached; a ready pod has one."""
+    """IP address of a ready pod."""
     return str(pod["status"]["podIP"])
 
 
 def has_begun(pod: Object) -> bool:
-    """Whether its container runs, or ran."""
+    """True if its container runs or has run."""
     return any("running" in state or "terminated" in state for state in _states(pod)) or has_ended(pod)
 
 
 def has_ended(pod: Object) -> bool:
-    """Whether it will print nothing more."""
+    """True if its containers have terminated."""
     states = _states(pod)
     return _phase(pod) in ("Succeeded", "Failed") or (bool(states) and all("terminated" in state for state in states))
 
 
 def exit_code(pod: Object) -> int | None:
-    """That of its container; None where it is not known (the node was lost, it was evicted before it began)."""
+    """Exit code of its container; None if unknown (lost node, evicted before it began)."""
     codes = [state["terminated"].get("exitCode") for state in _states(pod) if "terminated" in state]
     return codes[0] if codes else None
 
 
 def why_waiting(pod: Object) -> str:
-    """What keeps it from starting; empty where nothing is known to."""
+    """Reason why it does not start; empty if none is known."""
     if not_placed := why_not_placed(pod):
         return f"it cannot be placed: {not_placed}"
     for status in statuses(pod):
@@ -51,7 +51,7 @@ def is_hopeless(pod: Object) -> bool:
 
 
 def why_gone(pod: Object | None) -> str:
-    """How it was ended from outside; empty where it ended itself or goes on."""
+    """Reason why it was ended from outside; empty if it ended by itself or still runs."""
     if pod is None:
         return "its pod was deleted by somebody else"
     status = pod.get("status") or {}

@@ -1,4 +1,4 @@
-"""The pods of all launches that run at the same time, as the cluster tells of them: one watch for all."""
+"""Pods of all launches that run at the same time, kept up to date by a single watch."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from gpuctl.nccl.runners.kube.model import OURS, ROUND, Task
 
 
 class Pods(pod_watch.Pods):
-    """Those of a round."""
+    """Pods of one round."""
 
     def __init__(self, cluster: Cluster, round_: str) -> None:
         super().__init__(cluster, {**OURS, ROUND: round_})
 
     def of(self, task: Task) -> dict[str, Object]:
-        """Those of one launch by place (places.py); raises what ended the watch."""
+        """Pods of one launch by place (pod_placement.py); raises the error that ended the watch."""
         self.check()
         return self.known(task)
 
     def known(self, task: Task) -> dict[str, Object]:
-        """The same as far as it is known."""
+        """Pods of one launch as last observed, even if the watch has ended."""
         return pod_placement.of(task, (self.latest or {}).values())

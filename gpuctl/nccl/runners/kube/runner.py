@@ -1,4 +1,4 @@
-"""Runs launches on a Kubernetes cluster, and removes what it made there; promises: gpuctl/nccl/runner.py."""
+"""Runner on a Kubernetes cluster; it removes every object that it creates. See gpuctl/nccl/runner.py."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from gpuctl.nccl.runners.mpirun import refuse_shared
 
 
 class KubeRunner:
-    """A Runner on the cluster's namespace; node names are those of the cluster. `save_output`: folder for
-    the output of each launch.
+    """A Runner in a namespace of a cluster; nodes have the cluster's names. `save_output`: folder for the output.
 
-    `GpuctlError` where the cluster does not let us work there at all (forbidden, over quota, refused by a policy) or
-    does not answer when a round begins; what was made by then is removed first. A launch that never began, or whose
-    cluster went away in between, ends as EMPTY, with the cause: nothing is known of its nodes.
+    `GpuctlError` if the cluster refuses to run anything (forbidden, over quota, denied by a policy) or does not answer
+    when a round begins; objects created by then are removed first. A launch that did not begin, or whose cluster
+    became unreachable, ends as EMPTY with the cause: nothing is known about its nodes.
     """
 
     def __init__(self, cluster: Cluster, settings: Settings, save_output: Path | None = None) -> None:
@@ -34,7 +33,7 @@ class KubeRunner:
     def run(
         self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
     ) -> list[LaunchResult]:
-        """See Runner.run. What earlier runs of ours left behind is removed first."""
+        """See Runner.run. Leftovers of earlier runs of the same user are removed first."""
         refuse_shared(launches)
         leftovers.remove(self.cluster, current_user())
         round_ = secrets.token_hex(4)
@@ -44,14 +43,14 @@ class KubeRunner:
             jobs = [pool.submit(one.to_its_end) for one in running]
             try:
                 _until_all_end(running, jobs, broken_off)
-            except BaseException:  # Ctrl-C: the pool waits until each has removed its own
+            except BaseException:  # Ctrl-C: the pool waits until each launch has removed its objects
                 for one in running:
                     one.end(BROKEN_OFF)
                 raise
             return [job.result() for job in jobs]
 
     def validate(self, launches: Sequence[Launch]) -> None:
-        """Have the cluster check every object of these launches without making any; the first error is raised."""
+        """Check every object of these launches by a server-side dry run; raises the first error."""
         for number, launch in enumerate(launches):
             task = Task("validate", number, launch, self.settings, current_user())
             for object_ in [*made_first(task), *([] if task.by_operator else [objects.launcher(task)])]:
@@ -63,7 +62,7 @@ def _until_all_end(
 ) -> None:
     while not all(job.done() for job in jobs):
         time.sleep(0.05)
-        # What one of them may not do none may: the others need not go on.
+        # Permissions and quotas are the same for all launches, so a failure of one ends the others.
         failed = any(job.done() and job.exception() for job in jobs)
         for one in running:
             one.look(broken_off() or failed)

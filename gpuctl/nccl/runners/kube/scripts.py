@@ -1,4 +1,4 @@
-"""What runs in the pods: the shell programs, and the files of their Secret."""
+"""Shell programs that run in the pods, and the files of their Secret."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PORT = 2222
 MISSING = "gpuctl: missing "
 SILENT = "gpuctl: no ssh to "
 MEMLOCK = "gpuctl: memlock "
-# How long the launcher waits until each worker's sshd answers.
+# Seconds for each worker's sshd to answer.
 REACH_S = 90
 
-# Programs are looked for in the folders that the user names, which have to be there, then where the image has them.
+# Programs are searched in the user's folders, which must exist, then on the image's PATH.
 PLACES = f"""
 IFS=:
 for folder in $GPUCTL_FIRST; do
@@ -24,7 +24,7 @@ unset IFS
 PATH="${{GPUCTL_FIRST:+$GPUCTL_FIRST:}}$PATH:$GPUCTL_FOLDERS"
 """.strip()
 
-# A worker: sshd, whose sessions get the image's own PATH and libraries. As root it wants a folder of its own.
+# Worker: sshd, whose sessions get the PATH and libraries of the image. As root it needs /run/sshd.
 WORKER = f"""
 {PLACES}
 PATH="$PATH:/usr/sbin:/sbin"
@@ -33,8 +33,8 @@ sshd=$(command -v sshd) || {{ echo "{MISSING}sshd"; exit 127; }}
 exec "$sshd" -D -e -f {FOLDER}/sshd_config -o "SetEnv=PATH=$PATH LD_LIBRARY_PATH=${{LD_LIBRARY_PATH:-}}"
 """
 
-# The launcher, also of a single node (then GPUCTL_HOSTS is empty): "$@" is the whole command, by names on the PATH.
-# The MPI operator tells mpirun of hosts by names of its own. What looks at the ranks ends with the container.
+# Launcher, also of a single node (then GPUCTL_HOSTS is empty): "$@" is the whole command, with programs on the PATH.
+# The hostfile of the MPI operator has other host names, so it is unset. The probe of the ranks ends with the container.
 LAUNCHER = f"""
 {PLACES}
 unset OMPI_MCA_orte_default_hostfile PRTE_MCA_prte_default_hostfile
@@ -85,7 +85,7 @@ SSH_CONFIG = f"""Host *
 
 
 def secret_files(task: Task, login: tuple[str, str], host: tuple[str, str]) -> dict[str, str]:
-    """The files by name; `login` and `host` are key pairs made for this run alone (private, public)."""
+    """Files of the Secret by name; `login` and `host` are key pairs (private, public) created for this run."""
     user = task.settings.user
     named = f"nccl:x:{user}:{user}::/tmp:/bin/sh\n" if user else ""
     return {
@@ -95,13 +95,13 @@ def secret_files(task: Task, login: tuple[str, str], host: tuple[str, str]) -> d
         "known_hosts": f"workers {host[1]}\n",
         "ssh_config": _addresses(task) + SSH_CONFIG.format(user="nccl" if user else "root"),
         "sshd_config": SSHD_CONFIG,
-        # ssh and sshd want a name for their user; an image rarely has one of just this number.
+        # ssh and sshd need a user name; an image rarely has a user with this ID.
         "passwd": f"root:x:0:0::/root:/bin/sh\n{named}sshd:x:65533:65533::/:/bin/false\n",
     }
 
 
 def _addresses(task: Task) -> str:
-    """Where the operator's workers are, under the names that we give them; our own are in the launcher's hosts file."""
+    """ssh settings that map worker names to the operator's pods; our own pods are in the launcher's hosts file."""
     if not task.by_operator:
         return ""
     return "".join(f"Host {host}\n  HostName {task.name}-worker-{host[1:]}.{task.name}\n" for host in task.hosts)

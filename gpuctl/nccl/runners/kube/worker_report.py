@@ -1,4 +1,4 @@
-"""What our own scripts say in a launcher's log: memory limits of workers, and what their ranks do in a hang."""
+"""Report of our scripts in a launcher's log: memory limits of workers, and the state of their ranks in a hang."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gpuctl.domain.ranks import Process
 from gpuctl.nccl.runners.kube.hang_probe import LOOK, LOOKED
 from gpuctl.nccl.runners.kube.scripts import MEMLOCK
 
-# What RDMA needs is far more; a container's default is 8 MiB, that of older kernels 64 KiB.
+# RDMA needs far more; a container's default is 8 MiB, that of older kernels 64 KiB.
 ENOUGH_KIB = 1 << 20
-_Look = tuple[str, str, str]  # the letter of a state, what changes when the process does anything, its rank
+_Look = tuple[str, str, str]  # state letter, counters that change if the process does anything, rank
 
 
 @dataclass
 class WorkerReport:
-    """All that they said; hosts are named as the launcher names them ("w0")."""
+    """Collected report; hosts have the launcher's names ("w0")."""
 
     looks: dict[str, list[dict[int, _Look]]] = field(default_factory=dict)
     whole: set[str] = field(default_factory=set)
@@ -24,7 +24,7 @@ class WorkerReport:
     memlock: dict[str, str] = field(default_factory=dict)
 
     def take(self, line: str) -> bool:
-        """Whether it is one of ours, and then it is known from now on."""
+        """Take a line of the log; returns False for a line that is not from our scripts."""
         fields = line.split()
         if line.startswith(LOOK) and len(fields) >= 4:
             self._look(fields[2], fields[3:])
@@ -44,14 +44,14 @@ class WorkerReport:
             passes[int(fields[0])][int(fields[1])] = (fields[2], fields[3], "".join(fields[4:5]))
 
     def ranks(self, host: str, name: str) -> list[Process] | None:
-        """The ranks of a host as they stood at the limit; None where it gave no whole answer."""
+        """Ranks of a host at the limit; None if its answer is missing or incomplete."""
         if host not in self.whole:
             return None
         before, after = self.looks[host]
         return [_process(pid, name, before[pid], now) for pid, now in after.items() if pid in before]
 
     def too_little(self, names: Mapping[str, str]) -> str:
-        """Which nodes let too little memory be locked for RDMA, in words; empty where none is known to."""
+        """Nodes whose memory limit is too low for RDMA, with the limit; empty if there are none."""
         little = {host: limit for host, limit in self.memlock.items() if limit.isdigit() and int(limit) < ENOUGH_KIB}
         return ", ".join(f"{names.get(host, host)} ({limit} KiB)" for host, limit in sorted(little.items()))
 

@@ -1,4 +1,4 @@
-"""The one Slurm job of a test: waited for, used by every launch, given back."""
+"""Slurm job of a test: requested, used by every launch, and released."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gpuctl.nccl.runners.slurm import command
 from gpuctl.nccl.runners.slurm.command import Settings
 from gpuctl.nccl.runners.slurm.shared_queries import Shared, growing
 
-# Between looks why a job waits: at first, and at last. That it is granted is heard at once, without a look.
+# Seconds between queries why a job waits, first and last. A grant is noticed at once, without a query.
 LOOKS_S = (0.5, 5.0)
-GIVEN_BACK_S = (0.2, 2.0)  # between looks whether its nodes are given back
+GIVEN_BACK_S = (0.2, 2.0)  # seconds between queries whether its nodes are released
 DOING = "get nodes from Slurm"
-WORDS = {
+REASONS = {
     "Priority": "jobs of a higher priority go first",
     "Resources": "its nodes are in use",
     "ReqNodeNotAvail": "a node it asks for is down, drained or reserved",
@@ -34,39 +34,39 @@ WORDS = {
 }
 
 
-def in_words(reason: str) -> str:
-    """Why a job waits; Slurm's own word stays in it."""
+def describe_reason(reason: str) -> str:
+    """Describe why a job waits, with Slurm's own reason code."""
     reason = reason.strip("()")
     if reason in ("None", ""):
-        return "Slurm has not looked at it yet"
-    known = WORDS.get(reason.partition(",")[0])
+        return "Slurm has not considered it yet"
+    known = REASONS.get(reason.partition(",")[0])
     return f"{known} ({reason})" if known else reason
 
 
 class Waiting:
-    """A request for nodes until Slurm grants it; ours are known by a random name."""
+    """Request for nodes until Slurm grants it; the job has a random name."""
 
     def __init__(self, settings: Settings, nodes: Sequence[str], gpus: int) -> None:
         self.settings, self.name = settings, f"gpuctl-nccl-{secrets.token_hex(6)}"
-        self._said = ""  # why it waits
-        self.held = slurm.Allocation(command.salloc(settings, nodes, gpus, self.name))
+        self._reason = ""  # why it waits
+        self.allocation = slurm.Allocation(command.salloc(settings, nodes, gpus, self.name))
 
     def until_granted(self, on_wait: Callable[[str], None], broken_off: Callable[[], bool]) -> slurm.Allocation | None:
-        """The allocation; None where the user breaks off. Its reasons to wait are told as they change.
+        """Wait for the allocation; None if the user interrupts. Reasons to wait are reported as they change.
 
-        `GpuctlError` where it is refused, or not granted in time; then it has left the queue.
+        `GpuctlError` if it is refused, or not granted in time; the job has then left the queue.
         """
         end, pauses, look = time.monotonic() + self.settings.wait_s, growing(*LOOKS_S), 0.0
         try:
-            while not self.held.number:
+            while not self.allocation.number:
                 if broken_off():
                     self._leave()
                     return None
-                if self.held.is_over:
+                if self.allocation.is_over:
                     raise self._refused()
                 late = time.monotonic() > end
                 if late or time.monotonic() > look:
-                    self._tell_why(on_wait)
+                    self._report_reason(on_wait)
                     look = time.monotonic() + next(pauses)
                 if late:
                     raise self._too_long()
@@ -74,58 +74,56 @@ class Waiting:
         except BaseException:
             self._leave()
             raise
-        return self.held
+        return self.allocation
 
-    def _tell_why(self, on_wait: Callable[[str], None]) -> None:
+    def _report_reason(self, on_wait: Callable[[str], None]) -> None:
         reason = self._why()
-        if reason and reason != self._said:
+        if reason and reason != self._reason:
             on_wait(f"waiting: {reason}")
-            self._said = reason
+            self._reason = reason
 
     def _why(self) -> str:
-        """What it waits for; "" where that cannot be said just now."""
+        """Reason why the job waits; "" if it is unknown at the moment."""
         try:
             job = slurm.job(name=self.name)
         except GpuctlError:
             return ""
         if job is None or job.state not in ("PENDING", "CONFIGURING"):
             return ""
-        why = in_words(job.reason) if job.state == "PENDING" else "it has its nodes, and they start"
+        why = describe_reason(job.reason) if job.state == "PENDING" else "its nodes are starting"
         return f"job {job.number} is in Slurm's queue: {why}"
 
     def _leave(self) -> None:
-        self.held.release()
+        self.allocation.release()
         with contextlib.suppress(GpuctlError):
             job = slurm.job(name=self.name)
             if job and job.state not in slurm.OVER:
                 slurm.cancel(job.number)
 
     def _too_long(self) -> GpuctlError:
-        wrong = f"not granted within {self.settings.wait_s:g} s: {self._said or 'Slurm gives no reason'}"
+        wrong = f"not granted within {self.settings.wait_s:g} s: {self._reason or 'Slurm gives no reason'}"
         return GpuctlError(DOING, wrong, "--queue-timeout waits longer; without --nodes only idle nodes are taken")
 
     def _refused(self) -> GpuctlError:
-        wrong = slurm.gist(self.held.stderr)
-        theirs = (
-            InvalidInput if "nvalid" in wrong else GpuctlError
-        )  # an account, a QOS, a reservation that is not there
-        return theirs(DOING, wrong, "see --partition, --account, --qos and --reservation")
+        wrong = slurm.gist(self.allocation.stderr)
+        # "Invalid" account, QOS or reservation: the options are wrong.
+        error = InvalidInput if "nvalid" in wrong else GpuctlError
+        return error(DOING, wrong, "see --partition, --account, --qos and --reservation")
 
 
 class Granted:
-    """Nodes that are ours, or of a job that we are in, which is not ours to end.
+    """Nodes of our own job, or of the job that gpuctl runs in, which gpuctl does not end.
 
-    `steps` and `nodes`: what Slurm says of its steps and of all nodes, asked once for all launches of a round, and no
-    more often than once a second.
+    `steps` and `nodes` query the job's steps and all nodes, shared by all launches of a round, at most once a second.
     """
 
     def __init__(self, number: str, allocation: slurm.Allocation | None) -> None:
-        self.number, self._held = number, allocation
+        self.number, self._allocation = number, allocation
         self.steps, self.nodes = Shared(lambda: slurm.steps(number)), Shared(slurm.nodes)
         self._job = Shared(lambda: slurm.job(number))
 
     def over(self, patience_s: float = 10) -> str:
-        """How it ended, in words; "" while it lasts, and where Slurm does not answer."""
+        """Describe how the job ended; "" while it runs, and if Slurm does not answer."""
         end = time.monotonic() + patience_s
         while True:
             try:
@@ -133,19 +131,19 @@ class Granted:
             except GpuctlError:
                 return ""
             if job is None:
-                return f"Slurm knows no job {self.number} any more"
+                return f"Slurm no longer knows job {self.number}"
             if job.state in slurm.OVER:
                 return f"Slurm ended job {self.number} ({job.state.lower()})"
-            # Why it ended is told only once its nodes are done with it.
+            # Slurm reports the reason only when its nodes have completed.
             if job.state != "COMPLETING" or time.monotonic() > end:
                 return f"Slurm ended job {self.number}" if job.state == "COMPLETING" else ""
 
     def give_back(self, patience_s: float = 30) -> list[str]:
-        """Give the nodes back where they are ours; those that Slurm has not got back from it by then."""
-        if self._held is None:
+        """Release the nodes if the job is our own; returns nodes that Slurm has not regained in time."""
+        if self._allocation is None:
             return []
         slurm.cancel(self.number)
-        self._held.release()
+        self._allocation.release()
         end = time.monotonic() + patience_s
         for pause in growing(*GIVEN_BACK_S):
             job = slurm.job(self.number)
@@ -158,5 +156,5 @@ class Granted:
 
 
 def around() -> str:
-    """The job we are in, "" where we are in none."""
+    """ID of the job that gpuctl runs in, "" outside of a job."""
     return os.environ.get("SLURM_JOB_ID", "")

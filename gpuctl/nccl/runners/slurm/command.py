@@ -1,4 +1,4 @@
-"""The exact commands by which Slurm gives us nodes and starts a test on them."""
+"""Commands that allocate Slurm nodes and start a test on them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gpuctl.engine import mpirun_command
 from gpuctl.nccl import plan
 from gpuctl.nccl.model import Launch
 
-MPI = ("pmix", "pmi2")  # the better one first
-# Over connections of their own, Slurm's parts of PMIx let ranks out of MPI_Init while others are still in it, and one
-# that is spoken to there crashes (open-mpi/ompi#12495). Over Slurm's it is rarer: 5 of 550 launches on a busy machine
-# with 22.05, not 24 of 310.
+MPI = ("pmix", "pmi2")  # preferred first
+# With direct connections, Slurm's PMIx plugin lets ranks leave MPI_Init while others are still in it, and a rank that
+# receives a message there crashes (open-mpi/ompi#12495). Over Slurm's connections it is rarer: 5 of 550 launches on a
+# busy machine with 22.05, instead of 24 of 310.
 PMIX = {"SLURM_PMIX_DIRECT_CONN": "false"}
-AFTER_FIRST_S = 30  # after one task has ended, the others get so long
+AFTER_FIRST_S = 30  # for the other tasks, after the first has ended
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`wait_s`: how long to wait in the queue. `minutes`: after this long Slurm ends the job, whatever became of us.
+    """`wait_s`: seconds to wait in the queue. `minutes`: time limit of the job, after which Slurm ends it.
     `search_path`: folders with the tests, searched before the PATH. `save_output`: folder for the
     output of each launch.
     """
@@ -38,7 +38,7 @@ class Settings:
 
 
 def salloc(settings: Settings, nodes: Sequence[str], gpus: int, name: str) -> list[str]:
-    """An allocation of these nodes for us alone, which outlives the failure of one of them."""
+    """Exclusive allocation of these nodes, which survives the failure of a node."""
     options = {
         "partition": settings.partition,
         "account": settings.account,
@@ -50,14 +50,14 @@ def salloc(settings: Settings, nodes: Sequence[str], gpus: int, name: str) -> li
         *(f"--{option}={value}" for option, value in options.items() if value),
         *(f"--job-name={name}", f"--nodes={len(nodes)}", f"--nodelist={','.join(nodes)}"),
         *("--exclusive", f"--gres=gpu:{gpus}", "--mem=0", f"--time={settings.minutes}", "--no-kill"),
-        "--wait-all-nodes=1",  # those that are powered down take minutes
+        "--wait-all-nodes=1",  # nodes that are powered down take minutes
     ]
 
 
 def srun(settings: Settings, launch: Launch, job: str, name: str) -> list[str]:
-    """A step of the job: ranks fill one node after the other, in the launch's order of nodes.
+    """Step of the job: ranks fill one node after the other, in the launch's order of nodes.
 
-    `timeout` is for a node that is cut off from Slurm: it ends its ranks by itself.
+    `timeout` lets a node that is cut off from Slurm end its ranks by itself.
     """
     sweep, many = launch.sweep, len(launch.nodes) > 1
     a_node = sweep.gpus_per_node if many else 1
@@ -78,7 +78,7 @@ def srun(settings: Settings, launch: Launch, job: str, name: str) -> list[str]:
 
 
 def look(job: str, node: str, limit_s: float) -> list[str]:
-    """A Python on one node, beside what runs there; its program comes by standard input."""
+    """Python on one node, beside the running step; its program comes by standard input."""
     beside = ("--gres=none", "--mpi=none", "--cpu-bind=none", "--quiet")
     return [*_step(job, "gpuctl-look", 1, 1, node), *beside, "timeout", f"{limit_s:g}", "python3", "-IS", "-"]
 
@@ -89,7 +89,7 @@ def _step(job: str, name: str, nodes: int, tasks: int, places: str) -> list[str]
 
 
 def environment(settings: Settings, launch: Launch, token: str, ours: Mapping[str, str]) -> dict[str, str]:
-    """What the step gets besides our own environment: where tests are, the run's mark, and what every rank gets."""
+    """Variables of the step besides gpuctl's own environment: PATH of the tests, the run's mark, and those of ranks."""
     home = ours.get("HOME", "")
     usual = [folder.replace("~", home, 1) for folder in mpirun_command.FOLDERS if home or not folder.startswith("~")]
     folders = [*settings.search_path, ours.get("PATH", "/usr/bin:/bin"), *usual]

@@ -1,4 +1,4 @@
-"""Which of Slurm's nodes a test uses, and why the others are left out: no I/O."""
+"""Select the Slurm nodes of a test, with reasons for those left out: no I/O."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.slurm import Node
 
-DOING = "choose Slurm nodes"
+DOING = "select Slurm nodes"
 FREE = ("idle",)
-# Those of a reservation that is ours say so even when nobody uses them.
+# Nodes of the selected reservation have these states even if idle.
 FREE_FOR_US = ("idle", "reserved", "maint", "idle$")
 BROKEN = ("drain", "drng", "down", "fail", "error", "unknown", "inval", "boot", "reboot", "power")
 SUFFIXES = {
@@ -24,13 +24,15 @@ SUFFIXES = {
     "$": "it is reserved for maintenance",
     "-": "it is planned for a job that waits",
 }
-BOOTS = "~#"  # Slurm starts these itself when a job is to run there
+BOOTS = "~#"  # Slurm starts these nodes itself for a job
 
 
 @dataclass(frozen=True)
 class NodeRequest:
-    """`names`: these and no others, in this order; `number`: so many of those that can be used, None for all.
-    `reserved`: the nodes of the reservation that is used, None without one."""
+    """`names`: use only these nodes, in this order. `number`: how many usable nodes to take, None for all.
+
+    `reserved`: nodes of the selected reservation, None without one.
+    """
 
     partition: str = ""
     names: tuple[str, ...] = ()
@@ -41,7 +43,7 @@ class NodeRequest:
 
 @dataclass(frozen=True)
 class Choice:
-    """`left_out`: node -> why, in words."""
+    """`left_out`: node -> reason."""
 
     partition: str
     names: tuple[str, ...]
@@ -49,9 +51,9 @@ class Choice:
 
 
 def choose(nodes: Sequence[Node], request: NodeRequest) -> Choice:
-    """The nodes to use. Without names only idle ones; named ones may be busy, but not drained or down.
+    """Select the nodes. Without names only idle nodes; named nodes may be busy, but not drained or down.
 
-    `InvalidInput` where a partition or node is not there; `GpuctlError` where no node is left.
+    `InvalidInput` for an unknown partition or node; `GpuctlError` if no node is left.
     """
     partition = _partition(nodes, request.partition)
     known = {node.name: node for node in nodes if node.partition == partition}
@@ -70,7 +72,7 @@ def choose(nodes: Sequence[Node], request: NodeRequest) -> Choice:
 
 
 def why_not(node: Node, request: NodeRequest) -> str:
-    """Why a node cannot be used; "" where it can."""
+    """Reason why a node cannot be used; "" if it can."""
     base, suffix = node.state.rstrip("".join(SUFFIXES)), node.state[len(node.state.rstrip("".join(SUFFIXES))) :]
     reason = f" ({node.reason})" if node.reason else ""
     if base.startswith(BROKEN) or "*" in suffix:

@@ -1,4 +1,4 @@
-"""What a step came to, from what srun and Slurm said of it: no I/O."""
+"""Result of a step, from the output of srun and Slurm: no I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CANCELLED = re.compile(r"\*\*\* (JOB|STEP) (\S+) ON (\S+) CANCELLED AT \S+(?: D
 _NO_PROGRAM = re.compile(r"failed to run command \W?(\S+?)\W?: No such file")
 _EXITED = re.compile(r"srun: error: (\S+): tasks? \S+: Exited with exit code 127")
 _NODE_FAILED = re.compile(r"srun: error: Node failure on (\S+)")
-# In the order of how telling they are: what Slurm or MPI said, what it means.
+# Most specific first: pattern in the output of Slurm or MPI, and its meaning.
 _KNOWN = (
     (r"srun: error: (\S+): tasks? (\S+): Out Of Memory", Outcome.KILLED, "{}: out of memory (task {})"),
     (r"not built with SLURM's PMI support", Outcome.FAILED, "MPI on the nodes cannot be started by --mpi={mpi}"),
@@ -23,9 +23,9 @@ _KNOWN = (
     (r"srun: error: (Couldn't find the specified plugin.*)", Outcome.FAILED, "srun: {}"),
     (r"srun: error: Task launch for \S+ failed on node (\S+): (.+)", Outcome.FAILED, "{}: Slurm cannot start it ({})"),
 )
-# Only where the test itself said nothing. srun cancels the step of ranks that crash, so that says nothing then.
+# Only if the test printed no reason. srun cancels the step after a crash, so a cancellation is no reason then.
 _CRASHED = r"srun: error: (\S+): tasks? (\S+): (Segmentation fault|Aborted|Bus error)"
-EARLY = " before the test's first word, as MPI under Slurm now and then does on any node (open-mpi/ompi#12495)"
+EARLY = " before the test printed anything, as MPI under Slurm occasionally does on any node (open-mpi/ompi#12495)"
 _LAST = (
     (_CRASHED, "{0}: {2} (task {1})"),
     (r"srun: error: (\S+): tasks? (\S+): (Killed)", "{0}: {2} (task {1})"),
@@ -36,8 +36,11 @@ _LAST = (
 
 @dataclass(frozen=True)
 class StepObservations:
-    """`stop`: why we ended it ("limit", "broken off"), "" where it ended itself. `job_over`: how Slurm ended the whole
-    job, "" where it did not. `last`: the last lines that are no rows, srun's own after them."""
+    """Observations of a step at its end.
+
+    `stop`: why gpuctl ended it ("limit", "broken off"), "" if it ended by itself. `job_over`: how Slurm ended the whole
+    job, "" if it did not. `last`: last lines other than rows, followed by those of srun.
+    """
 
     stop: str
     code: int
@@ -51,7 +54,7 @@ class StepObservations:
 
 
 def settled(launch: Launch, runs: Sequence[Run], observed: StepObservations) -> LaunchResult:
-    """One result; what Slurm did to the step goes before what the test said of it."""
+    """Result of a launch; actions of Slurm take precedence over the test's own output."""
     end = settle.ProgramEnd(
         stop=observed.stop,
         answer={"code": observed.code},
@@ -70,7 +73,7 @@ def settled(launch: Launch, runs: Sequence[Run], observed: StepObservations) -> 
 
 
 def outside(launch: Launch, observed: StepObservations) -> tuple[Outcome, str] | None:
-    """What was done to it, or why it never began."""
+    """Outcome and cause if Slurm ended the step or could not start it; None otherwise."""
     if reason := _failed_node(observed.last) or observed.job_over or _ended_by_slurm(observed.last):
         return Outcome.KILLED, reason
     if any(_NO_PROGRAM.search(line) for line in observed.last):
@@ -83,13 +86,13 @@ def outside(launch: Launch, observed: StepObservations) -> tuple[Outcome, str] |
 
 
 def _failed_node(last: Sequence[str]) -> str:
-    """Which node Slurm took for failed; whatever it then ends, steps or the whole job, tells less."""
+    """Describe the node that Slurm considers failed; this is the cause of steps and jobs that it ends afterwards."""
     match = next(filter(None, map(_NODE_FAILED.search, last)), None)
-    return f"{match[1]}: Slurm took it for failed" if match else ""
+    return f"{match[1]}: Slurm considers it failed" if match else ""
 
 
 def _ended_by_slurm(last: Sequence[str]) -> str:
-    """Why Slurm cancelled it; "" where it gave no reason, as where a user cancels a step."""
+    """Reason why Slurm cancelled it; "" without one, as when a user cancels a step."""
     for match in filter(None, map(_CANCELLED.search, last)):
         whole, number, _, why = match.groups()
         if why or whole == "JOB":
@@ -100,13 +103,11 @@ def _ended_by_slurm(last: Sequence[str]) -> str:
 def _missing(launch: Launch, observed: StepObservations) -> str:
     where = sorted(match[1] for line in observed.last if (match := _EXITED.search(line))) or [launch.nodes[0]]
     build = "build it in a folder that all nodes share (make MPI=1 in github.com/NVIDIA/nccl-tests)"
-    return (
-        f"{', '.join(where)}: {plan.program(launch.sweep)} is not there: {build}, or name its folder with --search-path"
-    )
+    return f"{', '.join(where)}: {plan.program(launch.sweep)} is not installed: {build}, or use --search-path"
 
 
 def _unsaid(run: Run | None, observed: StepObservations) -> tuple[Outcome, str] | None:
-    """Where the test gave no reason, srun's words for how its tasks ended."""
+    """Outcome and cause from srun's messages, if the test printed no reason."""
     if run and run.outcome in (Outcome.FAILED, Outcome.KILLED, Outcome.HUNG):
         return None
     cut = [line for line in observed.last if _CANCELLED.search(line)]

@@ -1,4 +1,4 @@
-"""Runs launches as steps of one Slurm job: see gpuctl/nccl/runner.py for the promises."""
+"""Runner that starts launches as steps of one Slurm job; see gpuctl/nccl/runner.py."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from gpuctl.nccl.runners.slurm.step import Running
 
 
 class SlurmRunner:
-    """A Runner on these nodes of a Slurm cluster, in one job for all launches, which the first of them waits for.
+    """A Runner on nodes of a Slurm cluster, in one job for all launches; the first launch waits for the job.
 
-    It is given back by `close`, at the latest when gpuctl ends, however it ends. Inside of a job (SLURM_JOB_ID) that
-    one is used, and stays. `say` hears of nodes that Slurm did not get back. `GpuctlError` where Slurm does not give
-    us the nodes in time; then nothing of ours waits there any more.
+    `close` releases the job, at the latest when gpuctl ends. Inside a job (SLURM_JOB_ID) that job is used, and kept.
+    `notify` receives messages about nodes that Slurm did not regain. `GpuctlError` if Slurm does not grant the nodes in
+    time; the request has then left the queue.
     """
 
-    def __init__(self, nodes: Sequence[str], settings: Settings, say: Callable[[str], None] = lambda _: None) -> None:
-        self.nodes, self.settings, self._say = tuple(nodes), settings, say
+    def __init__(
+        self, nodes: Sequence[str], settings: Settings, notify: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.nodes, self.settings, self._notify = tuple(nodes), settings, notify
         self._job: Granted | None = None
 
     def run(
@@ -49,7 +51,7 @@ class SlurmRunner:
                     time.sleep(0.05)
                     for one in running:
                         one.watch(broken_off())
-            except BaseException:  # Ctrl-C: the pool waits until each has ended its own
+            except BaseException:  # Ctrl-C: the pool waits until each launch has ended
                 for one in running:
                     one.watch(broken_off=True)
                 raise
@@ -63,7 +65,7 @@ class SlurmRunner:
         if self._job is None:
             gpus = max(launch.sweep.gpus_per_node for launch in launches)
             waiting = Waiting(self.settings, self.nodes, gpus)
-            granted = waiting.until_granted(lambda words: listener(launches[0], words), broken_off)
+            granted = waiting.until_granted(lambda message: listener(launches[0], message), broken_off)
             if granted is None:
                 return None
             self._job = Granted(granted.number, granted)
@@ -71,7 +73,7 @@ class SlurmRunner:
         return self._job
 
     def close(self) -> None:
-        """Give the nodes back; once is enough."""
+        """Release the nodes; further calls do nothing."""
         job, self._job = self._job, None
         if job is None:
             return
@@ -79,10 +81,10 @@ class SlurmRunner:
         try:
             left = job.give_back()
         except GpuctlError as error:
-            self._say(f"whether job {job.number} is over is not known: {error.wrong}")
+            self._notify(f"the state of job {job.number} is unknown: {error.wrong}")
             return
         if left:
-            self._say(f"job {job.number} is cancelled, and Slurm has not got back {', '.join(left)}")
+            self._notify(f"job {job.number} is cancelled, but Slurm has not regained {', '.join(left)}")
 
     def __enter__(self) -> SlurmRunner:
         return self

@@ -1,4 +1,4 @@
-"""One answer of Slurm's for all launches that ask for it at the same time: its controller serves a whole cluster."""
+"""Share one query of Slurm among launches that need it at the same time: its controller serves a whole cluster."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _Answer = TypeVar("_Answer")
 
 
 class Shared(Generic[_Answer]):
-    """Asks for whoever calls it, no more often than once in `every_s` seconds.
+    """Query for several callers, at most once in `every_s` seconds.
 
-    It was asked after the call, so what a caller has done by then is in the answer. A `GpuctlError` is an answer, too:
-    all who waited for it get it, and none of them asks again.
+    The query starts after the call, so its answer includes what the caller did before. A `GpuctlError` is shared like
+    an answer: all waiting callers get it, and none repeats the query.
     """
 
     def __init__(self, ask: Callable[[], _Answer], every_s: float = EVERY_S) -> None:
@@ -46,7 +46,7 @@ class Shared(Generic[_Answer]):
 
 
 def growing(first_s: float, most_s: float) -> Iterator[float]:
-    """Pauses between looks at what may be over in a moment or in an hour: each twice as long as the one before."""
+    """Pauses in seconds for polling, each twice as long as the one before, up to `most_s`."""
     while True:
         yield first_s
         first_s = min(2 * first_s, most_s)

@@ -1,4 +1,4 @@
-"""One launch as a step of a Slurm job, from its start until nothing of it is left."""
+"""One launch as a step of a Slurm job, from its start until its processes are gone."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from gpuctl.remote import payload
 
 LOOK_LIMIT_S = 20.0
 GONE_S = 30.0
-LEAVE_S = 10.0  # srun gets so long to end after its step was cancelled
+LEAVE_S = 10.0  # for srun to end after its step was cancelled
 LOOKS_AT_ONCE = 32
-_UNKILLABLE = "kill task failed"  # why Slurm drains a node whose processes it could not end
+_UNKILLABLE = "kill task failed"  # Slurm's reason for draining a node whose processes it could not end
 
 
 class Running(WatchedLaunch):
-    """One launch as a step of the job, from its start until Slurm says that nothing of it is left."""
+    """One launch as a step of the job, from its start until Slurm confirms its end."""
 
     def __init__(self, job: Granted, launch: Launch, settings: Settings, listener: ProgressListener) -> None:
         super().__init__(launch, secrets.token_hex(8), settings.save_output, listener)
@@ -42,7 +42,7 @@ class Running(WatchedLaunch):
         self.report("started")
 
     def end(self) -> None:
-        """See Watched."""
+        """See WatchedLaunch."""
         try:
             self._cancel()
         finally:
@@ -50,7 +50,7 @@ class Running(WatchedLaunch):
             self.stream.wait(LEAVE_S)
 
     def to_its_end(self) -> LaunchResult:
-        """Read all it prints, then leave nothing of it behind, also where we fail ourselves."""
+        """Read its output to the end, then clean up, also after an error of our own."""
         try:
             return self._read()
         except BaseException:
@@ -81,24 +81,24 @@ class Running(WatchedLaunch):
         return result
 
     def _lines(self) -> Iterator[str]:
-        """The output for the parser, while it is watched."""
+        """Yield the output for the parser."""
         with self.printed:
             for line in self.stream.lines():
                 self.printed.take(line)
                 yield line
 
     def _cancel(self) -> bool:
-        """Cancel the step, where Slurm still has it; whether it may be there still."""
+        """Cancel the step if Slurm still has it; returns True if it may still exist."""
         try:
             step = self.job.steps().get(self.name)
         except GpuctlError:
-            return True  # `_lost` asks again, and says that it is not known
+            return True  # `_lost` queries again, and reports that the state is unknown
         if step:
             slurm.cancel(step)
         return step is not None
 
     def _lost(self) -> tuple[str, ...]:
-        """End what is left of it; the nodes of which Slurm does not say that nothing is."""
+        """End the rest of the step; returns the nodes where Slurm does not confirm the end."""
         end = time.monotonic() + GONE_S
         try:
             left = self._cancel()
@@ -106,13 +106,13 @@ class Running(WatchedLaunch):
                 left = self.name in self.job.steps()
             states = {node.name: node for node in self.job.nodes()}
         except GpuctlError as error:
-            self.report(f"whether it is gone is not known: {error.wrong}")
+            self.report(f"the state of its step is unknown: {error.wrong}")
             return self.launch.nodes
         silent = tuple(node for node in self.launch.nodes if _is_silent(states.get(node)))
         return silent or (self.launch.nodes if left else ())
 
     def look(self) -> dict[str, list[Process] | None]:
-        """Every node's ranks, as they stand."""
+        """Current state of every node's ranks."""
         nodes = self.launch.nodes
         with ThreadPoolExecutor(min(LOOKS_AT_ONCE, len(nodes))) as pool:
             return dict(zip(nodes, pool.map(self._look_at, nodes), strict=True))
@@ -127,7 +127,7 @@ class Running(WatchedLaunch):
 
 
 def _is_silent(node: slurm.Node | None) -> bool:
-    """Whether Slurm does not hear from a node, or says that it could not end what ran there."""
+    """True if a node does not respond to Slurm, or if Slurm could not end its processes."""
     if node is None:
         return True
     return "*" in node.state or node.state.startswith(("down", "unknown")) or _UNKILLABLE in node.reason.lower()

@@ -153,7 +153,7 @@ def test_a_hang_is_told_by_what_the_launcher_saw_of_the_ranks(cluster: Plane) ->
         (ended,), said = run(runner(cluster), Launch(PAIR, sweep))
     assert str(ended.run.cause) == ("no end within 2 s, after 4G: on gpu-1 rank 8 is doing nothing; gpu-0 waits for it")
     assert ended.waiting == {"gpu-0": "waiting", "gpu-1": "gone"}
-    assert "no end within its limit: looking who waits for whom, then ending it" in said
+    assert "not finished within its limit: checking which ranks wait for which, then ending it" in said
     assert time.monotonic() - begun < 12  # nobody waits longer than the launcher takes
 
 

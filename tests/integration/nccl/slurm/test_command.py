@@ -81,7 +81,7 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_touched(site: Site, nccl:
     said = nccl("run", "--partition", "nosuch")
     assert (said.code, said.err.splitlines()[0]) == (
         2,
-        "gpuctl: cannot choose Slurm nodes: there is no partition nosuch",
+        "gpuctl: cannot select Slurm nodes: there is no partition nosuch",
     )
     assert nccl("run", "--via", "ssh").code == 2
     assert site.ask("squeue", "-h", "--states=all") == before

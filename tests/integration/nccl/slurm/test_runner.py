@@ -222,7 +222,7 @@ def test_a_test_that_is_not_installed_is_named_with_the_nodes(runner: Start) -> 
     assert end.run.outcome is Outcome.FAILED
     assert end.run.cause is not None
     assert "h1" in end.run.cause
-    assert "alltoall_perf is not there: build it" in end.run.cause
+    assert "alltoall_perf is not installed: build it" in end.run.cause
 
 
 def test_mpi_that_does_not_fit_is_said(runner: Start) -> None:

@@ -114,7 +114,7 @@ FIRST = ("lab-0", "uid-0", "gpu-0")
     [
         ([("lab-1", "uid-1", "gpu-1")], ""),
         ([("lab-1", "uid-9", "gpu-7")], "lab-1 on gpu-1: another pod has its name now, on gpu-7"),
-        ([], "lab-1 on gpu-1: the pod is gone, or about to go"),
+        ([], "lab-1 on gpu-1: the pod is deleted or being deleted"),
     ],
 )
 def test_a_pod_that_was_replaced_says_nothing_of_the_node_that_it_was_on(second: list[Any], why: str) -> None:

@@ -68,13 +68,13 @@ def test_a_start_that_fails_ends_those_before_it(folder: Path) -> None:
 
 
 def test_what_fails_while_a_run_is_ended_ends_all_the_others(folder: Path) -> None:
-    def told(_: Launch, words: str) -> None:
-        if words.startswith("no end within"):
+    def listener(_: Launch, message: str) -> None:
+        if message.startswith("not finished within"):
             raise RuntimeError("the terminal is gone")
 
     begun = time.monotonic()
     with pytest.raises(RuntimeError, match="the terminal is gone"):
-        here(folder, "a", "b").run([on("a", limit_s=2), on("b")], told, lambda: False)
+        here(folder, "a", "b").run([on("a", limit_s=2), on("b")], listener, lambda: False)
     assert time.monotonic() - begun < 40
     assert (folder / "pid-a").exists()
     assert (folder / "pid-b").exists()

@@ -59,7 +59,7 @@ def test_what_we_say_ourselves_keeps_its_names() -> None:
     assert str(ended.run.cause).endswith("on node-1 rank 0 is doing nothing; node-2, node-3, node-4 wait for it")
     missing = settled(heard(BEFORE), answer={"missing": "mpirun"})
     assert str(missing.run.cause).startswith("node-1: Open MPI is not installed there")
-    assert settled(heard(BEFORE), answer=None).run.cause == "node-1: it ended without a word"
+    assert settled(heard(BEFORE), answer=None).run.cause == "node-1: it ended without output"
 
 
 def test_ranks_of_hosts_with_one_name_are_on_their_own_nodes() -> None:

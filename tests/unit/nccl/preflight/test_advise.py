@@ -77,7 +77,7 @@ def test_a_rail_of_a_card_with_several_ports_is_named_with_its_port() -> None:
 def test_storage_ports_are_left_out_and_told_with_the_reason() -> None:
     told = advise(fleet(1))
     assert [line.partition(":1: ")[0] for line in told.left_out["node-1"]] == ["mlx5_1", "mlx5_2"]
-    assert "not of the fabric: the 8 InfiniBand ports carry most" in told.left_out["node-1"][0]
+    assert "not of the fabric: the 8 InfiniBand ports have the highest total" in told.left_out["node-1"][0]
 
 
 def test_a_machine_with_ports_that_are_down_gives_its_400_gigabit_ports() -> None:

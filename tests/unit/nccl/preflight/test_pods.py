@@ -45,7 +45,7 @@ def test_a_job_forbids_the_run_and_a_pod_that_gives_no_answer_is_unknown() -> No
     found = at_work({"a on n1": told({"pid": 20, "name": "python", "rank": 3}), "b on n2": None, "c on n3": told()})
     assert [(one.subject, one.verdict, one.message) for one in found] == [
         ("a on n1", Verdict.FAIL, "a job runs there: rank 3: python (20)"),
-        ("b on n2", Verdict.UNKNOWN, "what runs there is unknown: it gave no answer"),
+        ("b on n2", Verdict.UNKNOWN, "its use is unknown: it gave no answer"),
     ]
     assert found[0].hint == "end it or wait for it: a test in someone's job spoils both"
 
@@ -57,7 +57,7 @@ def test_where_nobody_is_at_work_all_is_well() -> None:
 def test_processes_that_we_may_not_look_at_are_unknown() -> None:
     (found,) = at_work({"a": told(hidden=[{"pid": 9, "name": "python"}]), "b": told()})
     assert (found.subject, found.verdict) == ("a", Verdict.UNKNOWN)
-    assert found.message == "what python (9) is at is unknown: we may not look at it"
+    assert found.message == "GPU use of python (9) is unknown: permission denied"
 
 
 def test_a_process_of_another_user_is_hidden_and_sshd_is_in_every_pod(tmp_path: Path) -> None:

@@ -87,14 +87,14 @@ CASES = {
     "uncorrectable errors": ("gpu-memory", WARN, gpu("uncorrectable", 3), "3 uncorrectable"),
     "too hot": ("clocks", FAIL, gpu("slowed_by", ["hw_thermal_slowdown"]), "GPU 2 is slowed down"),
     "power limit": ("clocks", WARN, gpu("slowed_by", ["sw_power_cap"]), "power limit"),
-    "clocks not told": ("clocks", UNKNOWN, gpu("slowed_by", None), "does not tell"),
+    "clocks not told": ("clocks", UNKNOWN, gpu("slowed_by", None), "does not report it"),
     "a port is down": ("adapters", FAIL, not_active, "mlx5_0:1 DOWN/Polling"),
     "no way to GPU memory": ("gdr", FAIL, put("gpu", "open_module", False), "neither DMA-BUF nor"),
     "small memlock": ("memlock", FAIL, put("limits", "memlock", 65536), "user hpc may lock 64 KiB"),
     "middling memlock": ("memlock", WARN, put("limits", "memlock", 2**30), "1 GiB"),
     "no nccl-tests": ("nccl-tests", FAIL, without("test"), "test: not found on the PATH"),
     "no MPI": ("mpi", FAIL, without("mpirun"), "mpirun: not found on the PATH"),
-    "nccl-tests not told": ("nccl-tests", UNKNOWN, put("programs", "test", None), "it was not told"),
+    "nccl-tests not told": ("nccl-tests", UNKNOWN, put("programs", "test", None), "no reason was given"),
     "fabric manager not seen": ("fabric-manager", UNKNOWN, put("gpu", "fabric_manager_runs", None), "runs is unknown"),
     "a model not told": ("gpu-model", UNKNOWN, gpu("model", None), "the model of GPU 2 is unknown"),
     "ECC not told": ("gpu-memory", UNKNOWN, gpu("ecc_pending", None), "GPU 2: ECC is unknown"),
@@ -102,7 +102,7 @@ CASES = {
     "a port's state not told": ("adapters", UNKNOWN, port_lacks("state"), "state of mlx5_0:1 is unknown"),
     "a port's rate not told": ("adapters", UNKNOWN, port_lacks("rate_gbps"), "rate of mlx5_0:1 is unknown"),
     "a port's link not told": ("adapters", UNKNOWN, port_lacks("link"), "link_layer of mlx5_0:1 is unknown"),
-    "a name not told": ("names", UNKNOWN, put("names", "hostname", None), "what it calls itself is unknown"),
+    "a name not told": ("names", UNKNOWN, put("names", "hostname", None), "its host name is unknown"),
     "nccl-tests without MPI": ("nccl-tests", FAIL, put("programs", "test_mpi", False), "without MPI"),
     "another build": ("nccl-tests", FAIL, put("programs", "test_sha256", "cd" * 32), "build cdcdcdcdcdcd"),
     "another MPI": ("mpi", FAIL, put("programs", "mpi", "Open MPI 5.0.3"), "Open MPI 5.0.3"),
@@ -117,7 +117,7 @@ CASES = {
     "memory nobody holds": ("idle", FAIL, gpu("used_mib", 40000), "GPU 2 40000 MiB"),
     "a test of somebody else": ("idle", FAIL, put("jobs", "nccl_tests", 8), "8 processes of nccl-tests"),
     "a Slurm step": ("idle", FAIL, put("jobs", "slurm_steps", 1), "Slurm runs 1 job steps"),
-    "reserved in Slurm": ("idle", FAIL, put("jobs", "slurm_state", "reserved"), "Slurm has it reserved"),
+    "reserved in Slurm": ("idle", FAIL, put("jobs", "slurm_state", "reserved"), "its Slurm state is reserved"),
     "a pod": ("idle", FAIL, put("jobs", "kubernetes_pods", 2), "2 pods"),
     "pods not readable": ("idle", UNKNOWN, put("jobs", "kubernetes_pods", None), "kubernetes pods are unknown"),
 }
@@ -264,7 +264,7 @@ def login(ok: bool, hostname: str | None, said_: str | None) -> Callable[[Facts]
 def test_a_node_that_cannot_log_in_to_another_is_named_with_what_to_do() -> None:
     found = preflight.judge(fleet(3, node_1=login(False, None, "Host key verification failed.")))
     assert problems(found, "ssh") == [("node-1", FAIL)]
-    assert "user hpc does not get onto node-2" in said(found, "ssh")
+    assert "user hpc cannot log in to node-2" in said(found, "ssh")
     assert "known_hosts" in next(f.hint for f in found if f.check == "ssh")
 
 
@@ -275,7 +275,7 @@ def test_what_one_node_lacks_for_many_others_is_said_once() -> None:
     nodes["node-1"]["names"]["peers"] = {f"node-{n}": looked([], [])["node-2"] for n in range(2, 9)}
     found = preflight.judge(nodes)
     assert problems(found, "ssh") == problems(found, "names") == [("node-1", FAIL)]
-    assert "does not get onto node-2, node-3, node-4, node-5 and 3 more: Host key" in said(found, "ssh")
+    assert "cannot log in to node-2, node-3, node-4, node-5 and 3 more: Host key" in said(found, "ssh")
     assert said(found, "names") == "cannot resolve the names node-2, node-3, node-4, node-5 and 3 more"
 
 
@@ -297,7 +297,9 @@ def test_nodes_with_one_hostname_are_named_with_what_to_do() -> None:
         facts["names"]["hostname"] = "ubuntu"
 
     found = [f for f in preflight.judge(fleet(4, node_1=ubuntu, node_3=ubuntu)) if f.check == "names"]
-    assert [(f.subject, f.verdict, f.message) for f in found] == [("node-1 and node-3", FAIL, "each is called ubuntu")]
+    assert [(f.subject, f.verdict, f.message) for f in found] == [
+        ("node-1 and node-3", FAIL, "each has the host name ubuntu")
+    ]
     assert "hostnamectl set-hostname" in found[0].hint
     cut = fleet(3, node_1=put("names", "hostname", "a.x"), node_2=put("names", "hostname", "A.y"))  # as NCCL cuts them
     assert problems(preflight.judge(cut), "names") == [("node-1 and node-2", FAIL)]

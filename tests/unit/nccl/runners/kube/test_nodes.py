@@ -86,7 +86,7 @@ def test_of_the_nodes_that_a_file_names_the_others_are_not_spoken_of() -> None:
     found = nodes.NodeInventory({"gpu-0": 8, "gpu-1": 8}, {"gpu-2": "it is cordoned", "gpu-3": "it is cordoned"}, {})
     chosen = nodes.only(found, ["gpu-1", "gpu-2", "gone"])
     assert dict(chosen.free) == {"gpu-1": 8}
-    assert dict(chosen.left_out) == {"gpu-2": "it is cordoned", "gone": "it is no GPU node of the cluster"}
+    assert dict(chosen.left_out) == {"gpu-2": "it is cordoned", "gone": "it is not a GPU node of the cluster"}
 
 
 class Three:

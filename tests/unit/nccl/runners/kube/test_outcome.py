@@ -104,7 +104,7 @@ def test_a_hang_names_the_rank_that_does_nothing_and_who_waits() -> None:
 
 def test_a_hang_that_could_not_be_looked_at_is_not_known() -> None:
     ended = settled(stop=LIMIT, pods=pods(), done_size="64M")
-    assert "who waits for whom could not be looked at" in str(ended.run.cause)
+    assert "the state of the ranks could not be read" in str(ended.run.cause)
     assert ended.waiting == {"node-1": "unknown", "node-2": "unknown"}
 
 

@@ -58,7 +58,7 @@ def lost(task: Task, cluster: Any) -> tuple[tuple[str, ...], str]:
 def test_a_pod_that_does_not_end_makes_its_node_lost() -> None:
     found, said = lost(PAIR, Removal(left("Pod", "nccl-0a1b2c3d-0-w1")))
     assert found == ("node-2",)
-    assert said == "still there after 120 s: nccl-0a1b2c3d-0-w1"
+    assert said == "not removed after 120 s: nccl-0a1b2c3d-0-w1"
 
 
 @pytest.mark.parametrize(
@@ -149,4 +149,4 @@ def test_a_test_that_has_ended_does_not_hang_while_its_pods_are_removed(monkeypa
     cluster.launch = complete(cluster, said, monkeypatch)
     ended = cluster.launch.to_its_end()
     assert (ended.run.outcome, ended.left) == (Outcome.COMPLETE, "")
-    assert not any("no end within its limit" in words for words in said)
+    assert not any("not finished within its limit" in words for words in said)

@@ -6,7 +6,7 @@ import pytest
 
 from gpuctl.nccl.model import Launch, Outcome, Rank, Run, Sweep
 from gpuctl.nccl.runners.slurm import outcome
-from gpuctl.nccl.runners.slurm.allocation import in_words
+from gpuctl.nccl.runners.slurm.allocation import describe_reason
 from gpuctl.nccl.runners.slurm.outcome import StepObservations
 
 LAUNCH = Launch(("h1", "h2"), Sweep(gpus_per_node=2))
@@ -84,7 +84,7 @@ def test_why_slurm_ended_it_is_said(line: str, cause: str) -> None:
 def test_a_node_that_fails_is_named_though_slurm_then_ends_the_step(over: str) -> None:
     line = "slurmstepd-h1: error: *** STEP 5.2 ON h1 CANCELLED AT 2026-11-21T15:12:58 DUE TO NODE FAILURE ***"
     run = settled("srun: error: Node failure on h2", line, "srun: error: h1: tasks 0-1: Terminated", over=over)
-    assert (run.outcome, run.cause) == (Outcome.KILLED, "h2: Slurm took it for failed")
+    assert (run.outcome, run.cause) == (Outcome.KILLED, "h2: Slurm considers it failed")
 
 
 def test_the_end_of_the_whole_job_goes_before_all() -> None:
@@ -101,7 +101,7 @@ def test_a_missing_program_is_named_with_its_nodes_and_how_to_get_it() -> None:
         code=127,
     )
     assert run.cause is not None
-    assert run.cause.startswith("h1, h2: all_reduce_perf is not there: build it in a folder that all nodes share")
+    assert run.cause.startswith("h1, h2: all_reduce_perf is not installed: build it in a folder that all nodes share")
 
 
 def test_a_run_that_ended_well_stays_as_it_is() -> None:
@@ -119,11 +119,11 @@ def test_a_run_that_ended_well_stays_as_it_is() -> None:
             "a node it asks for is down, drained or reserved (ReqNodeNotAvail, UnavailableNodes:h3)",
         ),
         ("QOSGrpCpuLimit", "QOSGrpCpuLimit"),
-        ("None", "Slurm has not looked at it yet"),
+        ("None", "Slurm has not considered it yet"),
     ],
 )
-def test_why_a_job_waits_is_said_in_words_that_keep_slurms_own(reason: str, words: str) -> None:
-    assert in_words(reason) == words
+def test_why_a_job_waits_is_said_describe_reason_that_keep_slurms_own(reason: str, words: str) -> None:
+    assert describe_reason(reason) == words
 
 
 def test_hosts_that_are_called_as_other_nodes_are_not_mistaken_for_them() -> None:

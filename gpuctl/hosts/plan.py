@@ -1,4 +1,4 @@
-"""Requests to tune, compare and roll back hosts, and the plan of each: its hosts, their profiles, its job."""
+"""Turn a request into a plan: its hosts, their compiled profiles, and the job to do on them."""
 
 from __future__ import annotations
 
@@ -11,46 +11,10 @@ from gpuctl.core import run_history
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges import inventory_cache
 from gpuctl.hosts import flow, inventory, judge, profiles
-from gpuctl.hosts.flow import Job, RunOptions
-from gpuctl.hosts.model import HostResult, Target
+from gpuctl.hosts.flow import Job
+from gpuctl.hosts.model import HostResult, RollbackRequest, RunOptions, Target, TuneRequest
 
 ROLE = "host_profile"  # the group whose hosts are tuned, if the inventory has it
-
-
-@dataclass(frozen=True)
-class TuneRequest:
-    """Tune hosts to their profiles, or with `check` only compare them.
-
-    `inventory`: name or path; None for this machine. `limit`: a pattern as Ansible's --limit; "" for all hosts.
-    `profile`: name or path; "" for the one in the inventory, else training.
-    """
-
-    inventory: str | None = None
-    limit: str = ""
-    profile: str = ""
-    check: bool = False
-    strict: bool = False
-    allow_busy: bool = False
-    reboot: bool = False
-    options: RunOptions = field(default_factory=RunOptions)
-
-
-@dataclass(frozen=True)
-class RollbackRequest:
-    """Put hosts back to the values before gpuctl.
-
-    `to`: only back to the state right after this record of the host. `only`: knobs or patterns; empty for all.
-    `force`: also undo settings that somebody else has changed since.
-    """
-
-    inventory: str | None = None
-    limit: str = ""
-    to: str = ""
-    only: Sequence[str] = ()
-    check: bool = False
-    force: bool = False
-    allow_busy: bool = False
-    options: RunOptions = field(default_factory=RunOptions)
 
 
 @dataclass(frozen=True)
@@ -73,12 +37,17 @@ class Plan:
         return flow.run(self.source, self.hosts, self.job, self.options, listener)
 
 
-def plan_tune(request: TuneRequest) -> Plan:
-    """Resolve the hosts and compile their profiles; `InvalidInput` for every mistake in them."""
-    if request.reboot and request.options.via == "ssh":
-        wrong = "only Ansible waits for a host to come back"
-        raise InvalidInput("reboot hosts over ssh alone", wrong, "leave out --via ssh")
-    _check_run_history(request.check)
+def plan(request: TuneRequest | RollbackRequest) -> Plan:
+    """Resolve the hosts and compile their profiles; `InvalidInput` with every mistake in them.
+
+    `GpuctlError` if hosts are to be changed and the run cannot be recorded.
+    """
+    if not request.check:
+        _check_run_history()
+    return _plan_tune(request) if isinstance(request, TuneRequest) else _plan_rollback(request)
+
+
+def _plan_tune(request: TuneRequest) -> Plan:
     source = find_inventory(request.inventory)
     hosts = targets(source, request.limit, ROLE)
     compiled = _compiled_profiles(hosts, request.profile)
@@ -89,17 +58,12 @@ def plan_tune(request: TuneRequest) -> Plan:
         strict=request.strict,
         reboot=request.reboot,
     )
-    return Plan(source, hosts, job, request.options, _reasons(compiled))
+    return Plan(source, hosts, job, request.run, _reasons(compiled))
 
 
-def plan_rollback(request: RollbackRequest) -> Plan:
-    """Resolve the hosts; `InvalidInput` if `to` is not the number of a record."""
-    _check_run_history(request.check)
+def _plan_rollback(request: RollbackRequest) -> Plan:
     source = find_inventory(request.inventory)
     hosts = targets(source, request.limit)
-    if request.to and not request.to.isdigit():
-        doing, hint = f"go back to the record {request.to!r}", "`gpuctl runs show RUN` lists the records of a run"
-        raise InvalidInput(doing, "a record is a number, such as 000003", hint)
     job = flow.rollback(
         check=request.check,
         to=request.to and f"{int(request.to):06d}",
@@ -107,7 +71,7 @@ def plan_rollback(request: RollbackRequest) -> Plan:
         force=request.force,
         allow_busy=request.allow_busy,
     )
-    return Plan(source, hosts, job, request.options)
+    return Plan(source, hosts, job, request.run)
 
 
 def capture(name: str | None, host: str, date: str) -> str:
@@ -148,10 +112,8 @@ def save_run(command: Sequence[str], code: int, results: Sequence[HostResult], u
     return run_history.save(command, code, hosts).name if hosts else ""
 
 
-def _check_run_history(check: bool) -> None:
+def _check_run_history() -> None:
     """Refuse to change hosts if the run cannot be recorded."""
-    if check:
-        return
     try:
         run_history.folder()
     except OSError as error:
