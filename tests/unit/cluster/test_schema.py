@@ -20,6 +20,7 @@ from gpuctl.core.strict_yaml import At, Mistakes
 from gpuctl.core.strict_yaml import read as read_yaml
 from tests.unit.cluster.clusters import EKS, OPENSHIFT, ROCE, document
 
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # thousands of documents are written
 VALIDATOR = Draft202012Validator(schema.document())
 FULL = document(
     {
@@ -86,7 +87,7 @@ def without(way: tuple[str, ...]) -> dict[str, Any]:
 def read_without_rules(path: Path, content: dict[str, Any]) -> bool:
     """Whether the reader finds every single field right."""
     mistakes = Mistakes()
-    path.write_text(yaml.safe_dump(content))
+    path.write_text(yaml.dump(content, Dumper=DUMPER))
     node = read_yaml(path, mistakes.items, None)
     assert node is not None
     fields.Part(Cluster).read(node, At("", mistakes))
@@ -114,7 +115,7 @@ def test_the_reader_takes_every_number_that_the_schema_takes(tmp_path: Path, val
 def test_no_value_anywhere_is_a_fault_of_ours(tmp_path: Path, value: Any) -> None:
     path = tmp_path / "a.yaml"
     for way in PLACES:
-        path.write_text(yaml.safe_dump(changed(way, value)))
+        path.write_text(yaml.dump(changed(way, value), Dumper=DUMPER))
         found = parse(path)
         assert (found.cluster is None) == bool(found.mistakes)
 
