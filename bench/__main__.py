@@ -12,32 +12,32 @@ from pathlib import Path
 
 from bench import peers, report
 from bench.fleet import Fleet, NotDone, fleet
-from bench.measure import Took, run
+from bench.measure import Timing, run
+from bench.settings import Setting, settings
 from bench.sides import GPUCTL, PEERS, Side, sides
-from bench.wanted import Setting, settings
 
-# Bundles ansible.posix, which plain Ansible needs for sysctls; apart from our own environment, so that nothing mixes.
+# The package ansible contains ansible.posix for sysctls. A separate environment keeps versions apart.
 INSTALLED_PEERS = ("ansible>=12,<13", "mitogen>=0.3.25", "pyinfra>=3.2")
 OURS = "/etc/sysctl.d/99-zz-gpuctl.conf"
 Row = report.Row
 
 
 def main() -> int:
-    """Measure everything that was asked for and print the tables."""
-    asked = _arguments()
+    """Run the selected measurements and print the tables."""
+    options = _arguments()
     _install_peers()
-    wanted = settings()
-    rows = _floor(asked.hosts, asked.repeat, wanted) if "floor" in asked.only else []
-    for name in asked.only:
+    desired = settings()
+    rows = _floor(options.hosts, options.repeat, desired) if "floor" in options.only else []
+    for name in options.only:
         if name not in ("floor", "growth"):
-            rows += _side(name, asked, wanted)
-    text = report.table(rows, asked.hosts, len(wanted))
-    if "growth" in asked.only:
-        text += report.growth(_growth(asked.growth, asked.repeat, wanted))
-    text += report.other(statistics.median(_help(asked.repeat)))
+            rows += _side(name, options, desired)
+    text = report.table(rows, options.hosts, len(desired))
+    if "growth" in options.only:
+        text += report.growth(_growth(options.growth, options.repeat, desired))
+    text += report.other(statistics.median(_help(options.repeat)))
     sys.stdout.write(text)
-    if asked.write:
-        report.write(text, asked.hosts)
+    if options.write:
+        report.write(text, options.hosts)
     return 0
 
 
@@ -45,12 +45,12 @@ def _arguments() -> argparse.Namespace:
     names = ["floor", "gpuctl", "pyinfra", "mitogen", "tuned", "defaults", "growth"]
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--hosts", type=int, default=10)
-    parser.add_argument("--repeat", type=int, default=3, help="runs of which the median is told")
-    parser.add_argument("--first", type=int, default=3, help="first runs of each side, each on fresh hosts")
-    parser.add_argument("--slow-runs", type=int, default=3, help="runs, also first ones, of those that take minutes")
+    parser.add_argument("--repeat", type=int, default=3, help="runs per row; the tables show medians")
+    parser.add_argument("--first", type=int, default=3, help="first runs per side, each on fresh hosts")
+    parser.add_argument("--slow-runs", type=int, default=3, help="runs and first runs of sides that take minutes")
     parser.add_argument("--growth", type=int, nargs="*", default=[5, 10, 20, 50])
     parser.add_argument("--only", nargs="*", choices=names, default=names)
-    parser.add_argument("--write", action="store_true", help="put the tables into bench/README.md")
+    parser.add_argument("--write", action="store_true", help="write the tables to bench/README.md")
     return parser.parse_args()
 
 
@@ -60,12 +60,12 @@ def _install_peers() -> None:
         subprocess.run([PEERS / "python", "-m", "pip", "install", "--quiet", *INSTALLED_PEERS], check=True)
 
 
-def _sides(ground: Fleet, wanted: list[Setting]) -> dict[str, Side]:
+def _sides(ground: Fleet, desired: list[Setting]) -> dict[str, Side]:
     hosts = {host.name: host.facts.ip for host in ground.hosts}
-    return {side.name: side for side in sides(ground.folder, ground.inventory, wanted, hosts, forks=50)}
+    return {side.name: side for side in sides(ground.folder, ground.inventory, desired, hosts, forks=50)}
 
 
-def _go(ground: Fleet, side: Side, watch: bool = False) -> Took:
+def _go(ground: Fleet, side: Side, watch: bool = False) -> Timing:
     report.progress(f"{side.name}, {len(ground.hosts)} hosts")
     return run(side.argv, ground.folder, side.environment, watch)
 
@@ -74,68 +74,68 @@ NAMES = {"pyinfra": "pyinfra", "mitogen": "mitogen", "tuned": "Ansible, tuned", 
 SLOW = ("mitogen", "tuned", "defaults")
 
 
-def _side(name: str, asked: argparse.Namespace, wanted: list[Setting]) -> list[Row]:
-    """First runs on fresh hosts, then runs that find nothing to do; for gpuctl also drift and memory."""
+def _side(name: str, options: argparse.Namespace, desired: list[Setting]) -> list[Row]:
+    """First runs on fresh hosts, then runs with nothing to change; for gpuctl also drift and memory."""
     full = NAMES.get(name, "gpuctl tune-nodes")
     firsts, agains, rows = [], [], []
-    first, repeat = (asked.slow_runs, asked.slow_runs) if name in SLOW else (asked.first, asked.repeat)
+    first, repeat = (options.slow_runs, options.slow_runs) if name in SLOW else (options.first, options.repeat)
     for number in range(first):
-        with fleet(asked.hosts) as ground:
-            side = _sides(ground, wanted)[full]
+        with fleet(options.hosts) as ground:
+            side = _sides(ground, desired)[full]
             firsts.append(_go(ground, side))
-            ground.check(wanted)
+            ground.check(desired)
             if number == first - 1:
                 ground.forget_writes()
                 agains = [_go(ground, side) for _ in range(repeat)]
-                rows = _ours(ground, asked, wanted) if name == "gpuctl" else []
+                rows = _ours(ground, options, desired) if name == "gpuctl" else []
                 ground.check_untouched()
     return [Row(f"{full}, first run", firsts), Row(f"{full}, nothing to change", agains), *rows]
 
 
-def _ours(ground: Fleet, asked: argparse.Namespace, wanted: list[Setting]) -> list[Row]:
-    by_name = _sides(ground, wanted)
-    drift = Row("gpuctl drift", [_go(ground, by_name["gpuctl drift"]) for _ in range(asked.repeat)])
+def _ours(ground: Fleet, options: argparse.Namespace, desired: list[Setting]) -> list[Row]:
+    by_name = _sides(ground, desired)
+    drift = Row("gpuctl drift", [_go(ground, by_name["gpuctl drift"]) for _ in range(options.repeat)])
     watched = _go(ground, by_name["gpuctl tune-nodes"], watch=True)
     report.remember_memory(watched.pss, len(ground.hosts))
     return [drift]
 
 
-def _floor(count: int, repeat: int, wanted: list[Setting]) -> list[Row]:
-    """Bare ssh on hosts that gpuctl has tuned, so that there is the same to read."""
+def _floor(count: int, repeat: int, desired: list[Setting]) -> list[Row]:
+    """Bare ssh on hosts that gpuctl has tuned, so that all sides read the same files."""
     with fleet(count) as ground:
-        _go(ground, _sides(ground, wanted)["gpuctl tune-nodes"])
-        return list(_floor_rows(ground, repeat, wanted))
+        _go(ground, _sides(ground, desired)["gpuctl tune-nodes"])
+        return list(_floor_rows(ground, repeat, desired))
 
 
-def _floor_rows(ground: Fleet, repeat: int, wanted: list[Setting]) -> Iterator[Row]:
+def _floor_rows(ground: Fleet, repeat: int, desired: list[Setting]) -> Iterator[Row]:
     master = f"-oControlMaster=auto -oControlPersist=600 -oControlPath={ground.folder}/%C".split()
-    paths = " ".join([*(s.path for s in wanted if s.kind != "unit"), OURS])
-    python = ("/usr/bin/python3 -IS -", peers.reader(wanted, OURS))
-    ways = [
+    paths = " ".join([*(s.path for s in desired if s.kind != "unit"), OURS])
+    python = ("/usr/bin/python3 -IS -", peers.reader(desired, OURS))
+    variants = [
         ("ssh that reads with Python, cold (the floor)", *python, []),
         ("ssh that reads with Python, multiplexed", *python, master),
         ("ssh that runs cat, cold", f"cat {paths}", "", []),
         ("ssh that runs cat, multiplexed", f"cat {paths}", "", master),
     ]
-    for name, command, program, options in ways:
+    for name, command, program, options in variants:
         argv = [sys.executable, "-m", "bench.floor", str(ground.inventory), command, *options]
-        here = Path(__file__).parents[1]
-        took = [run(argv, here, {}, stdin=program) for _ in range(repeat + bool(options))]
-        yield Row(name, took[bool(options) :])  # the run that opens the connections is not counted
+        root = Path(__file__).parents[1]
+        timings = [run(argv, root, {}, stdin=program) for _ in range(repeat + bool(options))]
+        yield Row(name, timings[bool(options) :])  # without the run that opens the connections
 
 
-def _growth(counts: list[int], repeat: int, wanted: list[Setting]) -> list[tuple[int, Row, Row, Row]]:
-    found = []
+def _growth(counts: list[int], repeat: int, desired: list[Setting]) -> list[tuple[int, Row, Row, Row]]:
+    rows = []
     for count in counts:
         with fleet(count) as ground:
-            by_name = _sides(ground, wanted)
+            by_name = _sides(ground, desired)
             _go(ground, by_name["gpuctl tune-nodes"])
             ground.forget_writes()
             again = Row("", [_go(ground, by_name["gpuctl tune-nodes"]) for _ in range(repeat)])
             drift = Row("", [_go(ground, by_name["gpuctl drift"]) for _ in range(repeat)])
             ground.check_untouched()
-            found.append((count, next(_floor_rows(ground, repeat, wanted)), again, drift))
-    return found
+            rows.append((count, next(_floor_rows(ground, repeat, desired)), again, drift))
+    return rows
 
 
 def _help(repeat: int) -> list[float]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.far import Far
-from bench.measure import Took, run
+from bench.measure import Timing, run
 from bench.report import progress
 from bench.sides import GPUCTL
 from gpuctl.core import run_history as runs
@@ -55,8 +55,8 @@ class Audited(Plane):
     def requests(self, agents: tuple[str, ...], since: int) -> list[Mapping[str, Any]]:
         """Those of clients with these names, from a place in the log on."""
         time.sleep(1)  # the log is written a moment later
-        found = [json.loads(line) for line in self.log.read_bytes()[since:].splitlines()]
-        return [each for each in found if str(each.get("userAgent")).startswith(agents)]
+        entries = [json.loads(line) for line in self.log.read_bytes()[since:].splitlines()]
+        return [entry for entry in entries if str(entry.get("userAgent")).startswith(agents)]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Ground:
         path = self.folder / f"{case.replace(' ', '-')}.json"
         if not path.exists():
             plan = _lab(self.plane, self.folder).plan(IMAGE if case == CHANGED else {}, nodes=_nodes(case))
-            items = [each.desired for each in plan.states]
+            items = [state.desired for state in plan.states]
             path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         return path
 
@@ -104,16 +104,16 @@ class Side:
     """A command; `agent`: what it calls itself; `shows`: whether it says what would change, and not only that."""
 
     name: str
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     agent: str = "kubectl/"
     shows: bool = True
 
     def argv(self, ground: Ground, away: bool, case: str) -> list[str]:
         if self.agent != "kubectl/":
-            return [GPUCTL, *self.words, str(ground.cluster_file(away, case)), "--nodes", str(_nodes(case))]
+            return [GPUCTL, *self.arguments, str(ground.cluster_file(away, case)), "--nodes", str(_nodes(case))]
         # That something differs is exit code 1 of `kubectl diff`.
-        words = [ground.plane.kubectl_program, *self.words, "-f", str(ground.objects(case))]
-        return ["sh", "-c", '"$@" || [ $? = 1 ]', "kubectl", *words]
+        arguments = [ground.plane.kubectl_program, *self.arguments, "-f", str(ground.objects(case))]
+        return ["sh", "-c", '"$@" || [ $? = 1 ]', "kubectl", *arguments]
 
 
 OURS = ("--server-side", "--field-manager=gpuctl")
@@ -133,11 +133,11 @@ FLOOR = SIDES[1].name
 @contextlib.contextmanager
 def ground(top: Path) -> Iterator[Ground]:
     """A control plane with GPU nodes, a namespace full of others' objects, and an environment in it."""
-    found = assets()
-    if found is None:
+    programs = assets()
+    if programs is None:
         raise SystemExit(missing())
     (top / "plane").mkdir()
-    plane = Audited(top / "plane", found, standins=False)
+    plane = Audited(top / "plane", programs, standins=False)
     try:
         plane.start()
         for number in range(2):
@@ -157,16 +157,16 @@ def ground(top: Path) -> Iterator[Ground]:
 
 def _fill(plane: Plane) -> None:
     made.wait_for(lambda: "default" in plane.kubectl("get", "sa", "-n", NAMESPACE, "-o", "name"))
-    wanted = [other(kind, n, size) for kind, (count, size) in OTHERS.items() for n in range(count)]
-    progress(f"{len(wanted)} objects of others")
+    manifests = [other(kind, n, size) for kind, (count, size) in OTHERS.items() for n in range(count)]
+    progress(f"{len(manifests)} objects of others")
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda each: _make(plane, each), wanted))
+        list(pool.map(lambda manifest: _make(plane, manifest), manifests))
 
 
-def _make(plane: Plane, wanted: dict[str, Any]) -> None:
-    plane.api("POST", f"/api/v1/namespaces/{NAMESPACE}/{wanted['kind'].lower()}s", wanted)
-    if wanted["kind"] == "Pod":
-        plane.status(wanted["metadata"]["name"], running(wanted, "10.0.0.1"), NAMESPACE)
+def _make(plane: Plane, manifest: dict[str, Any]) -> None:
+    plane.api("POST", f"/api/v1/namespaces/{NAMESPACE}/{manifest['kind'].lower()}s", manifest)
+    if manifest["kind"] == "Pod":
+        plane.status(manifest["metadata"]["name"], running(manifest, "10.0.0.1"), NAMESPACE)
 
 
 def other(kind: str, number: int, size: int) -> dict[str, Any]:
@@ -175,24 +175,24 @@ def other(kind: str, number: int, size: int) -> dict[str, Any]:
         "name": f"theirs-{kind.lower()}-{number}",
         "labels": {"app.kubernetes.io/instance": f"theirs-{number % 20}"},
     }
-    found: dict[str, Any] = {"apiVersion": "v1", "kind": kind, "metadata": meta}
+    manifest: dict[str, Any] = {"apiVersion": "v1", "kind": kind, "metadata": meta}
     if size:
-        return {**found, ("stringData" if kind == "Secret" else "data"): {"text": "a line of it\n" * (size // 13)}}
+        return {**manifest, ("stringData" if kind == "Secret" else "data"): {"text": "a line of it\n" * (size // 13)}}
     if kind == "PersistentVolumeClaim":
         request = {"requests": {"storage": "1Gi"}}
-        return {**found, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "rbd", "resources": request}}
+        return {**manifest, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "rbd", "resources": request}}
     container = {"name": "main", "image": "example/main:1", "env": [{"name": f"V{n}", "value": "x"} for n in range(9)]}
-    return {**found, "spec": {"nodeName": f"gpu-{number % NODES}", "containers": [container]}}
+    return {**manifest, "spec": {"nodeName": f"gpu-{number % NODES}", "containers": [container]}}
 
 
 def _ours_run(plane: Plane) -> bool:
     """Do the kubelet's part for our pods."""
-    found = json.loads(plane.kubectl("get", "pods", "-n", NAMESPACE, "-o", "json"))["items"]
-    ours = [each for each in found if each["metadata"]["name"].startswith("lab-")]
-    for each in ours:
-        if each["spec"].get("nodeName") and each["status"]["phase"] == "Pending":
-            plane.status(each["metadata"]["name"], running(each, "10.0.0.1"), NAMESPACE)
-    return len(ours) == NODES and all(each["status"]["phase"] == "Running" for each in ours)
+    pods = json.loads(plane.kubectl("get", "pods", "-n", NAMESPACE, "-o", "json"))["items"]
+    ours = [pod for pod in pods if pod["metadata"]["name"].startswith("lab-")]
+    for pod in ours:
+        if pod["spec"].get("nodeName") and pod["status"]["phase"] == "Pending":
+            plane.status(pod["metadata"]["name"], running(pod, "10.0.0.1"), NAMESPACE)
+    return len(ours) == NODES and all(pod["status"]["phase"] == "Running" for pod in ours)
 
 
 # ---- measuring ------------------------------------------------------------------------------------------------------
@@ -202,14 +202,14 @@ def _ours_run(plane: Plane) -> bool:
 class Row:
     """What a side took in a case: directly, from further away, and how much it asked for."""
 
-    near: list[Took]
-    away: list[Took]
+    near: list[Timing]
+    away: list[Timing]
     requests: int = 0
     received: int = 0
     pss: float = 0
 
 
-def once(ground: Ground, side: Side, case: str, away: bool, watch: bool = False) -> Took:
+def once(ground: Ground, side: Side, case: str, away: bool, watch: bool = False) -> Timing:
     """An end where it did not see what it has to see."""
     environment = {"KUBECONFIG": str(ground.kubeconfig(away)), "HOME": str(ground.folder)}
     took = run(side.argv(ground, away, case), ground.folder, environment, watch)
@@ -219,55 +219,55 @@ def once(ground: Ground, side: Side, case: str, away: bool, watch: bool = False)
 
 
 def measure(ground: Ground, runs: int) -> dict[tuple[str, str], Row]:
-    found = {(side.name, case): Row([], []) for case in (SAME, CHANGED) for side in SIDES}
+    rows = {(side.name, case): Row([], []) for case in (SAME, CHANGED) for side in SIDES}
     for number in range(runs):
         for case in (SAME, CHANGED):
             for side in SIDES[number % len(SIDES) :] + SIDES[: number % len(SIDES)]:  # none is always the last
                 progress(f"{side.name}, {case}, run {number + 1}")
-                row = found[side.name, case]
+                row = rows[side.name, case]
                 row.near.append(once(ground, side, case, away=False))
                 row.away.append(once(ground, side, case, away=True))
     for case in (SAME, CHANGED):
         for side in SIDES:
-            _count(ground, side, case, found[side.name, case])
-    return found
+            _count(ground, side, case, rows[side.name, case])
+    return rows
 
 
 def _count(ground: Ground, side: Side, case: str, row: Row) -> None:
     """One more run, for the requests, the bytes and the memory."""
     since, before = ground.plane.log.stat().st_size, ground.far.received
     row.pss = once(ground, side, case, away=True, watch=True).pss
-    asked = ground.plane.requests((side.agent,), since)
-    row.requests, row.received = len(asked), ground.far.received - before
+    requests = ground.plane.requests((side.agent,), since)
+    row.requests, row.received = len(requests), ground.far.received - before
 
 
-def table(found: Mapping[tuple[str, str], Row]) -> str:
+def table(rows: Mapping[tuple[str, str], Row]) -> str:
     """Markdown: medians, and ratios to `kubectl diff --server-side`."""
     head = "times | wall s, 20 ms away | min to max | times | CPU s | peak MiB | requests | KiB read |"
     lines = [f"| | | wall s | min to max | {head}", "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"]
-    for (name, case), row in found.items():
-        floor = found[FLOOR, case]
+    for (name, case), row in rows.items():
+        floor = rows[FLOOR, case]
         parts = [_times(took, of) for took, of in ((row.near, floor.near), (row.away, floor.away))]
-        cpu = statistics.median(each.cpu for each in row.near)
-        told = f"{cpu:.2f} | {row.pss:.0f} | {row.requests} | {row.received / 1024:.0f}"
-        lines.append(f"| {name} | {case} | {' | '.join(parts)} | {told} |")
+        cpu = statistics.median(timing.cpu for timing in row.near)
+        cells = f"{cpu:.2f} | {row.pss:.0f} | {row.requests} | {row.received / 1024:.0f}"
+        lines.append(f"| {name} | {case} | {' | '.join(parts)} | {cells} |")
     return "\n".join(lines)
 
 
-def _times(took: Sequence[Took], floor: Sequence[Took]) -> str:
-    walls = [each.wall for each in took]
-    wall, base = statistics.median(walls), statistics.median(each.wall for each in floor)
+def _times(took: Sequence[Timing], floor: Sequence[Timing]) -> str:
+    walls = [timing.wall for timing in took]
+    wall, base = statistics.median(walls), statistics.median(timing.wall for timing in floor)
     return f"{wall:.2f} | {min(walls):.2f} to {max(walls):.2f} | {wall / base:.2f}"
 
 
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
-    asked = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory(prefix="bench-diff-") as top, ground(Path(top)) as there:
+    options = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory(prefix="bench-diff-") as top, ground(Path(top)) as fleet:
         count = sum(count for count, _ in OTHERS.values())
-        told = table(measure(there, asked.runs))
-        sys.stdout.write(f"{count} objects of others, {NODES} nodes, medians of {asked.runs}.\n\n{told}\n")
+        text = table(measure(fleet, options.runs))
+        sys.stdout.write(f"{count} objects of others, {NODES} nodes, medians of {options.runs}.\n\n{text}\n")
     return 0
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from bench.measure import Took, run
+from bench.measure import Timing, run
 from bench.report import progress
 from bench.sides import GPUCTL
 from gpuctl.cluster.clusterfile.read import load
@@ -71,7 +71,7 @@ def sides(folder: Path, nodes: int) -> list[Side]:
     (folder / "play.yml").write_text(PLAY)
     (folder / "all.txt").write_text(text.replace(IMAGE, "@IMAGE@").replace(f"replicas: {nodes}\n", "replicas: @N@\n"))
     kustomize(folder, objects, nodes)
-    found = [
+    all_sides = [
         Side(FLOOR, [sys.executable, "-c", DUMP]),
         Side("sed, the lists of nodes given", ["sed", f"s|@IMAGE@|{IMAGE}|;s|@N@|{nodes}|", "all.txt"]),
         Side("Jinja2", [sys.executable, "-c", JINJA]),
@@ -79,16 +79,16 @@ def sides(folder: Path, nodes: int) -> list[Side]:
         Side("Ansible's template module", [ANSIBLE, "play.yml", "-e", "@values.json"], "out.yaml"),
         Side("gpuctl cluster render", [GPUCTL, "cluster", "render", str(path), "--nodes", str(nodes)]),
     ]
-    return [each for each in found if shutil.which(each.argv[0])]
+    return [side for side in all_sides if shutil.which(side.argv[0])]
 
 
 def cluster_file(folder: Path, nodes: int) -> Path:
     """The example with RoCE on OpenShift, its nodes named one by one."""
-    found = yaml.safe_load(OPENSHIFT.read_text())
-    found["nodes"]["gpu_nodes"] = [f"gpu-node-{number}" for number in range(nodes)]
-    found["image"] = {"name": IMAGE}
+    content = yaml.safe_load(OPENSHIFT.read_text())
+    content["nodes"]["gpu_nodes"] = [f"gpu-node-{number}" for number in range(nodes)]
+    content["image"] = {"name": IMAGE}
     path = folder / "cluster.yaml"
-    path.write_text(yaml.safe_dump(found, sort_keys=False))
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
     return path
 
 
@@ -104,11 +104,11 @@ FIRST = r"\A(?: +h100-roce-0\..*\n| +- matchFields:\n(?: +.*\n){3} +- gpu-node-0
 def template(text: str, nodes: int) -> str:
     """The text with loops over the nodes, and variables for what differs."""
     made, at = "", 0
-    for found in re.finditer(OF_EACH, text, re.MULTILINE):
-        (first,) = re.findall(FIRST, found[0])
+    for block in re.finditer(OF_EACH, text, re.MULTILINE):
+        (first,) = re.findall(FIRST, block[0])
         one = re.sub(r"(h100-roce|gpu-node)-0\b", r"\1-{{ n }}", first)
-        made += f"{_raw(text[at : found.start()], nodes)}{{% for n in range(nodes) %}}{one}{{% endfor %}}"
-        at = found.end()
+        made += f"{_raw(text[at : block.start()], nodes)}{{% for n in range(nodes) %}}{one}{{% endfor %}}"
+        at = block.end()
     return made + _raw(text[at:], nodes)
 
 
@@ -129,25 +129,25 @@ def kustomize(folder: Path, objects: list[dict[str, Any]], nodes: int) -> None:
     hosts, pods = (one(objects, *what) for what in (("ConfigMap", "h100-roce-hosts"), ("StatefulSet", "h100-roce")))
     affinity = {"affinity": {"nodeAffinity": pods["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]}}
     patches = [{**_head(hosts), "data": hosts["data"]}, {**_head(pods), "spec": {"template": {"spec": affinity}}}]
-    wanted = {
+    overlay = {
         "resources": ["../base"],
         "images": [{"name": IMAGE.partition(":")[0], "newTag": IMAGE.partition(":")[2]}],
         "replicas": [{"name": "h100-roce", "count": nodes}],
-        "patches": [{"patch": yaml.safe_dump(each)} for each in patches],
+        "patches": [{"patch": yaml.safe_dump(patch)} for patch in patches],
     }
-    (folder / "overlay/kustomization.yaml").write_text(yaml.safe_dump(wanted))
+    (folder / "overlay/kustomization.yaml").write_text(yaml.safe_dump(overlay))
 
 
 def one(objects: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
-    return next(each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name))
+    return next(manifest for manifest in objects if (manifest["kind"], manifest["metadata"]["name"]) == (kind, name))
 
 
-def _head(found: dict[str, Any]) -> dict[str, Any]:
-    meta = {name: found["metadata"][name] for name in ("name", "namespace")}
-    return {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": meta}
+def _head(manifest: dict[str, Any]) -> dict[str, Any]:
+    meta = {name: manifest["metadata"][name] for name in ("name", "namespace")}
+    return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": meta}
 
 
-def once(folder: Path, side: Side, watch: bool = False) -> Took:
+def once(folder: Path, side: Side, watch: bool = False) -> Timing:
     """What it took; an end where it did not bring the objects."""
     took = run(side.argv, folder, {"HOME": str(folder)}, watch)
     text = (folder / side.out).read_text() if side.out else took.output
@@ -157,31 +157,31 @@ def once(folder: Path, side: Side, watch: bool = False) -> Took:
 
 
 def by_name(objects: Any) -> dict[tuple[str, str], Any]:
-    return {(each["kind"], each["metadata"]["name"]): each for each in objects}
+    return {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in objects}
 
 
-def measure(folder: Path, nodes: int, runs: int) -> dict[str, list[Took]]:
+def measure(folder: Path, nodes: int, runs: int) -> dict[str, list[Timing]]:
     """All sides in turn, each time another one first; and last a run each whose memory is watched."""
-    there = sides(folder, nodes)
-    found: dict[str, list[Took]] = {side.name: [] for side in there}
+    all_sides = sides(folder, nodes)
+    timings: dict[str, list[Timing]] = {side.name: [] for side in all_sides}
     for number in range(runs):
-        for side in there[number % len(there) :] + there[: number % len(there)]:
+        for side in all_sides[number % len(all_sides) :] + all_sides[: number % len(all_sides)]:
             progress(f"{side.name}, {nodes} nodes, run {number + 1}")
-            found[side.name].append(once(folder, side))
-    for side in there:
-        found[side.name].append(once(folder, side, watch=True))
-    return found
+            timings[side.name].append(once(folder, side))
+    for side in all_sides:
+        timings[side.name].append(once(folder, side, watch=True))
+    return timings
 
 
-def table(found: dict[str, list[Took]], nodes: int) -> str:
+def table(timings: dict[str, list[Timing]], nodes: int) -> str:
     """Markdown: medians, and ratios to the floor in processor time, which other work on the machine changes least."""
-    floor = statistics.median(each.cpu for each in found[FLOOR][:-1])
+    floor = statistics.median(timed.cpu for timed in timings[FLOOR][:-1])
     lines = [f"| {nodes} nodes | wall ms | min to max | CPU ms | times the floor | peak MiB | runs |"]
     lines.append("|---|---:|---:|---:|---:|---:|---:|")
-    for name, (*each, watched) in found.items():
-        walls, cpu = [one.wall for one in each], statistics.median(one.cpu for one in each)
+    for name, (*timed, watched) in timings.items():
+        walls, cpu = [one.wall for one in timed], statistics.median(one.cpu for one in timed)
         wall, spread = statistics.median(walls), f"{min(walls) * 1000:.0f} to {max(walls) * 1000:.0f}"
-        row = f"{wall * 1000:.0f} | {spread} | {cpu * 1000:.0f} | {cpu / floor:.2f} | {watched.pss:.0f} | {len(each)}"
+        row = f"{wall * 1000:.0f} | {spread} | {cpu * 1000:.0f} | {cpu / floor:.2f} | {watched.pss:.0f} | {len(timed)}"
         lines.append(f"| {name} | {row} |")
     return "\n".join(lines)
 
@@ -190,10 +190,10 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="*", default=[2, 512])
     parser.add_argument("--runs", type=int, default=7)
-    asked = parser.parse_args(argv)
-    for nodes in asked.nodes:
+    options = parser.parse_args(argv)
+    for nodes in options.nodes:
         with tempfile.TemporaryDirectory(prefix="bench-render-") as top:
-            sys.stdout.write(table(measure(Path(top), nodes, asked.runs), nodes) + "\n\n")
+            sys.stdout.write(table(measure(Path(top), nodes, options.runs), nodes) + "\n\n")
     return 0
 
 

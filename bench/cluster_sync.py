@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.measure import Took, run
+from bench.measure import Timing, run
 from bench.report import progress
 from gpuctl.cluster.sync import excludes, flow, pods, watch
 from gpuctl.cluster.sync.local import Local
@@ -60,41 +60,41 @@ class Rig:
     def kubectl(self) -> str:
         return self.cluster.kubectl_program
 
-    def shell(self, script: str) -> Took:
+    def shell(self, script: str) -> Timing:
         return run(["bash", "-euo", "pipefail", "-c", script], self.source, self.environment)
 
-    def everywhere(self, script: str) -> Took:
+    def everywhere(self, script: str) -> Timing:
         """A shell script for each pod ($pod), all at the same time."""
         parts = "\n".join(f"(pod={name}; {script}) & ids+=($!)" for name in self.names)
         return self.shell(f"ids=()\n{parts}\nfor id in ${{ids[@]}}; do wait $id; done")
 
-    def in_turn(self, script: str) -> Took:
+    def in_turn(self, script: str) -> Timing:
         return self.shell("\n".join(f"pod={name}; {script}" for name in self.names))
 
 
-Side = Callable[[Rig, str], Took]
+Side = Callable[[Rig, str], Timing]
 
 
-def gpuctl(rig: Rig, target: str) -> Took:
+def gpuctl(rig: Rig, target: str) -> Timing:
     return run([*GPUCTL, "--pods", ",".join(rig.names), "--target", target], rig.source, rig.environment)
 
 
-def tar(rig: Rig, target: str) -> Took:
+def tar(rig: Rig, target: str) -> Timing:
     made = "import os, sys; os.makedirs(sys.argv[1], exist_ok=True)"
     for name in rig.names:
         inside(rig.cluster, name, made, target)
     return rig.everywhere(f"tar cf - . | {rig.kubectl} exec -i $pod -- tar xf - -C {target}")
 
 
-def copy(rig: Rig, target: str) -> Took:
+def copy(rig: Rig, target: str) -> Timing:
     return rig.everywhere(f"{rig.kubectl} cp . $pod:{target} >/dev/null")
 
 
-def copy_in_turn(rig: Rig, target: str) -> Took:
+def copy_in_turn(rig: Rig, target: str) -> Timing:
     return rig.in_turn(f"{rig.kubectl} cp . $pod:{target} >/dev/null")
 
 
-def rsync(rig: Rig, target: str) -> Took:
+def rsync(rig: Rig, target: str) -> Timing:
     shell = rig.folder / "through"
     shell.write_text(f'#!/bin/sh\npod=$1; shift; exec {shlex.quote(rig.kubectl)} exec -i "$pod" -- "$@"\n')
     shell.chmod(0o755)
@@ -113,17 +113,17 @@ KNOWS_WHAT_IS_THERE = (rsync, gpuctl)  # the others send all of it again
 
 def write_tree(source: Path) -> None:
     """Files as a project has them: a few KiB of text each, in folders of a hundred."""
-    words = [f"{first}{second}" for first in ("load", "step", "grad", "rank", "node") for second in ("er", "_of", "s")]
+    names = [f"{first}{second}" for first in ("load", "step", "grad", "rank", "node") for second in ("er", "_of", "s")]
     numbers = random.Random(7)  # noqa: S311 - the same files every time
     for number in range(FILES):
         path = source / f"pkg{number // 500}/part{number // 100}/mod{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = (" ".join(numbers.choices(words, k=9)) for _ in range(numbers.randint(5, 90)))
+        lines = (" ".join(numbers.choices(names, k=9)) for _ in range(numbers.randint(5, 90)))
         path.write_text("\n".join(lines))
 
 
-def measure(rig: Rig, runs: int) -> dict[tuple[str, str], list[Took]]:
-    found: dict[tuple[str, str], list[Took]] = {}
+def measure(rig: Rig, runs: int) -> dict[tuple[str, str], list[Timing]]:
+    timings: dict[tuple[str, str], list[Timing]] = {}
     for number in range(runs):
         sides = list(SIDES.items())
         for name, side in sides[number % len(sides) :] + sides[: number % len(sides)]:  # none is always the last
@@ -132,39 +132,39 @@ def measure(rig: Rig, runs: int) -> dict[tuple[str, str], list[Took]]:
                 if case == ONE:
                     (rig.source / "pkg0/part0/mod1.py").write_text(f"{name} {number}\n")
                 progress(f"{name}: {case}, run {number + 1}")
-                found.setdefault((name, case), []).append(side(rig, target))
+                timings.setdefault((name, case), []).append(side(rig, target))
             check(rig, target)
-    return found
+    return timings
 
 
 def check(rig: Rig, target: str) -> None:
     """Work that was not done is no measurement."""
-    wanted = hashes(rig.source)
+    expected = hashes(rig.source)
     for name in rig.names:
-        if files_in(rig.cluster, name, target) != wanted:
+        if files_in(rig.cluster, name, target) != expected:
             raise SystemExit(f"{name} has something else in {target}")
 
 
 def latencies(rig: Rig) -> list[float]:
     """Seconds from the end of a write here until a program in the last pod reads it, with a watch that is open."""
-    found, heard, stop = kube.connect(files=[rig.cluster.kubeconfig]), Heard(), Stop()
+    connection, heard, stop = kube.connect(files=[rig.cluster.kubeconfig]), Heard(), Stop()
     target, path = "/workspace/watched", rig.source / "pkg0/part0/mod1.py"
     local = Local(rig.source, excludes.of(rig.source, []))
-    settings = watch.Settings(flow.PodConnector(found, stop=stop), local, SyncRequest(target), heard)
-    targets = pods.named(found, rig.names, target)
+    settings = watch.Settings(flow.PodConnector(connection, stop=stop), local, SyncRequest(target), heard)
+    targets = pods.named(connection, rig.names, target)
     thread = threading.Thread(target=watch.watch, args=(settings, targets))
     thread.start()
     try:
         until(lambda: set(heard.versions) == set(rig.names))
-        return [_latency(found, rig, path, target, f"edit {number}") for number in range(EDITS)]
+        return [_latency(connection, rig, path, target, f"edit {number}") for number in range(EDITS)]
     finally:
         stop.set()
         thread.join()
 
 
-def _latency(found: kube.Cluster, rig: Rig, path: Path, target: str, text: str) -> float:
+def _latency(connection: kube.Cluster, rig: Rig, path: Path, target: str, text: str) -> float:
     command = Command(["python3", "-ISc", AWAIT, f"{target}/{path.relative_to(rig.source)}", text])
-    with contextlib.closing(pod_exec.start(found, rig.names[-1], command)) as waiting:
+    with contextlib.closing(pod_exec.start(connection, rig.names[-1], command)) as waiting:
         waiting.read()
         path.write_text(text)
         written = time.monotonic()
@@ -172,18 +172,18 @@ def _latency(found: kube.Cluster, rig: Rig, path: Path, target: str, text: str) 
         return time.monotonic() - written
 
 
-def table(found: dict[tuple[str, str], list[Took]], count: int, took: Sequence[float], size: int) -> str:
+def table(timings: dict[tuple[str, str], list[Timing]], count: int, took: Sequence[float], size: int) -> str:
     """Markdown: medians, and ratios to a first copy by tar."""
-    floor = statistics.median(each.wall for each in found[next(iter(SIDES)), FIRST])
+    floor = statistics.median(timed.wall for timed in timings[next(iter(SIDES)), FIRST])
     lines = [
         f"{FILES} files, {size / 2**20:.1f} MiB, {count} pods on one node of this machine; {os.cpu_count()} cores.\n"
     ]
     lines += ["| | | wall s | min to max | CPU s here | runs | times tar |", "|---|---|---:|---:|---:|---:|---:|"]
-    for (name, case), each in found.items():
-        walls, cpu = [one.wall for one in each], statistics.median(one.cpu for one in each)
+    for (name, case), timed in timings.items():
+        walls, cpu = [one.wall for one in timed], statistics.median(one.cpu for one in timed)
         wall = statistics.median(walls)
         spread = f"{min(walls):.2f} to {max(walls):.2f}"
-        lines.append(f"| {name} | {case} | {wall:.2f} | {spread} | {cpu:.2f} | {len(each)} | {wall / floor:.2f} |")
+        lines.append(f"| {name} | {case} | {wall:.2f} | {spread} | {cpu:.2f} | {len(timed)} | {wall / floor:.2f} |")
     middle, worst = statistics.median(took), max(took)
     lines.append(
         f"\nFrom an edit to the last of {count} pods, watching {FILES} files: median {middle:.2f} s, "
@@ -196,20 +196,20 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pods", type=int, default=2)
     parser.add_argument("--runs", type=int, default=3)
-    asked = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     top = Path(tempfile.mkdtemp(prefix="bench-sync-"))
     top.chmod(0o755)
     try:
         with real_node(top) as cluster:
-            rig = Rig(cluster, top / "source", tuple(f"lab-{number}" for number in range(asked.pods)), top)
+            rig = Rig(cluster, top / "source", tuple(f"lab-{number}" for number in range(options.pods)), top)
             write_tree(rig.source)
             start(
                 cluster,
-                *(pod(name, "lab", {"/workspace": {"emptyDir": {}}}, f"{1600 // asked.pods}m") for name in rig.names),
+                *(pod(name, "lab", {"/workspace": {"emptyDir": {}}}, f"{1600 // options.pods}m") for name in rig.names),
             )
-            found, took = measure(rig, asked.runs), latencies(rig)
+            timings, took = measure(rig, options.runs), latencies(rig)
             size = sum(path.stat().st_size for path in rig.source.rglob("*.py"))
-            sys.stdout.write(table(found, asked.pods, took, size) + "\n")
+            sys.stdout.write(table(timings, options.pods, took, size) + "\n")
     finally:
         shutil.rmtree(top, ignore_errors=True)
     return 0

@@ -1,4 +1,4 @@
-"""Fresh test hosts for a side, and proof that the side really did its work on them."""
+"""Fresh test hosts for a side, and checks that the side did its work on them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.wanted import Setting
+from bench.settings import Setting
 from tests.rig import Rig
 from tests.rig.host import TestHost
 
 
 class NotDone(Exception):
-    """A side did not do what it was timed for."""
+    """A side did not do the work that was timed."""
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """Hosts that nobody has touched yet, and a folder for the side's own files."""
+    """Fresh hosts, and a folder for the side's files."""
 
     hosts: list[TestHost]
     inventory: Path
     folder: Path
 
     def check(self, settings: list[Setting]) -> None:
-        """Every host holds every wanted value, read past all sides."""
+        """Raise `NotDone` unless every host has every desired value; read without any side."""
         for host in self.hosts:
             wrong = [f"{s.kind}.{s.key}" for s in settings if not _holds(host, s)]
             if wrong:
@@ -38,7 +38,7 @@ class Fleet:
             host.tree.clear()
 
     def check_untouched(self) -> None:
-        """No kernel file was written since the writes were forgotten."""
+        """Raise `NotDone` if a kernel file was written since `forget_writes`."""
         for host in self.hosts:
             if host.tree.writes():
                 raise NotDone(f"{host.name} was written to: {host.tree.writes()[0]}")
@@ -61,7 +61,7 @@ def _shown(text: str) -> str:
 
 @contextmanager
 def fleet(count: int) -> Iterator[Fleet]:
-    """So many fresh hosts with the kernel files of a two-socket server."""
+    """Start fresh hosts with the kernel files of a two-socket server."""
     with Rig() as rig, tempfile.TemporaryDirectory(prefix="bench-") as folder:
         hosts = rig.up([f"h{number:02d}" for number in range(1, count + 1)], machine="generic")
         yield Fleet(hosts, Path(rig.inventory()), Path(folder))

@@ -1,4 +1,4 @@
-"""The floor: one parallel ssh a host that reads the same values and decides nothing."""
+"""The floor: one parallel ssh per host that reads the same values, without decisions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def main(inventory: str, command: str, *options: str) -> int:
-    """Run a command (its standard input is ours) on every host of the rig's inventory at the same time."""
+    """Run a command with our standard input on all hosts of the rig's inventory in parallel."""
     program = sys.stdin.buffer.read()
     state = Path(inventory).parent
     addresses = [

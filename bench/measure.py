@@ -1,4 +1,4 @@
-"""Run a command and say what it took: wall time, processor time and memory of everything it started here."""
+"""Run a command and measure wall time, processor time and memory of all its local processes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Took:
-    """Seconds, processor seconds, and the peak of PSS in MiB (0 where it was not watched)."""
+class Timing:
+    """Wall and processor seconds, and the peak PSS in MiB (0 if not watched)."""
 
     wall: float
     cpu: float
@@ -22,8 +22,8 @@ class Took:
     output: str
 
 
-def run(argv: Sequence[str], cwd: Path, environment: Mapping[str, str], watch: bool = False, stdin: str = "") -> Took:
-    """Run it to its end; `CalledProcessError` with its output where it fails."""
+def run(argv: Sequence[str], cwd: Path, environment: Mapping[str, str], watch: bool = False, stdin: str = "") -> Timing:
+    """Run a command until it ends; `CalledProcessError` with its output if it fails."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     process = subprocess.Popen(
         argv,
@@ -41,11 +41,11 @@ def run(argv: Sequence[str], cwd: Path, environment: Mapping[str, str], watch: b
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, argv, output)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Took(wall, cpu, peak, output)
+    return Timing(wall, cpu, peak, output)
 
 
 class Watcher:
-    """Adds up the PSS of a process and all it started, again and again. Costs time: not used in runs that are timed."""
+    """Samples the total PSS of a process and its descendants. Slow: not for timed runs."""
 
     def __init__(self, pid: int) -> None:
         self.pid, self.peak, self._ended = pid, 0.0, threading.Event()
@@ -64,20 +64,20 @@ class Watcher:
 
 
 def tree(pid: int) -> list[int]:
-    """A process and everything below it."""
-    found, left = [], [pid]
+    """A process and all its descendants."""
+    pids, left = [], [pid]
     while left:
-        found.append(left.pop())
-        for task in Path(f"/proc/{found[-1]}/task").glob("*/children"):
+        pids.append(left.pop())
+        for task in Path(f"/proc/{pids[-1]}/task").glob("*/children"):
             try:
                 left += [int(child) for child in task.read_text().split()]
             except OSError:  # it has just ended
                 continue
-    return found
+    return pids
 
 
 def pss(pid: int) -> float:
-    """Proportional set size of one process, MiB; 0 when it has just ended."""
+    """Proportional set size of one process in MiB; 0 if it has ended."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:

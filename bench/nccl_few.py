@@ -1,4 +1,4 @@
-"""python -m bench.nccl_few: what isolation comes to in small fleets of which several nodes are bad."""
+"""python -m bench.nccl_few: results of isolation in small fleets with several bad nodes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ OPEN = {"FAIL", "UNKNOWN"}
 
 
 @dataclass(frozen=True)
-class Came:
-    """What one fleet came to: all bad ones named, how many healthy ones accused, whether it passed, runs used."""
+class FleetResult:
+    """The result for one fleet: all bad nodes named, number of healthy ones accused, exit code 0, runs used."""
 
     all_named: bool
     accused: int
@@ -33,9 +33,9 @@ class Came:
     runs: int
 
 
-def play(asked: tuple[int, int, float, str]) -> Came:
-    """Isolate a fleet of so many nodes, so many of them slower by that share; racks and baseline are not known."""
-    count, bad, share, seed = asked
+def play(request: tuple[int, int, float, str]) -> FleetResult:
+    """Isolate a simulated fleet (nodes, slow ones, share, seed) without racks and baseline."""
+    count, bad, share, seed = request
     random = Random(f"{seed} {count} {bad} {share}")  # noqa: S311
     nodes = tuple(f"node-{number}" for number in range(count))
     network = Network(nodes, dict.fromkeys(nodes, "rack"), (), dict.fromkeys(nodes, 370.0), 1.0, {"rack": 4000.0})
@@ -43,13 +43,13 @@ def play(asked: tuple[int, int, float, str]) -> Came:
     simulated = SimulatedFleet(network, NOISE, random, [Fault("slow", "node", (node,), share) for node in truly])
     history, end = isolate(Fleet(nodes, {}, ()), simulated, Policy())
     if end is None:
-        raise RuntimeError(f"{asked} was broken off")
+        raise RuntimeError(f"{request} was broken off")
     named = {str(fault.cause) for fault in end.faults}
     passed = not any(finding.verdict in OPEN for finding in end.findings)
-    return Came(named == truly, len(named - truly), passed, len(history))
+    return FleetResult(named == truly, len(named - truly), passed, len(history))
 
 
-def row(count: int, bad: int, share: float, came: Sequence[Came]) -> str:
+def row(count: int, bad: int, share: float, came: Sequence[FleetResult]) -> str:
     """One line of the table."""
     runs = [one.runs for one in came]
     return (
@@ -62,17 +62,17 @@ def row(count: int, bad: int, share: float, came: Sequence[Came]) -> str:
 def main() -> int:
     """Play all of them and print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.nccl_few", description=__doc__)
-    parser.add_argument("--seeds", default="final", help="another word gives other fleets")
-    parser.add_argument("--each", type=int, default=50, help="fleets of each kind")
+    parser.add_argument("--seeds", default="final", help="seed of the random fleets")
+    parser.add_argument("--each", type=int, default=50, help="fleets per row")
     parser.add_argument("--processes", type=int, default=2)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     heads = "nodes", "bad", "slower %", "fleets", "all bad ones named", "exit 0", "a healthy one accused", "runs (most)"
     sys.stdout.write(f"| {' | '.join(heads)} |\n{'|--:' * len(heads)}|\n")
-    with ProcessPoolExecutor(asked.processes) as pool:
+    with ProcessPoolExecutor(options.processes) as pool:
         for count, bad in SIZES:
             for share in SHARES:
-                wanted = [(count, bad, share, f"{asked.seeds} {number}") for number in range(asked.each)]
-                sys.stdout.write(row(count, bad, share, list(pool.map(play, wanted, chunksize=5))) + "\n")
+                requests = [(count, bad, share, f"{options.seeds} {number}") for number in range(options.each)]
+                sys.stdout.write(row(count, bad, share, list(pool.map(play, requests, chunksize=5))) + "\n")
                 sys.stdout.flush()
     return 0
 

@@ -1,4 +1,4 @@
-"""python -m bench.nccl_isolate: what isolation finds in a simulated fleet of 1,024 nodes, and in how many runs."""
+"""python -m bench.nccl_isolate: faults that isolation finds in a simulated fleet of 1,024 nodes, and its runs."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ GROUPS = (
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One scenario: which random numbers, how many faults, whether they come and go, how thoroughly it is screened."""
+class ScenarioRequest:
+    """One scenario: its seed, number of faults, whether they are intermittent, and pairs per node in the screening."""
 
     seed: str
     faults: int
@@ -48,15 +48,15 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Came:
-    """What a scenario came to. `found`: for each fault, whether it was named; `named_rail` where it was one adapter's.
+class ScenarioResult:
+    """The result of a scenario. `named`: per fault, whether it was named; `named_rail`: likewise for one adapter's.
 
-    `false`: accused and not a fault. `in_time`: every fault was sure after the pairs and two runs for each suspect
-    pair. `seconds`: of all decisions together.
+    `false`: accused causes without a fault. `in_time`: every fault was certain after the pairs and two runs per suspect
+    pair. `seconds`: processor time of all decisions.
     """
 
     faults: tuple[Fault, ...]
-    found: tuple[bool, ...]
+    named: tuple[bool, ...]
     named_rail: tuple[bool | None, ...]
     showed: tuple[bool, ...]
     accused: int
@@ -72,7 +72,7 @@ class Came:
 
 
 class Timed:
-    """A runner that keeps the time the simulation takes apart."""
+    """A runner that measures the time of the simulation separately."""
 
     def __init__(self, inner: SimulatedFleet) -> None:
         self.inner, self.seconds = inner, 0.0
@@ -81,36 +81,36 @@ class Timed:
         self, launches: Sequence[Launch], listener: ProgressListener, broken_off: Callable[[], bool]
     ) -> list[LaunchResult]:
         started = time.process_time()
-        ended = self.inner.run(launches, listener, broken_off)
+        results = self.inner.run(launches, listener, broken_off)
         self.seconds += time.process_time() - started
-        return ended
+        return results
 
 
-def play(asked: Asked) -> Came:
-    """Make the fleet, isolate, compare with what is truly wrong."""
-    random = Random(asked.seed)  # noqa: S311
+def play(request: ScenarioRequest) -> ScenarioResult:
+    """Simulate the fleet, isolate, and compare with the true faults."""
+    random = Random(request.seed)  # noqa: S311
     net, noise = network(random, NODES), scatter(random)
-    faults = [hard(random, net.nodes, net.rack_of, net.rails) for _ in range(asked.faults)]
-    if asked.flaky:
+    faults = [hard(random, net.nodes, net.rack_of, net.rails) for _ in range(request.faults)]
+    if request.flaky:
         faults = [replace(fault, chance=random.choice(CHANCES)) for fault in faults]
     simulated = SimulatedFleet(net, noise, random, faults)
-    runner, policy = Timed(simulated), Policy(pairs_per_node=asked.screens)
-    fleet = Fleet(net.nodes, net.rack_of, net.rails if asked.rails else ())
+    runner, policy = Timed(simulated), Policy(pairs_per_node=request.screens)
+    fleet = Fleet(net.nodes, net.rack_of, net.rails if request.rails else ())
     started = time.process_time()  # of this process alone: others may use the machine, too
     history, end = isolate(fleet, runner, policy)
     seconds = time.process_time() - started - runner.seconds
     if end is None:
-        raise RuntimeError(f"{asked.seed} was broken off")
+        raise RuntimeError(f"{request.seed} was broken off")
     return _compare(simulated, fleet, history, end, seconds)
 
 
 def _compare(
     simulated: SimulatedFleet, fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion, seconds: float
-) -> Came:
+) -> ScenarioResult:
     true = [_cause(fault) for fault in simulated.faults]
     named = {fault.cause: fault for fault in end.faults}
     early = sum(len(launches) for launches in simulated.rounds[:2])
-    return Came(
+    return ScenarioResult(
         tuple(simulated.faults),
         tuple(cause in named for cause in true),
         tuple(
@@ -134,7 +134,7 @@ def _compare(
 
 
 def _sure_after(fleet: Fleet, early: Sequence[LaunchResult], true: Sequence[Cause]) -> bool:
-    """Whether the first two rounds suffice for every fault: all that may follow is the confirmation."""
+    """True if the first two rounds identify every fault, so that only confirmations follow."""
     return set(true) <= {fault.cause for fault in attribute(observe(fleet, early), Policy()).faults}
 
 
@@ -144,7 +144,7 @@ def _cause(fault: Fault) -> Cause:
 
 
 def _rail(fault: Fault, named: str) -> bool | None:
-    """Whether the right adapter was named; None where the fault is not one's and none was named."""
+    """True if the right adapter was named; None if the fault is not an adapter's and none was named."""
     if fault.where == "rail":
         return named == fault.what[1]
     return False if named else None
@@ -161,7 +161,7 @@ def wilson(hits: int, of: int) -> str:
 
 
 def severity(fault: Fault) -> str:
-    """What a fault counts under."""
+    """The row of a fault in the tables."""
     if fault.kind != "slow":
         return f"{fault.kind} ({fault.where})"
     where = {"node": "node", "rail": "one adapter", "uplink": "uplink"}[fault.where]
@@ -169,17 +169,17 @@ def severity(fault: Fault) -> str:
 
 
 def dead(fault: Fault) -> bool:
-    """Whether its runs end badly, rather than slowly."""
+    """True if its runs fail, False if they are only slow."""
     return fault.kind != "slow"
 
 
-def tables(results: Sequence[tuple[str, Sequence[Came]]]) -> str:
-    """Everything as Markdown."""
-    found = dict(results)
-    return "\n".join([*_overview(results), "", *_by_severity(found), "", *_flaky(found), ""])
+def tables(results: Sequence[tuple[str, Sequence[ScenarioResult]]]) -> str:
+    """All tables as Markdown."""
+    by_group = dict(results)
+    return "\n".join([*_overview(results), "", *_by_severity(by_group), "", *_flaky(by_group), ""])
 
 
-def _overview(results: Sequence[tuple[str, Sequence[Came]]]) -> Iterable[str]:
+def _overview(results: Sequence[tuple[str, Sequence[ScenarioResult]]]) -> Iterable[str]:
     yield (
         "| scenarios | | with a healthy one accused | left undecided | precision % | found % "
         "| runs, median (95 % of them, most) | rounds | decisions, CPU s |"
@@ -187,12 +187,12 @@ def _overview(results: Sequence[tuple[str, Sequence[Came]]]) -> Iterable[str]:
     yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     for name, came in results:
         accused, false = sum(c.accused for c in came), sum(len(c.false) for c in came)
-        found = [hit for c in came for hit in c.found]
+        hits = [hit for c in came for hit in c.named]
         used, rounds, seconds = ([getattr(c, key) for c in came] for key in ("used", "rounds", "seconds"))
         yield (
             f"| {name} | {len(came)} | {sum(bool(c.false) for c in came)} | {sum(bool(c.unresolved) for c in came)} "
             f"| {wilson(accused - false, accused)} "
-            f"| {wilson(sum(found), len(found))} | {_spread(used)} | {_spread(rounds)} | {_spread(seconds, 2)} |"
+            f"| {wilson(sum(hits), len(hits))} | {_spread(used)} | {_spread(rounds)} | {_spread(seconds, 2)} |"
         )
 
 
@@ -202,7 +202,7 @@ def _spread(values: Sequence[float], digits: int = 0) -> str:
     return f"{median(ordered):.{digits}f} ({high:.{digits}f}, {ordered[-1]:.{digits}f})"
 
 
-def _by_severity(results: dict[str, Sequence[Came]]) -> Iterable[str]:
+def _by_severity(results: dict[str, Sequence[ScenarioResult]]) -> Iterable[str]:
     yield (
         "| one hard fault | scenarios | found % | named within N/2 pairs and two runs a suspect pair % "
         "| right adapter % | all runs in the budget % | runs, median (95 % of them, most) |"
@@ -223,14 +223,14 @@ def _by_severity(results: dict[str, Sequence[Came]]) -> Iterable[str]:
     yield _row("… of these: uplink, rack of odd size", [c for c in uplinks if c.odd_rack])
 
 
-def _row(kind: str, came: Sequence[Came]) -> str:
+def _row(kind: str, came: Sequence[ScenarioResult]) -> str:
     if not came:
         return f"| {kind} | 0 | - | - | - | - | - |"
     rails = [c.named_rail[0] for c in came if c.named_rail[0] is not None]
     cells = (
         kind,
         str(len(came)),
-        wilson(sum(c.found[0] for c in came), len(came)),
+        wilson(sum(c.named[0] for c in came), len(came)),
         wilson(sum(c.in_time for c in came), len(came)),
         wilson(sum(bool(r) for r in rails), len(rails)),
         wilson(sum(c.used <= c.budget for c in came), len(came)),
@@ -239,14 +239,14 @@ def _row(kind: str, came: Sequence[Came]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _flaky(results: dict[str, Sequence[Came]]) -> Iterable[str]:
+def _flaky(results: dict[str, Sequence[ScenarioResult]]) -> Iterable[str]:
     names = [name for name, _, flaky, _, _ in GROUPS if flaky and name in results]
     if not names:
         return
     yield "| one that shows in … % of its runs | " + " | ".join(f"{n}: found %" for n in names) + " |"
     yield "|---|" + "---:|" * len(names)
     for chance in CHANCES:
-        cells = [[c.found[0] for c in results[name] if c.faults[0].chance == chance] for name in names]
+        cells = [[c.named[0] for c in results[name] if c.faults[0].chance == chance] for name in names]
         yield f"| {100 * chance:.0f} | " + " | ".join(wilson(sum(cell), len(cell)) for cell in cells) + " |"
 
 
@@ -254,27 +254,30 @@ def main() -> int:
     """Play all scenarios and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m bench.nccl_isolate", description=__doc__)
     parser.add_argument("--share", type=float, default=1.0, help="of the scenarios of each group")
-    parser.add_argument("--seeds", default="final", help="another word gives other scenarios")
+    parser.add_argument("--seeds", default="final", help="seed of the random scenarios")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--groups", type=int, default=len(GROUPS), help="only so many of them")
-    parser.add_argument("--show", action="store_true", help="tell of every scenario that did not go as wished")
-    asked = parser.parse_args()
-    results: list[tuple[str, Sequence[Came]]] = []
-    with ProcessPoolExecutor(asked.processes) as pool:
-        for name, faults, flaky, screens, count in GROUPS[: asked.groups]:
-            numbers = range(max(1, round(count * asked.share)))
-            wanted = [Asked(f"{asked.seeds} {faults} {flaky} {n}", faults, flaky, screens, n % 4 == 0) for n in numbers]
-            came = list(pool.map(play, wanted, chunksize=5))
+    parser.add_argument("--groups", type=int, default=len(GROUPS), help="number of groups to run")
+    parser.add_argument("--show", action="store_true", help="print scenarios with a wrong result")
+    options = parser.parse_args()
+    results: list[tuple[str, Sequence[ScenarioResult]]] = []
+    with ProcessPoolExecutor(options.processes) as pool:
+        for name, faults, flaky, screens, count in GROUPS[: options.groups]:
+            numbers = range(max(1, round(count * options.share)))
+            requests = [
+                ScenarioRequest(f"{options.seeds} {faults} {flaky} {n}", faults, flaky, screens, n % 4 == 0)
+                for n in numbers
+            ]
+            came = list(pool.map(play, requests, chunksize=5))
             results.append((name, came))
             sys.stderr.write(f"\n{name} is done; so far:\n{tables(results)}\n")
-            if asked.show:
+            if options.show:
                 sys.stderr.writelines(_odd(name, n, c) for n, c in enumerate(came))
     sys.stdout.write(tables(results))
     return 0
 
 
-def _odd(name: str, number: int, came: Came) -> str:
-    wrong = came.false or came.unresolved or not all(came.found)
+def _odd(name: str, number: int, came: ScenarioResult) -> str:
+    wrong = came.false or came.unresolved or not all(came.named)
     return f"{name} {number}: {came}\n" if wrong else ""
 
 

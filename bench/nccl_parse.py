@@ -37,7 +37,7 @@ NAIVE = (
 
 def write(path: Path, size: int) -> int:
     """A log of about `size` bytes; returns how many rows of the table it holds."""
-    messages = [found.groups() for found in SPOKEN.finditer((DATA / LOG).read_text())]
+    messages = [match.groups() for match in SPOKEN.finditer((DATA / LOG).read_text())]
     table = (DATA / TABLE).read_text().splitlines()
     rows = [i for i, line in enumerate(table) if " float " in line]
     with path.open("w") as log:
@@ -56,8 +56,8 @@ def _speech(messages: list[tuple[str, ...]], size: int) -> Iterator[str]:
     at = 0
     while size > 0 or at == 0:
         host, gpu = at // GPUS % HOSTS, at % GPUS
-        thread, _, said = messages[(at // (HOSTS * GPUS) + at) % len(messages)]
-        line = f"node-{host}:{50_000 + gpu}:{60_000 + int(thread) % 6} [{gpu}] {said}"
+        thread, _, message = messages[(at // (HOSTS * GPUS) + at) % len(messages)]
+        line = f"node-{host}:{50_000 + gpu}:{60_000 + int(thread) % 6} [{gpu}] {message}"
         yield line
         size, at = size - len(line) - 1, at + 1
 
@@ -81,13 +81,13 @@ def lines(path: Path) -> int:
 
 def naive(path: Path) -> int:
     """Try every expression on every line, as scripts do; returns how many rows that finds."""
-    found = 0
+    rows = 0
     with path.open(errors="replace", newline="\n") as file:
         for line in file:
-            found += bool(NAIVE[0].match(line))
+            rows += bool(NAIVE[0].match(line))
             NAIVE[1].search(line)
             NAIVE[2].search(line)
-    return found
+    return rows
 
 
 SIDES: dict[str, Callable[[Path], int]] = {"lines": lines, "naive": naive, "ours": ours}
@@ -98,12 +98,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.nccl_parse", description=__doc__)
     parser.add_argument("--mib", type=int, nargs="*", default=[20, 200], help="sizes of the log")
     parser.add_argument("--side", nargs=2, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.side:
-        return _one(*asked.side)
+    options = parser.parse_args()
+    if options.side:
+        return _one(*options.side)
     sys.stdout.write("| log MiB | side | CPU s | MB/s | times the lines alone | peak MiB | rows found |\n")
     sys.stdout.write("|--:|--|--:|--:|--:|--:|--:|\n")
-    for mib in asked.mib:
+    for mib in options.mib:
         with tempfile.TemporaryDirectory() as folder:
             _measure(Path(folder) / "nccl.log", mib)
     return 0
@@ -114,20 +114,20 @@ def _measure(path: Path, mib: int) -> None:
     size, floor = path.stat().st_size, 0.0
     for side in SIDES:
         argv = [sys.executable, "-m", "bench.nccl_parse", "--side", side, str(path)]
-        told = [subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split() for _ in range(3)]
-        seconds, peak, found = min(float(t[0]) for t in told), float(told[0][1]), told[0][2]
+        outputs = [subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split() for _ in range(3)]
+        seconds, peak, rows_read = min(float(t[0]) for t in outputs), float(outputs[0][1]), outputs[0][2]
         floor = floor or seconds
         cells = f"{seconds:.2f} | {size / seconds / 1e6:.0f} | {seconds / floor:.1f} | {peak:.0f}"
-        sys.stdout.write(f"| {mib} | {side} | {cells} | {found} of {rows} |\n")
+        sys.stdout.write(f"| {mib} | {side} | {cells} | {rows_read} of {rows} |\n")
         sys.stdout.flush()
 
 
 def _one(side: str, path: str) -> int:
     """One side, in this process: seconds, peak MiB, rows."""
     begun = time.process_time()
-    found = SIDES[side](Path(path))
+    rows = SIDES[side](Path(path))
     seconds = time.process_time() - begun
-    sys.stdout.write(f"{seconds} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024} {found}\n")
+    sys.stdout.write(f"{seconds} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024} {rows}\n")
     return 0
 
 

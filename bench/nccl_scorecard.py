@@ -49,7 +49,7 @@ class Scenario:
 class Result:
     """What isolation made of one fleet."""
 
-    found: bool
+    named: bool
     exit_1: bool
     accused: tuple[str, ...]  # healthy
     runs: int
@@ -64,7 +64,7 @@ class Case:
 
     name: str
     make: Callable[[Random], Scenario]
-    found: str = "all named"
+    counts_as: str = "all named"
     group: str = ""
     options: dict[str, bool] = field(default_factory=dict)
 
@@ -171,25 +171,25 @@ def cases() -> Iterable[Case]:
 
 def where(size: int, known: bool) -> tuple[str, dict[str, Any]]:
     """A fleet in words, and its options: racks of eight where they are known."""
-    told = f"{size} nodes, racks {'known' if known else 'not known'}"
-    return told, {"racks": 8 if known else 0, "known": known}
+    text = f"{size} nodes, racks {'known' if known else 'not known'}"
+    return text, {"racks": 8 if known else 0, "known": known}
 
 
 def once() -> Iterable[Case]:
     """A fault that shows in one run alone."""
     for size, known in ((12, False), (16, True), (64, True), (64, False)):
-        told, rack = where(size, known)
-        for kind, found in (("corrupt", "FAIL names both"), ("hang", "both named"), ("crash", "both named")):
-            yield Case(f"{kind} once: {told}", faulty(size, kind, times=1, **rack), found, "once")
+        text, rack = where(size, known)
+        for kind, counts_as in (("corrupt", "FAIL names both"), ("hang", "both named"), ("crash", "both named")):
+            yield Case(f"{kind} once: {text}", faulty(size, kind, times=1, **rack), counts_as, "once")
 
 
 def small() -> Iterable[Case]:
     """Several nodes a little slow among a few, isolated and by the rule over every pair."""
     for count, bad in SMALL:
         for share in SHARES:
-            told = f"{bad} of {count} slow by {100 * share:.0f} %"
-            yield Case(told, slow(count, bad, share), group="small")
-            every = f"{told}, every pair measured"
+            text = f"{bad} of {count} slow by {100 * share:.0f} %"
+            yield Case(text, slow(count, bad, share), group="small")
+            every = f"{text}, every pair measured"
             yield Case(every, slow(count, bad, share), group="pairs", options={"pairs": True})
 
 
@@ -197,10 +197,10 @@ def half() -> Iterable[Case]:
     """About half of 64 nodes a little slow."""
     for bad in (24, 32, 40):
         for share in (0.06, 0.08, 0.10):
-            found = "all named" if bad <= 24 else "exit 1"
-            told = f"{bad} of 64 slow by {100 * share:.0f} %"
-            yield Case(told, slow(64, bad, share), found, "half")
-            yield Case(f"{told}, racks known", slow(64, bad, share, racks=8, known=True), found, "half")
+            counts_as = "all named" if bad <= 24 else "exit 1"
+            text = f"{bad} of 64 slow by {100 * share:.0f} %"
+            yield Case(text, slow(64, bad, share), counts_as, "half")
+            yield Case(f"{text}, racks known", slow(64, bad, share, racks=8, known=True), counts_as, "half")
 
 
 def hang() -> Iterable[Case]:
@@ -212,22 +212,22 @@ def hang() -> Iterable[Case]:
 
 def drift() -> Iterable[Case]:
     """The whole fabric becomes slower or faster while the isolation goes on."""
-    ways = (0.94, "6 % slower"), (0.92, "8 % slower"), (1.07, "7 % faster")
-    for (size, known), (factor, way), first in product(((16, False), (64, True), (64, False)), ways, (2, 3)):
-        told, rack = where(size, known)
+    changes = (0.94, "6 % slower"), (0.92, "8 % slower"), (1.07, "7 % faster")
+    for (size, known), (factor, change), first in product(((16, False), (64, True), (64, False)), changes, (2, 3)):
+        text, rack = where(size, known)
         later: dict[str, Any] = {"drift": (*[1.0] * (first - 1), factor), **rack}
-        name = f"fabric {way} from round {first}"
-        yield Case(f"{name}, one slow run: {told}", gust(size, 0.2, **later), "none accused", "drift")
-        yield Case(f"{name}, one node 10 % slow: {told}", slow(size, 1, 0.1, **later), group="drift")
+        name = f"fabric {change} from round {first}"
+        yield Case(f"{name}, one slow run: {text}", gust(size, 0.2, **later), "none accused", "drift")
+        yield Case(f"{name}, one node 10 % slow: {text}", slow(size, 1, 0.1, **later), group="drift")
 
 
 def many() -> Iterable[Case]:
     """Many bad nodes of 64."""
     for bad in (8, 13):
-        told = f"{bad} of 64 slow by 20 %, racks"
-        yield Case(f"{told} known", slow(64, bad, 0.2, racks=8, known=True), group="many")
-        yield Case(f"{told} not known", slow(64, bad, 0.2), group="many")
-        unknown = f"{told} not known, 10 % slower across"
+        text = f"{bad} of 64 slow by 20 %, racks"
+        yield Case(f"{text} known", slow(64, bad, 0.2, racks=8, known=True), group="many")
+        yield Case(f"{text} not known", slow(64, bad, 0.2), group="many")
+        unknown = f"{text} not known, 10 % slower across"
         yield Case(unknown, slow(64, bad, 0.2, racks=16, across=0.9), "exit 1", group="many")
 
 
@@ -235,20 +235,20 @@ def flapping() -> Iterable[Case]:
     """One node is bad in half of its runs."""
     for kind, share in (("slow", 0.3), ("hang", 0.0), ("crash", 0.0)):
         for size, known in ((12, False), (64, True), (64, False)):
-            told, rack = where(size, known)
+            text, rack = where(size, known)
             make = faulty(size, kind, share=share, chance=0.5, **rack)
-            yield Case(f"{kind} in half of its runs: {told}", make, group="flapping")
+            yield Case(f"{kind} in half of its runs: {text}", make, group="flapping")
 
 
 def no_fault() -> Iterable[Case]:
     """Healthy fleets."""
     for shape, noise in product(("laplace", "student"), (0.005, 0.01, 0.03)):
-        told = f"healthy, 3 to 16 nodes, noise {100 * noise:g} % ({shape})"
-        yield Case(told, healthy(range(3, 17), noise=noise, shape=shape), "none accused", "healthy")
+        text = f"healthy, 3 to 16 nodes, noise {100 * noise:g} % ({shape})"
+        yield Case(text, healthy(range(3, 17), noise=noise, shape=shape), "none accused", "healthy")
     for across in (0.95, 0.9, 0.8):
-        told = f"healthy, racks not known, {100 * (1 - across):.0f} % slower across"
-        yield Case(f"{told}, 8 to 16 nodes", healthy((8, 12, 16), racks=4, across=across), "none accused", "healthy")
-        yield Case(f"{told}, 64 nodes", healthy((64,), racks=8, across=across), "none accused", "healthy")
+        text = f"healthy, racks not known, {100 * (1 - across):.0f} % slower across"
+        yield Case(f"{text}, 8 to 16 nodes", healthy((8, 12, 16), racks=4, across=across), "none accused", "healthy")
+        yield Case(f"{text}, 64 nodes", healthy((64,), racks=8, across=across), "none accused", "healthy")
 
 
 def single() -> Iterable[Case]:
@@ -277,24 +277,24 @@ def play(request: tuple[Case, str]) -> Result:
     if end is None:
         raise RuntimeError(f"{case.name} {seed} was interrupted")
     accused = tuple(sorted(named(end) - scenario.bad))
-    return Result(FOUND[case.found](scenario, end), raised(scenario, end), accused, len(history))
+    return Result(FOUND[case.counts_as](scenario, end), raised(scenario, end), accused, len(history))
 
 
 def _all_pairs(scenario: Scenario, simulated: SimulatedFleet) -> Result:
     """The rule `pairs` over one run of every pair."""
     launches = [Launch(pair, Policy().sweep) for pair in combinations(simulated.network.nodes, 2)]
-    ended = [end for launch in launches for end in simulated.run([launch], lambda *_: None, lambda: False)]
-    findings = pair_outliers.similar(ended)
+    results = [end for launch in launches for end in simulated.run([launch], lambda *_: None, lambda: False)]
+    findings = pair_outliers.similar(results)
     failed = {finding.subject for finding in findings if finding.verdict is Verdict.FAIL}
     exit_1 = any(finding.verdict in OPEN for finding in findings)
-    return Result(scenario.bad <= failed, exit_1, tuple(sorted(failed - scenario.bad)), len(ended))
+    return Result(scenario.bad <= failed, exit_1, tuple(sorted(failed - scenario.bad)), len(results))
 
 
 def row(case: Case, results: Sequence[Result]) -> str:
     """One line of the table."""
     runs = [result.runs for result in results]
     return (
-        f"| {case.name} | {case.found} | {sum(r.found for r in results)} of {len(results)} "
+        f"| {case.name} | {case.counts_as} | {sum(r.named for r in results)} of {len(results)} "
         f"| {sum(r.exit_1 for r in results)} | {sum(bool(r.accused) for r in results)} "
         f"| {median(runs):.0f} ({max(runs)}) |"
     )
@@ -314,12 +314,12 @@ def main() -> int:
     chosen = [(n, case) for n, case in enumerate(cases()) if options.only in case.name or options.only == case.group]
     with ProcessPoolExecutor(options.processes) as pool:
         for number, case in chosen:
-            requests = [(number, f"{options.seeds} {each}") for each in range(options.each)]
+            requests = [(number, f"{options.seeds} {seed}") for seed in range(options.each)]
             results = list(pool.map(_play, requests, chunksize=2))
             sys.stdout.write(row(case, results) + "\n")
-            for each, result in enumerate(results) if options.show else ():
-                if result.accused or not result.found:
-                    sys.stdout.write(f"  {options.seeds} {each}: {result}\n")
+            for seed, result in enumerate(results) if options.show else ():
+                if result.accused or not result.named:
+                    sys.stdout.write(f"  {options.seeds} {seed}: {result}\n")
             sys.stdout.flush()
     return 0
 

@@ -1,4 +1,4 @@
-"""The same settings for the others: a playbook of one task a setting, and a pyinfra deploy."""
+"""The same settings for the other tools: a playbook with one task per setting, and a pyinfra deploy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from bench.wanted import Setting
+from bench.settings import Setting
 
 SYSCTL_FILE = "/etc/sysctl.d/90-bench.conf"
 TMPFILES = "/etc/tmpfiles.d/90-bench.conf"
@@ -16,7 +16,7 @@ SET = (
 
 
 def playbook(settings: list[Setting], strategy: str = "linear") -> str:
-    """A play with one task for each setting, and one for the file that keeps kernel files over a reboot."""
+    """A play with one task per setting, and one for the file that keeps kernel values over a reboot."""
     tasks = [{"name": f"{s.kind} {s.key}", **_task(s)} for s in settings]
     kept = {"dest": TMPFILES, "content": tmpfiles(settings), "mode": "0644"}
     tasks.append({"name": "over a reboot", "ansible.builtin.copy": kept})
@@ -26,14 +26,14 @@ def playbook(settings: list[Setting], strategy: str = "linear") -> str:
 
 def _task(setting: Setting) -> dict[str, Any]:
     if setting.kind == "sysctl":
-        given = {
+        parameters = {
             "name": setting.key,
             "value": setting.value,
             "sysctl_file": SYSCTL_FILE,
             "sysctl_set": True,
             "reload": False,
         }
-        return {"ansible.posix.sysctl": given}
+        return {"ansible.posix.sysctl": parameters}
     if setting.kind == "file":
         return {"ansible.builtin.copy": {"dest": setting.key, "content": setting.value, "mode": "0644"}}
     if setting.kind == "unit":
@@ -43,7 +43,7 @@ def _task(setting: Setting) -> dict[str, Any]:
 
 
 def deploy(settings: list[Setting]) -> str:
-    """A pyinfra deploy: its operations where it has one, a command that looks first for kernel files."""
+    """A pyinfra deploy: its operations if it has one, else a command that reads the kernel file first."""
     lines = ["from io import StringIO", "from pyinfra import host", "from pyinfra.facts.server import Command"]
     lines.append("from pyinfra.operations import files, server, systemd")
     for s in settings:
@@ -55,21 +55,21 @@ def deploy(settings: list[Setting]) -> str:
         elif s.kind == "unit":
             lines.append(f"systemd.service(service={s.key!r}, enabled=False, running=None)")
         else:
-            seen = f"cat {s.path} | sort -u | tr '\\n' ' '"
+            command = f"cat {s.path} | sort -u | tr '\\n' ' '"
             right = f"held == {s.value!r} or {f'[{s.value}]'!r} in held"
-            lines.append(f"held = host.get_fact(Command, command={seen!r}).strip()")
+            lines.append(f"held = host.get_fact(Command, command={command!r}).strip()")
             lines.append(f"if not ({right}): server.shell(commands=[{SET.format(path=s.path, value=s.value)!r}])")
     lines.append(f"files.put(src=StringIO({tmpfiles(settings)!r}), dest={TMPFILES!r}, mode='644')")
     return "\n".join(lines) + "\n"
 
 
 def tmpfiles(settings: list[Setting]) -> str:
-    """What systemd-tmpfiles writes at boot."""
+    """The file by which systemd-tmpfiles sets kernel values at boot."""
     return "".join(f"w {s.path} - - - - {s.value}\n" for s in settings if s.kind in ("thp", "cpu"))
 
 
 def reader(settings: list[Setting], kept: str) -> str:
-    """The floor's program: read the same values and the file that keeps them, without deciding anything."""
+    """The floor's program: reads the same values, and the file that keeps them, without decisions."""
     patterns = [s.path for s in settings]
     return (
         "import glob, json\n"

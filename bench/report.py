@@ -1,4 +1,4 @@
-"""The tables of the benchmark: medians, ratios to the floor, and the aims beside what was reached."""
+"""The tables of the benchmark: medians, ratios to the floor, and the aims with their results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.measure import Took
+from bench.measure import Timing
 
 PAGE = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
@@ -22,32 +22,32 @@ _memory: list[float] = []
 
 @dataclass(frozen=True)
 class Row:
-    """A thing that was measured several times."""
+    """One measurement, repeated several times."""
 
     name: str
-    took: list[Took]
+    timings: list[Timing]
 
     @property
     def wall(self) -> float:
-        return statistics.median(t.wall for t in self.took)
+        return statistics.median(t.wall for t in self.timings)
 
     @property
     def cpu(self) -> float:
-        return statistics.median(t.cpu for t in self.took)
+        return statistics.median(t.cpu for t in self.timings)
 
 
 def progress(text: str) -> None:
-    """Say on standard error what is being measured."""
+    """Print the current measurement on standard error."""
     sys.stderr.write(f"[{time.strftime('%H:%M:%S')}] {text}\n")
 
 
 def remember_memory(mebibytes: float, hosts: int) -> None:
-    """The peak of the controller's memory in a run with nothing to change, for each host."""
+    """Store the controller's peak memory per host, in a run with nothing to change."""
     _memory.append(mebibytes / hosts)
 
 
 def table(rows: list[Row], hosts: int, settings: int) -> str:
-    """Markdown: every row with its median, its processor time here and its ratio to the floor."""
+    """Markdown: median, local processor time and ratio to the floor of every row."""
     floor = next((row.wall for row in rows if row.name == FLOOR), None)
     lines = [
         f"{hosts} hosts, {settings} settings, on {_machine()}.\n",
@@ -55,7 +55,7 @@ def table(rows: list[Row], hosts: int, settings: int) -> str:
     ]
     lines.append("|---|---:|---:|---:|---:|---:|")
     for row in rows:
-        walls = [t.wall for t in row.took]
+        walls = [t.wall for t in row.timings]
         ratio = f"{row.wall / floor:.1f}" if floor else "-"
         spread = f"{min(walls):.2f} to {max(walls):.2f}"
         lines.append(f"| {row.name} | {row.wall:.2f} | {spread} | {row.cpu:.2f} | {len(walls)} | {ratio} |")
@@ -70,7 +70,7 @@ def _machine() -> str:
 
 
 def _aims(rows: list[Row], floor: float | None) -> str:
-    """What the project aims at, and whether it was reached in this run; only what was measured."""
+    """The project's aims with their results in this run; only for measured rows."""
     walls = {row.name: row.wall for row in rows}
     again, first = walls.get(f"gpuctl tune-nodes, {AGAIN}"), walls.get(f"gpuctl tune-nodes, {FIRST}")
     drift = walls.get("gpuctl drift")
@@ -90,7 +90,7 @@ def _aims(rows: list[Row], floor: float | None) -> str:
 
 
 def growth(rows: list[tuple[int, Row, Row, Row]]) -> str:
-    """How time grows with the number of hosts."""
+    """Markdown: time by number of hosts."""
     lines = [
         "",
         "| hosts | floor s | nothing to change s | s a host | drift s | s a host |",
@@ -109,12 +109,12 @@ def growth(rows: list[tuple[int, Row, Row, Row]]) -> str:
 
 
 def other(help_seconds: float) -> str:
-    """What stands beside the tables."""
+    """Figures without a table."""
     return f"\n`gpuctl --help` takes {help_seconds:.2f} s.\n"
 
 
 def write(text: str, hosts: int) -> None:
-    """Put the tables between the page's marks."""
+    """Replace the tables between the page's markers."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
     date = time.strftime("%Y-%m-%d")

@@ -1,4 +1,4 @@
-"""The sides of the comparison: what each runs, on which hosts, with which settings of its own."""
+"""The sides of the comparison: their command lines and configuration files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import peers
-from bench.wanted import PROFILE, Setting
+from bench.settings import PROFILE, Setting
 
 PEERS = Path(__file__).parents[1] / "build/peers/bin"
 GPUCTL = str(Path(sys.executable).parent / "gpuctl")
@@ -21,7 +21,7 @@ control_path_dir={folder}/cp
 
 @dataclass(frozen=True)
 class Side:
-    """One command line; `kept` is the file by which its settings survive a reboot, for the floor to read."""
+    """One command line with its environment; `writes`: it changes hosts."""
 
     name: str
     argv: Sequence[str]
@@ -30,22 +30,22 @@ class Side:
 
 
 def sides(folder: Path, inventory: Path, settings: list[Setting], hosts: Mapping[str, str], forks: int) -> list[Side]:
-    """Write what each side needs into a folder of its own making, and name the commands."""
-    own = {f"GPUCTL_{name}_DIR": str(folder / name.lower()) for name in ("STATE", "CACHE", "CONFIG")}
+    """Write the files of all sides to a folder, and return their commands."""
+    folders = {f"GPUCTL_{name}_DIR": str(folder / name.lower()) for name in ("STATE", "CACHE", "CONFIG")}
     at = ["--inventory", str(inventory), "--profile", str(PROFILE)]
-    found = [
-        Side("gpuctl tune-nodes", [GPUCTL, "tune-nodes", *at], own),
-        Side("gpuctl drift", [GPUCTL, "drift", *at], own, writes=False),
+    result = [
+        Side("gpuctl tune-nodes", [GPUCTL, "tune-nodes", *at], folders),
+        Side("gpuctl drift", [GPUCTL, "drift", *at], folders, writes=False),
     ]
     for name, text, strategy in _configurations(folder, forks):
         (folder / f"{name}.cfg").write_text(text)
         (folder / f"{name}.yml").write_text(peers.playbook(settings, strategy))
         argv = [str(PEERS / "ansible-playbook"), "-i", str(inventory), str(folder / f"{name}.yml")]
-        found.append(Side(name, argv, {"ANSIBLE_CONFIG": str(folder / f"{name}.cfg")}))
+        result.append(Side(name, argv, {"ANSIBLE_CONFIG": str(folder / f"{name}.cfg")}))
     (folder / "deploy.py").write_text(peers.deploy(settings))
     (folder / "inventory.py").write_text(f"hosts = {[(ip, _pyinfra_host(inventory)) for ip in hosts.values()]!r}\n")
     argv = [str(PEERS / "pyinfra"), "-y", "--parallel", str(forks), "inventory.py", "deploy.py"]
-    return [*found, Side("pyinfra", argv)]
+    return [*result, Side("pyinfra", argv)]
 
 
 def _configurations(folder: Path, forks: int) -> list[tuple[str, str, str]]:

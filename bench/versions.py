@@ -18,8 +18,8 @@ from pathlib import Path
 from bench import peers, report
 from bench.__main__ import OURS
 from bench.fleet import Fleet, NotDone, fleet
-from bench.measure import Took, run
-from bench.wanted import PROFILE, Setting, settings
+from bench.measure import Timing, run
+from bench.settings import PROFILE, Setting, settings
 
 HERE = Path(__file__).parents[1]
 FIRST_RUN, NOTHING_TO_CHANGE, DRIFT, HELP = "first run", "nothing to change", "drift", "`gpuctl --help`"
@@ -32,14 +32,14 @@ class Version:
     def __init__(self, checkout: Path, hosts: Fleet) -> None:
         self.program, self.hosts = str(checkout / ".venv/bin/gpuctl"), hosts
 
-    def run(self, *arguments: str) -> Took:
+    def run(self, *arguments: str) -> Timing:
         folders = {f"GPUCTL_{n}_DIR": str(self.hosts.folder / n.lower()) for n in ("STATE", "CACHE", "CONFIG")}
         return run([self.program, *arguments], self.hosts.folder, folders)
 
-    def on_hosts(self, command: str) -> Took:
+    def on_hosts(self, command: str) -> Timing:
         return self.run(command, "--inventory", str(self.hosts.inventory), "--profile", str(PROFILE))
 
-    def timings(self, desired: list[Setting]) -> dict[str, Took]:
+    def timings(self, desired: list[Setting]) -> dict[str, Timing]:
         """One run of each command; the hosts are tuned already."""
         self.hosts.forget_writes()
         times = {
@@ -51,16 +51,16 @@ class Version:
         return times
 
 
-def floor(hosts: Fleet, desired: list[Setting]) -> Took:
+def floor(hosts: Fleet, desired: list[Setting]) -> Timing:
     """One bare ssh per host that reads the same values."""
     argv = [sys.executable, "-m", "bench.floor", str(hosts.inventory), "/usr/bin/python3 -IS -"]
     return run(argv, HERE, {}, stdin=peers.reader(desired, OURS))
 
 
-def measure(checkouts: dict[str, Path], count: int, runs: int, first_runs: int) -> dict[tuple[str, str], list[Took]]:
+def measure(checkouts: dict[str, Path], count: int, runs: int, first_runs: int) -> dict[tuple[str, str], list[Timing]]:
     """(what, version) -> timings; the floor has the version ""."""
     desired = settings()
-    times: dict[tuple[str, str], list[Took]] = {}
+    times: dict[tuple[str, str], list[Timing]] = {}
     for number in range(first_runs):
         with ExitStack() as stack:
             versions = {name: Version(path, stack.enter_context(fleet(count))) for name, path in checkouts.items()}
@@ -71,8 +71,8 @@ def measure(checkouts: dict[str, Path], count: int, runs: int, first_runs: int) 
             for again in range(runs if number == first_runs - 1 else 0):
                 report.progress(f"run {again + 1}")
                 for name, version in alternating(versions, again):
-                    for what, took in version.timings(desired).items():
-                        times.setdefault((what, name), []).append(took)
+                    for what, timing in version.timings(desired).items():
+                        times.setdefault((what, name), []).append(timing)
                     times.setdefault((FLOOR, ""), []).append(floor(version.hosts, desired))
     return times
 
@@ -82,7 +82,7 @@ def alternating(versions: dict[str, Version], number: int) -> Iterator[tuple[str
     yield from reversed(items) if number % 2 else items
 
 
-def table(times: dict[tuple[str, str], list[Took]], before: str, after: str) -> str:
+def table(times: dict[tuple[str, str], list[Timing]], before: str, after: str) -> str:
     """Markdown: median and spread of both versions, and the ratio of their medians."""
     side = "wall s | min to max | CPU s"
     lines = [f"| | {before}: {side} | {after}: {side} | wall, times | CPU, times |"]
@@ -97,7 +97,7 @@ def table(times: dict[tuple[str, str], list[Took]], before: str, after: str) -> 
 
 
 def _spread(row: report.Row) -> str:
-    walls = [took.wall for took in row.took]
+    walls = [timing.wall for timing in row.timings]
     return f"{min(walls):.2f} to {max(walls):.2f}"
 
 

@@ -104,17 +104,17 @@ def _marked(
 
 def _too_little(runs: Sequence[Run], every: Sequence[RunContext]) -> Iterator[str]:
     if len(runs) < LEAST_RUNS:
-        yield f"{len(runs)} of at least {LEAST_RUNS} runs: one that is off cannot be told from the others"
+        yield f"{len(runs)} of at least {LEAST_RUNS} runs: an outlier cannot be identified"
     if any(one.rows and one.rows == other.rows for one, other in combinations(runs, 2)):
-        yield "two of the runs are the same one: give repeats, each measured by itself"
+        yield "two of the runs are identical: give repeats that were measured separately"
     missing = {
         "the machine type (--instance)": any(about.system is None for about in every),
-        "how many nodes there were (--nodes)": any(about.nodes is None for about in every),
-        "how many GPUs a node had (--gpus-per-node)": any(about.gpus_per_node is None for about in every),
+        "the number of nodes (--nodes)": any(about.nodes is None for about in every),
+        "the number of GPUs per node (--gpus-per-node)": any(about.gpus_per_node is None for about in every),
         "the collective (--collective)": any(about.collective is None for about in every),
     }
-    for what in [what for what, is_missing in missing.items() if is_missing]:
-        yield f"{what} is not known"
+    for fact in [fact for fact, is_missing in missing.items() if is_missing]:
+        yield f"{fact} is not known"
     for name in sorted({about.algorithm for about in every if about.algorithm} - {DEFAULT, *ALGORITHMS}):
         yield f"NCCL_ALGO was {name}: a row is for one algorithm, or for NCCL's own choice among all"
 
@@ -132,7 +132,7 @@ def _unlike(runs: Sequence[Run], every: Sequence[RunContext]) -> Iterator[str]:
     }
     for what, values in parts.items():
         if len(set(values)) > 1:
-            yield f"the runs have different {what}: they are no repeats of each other"
+            yield f"the runs have different {what}: they are not repeats of one run"
 
 
 def _unsound(runs: Sequence[Run], stated: RunContext, book: Book) -> Iterator[str]:

@@ -71,7 +71,7 @@ def keep(kind: str, inventory: str, results: Sequence[LaunchResult], findings: S
 
 
 BY_NUMBER = "SELECT id, at, by, kind, inventory, findings FROM measured WHERE id = :number"
-# Without a node: of all of them. "gpu-17" is also a pod's node: "train-3 on gpu-17".
+# An empty node selects all. "gpu-17" also matches a pod's node: "train-3 on gpu-17".
 LATEST = """
 SELECT id, at, by, kind, inventory, findings FROM measured
 WHERE :node = ''
@@ -86,7 +86,7 @@ def load(number: int) -> Measured:
         measurements = _read(store, BY_NUMBER, {"number": number})
     if not measurements:
         doing = f"show the measurement {number}"
-        raise InvalidInput(doing, "there is none of that number", "`gpuctl nccl history` lists them")
+        raise InvalidInput(doing, "no measurement has this number", "`gpuctl nccl history` lists them")
     return measurements[0]
 
 
@@ -124,13 +124,13 @@ def _opened() -> Iterator[sqlite3.Connection]:
     path = file()
     try:
         private(path.parent)
-        # Made before SQLite would: nobody else may read it.
+        # Create the file before SQLite does, so that only its owner may read it.
         path.touch(mode=0o600)
         with closing(sqlite3.connect(path, timeout=10)) as store:
             _upgrade(store, path)
             yield store
     except (sqlite3.Error, OSError) as error:
-        hint = "move the file away: a new one is begun"
+        hint = "move the file away: gpuctl then starts a new one"
         raise GpuctlError(f"use the history {path}", str(error), hint) from error
 
 
@@ -139,7 +139,7 @@ def _upgrade(store: sqlite3.Connection, path: Path) -> None:
     if version > VERSION:
         raise GpuctlError(f"use the history {path}", f"a newer gpuctl wrote it (form {version})", "use that gpuctl")
     if version < VERSION:
-        # Two that begin it at the same time: the second finds it made.
+        # Of two processes that create it at the same time, the second finds the tables.
         store.execute("BEGIN EXCLUSIVE")
         if store.execute("PRAGMA user_version").fetchone() == (0,):
             for statement in filter(str.strip, TABLES.split(";")):

@@ -17,12 +17,12 @@ PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*
 
 def shown() -> list[tuple[str, str]]:
     """(page, command) for every `gpuctl …` in code blocks and in running text."""
-    found = {
+    shown_commands = {
         (str(page.relative_to(ROOT)), text.split("#")[0].strip())
         for page in PAGES
         for text in re.findall(r"(?:^|^    |`|^\$ )(gpuctl [^`\n]+)", page.read_text(), re.MULTILINE)
     }
-    return sorted(found)
+    return sorted(shown_commands)
 
 
 def alternatives(word: str) -> list[str]:

@@ -182,7 +182,7 @@ def test_hosts_of_an_nvl72_rack_know_it_by_themselves(cluster: list[TestHost]) -
     told = nccl_preflight.layout(targets(cluster))
     domain = "5b5e0000-0000-0000-0000-000000000000.7"
     assert told.racks == {cluster[0].name: domain, cluster[1].name: domain}
-    assert told.racks_are == "NVLink domains, as nvidia-smi tells"
+    assert told.racks_are == "NVLink domains, from nvidia-smi"
 
 
 def test_hosts_with_one_name_may_not_run_together(cluster: list[TestHost]) -> None:

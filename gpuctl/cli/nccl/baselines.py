@@ -91,9 +91,9 @@ def restore() -> None:
     restored = site.restore(path)
     if restored.rows:
         show(replace(row, site=True) for row in restored.rows)
-    gone = "what could not be read is" if restored.removed is None else output.plural(restored.removed, "row")
+    removed = "the unreadable file is" if restored.removed is None else output.plural(restored.removed, "row")
     back = output.plural(restored.put_back, "row")
-    click.echo(f"{gone} removed, {back} put back: {path} has {output.plural(len(restored.rows), 'row')}", err=True)
+    click.echo(f"{removed} removed, {back} restored: {path} has {output.plural(len(restored.rows), 'row')}", err=True)
 
 
 @baselines.command()
@@ -107,7 +107,7 @@ def explain(name: str, form: Output) -> None:
     rows = [row for row in book.rows if name in row.systems]
     if name not in book.known:
         hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` adds your own"
-        raise InvalidInput(f"explain {name}", "no baseline and no line rate is known of it", hint)
+        raise InvalidInput(f"explain {name}", "it has no baseline and no line rate", hint)
     if form == "table":
         _explain(name, book, rows)
     else:
@@ -122,7 +122,7 @@ def agreed(doing: str, runs: Iterable[tuple[str, Run]], stated: RunContext) -> N
 
     wrong = [f"{name}: {why}" for name, run in runs for why in contradicted(run, stated)]
     if wrong:
-        hint = "leave out what the logs tell themselves; or give the log that the options are of"
+        hint = "leave out options that the logs answer, or give the log that the options describe"
         raise InvalidInput(doing, "\n  ".join(wrong), hint)
 
 
@@ -130,8 +130,8 @@ def known_instance(name: str | None, doing: str, book: Book) -> None:
     """Raise `InvalidInput` for an unknown machine type, so that a typo is reported before anything runs."""
     if name is None or name in book.known:
         return
-    hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` makes rows of a new name"
-    raise InvalidInput(doing, f"no machine type is called {name!r}{_meant(name, book)}", hint)
+    hint = f"it can be {', '.join(book.known)}; `gpuctl nccl calibrate` adds a new name"
+    raise InvalidInput(doing, f"unknown machine type {name!r}{_meant(name, book)}", hint)
 
 
 def new_instance(name: str, book: Book) -> None:
@@ -171,7 +171,7 @@ def _no_algorithm(name: str) -> NoReturn:
     from gpuctl.nccl.parsing.algorithms import ALGORITHMS
 
     hint = f"it can be default, {', '.join(ALGORITHMS)}"
-    raise InvalidInput(f"take {name!r} for an algorithm", "NCCL has none of that name", hint)
+    raise InvalidInput(f"take {name!r} for an algorithm", "NCCL has no such algorithm", hint)
 
 
 def show(rows: Iterable[Baseline]) -> None:

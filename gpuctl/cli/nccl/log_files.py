@@ -16,9 +16,9 @@ from gpuctl.core.errors import InvalidInput
 if TYPE_CHECKING:
     from gpuctl.nccl.model import Run
 
-LOOK = 1 << 16  # bytes that are looked at to tell text from anything else
-GZIP = b"\x1f\x8b"  # what every file of gzip begins with
-HINT = "name a file that a run of nccl-tests printed, or - for standard input"
+LOOK = 1 << 16  # bytes that are inspected to recognise text
+GZIP = b"\x1f\x8b"  # magic number of gzip files
+HINT = "name a file with the output of nccl-tests, or - for standard input"
 
 argument = click.argument(
     "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, allow_dash=True)
@@ -40,7 +40,7 @@ def runs(files: Sequence[Path]) -> Iterator[tuple[str, Run]]:
 
 
 def _usable(path: Path) -> None:
-    if str(path) == "-" or path.is_fifo():  # what was read of a pipe is gone
+    if str(path) == "-" or path.is_fifo():  # a pipe can be read only once
         return
     with _read_of(path) as file:
         begin = file.read(LOOK)
@@ -72,8 +72,8 @@ def _read_of(path: Path) -> Iterator[BinaryIO]:
             with gzip.GzipFile(fileobj=file) as unpacked:
                 yield cast("BinaryIO", unpacked)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        wrong = "it is packed by gzip, and cut off or damaged"
-        raise InvalidInput(f"read {path}", wrong, "copy it anew; `gzip -t` tells whether it is whole") from error
+        wrong = "its gzip data is cut off or damaged"
+        raise InvalidInput(f"read {path}", wrong, "copy it again; `gzip -t` checks the file") from error
     except OSError as error:
         raise InvalidInput(f"read {path}", error.strerror or str(error), HINT) from error
 

@@ -19,7 +19,7 @@ Form = Literal["table", "json", "csv"]
 Named = tuple[str, "list[Run]"]
 _HALVES = ("out_of_place", "in_place")
 _CELLS = ("time_us", "algbw_gbs", "busbw_gbs", "wrong")
-_EACH = ("min_us", "median_us", "p99_us", "max_us", "cv_percent")  # of single iterations, where -I measured them
+_PER_ITERATION = ("min_us", "median_us", "p99_us", "max_us", "cv_percent")  # of single iterations, measured by -I
 _COLUMNS = ("size_bytes", "count", "type", "redop", "root")
 
 
@@ -29,8 +29,8 @@ _COLUMNS = ("size_bytes", "count", "type", "redop", "root")
 def parse(files: tuple[Path, ...], form: Form) -> None:
     """Read logs of nccl-tests or rccl-tests, or reports of its -J; - is standard input.
 
-    Says how each run ended, why, and what was measured. Exit status 1 where a run is not complete, 2 where a file
-    cannot be used.
+    Shows the outcome of each run, its cause and its results. Exit status 1 if a run is not complete, 2 if a file is
+    unusable.
     """
     from gpuctl.nccl.model import Outcome
 
@@ -53,7 +53,7 @@ def _csv(named_runs: list[Named]) -> None:
     """Print one line a row of each run; a run without rows gets one line, so that none is lost."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    halves = [f"{half}_{cell}" for cells in (_CELLS, _EACH) for half in _HALVES for cell in cells]
+    halves = [f"{half}_{cell}" for cells in (_CELLS, _PER_ITERATION) for half in _HALVES for cell in cells]
     writer.writerow(["file", "run", "outcome", "cause", "collective", *_COLUMNS, *halves])
     for name, runs in named_runs:
         for number, run in enumerate(runs, 1):
@@ -68,7 +68,9 @@ def _flat(row: Row) -> list[object]:
     halves = [getattr(row, half) for half in _HALVES]
     cells = [getattr(half, cell) if half else None for half in halves for cell in _CELLS]
     per_iteration = [
-        getattr(half.per_iteration, cell) if half and half.per_iteration else None for half in halves for cell in _EACH
+        getattr(half.per_iteration, cell) if half and half.per_iteration else None
+        for half in halves
+        for cell in _PER_ITERATION
     ]
     return [*(getattr(row, name) for name in _COLUMNS), *cells, *per_iteration]
 
@@ -96,11 +98,11 @@ def _table(run: Run) -> None:
         output.table(columns, (_cells(row, per_iteration) for row in run.rows))
     for odd in run.not_numbers:
         where = f"{odd.size_bytes} bytes, {odd.half.replace('_', '-')}"
-        click.echo(f"no number: {odd.column.partition('_')[0]} {odd.printed} at {where}")
+        click.echo(f"not a number: {odd.column.partition('_')[0]} {odd.printed} at {where}")
     if run.sizes_announced is not None and run.rows and (sizes_measured := sizes_seen(run)) < run.sizes_announced:
-        click.echo(f"{sizes_measured} of {run.sizes_announced} sizes that the heading announced are here")
+        click.echo(f"{sizes_measured} of the {run.sizes_announced} sizes in the heading were measured")
     if run.left_out:
-        click.echo("an excerpt: lines were left out of this text")
+        click.echo("this is an excerpt: lines are omitted")
     click.echo(f"{run.outcome}" + (f": {run.cause}" if run.cause else "") + _summary(run))
 
 

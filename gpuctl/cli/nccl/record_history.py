@@ -20,7 +20,7 @@ def keep(
     where: str,
     results: Sequence[LaunchResult],
     findings: Sequence[Finding],
-    message: str = "kept: {} shows it in full",
+    message: str = "saved: {} shows it in full",
 ) -> None:
     """Save to the history if anything ran; a failure to save is reported and does not hide the measurement."""
     from gpuctl.nccl import history
@@ -36,11 +36,11 @@ def keep(
 
 
 @contextmanager
-def save_partial_results(results: Sequence[LaunchResult], kept: Callable[[], object]) -> Iterator[None]:
+def save_partial_results(results: Sequence[LaunchResult], save: Callable[[], object]) -> Iterator[None]:
     """On an exception, save the results that exist by then and raise again."""
     try:
         yield
     except Exception:
         if results:
-            kept()
+            save()
         raise

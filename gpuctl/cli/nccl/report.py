@@ -15,20 +15,20 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 if TYPE_CHECKING:
     from gpuctl.nccl.history import Measured
 
-WIDTH = 200  # of a map that is not written to a terminal
+WIDTH = 200  # of a map if standard output is not a terminal
 
 
 @click.command()
 @click.option("--node", metavar="NAME", default="", help="Only measurements this node took part in.")
-@click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
+@click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, help="Number of measurements.")
 @options.output
 def history(node: str, last: int, form: Output) -> None:
-    """List what `gpuctl nccl` measured from this machine, newest first."""
-    from gpuctl.nccl import history as kept
+    """List the measurements taken from this machine, newest first."""
+    from gpuctl.nccl import history as store
 
-    measurements = kept.latest(last, node)
+    measurements = store.latest(last, node)
     if node and not measurements:
-        _nothing_of(node)
+        _report_unknown_node(node)
     if form != "table":
         output.data([_summary(measured) for measured in measurements], form)
         return
@@ -36,13 +36,13 @@ def history(node: str, last: int, form: Output) -> None:
     output.table(("NUMBER", "AT", "BY", "KIND", "NODES", "RUNS", "VERDICT", "INVENTORY"), rows)
 
 
-def _nothing_of(node: str) -> None:
+def _report_unknown_node(node: str) -> None:
     """Explain an empty list: suggest a similar name, or list the nodes that have measurements."""
     from difflib import get_close_matches
 
-    from gpuctl.nccl import history as kept
+    from gpuctl.nccl import history as store
 
-    known = kept.nodes()
+    known = store.nodes()
     close = get_close_matches(node, known, 1, cutoff=0.75)
     meant = f": did you mean {close[0]}?" if close else f", but on {output.names(known)}" if known else ", nor anywhere"
     click.echo(f"nothing was measured on {node}{meant}", err=True)
@@ -50,14 +50,19 @@ def _nothing_of(node: str) -> None:
 
 @click.command()
 @click.argument("number", type=click.IntRange(1, 2**63 - 1), required=False)
-@click.option("--html", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write a page, too.")
-@click.option("--instance", metavar="NAME", default="", help="The machine type, whose baseline the page draws.")
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write an offline HTML page to FILE.",
+)
+@click.option("--instance", metavar="NAME", default="", help="Machine type; the page draws its baseline.")
 @options.output
 def report(number: int | None, html: Path | None, instance: str, form: Output) -> None:
-    """Show one measurement in full (the last one by default): findings, pairs, runs."""
-    from gpuctl.nccl import history as kept
+    """Show one measurement in full: findings, pairs and runs. Without NUMBER, show the last one."""
+    from gpuctl.nccl import history as store
 
-    measured = kept.load(number) if number is not None else _last()
+    measured = store.load(number) if number is not None else _last()
     if html is not None:
         _write(measured, html, instance)
     if form != "table":
@@ -67,12 +72,12 @@ def report(number: int | None, html: Path | None, instance: str, form: Output) -
 
 
 def _last() -> Measured:
-    from gpuctl.nccl import history as kept
+    from gpuctl.nccl import history as store
 
-    measurements = kept.latest(1)
+    measurements = store.latest(1)
     if not measurements:
         raise InvalidInput(
-            "show the last measurement", "nothing was measured from here yet", "begin with `gpuctl nccl run`"
+            "show the last measurement", "nothing was measured from this machine yet", "start with `gpuctl nccl run`"
         )
     return measurements[0]
 
@@ -110,7 +115,7 @@ def _write(measured: Measured, html: Path, instance: str) -> None:
         write_atomically(html, text)
     except OSError as error:
         raise GpuctlError(
-            f"write the page {html}", error.strerror or str(error), "name a folder that is there"
+            f"write the page {html}", error.strerror or str(error), "name a folder that exists"
         ) from error
     click.echo(f"wrote {html}", err=True)
 

@@ -142,5 +142,5 @@ def _gbs(value: float | None) -> str:
 
 
 def _why(end: LaunchResult) -> str:
-    lost = f"cannot say that nothing is left on {output.names(end.lost)}" if end.lost else ""
+    lost = f"cannot confirm that nothing is left on {output.names(end.lost)}" if end.lost else ""
     return "; ".join(text for text in (end.run.cause, lost) if text)

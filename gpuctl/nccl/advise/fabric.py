@@ -25,7 +25,9 @@ def net(facts: Facts) -> list[Setting]:
         return []
     source = guide("NCCL_NET")
     if ports.kind == "efa":
-        why = "The plugin's name differs between its versions: `gpuctl nccl parse` tells from the log what was used."
+        why = (
+            "The plugin's name differs between its versions: `gpuctl nccl parse` shows from the log which one was used."
+        )
         return [Setting("NCCL_NET", None, why, "aws/aws-ofi-nccl")]
     return [_own_net(facts.get("programs", {}).get("net_plugins"), source)]
 
@@ -33,13 +35,13 @@ def net(facts: Facts) -> list[Setting]:
 def _own_net(plugins: list[str] | None, source: str) -> Setting:
     name, pinned = "NCCL_NET", "NCCL_NET=IB takes NCCL's own network and leaves every plugin unused (IBext of HPC-X)"
     if plugins is None:
-        why = f"{pinned}; whether there is one is not known. The log tells what was used: `gpuctl nccl parse`."
+        why = f"{pinned}; it is not known if one is installed. `gpuctl nccl parse` shows from the log which network was used."
         return Setting(name, None, why, source)
     if plugins:
-        why = f"{pinned}, and there is one: {', '.join(plugins)}. The log tells what was used: `gpuctl nccl parse`."
+        why = f"{pinned}, and one is installed: {', '.join(plugins)}. `gpuctl nccl parse` shows from the log which network was used."
         return Setting(name, None, why, source)
     why = f"Without it a run that finds no adapter falls back to TCP and passes. {pinned}; none was found here."
-    return Setting(name, "IB", f"{why} Leave it unset where a job brings one in its container.", source)
+    return Setting(name, "IB", f"{why} Leave it unset if the container of a job contains a plugin.", source)
 
 
 def hca(facts: Facts) -> list[Setting]:
@@ -49,13 +51,13 @@ def hca(facts: Facts) -> list[Setting]:
         return []
     source = guide("NCCL_IB_HCA")
     if fabric.kind == "efa":
-        why = "EFA is none of NCCL's own adapters: the plugin aws-ofi-nccl takes all its devices by itself."
+        why = "NCCL does not use EFA itself: the plugin aws-ofi-nccl uses all EFA devices by itself."
         return [Setting("NCCL_IB_HCA", None, why, "aws/aws-ofi-nccl; libfabric fi_efa(7)")]
     if not fabric.kind:
         return [Setting("NCCL_IB_HCA", None, "The node has no active RDMA port to name.", source)]
     ports = Counter(port["device"] for port in facts["rdma"]["ports"])
     devices = [port["device"] if ports[port["device"]] == 1 else name(port) for port in fabric.fabric]
-    why = f"The fabric's {fabric}. The sign = makes names exact: mlx5_1 alone would also take mlx5_10."
+    why = f"The fabric's {fabric}. The = makes names exact: mlx5_1 alone would also match mlx5_10."
     return [Setting("NCCL_IB_HCA", "=" + ",".join(sorted(devices, key=in_order)), why, source)]
 
 
@@ -71,7 +73,7 @@ def gid_index(facts: Facts) -> list[Setting]:
         why = f"NCCL's version was not found. From 2.21 on it chooses itself; for an older one, {would}."
         return [Setting("NCCL_IB_GID_INDEX", None, why, source)]
     if version(installed) >= OWN_GID:
-        why = f"NCCL {installed} finds the RoCE v2 address of each port itself: a fixed index breaks where they differ."
+        why = f"NCCL {installed} finds the RoCE v2 address of each port itself: a fixed index fails if they differ."
         return [Setting("NCCL_IB_GID_INDEX", None, why, source)]
     if index is None:
         why = f"NCCL {installed} needs it, and no index is a RoCE v2 IPv4 address on all ports: update NCCL to 2.21."
@@ -98,7 +100,9 @@ def cross_nic(facts: Facts) -> list[Setting]:
         why = "Each port is in a subnet of its own, and none has a gateway: a ring must stay on one rail."
         return [Setting("NCCL_CROSS_NIC", "0", why, source)]
     reason = "The ports share a subnet or a gateway" if isolated is False else "The ports' subnets are not known"
-    return [Setting("NCCL_CROSS_NIC", None, f"{reason}: NCCL's default (2) crosses rails only where it gains.", source)]
+    return [
+        Setting("NCCL_CROSS_NIC", None, f"{reason}: NCCL's default (2) crosses rails only if that is faster.", source)
+    ]
 
 
 def _isolated(kind: str, ports: tuple[Facts, ...], facts: Facts) -> bool | None:

@@ -1,4 +1,4 @@
-"""What all rules of the preflight share: reading facts with their reasons, and comparing nodes with each other."""
+"""Helpers of the preflight rules: read facts with their reasons, and compare nodes with each other."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from gpuctl.core.text import named
 from gpuctl.domain.findings import Finding, Verdict, majority
 
 Facts = Mapping[str, Any]
-Fleet = Mapping[str, Facts]  # node -> what gpuhost/facts/gather.py gives
+Fleet = Mapping[str, Facts]  # node -> result of gpuhost/facts/gather.py
 Read = Callable[[Facts], Any]
 MOST = 4  # names listed in a message
 
 
 def why(facts: Facts, subject: str, *names: str) -> str:
-    """Why a value is missing, in the probe's words."""
+    """Reason why a value is missing, as recorded by the probe."""
     unread: Mapping[str, str] = facts.get(subject, {}).get("unread", {})
-    return next((unread[name] for name in (*names, "*") if name in unread), "it was not told")
+    return next((unread[name] for name in (*names, "*") if name in unread), "no reason was given")
 
 
 def get(facts: Facts, subject: str, name: str) -> Any:
-    """A value, None where it was not read."""
+    """Value of a fact; None if it was not read."""
     return facts.get(subject, {}).get(name)
 
 
@@ -33,9 +33,9 @@ def unread(check: str, node: str, what: str, reason: str, hint: str = "") -> Fin
 def equal(
     check: str, what: str, values: Mapping[str, Any], hint: str, verdict: Verdict = Verdict.FAIL
 ) -> list[Finding]:
-    """Nodes whose value differs from the majority's. `what` has a place for the value: "{} GPUs". None is left out.
+    """Findings for nodes whose value differs from the majority. `what` is a template: "{} GPUs". None is ignored.
 
-    Without a majority (two nodes of two), no node is called the odd one: both sides are named.
+    Without a majority (one node against one), both sides are named and neither is called odd.
     """
     compared = majority(values)
     if compared.sides:
@@ -67,11 +67,11 @@ def _plain(value: Any) -> float | int | str | None:
 
 
 def some(names: Sequence[str]) -> str:
-    """The first few of them."""
+    """Join the first names."""
     return named(names, MOST)
 
 
 def usual(values: Mapping[str, Any]) -> Any:
-    """The most common value that is known; None where none is."""
+    """Most common known value; None if no value is known."""
     known = Counter(value for value in values.values() if value is not None)
     return known.most_common(1)[0][0] if known else None

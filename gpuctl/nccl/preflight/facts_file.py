@@ -1,4 +1,4 @@
-"""Facts of a fleet in a file, so that they are judged again later, or elsewhere, without asking anybody."""
+"""File with the facts of a fleet, to judge them again later or elsewhere without querying nodes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SUBJECTS = ("gpu", "rdma", "peer_memory", "limits", "programs", "names", "jobs",
 
 @dataclass(frozen=True)
 class Fleet:
-    """`nodes`: node -> what gpuhost/facts/gather.py gives, with its `address`, and `rack` where it is known.
+    """Facts of a fleet. `nodes`: node -> result of gpuhost/facts/gather.py, with its `address`, and `rack` if known.
 
-    `unasked`: node -> why nothing is known of it.
+    `unasked`: node -> reason why it has no facts.
     """
 
     nodes: Mapping[str, Mapping[str, Any]]
@@ -28,7 +28,7 @@ class Fleet:
 
 
 def save(path: Path, fleet: Fleet) -> None:
-    """Put the facts in place whole or not at all."""
+    """Write the facts atomically."""
     document = {"form": FORM, "taken": datetime.now(UTC).isoformat(timespec="seconds")}
     text = json.dumps({**document, "nodes": fleet.nodes, "unasked": fleet.unasked}, indent=1)
     try:
@@ -38,14 +38,14 @@ def save(path: Path, fleet: Fleet) -> None:
 
 
 def read(path: Path) -> Fleet:
-    """Facts that `save` wrote; InvalidInput where they are not."""
+    """Read facts written by `save`; `InvalidInput` for any other file."""
     doing, hint = f"read the facts in {path}", "give a file that `gpuctl nccl preflight --save FILE` wrote"
     try:
         document: Any = json.loads(path.read_text())
     except OSError as error:
         raise InvalidInput(doing, error.strerror or str(error), hint) from error
     except ValueError as error:
-        raise InvalidInput(doing, f"it is no JSON: {error}", hint) from error
+        raise InvalidInput(doing, f"it is not JSON: {error}", hint) from error
     wrong = _wrong(document)
     if wrong:
         raise InvalidInput(doing, wrong, hint)
@@ -54,14 +54,14 @@ def read(path: Path) -> Fleet:
 
 def _wrong(document: Any) -> str:
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), dict):
-        return "it holds no nodes"
+        return "it contains no nodes"
     if document.get("form") != FORM:
         return f"its form is {document.get('form')!r}, this gpuctl reads {FORM}"
     if not isinstance(document.get("unasked"), dict):
-        return "it does not say which nodes were not asked"
+        return "its list of nodes without facts is missing"
     for node, facts in document["nodes"].items():
         for subject in SUBJECTS:
             section = facts.get(subject) if isinstance(facts, dict) else None
             if not isinstance(section, dict) or not isinstance(section.get("unread"), dict):
-                return f"of {node} it holds no facts on {subject}"
+                return f"it contains no facts of {node} on {subject}"
     return ""

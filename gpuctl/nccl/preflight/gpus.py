@@ -1,4 +1,4 @@
-"""Rules on GPUs: how many, which, their driver, their switches' manager, their memory, their clocks."""
+"""Rules on GPUs: number, model, driver, fabric manager, memory, clocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuctl.nccl.preflight.checks import Facts, Fleet, equal, get, unread, usual
 
 
 def count(fleet: Fleet) -> list[Finding]:
-    """Every GPU of the bus is served, and every node has as many as the others."""
+    """Check that every GPU on the bus answers, and that all nodes have the same number."""
     findings, counts = [], {node: _count(facts) for node, facts in fleet.items()}
     for node, facts in fleet.items():
         present = max(get(facts, "gpu", "attached") or 0, get(facts, "gpu", "on_bus") or 0)
@@ -22,9 +22,7 @@ def count(fleet: Fleet) -> list[Finding]:
                 unread("gpu-count", node, "its GPUs are", why(facts, "gpu", "gpus"), "run nvidia-smi there")
             )
         elif answering == 0:
-            findings.append(
-                fail("gpu-count", node, "it has no GPU that answers", "look at nvidia-smi and dmesg", gpus=0)
-            )
+            findings.append(fail("gpu-count", node, "no GPU answers", "check nvidia-smi and dmesg", gpus=0))
         elif answering < present:
             message = f"{answering} GPUs answer, the node has {present}"
             findings.append(
@@ -42,7 +40,7 @@ def _count(facts: Facts) -> int | None:
 
 
 def model(fleet: Fleet) -> list[Finding]:
-    """All GPUs of all nodes are of one model."""
+    """Check that all GPUs are of one model."""
     models = {node: _models(facts) for node, facts in fleet.items()}
     findings = [
         fail("gpu-model", node, f"its GPUs are of several models: {node_model}", "run on GPUs of one model only")
@@ -52,7 +50,7 @@ def model(fleet: Fleet) -> list[Finding]:
     findings += equal("gpu-model", "{}", models, "leave the node out: the slowest GPU sets the pace of all")
     findings += [finding for node, facts in fleet.items() for finding in _unknown_models(node, facts)]
     if not findings and usual(models) is None:
-        return [unread("gpu-model", "", "the GPUs' model is", "no node has one that answers")]
+        return [unread("gpu-model", "", "the GPUs' model is", "no GPU of any node answers")]
     return or_ok("gpu-model", "", findings, f"all are {usual(models)}")
 
 

@@ -1,4 +1,4 @@
-"""Where nodes stand: from files others keep (Slurm's topology.conf, EC2's instance topology), or from nodes' facts."""
+"""Racks of nodes, from Slurm's topology.conf, EC2's instance topology, or the nodes' own facts."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.topology.adapters import Facts, adapters
 from gpuctl.nccl.topology.ring_order import Place
 
-EC2 = "give what `aws ec2 describe-instance-topology --output json` printed"
+EC2 = "give the output of `aws ec2 describe-instance-topology --output json`"
 
 
 def read(path: Path, instances: Mapping[str, str] | None = None) -> dict[str, Place]:
-    """Node -> place. JSON is EC2's; `instances` (node -> EC2 instance id) then gives nodes their names.
+    """Node -> place. JSON is EC2's format; `instances` (node -> EC2 instance ID) then maps it to node names.
 
-    InvalidInput where the file cannot be read or is neither of the two.
+    `InvalidInput` if the file is unreadable or has neither format.
     """
-    doing = f"read where nodes stand from {path}"
+    doing = f"read the racks of nodes from {path}"
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(
-            doing, getattr(error, "strerror", None) or "it is no text", "give another --topology"
+            doing, getattr(error, "strerror", None) or "it is not text", "give another --topology"
         ) from error
     places = _ec2(doing, text, instances or {}) if text.lstrip().startswith(("{", "[")) else _slurm(text)
     if not places:
-        hint = "give Slurm's topology.conf, or what `aws ec2 describe-instance-topology` printed"
+        hint = "give Slurm's topology.conf, or the output of `aws ec2 describe-instance-topology`"
         raise InvalidInput(doing, "it places no node", hint)
     return places
 
 
 def of_facts(fleet: Mapping[str, Facts]) -> tuple[dict[str, Place], str]:
-    """Node -> place, and what a place is; nothing where no node can tell. A node that cannot is left out.
+    """Node -> place, and a description of places; nodes without a known place are left out.
 
-    What a host knows by itself: the NVLink domain its GPUs share with other machines (an NVL72 rack), or the switches
-    that the ports of its RoCE fabric end at (LLDP). EC2 tells network nodes through its API only.
+    A host knows the NVLink domain that its GPUs share with other machines (an NVL72 rack), or the switches at the ports
+    of its RoCE fabric (LLDP). EC2 reports network nodes only through its API.
     """
-    for read_one, what in (
-        (_nvlink_domain, "NVLink domains, as nvidia-smi tells"),
-        (_leaves, "leaf switches, by LLDP"),
+    for read_one, description in (
+        (_nvlink_domain, "NVLink domains, from nvidia-smi"),
+        (_leaves, "leaf switches, from LLDP"),
     ):
         places = {node: place for node, facts in fleet.items() if (place := read_one(facts))}
         if places:
-            return places, what
+            return places, description
     return {}, ""
 
 
@@ -57,7 +57,7 @@ def _nvlink_domain(facts: Facts) -> Place:
 
 
 def _leaves(facts: Facts) -> Place:
-    """All switches that the fabric's ports end at: with one for each rail, nodes that share them all stand together."""
+    """All switches at the fabric's ports: with one switch per rail, nodes that share all of them share a place."""
     ports, switches = adapters(facts), facts.get("names", {}).get("switches") or {}
     if ports is None or ports.kind != "roce":
         return ()
@@ -66,12 +66,12 @@ def _leaves(facts: Facts) -> Place:
 
 
 def _ec2(doing: str, text: str, instances: Mapping[str, str]) -> dict[str, Place]:
-    """`aws ec2 describe-instance-topology`: three layers of network nodes, the last one nearest to the instance."""
+    """Places from `aws ec2 describe-instance-topology`: three layers of network nodes, nearest last."""
     try:
         document: Any = json.loads(text)
     except ValueError as error:
         where = f" in line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
-        raise InvalidInput(doing, f"it begins as JSON and is none{where}", EC2) from error
+        raise InvalidInput(doing, f"it is not valid JSON{where}", EC2) from error
     rows = document.get("Instances") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise InvalidInput(doing, 'it is JSON without a list of "Instances"', EC2)
@@ -100,7 +100,7 @@ def _slurm(text: str) -> dict[str, Place]:
 
 
 def _up(switch: str, above: Mapping[str, str]) -> Place:
-    """The switches from the top down to this one; a loop in the file ends where it closes."""
+    """Switches from the top down to this one; a loop in the file is cut."""
     place: list[str] = []
     while switch and switch not in place:
         place.insert(0, switch)
@@ -109,7 +109,7 @@ def _up(switch: str, above: Mapping[str, str]) -> Place:
 
 
 def expand(names: str) -> list[str]:
-    """A list of Slurm's: "n[01-03,7],login" -> n01, n02, n03, n7, login."""
+    """Expand a host list of Slurm: "n[01-03,7],login" -> n01, n02, n03, n7, login."""
     parts = re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", names)
     return [name for part in parts for name in _expand_one(part)]
 

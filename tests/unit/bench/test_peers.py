@@ -7,7 +7,7 @@ import ast
 import yaml
 
 from bench import peers
-from bench.wanted import settings
+from bench.settings import settings
 
 
 def test_the_settings_are_forty_or_more_and_each_can_be_read() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bench import report
-from bench.measure import Took
+from bench.measure import Timing
 from bench.report import Row
 
 
 def row(name: str, *walls: float) -> Row:
-    return Row(name, [Took(wall, 0.5, 0.0, "") for wall in walls])
+    return Row(name, [Timing(wall, 0.5, 0.0, "") for wall in walls])
 
 
 def test_the_table_has_medians_and_ratios_to_the_floor() -> None:

@@ -17,13 +17,20 @@ from gpuctl.workflows.nccl_targets.model import EnvironmentOptions, HostOptions,
 from tests.unit.cluster.clusters import write
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an inventory, which Ansible reads once for all tests: gpuctl's cache is in it."""
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "fleet.ini").write_text("a rack=r1\nb rack=r2\nc\n")
+    return folder
+
+
 @pytest.fixture
-def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name in ("CACHE", "STATE", "CONFIG"):
+def fleet(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("GPUCTL_CACHE_DIR", str(shared / "cache"))
+    for name in ("STATE", "CONFIG"):
         monkeypatch.setenv(f"GPUCTL_{name}_DIR", str(tmp_path / name))
-    path = tmp_path / "fleet.ini"
-    path.write_text("a rack=r1\nb rack=r2\nc\n")
-    return str(path)
+    return str(shared / "fleet.ini")
 
 
 def access(inventory: str, nodes: str = "", **more: str) -> NodeAccess:

@@ -14,15 +14,15 @@ from gpuctl.kube import shell
 def typed(home: Path, bashrc: str, *lines: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Type lines into a smart bash whose copy is `own.yml`, and whose prompt has been written already."""
     (home / ".bashrc").write_text(bashrc)
-    own = home / "own.yml"
-    own.touch()
-    Path(f"{own}.from").touch()
-    Path(f"{own}.prompt").write_text("staging\nstaging-eu\nweb\n")
+    user_config = home / "own.yml"
+    user_config.touch()
+    Path(f"{user_config}.from").touch()
+    Path(f"{user_config}.prompt").write_text("staging\nstaging-eu\nweb\n")
     variables = {
         "HOME": str(home),
         "PATH": f"{home}:{os.environ['PATH']}",
-        "KUBECONFIG": str(own),
-        "GPUCTL_KUBECONFIG": str(own),
+        "KUBECONFIG": str(user_config),
+        "GPUCTL_KUBECONFIG": str(user_config),
         "GPUCTL_KUBE_FROM": "",
         "GPUCTL_KUBE_FOLDER": str(shell.HERE),
         "GPUCTL_KUBE_SETTINGS": str(home / "none"),
@@ -54,7 +54,7 @@ def test_the_prompt_shows_the_context_whatever_else_bash_runs_before_it(tmp_path
     assert "syntax error" not in done.stderr
 
 
-def test_the_pane_says_which_kubeconfig_counts_after_the_user_named_another(tmp_path: Path) -> None:
+def test_the_pane_option_names_the_kubeconfig_that_the_user_switched_to(tmp_path: Path) -> None:
     (tmp_path / "tmux").write_text('#!/bin/sh\necho "$*" >>"$HOME/told"\n')
     (tmp_path / "tmux").chmod(0o755)
     lines = ["export KUBECONFIG=/x/prod", "true", "export KUBECONFIG=a:b", "unset KUBECONFIG", ": back"]
@@ -67,9 +67,7 @@ def test_the_pane_says_which_kubeconfig_counts_after_the_user_named_another(tmp_
 
 
 @pytest.mark.parametrize(("typing", "asked"), [("true", ""), ("sleep 0.01; echo x >>$KUBECONFIG", "kube leave ")])
-def test_gpuctl_looks_at_the_copy_when_the_shell_ends_and_something_wrote_to_it(
-    tmp_path: Path, typing: str, asked: str
-) -> None:
+def test_a_changed_copy_is_checked_for_new_entries_when_the_shell_ends(tmp_path: Path, typing: str, asked: str) -> None:
     (tmp_path / "gpuctl").write_text('#!/bin/sh\n[ "$2" = prompt ] || echo "$*" >>"$HOME/asked"\n')
     (tmp_path / "gpuctl").chmod(0o755)
     typed(tmp_path, "", typing)

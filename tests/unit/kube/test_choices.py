@@ -27,14 +27,14 @@ def pod(name: str, **more: str) -> Pod:
     return Pod(name, "default", f"uid-{name}", "Running", ready=True, labels=labels, containers=containers)
 
 
-def test_pods_stand_in_columns() -> None:
+def test_pods_are_listed_in_columns() -> None:
     assert pod_lines([pod("a"), pod("long-name")]) == [
         "default  a          Running  2 restarts",
         "default  long-name  Running  2 restarts",
     ]
 
 
-def test_the_wizard_offers_labels_that_several_pods_share_but_not_their_own() -> None:
+def test_the_wizard_offers_shared_labels_but_no_labels_of_single_pods() -> None:
     assert offers([pod("a"), pod("b", role="x")], ["mine"]) == [
         "saved\tmine\t",
         "label\tapp=web\tall 2 pods",
@@ -55,14 +55,14 @@ def test_the_palette_shows_only_what_is_installed() -> None:
 def test_every_line_of_the_palette_can_be_filled_in() -> None:
     names = {"CONTEXT": "dev", "NAMESPACE": "web", "ITEM": "x"}
     for entry in palette.entries(lambda _: True):
-        words = [*palette.filled(entry.choices, names), *palette.filled(entry.run, names)]
-        assert not [word for word in words if word.startswith("$")]
+        argv = [*palette.filled(entry.choices, names), *palette.filled(entry.run, names)]
+        assert not [word for word in argv if word.startswith("$")]
         assert bool(entry.choices) == ("$ITEM" in entry.run)
 
 
-def test_an_option_without_a_value_is_left_out() -> None:
-    words = ["kubectl", "--context", "$CONTEXT", "get", "pods"]
-    assert palette.filled(words, {"CONTEXT": ""}) == ["kubectl", "get", "pods"]
+def test_an_option_without_a_value_is_dropped() -> None:
+    argv = ["kubectl", "--context", "$CONTEXT", "get", "pods"]
+    assert palette.filled(argv, {"CONTEXT": ""}) == ["kubectl", "get", "pods"]
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Request((8080, 9090), pod="web-0", local=(9000, 0), namespace="web"),
     ],
 )
-def test_a_kept_forward_comes_back_as_it_was(folder: Path, request_: Request) -> None:
+def test_a_saved_forward_is_loaded_unchanged(folder: Path, request_: Request) -> None:
     saved.save("mine", request_)
     assert saved.load("mine") == request_
     assert saved.names() == ["mine"]
@@ -114,7 +114,7 @@ def test_a_name_cannot_lead_out_of_the_folder(folder: Path) -> None:
 LINE = Line(Slot(((8081, 8080),), "web-0", "u"), State.RETRYING, until=4.0, why="lost connection")
 
 
-def test_the_table_says_why_and_when_again() -> None:
+def test_the_table_shows_the_reason_and_the_next_retry() -> None:
     text = "\n".join(drawn([LINE], 1.0, 120, 40))
     assert "127.0.0.1:8081  web-0  8080  retrying  retry in 3 s: lost connection" in text
     assert as_line(LINE) == "127.0.0.1:8081 -> web-0:8080: retrying (lost connection)"
@@ -127,7 +127,7 @@ def test_the_table_fits_the_screen_and_counts_the_rest() -> None:
     assert fit([str(n) for n in range(30)], 80, 10)[-1] == "… 22 more lines"
 
 
-def test_the_secrets_of_a_pod_are_found_wherever_it_names_them() -> None:
+def test_every_reference_of_a_pod_to_a_secret_is_listed() -> None:
     env = [
         {"name": "A", "valueFrom": {"secretKeyRef": {"name": "one", "key": "k"}}},
         {"name": "API_TOKEN", "value": "t0ken"},
@@ -151,7 +151,7 @@ def test_the_secrets_of_a_pod_are_found_wherever_it_names_them() -> None:
     assert (secrets_of({"spec": debug}), literals({"spec": debug})) == (["one"], ["t0ken", "tiger"])
 
 
-def test_a_pane_in_a_folder_that_has_gone_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pane_in_a_deleted_folder_has_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, monkeypatch, "tmux", f'echo "{tmp_path}/$PLACE"')
     monkeypatch.setenv("TMUX", "x")
     monkeypatch.setenv("GPUCTL_PANE", "%1")
@@ -160,7 +160,7 @@ def test_a_pane_in_a_folder_that_has_gone_has_none(tmp_path: Path, monkeypatch: 
     assert folder_of_pane() is None
 
 
-def test_a_program_that_cannot_be_heard_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_with_unreadable_output_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, monkeypatch, "slow", "exec sleep 30")
     assert kubectl.output_of(["slow"], limit=0.2) is None
     assert kubectl.output_of(["slow"], str(tmp_path / "gone")) is None
@@ -172,5 +172,5 @@ def program(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, does: str)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
-def test_a_secret_is_looked_for_as_text_and_as_base64() -> None:
+def test_a_secret_is_searched_as_text_and_as_base64() -> None:
     assert decoded({"a": "dGlnZXI=", "b": "/////w=="}) == ["dGlnZXI=", "tiger", "/////w=="]

@@ -64,18 +64,18 @@ KEEP = [
 
 
 @pytest.mark.parametrize(("line", "does"), DESTROY)
-def test_what_destroys_is_known(line: str, does: str) -> None:
+def test_destructive_commands_are_recognised(line: str, does: str) -> None:
     assert guard.destroys(guard.read(line.split())) == does
 
 
 @pytest.mark.parametrize("line", KEEP)
-def test_what_does_not_destroy_is_left_alone(line: str) -> None:
+def test_other_commands_need_no_confirmation(line: str) -> None:
     assert guard.destroys(guard.read(line.split())) == ""
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh"])
 @pytest.mark.parametrize("separator", ["unset IFS", "IFS=,", "IFS="])
-def test_the_shell_lets_nothing_past_that_is_to_be_judged(name: str, separator: str) -> None:
+def test_the_shell_function_passes_every_destructive_verb_to_the_guard(name: str, separator: str) -> None:
     """shell.sh looks for words before it starts gpuctl: every command above must have one of them."""
     if shutil.which(name) is None:
         need(f"{name} is not installed", HOSTS)
@@ -107,15 +107,15 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("delete pod x --cluster other", "its stage is unknown"),
     ],
 )
-def test_the_question_says_where(config: Path, line: str, where: str) -> None:
+def test_the_question_names_context_and_namespace(config: Path, line: str, where: str) -> None:
     assert where in question(line.split(), Settings())
 
 
 @pytest.mark.parametrize("line", ["delete pod x --context dev", "get pods", "delete pod x --context=nowhere"])
-def test_nothing_is_asked_outside_of_production(config: Path, line: str) -> None:
+def test_no_question_outside_production(config: Path, line: str) -> None:
     assert question(line.split(), Settings()) == ""
 
 
-def test_a_context_that_cannot_be_read_is_asked_for(config: Path) -> None:
+def test_an_unreadable_context_needs_confirmation(config: Path) -> None:
     config.write_text("{")
     assert "the context is unknown" in question(["delete", "pod", "x"], Settings())

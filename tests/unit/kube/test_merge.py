@@ -29,21 +29,21 @@ def both(one: str = ONE, two: str = TWO) -> Any:
     return yaml.safe_load(merged({Path("/x/one"): one, Path("/y/two"): two}))
 
 
-def test_the_first_file_that_names_something_wins() -> None:
-    found = both()
-    assert found["current-context"] == "a"
-    assert [c["cluster"]["server"] for c in found["clusters"]] == ["https://one", "https://three"]
-    assert [c["name"] for c in found["contexts"]] == ["a", "b"]
+def test_the_first_file_with_an_entry_wins() -> None:
+    config = both()
+    assert config["current-context"] == "a"
+    assert [c["cluster"]["server"] for c in config["clusters"]] == ["https://one", "https://three"]
+    assert [c["name"] for c in config["contexts"]] == ["a", "b"]
 
 
-def test_paths_count_from_the_file_they_stand_in() -> None:
-    found = both()
-    assert found["clusters"][0]["cluster"]["certificate-authority"] == "/x/ca.crt"
-    assert found["users"][1]["user"]["client-certificate"] == "/y/../crt"
-    assert found["users"][1]["user"]["client-key"] == "/abs/key"
+def test_paths_are_relative_to_their_file() -> None:
+    config = both()
+    assert config["clusters"][0]["cluster"]["certificate-authority"] == "/x/ca.crt"
+    assert config["users"][1]["user"]["client-certificate"] == "/y/../crt"
+    assert config["users"][1]["user"]["client-key"] == "/abs/key"
 
 
-def test_a_login_program_is_moved_only_where_it_is_a_path() -> None:
+def test_a_login_program_is_resolved_only_if_it_is_a_path() -> None:
     first, second = both()["users"]
     assert first["user"]["exec"] == {"command": "/x/bin/login", "env": None}
     assert second["user"]["exec"] == {"command": "aws"}
@@ -72,23 +72,23 @@ def test_a_broken_file_is_named(text: str) -> None:
 def test_a_copy_can_start_in_another_context() -> None:
     text = placed(merged({Path("/x/one"): ONE, Path("/y/two"): TWO}), "b", "team")
     assert text is not None
-    found = yaml.safe_load(text)
-    assert found["current-context"] == "b"
-    assert found["contexts"][1] == {"name": "b", "context": {"cluster": "d", "user": "v", "namespace": "team"}}
-    assert found["contexts"][0]["context"] == {"cluster": "c", "user": "u"}
-    assert found["users"] == both()["users"]
+    config = yaml.safe_load(text)
+    assert config["current-context"] == "b"
+    assert config["contexts"][1] == {"name": "b", "context": {"cluster": "d", "user": "v", "namespace": "team"}}
+    assert config["contexts"][0]["context"] == {"cluster": "c", "user": "u"}
+    assert config["users"] == both()["users"]
 
 
-def test_a_context_that_has_gone_is_not_made_up() -> None:
+def test_a_missing_context_is_not_invented() -> None:
     assert placed(ONE, "gone", "team") is None
 
 
-def test_what_one_config_has_by_name_and_another_lacks_is_a_config_of_its_own() -> None:
+def test_entries_missing_in_the_other_config_form_a_config() -> None:
     names, text = added(merged({Path("/x/one"): ONE, Path("/y/two"): TWO}), ONE)
     assert names == ["cluster d", "context b", "user v"]
-    found = yaml.safe_load(text)
-    assert found.pop("users")[0]["user"]["client-key"] == "/abs/key"
-    assert found == {
+    config = yaml.safe_load(text)
+    assert config.pop("users")[0]["user"]["client-key"] == "/abs/key"
+    assert config == {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "d", "cluster": {"server": "https://three"}}],

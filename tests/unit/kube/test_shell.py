@@ -35,7 +35,7 @@ def test_a_copy_is_named_after_its_shell_and_private(tmp_path: Path) -> None:
     assert private_kubeconfig.is_own([made])
 
 
-def test_copies_of_ended_shells_go_and_those_of_other_machines_stay(state: Path) -> None:
+def test_copies_of_ended_shells_are_removed_and_those_of_other_machines_stay(state: Path) -> None:
     folder = private_kubeconfig.folder()
     names = ("here-999999.yml", "here-999999.yml.prompt", "other-999999.yml", f"here-{os.getpid()}.yml", "keep.json")
     for name in names:
@@ -47,7 +47,7 @@ def test_copies_of_ended_shells_go_and_those_of_other_machines_stay(state: Path)
 NEW = "\ncontexts: [{name: dev, context: {}}, {name: new-eu, context: {cluster: new}}]\nusers: [{name: me}]\n"
 
 
-def test_what_was_added_to_a_copy_is_kept_when_its_shell_ends(tmp_path: Path, state: Path) -> None:
+def test_entries_added_to_a_copy_are_saved_when_its_shell_ends(tmp_path: Path, state: Path) -> None:
     made = private_kubeconfig.make([config(tmp_path, "dev")], os.getpid(), "here")
     assert shell.leave(made) is None
     made.write_text(NEW)
@@ -61,7 +61,7 @@ def test_what_was_added_to_a_copy_is_kept_when_its_shell_ends(tmp_path: Path, st
     assert not private_kubeconfig.is_own([kept.path])
 
 
-def test_what_was_added_to_the_copy_of_a_killed_shell_is_kept_too(tmp_path: Path, state: Path) -> None:
+def test_entries_added_to_the_copy_of_a_killed_shell_are_saved(tmp_path: Path, state: Path) -> None:
     made = private_kubeconfig.make([config(tmp_path, "dev")], 999999, "here")
     made.write_text(NEW)
     (kept,) = private_kubeconfig.remove_stale("here")
@@ -72,7 +72,7 @@ def test_what_was_added_to_the_copy_of_a_killed_shell_is_kept_too(tmp_path: Path
     assert [path.name for path in private_kubeconfig.folder().iterdir()] == ["added"]
 
 
-def test_the_users_own_files_are_never_taken_for_a_copy(tmp_path: Path) -> None:
+def test_the_users_files_are_never_mistaken_for_a_copy(tmp_path: Path) -> None:
     assert not private_kubeconfig.is_own([config(tmp_path, "dev")])
     assert not private_kubeconfig.is_own([])
 
@@ -89,27 +89,27 @@ def test_the_users_own_files_are_never_taken_for_a_copy(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_the_prompt_tells_stage_context_and_namespace(tmp_path: Path, context: str, shown: tuple[str, ...]) -> None:
+def test_the_prompt_shows_stage_context_and_namespace(tmp_path: Path, context: str, shown: tuple[str, ...]) -> None:
     assert prompt.lines([config(tmp_path, context)], Settings()) == shown
 
 
-def test_no_context_and_an_unreadable_file_are_told_apart(tmp_path: Path) -> None:
+def test_no_context_differs_from_an_unreadable_file(tmp_path: Path) -> None:
     assert prompt.lines([], Settings())[:2] == ("none", "no context")
     broken = tmp_path / "broken"
     broken.write_text("{")
     assert prompt.lines([broken], Settings())[:2] == ("unknown", "unknown")
 
 
-def test_the_chosen_pod_is_forgotten_when_the_context_is_another(tmp_path: Path) -> None:
+def test_the_selected_pod_is_forgotten_after_a_context_switch(tmp_path: Path) -> None:
     paths = [config(tmp_path, "dev")]
     selected_pod.remember(paths, SelectedPod("dev", "web", "p", "main", "dev"))
-    found = selected_pod.recall(paths, "dev")
-    assert found is not None
-    assert found.pod == "p"
+    recalled = selected_pod.recall(paths, "dev")
+    assert recalled is not None
+    assert recalled.pod == "p"
     assert selected_pod.recall(paths, "prod-eu") is None
 
 
-def test_every_copy_remembers_a_pod_of_its_own(tmp_path: Path) -> None:
+def test_each_copy_remembers_its_selected_pod(tmp_path: Path) -> None:
     one = private_kubeconfig.make([config(tmp_path, "dev")], os.getpid(), "here")
     other = private_kubeconfig.make([config(tmp_path, "dev")], os.getppid(), "here")
     selected_pod.remember([one], SelectedPod("dev", "web", "p", "", "dev"))

@@ -67,7 +67,7 @@ def test_only_its_owner_can_read_it() -> None:
 
 
 def test_an_unknown_number_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="there is none of that number"):
+    with pytest.raises(InvalidInput, match="no measurement has this number"):
         history.load(7)
 
 

@@ -1,4 +1,4 @@
-"""A file that does not tell where nodes stand says what is wrong with it in words of people."""
+"""Errors of topology files name the problem without Python's own messages."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from gpuctl.nccl.topology import racks
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ('{"Instances": [', "it begins as JSON and is none in line 1: Expecting value"),
-        ('{\n"Instances" []}', "it begins as JSON and is none in line 2: Expecting ':' delimiter"),
+        ('{"Instances": [', "it is not valid JSON in line 1: Expecting value"),
+        ('{\n"Instances" []}', "it is not valid JSON in line 2: Expecting ':' delimiter"),
         ('{"Reservations": []}', 'it is JSON without a list of "Instances"'),
         ('{"Instances": {}}', 'it is JSON without a list of "Instances"'),
         ('[{"InstanceId": "i-1", "NetworkNodes": ["nn-1"]}, 7]', "its instance 2 has no InstanceId"),
         ('{"Instances": [{"InstanceId": "i-1"}]}', "its instance 1 has no InstanceId with a list of NetworkNodes"),
     ],
 )
-def test_an_instance_topology_that_is_none_is_told_without_words_of_python(
-    text: str, wrong: str, tmp_path: Path
-) -> None:
+def test_an_invalid_instance_topology_is_refused_without_a_python_error(text: str, wrong: str, tmp_path: Path) -> None:
     file = tmp_path / "topology.json"
     file.write_text(text)
     with pytest.raises(InvalidInput) as error:

@@ -21,14 +21,14 @@ TABLE = """\
 """
 
 
-def test_only_allowed_programs_in_front_are_told(tmp_path: Path) -> None:
+def test_only_allowed_foreground_programs_are_returned(tmp_path: Path) -> None:
     assert programs(TABLE, ["htop", "claude"], tmp_path) == {
         "/dev/pts/0": ("htop", "-d", "10"),
         "/dev/pts/2": ("claude", "--continue"),
     }
 
 
-def test_words_are_as_the_program_got_them_where_the_system_tells(tmp_path: Path) -> None:
+def test_arguments_are_exact_if_proc_has_them(tmp_path: Path) -> None:
     (tmp_path / "860").mkdir()
     (tmp_path / "860/cmdline").write_bytes(b"/usr/bin/less\0notes of today\0")
     assert programs(TABLE, ["less"], tmp_path) == {"/dev/pts/3": ("less", "notes of today")}

@@ -12,10 +12,10 @@ from gpuctl.tmux.build import SHARE, with_plugins
 REQUIRED = {"shortCut", "description", "scopes", "command"}
 
 
-def test_the_plugin_is_one_that_k9s_reads_and_gpuctl_understands() -> None:
-    found = yaml.safe_load((SHARE / "k9s/plugins/gpuctl.yaml").read_text())
-    assert set(found) == {"plugins"}
-    plugin = found["plugins"]["gpuctl-select"]
+def test_k9s_reads_the_plugin_and_its_command_exists() -> None:
+    plugins = yaml.safe_load((SHARE / "k9s/plugins/gpuctl.yaml").read_text())
+    assert set(plugins) == {"plugins"}
+    plugin = plugins["plugins"]["gpuctl-select"]
     assert set(plugin) >= REQUIRED
     assert (plugin["command"], plugin["args"][:3]) == ("gpuctl", ["kube", "pod", "select"])
     pod = group.commands["pod"]

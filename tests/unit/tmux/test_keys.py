@@ -21,9 +21,9 @@ def bound(text: str) -> set[tuple[str, str]]:
 def test_every_key_of_the_table_is_bound_once() -> None:
     table = keys.rows()
     text = keys.bindings(table)
-    wanted = {(row.table, key) for row in table for key in row.keys}
-    assert bound(text) == wanted
-    assert len(re.findall("^bind-key", text, re.MULTILINE)) == len(wanted)
+    expected = {(row.table, key) for row in table for key in row.keys}
+    assert bound(text) == expected
+    assert len(re.findall("^bind-key", text, re.MULTILINE)) == len(expected)
 
 
 def test_a_key_of_window_0_keeps_its_usual_meaning_elsewhere() -> None:
@@ -38,8 +38,8 @@ def test_a_key_of_window_0_keeps_its_usual_meaning_elsewhere() -> None:
     assert lines["e"].count("{ ") == 1  # tmux has nothing on it
 
 
-def test_keys_without_prefix_ask_for_the_setting_when_they_are_pressed() -> None:
-    files = [render.files(Settings(keys_without_prefix=wanted)) for wanted in (True, False)]
+def test_keys_without_prefix_read_the_setting_when_pressed() -> None:
+    files = [render.files(Settings(keys_without_prefix=expected)) for expected in (True, False)]
     assert files[0] == files[1]
     root = [line for line in files[0]["keybindings.conf"].splitlines() if "-T root" in line]
     assert root
@@ -52,7 +52,7 @@ def test_two_columns_of_the_cheatsheet_fit_in_the_smallest_popup() -> None:
     assert (len(lines) + 1) // 2 <= POPUP[1]
 
 
-def test_the_page_tells_every_key() -> None:
-    told = PAGE.read_text()
-    missing = [row.written for row in keys.rows() if f"| `{row.written}` |" not in told]
+def test_the_page_lists_every_key() -> None:
+    page = PAGE.read_text()
+    missing = [row.written for row in keys.rows() if f"| `{row.written}` |" not in page]
     assert not missing

@@ -12,12 +12,12 @@ THREE = "8d2f,240x59,0,0{143x59,0,0[143x38,0,0,0,143x20,0,39,2],96x59,144,0,1}"
 
 
 def parsed(text: str) -> layout.Cell:
-    found = layout.parse(text)
-    assert found is not None
-    return found
+    cell = layout.parse(text)
+    assert cell is not None
+    return cell
 
 
-def test_a_layout_is_written_as_it_was_read() -> None:
+def test_a_layout_is_written_unchanged() -> None:
     assert layout.written(parsed(THREE)).partition(",")[2] == THREE.partition(",")[2]
 
 
@@ -25,7 +25,7 @@ def test_the_checksum_is_that_of_tmux() -> None:
     assert layout.written(parsed("b25d,80x24,0,0,0")) == "b25d,80x24,0,0,0"
 
 
-def test_every_pane_keeps_its_share() -> None:
+def test_every_pane_keeps_its_proportion() -> None:
     small = layout.scaled(parsed(THREE), 80, 23)
     left, right = small.cells
     assert (left.width, right.width, right.left) == (47, 32, 48)
@@ -45,10 +45,10 @@ def test_rows_and_columns_fill_the_window(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "tiled", "main-vertical", "b25d,80x24", "b25d,80x24,0,0,0}", "x,1x1,0,0{1x1,0,0,1"]
 )
-def test_what_is_no_layout_is_none(text: str) -> None:
+def test_other_text_is_not_a_layout(text: str) -> None:
     assert layout.parse(text) is None
 
 
-def test_a_window_with_other_panes_than_known_is_left_alone() -> None:
+def test_a_window_whose_panes_changed_is_left_alone() -> None:
     assert fitting(THREE, "b25d,80x24,0,0,0", 80, 23) == ""
     assert fitting("", THREE, 80, 23) == ""

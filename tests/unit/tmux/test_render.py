@@ -11,16 +11,16 @@ from gpuctl.tmux import render
 
 
 def test_a_version_has_every_file() -> None:
-    found = render.files(Settings())
-    assert {"tmux.conf", "keybindings.conf", "theme.conf", "cheatsheet.txt", "session.yml"} <= set(found)
-    assert len([name for name in found if name.startswith("scripts/") and name.endswith(".sh")]) == len(found) - 5
+    rendered = render.files(Settings())
+    assert {"tmux.conf", "keybindings.conf", "theme.conf", "cheatsheet.txt", "session.yml"} <= set(rendered)
+    assert len([name for name in rendered if name.startswith("scripts/") and name.endswith(".sh")]) == len(rendered) - 5
 
 
-def test_every_script_that_is_named_is_there() -> None:
-    found = render.files(Settings())
-    text = "".join(found.values())
+def test_every_referenced_script_exists() -> None:
+    rendered = render.files(Settings())
+    text = "".join(rendered.values())
     missing = [
-        name for name in found if name.startswith("scripts/") and name not in text and Path(name).name not in text
+        name for name in rendered if name.startswith("scripts/") and name not in text and Path(name).name not in text
     ]
     assert not missing
 
@@ -28,11 +28,11 @@ def test_every_script_that_is_named_is_there() -> None:
 @pytest.mark.parametrize("name", ["tmux.conf", "theme.conf", "keybindings.conf"])
 def test_a_configuration_has_one_command_a_line(name: str) -> None:
     lines = render.files(Settings())[name].splitlines()
-    words = ("#", "set-", "bind-key ", "source-file ", "run-shell -b ")
-    assert [line for line in lines if line and not line.startswith(words)] == []
+    prefixes = ("#", "set-", "bind-key ", "source-file ", "run-shell -b ")
+    assert [line for line in lines if line and not line.startswith(prefixes)] == []
     assert not [line for line in lines if line.endswith("\\")]
 
 
-def test_the_workspace_is_written_as_one_reads_it() -> None:
+def test_the_workspace_is_written_relative_to_the_home() -> None:
     assert "directory: ~/work\n" in render.files(Settings(workspace=Path.home() / "work"))["session.yml"]
     assert "directory: /srv/work\n" in render.files(Settings(workspace=Path("/srv/work")))["session.yml"]

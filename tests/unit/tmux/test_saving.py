@@ -27,9 +27,9 @@ def test_an_empty_or_broken_save_never_hides_a_good_one(place: Path) -> None:
     (place / "2026-01-01T11-00-00Z.yml").write_text("")
     (place / "2026-01-01T12-00-00Z.yml").write_text("windows: [{name: half")
     (place / "2026-01-01T13-00-00Z.draft").write_text("written halfway")
-    found = saving.latest()
-    assert found is not None
-    assert found.session.windows[0].name == "good"
+    save = saving.latest()
+    assert save is not None
+    assert save.session.windows[0].name == "good"
 
 
 def test_a_save_can_be_named(place: Path) -> None:

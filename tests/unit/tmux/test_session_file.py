@@ -26,7 +26,7 @@ def test_the_shipped_session_has_the_four_windows(tmp_path: Path) -> None:
     assert session.directory == "~/workspace"
 
 
-def test_k9s_is_read_only_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
+def test_k9s_is_read_only_by_default(tmp_path: Path) -> None:
     run = shipped(tmp_path).windows[0].panes[0].run
     assert command_of(run, Settings()) == ("k9s", "--readonly")
     assert command_of(run, Settings(k9s_readonly=False)) == ("k9s",)
@@ -34,7 +34,7 @@ def test_k9s_is_read_only_unless_the_settings_say_otherwise(tmp_path: Path) -> N
     assert command_of(("htop",), Settings()) == ("htop",)
 
 
-def test_what_is_written_reads_as_it_was(tmp_path: Path) -> None:
+def test_a_written_session_reads_back_unchanged(tmp_path: Path) -> None:
     panes = (
         Pane(title="a: #{x} ü", run=("sh", "-c", "echo 'two  blanks' # no comment"), install="apt install x"),
         Pane(of="a: #{x} ü", side="right", size=33, active=True, directory="/a b", context="prod", namespace="x"),
@@ -46,7 +46,7 @@ def test_what_is_written_reads_as_it_was(tmp_path: Path) -> None:
     assert session_file.read(path) == session
 
 
-def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
+def test_every_mistake_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "session.yml"
     path.write_text(
         "directory: ~/w\n"
@@ -63,7 +63,7 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
     )
     with pytest.raises(InvalidInput) as refused:
         session_file.read(path)
-    told = str(refused.value)
+    message = str(refused.value)
     for line, wrong in [
         (2, "windws is not known; did you mean windows?"),
         (7, "windows[0].panes[0].size is '4', not a whole number from 5% to 95%"),
@@ -73,11 +73,11 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
         (11, "windows[1].name is missing"),
         (11, "windows[1].panes is not a list of panes"),
     ]:
-        assert f"{path}:{line}: {wrong}" in told
+        assert f"{path}:{line}: {wrong}" in message
 
 
 @pytest.mark.parametrize("text", ["", "\n", "windows", "directory: ~/w\nwindows: []\n", "\0", "a: *b"])
-def test_a_file_that_is_no_session_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_session_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "session.yml"
     path.write_text(text)
     with pytest.raises(InvalidInput, match="cannot use the session file"):

@@ -32,7 +32,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config"
 
 
-def test_everything_that_runs_is_told_and_nothing_can_hide() -> None:
+def test_every_command_of_a_session_is_listed_and_none_can_hide() -> None:
     assert templates.runs(SESSION) == [
         "window logs, pane top: sh -c 'rm -r \\x1b[8m~/x'",
         "git in its repositories, with core.fsmonitor=./own",
@@ -40,23 +40,23 @@ def test_everything_that_runs_is_told_and_nothing_can_hide() -> None:
     ]
 
 
-def test_what_was_shown_is_what_is_kept() -> None:
+def test_the_session_that_was_shown_is_the_one_stored() -> None:
     templates.store("team", SESSION)
     assert templates.named("team") == replace(SESSION, template="team")
     assert list(templates.load_all()) == ["team"]
 
 
-def test_a_name_cannot_lead_elsewhere() -> None:
+def test_a_name_cannot_lead_out_of_the_folder() -> None:
     with pytest.raises(InvalidInput):
         templates.named("../session")
 
 
 def test_without_a_terminal_it_is_imported_only_with_yes(tmp_path: Path) -> None:
     (tmp_path / "ours.yml").write_text(FILE)
-    words = ["template", "import", str(tmp_path / "ours.yml")]
-    refused = CliRunner().invoke(group, words)
+    arguments = ["template", "import", str(tmp_path / "ours.yml")]
+    refused = CliRunner().invoke(group, arguments)
     assert isinstance(refused.exception, InvalidInput)
     assert "window logs, pane top: htop -d 5" in refused.output
     assert templates.load_all() == {}
-    assert CliRunner().invoke(group, [*words, "--yes", "--name", "team"]).exit_code == 0
+    assert CliRunner().invoke(group, [*arguments, "--yes", "--name", "team"]).exit_code == 0
     assert CliRunner().invoke(group, ["template", "list"]).output.splitlines()[1].split() == ["team", "logs"]

@@ -11,7 +11,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model imp
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.packages import Packages
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.record import Record
 
-from tests.unit.workstation.test_ways import ROW
+from tests.unit.workstation.test_sources import ROW
 
 # A stand-in for npm, which is given a folder and either refuses, or brings what the test says.
 NPM = """#!/bin/sh
@@ -29,24 +29,24 @@ def checked(home: Path, does: str) -> Outcome:
     machine = Machine(str(home), str(home / "bin"), without_packages=True, check=True)
     folders = Folders(str(home), str(home / "bin"), str(home / "tools"), str(home / "state"))
     tools = Tools(machine, Packages(machine), Installer(machine, folders, Record(folders.state), ""), check=True)
-    (found,) = tools.converge([{**ROW, "name": "no-such-tool", "minimal": "2"}])
+    (outcome,) = tools.converge([{**ROW, "name": "no-such-tool", "minimal": "2"}])
     assert sorted(path.name for path in home.iterdir()) == ["bin"]
-    return found
+    return outcome
 
 
-def test_what_npm_would_refuse_is_not_promised(tmp_path: Path) -> None:
-    found = checked(tmp_path, "echo 'npm error code EINTEGRITY' >&2; exit 1")
-    assert (found.state, found.changed) == ("MISSING", False)
-    assert "EINTEGRITY" in found.why
+def test_a_check_does_not_promise_a_package_that_npm_refuses(tmp_path: Path) -> None:
+    outcome = checked(tmp_path, "echo 'npm error code EINTEGRITY' >&2; exit 1")
+    assert (outcome.state, outcome.changed) == ("MISSING", False)
+    assert "EINTEGRITY" in outcome.why
 
 
-def test_a_program_for_this_system_that_npm_leaves_out_is_not_promised(tmp_path: Path) -> None:
-    found = checked(tmp_path, 'mkdir -p "$folder/node_modules/@a/tool"')
-    assert found.state == "MISSING"
-    assert "unavailable or was rejected" in found.why
+def test_a_check_does_not_promise_a_program_that_npm_omits(tmp_path: Path) -> None:
+    outcome = checked(tmp_path, 'mkdir -p "$folder/node_modules/@a/tool"')
+    assert outcome.state == "MISSING"
+    assert "unavailable or was rejected" in outcome.why
 
 
-def test_what_npm_brings_is_promised_and_nothing_of_it_was_run(tmp_path: Path) -> None:
-    found = checked(tmp_path, 'mkdir -p "$folder/node_modules/@a/tool-linux"')
-    assert (found.state, found.changed) == ("INSTALLED", True)
+def test_a_check_promises_what_npm_installs_without_running_it(tmp_path: Path) -> None:
+    outcome = checked(tmp_path, 'mkdir -p "$folder/node_modules/@a/tool-linux"')
+    assert (outcome.state, outcome.changed) == ("INSTALLED", True)
     assert "--ignore-scripts" in (tmp_path / "bin/called").read_text().split()

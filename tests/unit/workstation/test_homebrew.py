@@ -49,8 +49,8 @@ class Mac:
         machine = Machine(str(home), str(self.bin))
         machine.family, machine.is_root = "brew", False
         folders = Folders(str(home), str(self.bin), str(home / "tools"), str(home / "state"))
-        own = Installer(machine, folders, Record(folders.state), "")
-        self.tools = Tools(machine, Packages(machine), own, check=False)
+        installer = Installer(machine, folders, Record(folders.state), "")
+        self.tools = Tools(machine, Packages(machine), installer, check=False)
 
     def bring(self, *packages: str) -> dict[str, Any]:
         rows = [{"name": p, "program": f"{p}-program", "minimal": "9", "packages": {"brew": p}} for p in packages]
@@ -66,8 +66,8 @@ def mac(tmp_path: Path) -> Mac:
 
 
 def test_all_packages_go_into_one_brewfile(mac: Mac) -> None:
-    found = mac.bring("one", "two")
-    assert {name: (o.state, o.version, o.changed) for name, o in found.items()} == {
+    outcomes = mac.bring("one", "two")
+    assert {name: (o.state, o.version, o.changed) for name, o in outcomes.items()} == {
         "one": ("INSTALLED", "9.1", True),
         "two": ("INSTALLED", "9.1", True),
     }
@@ -75,14 +75,14 @@ def test_all_packages_go_into_one_brewfile(mac: Mac) -> None:
     assert mac.kept("Brewfile") == ['brew "one"', 'brew "two"']
 
 
-def test_a_package_that_cannot_be_fetched_takes_no_other_along(mac: Mac) -> None:
-    found = mac.bring("one", "lost")
-    assert {name: o.state for name, o in found.items()} == {"one": "INSTALLED", "lost": "MISSING"}
-    assert "Failed to fetch lost" in found["lost"].why
+def test_a_failed_download_does_not_fail_other_packages(mac: Mac) -> None:
+    outcomes = mac.bring("one", "lost")
+    assert {name: o.state for name, o in outcomes.items()} == {"one": "INSTALLED", "lost": "MISSING"}
+    assert "Failed to fetch lost" in outcomes["lost"].why
     assert mac.kept("Brewfiles") == ['brew "one"', 'brew "lost"', 'brew "one"', 'brew "lost"']
 
 
-def test_what_is_there_and_new_enough_is_not_asked_of_homebrew(mac: Mac) -> None:
+def test_an_installed_tool_is_not_requested_from_homebrew(mac: Mac) -> None:
     mac.bring("one")
     assert mac.bring("one")["one"].state == "OK"
     assert len(mac.kept("calls")) == 1

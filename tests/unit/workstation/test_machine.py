@@ -34,7 +34,7 @@ class Listening(Host):
         return super()._run(argv, *more)
 
 
-def test_a_proxy_with_a_password_is_given_but_stands_on_no_command_line(
+def test_a_proxy_password_is_passed_but_never_on_a_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("https_proxy", "http://user:secret@proxy.example")
@@ -45,21 +45,19 @@ def test_a_proxy_with_a_password_is_given_but_stands_on_no_command_line(
     assert host.lines == [(asks,)]
 
 
-def test_a_tool_in_a_folder_of_the_users_path_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_on_the_users_path_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = program(tmp_path / "go/bin/mytool")
     monkeypatch.setenv("PATH", f"{tmp_path}/go/bin:/usr/bin:/bin")
     assert a_machine(tmp_path).which("mytool") == mine
 
 
-def test_the_users_own_comes_before_the_systems_as_it_does_for_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_users_path_order_is_respected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = program(tmp_path / "bin/sh")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     assert a_machine(tmp_path).which("sh") == mine
 
 
-def test_what_only_this_shell_has_from_a_virtual_environment_does_not_count(
+def test_programs_of_an_active_virtual_environment_do_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path / "venv/bin/mytool")
@@ -70,9 +68,7 @@ def test_what_only_this_shell_has_from_a_virtual_environment_does_not_count(
     assert a_machine(tmp_path).which("mytool") == ""
 
 
-def test_a_program_of_the_users_finds_what_it_needs_on_the_users_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_runs_with_the_users_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "bin/shim", "exec helper")
     program(tmp_path / "bin/helper", "echo 2.5")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
@@ -80,9 +76,7 @@ def test_a_program_of_the_users_finds_what_it_needs_on_the_users_path(
     assert machine.version({"name": "shim"}, machine.which("shim")) == "2.5"
 
 
-def test_sudo_is_never_one_of_the_users_path_nor_is_it_given_that_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sudo_is_never_taken_from_nor_run_with_the_users_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "bin/sudo", "echo wrong")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     machine = a_machine(tmp_path)

@@ -25,7 +25,7 @@ def states(rows: list[dict[str, str]], home: Path) -> dict[str, str]:
     return {os.path.relpath(row["path"], home): row["state"] for row in rows}
 
 
-def test_a_file_comes_back_with_its_content_and_mode(home: Path) -> None:
+def test_undo_restores_a_file_with_content_and_mode(home: Path) -> None:
     file = home / ".bashrc"
     file.write_bytes(b"mine, \xff and no newline")
     file.chmod(0o640)
@@ -36,7 +36,7 @@ def test_a_file_comes_back_with_its_content_and_mode(home: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_link_of_the_users_comes_back_as_a_link(home: Path) -> None:
+def test_undo_restores_a_link_as_a_link(home: Path) -> None:
     link = home / "k9s"
     link.symlink_to("/opt/own/k9s")
     a_record(home).link(str(link), "/somewhere/k9s")
@@ -44,7 +44,7 @@ def test_a_link_of_the_users_comes_back_as_a_link(home: Path) -> None:
     assert link.readlink() == Path("/opt/own/k9s")
 
 
-def test_folders_we_made_go_unless_somebody_keeps_things_there(home: Path) -> None:
+def test_created_folders_are_removed_if_empty(home: Path) -> None:
     record = a_record(home)
     record.make_folders(str(home / ".local/bin"))
     record.make_folders(str(home / ".local/share"))
@@ -54,7 +54,7 @@ def test_folders_we_made_go_unless_somebody_keeps_things_there(home: Path) -> No
     assert (home / ".local/share/theirs").exists()
 
 
-def test_what_was_edited_since_is_a_conflict_and_stays(home: Path) -> None:
+def test_an_edited_file_is_a_conflict_and_stays(home: Path) -> None:
     file = home / ".bashrc"
     file.write_text("before")
     a_record(home).write(str(file), b"ours", 0o644)
@@ -63,7 +63,7 @@ def test_what_was_edited_since_is_a_conflict_and_stays(home: Path) -> None:
     assert file.read_text() == "edited"
 
 
-def test_force_takes_the_edited_file_back_and_keeps_a_copy(home: Path) -> None:
+def test_force_restores_an_edited_file_and_keeps_a_copy(home: Path) -> None:
     file = home / ".bashrc"
     file.write_text("before")
     a_record(home).write(str(file), b"ours", 0o644)
@@ -74,7 +74,7 @@ def test_force_takes_the_edited_file_back_and_keeps_a_copy(home: Path) -> None:
     assert row["why"] == f"a file; your version is kept in {copy}"
 
 
-def test_check_says_the_same_and_changes_nothing(home: Path) -> None:
+def test_a_check_of_undo_reports_the_same_and_changes_nothing(home: Path) -> None:
     file = home / ".bashrc"
     a_record(home).write(str(file), b"ours", 0o644)
     promised = undo(a_record(home), check=True, force=False)
@@ -83,7 +83,7 @@ def test_check_says_the_same_and_changes_nothing(home: Path) -> None:
     assert not file.exists()
 
 
-def test_what_the_user_put_there_between_two_runs_is_what_comes_back(home: Path) -> None:
+def test_undo_restores_the_file_that_the_user_wrote_between_two_runs(home: Path) -> None:
     file = home / ".bashrc"
     file.write_text("first")
     a_record(home).write(str(file), b"ours", 0o644)
@@ -93,7 +93,7 @@ def test_what_the_user_put_there_between_two_runs_is_what_comes_back(home: Path)
     assert file.read_text() == "the user's own again"
 
 
-def test_an_undo_that_was_broken_off_before_the_change_was_made_changes_nothing(home: Path) -> None:
+def test_undo_of_a_change_that_was_never_made_changes_nothing(home: Path) -> None:
     file = home / "tool"
     record = a_record(home)
     record.link(str(file), "/ours")
@@ -113,7 +113,7 @@ def a_tool(home: Path, name: str) -> Path:
     return home / name
 
 
-def test_one_tool_is_removed_and_what_was_there_before_comes_back(home: Path) -> None:
+def test_removing_a_tool_restores_its_earlier_link(home: Path) -> None:
     (home / "k9s").write_text("my own")
     mine, other = a_tool(home, "k9s"), a_tool(home, "helm")
     remove(a_record(home), {"k9s": "k9s"}, check=False, force=False)
@@ -132,19 +132,19 @@ def test_a_tool_that_we_did_not_install_is_left_alone(home: Path) -> None:
     assert (home / "jq").read_text() == "theirs"
 
 
-def test_a_check_of_a_removal_says_the_same_and_removes_nothing(home: Path) -> None:
+def test_a_check_of_a_removal_reports_the_same_and_removes_nothing(home: Path) -> None:
     mine = a_tool(home, "k9s")
     promised = remove(a_record(home), {"k9s": "k9s"}, check=True, force=False)
     assert mine.read_text() == "ours"
     assert remove(a_record(home), {"k9s": "k9s"}, check=False, force=False) == promised
 
 
-def test_a_removed_tool_whose_link_was_changed_since_keeps_the_version_it_leads_to(home: Path) -> None:
+def test_a_removed_tool_keeps_the_version_of_a_changed_link(home: Path) -> None:
     mine = a_tool(home, "k9s")
     other = home / "tools/k9s/1.0/k9s-too"
     other.write_text("ours, too")
     mine.unlink()
     mine.symlink_to(other)
-    told = remove(a_record(home), {"k9s": "k9s"}, check=False, force=False)
-    assert [row["state"] for row in told] == ["CONFLICT"]
+    removed = remove(a_record(home), {"k9s": "k9s"}, check=False, force=False)
+    assert [row["state"] for row in removed] == ["CONFLICT"]
     assert mine.read_text() == "ours, too"

@@ -17,7 +17,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row["name"])
-def test_a_row_says_why_and_from_where_and_nothing_unknown(row: dict[str, Any]) -> None:
+def test_a_row_has_a_reason_a_source_and_no_unknown_key(row: dict[str, Any]) -> None:
     assert row["why"]
     assert row["source"]
     assert not set(row) - KNOWN
@@ -54,9 +54,9 @@ def test_every_package_from_npm_has_its_integrity(row: dict[str, Any]) -> None:
         assert len(base64.b64decode(one.removeprefix("sha512-"), validate=True)) == 64
 
 
-def test_a_row_says_only_in_one_way_how_it_is_installed() -> None:
-    ways = {row["name"]: {"release", "pip", "npm", "this"} & set(row) for row in rows()}
-    assert all(len(some) < 2 for some in ways.values())
+def test_a_row_has_one_source_of_installation() -> None:
+    sources = {row["name"]: {"release", "pip", "npm", "this"} & set(row) for row in rows()}
+    assert all(len(some) < 2 for some in sources.values())
 
 
 def test_only_tmux_and_git_are_required() -> None:

@@ -24,14 +24,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def run_laptop(home: Path, *, check: bool = False, **asked: Any) -> dict[str, Any]:
+def run_laptop(home: Path, *, check: bool = False, **request: Any) -> dict[str, Any]:
     empty = {"tools": [], "only": [], "remove": [], "mirror": "", "packages": False, "shell": True, "gpuctl": ""}
     flags = {"start_tmux": False, "strict": False, "undo": False, "force": False}
     places = {"bin": str(home / ".local/bin"), "folder": str(home / "tools"), "state": str(home / ".local/state")}
-    return run({**empty, **flags, **places, **asked}, check)
+    return run({**empty, **flags, **places, **request}, check)
 
 
-def test_undo_brings_back_the_users_lines_without_ours_where_both_were_written_twice(home: Path) -> None:
+def test_undo_restores_the_users_lines_after_both_wrote_twice(home: Path) -> None:
     bashrc = home / ".bashrc"
     bashrc.write_text("mine\n")
     run_laptop(home)
@@ -41,7 +41,7 @@ def test_undo_brings_back_the_users_lines_without_ours_where_both_were_written_t
     assert bashrc.read_text() == "mine\nmine, too\n"
 
 
-def test_a_file_that_only_we_ever_wrote_is_gone_after_undo_even_with_another_mode(home: Path) -> None:
+def test_undo_removes_a_file_that_only_gpuctl_wrote_even_with_another_mode(home: Path) -> None:
     bashrc = home / ".bashrc"
     run_laptop(home)
     assert bashrc.read_text().startswith(BEGIN)
@@ -51,7 +51,7 @@ def test_a_file_that_only_we_ever_wrote_is_gone_after_undo_even_with_another_mod
     assert not bashrc.exists()
 
 
-def test_our_lines_that_came_along_from_another_machine_are_not_the_users(home: Path) -> None:
+def test_a_block_copied_from_another_machine_is_not_the_users(home: Path) -> None:
     bashrc = home / ".bashrc"
     bashrc.write_text(f"mine\n{BEGIN}\nof an older gpuctl\n{END}\n")
     run_laptop(home)
@@ -59,7 +59,7 @@ def test_our_lines_that_came_along_from_another_machine_are_not_the_users(home: 
     assert bashrc.read_text() == "mine\n"
 
 
-def test_a_damaged_marker_is_told_and_the_file_is_left_alone(home: Path) -> None:
+def test_a_damaged_marker_is_reported_and_the_file_left_alone(home: Path) -> None:
     bashrc = home / ".bashrc"
     bashrc.write_text(f"mine\n{BEGIN}\nmine, too\n")
     (row,) = run_laptop(home)["files"]
@@ -69,7 +69,7 @@ def test_a_damaged_marker_is_told_and_the_file_is_left_alone(home: Path) -> None
 
 
 @pytest.mark.skipif(not shutil.which("zsh"), reason="the package zsh")
-def test_zsh_gets_its_lines_where_it_reads_them(home: Path) -> None:
+def test_the_zsh_block_is_written_to_zdotdir(home: Path) -> None:
     (home / ".zshenv").write_text("echo welcome\nZDOTDIR=$HOME/zsh\n")  # not exported: only zsh knows it
     (home / "zsh").mkdir()
     (home / "zsh/.zshrc").write_text("mine\n")
@@ -80,7 +80,7 @@ def test_zsh_gets_its_lines_where_it_reads_them(home: Path) -> None:
     assert (home / "zsh/.zshrc").read_text() == "mine\n"
 
 
-def test_a_folder_for_zsh_out_of_the_environment_counts_too(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zdotdir_of_the_environment_counts(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "dots").mkdir()
     (home / "dots/.zshrc").write_text("mine\n")
     monkeypatch.setenv("ZDOTDIR", str(home / "dots"))
@@ -88,7 +88,7 @@ def test_a_folder_for_zsh_out_of_the_environment_counts_too(home: Path, monkeypa
     assert BEGIN in (home / "dots/.zshrc").read_text()
 
 
-def test_a_record_that_cannot_be_read_is_named_and_nothing_is_touched(home: Path) -> None:
+def test_an_unreadable_record_is_named_and_nothing_is_changed(home: Path) -> None:
     record = home / ".local/state/workstation/record.json"
     record.parent.mkdir(parents=True)
     for text in ("{half", "[]", json.dumps({"form": 1})):
@@ -98,33 +98,33 @@ def test_a_record_that_cannot_be_read_is_named_and_nothing_is_touched(home: Path
     assert not (home / ".bashrc").exists()
 
 
-def test_a_home_that_cannot_be_written_is_named(home: Path) -> None:
+def test_an_unwritable_home_is_named(home: Path) -> None:
     (home / ".local").write_text("a file where a folder has to be")
     with pytest.raises(WorkstationError, match=rf"{home}/\.local"):
         run_laptop(home)
 
 
-def test_a_shell_file_that_cannot_be_written_says_so_and_the_rest_goes_on(
+def test_an_unwritable_shell_file_is_reported_and_the_run_continues(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / ".bashrc").write_text("mine\n")
     (home / ".zshrc").write_text("mine\n")
     refuse(monkeypatch, ".bashrc")
-    told = {Path(row["path"]).name: row for row in run_laptop(home)["files"]}
-    assert (told[".bashrc"]["changed"], told[".zshrc"]["changed"]) == (False, True)
-    assert "Operation not permitted" in told[".bashrc"]["why"]
+    outcome = {Path(row["path"]).name: row for row in run_laptop(home)["files"]}
+    assert (outcome[".bashrc"]["changed"], outcome[".zshrc"]["changed"]) == (False, True)
+    assert "Operation not permitted" in outcome[".bashrc"]["why"]
     assert sorted(path.name for path in home.iterdir() if path.is_file()) == [".bashrc", ".zshrc"]
 
 
-def test_a_file_that_undo_cannot_restore_stops_no_other(home: Path) -> None:
+def test_a_file_that_cannot_be_restored_does_not_stop_undo(home: Path) -> None:
     for name in (".bashrc", ".zshrc"):
         (home / name).write_text("mine\n")
     run_laptop(home)
     with pytest.MonkeyPatch.context() as patch:
         refuse(patch, ".bashrc")
-        told = run_laptop(home, undo=True)
-    assert told["conflicts"] == [str(home / ".bashrc")]
-    assert "Operation not permitted" in told["undone"][0]["why"]
+        outcome = run_laptop(home, undo=True)
+    assert outcome["conflicts"] == [str(home / ".bashrc")]
+    assert "Operation not permitted" in outcome["undone"][0]["why"]
     assert (home / ".zshrc").read_text() == "mine\n"
     assert run_laptop(home, undo=True)["conflicts"] == []
     assert (home / ".bashrc").read_text() == "mine\n"
@@ -143,7 +143,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_undo_takes_exactly_our_block_out_of_a_file_that_changed_around_it(home: Path, force: bool) -> None:
+def test_undo_removes_exactly_the_block_from_a_file_that_changed_around_it(home: Path, force: bool) -> None:
     bashrc = home / ".bashrc"
     bashrc.write_text("mine\n")
     run_laptop(home)
@@ -156,7 +156,7 @@ def test_undo_takes_exactly_our_block_out_of_a_file_that_changed_around_it(home:
     assert not run_laptop(home, undo=True)["undone"]
 
 
-def test_a_check_of_that_undo_gives_the_same_rows_and_changes_nothing(home: Path) -> None:
+def test_a_check_of_undo_gives_the_same_rows_and_changes_nothing(home: Path) -> None:
     bashrc = home / ".bashrc"
     run_laptop(home)
     bashrc.write_text(bashrc.read_text() + "# by nvm\n")
@@ -167,7 +167,7 @@ def test_a_check_of_that_undo_gives_the_same_rows_and_changes_nothing(home: Path
     assert bashrc.read_text() == "# by nvm\n"
 
 
-def test_a_block_that_the_user_took_out_already_is_no_conflict(home: Path) -> None:
+def test_a_block_that_the_user_removed_is_no_conflict(home: Path) -> None:
     bashrc = home / ".bashrc"
     bashrc.write_text("mine\n")
     run_laptop(home)
@@ -177,7 +177,7 @@ def test_a_block_that_the_user_took_out_already_is_no_conflict(home: Path) -> No
     assert bashrc.read_text() == "mine, too\n"
 
 
-def test_a_shell_file_that_moved_into_a_repository_of_dotfiles_loses_our_block_there(home: Path) -> None:
+def test_a_shell_file_moved_into_a_dotfiles_repository_loses_the_block_there(home: Path) -> None:
     bashrc, moved = home / ".bashrc", home / "dots"
     bashrc.write_text("mine\n")
     run_laptop(home)
@@ -189,7 +189,7 @@ def test_a_shell_file_that_moved_into_a_repository_of_dotfiles_loses_our_block_t
     assert moved.read_text() == "mine\nmine, too\n"
 
 
-def test_lines_that_the_user_put_into_our_block_are_a_conflict_and_survive_force(home: Path) -> None:
+def test_the_users_lines_inside_the_block_are_a_conflict_and_survive_force(home: Path) -> None:
     bashrc = home / ".bashrc"
     run_laptop(home)
     users = 'if [ -n "$EDITOR" ]; then\n  export VISUAL=$EDITOR\nfi\n'
@@ -202,7 +202,7 @@ def test_lines_that_the_user_put_into_our_block_are_a_conflict_and_survive_force
     assert "a copy of the file is in" in row["why"]
 
 
-def test_lines_that_the_user_put_into_our_block_move_below_it_in_the_next_run(home: Path) -> None:
+def test_the_users_lines_inside_the_block_move_below_it_on_the_next_run(home: Path) -> None:
     bashrc = home / ".bashrc"
     run_laptop(home)
     bashrc.write_text(bashrc.read_text().replace(END, f"alias k=kubectl\n{END}"))

@@ -20,16 +20,16 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.shell imp
 from tests.rig.needs import HOSTS, need
 
 
-def test_they_come_after_the_last_line_even_where_it_has_no_end() -> None:
+def test_the_block_follows_the_last_line_even_without_a_newline() -> None:
     assert with_block("alias ll=ls", "B\n") == "alias ll=ls\nB\n"
 
 
-def test_a_second_time_changes_nothing() -> None:
+def test_writing_the_block_twice_changes_nothing() -> None:
     once = with_block("mine\n", block("bash", "/b", False))
     assert with_block(once, block("bash", "/b", False)) == once
 
 
-def test_a_new_version_takes_the_place_of_the_old_one() -> None:
+def test_a_new_block_replaces_the_old_one() -> None:
     text = with_block("before\n", block("zsh", "/old", False)) + "after\n"
     renewed = with_block(text, block("zsh", "/new", False))
     assert renewed.startswith("before\n" + BEGIN)
@@ -38,7 +38,7 @@ def test_a_new_version_takes_the_place_of_the_old_one() -> None:
 
 
 @pytest.mark.parametrize("text", ["{}", "mine\n{}", "before\n{}after\n", "{}after"])
-def test_without_our_lines_the_users_are_as_they_were(text: str) -> None:
+def test_removing_the_block_leaves_the_users_lines_unchanged(text: str) -> None:
     assert without_block(text.format(f"{BEGIN}\nold\n{END}\n")) == text.format("")
 
 
@@ -52,7 +52,7 @@ def test_without_our_lines_the_users_are_as_they_were(text: str) -> None:
     ],
     ids=["no end", "two begins", "an end before", "an end after"],
 )
-def test_damaged_markers_are_told_by_their_line_and_nothing_is_replaced(text: str, line: int) -> None:
+def test_damaged_markers_are_reported_with_their_line_and_nothing_is_replaced(text: str, line: int) -> None:
     with pytest.raises(WorkstationError, match=rf"line {line} "):
         with_block(text, "B\n")
 
@@ -67,13 +67,13 @@ def test_several_whole_blocks_become_one() -> None:
     assert with_block(f"a\n{once}b\n{once}c\n", "B\n") == "a\nB\nb\nc\n"
 
 
-def test_tmux_starts_with_a_terminal_only_where_that_is_wished() -> None:
+def test_tmux_starts_with_a_terminal_only_on_request() -> None:
     assert "gpuctl tmux launch" not in block("bash", "/b", False)
     assert "gpuctl tmux launch" in block("bash", "/b", True)
 
 
 @pytest.mark.parametrize("start_tmux", [False, True])
-def test_bash_takes_the_lines_and_puts_the_folder_on_the_path_once(start_tmux: bool) -> None:
+def test_bash_runs_the_block_and_adds_the_folder_to_path_once(start_tmux: bool) -> None:
     twice = block("bash", "/my/bin", start_tmux) * 2
     done = subprocess.run(["bash", "-euc", twice + 'echo "$PATH"'], capture_output=True, text=True, check=True)
     assert done.stdout.split(":").count("/my/bin") == 1
@@ -88,9 +88,11 @@ def started(tmp_path: Path, shell: str, **environment: str) -> bool:
     rc.write_text(block(shell, str(tmp_path), True))
     argv = {"bash": ["bash", "--rcfile", str(rc), "-ic", "exit"], "zsh": ["zsh", "-ic", "exit"]}[shell]
     ours, terminal = pty.openpty()
-    given = {"PATH": os.defpath, "HOME": str(tmp_path), "TERM": "dumb", **environment}
+    variables = {"PATH": os.defpath, "HOME": str(tmp_path), "TERM": "dumb", **environment}
     try:
-        done = subprocess.run(argv, stdin=terminal, env=given, capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run(
+            argv, stdin=terminal, env=variables, capture_output=True, text=True, check=True, timeout=30
+        )
     finally:
         os.close(ours)
         os.close(terminal)
@@ -107,5 +109,5 @@ def test_a_new_terminal_starts_tmux(tmp_path: Path, shell: str) -> None:
 @pytest.mark.parametrize(
     "name", ["TERM_PROGRAM=vscode", "CURSOR_TRACE_ID=1f", "INSIDE_EMACS=29", "TMUX=/x,1,0", "GPUCTL_KUBECONFIG=/x"]
 )
-def test_an_editors_terminal_a_pane_and_a_shell_for_a_cluster_start_none(tmp_path: Path, name: str) -> None:
+def test_editors_panes_and_smart_shells_do_not_start_tmux(tmp_path: Path, name: str) -> None:
     assert not started(tmp_path, "bash", **dict([name.split("=")]))

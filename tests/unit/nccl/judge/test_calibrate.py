@@ -144,7 +144,7 @@ def test_wrong_values_unchecked_values_and_unfinished_runs_are_refused() -> None
 
 
 def test_one_run_given_three_times_is_no_repeat() -> None:
-    assert "the same one" in refused([SOUND[0]] * 3)
+    assert "are identical" in refused([SOUND[0]] * 3)
 
 
 def test_runs_of_different_kinds_are_no_repeats() -> None:

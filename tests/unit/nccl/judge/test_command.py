@@ -63,7 +63,7 @@ def test_a_log_comes_from_standard_input_too() -> None:
     ("arguments", "wrong"),
     [
         (["missing.log"], "No such file"),
-        ([H100, "--algo", "Rnig"], "NCCL has none of that name"),
+        ([H100, "--algo", "Rnig"], "NCCL has no such algorithm"),
         ([H100, "--collective", "allreduce"], "no such test"),
     ],
 )

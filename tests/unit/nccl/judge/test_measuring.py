@@ -189,8 +189,8 @@ def test_a_new_name_may_be_calibrated_and_is_told_as_new(measured: Callable[...,
 
 def test_what_is_taken_back_is_told_as_rows_removed_and_put_back(measured: Callable[..., Result]) -> None:
     measured(Played(SOUND))
-    assert "3 rows removed, 0 rows put back" in CliRunner().invoke(baselines, ["restore"]).output
-    assert "0 rows removed, 3 rows put back" in CliRunner().invoke(baselines, ["restore"]).output
+    assert "3 rows removed, 0 rows restored" in CliRunner().invoke(baselines, ["restore"]).output
+    assert "0 rows removed, 3 rows restored" in CliRunner().invoke(baselines, ["restore"]).output
 
 
 def test_a_spoiled_file_can_be_taken_back(measured: Callable[..., Result], own_place: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_spoiled_file_can_be_taken_back(measured: Callable[..., Result], own_p
     measured(Played(speeds(1.05, 1.06, 1.04, 1.052, 1.048)))
     own_place.write_text("baselines: 7\n")
     result = CliRunner().invoke(baselines, ["restore"])
-    assert "what could not be read is removed, 3 rows put back" in result.output
+    assert "the unreadable file is removed, 3 rows restored" in result.output
     assert kept(own_place)[4 * GIB] == 364.9
 
 
@@ -224,8 +224,8 @@ def test_it_is_told_as_json_and_kept_in_the_history(measured: Callable[..., Resu
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        (("--algo", "Rnig"), "NCCL has none of that name"),
-        (("--env", "NCCL_ALGO=Ring,Tree"), "NCCL has none of that name"),
+        (("--algo", "Rnig"), "NCCL has no such algorithm"),
+        (("--env", "NCCL_ALGO=Ring,Tree"), "NCCL has no such algorithm"),
         (("--no-verify",), "unchecked values"),
         (("--gpus-per-node", "8"), "--gpus sets"),
         (("some.log", "--inventory", "prod", "-e", "1G"), "--end, --inventory cannot be combined with logs"),

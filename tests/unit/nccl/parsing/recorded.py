@@ -13,8 +13,15 @@ from tests.rig import recordings
 
 Facts = dict[str, dict[str, Any]]
 DATA = Path(__file__).parents[3] / "data" / "nccl"
-OURS: Facts = yaml.safe_load(Path(__file__).with_name("facts.yml").read_text())
-RECORDED: Facts = yaml.safe_load(Path(__file__).with_name("recorded_facts.yml").read_text())
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # every worker reads both at its start
+
+
+def _facts(name: str) -> Facts:
+    facts: Facts = yaml.load(Path(__file__).with_name(name).read_text(), LOADER)  # noqa: S506 - a safe loader
+    return facts
+
+
+OURS, RECORDED = _facts("facts.yml"), _facts("recorded_facts.yml")
 FACTS = OURS | RECORDED
 # For tests that take many at once or draw at random: without recordings these still run with ours.
 READABLE = FACTS if recordings.expected() else OURS

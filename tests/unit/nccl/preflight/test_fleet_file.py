@@ -116,7 +116,7 @@ def test_without_racks_in_the_inventory_the_nodes_own_knowledge_orders_them(tmp_
     facts_file.save(tmp_path / "f", Fleet(nodes))
     said = call(advise, "--from", tmp_path / "f").output
     assert "a ring crosses racks 2 times, now 4 times" in said
-    assert "racks are NVLink domains, as nvidia-smi tells:" in said
+    assert "racks are NVLink domains, from nvidia-smi:" in said
 
 
 def test_advise_prints_lines_for_a_shell_and_the_order_of_nodes(saved: Path) -> None:

@@ -94,7 +94,7 @@ CASES = {
     "middling memlock": ("memlock", WARN, put("limits", "memlock", 2**30), "1 GiB"),
     "no nccl-tests": ("nccl-tests", FAIL, without("test"), "test: not found on the PATH"),
     "no MPI": ("mpi", FAIL, without("mpirun"), "mpirun: not found on the PATH"),
-    "nccl-tests not told": ("nccl-tests", UNKNOWN, put("programs", "test", None), "it was not told"),
+    "nccl-tests not told": ("nccl-tests", UNKNOWN, put("programs", "test", None), "no reason was given"),
     "fabric manager not seen": ("fabric-manager", UNKNOWN, put("gpu", "fabric_manager_runs", None), "runs is unknown"),
     "a model not told": ("gpu-model", UNKNOWN, gpu("model", None), "the model of GPU 2 is unknown"),
     "ECC not told": ("gpu-memory", UNKNOWN, gpu("ecc_pending", None), "GPU 2: ECC is unknown"),

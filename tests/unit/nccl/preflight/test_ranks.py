@@ -113,7 +113,7 @@ def test_nodes_whose_fabric_ends_at_the_same_switches_stand_together() -> None:
     }
     assert racks.of_facts(nodes) == (
         {"a": ("l1+l2+l3+l4",), "b": ("l5+l6+l7+l8",), "c": ("l1+l2+l3+l4",)},
-        "leaf switches, by LLDP",
+        "leaf switches, from LLDP",
     )
 
 

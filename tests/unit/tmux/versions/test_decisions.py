@@ -22,7 +22,7 @@ def test_the_newest_version_is_on_top_and_what_the_user_wrote_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "system", "programs", "on_terminal", "way"),
+    ("environment", "system", "programs", "on_terminal", "expected_mode"),
     [
         ({"DISPLAY": ":0"}, "Linux", {"xterm"}, True, "window"),
         ({"WAYLAND_DISPLAY": "wayland-0"}, "Linux", {"foot"}, False, "window"),
@@ -37,12 +37,12 @@ def test_the_newest_version_is_on_top_and_what_the_user_wrote_stays() -> None:
     ],
 )
 def test_where_a_preview_is_shown(
-    environment: dict[str, str], system: str, programs: set[str], on_terminal: bool, way: str
+    environment: dict[str, str], system: str, programs: set[str], on_terminal: bool, expected_mode: str
 ) -> None:
-    assert choose(COMMAND, environment, system, programs.__contains__, on_terminal).mode == way
+    assert choose(COMMAND, environment, system, programs.__contains__, on_terminal).mode == expected_mode
 
 
-def test_terminal_and_iterm_are_told_to_type_the_command() -> None:
+def test_terminal_and_iterm_are_scripted_to_type_the_command() -> None:
     plain = choose(COMMAND, {}, "Darwin", lambda _: True, True).argv
     assert 'tell application "Terminal"' in plain
     assert 'do script "tmux attach \'a \\"b\\"\'"' in plain
@@ -50,15 +50,15 @@ def test_terminal_and_iterm_are_told_to_type_the_command() -> None:
     assert 'tell application "iTerm2"' in iterm
 
 
-def test_what_was_not_there_is_taken_away_and_what_was_is_set_again() -> None:
+def test_new_keys_and_options_are_removed_and_old_ones_restored() -> None:
     keys = state.keys('bind-key    -T prefix       \\"   split-window\nbind-key -r -T root F5 next-window\n')
     assert set(keys) == {("prefix", '\\"'), ("root", "F5")}
-    wanted = state.State(keys, {("set-option -g", "status"): "on", ("set-hook -g", "x[1]"): "list-keys"})
+    desired = state.State(keys, {("set-option -g", "status"): "on", ("set-hook -g", "x[1]"): "list-keys"})
     what = state.Changed(
         frozenset({("root", "F5"), ("root", "F6")}),
         frozenset({("set-option -g", "status"), ("set-option -g", "@new"), ("set-hook -g", "x[1]")}),
     )
-    assert state.commands(wanted, what) == [
+    assert state.commands(desired, what) == [
         "bind-key -r -T root F5 next-window",
         "unbind-key -q -T root F6",
         "set-hook -g 'x[1]' { list-keys }",

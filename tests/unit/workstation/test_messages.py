@@ -22,17 +22,17 @@ def why(home: Path, **row: Any) -> str:
     machine.family = "debian"
     folders = Folders(str(home), str(home / "bin"), str(home / "tools"), str(home / "state"))
     tools = Tools(machine, Packages(machine), Installer(machine, folders, Record(folders.state), ""), check=False)
-    (found,) = tools.converge([{"name": "no-such-tool", "minimal": "99.1", **row}])
-    assert found.state == "MISSING"
-    return found.why
+    (outcome,) = tools.converge([{"name": "no-such-tool", "minimal": "99.1", **row}])
+    assert outcome.state == "MISSING"
+    return outcome.why
 
 
-def test_packages_that_were_left_out_are_told_so_only_of_a_tool_that_has_one(tmp_path: Path) -> None:
+def test_disabled_packages_are_reported_only_for_tools_with_a_package(tmp_path: Path) -> None:
     assert "packages are disabled (--no-packages)" in why(tmp_path, packages={"debian": "tool"})
     assert "--no-packages" not in why(tmp_path)
 
 
-def test_a_tool_that_is_too_old_says_so(tmp_path: Path) -> None:
+def test_a_tool_that_is_too_old_is_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin/no-such-tool"
     program.write_text("#!/bin/sh\necho tool 1.6\n")
@@ -40,7 +40,7 @@ def test_a_tool_that_is_too_old_says_so(tmp_path: Path) -> None:
     assert why(tmp_path).startswith("1.6 is older than 99.1; ")
 
 
-def test_a_name_that_cannot_be_looked_up_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresolvable_name_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object, **__: object) -> None:
         raise URLError(socket.gaierror(-2, "Name or service not known"))
 

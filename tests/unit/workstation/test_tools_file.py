@@ -30,10 +30,10 @@ def file(tmp_path: Path) -> Path:
 
 def refused(file: Path, text: str) -> str:
     file.write_text(text)
-    with pytest.raises(InvalidInput) as told:
+    with pytest.raises(InvalidInput) as error:
         read_rows(file)
-    assert told.value.exit_code == 2
-    return str(told.value)
+    assert error.value.exit_code == 2
+    return str(error.value)
 
 
 def test_a_version_without_quotes_keeps_its_digits(file: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_version_without_quotes_keeps_its_digits(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "line", "said"),
+    ("was", "now", "line", "message"),
     [
         ("{version}", "{versoin}", 8, "release.url has the unknown placeholder {versoin}; did you mean version?"),
         ('"{os}/k9s"', '"{o}/k9s"', 9, "release.member has the unknown placeholder {o}"),
@@ -57,21 +57,23 @@ def test_a_version_without_quotes_keeps_its_digits(file: Path) -> None:
         ("  why: a test\n", "", 1, "why is missing"),
     ],
 )
-def test_a_mistake_is_told_with_file_line_and_field(file: Path, was: str, now: str, line: int, said: str) -> None:
-    told = refused(file, ROW.replace(was, now, 1))
-    assert f"{file}:{line}: row k9s: " in told
-    assert said in told
+def test_a_mistake_is_reported_with_file_line_and_field(
+    file: Path, was: str, now: str, line: int, message: str
+) -> None:
+    error = refused(file, ROW.replace(was, now, 1))
+    assert f"{file}:{line}: row k9s: " in error
+    assert message in error
 
 
 @pytest.mark.parametrize("name", ["../k9s", "K9s", "-k", "a b", ""])
-def test_a_name_that_would_lead_elsewhere_is_refused(file: Path, name: str) -> None:
+def test_a_name_that_leads_out_of_its_folder_is_refused(file: Path, name: str) -> None:
     assert "not a name of a-z" in refused(file, ROW.replace("name: k9s", f'name: "{name}"'))
 
 
-def test_what_is_no_yaml_names_the_file(file: Path) -> None:
-    told = refused(file, "- name: k9s\n  why: \x07bell\n")
-    assert str(file) in told
-    assert "<unicode string>" not in told
+def test_the_error_for_invalid_yaml_names_the_file(file: Path) -> None:
+    error = refused(file, "- name: k9s\n  why: \x07bell\n")
+    assert str(file) in error
+    assert "<unicode string>" not in error
 
 
 def test_an_empty_file_and_one_of_comments_have_no_rows(file: Path) -> None:
@@ -80,7 +82,7 @@ def test_an_empty_file_and_one_of_comments_have_no_rows(file: Path) -> None:
         assert read_rows(file) == []
 
 
-def test_what_is_not_utf_8_and_a_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_utf_8_and_a_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuctl.workstation.tools.config_dir", lambda: tmp_path)
     (tmp_path / "tools.yml").write_bytes(b"- name: \xff\n")
     with pytest.raises(InvalidInput, match="is not UTF-8"):

@@ -1,4 +1,4 @@
-"""The settings of the benchmark, and where each can be read on a host: one list that every side is made from."""
+"""The settings of the benchmark and their files on a host: the one list for all sides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 
 
 class Setting(NamedTuple):
-    """One knob: its kind (sysctl, thp, cpu, file, unit), its key, its wanted value, and the file that shows it."""
+    """One knob: its kind (sysctl, thp, cpu, file, unit), key, desired value, and the file that shows it."""
 
     kind: str
     key: str
@@ -22,13 +22,13 @@ class Setting(NamedTuple):
 
 
 def settings() -> list[Setting]:
-    """Everything in settings.yml."""
-    found = []
+    """All settings of settings.yml."""
+    rows = []
     for row in profiles.load(PROFILE).rows.values():
         kind, _, key = row.name.partition(".")
         value = row.value.partition("\n")[2] if kind == "file" else str(row.value)
-        found.append(Setting(kind, key, value, _path(kind, key)))
-    return found
+        rows.append(Setting(kind, key, value, _path(kind, key)))
+    return rows
 
 
 def _path(kind: str, key: str) -> str:

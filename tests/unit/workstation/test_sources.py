@@ -18,7 +18,7 @@ ROW: dict[str, Any] = {
 }
 
 
-def test_each_line_for_pip_names_a_version_and_its_hashes() -> None:
+def test_each_requirement_has_a_version_and_hashes() -> None:
     hashes = {"nvitop==1.0": ["aa"], "psutil==2.0": ["bb", "cc"]}
     assert requirements(hashes) == "nvitop==1.0 --hash=sha256:aa\npsutil==2.0 --hash=sha256:bb --hash=sha256:cc\n"
 

@@ -27,37 +27,37 @@ def _nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuctl.edges.ansible.run", never)
 
 
-@pytest.mark.parametrize("words", [["--tool", "k9s"], ["--no-packages"], ["--strict"], ["--start-tmux"]])
-def test_an_undo_refuses_what_it_would_not_heed(words: list[str]) -> None:
-    said = CliRunner().invoke(group, ["laptop", "--undo", "--yes", *words])
-    assert said.exit_code == 2
-    assert "--undo" in said.output
-    assert words[0] in said.output
+@pytest.mark.parametrize("options", [["--tool", "k9s"], ["--no-packages"], ["--strict"], ["--start-tmux"]])
+def test_undo_refuses_options_that_it_would_ignore(options: list[str]) -> None:
+    result = CliRunner().invoke(group, ["laptop", "--undo", "--yes", *options])
+    assert result.exit_code == 2
+    assert "--undo" in result.output
+    assert options[0] in result.output
 
 
-def test_a_tool_asked_for_by_name_counts() -> None:
+def test_a_requested_tool_counts_as_required() -> None:
     answer: dict[str, Any] = {"tools": [{"tool": "k9s", "state": "MISSING"}, {"tool": "jq", "state": "OK"}]}
     assert (exit_code(answer, ("k9s",)), exit_code(answer, ("jq",)), exit_code(answer)) == (1, 0, 0)
 
 
 @pytest.mark.parametrize("variable", ["GPUCTL_TOOLS_BIN", "GPUCTL_TOOLS_FOLDER"])
-def test_a_folder_for_tools_that_cannot_be_one_is_refused(
+def test_an_unusable_folder_for_tools_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    for given, wrong in (
+    for value, wrong in (
         ("bin", "not an absolute path"),
         (str(file), "not a folder"),
         (f"{file}/below", "not a folder"),
     ):
-        monkeypatch.setenv(variable, given)
+        monkeypatch.setenv(variable, value)
         with pytest.raises(InvalidInput, match=wrong):
             flow.bootstrap(BootstrapRequest())
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_what_the_module_tells_is_heard_while_it_runs() -> None:
+def test_progress_of_the_module_arrives_while_it_runs() -> None:
     heard: list[str] = []
     with progress_listener(heard.append):
         report_progress("k9s: installing")

@@ -22,30 +22,30 @@ def test_objects_are_read_one_by_one_whether_indented_or_not() -> None:
     assert list(events(text.splitlines(keepends=True))) == [one, two, one]
 
 
-def test_words_of_kubectl_between_objects_are_no_objects() -> None:
+def test_messages_of_kubectl_between_objects_are_skipped() -> None:
     assert list(events(["W1121 throttling\n", '{"type": "ADDED"}\n', "error: closed\n"])) == [{"type": "ADDED"}]
 
 
-def test_the_empty_list_that_kubectl_prints_of_a_server_it_does_not_reach_is_no_list() -> None:
+def test_the_empty_list_of_an_unreachable_server_is_not_a_list() -> None:
     empty = json.dumps({"apiVersion": "v1", "items": [], "kind": "List", "metadata": {"resourceVersion": ""}})
     assert listed(0, empty, "") == json.loads(empty)
     with pytest.raises(GpuctlError, match="i/o timeout"):
         listed(1, empty, "Unable to connect to the server: dial tcp 192.0.2.1:6443: i/o timeout\n")
 
 
-def test_a_list_takes_the_place_of_what_was_known() -> None:
-    found = Objects()
-    found.apply("ADDED", thing("a", 1))
-    early = found.known
-    found.apply("LIST", {"items": [thing("b", 2)]})
-    assert (early, found.known) == (False, True)
-    assert set(found.by_uid) == {"b"}
+def test_a_list_replaces_all_known_objects() -> None:
+    objects = Objects()
+    objects.apply("ADDED", thing("a", 1))
+    early = objects.known
+    objects.apply("LIST", {"items": [thing("b", 2)]})
+    assert (early, objects.known) == (False, True)
+    assert set(objects.by_uid) == {"b"}
 
 
 def test_an_event_older_than_the_list_changes_nothing() -> None:
-    found = Objects()
-    found.apply("LIST", {"items": [thing("a", 5)]})
-    found.apply("MODIFIED", {**thing("a", 4), "old": True})
-    assert "old" not in found.by_uid["a"]
-    found.apply("DELETED", thing("a", 6))
-    assert found.by_uid == {}
+    objects = Objects()
+    objects.apply("LIST", {"items": [thing("a", 5)]})
+    objects.apply("MODIFIED", {**thing("a", 4), "old": True})
+    assert "old" not in objects.by_uid["a"]
+    objects.apply("DELETED", thing("a", 6))
+    assert objects.by_uid == {}

@@ -16,14 +16,14 @@ def test_a_new_line_starts_at_once() -> None:
     assert (line.state, action, line.reconnects) == (State.STARTING, Action.START, 0)
 
 
-def test_it_is_up_only_when_the_pod_answers() -> None:
+def test_a_forward_is_up_only_when_the_pod_answers() -> None:
     starting, _ = step(Line(SLOT), Observation(), 0.0)
     listening, action = step(starting, Observation("uid-a", listens=True), 1.0)
     assert (listening.state, action) == (State.STARTING, Action.NOTHING)
     assert step(listening, Observation("uid-a", listens=True, answers=True), 1.0)[0].state is State.UP
 
 
-def test_an_ended_kubectl_is_begun_anew_after_a_pause_that_grows() -> None:
+def test_an_exited_kubectl_is_restarted_after_growing_pauses() -> None:
     line, waits = UP, []
     now = 0.0
     for _ in range(7):
@@ -38,7 +38,7 @@ def test_an_ended_kubectl_is_begun_anew_after_a_pause_that_grows() -> None:
     assert line.reconnects == 7
 
 
-def test_a_pod_that_does_not_answer_is_given_some_chances() -> None:
+def test_a_forward_restarts_after_three_unanswered_probes() -> None:
     line = UP
     for number in range(1, SILENT):
         line, action = step(line, Observation("uid-a", listens=True, answers=False), float(number))
@@ -47,26 +47,26 @@ def test_a_pod_that_does_not_answer_is_given_some_chances() -> None:
     assert (line.state, action) == (State.RETRYING, Action.STOP)
 
 
-def test_an_answer_forgets_the_failures() -> None:
+def test_an_answer_resets_the_failures() -> None:
     line = Line(SLOT, State.SILENT, failures=3, unanswered=2, why="x")
-    found = step(line, Observation("uid-a", listens=True, answers=True), 0.0)[0]
-    assert (found.state, found.failures, found.unanswered, found.why) == (State.UP, 0, 0, "")
+    line_after = step(line, Observation("uid-a", listens=True, answers=True), 0.0)[0]
+    assert (line_after.state, line_after.failures, line_after.unanswered, line_after.why) == (State.UP, 0, 0, "")
 
 
-def test_a_replaced_pod_is_not_made_to_wait_for_the_failures_of_the_old_one() -> None:
+def test_a_replacement_pod_does_not_wait_for_the_failures_of_the_old_one() -> None:
     failing = Line(SLOT, State.RETRYING, failures=6, until=30.0, why="x")
     line = moved(failing, Slot(SLOT.ports, "b", "uid-b"))
     assert step(line, Observation(), 1.0)[1] is Action.START
 
 
-def test_the_kubectl_of_a_pod_that_went_is_ended_first() -> None:
+def test_the_kubectl_of_a_deleted_pod_is_stopped_first() -> None:
     line = moved(UP, Slot(SLOT.ports, "b", "uid-b"))
     stopped, action = step(line, Observation("uid-a", listens=True), 1.0)
     assert action is Action.STOP
     assert step(stopped, Observation(), 1.0)[1] is Action.START
 
 
-def test_without_a_pod_it_waits_and_starts_nothing() -> None:
+def test_a_forward_without_a_pod_waits_and_starts_nothing() -> None:
     gone = moved(UP, Slot(SLOT.ports, "a", ""))
     stopped, action = step(gone, Observation("uid-a", listens=True), 1.0)
     assert action is Action.STOP
@@ -87,7 +87,7 @@ def test_no_pause_is_longer_than_half_a_minute() -> None:
     assert pause(50) == 30
 
 
-def test_a_port_that_must_not_be_probed_is_open_and_no_more_is_claimed() -> None:
+def test_an_unprobed_port_is_reported_as_open_only() -> None:
     starting, _ = step(Line(SLOT), Observation(), 0.0)
     line, action = step(starting, Observation("uid-a", listens=True, unprobed=True), 1.0)
     assert (line.state, action) == (State.OPEN, Action.NOTHING)
@@ -106,7 +106,7 @@ ELSEWHERE = (
 )
 
 
-def test_one_that_is_not_probed_is_begun_anew_when_kubectl_complains() -> None:
+def test_an_unprobed_forward_is_restarted_when_kubectl_reports_an_error() -> None:
     line, action = step(
         Line(SLOT, State.OPEN), Observation("uid-a", listens=True, message=IN_THE_POD, unprobed=True), 1.0
     )
@@ -114,17 +114,17 @@ def test_one_that_is_not_probed_is_begun_anew_when_kubectl_complains() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         LOGGED.format("error copying from remote stream to local connection: connection reset by peer"),
         "W0101 10:00:00.000000 7 warnings.go:70] the plugin that logs in is an old one",
     ],
 )
-def test_a_debugger_that_hangs_up_or_a_warning_leaves_the_forward_and_its_connections_alone(said: str) -> None:
-    line, action = step(Line(SLOT, State.OPEN), Observation("uid-a", listens=True, message=said, unprobed=True), 1.0)
+def test_a_disconnecting_debugger_or_a_warning_does_not_restart_the_forward(output: str) -> None:
+    line, action = step(Line(SLOT, State.OPEN), Observation("uid-a", listens=True, message=output, unprobed=True), 1.0)
     assert (line.state, action) == (State.OPEN, Action.NOTHING)
 
 
-@pytest.mark.parametrize("said", ELSEWHERE)
-def test_a_kubelet_or_api_that_refuses_a_connection_is_not_told_as_a_pod_where_nobody_listens(said: str) -> None:
-    assert step(UP, Observation("uid-a", exited=True, message=said), 1.0)[0].why == said
+@pytest.mark.parametrize("output", ELSEWHERE)
+def test_a_connection_refused_by_kubelet_or_api_is_not_reported_as_a_pod_without_a_listener(output: str) -> None:
+    assert step(UP, Observation("uid-a", exited=True, message=output), 1.0)[0].why == output
