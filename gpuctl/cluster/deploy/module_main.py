@@ -57,7 +57,9 @@ def present(params: Mapping[str, Any], applied: Applied) -> Answer:
         if not params["recreate"] and (recreated := plan.changes_of("recreate")):
             names = ", ".join(change.subject for change in recreated)
             hint = "recreate: true allows it; volumes stay"
-            raise GpuctlError(f"deploy {plan.env.name}", f"{names} would have to be recreated: {recreated[0].note}", hint)
+            raise GpuctlError(
+                f"deploy {plan.env.name}", f"{names} would have to be recreated: {recreated[0].note}", hint
+            )
         findings = [] if params["check"] else flow.deploy(cluster, plan, _tell, params["timeout"], applied)
     except GpuctlError as error:
         return {**_failed(error), "changed": bool(applied.done), "cluster": _result(plan, applied)}
