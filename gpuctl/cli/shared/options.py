@@ -133,7 +133,9 @@ strict = click.option("--strict", is_flag=True, help="Count settings that a host
 allow_busy = click.option("--allow-busy", is_flag=True, help="Also change settings that disturb running jobs.")
 context = click.option("--context", metavar="NAME", default="", help="Kubernetes context.  [default: the current one]")
 yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation before this machine is changed.")
-probe_every = click.option("--probe-every", type=Finite(0.5), default=5.0, show_default=True, help="Seconds.")
+probe_every = click.option(
+    "--probe-every", type=Finite(0.5), default=5.0, show_default=True, help="Seconds between probes."
+)
 output = click.option(
     "--output",
     "-o",
