@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import subprocess
 import sys
@@ -54,7 +56,7 @@ def test_removing_fails_where_not_every_kind_may_be_looked_for(lab: Lab) -> None
     assert (code, "cannot destroy lab: UNKNOWN whether more of it exists" in said) == (2, True)
 
 
-def test_what_fails_is_told_in_one_line_and_nothing_is_touched(lab: Lab) -> None:
+def test_what_fails_is_reported_in_one_line_and_nothing_is_touched(lab: Lab) -> None:
     before = lab.names()
     code, said = play(lab, cluster_nodes=3)
     assert code == 2
@@ -106,7 +108,7 @@ def test_the_command_takes_a_relative_kubeconfig_and_says_in_json_why_it_is_tcp(
     assert (said.code, said.json["mode"], said.json["fell_back"]) == (0, "tcp", "the cluster file does not enable RDMA")
 
 
-def test_more_gpus_than_a_node_has_is_told_by_diff_and_deploy_and_touches_nothing(lab: Lab, gpuctl: Gpuctl) -> None:
+def test_more_gpus_than_a_node_has_is_reported_by_diff_and_deploy_and_touches_nothing(lab: Lab, gpuctl: Gpuctl) -> None:
     known, before = str(lab.plane.kubeconfig), lab.names()
     path = lab.path({"gpus": {"per_node": 16}})
     told = "it has 8 of the 16 nvidia.com/gpu that a pod requests"
@@ -130,3 +132,30 @@ def test_destroying_asks_and_without_a_terminal_wants_to_be_told(lab: Lab, gpuct
     assert gpuctl(*words, "--volumes", "--yes", KUBECONFIG=known).code == 0
     assert lab.names() == before
     assert gpuctl(*words, KUBECONFIG=known).code == 0
+
+
+def test_the_logs_of_all_pods_or_of_one_are_shown(lab: Lab, gpuctl: Gpuctl) -> None:
+    known = str(lab.plane.kubeconfig)
+    lab.deploy(nodes=2, limit_s=60)
+    note = json.dumps(
+        {"metadata": {"annotations": {"standin/log": "gpuctl: ready\n", "standin/previous-log": "gone\n"}}}
+    )
+    for name in ("lab-0", "lab-1"):
+        lab.plane.kubectl("patch", "pod", name, "-n", lab.namespace, "--type=merge", "-p", note)
+    both = gpuctl("cluster", "logs", lab.path(), KUBECONFIG=known)
+    assert sorted(both.out.splitlines()) == ["lab-0  gpuctl: ready", "lab-1  gpuctl: ready"], both.err
+    assert gpuctl("cluster", "logs", lab.path(), "--rank", "1", "--previous", KUBECONFIG=known).out == "gone\n"
+    missing = gpuctl("cluster", "logs", lab.path(), "--rank", "7", KUBECONFIG=known)
+    assert (missing.code, "lab has no pod lab-7" in missing.err) == (2, True)
+
+
+def test_the_token_of_jupyter_is_printed_only_on_request(lab: Lab, gpuctl: Gpuctl) -> None:
+    known = str(lab.plane.kubeconfig)
+    lab.deploy(nodes=1, limit_s=60)
+    token = base64.b64decode(lab.get("secret", "lab")["data"]["jupyter-password"]).decode()
+    status = gpuctl("cluster", "jupyter", lab.path(), "--output", "json", KUBECONFIG=known)
+    assert token not in status.out + status.err
+    assert json.loads(status.out)["verdict"] == "UNKNOWN"  # nobody can look into a stand-in's pod
+    assert gpuctl("cluster", "jupyter", lab.path(), "--token", KUBECONFIG=known).out == f"{token}\n"
+    refused = gpuctl("cluster", "jupyter", lab.path(), "--token", "-o", "json", KUBECONFIG=known)
+    assert (refused.code, token in refused.out) == (2, False)
