@@ -9,8 +9,7 @@ from gpuctl.domain.gpudirect import version
 from gpuctl.nccl.advise.model import Setting, guide
 from gpuctl.nccl.topology.adapters import Facts, adapters, in_order, name
 
-OWN_GID = (2, 21)  # NCCL finds the RoCE v2 address itself since this version
-READ_LOG = "`gpuctl nccl parse` shows from the log which network was used."
+OWN_GID = (2, 21)  # from here on NCCL looks for the RoCE v2 address itself
 IPV4_GID = "0000:0000:0000:0000:0000:ffff:"
 LINK_LOCAL = "fe80:0000:0000:0000"
 
@@ -33,13 +32,16 @@ def net(facts: Facts) -> list[Setting]:
     return [_own_net(facts.get("programs", {}).get("net_plugins"), source)]
 
 
+USED = "`gpuctl nccl parse` shows from the log which network was used."
+
+
 def _own_net(plugins: list[str] | None, source: str) -> Setting:
     name, pinned = "NCCL_NET", "NCCL_NET=IB takes NCCL's own network and leaves every plugin unused (IBext of HPC-X)"
     if plugins is None:
-        why = f"{pinned}; it is not known if one is installed. {READ_LOG}"
+        why = f"{pinned}; it is not known if one is installed. {USED}"
         return Setting(name, None, why, source)
     if plugins:
-        why = f"{pinned}, and one is installed: {', '.join(plugins)}. {READ_LOG}"
+        why = f"{pinned}, and one is installed: {', '.join(plugins)}. {USED}"
         return Setting(name, None, why, source)
     why = f"Without it a run that finds no adapter falls back to TCP and passes. {pinned}; none was found here."
     return Setting(name, "IB", f"{why} Leave it unset if the container of a job contains a plugin.", source)

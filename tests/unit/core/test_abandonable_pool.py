@@ -1,4 +1,4 @@
-"""Threads that ask: answers in their order, and nobody waits for the rest once one went wrong."""
+"""The abandonable pool: results in order, and no wait for other calls after an error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def never() -> Iterator[threading.Event]:
     found.set()
 
 
-def test_answers_come_in_the_order_of_the_questions() -> None:
+def test_results_come_in_the_order_of_the_calls() -> None:
     def answer(number: int) -> int:
         time.sleep(0.02 * (4 - number))  # the last one answers first
         return number
@@ -39,7 +39,7 @@ def test_answers_come_in_the_order_of_the_questions() -> None:
         assert list(pool.map(answer, range(4))) == [0, 1, 2, 3]
 
 
-def test_no_more_are_asked_at_once_than_there_are_threads() -> None:
+def test_no_more_calls_run_at_once_than_there_are_threads() -> None:
     asked, lock, most = 0, threading.Lock(), 0
 
     def ask() -> None:
@@ -57,7 +57,7 @@ def test_no_more_are_asked_at_once_than_there_are_threads() -> None:
     assert (asked, most) == (0, 3)
 
 
-def test_an_error_is_raised_where_the_answer_is_asked_for() -> None:
+def test_an_error_is_raised_by_the_future() -> None:
     with AbandonablePool(1) as pool:
         job = pool.submit(int, "x")
         with pytest.raises(ValueError, match="invalid literal"):
@@ -65,7 +65,7 @@ def test_an_error_is_raised_where_the_answer_is_asked_for() -> None:
         assert pool.submit(int, "7").result() == 7
 
 
-def test_after_an_error_what_has_begun_is_left_and_what_has_not_is_dropped(never: threading.Event) -> None:
+def test_after_an_error_running_work_is_abandoned_and_queued_work_dropped(never: threading.Event) -> None:
     jobs: list[Future[bool]] = []
 
     def broken_off() -> None:
@@ -80,6 +80,6 @@ def test_after_an_error_what_has_begun_is_left_and_what_has_not_is_dropped(never
     assert [(each.running(), each.cancelled()) for each in jobs] == [(True, False), (False, True)]
 
 
-def test_a_question_without_an_answer_does_not_keep_the_process() -> None:
+def test_a_call_that_never_returns_does_not_keep_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", LEFT], timeout=20, check=False)
     assert done.returncode == 7

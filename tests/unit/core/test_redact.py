@@ -1,4 +1,4 @@
-"""Secrets go, the rest stays."""
+"""Secrets are removed, other text stays."""
 
 from __future__ import annotations
 
@@ -59,25 +59,25 @@ STAY = [
 
 
 @pytest.mark.parametrize(("text", "left"), GO.items())
-def test_what_is_secret_goes(text: str, left: str) -> None:
+def test_a_secret_is_removed(text: str, left: str) -> None:
     found, count = removed(text)
     assert found == left
     assert count >= 1
 
 
 @pytest.mark.parametrize("text", STAY)
-def test_what_is_not_secret_stays(text: str) -> None:
+def test_ordinary_text_stays(text: str) -> None:
     assert removed(text) == (text, 0)
 
 
-def test_known_values_go_wherever_they_stand_and_in_base64() -> None:
+def test_known_values_are_removed_everywhere_and_in_base64() -> None:
     text = "login with tiger-42 failed; dump: dGlnZXItNDI="
     assert removed(text, ["tiger-42"]) == (f"login with {GONE} failed; dump: {GONE}", 2)
 
 
-def test_of_two_known_values_the_longer_one_goes_first() -> None:
+def test_the_longer_of_two_known_values_is_removed_first() -> None:
     assert removed("x abcdef y", ["abcd", "abcdef"])[0] == f"x {GONE} y"
 
 
-def test_a_short_value_does_not_take_ordinary_words_with_it() -> None:
+def test_a_short_value_does_not_remove_ordinary_words() -> None:
     assert removed("one on top", ["on"])[0] == "one on top"

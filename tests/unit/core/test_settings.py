@@ -1,4 +1,4 @@
-"""The user's settings: defaults where there is no file, every mistake of one at once, stages by pattern."""
+"""The user's settings: defaults without a file, every mistake at once, stages by pattern."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("text", [None, "\n", "# workspace: ~/src\n", "---\n# nothing yet\n"])
-def test_without_a_file_or_with_an_empty_one_the_defaults_hold(file: Path, text: str | None) -> None:
+def test_defaults_apply_without_a_file_or_with_an_empty_one(file: Path, text: str | None) -> None:
     if text is not None:
         file.write_text(text)
     assert settings.load() == settings.Settings()
 
 
-def test_what_is_given_replaces_its_default_alone(file: Path) -> None:
+def test_a_setting_replaces_only_its_own_default(file: Path) -> None:
     file.write_text("workspace: ~/src\nrepositories: {infra: ~/src/infra}\nkeys_without_prefix: off\nask: [llm, -x]\n")
     found = settings.load()
     assert found.workspace == Path.home() / "src"
@@ -34,7 +34,7 @@ def test_what_is_given_replaces_its_default_alone(file: Path) -> None:
     assert found.contexts == settings.Settings().contexts
 
 
-def test_every_mistake_is_told_with_its_line(file: Path) -> None:
+def test_every_mistake_is_reported_with_its_line(file: Path) -> None:
     file.write_text("workspce: x\ncontexts: {prodution: [a]}\nkeys_without_prefix: maybe\nask: llm\n")
     with pytest.raises(InvalidInput) as raised:
         settings.load()
@@ -55,7 +55,7 @@ def test_every_mistake_is_told_with_its_line(file: Path) -> None:
         ("somewhere", ""),
     ],
 )
-def test_the_stage_of_a_context_is_told_by_its_name(context: str, stage: str) -> None:
+def test_a_context_has_the_stage_of_its_name(context: str, stage: str) -> None:
     assert settings.Settings().stage(context) == stage
 
 
@@ -71,7 +71,9 @@ def test_the_documented_settings_are_the_defaults(file: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.write_bytes(b"\xff")])
-def test_what_cannot_be_read_is_refused_and_never_taken_for_no_file(file: Path, make: Callable[[Path], object]) -> None:
+def test_an_unreadable_file_is_refused_and_not_taken_for_a_missing_one(
+    file: Path, make: Callable[[Path], object]
+) -> None:
     make(file)
     with pytest.raises(InvalidInput, match=r"settings\.yml"):
         settings.load()

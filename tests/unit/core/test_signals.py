@@ -1,4 +1,4 @@
-"""Ctrl-C as a question."""
+"""Ctrl-C is caught inside a block."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 from gpuctl.core.signals import ctrl_c
 
 
-def test_ctrl_c_is_a_question_that_says_yes() -> None:
+def test_ctrl_c_is_caught_and_reported() -> None:
     before = signal.getsignal(signal.SIGINT)
     with ctrl_c() as broken_off:
         assert not broken_off()

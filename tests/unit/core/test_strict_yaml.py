@@ -96,17 +96,17 @@ def test_deep_nesting_is_an_error_with_its_line_and_no_crash(file: Path, text: s
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# racks:\n", "---\n", "---\n# racks:\n...\n"])
-def test_a_file_of_comments_alone_is_empty_in_its_own_terms(file: Path, text: str) -> None:
+def test_a_file_of_comments_is_empty_and_the_error_names_its_keys(file: Path, text: str) -> None:
     assert refused(file, text) == ["is an empty rack plan; give it `racks:`"]
     assert load_file(file, PLAN, "use it", None) is None
 
 
 @pytest.mark.parametrize("text", ["''\n", "~\n", "[]\n"])
-def test_a_value_that_is_nothing_is_no_empty_file(file: Path, text: str) -> None:
+def test_a_null_value_is_not_an_empty_file(file: Path, text: str) -> None:
     assert refused(file, text) == ["1: is not a mapping of racks, notes"]
 
 
-def test_a_file_that_is_no_text_is_refused_without_the_parsers_own_name_for_it(file: Path) -> None:
+def test_a_binary_file_is_refused_in_plain_words(file: Path) -> None:
     assert refused(file, "racks: \0\n") == [
         "is not YAML: unacceptable character #x0000: control characters are not allowed"
     ]
@@ -126,7 +126,7 @@ def _even(text: str) -> int | None:
 @pytest.mark.parametrize(
     ("text", "mistake"), [("x", "is 'x': not an even number"), ("3", "is odd"), ("[2]", "is not an even number")]
 )
-def test_a_parser_says_its_shape_or_the_problem(file: Path, text: str, mistake: str) -> None:
+def test_a_parsed_field_reports_its_shape_or_the_problem(file: Path, text: str, mistake: str) -> None:
     file.write_text(text)
     with pytest.raises(InvalidInput, match=mistake):
         load_file(file, Parsed(_even, "an even number"), "use it", EMPTY)

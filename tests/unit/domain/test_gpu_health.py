@@ -37,13 +37,13 @@ def test_a_healthy_gpu_has_no_issues() -> None:
     ],
 )
 @pytest.mark.parametrize("place", ["remapped_row_pending>No<", "gpu_temp>33 C<", "dram_uncorrectable>0<"])
-def test_an_error_word_is_a_failure_wherever_it_stands(place: str, word: str, hint: str) -> None:
+def test_an_error_text_is_a_failure_in_any_field(place: str, word: str, hint: str) -> None:
     element = place.partition(">")[0]
     [issue] = gpu_health.issues(gpu((place, f"{element}>{word}<")))
     assert issue == (Verdict.FAIL, f'nvidia-smi reports "{word.strip("[]")}" for {element}', hint)
 
 
-def test_one_error_at_many_places_is_one_issue() -> None:
+def test_one_error_in_many_fields_is_one_issue() -> None:
     text = H100.replace(">No<", ">[Unknown Error]<").replace(">Not Active<", ">[Unknown Error]<")
     [issue] = gpu_health.issues(gpu_xml.parse(text)["gpus"][0])
     assert issue.message.count("Unknown Error") == 1
@@ -71,7 +71,7 @@ def test_memory_whose_state_is_an_error_is_not_called_good() -> None:
     assert issue.verdict is Verdict.UNKNOWN
 
 
-def test_a_known_fault_is_reported_beside_what_is_unknown() -> None:
+def test_a_known_fault_is_reported_next_to_unknown_values() -> None:
     changes = (
         ("remapped_row_failure>No<", "remapped_row_failure>Yes<"),
         ("dram_uncorrectable>0<", "dram_uncorrectable><"),

@@ -68,7 +68,7 @@ def test_junit_has_a_case_for_each_check_and_subject() -> None:
     assert valid_junit(forms.junit(report(strict=True)))[f"{group}.clocks", "gpu-5"] == "failure"
 
 
-def test_metrics_have_severities_values_counts_and_when() -> None:
+def test_metrics_have_severities_values_counts_and_times() -> None:
     samples = valid_metrics(forms.metrics(report(), 1763900000.5))
     severity = {(labels["check"], labels["subject"]): value for labels, value in samples["gpuctl_check_severity"]}
     assert severity == {("driver", "gpu-3"): 3, ("ecc", "gpu-4"): 2, ("clocks", "gpu-5"): 1, ("names", ""): 0}
@@ -85,7 +85,7 @@ def test_a_subject_with_two_findings_of_a_check_has_one_sample_the_worst() -> No
     assert (labels["subject"], value) == ("a", 3.0)
 
 
-def test_what_was_not_measured_is_no_value() -> None:
+def test_a_number_that_was_not_measured_has_no_sample() -> None:
     silent = Report("drift", {"": [unknown("bandwidth", "a", "not printed", busbw_gbs=None, network="efa")]})
     assert "gpuctl_check_value" not in valid_metrics(forms.metrics(silent, 1.0))
 

@@ -1,4 +1,4 @@
-"""What ansible.cfg says of how hosts are reached counts where a host's own variables say nothing."""
+"""Connection settings of ansible.cfg apply unless a host's own variables override them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ ssh_common_args = -o ProxyJump=bastion
 """
 
 
-def test_configuration_fills_in_what_a_host_leaves_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuration_applies_to_variables_that_a_host_does_not_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("ansible.cfg").write_text(CONFIG)
     Path("hosts").write_text("plain\nown ansible_ssh_user=admin ansible_become=false\n")
@@ -39,7 +41,7 @@ def test_without_configuration_nothing_is_added(tmp_path: Path, monkeypatch: pyt
     assert inventory.read(tmp_path / "hosts", "") == {"plain": {"group_names": ["ungrouped"]}}
 
 
-def test_a_host_is_in_its_groups_and_in_those_above_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_is_in_its_groups_and_their_parents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("hosts").write_text("[training]\na\nb\n[host_profile:children]\ntraining\n[login]\nc\n")
     found = {host: set(variables["group_names"]) for host, variables in inventory.read(tmp_path / "hosts", "").items()}

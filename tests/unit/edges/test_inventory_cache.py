@@ -1,4 +1,4 @@
-"""The memory of inventories: never older than what it came from."""
+"""The cache of inventories is never older than their files."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def users(here: Path, limit: str = "") -> dict[str, object]:
     return {host: variables.get("ansible_user") for host, variables in found.items()}
 
 
-def test_what_was_read_once_is_remembered(here: Path) -> None:
+def test_a_second_read_comes_from_the_cache(here: Path) -> None:
     assert users(here) == {"gpu-1": None, "gpu-2": None}
     (kept,) = (here / "cache/inventories").iterdir()
     kept.write_text('{"remembered": {}}')
     assert users(here) == {"remembered": None}
 
 
-def test_variables_behind_a_link_count(here: Path) -> None:
+def test_variables_in_linked_files_apply(here: Path) -> None:
     (here / "shared").mkdir()
     (here / "shared/all.yml").write_text("ansible_user: one\n")
     (here / "prod/group_vars").symlink_to(here / "shared")
@@ -40,7 +40,7 @@ def test_variables_behind_a_link_count(here: Path) -> None:
     assert users(here)["gpu-1"] == "another"
 
 
-def test_hosts_named_in_a_file_are_read_every_time(here: Path) -> None:
+def test_a_limit_file_is_read_every_time(here: Path) -> None:
     names = here / "failed"
     names.write_text("gpu-1\n")
     assert list(users(here, f"@{names}")) == ["gpu-1"]
@@ -49,7 +49,7 @@ def test_hosts_named_in_a_file_are_read_every_time(here: Path) -> None:
 
 
 @pytest.mark.parametrize("named", ["", "/ansible.cfg"])
-def test_a_configuration_named_by_file_or_folder_counts(
+def test_a_configuration_named_by_file_or_folder_applies(
     here: Path, monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
     (here / "conf").mkdir()
@@ -61,6 +61,6 @@ def test_a_configuration_named_by_file_or_folder_counts(
     assert users(here)["gpu-1"] == "another"
 
 
-def test_a_folder_that_cannot_be_written_harms_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_is_not_writable_does_no_harm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUCTL_CACHE_DIR", "/proc/nope")
     assert list(users(here)) == ["gpu-1", "gpu-2"]

@@ -25,21 +25,21 @@ def test_a_program_is_fed_and_both_of_its_streams_are_read() -> None:
     assert (done.code, len(done.out), done.err, done.excess) == (3, 300_000, "complaint\n", False)
 
 
-def test_input_is_asked_for_once_the_program_runs() -> None:
+def test_input_is_built_once_the_program_runs() -> None:
     assert Processes().run(["cat"], lambda: b"late", FOR_EVER).out == b"late"
 
 
-def test_input_that_nobody_reads_is_no_error() -> None:
+def test_input_that_is_not_read_is_no_error() -> None:
     assert Processes().run(sh("exec 0<&-; echo done"), b"x" * 300_000, FOR_EVER).out == b"done\n"
 
 
-def test_what_was_printed_before_the_end_is_whole() -> None:
+def test_output_before_the_end_is_complete() -> None:
     done = Processes().run([sys.executable, "-c", "print('x' * 3_000_000)"], b"", FOR_EVER)
     assert (done.code, len(done.out)) == (0, 3_000_001)
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
-def test_a_program_that_prints_without_end_is_cut_off(stream: str) -> None:
+def test_a_program_that_prints_endlessly_is_stopped(stream: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     done = Processes(most_output=4 * MIB).run(sh(f"exec yes >&{stream}"), b"", FOR_EVER)
     assert (done.code, done.excess) == (None, True)
@@ -47,33 +47,33 @@ def test_a_program_that_prints_without_end_is_cut_off(stream: str) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # KiB
 
 
-def test_printing_without_end_is_explained() -> None:
+def test_endless_output_is_explained() -> None:
     done = Processes(most_output=MIB).run(sh("exec yes"), b"", FOR_EVER)
     failure = explain(Login("gpu-1"), done, 60)
     assert failure.wrong == "it printed more than 16 MiB and was stopped"
     assert "login shell" in failure.hint
 
 
-def test_a_program_out_of_time_is_killed_and_its_output_kept() -> None:
+def test_a_program_that_exceeds_its_time_is_killed_and_its_output_kept() -> None:
     started = time.monotonic()
     done = Processes().run(sh("echo begun; exec sleep 600"), b"", 0.5)
     assert (done.code, done.out, done.excess) == (None, b"begun\n", False)
     assert time.monotonic() - started < 60
 
 
-def test_a_stream_of_errors_that_somebody_holds_open_keeps_nobody_waiting() -> None:
+def test_a_standard_error_held_open_delays_nothing() -> None:
     """As an OpenSSH that stays behind to share its connection."""
     done = Processes().run(sh("sleep 20 >/dev/null & echo answer; echo said >&2"), b"", FOR_EVER)
     assert (done.code, done.out, done.err) == (0, b"answer\n", "said\n")
 
 
-def test_who_stops_all_starts_nothing_more() -> None:
+def test_no_program_starts_after_stop() -> None:
     processes = Processes()
     processes.stop()
     assert processes.run(["true"], b"", FOR_EVER).code is None
 
 
-def test_an_endless_line_of_a_stream_comes_in_pieces() -> None:
+def test_a_very_long_line_comes_in_parts() -> None:
     stream = Stream(sh("yes | tr -d '\\n'"), b"")
     lines = stream.lines()
     assert len(next(lines)) == LONGEST_LINE
@@ -81,7 +81,7 @@ def test_an_endless_line_of_a_stream_comes_in_pieces() -> None:
     stream.wait()
 
 
-def test_of_endless_complaints_the_beginning_and_the_end_are_kept() -> None:
+def test_long_standard_error_keeps_its_start_and_end() -> None:
     stream = Stream(sh("echo first >&2; yes | head -c 3000000 >&2; echo last >&2"), b"")
     assert list(stream.lines()) == []
     code, complaints = stream.wait(60)

@@ -1,4 +1,4 @@
-"""The command line of a tmux command: what a word may hold."""
+"""The argument list of a tmux command."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gpuctl.edges.tmux import THEN, Server
     ("word", "passed"),
     [("plain", "plain"), ("a;b", "a;b"), ("build;", "build\\;"), (";", "\\;"), ("{} \\;", "{} \\\\;"), ("", "")],
 )
-def test_a_word_never_ends_the_command(word: str, passed: str) -> None:
+def test_an_argument_never_ends_the_command(word: str, passed: str) -> None:
     assert Server("own").argv("rename-window", word)[-2:] == ["rename-window", passed]
 
 
-def test_two_commands_can_go_in_one() -> None:
+def test_two_commands_run_in_one_call() -> None:
     assert Server("own").argv("list-keys", THEN, "list-panes")[-3:] == ["list-keys", ";", "list-panes"]

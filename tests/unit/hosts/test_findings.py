@@ -41,7 +41,7 @@ def test_a_setting_that_differs_names_both_values() -> None:
     assert findings(result("differs", now=None, boot="10"))[0].message == "is 10 after reboot, should be 1"
 
 
-def test_what_a_host_cannot_have_fails_only_a_strict_run() -> None:
+def test_an_unsupported_setting_fails_only_a_strict_run() -> None:
     assert findings(result("unsupported"), strict=True)[0].verdict == "FAIL"
 
 

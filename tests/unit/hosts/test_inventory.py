@@ -45,19 +45,19 @@ def test_localhost_is_always_the_embedded_one(places: tuple[Path, Path]) -> None
     assert places[0] not in find("localhost").parents
 
 
-def test_an_unknown_name_lists_those_there_are(places: tuple[Path, Path]) -> None:
+def test_an_unknown_name_is_refused_with_the_known_names(places: tuple[Path, Path]) -> None:
     (places[1] / "inventories/prod.yml").write_text("all: {}\n")
     with pytest.raises(InvalidInput) as refused:
         find("prd")
     assert "prod" in refused.value.hint
 
 
-def test_a_path_is_a_path(places: tuple[Path, Path]) -> None:
+def test_a_path_to_a_missing_file_is_refused(places: tuple[Path, Path]) -> None:
     with pytest.raises(InvalidInput, match="no such file"):
         find("./missing.yml")
 
 
-def test_connection_variables_become_the_way_to_a_host() -> None:
+def test_connection_variables_become_a_target() -> None:
     found = target(
         "gpu-1",
         {
@@ -97,7 +97,7 @@ def test_localhost_and_local_connections_need_no_ssh() -> None:
         ({"ansible_host": "{{ lookup('env', 'X') }}"}, "ansible_host is computed"),
     ],
 )
-def test_what_only_ansible_can_do_is_left_to_ansible(variables: dict[str, object], why: str) -> None:
+def test_a_host_that_needs_an_ansible_feature_is_left_to_ansible(variables: dict[str, object], why: str) -> None:
     assert target("gpu-1", variables).needs_ansible == why
 
 
@@ -114,7 +114,7 @@ def test_a_localhost_with_an_address_of_its_own_is_another_machine(elsewhere: di
 
 
 @pytest.mark.parametrize("name", ["ansible_become_password_file", "ansible_become_exe", "ansible_ssh_executable"])
-def test_what_only_ansible_does_is_left_to_it(name: str) -> None:
+def test_a_variable_that_only_ansible_implements_is_left_to_ansible(name: str) -> None:
     assert target("gpu-1", {name: "/opt/x"}).needs_ansible == f"{name} is set"
 
 
@@ -124,7 +124,7 @@ def test_a_connection_variable_that_makes_no_sense_is_refused_with_the_host(wron
         target("gpu-1", wrong)
 
 
-def test_who_is_the_user_already_needs_no_sudo() -> None:
+def test_a_login_as_the_become_user_needs_no_sudo() -> None:
     become = {"ansible_become": True}
     assert target("gpu-1", become).become
     assert not target("gpu-1", {**become, "ansible_user": "root"}).become

@@ -40,7 +40,7 @@ LOCKED = HostResult("h", wrong="another run is at work on this host")
         (LOCKED, "failed", 3, 3),
     ],
 )
-def test_a_host_in_one_word_and_one_code(host: HostResult, word: str, tune: int, drift: int) -> None:
+def test_a_host_has_one_status_and_one_exit_code(host: HostResult, word: str, tune: int, drift: int) -> None:
     assert status(host) == word
     assert exit_code([host]) == tune
     assert exit_code([host], drift=True) == drift
@@ -57,6 +57,6 @@ def test_the_worst_host_decides() -> None:
 @pytest.mark.parametrize(
     ("size", "sizes"), [("100%", [10]), ("3", [3, 3, 3, 1]), ("25%", [2, 2, 2, 2, 2]), ("1%", [1] * 10)]
 )
-def test_batches_by_number_and_share(size: str, sizes: list[int]) -> None:
+def test_batches_have_a_number_or_a_share_of_hosts(size: str, sizes: list[int]) -> None:
     hosts = [Target(f"h{i}") for i in range(10)]
     assert [len(batch) for batch in batches(hosts, size)] == sizes

@@ -1,4 +1,4 @@
-"""A pod that is this machine: the same text, started the same way, talked to by pipes."""
+"""A stand-in pod on this machine: the same program, started the same way, over pipes."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_an_unknown_failure_keeps_the_last_line() -> None:
     assert explain(Login("gpu-1"), Done(1, b"", "first\nsomething odd\n"), limit=60).wrong == "something odd"
 
 
-def test_a_fault_of_ours_on_the_host_is_called_one() -> None:
+def test_a_crash_of_gpuctl_on_the_host_is_reported_as_one() -> None:
     stderr = "Traceback (most recent call last):\n  File …\nKeyError: 'python'\n"
     failure = explain(Login("gpu-1"), Done(1, b"", stderr), limit=60)
     assert failure.wrong == "gpuctl itself failed on the host: KeyError: 'python'"

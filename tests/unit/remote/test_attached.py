@@ -1,4 +1,4 @@
-"""Programs that run as long as somebody listens: real processes, ended for certain."""
+"""Attached programs: real processes that end with their connection."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def pod(tmp_path: Path) -> Pod:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_an_old_python_reads_what_is_carried_and_it_needs_only_its_own(path: Path) -> None:
+def test_packed_modules_parse_in_an_old_python_and_import_only_its_library(path: Path) -> None:
     assert strangers(path, connection.MODULES) == set()
 
 
-def test_what_a_program_prints_comes_in_order_and_its_exit_code_is_told(pod: Pod) -> None:
+def test_output_arrives_in_order_and_the_exit_code_is_returned(pod: Pod) -> None:
     said: list[bytes] = []
     text = "import sys; print('one', flush=True); print('two', file=sys.stderr, flush=True); sys.exit(3)"
     assert attached.run(pod.target, python(text), said.append) == ProcessExit(3)
@@ -52,7 +52,7 @@ def test_large_output_arrives_whole(pod: Pod) -> None:
     assert (len(whole), whole[-3:]) == (5_000_003, b"end")
 
 
-def test_it_gets_its_folder_and_its_environment_and_what_the_pod_says_of_itself(pod: Pod, tmp_path: Path) -> None:
+def test_a_program_gets_its_folder_its_variables_and_those_of_the_pod(pod: Pod, tmp_path: Path) -> None:
     said: list[bytes] = []
     text = "import os; print(os.getcwd(), os.environ['A'], os.environ['PATH'] != '')"
     attached.run(pod.target, python(text, folder=str(tmp_path), env={"A": "b c"}), said.append)
@@ -62,7 +62,7 @@ def test_it_gets_its_folder_and_its_environment_and_what_the_pod_says_of_itself(
     assert child.read_env_file(tmp_path / "none") == {}
 
 
-def test_stop_ends_all_of_it_also_what_left_its_group_and_ignores_being_asked(pod: Pod) -> None:
+def test_stop_ends_all_processes_even_outside_the_group_or_ignoring_sigterm(pod: Pod) -> None:
     said: list[bytes] = []
     stop = threading.Event()
     pids: list[int] = []
@@ -80,14 +80,14 @@ def test_stop_ends_all_of_it_also_what_left_its_group_and_ignores_being_asked(po
     assert not [pid for pid in pids if lives(pid)]
 
 
-def test_one_that_ends_when_it_is_asked_is_not_killed(pod: Pod) -> None:
+def test_a_program_that_ends_on_sigterm_is_not_killed(pod: Pod) -> None:
     stop = threading.Event()
     text = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(5)); print(1, flush=True); time.sleep(600)"
     ended = attached.run(pod.target, python(text, grace_s=20), lambda _: stop.set(), stop)
     assert ended == ProcessExit(5, requested=True)
 
 
-def test_what_a_program_leaves_behind_when_it_ends_by_itself_is_ended(pod: Pod) -> None:
+def test_processes_that_a_program_leaves_behind_are_ended(pod: Pod) -> None:
     said: list[bytes] = []
     text = (
         "import subprocess, sys; print(subprocess.Popen("
@@ -98,7 +98,7 @@ def test_what_a_program_leaves_behind_when_it_ends_by_itself_is_ended(pod: Pod) 
 
 
 @pytest.mark.parametrize("way", ["the input closes", "our program is told to end", "our program is killed"])
-def test_it_ends_when_the_connection_does(pod: Pod, way: str) -> None:
+def test_a_program_ends_with_its_connection(pod: Pod, way: str) -> None:
     """Without a word from us; a killed supervisor can only tell its first process."""
     text = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
     with connection.connect(pod.target, python(text).order("run")) as found:
@@ -118,7 +118,7 @@ def test_it_ends_when_the_connection_does(pod: Pod, way: str) -> None:
         process.wait(20)
 
 
-def test_it_ends_when_nothing_is_heard_for_long(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_ends_after_a_long_silence(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
     soon = packing.STARTER.replace("sys.exit(module.main())", "module.protocol.SILENT_S = 0.5\nsys.exit(module.main())")
     monkeypatch.setattr(packing, "STARTER", soon)
     ended = attached.run(pod.target, python("import time; time.sleep(600)"))
@@ -133,19 +133,19 @@ def test_it_ends_when_nothing_is_heard_for_long(pod: Pod, monkeypatch: pytest.Mo
         (Program(["/etc/passwd"]), "/etc/passwd: Permission denied"),
     ],
 )
-def test_a_program_or_folder_that_is_not_there_is_named(pod: Pod, program: Program, wrong: str) -> None:
+def test_a_missing_program_or_folder_is_named(pod: Pod, program: Program, wrong: str) -> None:
     with pytest.raises(Refused) as caught:
         attached.run(pod.target, program)
     assert (caught.value.reason, caught.value.wrong) == ("start", wrong)
 
 
-def test_nothing_of_ours_stays(pod: Pod, tmp_path: Path) -> None:
+def test_nothing_of_gpuctl_stays(pod: Pod, tmp_path: Path) -> None:
     attached.run(pod.target, python("print(1)", folder=str(tmp_path)))
     assert list(tmp_path.iterdir()) == []
     assert pod.processes[-1].process.poll() == 0
 
 
-def test_an_end_is_told_in_words() -> None:
+def test_a_process_exit_has_a_description() -> None:
     assert ProcessExit(1).description == "ended with exit code 1"
     assert ProcessExit(None, signal.SIGKILL).description == "ended by SIGKILL (out of memory?)"
     assert ProcessExit(None).description == "its exit status is unknown"

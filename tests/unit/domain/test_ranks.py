@@ -1,4 +1,4 @@
-"""Who waited for whom, from a look at the nodes of a run that stood still."""
+"""A hang is diagnosed from a snapshot of its nodes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ def ranks(first: int, count: int = 2, still: bool = False, state: str = "R") -> 
     return [Process(100 + n, "all_reduce_perf", state, first + n, still) for n in range(count)]
 
 
-def test_a_node_whose_ranks_do_nothing_holds_up_those_that_poll() -> None:
+def test_a_node_with_idle_ranks_blocks_those_that_poll() -> None:
     looks = {"a": ranks(0), "b": ranks(2, still=True, state="S")}
     assert hang.waiting(looks, 2) == {"a": "waiting", "b": "gone"}
     words = "no end within 60 s, after 64M: on b ranks 2, 3 are doing nothing; a waits for it"
     assert hang.story(looks, 2, 60, "64M") == words
 
 
-def test_a_rank_that_is_missing_is_counted() -> None:
+def test_a_missing_rank_is_counted() -> None:
     looks = {"a": ranks(0), "b": ranks(2, count=1), "c": ranks(4)}
     assert hang.waiting(looks, 2) == {"a": "waiting", "b": "gone", "c": "waiting"}
     assert hang.story(looks, 2, 60, "").endswith(
@@ -36,14 +36,14 @@ def test_a_node_without_an_answer_is_unknown() -> None:
     assert hang.story(looks, 2, 60, "8").endswith("b gives no answer; a waits for it")
 
 
-def test_nobody_is_blamed_where_nobody_waits_or_all_do() -> None:
+def test_no_node_is_blamed_if_none_or_all_wait() -> None:
     asleep = {"a": ranks(0, still=True), "b": ranks(2, still=True)}
     assert hang.waiting(asleep, 2) == {"a": "unknown", "b": "unknown"}
     assert hang.story(asleep, 2, 60, "8").endswith("nobody knows who waits for whom")
     assert hang.story({"a": ranks(0), "b": ranks(2)}, 2, 60, "8").endswith("all wait")
 
 
-def test_nobody_is_accused_where_more_stand_still_than_poll() -> None:
+def test_no_node_is_blamed_if_more_are_idle_than_poll() -> None:
     looks = {"a": ranks(0), "b": ranks(2, still=True), "c": ranks(4, still=True)}
     assert hang.waiting(looks, 2) == {"a": "unknown", "b": "unknown", "c": "unknown"}
     words = "2 of 3 nodes stand still, 1 of 3 nodes wait; nobody knows who waits for whom"
@@ -56,12 +56,12 @@ def test_nobody_is_accused_where_more_stand_still_than_poll() -> None:
     )
 
 
-def test_half_of_the_nodes_may_be_accused_by_the_other_half() -> None:
+def test_half_of_the_nodes_may_be_blamed_by_the_other_half() -> None:
     looks = {"a": ranks(0), "b": ranks(2), "c": ranks(4, still=True), "d": ranks(6, count=1)}
     assert hang.waiting(looks, 2) == {"a": "waiting", "b": "waiting", "c": "gone", "d": "gone"}
 
 
-def test_ranks_that_never_began_accuse_nobody() -> None:
+def test_ranks_that_never_started_blame_no_node() -> None:
     looks: hang.Looks = {"a": [], "b": []}
     assert hang.waiting(looks, 2) == {"a": "unknown", "b": "unknown"}
     assert hang.story(looks, 2, 60, "").endswith("no rank had begun")

@@ -63,7 +63,7 @@ def screen() -> Screen:
     return Screen()
 
 
-def test_what_the_sync_tells_reaches_the_screen_and_what_decides(screen: Screen) -> None:
+def test_sync_events_reach_the_screen_and_the_decisions(screen: Screen) -> None:
     posted: list[Any] = []
     events = SyncEvents(screen, GROUP_OF, posted.append)
     events.changed(2, ["a.py"])
@@ -73,7 +73,7 @@ def test_what_the_sync_tells_reaches_the_screen_and_what_decides(screen: Screen)
     assert screen.said == ["changed 2", "lab-2 reached 2", "lab-1 away"]
 
 
-def test_a_pod_that_only_shares_a_folder_says_nothing_of_it_and_a_full_disk_has_not_got_it(screen: Screen) -> None:
+def test_a_pod_that_shares_a_folder_posts_nothing_and_a_full_disk_is_away(screen: Screen) -> None:
     posted: list[Any] = []
     events = SyncEvents(screen, GROUP_OF, posted.append)
     events.reached(Outcome("lab-1", Verdict.UNKNOWN, "sees", wrong="it still shows an older sync"), 2)
@@ -81,7 +81,7 @@ def test_a_pod_that_only_shares_a_folder_says_nothing_of_it_and_a_full_disk_has_
     assert posted == [Away(1)]
 
 
-def test_what_holds_up_a_restart_is_told_once(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_of_a_delayed_restart_is_reported_once(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     runner: Any = Idle()
     loop = Loop(runner, GROUPS, screen)
     state = decide.begin(2, "train.py", at=-PATIENT_S * 10)
@@ -93,7 +93,7 @@ def test_what_holds_up_a_restart_is_told_once(screen: Screen, monkeypatch: pytes
     assert runner.asked == []
 
 
-def test_a_restart_says_what_changed(screen: Screen) -> None:
+def test_a_restart_names_the_changed_files(screen: Screen) -> None:
     runner: Any = Idle()
     changed = frozenset({"a.py", "b.py", "c.py", "d.py"})
     Loop(runner, GROUPS, screen).carry_out(decide.State({0: 2, 1: 2}, newest=2, ran=1, owing=changed), Action.STOP)
@@ -101,7 +101,7 @@ def test_a_restart_says_what_changed(screen: Screen) -> None:
     assert runner.asked == ["end"]
 
 
-def test_trouble_with_the_debuggers_forward_is_told_once_while_it_lasts(screen: Screen) -> None:
+def test_a_broken_debugger_forward_is_reported_once(screen: Screen) -> None:
     shown = DebugAddress(screen, PortRequest(5678, name="debug"))
     line = Line(Slot(((5678, 5678),), "lab-0", "uid"), Standing.RETRYING, why="it broke")
     for _ in range(3):  # a retry that is counted down shows again every second
@@ -121,7 +121,7 @@ class Over:
         self.__dict__.update(given)
 
 
-def test_a_session_that_ended_before_its_program_says_what_ended_it() -> None:
+def test_a_session_that_ends_before_its_program_raises_the_reason() -> None:
     broken: Future[None] = Future()
     broken.set_exception(GpuctlError("sync any longer", "no pod can be synced to"))
     lost: Any = Over(wrong="it cannot be started: ./train.sh: Permission denied")

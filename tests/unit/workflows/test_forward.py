@@ -1,4 +1,4 @@
-"""From the ports of a cluster file to what is forwarded."""
+"""Port arguments become requests to forward."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuctl.workflows.forward import PortRequest, addresses, parse_ports
 PORTS = Ports(tensorboard=6007)
 
 
-def test_ports_go_by_their_names_in_the_file_and_by_number() -> None:
+def test_ports_are_named_as_in_the_file_or_by_number() -> None:
     assert parse_ports(["tensorboard", "9090:jupyter", "7000", "9091:7001"], PORTS) == [
         PortRequest(6007, 0, "tensorboard"),
         PortRequest(8888, 9090, "jupyter"),
@@ -22,15 +22,15 @@ def test_ports_go_by_their_names_in_the_file_and_by_number() -> None:
     ]
 
 
-def test_without_words_it_is_what_a_browser_reaches() -> None:
+def test_without_arguments_the_browser_ports_are_forwarded() -> None:
     assert [each.name for each in parse_ports([], PORTS)] == ["vscode", "jupyter", "tensorboard"]
 
 
-def test_a_port_by_number_is_known_by_its_name_so_that_a_debugger_is_never_probed() -> None:
+def test_a_port_by_number_gets_its_name_so_that_a_debugger_is_never_probed() -> None:
     assert parse_ports(["15678:5678"], PORTS) == [PortRequest(5678, 15678, "debug")]
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_ports(["vscod", "0:8080", "x:debug", "99999", "9000:vscode", "9000:jupyter"], PORTS)
     told = caught.value.wrong
@@ -44,11 +44,11 @@ def test_all_mistakes_are_told_at_once() -> None:
         assert each in told
 
 
-def test_what_is_asked_for_twice_is_forwarded_once() -> None:
+def test_a_port_that_is_requested_twice_is_forwarded_once() -> None:
     assert parse_ports(["vscode", "8080"], PORTS) == [PortRequest(8080, 0, "vscode")]
 
 
-def test_each_is_told_by_its_name_and_why_it_has_another_port_here() -> None:
+def test_addresses_have_names_and_the_reason_for_another_local_port() -> None:
     asked = parse_ports(["vscode", "debug", "7000"], PORTS)
     ports = ((8081, 8080), (5678, 5678), (7000, 7000))
     lines = [Line(Slot((each,), "lab-0", "uid")) for each in ports]

@@ -1,4 +1,4 @@
-"""Programs that go on when nobody listens: found again, heard from where we were, and ended for certain."""
+"""Detached programs: they keep running, are followed again from an offset, and are ended with all processes."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def pid_of(pod: Pod, name: str = "one") -> int:
     return int(b"".join(said))
 
 
-def test_it_goes_on_without_us_and_is_heard_from_where_we_were(pod: Pod) -> None:
+def test_a_detached_program_continues_and_is_followed_from_the_last_offset(pod: Pod) -> None:
     begin(pod, python("print('one'); print('two')"))
     whole, run = heard(pod)
     assert (whole, run.exit and run.exit.code, run.running, run.actor) == ("one\ntwo\n", 0, False, "ann@desk")
     assert heard(pod, offset=4)[0] == "two\n"
 
 
-def test_it_lives_on_when_a_listener_goes_and_is_then_ended(pod: Pod) -> None:
+def test_a_detached_program_survives_its_follower_until_it_is_stopped(pod: Pod) -> None:
     begin(pod, python(SLEEPS))
     pid = pid_of(pod)
     assert lives(pid)
@@ -72,7 +72,7 @@ def test_it_lives_on_when_a_listener_goes_and_is_then_ended(pod: Pod) -> None:
     assert detached.stop(pod.target, "one") == ended
 
 
-def test_a_second_one_is_refused_and_told_whose_the_first_is(pod: Pod) -> None:
+def test_a_second_detached_program_is_refused_with_the_owner_of_the_first(pod: Pod) -> None:
     begin(pod, python(SLEEPS))
     with pytest.raises(Refused, match=r"train\.py of ann@desk is running there") as caught:
         begin(pod, python("print(2)"), "two")
@@ -82,13 +82,13 @@ def test_a_second_one_is_refused_and_told_whose_the_first_is(pod: Pod) -> None:
     assert heard(pod, "two")[0] == "2\n"
 
 
-def test_one_that_cannot_start_leaves_nothing(pod: Pod) -> None:
+def test_a_program_that_cannot_start_leaves_nothing(pod: Pod) -> None:
     with pytest.raises(Refused, match="gpuctl-no-such: No such file"):
         begin(pod, Program(["gpuctl-no-such"]))
     assert detached.list_runs(pod.target) == []
 
 
-def test_where_nothing_can_be_written_nothing_begins_and_the_folder_is_named(tmp_path: Path) -> None:
+def test_no_program_starts_in_a_folder_that_is_not_writable(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     pod = Pod(tmp_path / "file")
     with pytest.raises(Refused, match=r"file/one cannot be written: (File exists|Not a directory)"):
@@ -96,7 +96,7 @@ def test_where_nothing_can_be_written_nothing_begins_and_the_folder_is_named(tmp
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_disk_that_is_full_when_it_begins_is_told_and_nothing_runs(tmp_path: Path, pod: Pod) -> None:
+def test_a_full_disk_at_the_start_is_reported_and_nothing_runs(tmp_path: Path, pod: Pod) -> None:
     """As a disk that takes folders, and no file."""
     full = packing.STARTER.replace(
         "sys.exit(module.main())",
@@ -115,7 +115,7 @@ def test_a_disk_that_is_full_when_it_begins_is_told_and_nothing_runs(tmp_path: P
     assert heard(pod, "two")[0] == "2\n"
 
 
-def test_a_keeper_that_is_killed_takes_its_program_along_and_is_known_as_lost(pod: Pod) -> None:
+def test_a_killed_supervisor_ends_its_program_and_the_run_is_lost(pod: Pod) -> None:
     begin(pod, python(SLEEPS))
     pid = pid_of(pod)
     kill(json.loads((Path(pod.target.runs) / "one" / "state").read_text())["supervisor"])
@@ -127,7 +127,7 @@ def test_a_keeper_that_is_killed_takes_its_program_along_and_is_known_as_lost(po
     assert heard(pod, "two")[0] == "2\n"
 
 
-def test_what_was_begun_elsewhere_by_it_is_swept(pod: Pod) -> None:
+def test_processes_that_a_program_started_elsewhere_are_swept(pod: Pod) -> None:
     """As ssh begins it in another pod: no keeper there, only the mark."""
     words = [sys.executable, "-c", "import time; time.sleep(600)"]
     mark = uuid.uuid4().hex
@@ -141,7 +141,7 @@ def test_what_was_begun_elsewhere_by_it_is_swept(pod: Pod) -> None:
     other.wait()
 
 
-def test_what_lives_of_a_run_that_no_keeper_has_here_is_known_and_what_somebody_listens_to_is_not(pod: Pod) -> None:
+def test_marked_processes_without_a_run_are_listed_and_attached_programs_are_not(pod: Pod) -> None:
     words = [sys.executable, "-c", "import time; time.sleep(600)", "their-train.py"]
     marks = [detached.token(), uuid.uuid4().hex]
     found = [subprocess.Popen(words, env={"PYTHON_GPUCTL_PROGRAM": mark}) for mark in marks]
@@ -156,19 +156,19 @@ def test_what_lives_of_a_run_that_no_keeper_has_here_is_known_and_what_somebody_
             each.wait()
 
 
-def test_a_run_that_is_not_known_is_told(pod: Pod) -> None:
+def test_an_unknown_run_is_refused(pod: Pod) -> None:
     with pytest.raises(Refused, match="the run nine no longer exists here"):
         detached.stop(pod.target, "nine")
 
 
-def test_only_the_newest_runs_are_remembered(pod: Pod) -> None:
+def test_only_the_newest_runs_are_recorded(pod: Pod) -> None:
     for number in range(5):
         begin(pod, python("print(1)"), f"run-{number}")
         heard(pod, f"run-{number}")
     assert [run.name for run in detached.list_runs(pod.target)] == ["run-2", "run-3", "run-4"]
 
 
-def test_of_a_long_log_the_newest_stays_and_what_is_missing_is_counted(tmp_path: Path) -> None:
+def test_a_long_log_keeps_its_newest_part_and_counts_the_rest(tmp_path: Path) -> None:
     writer = log.Writer(tmp_path, file_bytes=10)
     for number in range(10):
         writer.add(b"%05d" % number)
@@ -178,7 +178,7 @@ def test_of_a_long_log_the_newest_stays_and_what_is_missing_is_counted(tmp_path:
     assert log.read(tmp_path, 50, 100) == (50, b"")
 
 
-def test_a_full_disk_costs_output_and_no_training(tmp_path: Path) -> None:
+def test_a_full_disk_loses_output_but_no_training(tmp_path: Path) -> None:
     writer = log.Writer(tmp_path / "gone")
     writer.add(b"12345")
     assert (writer.lost, writer.size) == (5, 0)
