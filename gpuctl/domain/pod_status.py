@@ -31,8 +31,8 @@ def is_ready(pod: Pod) -> bool:
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions(pod))
 
 
-def why_not_placed(pod: Pod) -> str:
-    """The scheduler's message; "" if the pod has a node, or the scheduler has not seen it yet."""
+def why_pending(pod: Pod) -> str:
+    """Return the scheduler's message on a pending pod; "" if it has a node or was not considered yet."""
     for condition in conditions(pod):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message") or condition.get("reason") or "no reason given")

@@ -12,7 +12,7 @@ from gpuctl.core.run_history import current_user
 from gpuctl.core.signals import ctrl_c
 from gpuctl.edges import ansible, ssh
 from gpuctl.engine import answers, needs_reboot
-from gpuctl.hosts.direct import OnResult, run_on_all
+from gpuctl.hosts.fan_out import OnResult, run_on_all
 from gpuctl.hosts.judge import exit_code
 from gpuctl.hosts.model import HostResult, RunOptions, Target
 

@@ -1,4 +1,4 @@
-"""Follow a container's log across its restarts, and say what it waits for while there is none."""
+"""Follow a container's log across its restarts; while there is none, report what the container waits for."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gpuctl.kube import model
 from gpuctl.kube.model import Container, Pod
 from gpuctl.kube.selected_pod import SelectedPod
 
-LOOK_S = 2.0
+POLL_S = 2.0
 INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 OVER = ("Succeeded", "Failed")  # phases in which no container starts again
 REQUEST_LIMIT = "--request-timeout=10s"
 
 
-def follow(target: SelectedPod, lines: int, say: Callable[[str], object]) -> int:
-    """Show the last lines and follow the log until the pod has ended or is gone, or until Ctrl-C; kubectl's exit code.
+def follow(target: SelectedPod, lines: int, report: Callable[[str], object]) -> int:
+    """Show and follow the log until the pod ends or is gone, or until Ctrl-C; returns kubectl's exit code.
 
-    A container that is restarting has no log to follow for most of the time: without waiting nothing would be seen.
+    A crash-looping container has no log to follow for most of the time, so this waits for its next start.
     """
     kube = Kubectl(target.context, target.namespace)
     container = ("--container", target.container) if target.container else ()
@@ -33,17 +33,19 @@ def follow(target: SelectedPod, lines: int, say: Callable[[str], object]) -> int
             return INTERRUPTED[1]
         before = _read(kube, target.pod)
         if before is None or before.phase in OVER:
-            say(f"{target.pod}: {'it no longer exists' if before is None else describe_end(before, target.container)}")
+            report(
+                f"{target.pod}: {'it no longer exists' if before is None else describe_end(before, target.container)}"
+            )
             return code
-        say(f"{target.pod}: {describe_wait(before, target.container)}; Ctrl-C ends")
+        report(f"{target.pod}: {describe_wait(before, target.container)}; Ctrl-C ends")
         has_log = code == 0
         if not _wait_for_start(kube, target, before):
-            say(f"{target.pod}: it no longer exists")
+            report(f"{target.pod}: it no longer exists")
             return code
         tail = -1 if has_log else lines  # the new container's log is new from its first line
 
 
-def of(pod: Pod, container: str) -> Container:
+def container_of(pod: Pod, container: str) -> Container:
     """Return the named container, or the first one; raises `GpuctlError` if the pod has none of that name."""
     matches = [candidate for candidate in pod.containers if container in ("", candidate.name)]
     if not matches:
@@ -53,14 +55,14 @@ def of(pod: Pod, container: str) -> Container:
 
 def describe_end(pod: Pod, container: str) -> str:
     """Describe the end of a pod whose containers are not started again."""
-    state = of(pod, container)
+    state = container_of(pod, container)
     code = "" if state.exit_code is None else f" with exit code {state.exit_code}"
     return f"{state.name} ended{code} ({state.why or pod.phase})"
 
 
 def describe_wait(pod: Pod, container: str) -> str:
     """Describe why there is no log to follow at this moment."""
-    state = of(pod, container)
+    state = container_of(pod, container)
     if not state.why and pod.phase == "Running":
         return f"the connection to the log of {state.name} ended; following it again"
     code = "" if state.exit_code is None else f" with exit code {state.exit_code}"
@@ -76,11 +78,13 @@ def has_started(before: Container, now: Container, phase: str) -> bool:
 def _wait_for_start(kube: Kubectl, target: SelectedPod, before: Pod) -> bool:
     """Wait for the container's next start; False if the pod is gone."""
     while True:
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
         now = _read(kube, target.pod)
         if now is None:
             return False
-        if now.phase in OVER or has_started(of(before, target.container), of(now, target.container), now.phase):
+        if now.phase in OVER or has_started(
+            container_of(before, target.container), container_of(now, target.container), now.phase
+        ):
             return True
 
 

@@ -31,7 +31,7 @@ FORCE = "find out why (`gpuctl nccl isolate`); --force keeps it, and the row wil
 class Calibration:
     """Rows to keep, or the reasons for refusing them.
 
-    `below`: rows below a published fail limit, size -> (measured, limit); `below_own`: the same against the site's
+    `below`: rows below a published fail limit, size -> (measured, limit); `below_site`: the same against the site's
     row in force.
     """
 
@@ -39,7 +39,7 @@ class Calibration:
     refused: tuple[str, ...]
     below: Mapping[int, tuple[float, float]]
     speeds: Mapping[int, Sequence[float]] = field(default_factory=dict)  # by size: what each run reached, GB/s
-    below_own: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    below_site: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
 
 def calibrate(runs: Sequence[Run], stated: RunContext, book: Book, day: str = "") -> Calibration:
@@ -56,9 +56,9 @@ def calibrate(runs: Sequence[Run], stated: RunContext, book: Book, day: str = ""
     if refused:
         return Calibration((), tuple(refused), {})
     rows = list(_rows(runs, every[0], day or time.strftime("%Y-%m-%d", time.gmtime())))
-    below, below_own = (_below(rows, every[0], book, site) for site in (False, True))
-    marked = tuple(_marked(row, below, below_own) for row in rows)
-    return Calibration(marked, (), below, _grown(runs), below_own)
+    below, below_site = (_below(rows, every[0], book, site) for site in (False, True))
+    marked = tuple(_marked(row, below, below_site) for row in rows)
+    return Calibration(marked, (), below, _grown(runs), below_site)
 
 
 def measure(
@@ -91,13 +91,13 @@ def _below(rows: Sequence[Baseline], about: RunContext, book: Book, site: bool) 
 
 
 def _marked(
-    row: Baseline, below: Mapping[int, tuple[float, float]], below_own: Mapping[int, tuple[float, float]]
+    row: Baseline, below: Mapping[int, tuple[float, float]], below_site: Mapping[int, tuple[float, float]]
 ) -> Baseline:
     """Mark a row with the limit that it was forced below."""
     if row.from_bytes in below:
         row = replace(row, below_published=below[row.from_bytes][1])
-    if row.from_bytes in below_own:
-        limit = below_own[row.from_bytes][1]
+    if row.from_bytes in below_site:
+        limit = below_site[row.from_bytes][1]
         row = replace(row, why=f"{row.why} Forced below the limit {limit:g} of your own row before it.")
     return row
 
@@ -229,6 +229,6 @@ def too_slow(calibration: Calibration) -> list[str]:
     """Limits (published or the site's own) that only --force overrides."""
     return [
         f"{now:g} GB/s at {size(at)} is below {whose} limit {limit:g}"
-        for whose, below in (("the published", calibration.below), ("your own", calibration.below_own))
+        for whose, below in (("the published", calibration.below), ("your own", calibration.below_site))
         for at, (now, limit) in below.items()
     ]

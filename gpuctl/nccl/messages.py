@@ -60,7 +60,7 @@ def grown(rows: Sequence[Row]) -> list[Row]:
     return list(rows[first:])
 
 
-def sizes_seen(run: Run) -> int:
+def sizes_measured(run: Run) -> int:
     """Number of sizes measured, for the type, operation and root with the fewest."""
     return min(Counter(map(kind, run.rows)).values(), default=0)
 

@@ -15,7 +15,7 @@ from gpuctl.remote.supervisor import frames, protocol
 
 @dataclass(frozen=True)
 class Run:
-    """A pod's record of a run. `began` and `ended_at`: seconds since 1970 by the pod's clock; `about`: a description
+    """A pod's record of a run. `began` and `finished_at`: seconds since 1970 by the pod's clock; `about`: a description
     for people.
 
     A run that is neither `running` nor has an `exit` lost its supervisor (killed): how it ended is unknown.
@@ -29,7 +29,7 @@ class Run:
     began: float
     running: bool
     exit: ProcessExit | None
-    ended_at: float | None = None
+    finished_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -137,5 +137,5 @@ def _run(record: Mapping[str, Any]) -> Run:
     return Run(
         **{key: record[key] for key in named},
         exit=process_exit(status) if status else None,
-        ended_at=status.get("at") if status else None,
+        finished_at=status.get("at") if status else None,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.hosts.direct import run_on_all
+from gpuctl.hosts.fan_out import run_on_all
 from gpuctl.hosts.model import HostResult, Target
 from gpuctl.nccl.preflight.facts_file import Fleet
 from gpuctl.nccl.topology.login_checks import ALONE, peers

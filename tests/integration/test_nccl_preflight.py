@@ -126,7 +126,7 @@ def test_a_process_on_a_gpu_and_a_dead_node_are_told(cluster: list[TestHost]) ->
     found = preflight.judge(fleet.nodes, fleet.unasked)
     said = {(f.check, f.subject): f.message for f in found}
     assert said["idle", a.name] == "processes on its GPUs: train.py (4711)"
-    assert "nothing is known of it: it cannot be reached" in said["asked", c.name]
+    assert "nothing is known of it: it cannot be reached" in said["reachable", c.name]
     assert "it does not answer, and" in said["ssh", c.name]
 
 

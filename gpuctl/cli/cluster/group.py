@@ -10,14 +10,15 @@ from gpuctl.cli.cluster import (
     dev,
     discover,
     doctor,
+    editors,
     file,
     forward,
+    logs,
     render,
     shell,
     sync,
     test,
     train,
-    vscode,
 )
 from gpuctl.cli.shared.click_groups import Group
 
@@ -36,7 +37,9 @@ COMMANDS = (
     test.test,
     shell.shell,
     forward.forward,
-    vscode.vscode,
+    editors.vscode,
+    editors.jupyter,
+    logs.logs,
     dev.dev_session,
     doctor.doctor,
 )

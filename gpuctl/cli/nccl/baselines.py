@@ -187,7 +187,7 @@ def show_new(calibration: Calibration, book: Book) -> None:
         speeds = calibration.speeds.get(row.from_bytes, ())
         spread = f"{min(speeds):g} to {max(speeds):g}" if speeds else "-"
         cells = _cells(row)
-        forced = row.from_bytes in {**calibration.below, **calibration.below_own}
+        forced = row.from_bytes in {**calibration.below, **calibration.below_site}
         rows.append((*cells[:9], spread, _until_now(row, book), "FORCED" if forced else ""))
     head = ("MACHINE TYPE", "NODES", "GPUS", "COLLECTIVE", "ALGORITHM", "SIZES", "EXPECT", "WARN", "FAIL")
     output.table((*head, "MEASURED", "UNTIL NOW", ""), rows)

@@ -124,7 +124,7 @@ def preflight(access: NodeAccess, target: TargetRequest, alone: bool = False, to
 
     results = access.before(alone)
     findings.show(results, err=True)
-    silent = [one.subject for one in results if one.check == "asked" and one.subject in access.queryable]
+    silent = [one.subject for one in results if one.check == "reachable" and one.subject in access.queryable]
     if together and silent:
         raise GpuctlError(
             f"run a test over {output.plural(len(access.nodes), 'node')}",

@@ -50,7 +50,7 @@ class Lines:
 
 
 def go(request: Request, probe_every: float = 5.0) -> int:
-    """Run the forwards until interrupted; returns the exit code of an interruption, the only way they end."""
+    """Run the forwards until Ctrl-C; returns its exit code."""
     view = Table() if sys.stdout.isatty() else Lines()
     flow.run(request, view.show, probe_every)
     click.echo("all forwards stopped", err=True)

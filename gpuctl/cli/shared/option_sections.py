@@ -1,4 +1,4 @@
-"""Commands whose --help lists options under headings: those of one world of many together."""
+"""Commands whose --help lists options under headings, such as those for Slurm or for pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SectionOption(click.Option):
 
 
 class Sectioned(click.Command):
-    """Lists its own options first, then each heading's, in the order in which they were given."""
+    """Lists options without a heading first, then those of each heading, in the order of definition."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         under: dict[str, list[tuple[str, str]]] = {}

@@ -1,4 +1,4 @@
-"""Options that several commands share, each said once."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Share(click.ParamType[str]):
         self.name = "N|P%" if counts else "P%"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        found = re.fullmatch(r"(\d+)(%?)", str(value))
-        if found is None or not (found[2] or self.counts):
+        match = re.fullmatch(r"(\d+)(%?)", str(value))
+        if match is None or not (match[2] or self.counts):
             self.fail(
                 f"{value!r} is not {'a number or ' if self.counts else ''}a percentage such as 20%",
                 param,
                 ctx,
             )
-        if (found[2] and int(found[1]) > 100) or (self.counts and int(found[1]) < 1):
+        if (match[2] and int(match[1]) > 100) or (self.counts and int(match[1]) < 1):
             self.fail(f"{value!r} is out of range", param, ctx)
         return str(value)
 
@@ -49,15 +49,15 @@ class Finite(click.FloatRange):
 
 
 def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Refuse what was given and says nothing: an empty variable of a script must not mean all hosts, or others."""
-    said = param.name and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
-    if said and not value.strip(" ,"):
-        raise click.BadParameter("it is empty; give it a value, or leave the option out", ctx, param)
+    """Refuse an empty value: an empty variable of a script must not mean all hosts."""
+    from_command_line = param.name and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+    if from_command_line and not value.strip(" ,"):
+        raise click.BadParameter("it is empty; give it a value, or omit the option", ctx, param)
     return value
 
 
 def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator, listed in this order."""
+    """Combine options into one decorator; --help lists them in this order."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -87,21 +87,21 @@ def as_request(request: type[Any], *declared: Callable[[Command], Command]) -> C
 
 
 def build(request: type[Request], values: Mapping[str, Any]) -> Request:
-    """A request from the values of its options; a field without a value keeps its default."""
+    """Build a request from the values of its options; a field without a value keeps its default."""
     types = get_type_hints(request)
     nested = {name: build(kind, values) for name, kind in types.items() if _is_request(kind)}
     return request(**{**{name: values[name] for name in types if name in values}, **nested})
 
 
 def option_names(request: type[Any]) -> dict[str, bool]:
-    """Options of a request and of those nested in it -> True if the request cannot be built without it."""
+    """Options of a request and its nested requests, each with True if it has no default."""
     types = get_type_hints(request)
     names = dict[str, bool]()
-    for one in fields(request):
-        if _is_request(types[one.name]):
-            names |= option_names(types[one.name])
+    for field in fields(request):
+        if _is_request(types[field.name]):
+            names |= option_names(types[field.name])
         else:
-            names[one.name] = one.default is one.default_factory  # both are MISSING
+            names[field.name] = field.default is field.default_factory  # both are MISSING
     return names
 
 
@@ -133,7 +133,9 @@ strict = click.option("--strict", is_flag=True, help="Count settings that a host
 allow_busy = click.option("--allow-busy", is_flag=True, help="Also change settings that disturb running jobs.")
 context = click.option("--context", metavar="NAME", default="", help="Kubernetes context.  [default: the current one]")
 yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation before this machine is changed.")
-probe_every = click.option("--probe-every", type=Finite(0.5), default=5.0, show_default=True, help="Seconds.")
+probe_every = click.option(
+    "--probe-every", type=Finite(0.5), default=5.0, show_default=True, help="Seconds between two probes."
+)
 output = click.option(
     "--output",
     "-o",

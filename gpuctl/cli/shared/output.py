@@ -1,4 +1,4 @@
-"""What a person, or a script, gets to read."""
+"""Print results for people and scripts: tables, JSON and YAML."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def on_terminal() -> bool:
-    """Whether a person watches the progress."""
+    """True if standard error is a terminal, so that somebody watches the progress."""
     return sys.stderr.isatty()

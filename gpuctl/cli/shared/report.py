@@ -1,4 +1,4 @@
-"""Print a report as JSON, YAML or JUnit XML, and write its metrics: what every command that judges has in common."""
+"""Print the report of a command that judges, as a table, JSON, YAML or JUnit XML, and write its metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Form = Literal["table", "json", "yaml", "junit"]
 
-# Of a command that judges: `form` and `metrics`.
+# Parameters: `form` and `metrics`.
 report_options = options.together(
     click.option(
         "--output",
@@ -40,7 +40,7 @@ report_options = options.together(
 def publish(report: Report, form: Form, metrics: Path | None, table: Callable[[], Any]) -> None:
     """Write the metrics, then print the report in its form; `table` prints it for people.
 
-    The metrics are written first: a reader of the output who has gone does not keep them from being written.
+    The metrics come first: a closed pipe behind the output must not prevent them.
     """
     from gpuctl.domain import report as forms
 
@@ -55,7 +55,7 @@ def publish(report: Report, form: Form, metrics: Path | None, table: Callable[[]
 
 
 def check_folder(metrics: Path | None) -> None:
-    """InvalidInput if the metrics cannot be written: a command that runs for long is told before it begins."""
+    """Raise InvalidInput if the metrics cannot be written, before a long command starts."""
     import os
 
     from gpuctl.core.errors import InvalidInput

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpuctl.cluster.environment import Object
-from gpuctl.domain.pod_status import HOPELESS, IMAGE, is_ready, runs, statuses, why_not_placed
+from gpuctl.domain.pod_status import HOPELESS, IMAGE, is_ready, runs, statuses, why_pending
 
 # Messages of the scheduler, and their meaning.
 PLACING = (
@@ -63,7 +63,7 @@ def warning(events: Sequence[Object]) -> str:
 
 
 def _not_placed(pod: Object, claims: Sequence[Object]) -> str:
-    message = why_not_placed(pod)
+    message = why_pending(pod)
     waiting = _volumes(pod, claims) if "PersistentVolumeClaim" in message else ""
     return f"no node takes it: {placing(message)}" + (f" ({waiting})" if waiting else "") if message else ""
 

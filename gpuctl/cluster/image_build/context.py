@@ -47,8 +47,8 @@ class Context:
         return sum(member.item.source[0] for member in self.members if member.item.kind == FILE)
 
 
-def read(folder: Path, inside: str = "", own_dockerfile: bool = False) -> Context:
-    """Collect a folder's files to send; `inside`: the subfolder to build; `own_dockerfile`: it needs a Dockerfile.
+def read(folder: Path, inside: str = "", needs_dockerfile: bool = False) -> Context:
+    """Collect a folder's files to send; `inside`: the subfolder to build; `needs_dockerfile`: a Dockerfile must exist.
 
     Files excluded by .dockerignore or by sync are not sent. Raises `InvalidInput` without a Dockerfile or
     Containerfile, or if a file cannot be read.
@@ -64,7 +64,7 @@ def read(folder: Path, inside: str = "", own_dockerfile: bool = False) -> Contex
             doing, f"not all of it can be read: {reasons}", "list it in .dockerignore, or correct its permissions"
         )
     taken = {path: Member(path, item, folder / path) for path, item in scanned.items.items() if not left_out(path)}
-    if own_dockerfile:
+    if needs_dockerfile:
         taken |= _with_dockerfile(folder, f"{inside}/" if inside else "", doing)
     return Context(tuple(taken[path] for path in sorted(taken)))
 

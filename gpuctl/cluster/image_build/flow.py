@@ -43,7 +43,7 @@ def read(env: Environment, folder: Path | None) -> Context | None:
     settings = env.cluster.image.build
     if settings is None or (folder is None and (settings.git or settings.dockerfile)):
         return None
-    return context.read(folder or Path(), settings.folder, own_dockerfile=not settings.dockerfile)
+    return context.read(folder or Path(), settings.folder, needs_dockerfile=not settings.dockerfile)
 
 
 def build(

@@ -39,18 +39,34 @@ class CommandResult:
 def run(
     cluster: Cluster, pods: Sequence[Object], argv: Sequence[str], say: Print, broken_off: Callable[[], bool]
 ) -> list[CommandResult]:
-    """Run the command in every pod; ended everywhere once `broken_off` is true. Results in pod order.
+    """Run the command in every pod; ended everywhere once `broken_off` is true or nobody reads the output."""
+    marked = programs.mark()
 
-    Also ended everywhere if `say` fails because nobody reads the output (`| head`); its error is raised afterwards.
+    def one(pod: Object, stop: Stop, say_line: Print) -> CommandResult:
+        return _one(CommandTarget(cluster, pod, stop), marked, argv, say_line)
+
+    return in_all(pods, one, say, broken_off)
+
+
+def in_all(
+    pods: Sequence[Object],
+    job: Callable[[Object, Stop, Print], CommandResult],
+    say: Print,
+    broken_off: Callable[[], bool],
+) -> list[CommandResult]:
+    """Do a job for every pod concurrently; each ends early once its `Stop` is set. Results in pod order.
+
+    `Stop` is set once `broken_off` is true, or `say` fails because nobody reads the output (`| head`); that error is
+    raised afterwards.
     """
-    marked, stop = programs.mark(), Stop()
+    stop = Stop()
     printer = LinePrinter(say, stop)
     with ThreadPoolExecutor(min(MOST, len(pods))) as pool:
-        jobs = [pool.submit(_one, CommandTarget(cluster, pod, stop), marked, argv, printer.print_line) for pod in pods]
+        jobs = [pool.submit(job, pod, stop, printer.print_line) for pod in pods]
         while wait(jobs, LOOK_S).not_done:
             if broken_off():
                 stop.set()
-        results = [job.result() for job in jobs]
+        results = [pending.result() for pending in jobs]
     if printer.wrong is not None and not broken_off():
         raise printer.wrong
     return results

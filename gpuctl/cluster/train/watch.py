@@ -165,7 +165,7 @@ class Watch:
         elif not run.exit.succeeded:
             if run.exit.requested:  # connections that broke for that are no failures
                 self.state.failures = [failure for failure in self.state.failures if failure.description != LOST_SSH]
-            self._failed(pod, run.exit.description, run.ended_at or 0.0)
+            self._failed(pod, run.exit.description, run.finished_at or 0.0)
 
     def _failed(self, pod: str, description: str, at: float = 0.0) -> None:
         self.state.failures.append(Failure(pod, description, list(self._last[pod]), at))

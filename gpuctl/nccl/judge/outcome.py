@@ -9,7 +9,7 @@ from itertools import pairwise
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.messages import Numbers, by_size, halves, plural, size, sizes, sizes_seen
+from gpuctl.nccl.messages import Numbers, by_size, halves, plural, size, sizes, sizes_measured
 from gpuctl.nccl.model import NoNumber, Outcome, Run
 
 RULE = "outcome"
@@ -103,7 +103,7 @@ def _holes(run: Run) -> Iterator[Finding]:
         message = "its summary is not in the log: out of bounds values and average, the last that a run prints"
         numbers: Numbers = {
             "rows": len(run.rows),
-            "sizes_seen": sizes_seen(run),
+            "sizes_measured": sizes_measured(run),
             "sizes_announced": run.sizes_announced,
         }
         yield Finding(RULE, "", Verdict.UNKNOWN, message, numbers, NO_SUMMARY)
@@ -113,8 +113,8 @@ def _holes(run: Run) -> Iterator[Finding]:
 
 def _missing(run: Run) -> Finding | None:
     """First sign of missing rows: the heading, a gap, "..." in the text, or the average of the summary."""
-    announced, measured = run.sizes_announced, sizes_seen(run)
-    numbers: Numbers = {"rows": len(run.rows), "sizes_seen": measured, "sizes_announced": announced}
+    announced, measured = run.sizes_announced, sizes_measured(run)
+    numbers: Numbers = {"rows": len(run.rows), "sizes_measured": measured, "sizes_announced": announced}
     if announced is not None and measured < announced:
         where = sizes(row.size_bytes for row in run.rows)
         message = (

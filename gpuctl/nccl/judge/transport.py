@@ -35,7 +35,7 @@ def transport(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
     yield from findings
     silent = _silent(run, about)
     if silent is not None:
-        numbers: Numbers = {"ranks": about.ranks, "ranks_told": len(_ranks_told(run)), "expected": expected}
+        numbers: Numbers = {"ranks": about.ranks, "ranks_reported": len(_ranks_with_network(run)), "expected": expected}
         yield Finding(RULE, "", Verdict.UNKNOWN, silent, numbers, TALK + (ALONE if about.nodes is None else ""))
     elif not findings:
         yield _good(by_node, expected)
@@ -51,7 +51,7 @@ def _by_node(run: Run) -> Nodes:
     return by_node
 
 
-def _ranks_told(run: Run) -> set[int]:
+def _ranks_with_network(run: Run) -> set[int]:
     """Ranks whose network is known.
 
     A process that reported without a rank counts as any one rank of its node, or as all of them if one process has
@@ -73,7 +73,7 @@ def _ranks_told(run: Run) -> set[int]:
 
 def _silent(run: Run, about: RunContext) -> str | None:
     """Ranks that have not reported a network, as text; None if all have."""
-    ranks_reported = _ranks_told(run)
+    ranks_reported = _ranks_with_network(run)
     if not ranks_reported:
         return "which network the ranks used is not in the log"
     if about.ranks is None:
@@ -105,7 +105,8 @@ def _not_as_expected(node: str, ones: Sequence[Transport], expected: str) -> Ite
     other = [one for one in ones if suits(one, expected) is False]
     unsure = [one for one in ones if suits(one, expected) is None]
     reported = names(map(describe, other or unsure))
-    numbers: Numbers = {"expected": expected, "found": reported, "ranks": len(other or unsure), "ranks_told": len(ones)}
+    ranks = {"ranks": len(other or unsure), "ranks_reported": len(ones)}
+    numbers: Numbers = {"expected": expected, "network": reported, **ranks}
     if other:
         what = "socket fallback" if any(word(one) == SOCKET for one in other) else f"{reported} instead of {expected}"
         message = f"{what} on {node} ({len(other)} of {plural(len(ones), 'rank')} that spoke)"
@@ -130,7 +131,7 @@ def _unlike(used: Mapping[str, Set[str]]) -> Iterator[Finding]:
         if other:
             what = "socket fallback" if SOCKET in other else f"{names(other)} instead of {usual}"
             message = f"{what} on {node}, while {plural(most, 'node')} used {usual}"
-            numbers: Numbers = {"expected": usual, "found": names(other), "nodes_as_expected": most}
+            numbers: Numbers = {"expected": usual, "network": names(other), "nodes_as_expected": most}
             yield Finding(RULE, node, Verdict.FAIL, message, numbers, FALL_BACK)
 
 

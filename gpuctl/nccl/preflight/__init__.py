@@ -39,7 +39,9 @@ def judge(fleet: Fleet, unasked: Mapping[str, str] | None = None, rules: Sequenc
     Each rule gives at least one finding: one OK for all nodes, or one for each node it has something to say of.
     """
     lost = [
-        Finding("asked", node, Verdict.UNKNOWN, f"nothing is known of it: {reason}", hint="reach it, or leave it out")
+        Finding(
+            "reachable", node, Verdict.UNKNOWN, f"nothing is known of it: {reason}", hint="reach it, or leave it out"
+        )
         for node, reason in (unasked or {}).items()
     ]
     return [*lost, *(finding for rule in rules for finding in rule(fleet))] if fleet else lost

@@ -26,7 +26,7 @@ def count(fleet: Fleet) -> list[Finding]:
         elif answering < present:
             message = f"{answering} GPUs answer, the node has {present}"
             findings.append(
-                fail("gpu-count", node, message, "look for Xid 79 in dmesg; reboot it", gpus=answering, there=present)
+                fail("gpu-count", node, message, "look for Xid 79 in dmesg; reboot it", gpus=answering, present=present)
             )
     subjects = {finding.subject for finding in findings}
     odd = equal("gpu-count", "{} GPUs", counts, "look for a GPU that fell off the bus: dmesg, Xid 79")

@@ -125,10 +125,10 @@ def _supervise(child: Child, folder: Path, state: dict[str, Any], signals: list[
             writer.add(part)
         elif not printing:
             time.sleep(SLICE_S)
-    ended_at = time.time()
+    finished_at = time.time()
     status, rest = child.finish()
     writer.add(rest)
-    _try_write(folder, dict(state, exit=dict(status, at=ended_at, unlogged=writer.lost)))
+    _try_write(folder, dict(state, exit=dict(status, at=finished_at, unlogged=writer.lost)))
 
 
 def _delete_old(runs: Path) -> None:

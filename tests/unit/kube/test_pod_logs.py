@@ -42,7 +42,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "kubectl").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN", str(tmp_path))
-    monkeypatch.setattr(pod_logs, "LOOK_S", 0.0)
+    monkeypatch.setattr(pod_logs, "POLL_S", 0.0)
     return tmp_path
 
 

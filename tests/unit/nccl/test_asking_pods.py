@@ -42,7 +42,7 @@ def test_pods_that_give_no_answer_are_called_by_pod_and_node(monkeypatch: pytest
     monkeypatch.setattr(python, "run", lambda *_: Failure("it has no Python"))
     found = nccl_in_pods.before(carrier(), list(PODS), "", alone=True)
     assert [(one.check, one.subject, one.verdict) for one in found] == [
-        (rule, pod, Verdict.UNKNOWN) for rule in ("idle", "asked") for pod in (FIRST, SECOND)
+        (rule, pod, Verdict.UNKNOWN) for rule in ("idle", "reachable") for pod in (FIRST, SECOND)
     ]
     assert found[-1].message == "nothing is known of it: it has no Python"
     assert nccl_in_pods.layout(carrier(), list(PODS)).devices == {FIRST: None, SECOND: None}

@@ -6,7 +6,7 @@ from gpuctl.cluster.deploy import pod_progress
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.environment import Object
 from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown
-from gpuctl.domain.pod_status import why_not_placed
+from gpuctl.domain.pod_status import why_pending
 
 # Preflight checks that explain why no node has room: which pods use the GPUs, for example.
 ABOUT_NODES = ("gpus", "adapters", "room", "in use")
@@ -27,7 +27,7 @@ def scheduled(facts: Facts) -> list[Finding]:
     check, findings = "scheduled", list[Finding]()
     waiting = {name: pod for name, pod in facts.pods.items() if not pod["spec"].get("nodeName")}
     for name, pod in waiting.items():
-        reason, others = why_not_placed(pod), _others(facts, pod)
+        reason, others = why_pending(pod), _others(facts, pod)
         if reason:
             message = "; ".join([f"no node takes it: {pod_progress.placing(reason)}", *others])
             findings.append(fail(check, f"Pod {name}", message))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuctl.domain.pod_status import HOPELESS, IMAGE, statuses, why_not_placed
+from gpuctl.domain.pod_status import HOPELESS, IMAGE, statuses, why_pending
 
 Object = dict[str, Any]
 
@@ -33,7 +33,7 @@ def exit_code(pod: Object) -> int | None:
 
 def why_waiting(pod: Object) -> str:
     """Reason why it does not start; empty if none is known."""
-    if not_placed := why_not_placed(pod):
+    if not_placed := why_pending(pod):
         return f"it cannot be placed: {not_placed}"
     for status in statuses(pod):
         waiting = (status.get("state") or {}).get("waiting") or {}

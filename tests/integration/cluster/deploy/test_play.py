@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import subprocess
 import sys
@@ -130,3 +132,30 @@ def test_destroying_asks_and_without_a_terminal_wants_to_be_told(lab: Lab, gpuct
     assert gpuctl(*words, "--volumes", "--yes", KUBECONFIG=known).code == 0
     assert lab.names() == before
     assert gpuctl(*words, KUBECONFIG=known).code == 0
+
+
+def test_the_logs_of_all_pods_or_of_one_are_shown(lab: Lab, gpuctl: Gpuctl) -> None:
+    known = str(lab.plane.kubeconfig)
+    lab.deploy(nodes=2, limit_s=60)
+    note = json.dumps(
+        {"metadata": {"annotations": {"standin/log": "gpuctl: ready\n", "standin/previous-log": "gone\n"}}}
+    )
+    for name in ("lab-0", "lab-1"):
+        lab.plane.kubectl("patch", "pod", name, "-n", lab.namespace, "--type=merge", "-p", note)
+    both = gpuctl("cluster", "logs", lab.path(), KUBECONFIG=known)
+    assert sorted(both.out.splitlines()) == ["lab-0  gpuctl: ready", "lab-1  gpuctl: ready"], both.err
+    assert gpuctl("cluster", "logs", lab.path(), "--rank", "1", "--previous", KUBECONFIG=known).out == "gone\n"
+    missing = gpuctl("cluster", "logs", lab.path(), "--rank", "7", KUBECONFIG=known)
+    assert (missing.code, "lab has no pod lab-7" in missing.err) == (2, True)
+
+
+def test_the_token_of_jupyter_is_printed_only_on_request(lab: Lab, gpuctl: Gpuctl) -> None:
+    known = str(lab.plane.kubeconfig)
+    lab.deploy(nodes=1, limit_s=60)
+    token = base64.b64decode(lab.get("secret", "lab")["data"]["jupyter-password"]).decode()
+    status = gpuctl("cluster", "jupyter", lab.path(), "--output", "json", KUBECONFIG=known)
+    assert token not in status.out + status.err
+    assert json.loads(status.out)["verdict"] == "UNKNOWN"  # nobody can look into a stand-in's pod
+    assert gpuctl("cluster", "jupyter", lab.path(), "--token", KUBECONFIG=known).out == f"{token}\n"
+    refused = gpuctl("cluster", "jupyter", lab.path(), "--token", "-o", "json", KUBECONFIG=known)
+    assert (refused.code, token in refused.out) == (2, False)

@@ -37,7 +37,7 @@ def test_what_dockerignore_and_the_sync_leave_out_is_not_sent(tmp_path: Path) ->
     put(tmp_path, "Dockerfile", "a.py", "b.log", ".git/HEAD", "src/__pycache__/a.pyc", "src/b.py", "own.txt")
     (tmp_path / ".dockerignore").write_text("*.log\nDockerfile\n")
     (tmp_path / ".gpuctlignore").write_text("own.txt\n")
-    found = context.read(tmp_path, own_dockerfile=True)
+    found = context.read(tmp_path, needs_dockerfile=True)
     assert paths(found) == [".dockerignore", ".gpuctlignore", "Dockerfile", "a.py", "src", "src/b.py"]
     assert (found.files, found.size) == (5, sum((tmp_path / name).stat().st_size for name in FILES))
 
@@ -47,7 +47,7 @@ FILES = (".dockerignore", ".gpuctlignore", "Dockerfile", "a.py", "src/b.py")
 
 def test_a_containerfile_goes_by_the_name_that_the_builder_looks_for(tmp_path: Path) -> None:
     put(tmp_path, "image/Containerfile")
-    found = context.read(tmp_path, "image", own_dockerfile=True)
+    found = context.read(tmp_path, "image", needs_dockerfile=True)
     assert paths(found) == ["image", "image/Containerfile", "image/Dockerfile"]
     assert unpacked(found)["image/Dockerfile"].size == len("image/Containerfile\n")
 
@@ -55,9 +55,9 @@ def test_a_containerfile_goes_by_the_name_that_the_builder_looks_for(tmp_path: P
 def test_a_folder_without_dockerfile_is_refused_unless_the_cluster_file_has_one(tmp_path: Path) -> None:
     put(tmp_path, "a.py", "image/a")
     with pytest.raises(InvalidInput, match="it has neither a Dockerfile nor a Containerfile"):
-        context.read(tmp_path, own_dockerfile=True)
+        context.read(tmp_path, needs_dockerfile=True)
     with pytest.raises(InvalidInput, match="its folder image has neither"):
-        context.read(tmp_path, "image", own_dockerfile=True)
+        context.read(tmp_path, "image", needs_dockerfile=True)
     assert paths(context.read(tmp_path)) == ["a.py", "image", "image/a"]
 
 
@@ -79,9 +79,9 @@ def test_a_folder_that_cannot_be_read_is_told_before_anything_is_sent(
 
     monkeypatch.setattr(os, "scandir", refusing)
     with pytest.raises(InvalidInput, match="not all of it can be read: closed: Permission denied"):
-        context.read(tmp_path, own_dockerfile=True)
+        context.read(tmp_path, needs_dockerfile=True)
     (tmp_path / ".dockerignore").write_text("closed\n")  # as the hint says
-    assert paths(context.read(tmp_path, own_dockerfile=True)) == [".dockerignore", "Dockerfile"]
+    assert paths(context.read(tmp_path, needs_dockerfile=True)) == [".dockerignore", "Dockerfile"]
 
 
 def test_the_archive_has_contents_modes_links_and_folders_and_nobody_owns_them(tmp_path: Path) -> None:

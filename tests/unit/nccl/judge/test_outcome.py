@@ -9,7 +9,7 @@ import pytest
 from gpuctl.domain.findings import Finding, Verdict, overall
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge
-from gpuctl.nccl.messages import sizes_seen
+from gpuctl.nccl.messages import sizes_measured
 from gpuctl.nccl.model import NoNumber, Outcome
 from gpuctl.nccl.parsing import parse
 from tests.unit.nccl.judge.made import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, said
@@ -62,7 +62,7 @@ def test_an_average_that_the_rows_do_not_come_to_is_one_of_other_rows() -> None:
 def test_no_whole_recorded_log_is_taken_for_an_excerpt_by_its_average() -> None:
     texts = [text(name).splitlines() for name in TEXTS if name.endswith(".log")]
     whole = [one for lines in texts for one in parse.runs(lines)]
-    averaged = [one for one in whole if one.avg_busbw_gbs and one.sizes_announced == sizes_seen(one)]
+    averaged = [one for one in whole if one.avg_busbw_gbs and one.sizes_announced == sizes_measured(one)]
     assert len(averaged) >= 10
     assert [one for one in averaged if any("average" in f.message for f in found(one, "outcome"))] == []
 

@@ -209,7 +209,7 @@ def test_a_subject_that_was_not_read_is_never_ok(subject: str) -> None:
 
 def test_a_node_that_gave_no_answer_is_unknown() -> None:
     found = preflight.judge(fleet(2), {"node-9": "it cannot be reached"})
-    assert problems(found, "asked") == [("node-9", UNKNOWN)]
+    assert problems(found, "reachable") == [("node-9", UNKNOWN)]
 
 
 def test_no_node_at_all_is_no_ok() -> None:

@@ -1,4 +1,4 @@
-"""The ssh carrier: stream the engine to many hosts at the same time, over one connection each."""
+"""Fan-out over ssh: stream the engine to many hosts at the same time, over one connection each."""
 
 from __future__ import annotations
 

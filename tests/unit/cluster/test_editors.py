@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.cluster.vscode import ingress, judge, listens, route
+from gpuctl.cluster.editors import ingress, judge, listens, route
 from gpuctl.domain.findings import Verdict
 
 # As /proc/net/tcp shows it (Linux 6.1): one that listens on 8080, and a connection to 8888.

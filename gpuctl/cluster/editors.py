@@ -1,4 +1,4 @@
-"""VS Code of an environment: whether it runs in the first pod, its address, and its password."""
+"""VS Code and Jupyter of an environment: whether one runs in the first pod, its address, and its password."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from gpuctl.cluster import pod_selection
 from gpuctl.cluster.deploy.model import is_ours
 from gpuctl.cluster.environment import CONTAINER, Environment, Object
-from gpuctl.cluster.manifests.secret import VSCODE
+from gpuctl.cluster.manifests.secret import JUPYTER, VSCODE
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import Verdict
 from gpuctl.domain.kube_errors import Forbidden, NotThere
@@ -19,15 +19,34 @@ from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Request
 from gpuctl.edges.kube.pod_exec import Command
 
-NAME = "vscode"
 SILENT_S, LOG_LINES = 20.0, 2000
 THERE, NONE = "there", "none"
 HEAD, LISTENS = "local_address", "0A"  # of /proc/net/tcp; 0A: TCP_LISTEN of linux/include/net/tcp_states.h
-LOOK = f"""
-if command -v code-server >/dev/null; then echo {THERE}; else echo {NONE}; fi
+
+
+@dataclass(frozen=True)
+class Editor:
+    """An editor of the first pod. `name`: that of its port, Service and Route; `secret`: the key of its password."""
+
+    name: str
+    title: str
+    program: str
+    secret: str
+
+    @property
+    def probe(self) -> str:
+        """Return the shell program that looks for its program and lists all listening ports."""
+        return f"""
+if command -v {self.program} >/dev/null; then echo {THERE}; else echo {NONE}; fi
 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null
 :"""
-ENDED = re.compile(r"gpuctl: code-server ended with (\d+)")  # as the pod's start script says it
+
+    def port(self, env: Environment) -> int:
+        return int(getattr(env.cluster.ports, self.name))
+
+
+VS_CODE = Editor("vscode", "VS Code", "code-server", VSCODE)
+JUPYTER_LAB = Editor("jupyter", "Jupyter", "jupyter-lab", JUPYTER)
 
 
 @dataclass(frozen=True)
@@ -45,15 +64,15 @@ class EditorStatus:
     closed: str = ""
 
 
-def inspect(cluster: Cluster, env: Environment) -> EditorStatus:
+def inspect(cluster: Cluster, env: Environment, editor: Editor) -> EditorStatus:
     """Read its status; `GpuctlError` if the first pod does not exist."""
-    pod = pod_selection.pod_of_rank(cluster, env, f"look for VS Code of {env.name}")
-    verdict, why = _runs(cluster, env, pod)
-    if NAME not in env.cluster.ports.expose:
+    pod = pod_selection.pod_of_rank(cluster, env, f"look for {editor.title} of {env.name}")
+    verdict, why = _runs(cluster, env, editor, pod)
+    if editor.name not in env.cluster.ports.expose:
         return EditorStatus(pod_selection.name_of(pod), verdict, why, "forward")
     kind: Literal["route", "ingress"] = "route" if env.openshift else "ingress"
     try:
-        host, closed = _way_in(cluster, env)
+        host, closed = _external_access(cluster, env, editor)
     except (Forbidden, NotThere) as error:
         host, closed = "", error.wrong
     return EditorStatus(
@@ -64,13 +83,13 @@ def inspect(cluster: Cluster, env: Environment) -> EditorStatus:
 # ---- does it run ----------------------------------------------------------------------------------------------------
 
 
-def _runs(cluster: Cluster, env: Environment, pod: Object) -> tuple[Verdict, str]:
-    name, port = pod_selection.name_of(pod), env.cluster.ports.vscode
+def _runs(cluster: Cluster, env: Environment, editor: Editor, pod: Object) -> tuple[Verdict, str]:
+    name, port = pod_selection.name_of(pod), editor.port(env)
     if why := pod_selection.why_not(pod):
         return Verdict.FAIL, f"{name} does not run: {why}"
     output: list[bytes] = []
     try:
-        pod_exec.run(cluster, name, Command(["sh", "-c", LOOK], CONTAINER, SILENT_S), out=output.append)
+        pod_exec.run(cluster, name, Command(["sh", "-c", editor.probe], CONTAINER, SILENT_S), out=output.append)
         listing = b"".join(output).decode(errors="replace")
     except GpuctlError as error:
         return Verdict.UNKNOWN, f"cannot tell whether it runs: {error.wrong}"
@@ -80,12 +99,12 @@ def _runs(cluster: Cluster, env: Environment, pod: Object) -> tuple[Verdict, str
     if verdict is Verdict.UNKNOWN:
         return verdict, f"cannot read the listening ports of {name} (/proc/net/tcp)"
     if listing.startswith(NONE):
-        return verdict, f"the image {_image(pod)} has no code-server"
-    return verdict, f"code-server does not listen on port {port} of {name}{_ended(cluster, name)}"
+        return verdict, f"the image {_image(pod)} has no {editor.program}"
+    return verdict, f"{editor.program} does not listen on port {port} of {name}{_exits(cluster, name, editor)}"
 
 
 def judge(listing: str, port: int) -> Verdict:
-    """Decide from the pod's output whether VS Code runs; missing output is UNKNOWN."""
+    """Decide from the pod's output whether the editor runs; missing output is UNKNOWN."""
     if listing.startswith(NONE):
         return Verdict.FAIL
     if not listing.startswith(THERE) or HEAD not in listing:
@@ -106,7 +125,7 @@ def _image(pod: Object) -> str:
     )
 
 
-def _ended(cluster: Cluster, pod: str) -> str:
+def _exits(cluster: Cluster, pod: str, editor: Editor) -> str:
     """Return what the pod's log says about its exits, if it may be read."""
     path = f"{cluster.path_of(cluster.kind('v1', 'Pod'), pod)}/log"
     query = [("container", CONTAINER), ("tailLines", str(LOG_LINES))]
@@ -114,7 +133,8 @@ def _ended(cluster: Cluster, pod: str) -> str:
         log = list(cluster.lines(Request(f"read the log of {pod}", "GET", path, query), Stop(), SILENT_S))
     except GpuctlError:
         return ""
-    codes = [match[1] for line in log if (match := ENDED.search(line))]
+    ended = re.compile(rf"gpuctl: {re.escape(editor.program)} ended with (\d+)")  # as the pod's start script says it
+    codes = [match[1] for line in log if (match := ended.search(line))]
     if not codes:
         return ""
     times = f"{len(codes)} times, last with" if len(codes) > 1 else "with"
@@ -124,11 +144,12 @@ def _ended(cluster: Cluster, pod: str) -> str:
 # ---- how it is reached ----------------------------------------------------------------------------------------------
 
 
-def _way_in(cluster: Cluster, env: Environment) -> tuple[str, str]:
+def _external_access(cluster: Cluster, env: Environment, editor: Editor) -> tuple[str, str]:
     """Return the host, and why it leads nowhere."""
+    service = f"{env.name}-{editor.name}"
     if env.openshift:
-        return route(cluster.get(cluster.kind("route.openshift.io/v1", "Route"), f"{env.name}-{NAME}"))
-    return ingress(cluster.get(cluster.kind("networking.k8s.io/v1", "Ingress"), env.name), f"{env.name}-{NAME}")
+        return route(cluster.get(cluster.kind("route.openshift.io/v1", "Route"), service))
+    return ingress(cluster.get(cluster.kind("networking.k8s.io/v1", "Ingress"), env.name), service)
 
 
 def route(obj: Object | None) -> tuple[str, str]:
@@ -163,11 +184,11 @@ def ingress(obj: Object | None, service: str) -> tuple[str, str]:
 # ---- the password ---------------------------------------------------------------------------------------------------
 
 
-def password(cluster: Cluster, env: Environment) -> str:
-    """Read its generated password; printed to standard output only, on request."""
-    doing = f"read the password of {env.name}"
+def password(cluster: Cluster, env: Environment, editor: Editor) -> str:
+    """Read its generated password, Jupyter's token; printed to standard output only, on request."""
+    doing = f"read the password of {editor.title} of {env.name}"
     secret = cluster.get(cluster.kind("v1", "Secret"), env.name)
-    value = ((secret or {}).get("data") or {}).get(VSCODE)
+    value = ((secret or {}).get("data") or {}).get(editor.secret)
     if secret is None or not is_ours(env, secret) or not value:
         wrong = f"the namespace {env.namespace} has no Secret {env.name} with it"
         raise GpuctlError(doing, wrong, "`gpuctl cluster deploy` makes it")
