@@ -20,7 +20,7 @@ PLAYBOOK = "gpuctl.fleet.cluster_deploy"
 
 @dataclass(frozen=True)
 class DeployRequest:
-    """A plan to apply: somebody has seen it and agreed to what it recreates."""
+    """A confirmed plan to apply, including what it recreates."""
 
     file: Path
     plan: Plan
