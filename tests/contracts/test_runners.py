@@ -1,6 +1,7 @@
 """Every runner keeps the promises of tests/rig/runner_promises.py; here those that need neither hosts nor a cluster.
 
-Hosts, Slurm and Kubernetes: tests/integration/nccl/test_runner_promises.py.
+tests/integration/nccl holds ssh and Ansible to them (test_runner_promises.py), Slurm (slurm/), pods and MPIJobs
+(kube/), and deployed environments (environment/test_real_pods.py).
 """
 
 from __future__ import annotations

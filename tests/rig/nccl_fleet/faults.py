@@ -1,4 +1,4 @@
-"""What can be wrong with a fleet: each fault says which runs it meets and what it does to them."""
+"""Faults of a simulated fleet: the runs that they affect, and how."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from random import Random
 
 @dataclass(frozen=True)
 class Fault:
-    """`kind`: slow, hang, crash, corrupt or vanish. `where`: node, rail, link or uplink, `what` its names (a link's
-    are empty until the first round, one of whose pairs it then lies between).
+    """`kind`: slow, hang, crash, corrupt or vanish. `where`: node, rail, link or uplink; `what`: its names.
 
-    `share`: of the speed that is lost to a slow one (0.2: a fifth). `chance`: how often it shows, 1 for always.
-    `times`: the number of runs it shows in at most; None: no limit.
+    The names of a link are empty until the first round, which then chooses one of its pairs.
+
+    `share`: the share of the speed that a slow one costs (0.2: a fifth). `chance`: the share of runs that it affects.
+    `times`: the largest number of runs that it affects; None: no limit.
     """
 
     kind: str
@@ -24,7 +25,7 @@ class Fault:
     times: int | None = None
 
     def meets(self, nodes: Sequence[str], rail: str, racks: set[str]) -> bool:
-        """Whether a run over these nodes, kept to an adapter or not (""), comes across it."""
+        """True if it may affect a run over these nodes and this adapter ("": all of them)."""
         if self.where == "node":
             return self.what[0] in nodes
         if self.where == "rail":
@@ -35,7 +36,7 @@ class Fault:
 
 
 def _next_to_each_other(pair: Sequence[str], nodes: Sequence[str]) -> bool:
-    """In a ring over the nodes, the last of which goes on with the first."""
+    """True if they are neighbours in a ring over the nodes."""
     if not set(pair) <= set(nodes):
         return False
     apart = abs(nodes.index(pair[0]) - nodes.index(pair[1]))
@@ -49,7 +50,7 @@ KINDS = {"slow": 3, "rail": 2, "link": 1, "uplink": 1, "hang": 1, "crash": 1, "c
 
 
 def hard(random: Random, nodes: Sequence[str], racks: dict[str, str], rails: Sequence[str]) -> Fault:
-    """Any one fault that always shows: mostly slow nodes and adapters, as severe as one of SLOW; else another kind."""
+    """A random fault that affects every run: mostly a slow node or adapter, by one of SLOW; otherwise another kind."""
     node = random.choice(nodes)
     (kind,) = random.choices(list(KINDS), list(KINDS.values()))
     share = random.choice(SLOW)

@@ -1,4 +1,4 @@
-"""Nodes, racks and adapters, and how fast a ring over some of them is when nothing is wrong."""
+"""Nodes, racks and adapters of a simulated fleet, and the speed of a ring over them without a fault."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 
 @dataclass(frozen=True)
 class Network:
-    """`own`: what each node reaches with all adapters (GB/s); `across`: the share of it that is left between racks.
+    """`own`: the speed of each node with all adapters (GB/s); `across`: the share of it that remains between racks.
 
     A rack's uplink carries `uplinks` GB/s each way for all rings that leave it at the same time.
     """

@@ -20,11 +20,11 @@ MADE_WORSE = {"hang": Outcome.HUNG, "crash": Outcome.FAILED, "vanish": Outcome.H
 
 @dataclass
 class SimulatedFleet:
-    """Keeps the promises of a runner; counts what it was asked for. `rows`: how many sizes a run prints.
+    """A Runner that records its rounds. `rows`: the number of sizes that a run prints.
 
-    `speaks`: node -> the network it says it uses, "" for nothing; those that are not named use InfiniBand. `nics`: the
-    adapters that every node says it opened. `closed`: nodes that nothing ever begins on -> why. `drift`: what the whole
-    fabric's speed is multiplied by, round by round; the last value holds from then on.
+    `speaks`: node -> the network it prints, "" for none; nodes without an entry print InfiniBand. `nics`: the adapters
+    that every node prints. `closed`: node on which launches never start -> why. `drift`: a factor for the speed of the
+    whole fabric, by round; the last value stays.
     """
 
     network: Network
@@ -37,7 +37,7 @@ class SimulatedFleet:
     closed: Mapping[str, str] = field(default_factory=dict)
     drift: Sequence[float] = (1.0,)
     gone: set[str] = field(default_factory=set)
-    shown: set[tuple[str, ...]] = field(default_factory=set)  # what of the faults was met by any run
+    shown: set[tuple[str, ...]] = field(default_factory=set)  # names of the faults that affected a run
     rounds: list[list[Launch]] = field(default_factory=list)
     times_shown: Counter[Fault] = field(default_factory=Counter)
 
@@ -63,7 +63,7 @@ class SimulatedFleet:
         ]
 
     def _somewhere(self, fault: Fault, launches: Sequence[Launch]) -> Fault:
-        """A link without names is one that the first round happens to run over."""
+        """A link without names is one that the first round uses."""
         return replace(fault, what=self.random.choice(launches).nodes)
 
     def _racks_left(self, launch: Launch) -> set[str]:
@@ -88,7 +88,7 @@ class SimulatedFleet:
         return self._spoken(LaunchResult(launch, _complete(launch, speed, self.rows), 20.0))
 
     def _spoken(self, ended: LaunchResult) -> LaunchResult:
-        """With the ranks, one of each node, and what they say of their network."""
+        """Add the ranks, one of each node, and the network that they print."""
         nodes = ended.launch.nodes
         ranks = tuple(Rank(number, node, None, None, None) for number, node in enumerate(nodes))
         networks = [(node, self.speaks.get(node, "IB")) for node in nodes]
@@ -101,7 +101,7 @@ class SimulatedFleet:
         return fault.chance >= 1 or self.random.random() < fault.chance
 
     def _speed(self, launch: Launch, leaving: Mapping[str, int]) -> float:
-        """The slowest node, and where racks are left what they and their uplinks let through."""
+        """The speed of the slowest node, limited across racks by the network between these and by their uplinks."""
         speed = min(self.network.own[node] for node in launch.nodes)
         racks = self._racks_left(launch)
         if racks:

@@ -1,4 +1,4 @@
-"""How measured speeds scatter around what a network gives: tails far heavier than a bell's, and now and then a gust."""
+"""The scatter of measured speeds: tails far heavier than a normal distribution's, and sometimes a gust."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from random import Random
 
 @dataclass(frozen=True)
 class Scatter:
-    """`spread`: of a usual run, relative. `gusts`: the chance that a run loses 5 to 40 % to traffic of others."""
+    """`spread`: relative spread of a usual run. `gusts`: the chance that a run loses 5 to 40 % to other traffic."""
 
     kind: str  # "student", "laplace", "mixed"
     spread: float
     gusts: float
 
     def factor(self, random: Random) -> float:
-        """What a speed is multiplied by."""
-        found = math.exp(-self.spread * SHAPES[self.kind](random))
-        return found * (1 - random.uniform(0.05, 0.4)) if random.random() < self.gusts else found
+        """A factor for one speed."""
+        factor = math.exp(-self.spread * SHAPES[self.kind](random))
+        return factor * (1 - random.uniform(0.05, 0.4)) if random.random() < self.gusts else factor
 
 
 def _student(random: Random) -> float:
@@ -40,7 +40,7 @@ SHAPES: dict[str, Callable[[Random], float]] = {"student": _student, "laplace": 
 
 
 def scatter(random: Random) -> Scatter:
-    """One of them, from calm to rough."""
+    """A random scatter, from calm to rough."""
     return Scatter(
         random.choice(sorted(SHAPES)), random.choice((0.003, 0.006, 0.01)), random.choice((0.0, 0.001, 0.002))
     )

@@ -15,6 +15,10 @@ import yaml
 
 from gpuctl.cluster.manifests.scripts import HOME
 from gpuctl.edges.kube import python
+from gpuctl.nccl import plan
+from gpuctl.nccl.model import Sweep
+from gpuctl.nccl.runners.kube.exec_transport import pod_options
+from gpuctl.nccl.runners.mpirun import MpiRunner, MpirunOptions
 from gpuctl.remote.transport import RunningProgram
 from gpuctl.workflows import nccl_on_cluster
 from tests.integration.cluster.deploy.lab import wait_for
@@ -22,6 +26,8 @@ from tests.integration.cluster.deploy.real_node import IMAGE
 from tests.integration.nccl.environment.deployed import LABELS, RAIL, Deployed, deployed
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube.node import NAME
+from tests.rig.runner_promises import PROMISES as RUNNER_PROMISES
+from tests.rig.runner_promises import Behaviour, Site
 from tests.rig.transport_promises import (
     PROMISES,
     Reached,
@@ -72,6 +78,31 @@ def test_exec_keeps_the_promises_of_every_transport(promise: Callable[[Reached],
     place = nccl_on_cluster.Place(pods.lab.cluster(), pods.env, 2)
     transport = nccl_on_cluster.transport(place, place.pods[0])
     promise(Reached(transport, FIRST, cut=cut))
+
+
+@pytest.fixture
+def site(pods: Deployed) -> Iterator[Site]:
+    place = nccl_on_cluster.Place(pods.lab.cluster(), pods.env, 2)
+    runner = MpiRunner(nccl_on_cluster.transport(place, place.pods[0]), pod_options(MpirunOptions()))
+    program = pods.network.with_name("all_reduce_perf")
+    away = program.with_name("away")
+    faults = {Behaviour.FAILED: f"crash {{}} {64 * MIB}", Behaviour.HANGING: f"hang {{}} {64 * MIB}"}
+
+    def behave(how: Behaviour) -> None:
+        pods.fabric(*(faults[how].format(host) for host in ("lab-0", "lab-1") if how in faults))
+        if how is Behaviour.MISSING:
+            program.rename(away)
+
+    sweep = plan.with_env(Sweep(begin_bytes=32 * MIB, end_bytes=256 * MIB, gpus_per_node=2, limit_s=60), plan.RING)
+    yield Site(runner, (FIRST, SECOND), behave, pods.left, limit_s=10, sweep=sweep)
+    if away.exists():
+        away.rename(program)
+    pods.fabric()
+
+
+@pytest.mark.parametrize("promise", RUNNER_PROMISES, ids=lambda promise: promise.__name__)
+def test_an_environment_keeps_the_promises_of_every_runner(promise: Callable[[Site], None], site: Site) -> None:
+    promise(site)
 
 
 def test_two_pods_are_measured_with_the_environment_that_training_has(user: Gpuctl, pods: Deployed) -> None:
