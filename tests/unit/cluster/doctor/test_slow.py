@@ -28,11 +28,11 @@ from tests.unit.cluster.doctor.test_hang import standin_at_work
 from tests.unit.nccl.parsing.recorded import text
 
 
-def said_of_rdma(name: str) -> list[str]:
+def rdma_lines(name: str) -> list[str]:
     return [line for line in text(name).splitlines() if "NET/IB" in line]
 
 
-BY_RDMA, NO_GDR = said_of_rdma("h100_2n8g_sendrecv_roce_info.log"), said_of_rdma("h100_2n2g_roce_info.log")
+BY_RDMA, NO_GDR = rdma_lines("h100_2n8g_sendrecv_roce_info.log"), rdma_lines("h100_2n2g_roce_info.log")
 BY_EFA = text("v100_2n8g_allreduce_efa_nccl24.log").splitlines()
 # No run by TCP is at hand: a line as NCCL's source has it (src/init.cc, "Using network %s").
 STANDIN_BY_TCP = ["lab-1:1:2 [0] NCCL INFO Using network Socket"]
@@ -136,10 +136,10 @@ def test_a_detour_through_the_hosts_memory_is_reported_by_log_or_by_what_is_miss
 
 
 def test_transport_and_detour_are_read_from_recorded_logs(tmp_path: Path) -> None:
-    direct = said_of_rdma("moc_h100_roce_2n8g_sendrecv_ncclinfo.log")
+    direct = rdma_lines("moc_h100_roce_2n8g_sendrecv_ncclinfo.log")
     assert told(facts(tmp_path, ROCE, logs={"lab-0": Log(direct)}), "transport") == []
     assert told(facts(tmp_path, ROCE, logs={"lab-0": Log(direct)}), "gpudirect") == []
-    detour = said_of_rdma("moc_h100_roce_2n2g_sendrecv_ncclinfo.log")
+    detour = rdma_lines("moc_h100_roce_2n2g_sendrecv_ncclinfo.log")
     (line,) = told(facts(tmp_path, ROCE, logs={"lab-0": Log(detour)}), "gpudirect")
     assert line.startswith("FAIL Pod lab-0: NCCL copies data through host memory:")
     by_efa = text("aws_p3dn_v100_efa_2n16g_nccl246.log").splitlines()
