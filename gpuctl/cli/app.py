@@ -20,7 +20,7 @@ from gpuctl.cli.tmux import versions as tmux
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="gpuctl", message="gpuctl %(version)s")
 def app() -> None:
-    """From bare GPU machines to a trusted training cluster."""
+    """Tune GPU hosts, find bad nodes, and run training environments on Kubernetes."""
 
 
 COMMANDS = (

@@ -12,19 +12,19 @@ from gpuctl.core.errors import GpuctlError, Unreachable
 
 
 class NotLoggedIn(Unreachable):
-    """The cluster does not take our credentials."""
+    """The cluster does not accept the credentials."""
 
 
 class NotACluster(Unreachable):
-    """Something answers, and not as a cluster does."""
+    """The server answers, but not like a Kubernetes API."""
 
 
 class NotThere(GpuctlError):
-    """The object, its namespace or its kind is not there."""
+    """The object, its namespace or its kind does not exist."""
 
 
 class Conflict(GpuctlError):
-    """Somebody else owns what we would change; it was left alone. `owners`: field -> manager, if the server says."""
+    """Another manager owns a field of the change; nothing was changed. `owners`: field -> manager, if known."""
 
     def __init__(self, doing: str, wrong: str, hint: str = "", owners: Mapping[str, str] | None = None) -> None:
         super().__init__(doing, wrong, hint)
@@ -32,11 +32,11 @@ class Conflict(GpuctlError):
 
 
 class Forbidden(GpuctlError):
-    """We may not do that there, or a quota or policy does not allow it."""
+    """Access rights, a quota or a policy forbid the request."""
 
 
 class Invalid(GpuctlError):
-    """The object cannot be so, or a field of it cannot change."""
+    """The object is invalid, or one of its fields cannot be changed."""
 
 
 BUSY = (429, 502, 503, 504)
@@ -52,7 +52,7 @@ _SECURITY = re.compile(r"violates PodSecurity|unable to validate against any sec
 
 
 def error_of(doing: str, code: int, text: str) -> GpuctlError:
-    """The error that an answer of this HTTP status stands for; `text` is its body."""
+    """Turn a failed response into an error. `code`: its HTTP status; `text`: its body."""
     status = _status(text)
     message = str(status.get("message") or _summary(code, text))
     if code == 401:
@@ -124,11 +124,13 @@ def _listed(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [cause for cause in causes if isinstance(cause, dict)]
 
 
-_OBJECT = re.compile(r"^HTTPS?Connection(Pool)?\([^)]*\): ")  # how the library names what failed; the server is told
+_OBJECT = re.compile(
+    r"^HTTPS?Connection(Pool)?\([^)]*\): "
+)  # the library's name for the connection; the message names the server
 
 
 def unreachable(doing: str, server: str, error: Exception) -> Unreachable:
-    """A server that did not answer, or not to its end."""
+    """The error for a server that did not answer, or not completely."""
     why = " ".join(str(getattr(error, "reason", None) or error).split())
     why = _OBJECT.sub("", why)
     hint = "`kubectl cluster-info` shows whether it answers; is a VPN needed?"

@@ -53,12 +53,12 @@ def story(looks: Looks, ranks_a_node: int, limit_s: float, after: str) -> str:
 def who_waits(looks: Looks, ranks_a_node: int) -> list[str]:
     """Ranks and the ranks they wait for, culprits first; if that is unknown, counts of nodes by state."""
     if looks and all(processes == [] for processes in looks.values()):
-        return ["no rank had begun"]
+        return ["no rank had started"]
     states = waiting(looks, ranks_a_node)
-    silent = [f"{node} gives no answer" for node, processes in looks.items() if processes is None]
+    silent = [f"{node} does not answer" for node, processes in looks.items() if processes is None]
     waits = [node for node, state in states.items() if state == WAITING]
     if not waits:
-        return [*silent, *_tally(looks), "nobody knows who waits for whom"]
+        return [*silent, *_tally(looks), "which ranks wait is unknown"]
     culprits = [
         _culprit(node, looks[node] or (), ranks_a_node) for node, state in states.items() if state == GONE
     ] + silent
@@ -73,7 +73,7 @@ def _tally(looks: Looks) -> list[str]:
     answers = [processes for processes in looks.values() if processes is not None]
     still = sum(any(process.still for process in processes) for processes in answers)
     none = sum(not processes for processes in answers)
-    counts = [(still, "stand still"), (none, "have no rank left"), (len(answers) - still - none, "wait")]
+    counts = [(still, "are idle"), (none, "have no rank left"), (len(answers) - still - none, "wait")]
     return [", ".join(f"{count} of {len(looks)} nodes {what}" for count, what in counts if count)] if answers else []
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuctl.core.paths import collection_dir
+
 GRACE_SECONDS = 10
 RUN = "run"  # the name of our only run in ansible-runner's folder
 
@@ -48,6 +50,12 @@ class Play:
     forks: int
     limit: int = 0
     check: bool = False
+
+    @classmethod
+    def on_this_machine(cls, playbook: str, variables: Mapping[str, Any], limit: int = 0, check: bool = False) -> Play:
+        """Play a playbook on localhost."""
+        inventory = collection_dir() / "inventories" / "localhost"
+        return cls(playbook, inventory, ["localhost"], variables, {}, {}, forks=1, limit=limit, check=check)
 
 
 def run(play: Play, on_result: Callable[[HostResult], None], interrupted: Callable[[], bool]) -> str:

@@ -20,6 +20,6 @@ def installed(program: str) -> bool:
 
 
 def gist(err: str) -> str:
-    """The last line of what a program complained of."""
+    """The last line of a program's standard error."""
     lines = [line for line in err.strip().splitlines() if line.strip()]
-    return lines[-1].removeprefix("error: ") if lines else "kubectl failed and said nothing"
+    return lines[-1].removeprefix("error: ") if lines else "it failed without a message"

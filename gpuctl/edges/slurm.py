@@ -98,7 +98,7 @@ def ask(doing: str, *argv: str) -> str:
 def gist(stderr: str) -> str:
     """The last line of a Slurm program's standard error, without the program's name."""
     lines = [re.sub(r"^\w+: (?:error: |fatal: )?", "", line) for line in stderr.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it failed and said nothing"
+    return lines[-1].strip() if lines else "it failed without a message"
 
 
 def nodes() -> list[Node]:

@@ -55,7 +55,7 @@ def tune(
         "host_profile_allow_busy": allow_busy,
         "host_profile_strict": strict,
         "host_profile_by": actor,
-        "host_profile_reboot": False,  # whatever the inventory says: reboots are a job of their own, host by host
+        "host_profile_reboot": False,  # overrides the inventory: reboots are a separate job, host by host
         "host_profile_hosts": "all",
     }
     return Job(request, "gpuctl.fleet.tune_nodes", variables, check, profiles, reboot, strict)

@@ -11,6 +11,7 @@ from gpuctl.nccl import plan
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome, Sweep
+from gpuctl.nccl.plan_kinds import Kind
 from gpuctl.nccl.runner import ProgressListener, Runner
 
 MOST_NAMES = 4  # of a run over more nodes only how many there were
@@ -18,7 +19,7 @@ MOST_NAMES = 4  # of a run over more nodes only how many there were
 _NOT_BEGUN = (Outcome.EMPTY, Outcome.FAILED)
 
 
-def planned(kind: plan.Kind, nodes: Sequence[str], sweep: Sweep, split: bool = False) -> list[plan.Round]:
+def planned(kind: Kind, nodes: Sequence[str], sweep: Sweep, split: bool = False) -> list[plan.Round]:
     """Rounds of a test, with the nodes in the given order.
 
     Raises `InvalidInput` if this number of nodes or these sizes cannot be tested.
@@ -60,7 +61,7 @@ def run(
 
 
 def findings(
-    kind: plan.Kind,
+    kind: Kind,
     results: Sequence[LaunchResult],
     about: RunContext,
     book: Book | None = None,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, get_args
 
 from gpuctl.engine import MpirunRequest, full_command, gpus_per_process
 from gpuctl.nccl.model import Launch, Sweep
+from gpuctl.nccl.plan_kinds import Kind
 
-Kind = Literal["quick", "full", "pairs", "single"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 COLLECTIVES = (
     "all_reduce",
     "all_gather",

@@ -58,4 +58,4 @@ def run(
                 elif kind == protocol.ENDED:
                     return process_exit(frames.unpack(payload))
             if stopped_at and time.monotonic() - stopped_at > program.grace_s + CONFIRMS_S:
-                raise Unreachable(connection.doing, "it was told to end and has not confirmed it")
+                raise Unreachable(connection.doing, "it did not confirm that the program ended")

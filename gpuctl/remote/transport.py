@@ -1,4 +1,7 @@
-"""How programs are started on nodes: over ssh, or in pods (nccl/runners/kube/exec_transport.py)."""
+"""Start programs on nodes: over ssh, or in pods (nccl/runners/kube/exec_transport.py).
+
+Every transport keeps the promises of tests/rig/transport_promises.py.
+"""
 
 from __future__ import annotations
 
@@ -53,23 +56,23 @@ class Transport(Protocol):
         """Explain why a program ended without an answer."""
 
     def inconclusive(self, nodes: Sequence[str], started: RunningProgram, ranks_reported: bool) -> str:
-        """Why what happened to a launch tells nothing of its nodes; empty where it does.
+        """Return why the outcome of a launch says nothing about its nodes; "" if it does.
 
         `ranks_reported`: some nodes reported what their ranks did at the timeout.
         """
 
 
 class OverSsh:
-    """Hosts that ssh reaches: node -> how we get onto it."""
+    """Hosts over ssh. `logins`: node -> its login."""
 
     start_options: Mapping[str, Any] = {}
 
     def __init__(self, logins: Mapping[str, Login]) -> None:
-        # The user that ssh logs in as runs the job, whatever the inventory says of becoming another.
+        # The job runs as the login user, even if the inventory names a user to become.
         self.logins = {name: replace(login, sudo_to="") for name, login in logins.items()}
 
     def check(self, nodes: Sequence[str]) -> None:
-        """See Transport. `InvalidInput` where there is no OpenSSH client."""
+        """See Transport. `InvalidInput` if no OpenSSH client is installed."""
         if any(not self.logins[node].local for node in nodes):
             need("ssh")
 

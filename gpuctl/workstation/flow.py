@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpuctl.core import run_history
 from gpuctl.core.errors import GpuctlError, InvalidInput
-from gpuctl.core.paths import collection_dir, state_dir
+from gpuctl.core.paths import state_dir
 from gpuctl.core.signals import ctrl_c
 from gpuctl.core.strict_yaml import did_you_mean
 from gpuctl.edges import ansible
@@ -74,17 +74,7 @@ def _play(request: BootstrapRequest) -> ansible.Play:
     variables["workstation_gpuctl"] = _command()
     variables["workstation_extra_tools"] = user_rows()
     variables["workstation_state"] = str(state_dir())
-    return ansible.Play(
-        playbook="gpuctl.fleet.laptop",
-        inventory=collection_dir() / "inventories" / "localhost",
-        hosts=["localhost"],
-        variables=variables,
-        files={},
-        file_of={},
-        forks=1,
-        limit=LIMIT_SECONDS,
-        check=request.check,
-    )
+    return ansible.Play.on_this_machine("gpuctl.fleet.laptop", variables, LIMIT_SECONDS, request.check)
 
 
 def _folders() -> dict[str, str]:

@@ -28,7 +28,7 @@ from gpuctl.remote.model import PodTarget
 from gpuctl.remote.model import Program as PodProgram
 from tests.contracts.sources import PLUGINS, ROOT, python_files
 from tests.rig.old_python import old_python
-from tests.unit.cluster.deploy.there import env_of
+from tests.unit.cluster.deploy.snapshots import env_of
 from tests.unit.cluster.sync.receiver import Process, open_stream
 
 PAYLOADS = {

@@ -75,7 +75,7 @@ class Progress:
             self._live.update(result)
         else:
             seconds = time.monotonic() - self.started
-            with contextlib.suppress(OSError):  # nobody reads standard error any more: the run continues
+            with contextlib.suppress(OSError):  # standard error is not read any more: the run continues
                 click.echo(f"[{seconds:6.1f} s] {result.host}: {line(result, self.strict)}", err=True)
 
     def finish(self, results: Iterable[HostResult]) -> None:

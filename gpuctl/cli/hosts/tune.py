@@ -100,7 +100,7 @@ def _run(command: str, request: TuneRequest | RollbackRequest, diff: bool, form:
     shown = ReportOptions(form, metrics, command, job.check, diff, job.strict, drifts, planned.reasons)
     try:
         show(progress.results, shown, run, planned.inventory, code)
-    except BrokenPipeError as error:  # nobody reads the output: the exit code still tells the result
+    except BrokenPipeError as error:  # the output is not read any more: the exit code still gives the result
         raise OutputUnread(code) from error
     raise click.exceptions.Exit(code)
 

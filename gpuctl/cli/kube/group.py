@@ -15,7 +15,7 @@ from gpuctl.cli.shared.click_groups import Group
 
 @click.group("kube", cls=Group)
 def group() -> None:
-    """Kubernetes from the workstation: shells, port forwards, notifications, explanations."""
+    """Work with Kubernetes: shells, port forwards, notifications and explanations on top of kubectl."""
 
 
 group.add_command(pod)

@@ -18,7 +18,7 @@ from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import Sectioned
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.signals import ctrl_c
-from gpuctl.nccl.plan import KINDS, Kind
+from gpuctl.nccl.plan_kinds import KINDS, Kind
 from gpuctl.workflows.nccl_targets.model import TargetRequest
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What the preflight knows of a cluster; what may not be read carries the reason."""
+"""Values that the preflight read of a cluster; a value that may not be read carries the reason."""
 
 from __future__ import annotations
 

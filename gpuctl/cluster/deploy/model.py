@@ -104,7 +104,7 @@ class Plan:
 def digest(plan: Plan) -> str:
     """Return a hash of everything that applying the plan would do: equal plans have equal digests.
 
-    Values of Secrets are left out: they are generated anew for every plan of a first deployment.
+    Values of Secrets are left out: they are generated for every plan of a first deployment.
     """
     desired = [
         {name: part for name, part in state.desired.items() if not _is_secret_value(state.desired, name)}

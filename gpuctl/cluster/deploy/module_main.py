@@ -54,10 +54,12 @@ def present(params: Mapping[str, Any], applied: Applied) -> Answer:
     try:
         flow.refuse(plan)
         check_confirmed(plan, params.get("plan") or "")
-        if not params["recreate"] and (anew := plan.changes_of("recreate")):
-            names = ", ".join(change.subject for change in anew)
+        if not params["recreate"] and (recreated := plan.changes_of("recreate")):
+            names = ", ".join(change.subject for change in recreated)
             hint = "recreate: true allows it; volumes stay"
-            raise GpuctlError(f"deploy {plan.env.name}", f"{names} would have to be recreated: {anew[0].note}", hint)
+            raise GpuctlError(
+                f"deploy {plan.env.name}", f"{names} would have to be recreated: {recreated[0].note}", hint
+            )
         findings = [] if params["check"] else flow.deploy(cluster, plan, _tell, params["timeout"], applied)
     except GpuctlError as error:
         return {**_failed(error), "changed": bool(applied.done), "cluster": _result(plan, applied)}

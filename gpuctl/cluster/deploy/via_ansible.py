@@ -10,7 +10,6 @@ from typing import Any
 from gpuctl.cluster.deploy.model import Plan, digest
 from gpuctl.cluster.environment import SINGLE
 from gpuctl.core.errors import GpuctlError
-from gpuctl.core.paths import collection_dir
 from gpuctl.core.signals import ctrl_c
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.edges import ansible
@@ -21,7 +20,7 @@ PLAYBOOK = "gpuctl.fleet.cluster_deploy"
 
 @dataclass(frozen=True)
 class DeployRequest:
-    """A plan to apply: somebody has seen it and agreed to what it recreates."""
+    """A confirmed plan to apply, including what it recreates."""
 
     file: Path
     plan: Plan
@@ -77,12 +76,4 @@ def play(request: DeployRequest) -> ansible.Play:
         "cluster_by": env.by,
         "cluster_plan": digest(request.plan),
     }
-    return ansible.Play(
-        playbook=PLAYBOOK,
-        inventory=collection_dir() / "inventories" / "localhost",
-        hosts=["localhost"],
-        variables=variables,
-        files={},
-        file_of={},
-        forks=1,
-    )
+    return ansible.Play.on_this_machine(PLAYBOOK, variables)

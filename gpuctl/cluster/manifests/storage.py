@@ -69,8 +69,8 @@ def _spec(env: Environment, volume: str) -> Object:
 
 def volumes(env: Environment) -> list[Object]:
     """Return the volumes of a pod's spec; those of claim templates are added by the StatefulSet."""
-    own = [] if templates(env) else created(env)
-    claimed = {**{name: f"{env.name}-{name}" for name in own}, **existing(env)}
+    new = [] if templates(env) else created(env)
+    claimed = {**{name: f"{env.name}-{name}" for name in new}, **existing(env)}
     return [{"name": name, "persistentVolumeClaim": {"claimName": claim}} for name, claim in claimed.items()]
 
 

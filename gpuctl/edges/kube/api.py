@@ -1,6 +1,6 @@
-"""Requests to a Kubernetes API, and their answers; the only file that knows the client library.
+"""HTTP requests to a Kubernetes API; the only file that uses the client library.
 
-A cluster that does not answer is asked again for `patience_s`.
+Requests to a cluster that does not answer are retried for `patience_s`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Client = ApiClient
 
 @dataclass(frozen=True)
 class Request:
-    """One request; `doing` completes "cannot …"; `stream`: bytes that are sent as they come, in place of a body."""
+    """One request. `doing` completes "cannot …". `stream`: bytes to send as they arrive, instead of a body."""
 
     doing: str
     method: str
@@ -47,10 +47,10 @@ class Request:
 
 
 def client(doing: str, paths: Sequence[Path], context: str) -> Client:
-    """The library's client for a context of these kubeconfigs; `doing` completes "cannot …"."""
+    """Return the library's client for a context of these kubeconfigs; `doing` completes "cannot …"."""
     settings = Configuration()
-    settings.retries = False  # the library's own retries say nothing, and know nothing of our patience
-    # Many threads ask at the same time; that some connections are not kept is nothing to tell.
+    settings.retries = False  # the library retries silently, and ignores our patience
+    # With many threads the connection pool overflows, which is harmless; urllib3 would warn about it.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     try:
         load_kube_config(os.pathsep.join(map(str, paths)), context, settings, persist_config=False)  # type: ignore[no-untyped-call]
@@ -62,13 +62,15 @@ def client(doing: str, paths: Sequence[Path], context: str) -> Client:
 
 def _refuse_no_url(doing: str, server: str) -> None:
     try:
-        _ = urlsplit(server).port  # what a URL's port is worth Python says only to who asks for it
+        _ = urlsplit(server).port  # Python validates the port only on access
     except ValueError as error:
-        raise InvalidInput(doing, f"its server {server} is no URL: {error}", "mend it in the kubeconfig") from error
+        raise InvalidInput(
+            doing, f"its server {server} is not a URL: {error}", "correct it in the kubeconfig"
+        ) from error
 
 
 class Api:
-    """An API that is asked."""
+    """Client of one API server."""
 
     def __init__(self, client: Client, patience_s: float = 60) -> None:
         self.client, self.patience_s = client, patience_s
@@ -76,7 +78,7 @@ class Api:
         self.now: float | None = None  # seconds since 1970 by the cluster's clock, as of its last answer
 
     def ask(self, request: Request) -> Object:
-        """An answer. A cluster that has never answered is not waited for: most likely the kubeconfig is wrong."""
+        """Return the answer, with retries once the cluster has answered; before that, the kubeconfig may be wrong."""
         end, pause = time.monotonic() + self.patience_s, 0.1
         while True:
             try:
@@ -90,20 +92,20 @@ class Api:
             pause = min(2, pause * 2)
 
     def once(self, request: Request, silent_s: float = ANSWER_S) -> Object:
-        """An answer to what would do harm if it were repeated: `Unreachable` says nothing of whether it was done."""
+        """Return the answer to a request that must not be repeated; after `Unreachable` it may have been executed."""
         with self._sent(request, silent_s) as response:
             try:
                 answer: Object = json.loads(response.data)
             except ValueError as error:
-                hint = "is that URL of the kubeconfig right? A proxy or a login page may answer in the cluster's place"
+                hint = "check the URL in the kubeconfig: a proxy or login page may answer instead of the cluster"
                 raise NotACluster(request.doing, f"{self.server} does not answer like a cluster", hint) from error
             return answer
 
     @contextlib.contextmanager
     def _sent(self, request: Request, silent_s: float) -> Iterator[urllib3.BaseHTTPResponse]:
-        """An answer to be read; whatever breaks while it is read is told in our words."""
+        """Send a request, and yield the response; errors while it is read become ours, too."""
         try:
-            response = self._begun(request, silent_s)
+            response = self._open(request, silent_s)
             with contextlib.closing(response):
                 if response.status >= 400:
                     raise error_of(request.doing, response.status, response.data.decode(errors="replace"))
@@ -112,23 +114,23 @@ class Api:
         except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
             raise unreachable(request.doing, self.server, error) from error
 
-    def _begun(self, request: Request, silent_s: float) -> Any:
+    def _open(self, request: Request, silent_s: float) -> Any:
         method, url, headers, body = self._serialized(request)
         if request.stream is None:
             return self.client.call_api(method, url, headers, body, _request_timeout=(CONNECT_S, silent_s)).response
-        # Who takes a stream may let it wait for long: the limit for a connection is also the one for writing to it.
+        # The receiver of a stream may be slow, and urllib3 applies the connection limit to writes, too.
         limit = urllib3.Timeout(connect=silent_s, read=silent_s)
         options = {"body": request.stream, "headers": headers, "timeout": limit, "retries": False}
         return self.client.rest_client.pool_manager.request(method, url, preload_content=False, **options)
 
     def _serialized(self, request: Request) -> tuple[str, str, Any, Any]:
-        """A request as the library wants it."""
+        """Return method, URL, headers and body in the library's form."""
         headers = {"Content-Type": request.form, "Accept": "application/json"}
         query = list(request.query)
         method, url, headers, *_ = self.client.param_serialize(
             request.method, request.path, query_params=query, header_params=headers, auth_settings=["BearerToken"]
         )
-        # Of forms that are no JSON, like that of server-side apply, it takes text as it is.
+        # For content types other than JSON, such as server-side apply, the library expects text.
         plain = request.form.endswith("json") or request.body is None
         return method, url, headers, request.body if plain else json.dumps(request.body)
 
@@ -139,9 +141,9 @@ class Api:
     def lines(
         self, request: Request, stop: Stop, silent_s: float, opened: Callable[[], None] = lambda: None
     ) -> Iterator[str]:
-        """The lines of an answer that goes on and on; ends where the server ends it, or with `stop`.
+        """Yield the lines of a streaming answer until the server ends it, or `stop` is set.
 
-        `opened` is called when the server has taken the request: it may then have nothing to say for long.
+        `opened` is called when the server has accepted the request; the first line may come much later.
         """
         with self._sent(request, silent_s) as response, stop.holding(response):
             opened()

@@ -10,7 +10,7 @@ import urllib3
 
 
 class Stop:
-    """Set by one thread, it ends the watches and logs that others read."""
+    """Cancellation token: setting it ends the watches and logs that other threads read."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -50,5 +50,5 @@ class Stop:
 
 
 def _shut(response: urllib3.BaseHTTPResponse) -> None:
-    with contextlib.suppress(OSError, RuntimeError, ValueError):  # it may just have ended
+    with contextlib.suppress(OSError, RuntimeError, ValueError):  # it may have ended meanwhile
         response.shutdown()

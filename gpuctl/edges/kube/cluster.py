@@ -1,7 +1,7 @@
-"""A Kubernetes cluster's objects, through its API.
+"""Objects of a Kubernetes cluster, through its API.
 
-They are plain data as `kubectl get -o json` prints them, not the library's models: those refuse fields that are newer
-than they are. Every request here can be repeated without harm.
+Objects are plain data as in `kubectl get -o json`, not the library's models, which reject fields that are newer than
+the library. All requests here can safely be repeated.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kind:
 
 
 def connect(context: str = "", namespace: str = "", files: Sequence[Path] = (), patience_s: float = 60) -> Cluster:
-    """The cluster of a context (the current one where it is empty) of these kubeconfigs, or of those kubectl reads."""
+    """Connect to the cluster of a context ("": the current one) of these kubeconfigs, else of kubectl's."""
     paths = list(files) or config.files()
     doing = f"use the context {context}" if context else "use the current context"
     if not paths:
@@ -49,7 +49,7 @@ def connect(context: str = "", namespace: str = "", files: Sequence[Path] = (), 
 
 
 class Cluster(Api):
-    """A cluster, with the namespace that is meant where an object names none."""
+    """A cluster, with the namespace of objects that do not name one."""
 
     def __init__(self, client: Client, namespace: str, patience_s: float = 60) -> None:
         super().__init__(client, patience_s)
@@ -59,9 +59,9 @@ class Cluster(Api):
     # ---- objects ------------------------------------------------------------------------------------------------
 
     def apply(self, desired: Object, *, dry_run: bool = False, force: bool = False) -> Object:
-        """Server-side apply, which creates or changes it: `Conflict` if others own a field of it.
+        """Create or change an object by server-side apply; `Conflict` if others own one of its fields.
 
-        `force` takes their fields over: only with the consent of whoever saw both values.
+        `force` takes over these fields; it requires the user's consent.
         """
         doing = f"{'validate' if dry_run else 'apply'} {name_of(desired)}"
         meta = desired["metadata"]
@@ -71,18 +71,18 @@ class Cluster(Api):
         return self.ask(Request(doing, "PATCH", path, query, desired, APPLY))
 
     def get(self, kind: Kind, name: str) -> Object | None:
-        """One object by name; None if it does not exist."""
+        """Return one object by name; None if it does not exist."""
         try:
             return self.ask(Request(f"read {kind.kind} {name}", "GET", self.path_of(kind, name)))
         except NotThere:
             return None
 
     def find(self, kind: Kind, labels: Mapping[str, str]) -> list[Object]:
-        """Objects of our namespace that have all of these labels."""
+        """Return the objects in our namespace that have all of these labels."""
         return self.find_with_version(kind, labels)[0]
 
     def find_by(self, kind: Kind, fields: str) -> list[Object]:
-        """Objects of our namespace that match a field selector."""
+        """Return the objects in our namespace that match a field selector."""
         return self._listed(kind, self.path_of(kind), ("fieldSelector", fields))[0]
 
     def find_with_version(self, kind: Kind, labels: Mapping[str, str]) -> tuple[list[Object], str]:
@@ -90,7 +90,7 @@ class Cluster(Api):
         return self._listed(kind, self.path_of(kind), ("labelSelector", selector(labels)))
 
     def find_everywhere(self, kind: Kind, fields: str) -> list[Object]:
-        """Objects of all namespaces that match a field selector; `Forbidden` without rights beyond one namespace."""
+        """Return the objects in all namespaces that match a field selector; `Forbidden` without cluster-wide rights."""
         return self._listed(kind, self.path_of(replace(kind, namespaced=False)), ("fieldSelector", fields))[0]
 
     def _listed(self, kind: Kind, path: str, which: tuple[str, str]) -> tuple[list[Object], str]:
@@ -103,9 +103,9 @@ class Cluster(Api):
             except NotThere:
                 if not more:
                     raise
-                objects, more = [], ()  # the server forgot where it was: from the beginning
+                objects, more = [], ()  # the continue token expired: start again
                 continue
-            # Items of a list do not say what they are.
+            # Items of a list lack apiVersion and kind.
             objects += [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in answer["items"]]
             meta = answer["metadata"]
             if not meta.get("continue"):
@@ -113,7 +113,7 @@ class Cluster(Api):
             more = [("continue", str(meta["continue"]))]
 
     def delete(self, live: Object, propagation: str = "Background") -> None:
-        """Delete exactly this object, never a newer one of its name. An object that is gone already is no error."""
+        """Delete exactly this object, never a newer one of its name; it is no error if it is already gone."""
         meta = live["metadata"]
         body = {"propagationPolicy": propagation, "preconditions": {"uid": meta["uid"]}}
         path = self.path_of(self.kind_of(live), meta["name"], meta.get("namespace"))
@@ -123,9 +123,9 @@ class Cluster(Api):
     def remove(
         self, kinds: Iterable[Kind], labels: Mapping[str, str], limit_s: float, propagation: str = "Background"
     ) -> list[Object]:
-        """Delete all of these kinds with these labels and wait until they are gone; those that still are there.
+        """Delete all objects of these kinds with these labels; return those that still exist after `limit_s`.
 
-        With "Foreground" what belongs to them goes first.
+        With "Foreground", their dependents are deleted first.
         """
         end = time.monotonic() + limit_s
         requested: set[str] = set()
@@ -135,7 +135,7 @@ class Cluster(Api):
                 if item["metadata"]["uid"] not in requested:
                     self.delete(item, propagation)
                     requested.add(item["metadata"]["uid"])
-            # Asked again although its time is over: what takes no time to go is gone by now.
+            # List once more after the limit: most objects are gone by then.
             late = time.monotonic() > end
             left = [item for kind in {self.kind_of(item) for item in left} for item in self.find(kind, labels)]
             if late:
@@ -146,7 +146,7 @@ class Cluster(Api):
     # ---- kinds --------------------------------------------------------------------------------------------------
 
     def kind(self, api_version: str, kind: str) -> Kind:
-        """The served form of a kind ("apps/v1", "StatefulSet"); `NotThere` if the cluster does not serve it."""
+        """Return a kind as it is served ("apps/v1", "StatefulSet"); `NotThere` if the cluster does not serve it."""
         if (api_version, kind) not in self._kinds:
             with contextlib.suppress(NotThere):
                 self._kinds |= self._served(api_version)
@@ -165,7 +165,7 @@ class Cluster(Api):
         return self.kind(item["apiVersion"], item["kind"])
 
     def serves(self, api_version: str, kind: str) -> bool:
-        """True if the cluster serves this kind."""
+        """Return whether the cluster serves this kind."""
         try:
             self.kind(api_version, kind)
         except NotThere:
@@ -173,7 +173,7 @@ class Cluster(Api):
         return True
 
     def may(self, verb: str, kind: Kind, name: str = "") -> bool:
-        """True if we may do that with objects of a kind, or with the named one, in our namespace."""
+        """Return whether we may do this with objects of a kind, or with the named one, in our namespace."""
         group, (plural, _, sub) = kind.api_version.rpartition("/")[0].partition("/")[0], kind.plural.partition("/")
         attributes = {"verb": verb, "group": group, "resource": plural, **({"name": name} if name else {})}
         attributes |= {
@@ -187,21 +187,21 @@ class Cluster(Api):
         return bool(answer["status"].get("allowed"))
 
     def path_of(self, kind: Kind, name: str = "", namespace: str | None = None) -> str:
-        """The API path of a kind, or of one object."""
+        """Return the API path of a kind, or of one object."""
         at = f"/namespaces/{quote(namespace or self.namespace)}" if kind.namespaced else ""
         return f"{_group(kind.api_version)}{at}/{kind.plural}" + (f"/{quote(name)}" if name else "")
 
 
 def _group(api_version: str) -> str:
-    """The API path of a group; the core group has no name."""
+    """Return the API path of a group; the core group has no name."""
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
 def selector(labels: Mapping[str, str]) -> str:
-    """Labels as a selector that takes only what has all of them."""
+    """Return the selector of objects that have all of these labels."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def name_of(item: Object) -> str:
-    """Kind and name, as in "Pod nccl-0"."""
+    """Return kind and name, as in "Pod nccl-0"."""
     return f"{item['kind']} {item['metadata']['name']}"

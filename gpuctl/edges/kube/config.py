@@ -17,7 +17,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Context:
-    """A context by name, with the cluster, user and namespace it stands for ("default" where it names none)."""
+    """A context: its cluster, user and namespace ("default" if it names none)."""
 
     name: str
     cluster: str
@@ -26,14 +26,14 @@ class Context:
 
 
 def files() -> list[Path]:
-    """The files that kubectl would read: $KUBECONFIG, else ~/.kube/config; only those that are there."""
+    """Return the existing files that kubectl would read: those of $KUBECONFIG, else ~/.kube/config."""
     named = os.environ.get("KUBECONFIG", "")
     paths = [Path(p) for p in named.split(os.pathsep) if p] or [Path.home() / ".kube/config"]
     return [path for path in paths if path.is_file()]
 
 
 def current(*paths: Path) -> Context | None:
-    """The current context of these files (kubectl's rule: the first that names one wins); None where there is none."""
+    """Return the current context; None if none is set. As in kubectl, the first file that sets it wins."""
     documents = [_read(path) for path in paths]
     name = next((str(document["current-context"]) for document in documents if document.get("current-context")), "")
     known = {context.name: context for document in reversed(documents) for context in _contexts(document)}
@@ -41,7 +41,7 @@ def current(*paths: Path) -> Context | None:
 
 
 def contexts(*paths: Path) -> list[Context]:
-    """Every context of these files, by name; of two with one name the first counts."""
+    """Return all contexts of these files, sorted by name; the first of several with one name wins."""
     known = {context.name: context for path in reversed(paths) for context in _contexts(_read(path))}
     return [known[name] for name in sorted(known)]
 
@@ -61,7 +61,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise InvalidInput(doing, "its contexts are not a list of mappings")
     for item in listed:
         if not isinstance(item.get("context") or {}, dict):
-            raise InvalidInput(doing, f"what it says of the context {item.get('name')} is not a mapping")
+            raise InvalidInput(doing, f"its context {item.get('name')} is not a mapping")
     return document
 
 

@@ -1,4 +1,4 @@
-"""kubectl and the programs around it at a prompt: fzf, the pane's tmux, a shell. gpuctl.kube starts them from here."""
+"""Run kubectl and the interactive programs beside it: fzf, tmux of this pane, a shell."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ CHOSE_NOTHING = (1, 130)  # fzf: no match, Escape or Ctrl-C
 
 
 def _without_kubeconfig(doing: str) -> InvalidInput | None:
-    """Why kubectl asked localhost: nothing tells it of a cluster. None where something does."""
-    if config.files() or "KUBERNETES_SERVICE_HOST" in os.environ:  # kubectl finds its way inside a pod by itself
+    """Return the error if kubectl has no kubeconfig, and therefore contacts localhost; else None."""
+    if config.files() or "KUBERNETES_SERVICE_HOST" in os.environ:  # inside a pod, kubectl uses the service account
         return None
     named = os.environ.get("KUBECONFIG") or "~/.kube/config"
     return InvalidInput(doing, f"there is no kubeconfig {named}", "set KUBECONFIG, or write ~/.kube/config")
@@ -30,26 +30,26 @@ def _without_kubeconfig(doing: str) -> InvalidInput | None:
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl as the user has it; context and namespace are the kubeconfig's own where they are empty."""
+    """The user's kubectl; empty context and namespace are the kubeconfig's."""
 
     context: str = ""
     namespace: str = ""
 
     def argv(self, *arguments: str) -> list[str]:
-        """The whole command line."""
+        """Return the whole command line."""
         context = [f"--context={self.context}"] if self.context else []
         namespace = [f"--namespace={self.namespace}"] if self.namespace else []
         return ["kubectl", *context, *namespace, *arguments]
 
     def ask(self, doing: str, *arguments: str, limit: float = 30) -> str:
-        """The output of kubectl; `GpuctlError` with kubectl's own message if it fails."""
+        """Return kubectl's output; `GpuctlError` with kubectl's own message if it fails."""
         code, out, err = self.try_to(*arguments, limit=limit)
         if code:
             raise _without_kubeconfig(doing) or GpuctlError(doing, gist(err), ANSWERS)
         return out
 
     def try_to(self, *arguments: str, limit: float = 30) -> tuple[int, str, str]:
-        """Exit status, output and error output: the caller judges them. 124: it did not end within `limit` seconds."""
+        """Return exit status, output and error output; status 124 if it did not end within `limit` seconds."""
         need("kubectl")
         try:
             done = subprocess.run(
@@ -60,7 +60,7 @@ class Kubectl:
         return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
     def json(self, doing: str, *arguments: str, limit: float = 30) -> dict[str, Any]:
-        """The document that kubectl prints with `-o json`."""
+        """Return the document that kubectl prints with `-o json`."""
         document = json.loads(self.ask(doing, *arguments, "-o", "json", limit=limit))
         if not isinstance(document, dict):
             raise GpuctlError(doing, "kubectl did not print a JSON object")
@@ -68,16 +68,16 @@ class Kubectl:
 
 
 def show(argv: Sequence[str], folder: str | None = None, stdin: str | None = None) -> int:
-    """Run a program on the user's terminal and return its exit status; Ctrl-C is for the program alone.
+    """Run a program on the user's terminal, and return its exit status; Ctrl-C reaches only the program.
 
-    However it ends, the terminal is as it was before.
+    The terminal's settings are restored in any case.
     """
     need(argv[0])
     with (
         as_it_was(),
         subprocess.Popen(list(argv), cwd=folder, stdin=None if stdin is None else subprocess.PIPE) as process,
     ):
-        # Handlers, not SIG_IGN, which a program started meanwhile would inherit.
+        # Handlers instead of SIG_IGN, which the program would inherit.
         ending = dict.fromkeys((signal.SIGTERM, signal.SIGHUP), lambda *_: process.terminate())
         mine = {signal.SIGINT: lambda *_: None, **ending}
         before = {number: signal.signal(number, handler) for number, handler in mine.items()}
@@ -91,7 +91,7 @@ def show(argv: Sequence[str], folder: str | None = None, stdin: str | None = Non
 
 
 def output_of(argv: Sequence[str], folder: str | None = None, limit: float = 30) -> str | None:
-    """The output of a program; None if it is missing, fails, or does not end within `limit` seconds."""
+    """Return a program's output; None if it is missing, fails, or does not end within `limit` seconds."""
     if not installed(argv[0]):
         return None
     try:
@@ -104,7 +104,7 @@ def output_of(argv: Sequence[str], folder: str | None = None, limit: float = 30)
 
 
 def fzf(lines: Sequence[str], *options: str) -> list[str]:
-    """Let the user choose with fzf; what it prints (with --print-query the query first), nothing where they leave."""
+    """Let the user choose with fzf; return its output (with --print-query the query first), empty if they cancel."""
     need("fzf")
     done = subprocess.run(["fzf", *options], input="\n".join(lines), stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode in CHOSE_NOTHING and "--print-query" not in options:
@@ -115,12 +115,12 @@ def fzf(lines: Sequence[str], *options: str) -> list[str]:
 
 
 def tmux(*arguments: str) -> str | None:
-    """The output of a tmux command, run on the server we are in ($TMUX); None outside tmux or on failure."""
+    """Run a tmux command on the current server ($TMUX), and return its output; None outside tmux or on failure."""
     if not os.environ.get("TMUX"):
         return None
     return output_of(["tmux", *arguments])
 
 
 def become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Put another program in the place of this one: it keeps the process number."""
+    """Replace this process by another program; it keeps the PID."""
     os.execvpe(argv[0], list(argv), dict(environment))  # noqa: S606 - no shell reads these words

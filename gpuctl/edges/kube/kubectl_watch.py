@@ -1,4 +1,4 @@
-"""Events of a cluster from `kubectl get --watch`; the stream restarts after a break."""
+"""Events of `kubectl get --watch`; the stream restarts after a break."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gpuctl.edges.programs import gist, need
 
 
 class Events:
-    """A stream of `kubectl get --watch` events that starts again, with all that there is, whenever it breaks.
+    """A stream of `kubectl get --watch` events, which restarts with the whole list whenever it breaks.
 
-    Each pause between two tries is longer than the one before, up to half a minute. `told` gets (type, object); the
-    type LIST comes first after every start and carries the whole list, since a break hides what was deleted meanwhile.
-    `lost` hears why the stream broke.
+    Pauses between tries grow up to half a minute. `on_event` receives (type, object); after each start the type LIST
+    comes first and carries the whole list, because deletions during a break are missed. `on_loss` receives the reason
+    of a break.
     """
 
     def __init__(
@@ -33,14 +33,14 @@ class Events:
         self._stopped = threading.Event()
         self._running: list[subprocess.Popen[str]] = []
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._go_on, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
         need("kubectl")
         self._thread.start()
 
     def stop(self) -> None:
-        """End the stream and each kubectl of it."""
+        """End the stream and its kubectl processes."""
         self._stopped.set()
         self._end_all()
         self._thread.join(5)
@@ -51,32 +51,32 @@ class Events:
                 end(process)
             self._running.clear()
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         tries = 0
         while not self._stopped.is_set():
-            heard = self._once()
-            tries = 1 if heard else tries + 1
-            self._stopped.wait(0.5 if heard else min(30, 2 ** min(tries, 5) / 2))
+            answered = self._once()
+            tries = 1 if answered else tries + 1
+            self._stopped.wait(0.5 if answered else min(30, 2 ** min(tries, 5) / 2))
 
     def _once(self) -> bool:
-        """One watch until it breaks; whether the cluster answered."""
-        heard = False
+        """Watch until it breaks; return whether the cluster answered."""
+        answered = False
         try:
             watch = self._kubectl_of("--watch", "--output-watch-events")
-            # The list is asked for while the watch already runs: what is deleted between the two is still told.
+            # The list is requested while the watch already runs, so that no deletion in between is missed.
             listing = self._kubectl_of("--request-timeout=20s")
             out, err = listing.communicate()
             self._on_event("LIST", listed(listing.returncode, out, err))
-            heard = True
+            answered = True
             for event in events(watch.stdout or ()):
                 self._on_event(str(event.get("type", "")), event.get("object") or {})
-            raise GpuctlError("go on with the watch", "kubectl ended the watch")
+            raise GpuctlError("continue the watch", "kubectl ended the watch")
         except (GpuctlError, ValueError) as error:
             if not self._stopped.is_set():
                 self._on_loss(error.wrong if isinstance(error, GpuctlError) else str(error))
         finally:
             self._end_all()
-        return heard
+        return answered
 
     def _kubectl_of(self, *more: str) -> subprocess.Popen[str]:
         with self._lock:
@@ -86,7 +86,7 @@ class Events:
                 tied(self._kubectl.argv("get", *self._what, *more, "-o", "json")),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                # The watch's own complaints are the list's too; a pipe that nobody reads would fill up.
+                # The list reports the same errors as the watch; a pipe without a reader would fill up.
                 stderr=subprocess.DEVNULL if "--watch" in more else subprocess.PIPE,
                 text=True,
                 errors="replace",
@@ -97,7 +97,7 @@ class Events:
 
 
 def listed(code: int, out: str, err: str) -> dict[str, Any]:
-    """The list printed by `kubectl get -o json`. If the server does not answer, it is empty and kubectl fails."""
+    """Parse the list of `kubectl get -o json`; `GpuctlError` if kubectl failed."""
     document = json.loads(out) if out.strip() and not code else None
     if not isinstance(document, dict):
         raise GpuctlError("list what to watch", gist(err))
@@ -105,7 +105,7 @@ def listed(code: int, out: str, err: str) -> dict[str, Any]:
 
 
 def events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a stream in which each ends with a line that starts with its closing brace."""
+    """Yield the JSON objects of a stream in which each ends with a line that starts with its closing brace."""
     kept: list[str] = []
     for line in lines:
         kept.append(line)

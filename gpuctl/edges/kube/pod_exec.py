@@ -1,11 +1,11 @@
-"""Programs in containers, through the API's exec: argument lists only, fed and read at the same time, ended truthfully.
+"""Run programs in containers through the API's exec, with concurrent input and output and a reliable exit status.
 
-The client library's own stream is not used: it waits for ever for a server that takes a connection and says nothing,
-reads nothing while it sends (a program that answers before it has read all then stops both sides), and takes a
-connection that broke for an end. Here one thread does both without ever waiting for one side alone.
+The client library's stream is not used: it blocks forever on a server that accepts a connection and stays silent, does
+not read while it sends (which deadlocks with a program that answers before it has read everything), and takes a broken
+connection for a normal end. Here one thread sends and receives without blocking on either.
 
-Half-close: protocol v5 can end a program's input, v4 (servers before 1.30) cannot. A program that is to run
-everywhere has to know by itself where its input ends.
+Half-close: protocol v5 can end a program's input, v4 (servers before 1.30) cannot. Programs for both must know where
+their input ends.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.tls import proxy, tls
 
 CONNECT_S = 15.0
-CLOSE_S = 1  # for a peer that takes or says nothing more
-SLICE_S = 0.2  # how soon a stop is noticed
-AT_ONCE = 64  # messages that are received before anything else is looked at
-PART, KEPT_OF_ERR = 1 << 16, 1 << 14  # bytes of input in one message; of standard error, the last ones
+CLOSE_S = 1  # for a peer that neither sends nor receives
+SLICE_S = 0.2  # maximum delay until a stop is noticed
+AT_ONCE = 64  # messages received in one turn
+PART, KEPT_OF_ERR = 1 << 16, 1 << 14  # bytes of input per message; bytes kept of the end of standard error
 STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 NO_PROGRAM = ("executable file not found", "no such file or directory", "command not found", "permission denied")
-# A peer that is gone without a word is noticed within a minute, also where nothing is sent.
+# A peer that disappears silently is noticed within a minute, even if nothing is sent.
 KEEPALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
     (socket.IPPROTO_TCP, getattr(socket, name), value)
     for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 4), ("TCP_NODELAY", 1))
@@ -46,18 +46,18 @@ KEEPALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
 
 
 class NotStarted(GpuctlError):
-    """The container has no such program, or may not run it."""
+    """The container does not have the program, or may not run it."""
 
 
 class BrokenOff(GpuctlError):
-    """`Stop` was set while it ran."""
+    """`Stop` was set while the program ran."""
 
 
 @dataclass(frozen=True)
 class Command:
     """A program and its arguments, and the container to run it in (default: the pod's first).
 
-    `silent_s`: how many seconds it may neither take nor give anything.
+    `silent_s`: maximum seconds without input taken or output given.
     """
 
     argv: Sequence[str]
@@ -81,12 +81,12 @@ def run(
     stdin: Iterable[bytes] = (),
     out: Callable[[bytes], object] = lambda _: None,
 ) -> Done:
-    """Run a program to its end; what it prints goes to `out` as it comes.
+    """Run a program to its end; `out` receives its output as it arrives.
 
-    `Unreachable` where the connection broke, whatever the program did then; `NotStarted` where it never ran.
+    `Unreachable` if the connection broke: the program's end is unknown. `NotStarted` if it never ran.
     """
     with contextlib.closing(start(cluster, pod, command)) as program:
-        with contextlib.suppress(EOFError):  # it ended before it had read all
+        with contextlib.suppress(EOFError):  # it ended before it read all input
             for part in stdin:
                 program.send(part)
             program.end_input()
@@ -147,10 +147,10 @@ class Program:
         self._status = b""
         self._has_ended = False
 
-    # ---- for who runs it ------------------------------------------------------------------------------------------
+    # ---- input and output ----------------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        """Give it input, and wait until that is on its way. EOFError where the program has ended."""
+        """Send input, and wait until it is written to the connection; EOFError if the program has ended."""
         for at in range(0, len(data), PART):
             self._queue(bytes([STDIN]) + data[at : at + PART])
         last = time.monotonic()
@@ -161,27 +161,27 @@ class Program:
             self._check(last, "takes no more input")
 
     def read(self) -> bytes:
-        """The next output; empty once the program ended and everything was read."""
+        """Return the next output; empty once the program has ended and everything was read."""
         last = time.monotonic()
-        self._check(last, "has not answered")  # a program that prints without end always has something to read
+        self._check(last, "has not answered")  # needed here, too: a program that prints endlessly always has output
         while not self._out and not self._has_ended:
             self._turn(SLICE_S)
             self._check(last, "has not answered")
         return self._out.popleft() if self._out else b""
 
     def waiting(self, wait_s: float = 0) -> bool:
-        """True if output is waiting to be read, or the program has ended."""
+        """Return whether output is available, or the program has ended."""
         if not self._out and not self._has_ended:
             self._turn(wait_s)
         return bool(self._out) or self._has_ended
 
     def ping(self) -> None:
-        """Show that we are there, to all in between."""
+        """Send a ping, so that proxies keep the idle connection."""
         self._queue(b"", ABNF.OPCODE_PING)
         self._turn(0)
 
     def end_input(self) -> bool:
-        """Tell it that there is no more input; False where the server cannot (protocol v4)."""
+        """Close the program's input; False if the server cannot (protocol v4)."""
         if self.protocol != V5:
             return False
         self._queue(bytes([CLOSE, STDIN]))
@@ -189,7 +189,7 @@ class Program:
         return True
 
     def done(self) -> Done:
-        """The exit of the program, once `read` returned nothing. `Unreachable` if no status arrived."""
+        """Return the exit of the program, after `read` returned nothing; `Unreachable` if no status arrived."""
         try:
             status = json.loads(self._status)
         except ValueError:
@@ -201,15 +201,15 @@ class Program:
         for cause in causes:
             if cause.get("reason") == "ExitCode":
                 return Done(int(cause["message"]), err)
-        message = str(status.get("message") or "it does not say why")
+        message = str(status.get("message") or "no reason given")
         if any(text in message.lower() for text in NO_PROGRAM):
             raise NotStarted(self.doing, message)
         raise GpuctlError(self.doing, message)
 
     def close(self) -> None:
-        """Leave it alone. A program that reads its input finds the end of it."""
+        """Close the connection. The program reads the end of its input."""
         with contextlib.suppress(OSError, WebSocketException, ValueError):
-            self._socket.settimeout(CLOSE_S)  # also for what `close` sends: `timeout` is for its answer alone
+            self._socket.settimeout(CLOSE_S)  # for the frame that `close` sends; its `timeout` only covers the answer
             self._websocket.close(timeout=CLOSE_S)
 
     # ---- the connection -------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class Program:
         self._to_send.append(memoryview(ABNF.create_frame(payload, opcode).format()))
 
     def _turn(self, wait_s: float) -> bool:
-        """Send and receive what can be, after a wait of at most so long where neither can; whether anything moved."""
+        """Send and receive, waiting at most `wait_s` if neither is possible; return whether anything moved."""
         moved = self._move()
         if not moved and wait_s and not self._has_ended:
             events = select.POLLIN | (select.POLLOUT if self._to_send else 0)
@@ -234,12 +234,12 @@ class Program:
         return moved
 
     def _move(self) -> bool:
-        """Both, every time: from who prints without end there is always something to receive."""
+        """Receive and transmit, always both: a program that prints endlessly must not block input."""
         received = self._receive()
         return self._transmit() or received
 
     def _transmit(self) -> bool:
-        """True once a message is out."""
+        """Send a part of the queue; return whether anything was sent."""
         if self._has_ended or not self._to_send:
             return False
         try:
@@ -247,7 +247,7 @@ class Program:
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
             return False
         except OSError:
-            while self._receive() and not self._has_ended:  # what it said before it went
+            while self._receive() and not self._has_ended:  # output before the connection broke
                 pass
             self._has_ended = True
             return True
@@ -257,9 +257,9 @@ class Program:
         return True
 
     def _receive(self) -> bool:
-        """Read the messages that are there; True where there were any. A broken connection is an end without status.
+        """Read available messages; return whether there were any. A broken connection is an end without status.
 
-        Not more than some: who prints without end always sends more.
+        At most AT_ONCE messages: a program may print endlessly.
         """
         moved = False
         with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
@@ -276,7 +276,7 @@ class Program:
         return moved
 
     def _take(self, frame: Any) -> None:
-        """One message, or a piece of one: only the first has the channel's number."""
+        """Process a message or a fragment; only the first fragment carries the channel number."""
         if frame.opcode == ABNF.OPCODE_PING:
             self._queue(bytes(frame.data), ABNF.OPCODE_PONG)
         elif frame.opcode == ABNF.OPCODE_CLOSE:

@@ -1,4 +1,4 @@
-"""Keep the pods with certain labels up to date inside a block: one watch, which resumes after a lost connection."""
+"""Keep the pods with certain labels up to date inside a block, by one watch that resumes after a lost connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuctl.edges.kube.cluster import Cluster, Object
 
 
 class Pods:
-    """`latest`: name -> pod, as the cluster told last; None before it told anything."""
+    """`latest`: the last known pods by name; None before the first answer."""
 
     def __init__(self, cluster: Cluster, labels: Mapping[str, str]) -> None:
         self.latest: dict[str, Object] | None = None
@@ -30,7 +30,7 @@ class Pods:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._stop.set()
-        self._pool.shutdown(wait=False)  # who asks now may not get an answer for minutes
+        self._pool.shutdown(wait=False)  # a pending request may take minutes
 
     def _follow(self) -> None:
         try:
@@ -43,12 +43,12 @@ class Pods:
                 self._changed.notify_all()
 
     def check(self) -> None:
-        """Raise what ended the watch, where something did."""
+        """Raise the error that ended the watch, if any."""
         if self._watch and self._watch.done():
             self._watch.result()
 
     def wait(self, count: int, seconds: float) -> int:
-        """Until more is known than at the count `seen`, or so long; the count now."""
+        """Wait for a change since `count`, for at most `seconds`; return the current count."""
         with self._changed:
             self._changed.wait_for(lambda: self._count != count, seconds)
             return self._count

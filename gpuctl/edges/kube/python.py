@@ -15,18 +15,18 @@ from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.ssh import Failure
 
-LOST = -1  # for an exit status: nobody knows how it ended
+LOST = -1  # exit status of a program whose end is unknown
 SLICE_S = 0.2
-PING_S = 10.0  # balancers and proxies in between close what is silent for long, some after a minute
-END_S = 20.0  # for a program that was told to end; then it is left alone, and finds the end of its input
-KILLED = (137, 143)  # exit codes of a program that was ended with its container: ours ends by itself when told to
+PING_S = 10.0  # load balancers and proxies close idle connections, some after a minute
+END_S = 20.0  # for a program to end on request; then the connection is closed, and with it the program's input
+KILLED = (137, 143)  # exit codes of a program that was killed with its container; ours exits normally on request
 NO_PYTHON = "gpuctl-no-python"
 PYTHONS = "python3 /usr/libexec/platform-python python3.13 python3.12 python3.11 python3.10 python3.9"
-# Tried in turn. Plain POSIX shell: the program is its first argument, and nothing else goes into it.
+# Tries the interpreters in turn. Plain POSIX shell, with the program as its first argument.
 ANY_PYTHON = (
     f"""for p in {PYTHONS}; do q=$(command -v "$p") && exec "$q" -ISc "$1"; done; echo {NO_PYTHON} >&2; exit 127"""
 )
-# Takes so many bytes of the input and no more: what comes after them is for others to read.
+# Reads exactly this many bytes of the input; the program reads the rest.
 TAKE = """
 import os, sys
 def take(count):
@@ -42,7 +42,7 @@ def take(count):
 
 @dataclass(frozen=True)
 class Container:
-    """A container of a pod, by their names."""
+    """A container of a pod."""
 
     cluster: Cluster
     pod: str
@@ -50,13 +50,13 @@ class Container:
 
 
 def command(program: bytes, container: str = "", silent_s: float = 60, stop: Stop | None = None) -> pod_exec.Command:
-    """The command that reads a program of this length from standard input and runs it."""
+    """Return the command that reads a program of this length from standard input, and runs it."""
     taken = f"""{TAKE}exec(compile(take({len(program)}), "gpuctl", "exec"), {{"__name__": "__main__"}})"""
     return pod_exec.Command(["/bin/sh", "-c", ANY_PYTHON, "sh", taken], container, silent_s, stop or Stop())
 
 
 def run(at: Container, program: bytes, limit_s: float, stop: Stop | None = None) -> bytes | Failure:
-    """The output of a program that runs to its end, or the failure. `Forbidden` without the right to exec."""
+    """Run a program to its end; return its output, or the failure. `Forbidden` without the right to exec."""
     out: list[bytes] = []
     try:
         done = pod_exec.run(at.cluster, at.pod, command(program, at.name, limit_s, stop), [program], out.append)
@@ -72,7 +72,7 @@ def failure(error: GpuctlError) -> Failure:
 
 
 def explain(code: int, output: str) -> Failure:
-    """Why a program did not run to its end, from what it and the shell said."""
+    """Return why a program failed, from its own or the shell's output."""
     if NO_PYTHON in output:
         return Failure("it has no Python", "use an image with python3")
     lines = [line for line in output.splitlines() if line.strip()]
@@ -80,22 +80,22 @@ def explain(code: int, output: str) -> Failure:
 
 
 class Running:
-    """A program that runs for long. It is begun by who reads its `lines`, in one thread; any other may `end` it.
+    """A long-running program. Reading `lines` in one thread starts it; any other thread may `end` it.
 
-    Its input stays open as long as we are there: whatever it reads there, also the end, tells it to end. `wrong`: what
-    went wrong with the way to it.
+    Its input stays open as long as we run: any input, and its end, tell the program to exit. `wrong`: an error of the
+    connection.
     """
 
     def __init__(self, at: Container, program: bytes) -> None:
         self._at, self._text = at, program
         self._program: pod_exec.Program | None = None
         self._end_requested = threading.Event()
-        self._told_at: float | None = None
-        self._heard = time.monotonic()
+        self._end_sent_at: float | None = None
+        self._last_contact = time.monotonic()
         self.wrong: GpuctlError | None = None
 
     def lines(self) -> Iterator[str]:
-        """Output lines as they arrive, without line ends. `Forbidden` without the right to exec."""
+        """Yield output lines as they arrive, without line ends. `Forbidden` without the right to exec."""
         self._start()
         rest = b""
         while part := self._next():
@@ -133,7 +133,7 @@ class Running:
             return
         try:
             self._program = pod_exec.start(self._at.cluster, self._at.pod, command(self._text, self._at.name))
-            with contextlib.suppress(EOFError):  # it ended at once; what it said tells why
+            with contextlib.suppress(EOFError):  # it ended at once; its output says why
                 self._program.send(self._text)
         except Forbidden:
             raise
@@ -141,23 +141,23 @@ class Running:
             self.wrong = error
 
     def _next(self) -> bytes:
-        """The next output; empty at its end, or if the program does not end although it was told to."""
+        """Return the next output; empty at its end, or if the program does not end on request."""
         program = self._program
         if program is None or self.wrong:
             return b""
         while not program.waiting(SLICE_S):
             if self._end_requested.is_set() and not self._tell_to_end(program):
                 return b""
-            if time.monotonic() - self._heard > PING_S:
-                self._heard = time.monotonic()
+            if time.monotonic() - self._last_contact > PING_S:
+                self._last_contact = time.monotonic()
                 program.ping()
-        self._heard = time.monotonic()
+        self._last_contact = time.monotonic()
         return program.read()
 
     def _tell_to_end(self, program: pod_exec.Program) -> bool:
-        """Tell the program to end; False once its time for that is over."""
-        if self._told_at is None:
-            self._told_at = time.monotonic()
+        """Request the program's end; False once its time for that is over."""
+        if self._end_sent_at is None:
+            self._end_sent_at = time.monotonic()
             with contextlib.suppress(EOFError, GpuctlError):
                 program.send(b"\n")
-        return time.monotonic() - self._told_at < END_S
+        return time.monotonic() - self._end_sent_at < END_S

@@ -8,15 +8,15 @@ from urllib.parse import urlsplit
 
 
 def tls(settings: Any) -> dict[str, Any]:
-    """TLS options for the certificates of a kubeconfig."""
+    """Return the TLS options for the certificates of a kubeconfig."""
     if not settings.verify_ssl:
-        return {"cert_reqs": ssl.CERT_NONE, "check_hostname": False, **_own(settings)}
+        return {"cert_reqs": ssl.CERT_NONE, "check_hostname": False, **_client_certificate(settings)}
     known = {"ca_certs": settings.ssl_ca_cert} if settings.ssl_ca_cert else {}
     names = {} if settings.assert_hostname is None else {"check_hostname": settings.assert_hostname}
-    return {"cert_reqs": ssl.CERT_REQUIRED, **known, **names, **_own(settings)}
+    return {"cert_reqs": ssl.CERT_REQUIRED, **known, **names, **_client_certificate(settings)}
 
 
-def _own(settings: Any) -> dict[str, Any]:
+def _client_certificate(settings: Any) -> dict[str, Any]:
     options = {
         "certfile": settings.cert_file,
         "keyfile": settings.key_file,
@@ -26,7 +26,7 @@ def _own(settings: Any) -> dict[str, Any]:
 
 
 def proxy(settings: Any) -> dict[str, Any]:
-    """Proxy options for the server."""
+    """Return the proxy options for the server."""
     if not settings.proxy:
         return {}
     at = urlsplit(settings.proxy)

@@ -19,10 +19,10 @@ from gpuctl.domain.kube_errors import Forbidden, NotThere, error_of
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request, selector
 
-# A server ends a watch after this long; a connection that died without a word is noticed a little later.
+# The server ends a watch after this time; a connection that died silently is noticed a little later.
 WATCH_S = 240
-# A log that says nothing for so long is asked for anew. A kubelet that rotates a log (at 10 MiB, looked at every 10 s)
-# may go on following the old file, without a word; and once it rotates again, what was written in between is lost.
+# A silent log is requested again after this time. A kubelet that rotates a log (at 10 MiB, checked every 10 s) may
+# silently continue with the old file; after the next rotation, everything written in between is lost.
 SILENT_S = 5.0
 PAUSE_S = 0.5
 When = tuple[float, str]  # whole seconds since 1970, and the fraction as it is written: ".25"
@@ -40,7 +40,7 @@ class _Patience:
         self.since = None
 
     def broke(self, error: Unreachable) -> None:
-        """Wait a little; raises it again where it has lasted too long."""
+        """Wait a little; raise the error if it has lasted too long."""
         now = time.monotonic()
         self.since = self.since or now
         if not self.stop.is_set() and now - self.since > self.seconds:
@@ -49,10 +49,10 @@ class _Patience:
 
 
 def watch(cluster: Cluster, kind: Kind, labels: Mapping[str, str], stop: Stop) -> Iterator[dict[str, Object]]:
-    """All objects of a kind with these labels, by name: once, and again after each change, until `stop`.
+    """Yield all objects of a kind with these labels by name, first at once, then after each change, until `stop`.
 
-    What was deleted while a watch was lost is missing from the next. `Unreachable` where the cluster stays away for
-    longer than its patience.
+    Deletions during a lost connection show in the next value. `Unreachable` if the cluster does not answer for longer
+    than its patience.
     """
     patience = _Patience(cluster.patience_s, stop)
     known: dict[str, Object] = {}
@@ -68,9 +68,9 @@ def watch(cluster: Cluster, kind: Kind, labels: Mapping[str, str], stop: Stop) -
             request = Request(f"watch {kind.plural}", "GET", cluster.path_of(kind), query)
             for event in _events(cluster, request, stop, patience.answered):
                 version = str(event["object"]["metadata"]["resourceVersion"]) if event["type"] != "ERROR" else version
-                if _took_in(known, event):
+                if _apply(known, event):
                     yield dict(known)
-        except NotThere:  # too old: what happened since is known no more
+        except NotThere:  # the version is too old: the server forgot the events since
             version = ""
         except Unreachable as error:
             patience.broke(error)
@@ -79,17 +79,17 @@ def watch(cluster: Cluster, kind: Kind, labels: Mapping[str, str], stop: Stop) -
 
 
 def _events(cluster: Cluster, request: Request, stop: Stop, opened: Callable[[], None]) -> Iterator[Mapping[str, Any]]:
-    """The events of one watch, with a short pause after an empty one: a proxy may end every watch at once."""
-    heard = False
+    """Yield the events of one watch; pause after an empty one, because a proxy may end every watch at once."""
+    received = False
     for line in cluster.lines(request, stop, WATCH_S + 30.0, opened):
-        heard = True
+        received = True
         yield json.loads(line)
-    if not heard:
+    if not received:
         stop.wait(PAUSE_S)
 
 
-def _took_in(known: dict[str, Object], event: Mapping[str, Any]) -> bool:
-    """Apply an event; True if it changed anything. Raises what the server reports as an error."""
+def _apply(known: dict[str, Object], event: Mapping[str, Any]) -> bool:
+    """Apply an event; return whether it changed anything. Raises errors that the server reports."""
     item = event["object"]
     if event["type"] == "ERROR":
         raise error_of("watch", int(item.get("code") or 500), json.dumps(item))

@@ -1,4 +1,4 @@
-"""Run one program for a listener, and end it when nobody listens any more."""
+"""Run one program for a connected client, and end it when the connection is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLICE_S = 0.2
 
 
 def run(order: dict[str, Any], reader: Reader, writer: Writer) -> None:
-    """Run a program to its end, or until we are told to stop it, or the connection is lost."""
+    """Run a program until it ends, a stop is requested, or the connection is lost."""
     child, signalled = Child(order), catch_signals()
     writer.send(protocol.STARTED, {"pid": child.pid})
     printing = True

@@ -69,7 +69,7 @@ class Writer:
         return moved
 
     def discard(self) -> None:
-        """Drop all queued messages: nobody listens."""
+        """Drop all queued messages: the connection is lost."""
         self.waiting.clear()
         self.size = 0
 

@@ -101,7 +101,7 @@ def _check_target(host: Host, to: str) -> None:
     then = records.owned([record for record in history if record.name <= to])
     lost = sorted({entry.knob for setting, entry in then.items() if setting not in records.owned(history)})
     if lost:
-        wrong = f"what it left has been put back since: {', '.join(lost[:6])}{' …' if len(lost) > 6 else ''}"
+        wrong = f"its settings have been undone since: {', '.join(lost[:6])}{' …' if len(lost) > 6 else ''}"
         raise InvalidRequest(f"cannot go back to record {to}: {wrong}", "tune-nodes sets it again")
 
 

@@ -179,7 +179,7 @@ def _revive(host: Host, steps: Sequence[Named], errors: dict[str, str]) -> dict[
 def _take_back(host: Host, steps: Sequence[Named], wrong: str) -> dict[str, str]:
     back = [(knob, Step(step.setting, step.after, step.before)) for knob, step in steps]
     still = _carry_out(host, back, [], undo=True)
-    return {step.setting: f"taken back: {wrong}; {still.get(step.setting, '')}".rstrip("; ") for _, step in steps}
+    return {step.setting: f"reverted: {wrong}; {still.get(step.setting, '')}".rstrip("; ") for _, step in steps}
 
 
 def _finished(host: Host, entry: Entry, errors: dict[str, str]) -> Entry:

@@ -56,7 +56,7 @@ def _of_knob(snapshot: HostSnapshot, knob: str, owned: list[Owned], force: bool)
         if entry.holds(now) or force:
             steps.append(Step(entry.setting, now, entry.original))
     if strangers and not force:
-        reason = "somebody else changed it: " + "; ".join(strangers) + " (take it back with --force)"
+        reason = "somebody else changed it: " + "; ".join(strangers) + " (--force undoes it)"
         return Reading(knob, "as before", state=CONFLICT, reason=reason, restores=True)
     state = DIFFERS if steps else OK
     disturbs = "; ".join(sorted({_disturbs(step) for step in steps} - {""}))
@@ -93,4 +93,4 @@ def undo_error(host: Host, step: Step) -> str:
 def _now(steps: list[Step]) -> str:
     """The current value for people, or the number of settings if they differ."""
     values = {show(step.before) for step in steps} or {"as before"}
-    return values.pop() if len(values) == 1 else f"{len(steps)} settings to put back"
+    return values.pop() if len(values) == 1 else f"{len(steps)} settings to restore"

@@ -174,7 +174,7 @@ PROFILE = Section(
 
 
 def draft(node: Node, name: str, mistakes: list[Mistake]) -> Draft | None:
-    """A profile file's content without what is wrong in it; None if it is not a mapping."""
+    """The valid content of a profile file; None if it is not a mapping."""
     at = At("", Mistakes())
     values = PROFILE.read(node, at)
     result = None if values is None else _profile(values, node, name, at)

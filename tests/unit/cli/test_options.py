@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 import pytest
+from click.testing import CliRunner
 
-from gpuctl.cli.shared.options import Finite
+from gpuctl.cli.shared.options import Finite, as_request, option_names
+
+
+@dataclass(frozen=True)
+class Where:
+    host: str
+    port: int = 22
+
+
+@dataclass(frozen=True)
+class Request:
+    name: str
+    where: Where
+
+
+@click.command()
+@as_request(Request, click.option("--name"), click.option("--host"))
+@click.option("--times", type=int, default=1)
+def command(request: Request, times: int) -> None:
+    click.echo(f"{request} {times}")
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999", "soon"])
@@ -18,3 +40,12 @@ def test_a_number_within_its_range_is_taken() -> None:
     assert Finite(1, 10).convert("2.5", None, None) == pytest.approx(2.5)
     with pytest.raises(click.BadParameter):
         Finite(1, 10).convert("11", None, None)
+
+
+def test_options_become_one_request_with_nested_requests_and_defaults() -> None:
+    result = CliRunner().invoke(command, ["--name", "a", "--host", "b", "--times", "3"])
+    assert result.output == f"{Request('a', Where('b', 22))} 3\n"
+
+
+def test_a_request_names_its_options_and_which_of_them_it_needs() -> None:
+    assert option_names(Request) == {"name": True, "host": True, "port": False}

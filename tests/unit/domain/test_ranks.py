@@ -33,26 +33,26 @@ def test_a_stopped_and_a_blocked_rank_are_told_apart() -> None:
 def test_a_node_without_an_answer_is_unknown() -> None:
     looks = {"a": ranks(0), "b": None}
     assert hang.waiting(looks, 2) == {"a": "waiting", "b": "unknown"}
-    assert hang.story(looks, 2, 60, "8").endswith("b gives no answer; a waits for it")
+    assert hang.story(looks, 2, 60, "8").endswith("b does not answer; a waits for it")
 
 
 def test_no_node_is_blamed_if_none_or_all_wait() -> None:
     asleep = {"a": ranks(0, still=True), "b": ranks(2, still=True)}
     assert hang.waiting(asleep, 2) == {"a": "unknown", "b": "unknown"}
-    assert hang.story(asleep, 2, 60, "8").endswith("nobody knows who waits for whom")
+    assert hang.story(asleep, 2, 60, "8").endswith("which ranks wait is unknown")
     assert hang.story({"a": ranks(0), "b": ranks(2)}, 2, 60, "8").endswith("all wait")
 
 
 def test_no_node_is_blamed_if_more_are_idle_than_poll() -> None:
     looks = {"a": ranks(0), "b": ranks(2, still=True), "c": ranks(4, still=True)}
     assert hang.waiting(looks, 2) == {"a": "unknown", "b": "unknown", "c": "unknown"}
-    words = "2 of 3 nodes stand still, 1 of 3 nodes wait; nobody knows who waits for whom"
+    words = "2 of 3 nodes are idle, 1 of 3 nodes wait; which ranks wait is unknown"
     assert hang.story(looks, 2, 60, "8").endswith(words)
     silent = {"a": ranks(0), "b": None, "c": ranks(4, still=True), "d": []}
     assert set(hang.waiting(silent, 2).values()) == {"unknown"}
     assert hang.story(silent, 2, 60, "8").endswith(
-        "b gives no answer; 1 of 4 nodes stand still, 1 of 4 nodes have no rank left, 1 of 4 nodes wait; "
-        "nobody knows who waits for whom"
+        "b does not answer; 1 of 4 nodes are idle, 1 of 4 nodes have no rank left, 1 of 4 nodes wait; "
+        "which ranks wait is unknown"
     )
 
 
@@ -64,4 +64,4 @@ def test_half_of_the_nodes_may_be_blamed_by_the_other_half() -> None:
 def test_ranks_that_never_started_blame_no_node() -> None:
     looks: hang.Looks = {"a": [], "b": []}
     assert hang.waiting(looks, 2) == {"a": "unknown", "b": "unknown"}
-    assert hang.story(looks, 2, 60, "").endswith("no rank had begun")
+    assert hang.story(looks, 2, 60, "").endswith("no rank had started")

@@ -32,4 +32,4 @@ def test_the_exit_error_is_the_last_error_and_not_ordinary_output() -> None:
     assert running.exit_error == "lost connection to pod"
     quiet = started(3, "exit 1")
     quiet.stop()
-    assert quiet.exit_error == "kubectl failed and said nothing"
+    assert quiet.exit_error == "it failed without a message"

@@ -1,4 +1,4 @@
-"""Host trees that boot: by GRUB as Debian keeps it, and by boot loader entries that grubby keeps."""
+"""Host trees that boot: by GRUB on Debian, and by boot loader entries of grubby."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KERNELS = ("5.14.0-427.el9.x86_64", "5.14.0-503.el9.x86_64")
 
 
 def debian(root: Path) -> Path:
-    """A Debian host whose grub.cfg is a real one."""
+    """A Debian host with a real grub.cfg."""
     small_server(root)
     put(root, "/etc/default/grub", 'GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n')
     put(root, "/etc/default/grub.d/10_cloud.cfg", CLOUD)
@@ -43,13 +43,13 @@ def red_hat(root: Path, options: str = "root=/dev/sda1 ro crashkernel=1G-4G:192M
 
 
 def _install(root: Path, name: str, source: Path) -> None:
-    """Put a stand-in written in Python into a tree, with the one interpreter there is."""
+    """Put a stand-in written in Python into a tree, with this interpreter."""
     text = source.read_text()
     program(root, name, text.replace(text.splitlines()[0], f"#!{sys.executable}", 1))
 
 
 def boot(root: Path) -> None:
-    """Restart the host: its kernel gets what the boot loader's first entry says."""
+    """Restart the host: its kernel gets the arguments of the first boot entry."""
     line = lines(root)[0] if (root / CONFIG).exists() else entries(root)[1]
     put(root, "/proc/cmdline", line.split(maxsplit=1)[1] + "\n")
     put(root, "/proc/sys/kernel/random/boot_id", "another\n")

@@ -1,4 +1,4 @@
-"""Processors, NUMA nodes, PCI devices and interrupts for host trees, and hosts whose files behave as drivers' do."""
+"""Processors, NUMA nodes, PCI devices and interrupts for host trees, and hosts whose files behave like drivers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ GPU, NIC = ("0x030200", "0x10de", "0x2330"), ("0x020700", "0x15b3", "0x1021")
 
 
 def metal(root: Path, governors: Sequence[str] = ("schedutil",) * 4, nodes: int = 2, **frequency: str) -> Path:
-    """A bare machine with one processor for each governor named, shared out evenly over the NUMA nodes."""
+    """A bare-metal machine with one processor per governor, spread evenly over the NUMA nodes."""
     small_server(root)
     put(root, "/proc/cpuinfo", "flags : fpu\n")
     cpus = range(len(governors))
     for name in ("online", "present"):
         put(root, f"{CPU}/{name}", f"{as_list(cpus)}\n")
-    each = len(governors) // nodes
+    count = len(governors) // nodes
     for node in range(nodes):
-        put(root, f"{NODE}/node{node}/cpulist", f"{as_list(range(node * each, (node + 1) * each))}\n")
+        put(root, f"{NODE}/node{node}/cpulist", f"{as_list(range(node * count, (node + 1) * count))}\n")
     offered = frequency.get("offered", "conservative ondemand powersave performance schedutil")
     for cpu, governor in enumerate(governors):
         base = f"{CPU}/cpu{cpu}/cpufreq"
@@ -43,7 +43,7 @@ def metal(root: Path, governors: Sequence[str] = ("schedutil",) * 4, nodes: int 
 
 @dataclass(frozen=True)
 class Card:
-    """A PCI device with its interrupts; `node` -1 where the firmware does not say."""
+    """A PCI device with its interrupts; `node` is -1 if the firmware names none."""
 
     address: str
     ids: tuple[str, str, str]
@@ -51,9 +51,9 @@ class Card:
     irqs: tuple[int, ...]
 
 
-def cards(root: Path, *found: Card, everywhere: str = "0-3") -> Path:
+def cards(root: Path, *rows: Card, everywhere: str = "0-3") -> Path:
     """Put devices on the bus; their interrupts may go anywhere."""
-    for card in found:
+    for card in rows:
         base = f"{PCI}/{card.address}"
         for name, text in zip(("class", "vendor", "device"), card.ids, strict=True):
             put(root, f"{base}/{name}", f"{text}\n")
@@ -65,21 +65,21 @@ def cards(root: Path, *found: Card, everywhere: str = "0-3") -> Path:
 
 
 def irq(root: Path, number: int) -> str:
-    """Where an interrupt may go."""
+    """Affinity of an interrupt."""
     return (root / f"proc/irq/{number}/smp_affinity_list").read_text().strip()
 
 
 def of_cpus(root: Path, file: str) -> list[str]:
-    """What each processor's file holds, in the order of the processors."""
+    """Content of a file of each processor, in their order."""
     folders = sorted(root.glob("sys/devices/system/cpu/cpu[0-9]*"), key=lambda folder: int(folder.name[3:]))
     return [(folder / file).read_text().strip() for folder in folders]
 
 
 class Pstate(TreeHost):
-    """intel_pstate in active mode: the governor "performance" holds the energy preference, its end gives one back."""
+    """intel_pstate in active mode: the governor "performance" fixes the energy preference; leaving it restores one."""
 
     def preferences(self, *each: str) -> Pstate:
-        """Give each processor its energy preference, as it would be under another governor."""
+        """Set the preference that each processor has under another governor."""
         root = Path(self.root)
         for cpu, preference in enumerate(each):
             base = f"{CPU}/cpu{cpu}/cpufreq"
@@ -93,11 +93,11 @@ class Pstate(TreeHost):
     def write(self, path: str, text: str) -> None:
         folder, _, name = path.rpartition("/")
         preference = f"{folder}/energy_performance_preference"
-        held = name.startswith(("scaling", "energy_performance")) and self.value(f"{folder}/scaling_governor")
+        governor = name.startswith(("scaling", "energy_performance")) and self.value(f"{folder}/scaling_governor")
         if name == "energy_performance_preference":
-            if held == "performance" and text != "performance":
+            if governor == "performance" and text != "performance":
                 raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
-            if held != "performance":
+            if governor != "performance":
                 put(Path(self.root), f"{folder}/.kept", text)
         super().write(path, text)
         if name == "scaling_governor" and self.exists(preference):
@@ -105,7 +105,7 @@ class Pstate(TreeHost):
 
 
 class Refusing(TreeHost):
-    """Some files that answer a write, or a read, with an error."""
+    """A host on which writes or reads of some files fail."""
 
     def __init__(self, root: Path, writes: dict[str, int] | None = None, reads: dict[str, int] | None = None) -> None:
         super().__init__(root)

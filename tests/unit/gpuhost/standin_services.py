@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A stand-in for systemctl and the package tools in host trees with services: the name it is called by decides.
+"""A stand-in for systemctl and the package tools in host trees with services, chosen by the name it is called by.
 
 systemctl reads the units below /etc/systemd/system, remembers in run/standin.json what it has read of them, and gives
 a service that it starts a process below /proc that maps what its environment preloads.
@@ -49,15 +49,15 @@ def environment_files(unit: str, loaded: list[str]) -> list[str]:
 
 
 def start(unit: str, memory: Memory) -> bool:
-    """Start its program anew. A unit says in comments how that behaves: #dies-with, #deaf, #static."""
-    said = read(f"{UNITS}/{unit}")
+    """Start a unit's program. Comments in the unit choose its behaviour: #dies-with, #deaf, #static."""
+    unit_text = read(f"{UNITS}/{unit}")
     files = environment_files(unit, memory["loaded"].get(unit, []))
     environment = "".join(read(ROOT + path) for path in files)
     preload = re.findall(r"^LD_PRELOAD=(.+)$", environment, re.MULTILINE)
     memory["pids"][unit] = pid = str(max(map(int, memory["pids"].values()), default=100) + 1)
-    maps = [] if "#static" in said else ["/usr/lib/x86_64-linux-gnu/libc.so.6"]
-    maps += [path for path in preload if os.path.exists(ROOT + path) and "#deaf" not in said]
-    dies = re.findall(r"#dies-with (\w+)", said)
+    maps = [] if "#static" in unit_text else ["/usr/lib/x86_64-linux-gnu/libc.so.6"]
+    maps += [path for path in preload if os.path.exists(ROOT + path) and "#deaf" not in unit_text]
+    dies = re.findall(r"#dies-with (\w+)", unit_text)
     if any(name in path for name in dies for path in maps):
         memory["pids"][unit] = "0"
         return False
@@ -68,15 +68,15 @@ def start(unit: str, memory: Memory) -> bool:
 
 
 def show(unit: str, memory: Memory) -> str:
-    there = os.path.exists(f"{UNITS}/{unit}")
+    exists = os.path.exists(f"{UNITS}/{unit}")
     loaded = memory["loaded"].get(unit, [])
     facts = {
-        "LoadState": "loaded" if there else "not-found",
+        "LoadState": "loaded" if exists else "not-found",
         "MainPID": memory["pids"].get(unit, "0"),
-        "FragmentPath": f"/etc/systemd/system/{unit}" if there else "",
+        "FragmentPath": f"/etc/systemd/system/{unit}" if exists else "",
         "DropInPaths": " ".join(loaded),
     }
-    files = environment_files(unit, loaded) if there else []
+    files = environment_files(unit, loaded) if exists else []
     lines = [f"{name}={value}" for name, value in facts.items()]
     return "\n".join(lines + [f"EnvironmentFiles={path} (ignore_errors=yes)" for path in files])
 
@@ -93,20 +93,20 @@ def systemctl(verb: str, names: list[str], memory: Memory) -> None:
         memory["failed"] = bool(failed)
 
 
-def packages(program: str, words: list[str]) -> None:
+def packages(program: str, arguments: list[str]) -> None:
     """dpkg-query and rpm -q answer, apt-get and dnf install, dpkg and rpm remove."""
     folder = LIBRARIES if program.startswith(("apt", "dpkg")) else f"{ROOT}/usr/lib64"
-    library = f"{folder}/{PACKAGES.get(words[-1], '')}"
-    there = os.path.isfile(library)
+    library = f"{folder}/{PACKAGES.get(arguments[-1], '')}"
+    installed = os.path.isfile(library)
     if program == "dpkg-query":
-        print("installed" if there else "", end="")
-    elif words[0] == "-q":
-        sys.exit(0 if there else 1)
-    elif words[0] == "update":
+        print("installed" if installed else "", end="")
+    elif arguments[0] == "-q":
+        sys.exit(0 if installed else 1)
+    elif arguments[0] == "update":
         write(f"{ROOT}/var/lib/apt/lists/debian", "")
-    elif words[0] == "install":
+    elif arguments[0] == "install":
         if program == "apt-get" and not os.path.exists(f"{ROOT}/var/lib/apt/lists/debian"):
-            sys.exit(f"E: Unable to locate package {words[-1]}")
+            sys.exit(f"E: Unable to locate package {arguments[-1]}")
         write(library, "\x7fELF")
     else:
         os.unlink(library)

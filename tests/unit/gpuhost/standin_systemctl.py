@@ -13,24 +13,24 @@ FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/syste
 
 def load() -> Units:
     with open(STATE) as stream:
-        found: Units = json.load(stream)
-        return found
+        units: Units = json.load(stream)
+        return units
 
 
-def there(name: str, units: Units) -> bool:
+def exists(name: str, units: Units) -> bool:
     return name in units or any(os.path.exists(f"{ROOT}{folder}/{name}") for folder in FOLDERS)
 
 
 def show(names: list[str], properties: list[str], units: Units) -> None:
     blocks = []
     for name in names:
-        found = there(name, units)
+        known = exists(name, units)
         state = units.get(name, {})
         facts = {
             "Id": name,
-            "LoadState": "masked" if state.get("boot") == "masked" else "loaded" if found else "not-found",
+            "LoadState": "masked" if state.get("boot") == "masked" else "loaded" if known else "not-found",
             "ActiveState": state.get("now", "inactive"),
-            "UnitFileState": state.get("boot", "disabled") if found else "",
+            "UnitFileState": state.get("boot", "disabled") if known else "",
             "MainPID": state.get("pid", "0"),
         }
         blocks.append("\n".join(f"{p}={facts[p]}" for p in properties if p in facts))
@@ -47,7 +47,7 @@ def link(path: str, target: str, on: bool) -> None:
 
 
 def mask(name: str, on: bool) -> str:
-    """Returns the unit's state after it: one that is unmasked is what its file and links say."""
+    """Return the unit's state after the verb; an unmasked unit gets the state of its file and links."""
     path = f"/etc/systemd/system/{name}"
     if os.path.exists(ROOT + path) and not os.path.islink(ROOT + path):
         sys.exit(f"Failed to mask unit: File '{path}' already exists.")
@@ -68,7 +68,7 @@ def main() -> None:
         show(names, properties, units)
         return
     for name in names:
-        if verb not in ("daemon-reload", "unmask") and not there(name, units):
+        if verb not in ("daemon-reload", "unmask") and not exists(name, units):
             sys.exit(f"Unit {name} not found.")
         state = units.setdefault(name, {"boot": "disabled", "now": "inactive"})
         if verb in ("enable", "disable"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A stand-in for update-grub in host trees: reads the same files by a real shell, writes the lines of grub.cfg anew."""
+"""A stand-in for update-grub in host trees: reads the same files by a real shell, and rewrites grub.cfg."""
 
 import os
 import re
@@ -16,11 +16,11 @@ printf '%s\\n' "$GRUB_CMDLINE_LINUX" "$GRUB_CMDLINE_LINUX_DEFAULT"
 
 
 def main() -> None:
-    said = subprocess.run(["/bin/sh", "-euc", READ], capture_output=True, text=True, check=True).stdout
-    first, last = said.splitlines()
+    output = subprocess.run(["/bin/sh", "-euc", READ], capture_output=True, text=True, check=True).stdout
+    first, last = output.splitlines()
 
-    def line(found: re.Match[str]) -> str:
-        return found[1] + (f"single {first}" if found[2] else f"{first} {last}")
+    def line(match: re.Match[str]) -> str:
+        return match[1] + (f"single {first}" if match[2] else f"{first} {last}")
 
     with open(CONFIG) as stream:
         text = stream.read()

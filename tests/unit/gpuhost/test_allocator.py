@@ -1,4 +1,4 @@
-"""An allocator under one service: its library, its files, its restart, and the proof."""
+"""An allocator for one service: its library, files, restart, and verification."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEMORY = "run/standin.json"
 
 @pytest.fixture(autouse=True)
 def _without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in's services need no second to settle."""
+    """Services of the stand-in do not need a second to settle."""
     monkeypatch.setattr(restart, "STEADY", 0.0)
 
 
@@ -47,7 +47,7 @@ def services(root: Path, *units: str, text: str = UNIT, lists: bool = True) -> P
 
 
 def standin(root: Path, *names: str) -> None:
-    """Put the stand-in under each name that it goes by."""
+    """Put the stand-in under each of its names."""
     text = Path(__file__).with_name("standin_services.py").read_text()
     for name in names:
         program(root, name, text.replace("/usr/bin/env python3", sys.executable, 1))
@@ -62,7 +62,7 @@ def maps(root: Path, unit: str = "trainer") -> str:
 
 
 def files(root: Path) -> dict[str, str]:
-    """Everything that lasts: not processes, and not what the stand-in remembers."""
+    """All lasting files: without processes and state of the stand-in."""
     return {path: text for path, text in content(root).items() if not path.startswith(("proc/", "run/"))}
 
 
@@ -73,26 +73,26 @@ def knob(answer: dict[str, Any], name: str = TRAINER) -> dict[str, Any]:
 def test_a_service_is_restarted_with_its_allocator_and_undo_restarts_it_without(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer")
     before, first = files(root), pid(root)
-    wish = {TRAINER: "jemalloc restart"}
-    checked = tune(root, wish, check=True)
+    knobs = {TRAINER: "jemalloc restart"}
+    checked = tune(root, knobs, check=True)
     assert files(root) == before
-    found = knob(tune(root, wish))
-    assert [step["setting"] for step in found["steps"]] == [step["setting"] for step in knob(checked)["steps"]]
-    assert [step["setting"] for step in found["steps"]] == [
+    reading = knob(tune(root, knobs))
+    assert [step["setting"] for step in reading["steps"]] == [step["setting"] for step in knob(checked)["steps"]]
+    assert [step["setting"] for step in reading["steps"]] == [
         "package:libjemalloc2",
         f"file:/{ENVIRONMENT}",
         f"file:/{DROP_IN}",
         "restart:trainer.service",
     ]
-    assert found["was"] == {"now": "glibc malloc", "boot": "glibc malloc"}
-    assert (found["state"], found["now"], found["boot"]) == ("ok", "jemalloc", "jemalloc")
+    assert reading["was"] == {"now": "glibc malloc", "boot": "glibc malloc"}
+    assert (reading["state"], reading["now"], reading["boot"]) == ("ok", "jemalloc", "jemalloc")
     assert "libjemalloc.so.2" in maps(root)
     assert (root / ENVIRONMENT).read_text() == (
         "LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2\n"
         "MALLOC_CONF=background_thread:true,dirty_decay_ms:10000,muzzy_decay_ms:30000\n"
     )
     second = pid(root)
-    assert changed(tune(root, wish)) == set()
+    assert changed(tune(root, knobs)) == set()
     assert pid(root) == second != first
     assert states(undo(root)) == {TRAINER: "ok"}
     assert files(root) == before
@@ -100,13 +100,13 @@ def test_a_service_is_restarted_with_its_allocator_and_undo_restarts_it_without(
     assert pid(root) != second
 
 
-def test_without_consent_nothing_is_restarted_and_the_wish_is_pending(tmp_path: Path) -> None:
+def test_without_permission_nothing_is_restarted_and_the_setting_is_pending(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer")
     first = pid(root)
-    found = knob(tune(root, {TRAINER: "jemalloc"}))
-    assert (found["state"], found["now"], found["boot"]) == ("pending", "glibc malloc", "jemalloc")
-    assert "when it is next restarted" in found["reason"]
-    assert found["reboot"] is False
+    reading = knob(tune(root, {TRAINER: "jemalloc"}))
+    assert (reading["state"], reading["now"], reading["boot"]) == ("pending", "glibc malloc", "jemalloc")
+    assert "when it is next restarted" in reading["reason"]
+    assert reading["reboot"] is False
     again = tune(root, {TRAINER: "jemalloc"})
     assert (changed(again), states(again)) == (set(), {TRAINER: "pending"})
     assert pid(root) == first
@@ -121,8 +121,8 @@ def test_without_consent_nothing_is_restarted_and_the_wish_is_pending(tmp_path: 
 def test_a_service_that_does_not_run_gets_it_when_it_starts(tmp_path: Path) -> None:
     root = services(tmp_path)
     put(root, "/etc/systemd/system/trainer.service", UNIT)
-    found = knob(tune(root, {TRAINER: "jemalloc restart"}))
-    assert (found["state"], found["now"], found["boot"]) == ("ok", "not running", "jemalloc")
+    reading = knob(tune(root, {TRAINER: "jemalloc restart"}))
+    assert (reading["state"], reading["now"], reading["boot"]) == ("ok", "not running", "jemalloc")
     assert states(undo(root)) == {TRAINER: "ok"}
 
 
@@ -140,36 +140,36 @@ def test_a_restart_is_refused_while_a_job_runs(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer")
     put(root, "/proc/5/comm", "slurmstepd\n")
     before = content(root)
-    found = knob(tune(root, {TRAINER: "jemalloc restart"}))
-    assert found["state"] == "refused"
-    assert found["reason"].startswith("restarts trainer.service; this host is busy")
+    reading = knob(tune(root, {TRAINER: "jemalloc restart"}))
+    assert reading["state"] == "refused"
+    assert reading["reason"].startswith("restarts trainer.service; this host is busy")
     assert files(root) == {path: text for path, text in before.items() if not path.startswith(("proc/", "run/"))}
     assert knob(tune(root, {TRAINER: "jemalloc restart"}, allow_busy=True))["state"] == "ok"
 
 
-def test_a_service_that_dies_of_it_gets_its_old_files_back_and_runs_again(tmp_path: Path) -> None:
+def test_a_service_that_dies_gets_its_old_files_back_and_runs_again(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer", text=UNIT + "#dies-with jemalloc\n")
     before = files(root)
-    found = knob(tune(root, {TRAINER: "jemalloc restart"}))
-    assert found["state"] == "failed"
-    assert found["reason"].startswith("taken back: trainer.service does not run with jemalloc: Job for trainer.service")
+    reading = knob(tune(root, {TRAINER: "jemalloc restart"}))
+    assert reading["state"] == "failed"
+    assert reading["reason"].startswith("reverted: trainer.service does not run with jemalloc: Job for trainer.service")
     assert files(root).keys() - before.keys() == {LIBRARY}
     assert "libc.so.6" in maps(root)
     undo(root)
     assert files(root) == before
 
 
-def test_a_program_that_does_not_heed_the_preload_is_restarted_once_and_never_again(tmp_path: Path) -> None:
+def test_a_program_that_ignores_the_preload_is_restarted_only_once(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer", text=UNIT + "#deaf\n")
-    found = knob(tune(root, {TRAINER: "jemalloc restart"}))
-    assert (found["state"], found["changed"]) == ("unsupported", True)
-    assert "does not heed LD_PRELOAD" in found["reason"]
+    reading = knob(tune(root, {TRAINER: "jemalloc restart"}))
+    assert (reading["state"], reading["changed"]) == ("unsupported", True)
+    assert "does not heed LD_PRELOAD" in reading["reason"]
     after = pid(root)
     assert changed(tune(root, {TRAINER: "jemalloc restart"})) == set()
     assert pid(root) == after
 
 
-def test_a_program_that_learns_to_heed_it_needs_only_a_restart_by_hand(tmp_path: Path) -> None:
+def test_a_program_that_accepts_the_preload_later_needs_only_a_manual_restart(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer", text=UNIT + "#deaf\n")
     tune(root, {TRAINER: "jemalloc restart"})
     put(root, "/etc/systemd/system/trainer.service", UNIT)
@@ -179,30 +179,30 @@ def test_a_program_that_learns_to_heed_it_needs_only_a_restart_by_hand(tmp_path:
 
 def test_a_program_that_clears_its_environment_is_not_restarted_again_before_the_next_boot(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer", text=UNIT + "#deaf\n")
-    wish = {TRAINER: "jemalloc restart"}
-    tune(root, wish)
+    knobs = {TRAINER: "jemalloc restart"}
+    tune(root, knobs)
     put(root, f"/proc/{pid(root)}/environ", "")
-    found = knob(tune(root, wish))
-    assert found["state"] == "unsupported"
-    assert found["reason"] == "trainer.service was restarted and still runs without jemalloc"
+    reading = knob(tune(root, knobs))
+    assert reading["state"] == "unsupported"
+    assert reading["reason"] == "trainer.service was restarted and still runs without jemalloc"
     put(root, "/proc/sys/kernel/random/boot_id", "another\n")
-    assert knob(tune(root, wish, check=True))["state"] == "differs"
+    assert knob(tune(root, knobs, check=True))["state"] == "differs"
 
 
-def test_a_static_program_cannot_have_one(tmp_path: Path) -> None:
+def test_a_static_program_is_unsupported(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer", text=UNIT + "#static\n")
-    found = knob(tune(root, {TRAINER: "jemalloc restart"}))
-    assert found["state"] == "unsupported"
-    assert "statically linked" in found["reason"]
+    reading = knob(tune(root, {TRAINER: "jemalloc restart"}))
+    assert reading["state"] == "unsupported"
+    assert "statically linked" in reading["reason"]
     assert not (root / DROP_IN).exists()
 
 
 def test_other_options_need_a_restart_too(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer")
     tune(root, {TRAINER: "jemalloc restart"})
-    found = knob(tune(root, {TRAINER: "jemalloc restart narenas:4"}))
-    assert found["was"]["now"] == "jemalloc, other options"
-    assert (found["state"], found["now"]) == ("ok", "jemalloc")
+    reading = knob(tune(root, {TRAINER: "jemalloc restart narenas:4"}))
+    assert reading["was"]["now"] == "jemalloc, other options"
+    assert (reading["state"], reading["now"]) == ("ok", "jemalloc")
     assert "MALLOC_CONF=narenas:4\0" in (root / f"proc/{pid(root)}/environ").read_text()
 
 
@@ -210,8 +210,8 @@ def test_another_allocator_takes_the_place_of_the_first(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer")
     before = files(root)
     tune(root, {TRAINER: "jemalloc restart"})
-    found = knob(tune(root, {TRAINER: "tcmalloc restart"}))
-    assert (found["state"], found["now"], found["was"]["now"]) == ("ok", "tcmalloc", "jemalloc")
+    reading = knob(tune(root, {TRAINER: "tcmalloc restart"}))
+    assert (reading["state"], reading["now"], reading["was"]["now"]) == ("ok", "tcmalloc", "jemalloc")
     assert "TCMALLOC_RELEASE_RATE=10\n" in (root / ENVIRONMENT).read_text()
     undo(root)
     assert files(root) == before
@@ -236,8 +236,8 @@ def test_a_package_goes_with_the_last_service_that_needs_it(tmp_path: Path) -> N
 def test_a_library_that_was_there_before_stays(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer")
     put(root, f"/{LIBRARY}", "\x7fELF")
-    found = knob(tune(root, {TRAINER: "jemalloc restart"}))
-    assert not any(step["setting"].startswith("package:") for step in found["steps"])
+    reading = knob(tune(root, {TRAINER: "jemalloc restart"}))
+    assert not any(step["setting"].startswith("package:") for step in reading["steps"])
     undo(root)
     assert (root / LIBRARY).exists()
 
@@ -251,9 +251,9 @@ def test_without_its_package_a_service_is_left_as_it_is(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer")
     program(root, "apt-get", "#!/bin/sh\necho 'E: Unable to fetch some archives' >&2\nexit 100\n")
     before, first = files(root), pid(root)
-    found = knob(tune(root, {TRAINER: "jemalloc restart"}))
-    assert found["state"] == "failed"
-    assert found["reason"] == "cannot install libjemalloc2: E: Unable to fetch some archives"
+    reading = knob(tune(root, {TRAINER: "jemalloc restart"}))
+    assert reading["state"] == "failed"
+    assert reading["reason"] == "cannot install libjemalloc2: E: Unable to fetch some archives"
     assert files(root) == before
     assert pid(root) == first
 
@@ -277,32 +277,32 @@ def test_a_stranger_in_our_environment_file_is_a_conflict(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "line", "said"),
+    ("path", "text", "line", "source"),
     [
         (DROP_INS + "a.conf", "[Service]\nEnvironment=TOKEN=x LD_PRELOAD=/opt/x.so\n", 2, "LD_PRELOAD=/opt/x.so"),
         ("/etc/default/trainer", "# site\nLD_PRELOAD=/opt/libjemalloc.so.2\n", 2, "LD_PRELOAD=/opt/libjemalloc.so.2"),
         ("/etc/ld.so.preload", "/opt/lib/libmimalloc.so.2\n", 1, "/opt/lib/libmimalloc.so.2"),
     ],
 )
-def test_a_second_preload_is_refused_and_named(tmp_path: Path, path: str, text: str, line: int, said: str) -> None:
+def test_a_second_preload_is_refused_and_named(tmp_path: Path, path: str, text: str, line: int, source: str) -> None:
     root = services(tmp_path, "trainer", text=UNIT + "EnvironmentFile=-/etc/default/trainer\n")
     put(root, path, text)
     TreeHost(root).run("systemctl", "daemon-reload")
     before = files(root)
-    found = knob(tune(root, {TRAINER: "jemalloc restart"}))
-    assert found["state"] == "refused"
-    rival = found["conflicts"][0]
-    assert (rival["where"], rival["value"]) == (f"{path}:{line}", said)
-    assert found["reason"] == f"{path}:{line} preloads a library already: {said}"
+    reading = knob(tune(root, {TRAINER: "jemalloc restart"}))
+    assert reading["state"] == "refused"
+    rival = reading["conflicts"][0]
+    assert (rival["where"], rival["value"]) == (f"{path}:{line}", source)
+    assert reading["reason"] == f"{path}:{line} preloads a library already: {source}"
     assert files(root) == before
 
 
 def test_a_preload_for_logins_is_named_and_does_not_matter_to_services(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer")
     put(root, "/etc/environment", 'LD_PRELOAD="/usr/lib/libtcmalloc.so.4"\n')
-    found = knob(tune(root, {TRAINER: "jemalloc restart"}))
-    assert found["state"] == "ok"
-    assert [(c["owner"], c["where"], c["wins"]) for c in found["conflicts"]] == [
+    reading = knob(tune(root, {TRAINER: "jemalloc restart"}))
+    assert reading["state"] == "ok"
+    assert [(c["owner"], c["where"], c["wins"]) for c in reading["conflicts"]] == [
         ("logins", "/etc/environment:1", False)
     ]
 
@@ -310,8 +310,8 @@ def test_a_preload_for_logins_is_named_and_does_not_matter_to_services(tmp_path:
 def test_a_preload_that_comes_from_elsewhere_is_refused(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer")
     put(root, f"/proc/{pid(root)}/environ", "LD_PRELOAD=/opt/profiler.so\0")
-    found = knob(tune(root, {TRAINER: "jemalloc restart"}))
-    assert (found["state"], found["reason"]) == (
+    reading = knob(tune(root, {TRAINER: "jemalloc restart"}))
+    assert (reading["state"], reading["reason"]) == (
         "refused",
         "trainer.service runs with LD_PRELOAD=/opt/profiler.so, which no file of its unit sets",
     )
@@ -319,21 +319,21 @@ def test_a_preload_that_comes_from_elsewhere_is_refused(tmp_path: Path) -> None:
 
 def test_a_program_that_brings_an_allocator_itself_is_refused(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer")
-    own = "7f00-7f01 r-xp 0 08:01 1    /opt/venv/lib/libmimalloc.so.2 (deleted)\n"
-    put(root, f"/proc/{pid(root)}/maps", maps(root) + own)
-    found = knob(tune(root, {TRAINER: "jemalloc restart"}))
-    assert (found["state"], found["reason"]) == (
+    mapped = "7f00-7f01 r-xp 0 08:01 1    /opt/venv/lib/libmimalloc.so.2 (deleted)\n"
+    put(root, f"/proc/{pid(root)}/maps", maps(root) + mapped)
+    reading = knob(tune(root, {TRAINER: "jemalloc restart"}))
+    assert (reading["state"], reading["reason"]) == (
         "refused",
         "trainer.service brings mimalloc itself, and two allocators in one process crash",
     )
 
 
-def test_a_service_that_is_not_there_cannot_have_one(tmp_path: Path) -> None:
-    found = knob(tune(services(tmp_path), {TRAINER: "jemalloc"}))
-    assert (found["state"], found["reason"]) == ("unsupported", "trainer.service is not found on this host")
+def test_a_missing_service_is_unsupported(tmp_path: Path) -> None:
+    reading = knob(tune(services(tmp_path), {TRAINER: "jemalloc"}))
+    assert (reading["state"], reading["reason"]) == ("unsupported", "trainer.service is not found on this host")
 
 
-def test_a_host_without_systemd_cannot_have_one(tmp_path: Path) -> None:
+def test_a_host_without_systemd_is_unsupported(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer")
     program(root, "systemctl", "#!/bin/sh\necho 'System has not been booted with systemd' >&2\nexit 1\n")
     assert knob(tune(root, {TRAINER: "jemalloc"}))["state"] == "unsupported"
@@ -342,7 +342,7 @@ def test_a_host_without_systemd_cannot_have_one(tmp_path: Path) -> None:
 
 
 class Counting(TreeHost):
-    """Remembers the programs it starts."""
+    """Records the programs that it starts."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -353,7 +353,7 @@ class Counting(TreeHost):
         return super()._run(argv, *more)
 
 
-def test_one_question_to_systemd_shows_that_all_services_are_right(tmp_path: Path) -> None:
+def test_right_services_need_one_query_to_systemd(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer", "loader")
     both = {TRAINER: "jemalloc restart", LOADER: "tcmalloc restart"}
     tune(root, both)
@@ -368,9 +368,9 @@ def test_red_hats_packages_put_libraries_elsewhere(tmp_path: Path) -> None:
     for name in ("apt-get", "dpkg", "dpkg-query"):
         (root / "usr/bin" / name).unlink()
     standin(root, "dnf", "rpm")
-    found = knob(tune(root, {TRAINER: "jemalloc restart"}))
-    assert (found["state"], found["now"]) == ("ok", "jemalloc")
-    assert found["steps"][0]["setting"] == "package:jemalloc"
+    reading = knob(tune(root, {TRAINER: "jemalloc restart"}))
+    assert (reading["state"], reading["now"]) == ("ok", "jemalloc")
+    assert reading["steps"][0]["setting"] == "package:jemalloc"
     assert "/usr/lib64/libjemalloc.so.2" in maps(root)
     undo(root)
     assert not (root / "usr/lib64/libjemalloc.so.2").exists()
@@ -393,7 +393,7 @@ def test_each_distribution_has_its_package(distribution: str, version: str, jema
 
 
 @pytest.mark.parametrize(("distribution", "version"), [("amzn", "2023"), ("debian", "unknown"), ("linuxmint", "22")])
-def test_a_distribution_without_a_known_package_is_told_what_to_install(distribution: str, version: str) -> None:
+def test_without_a_known_package_the_error_names_the_library(distribution: str, version: str) -> None:
     with pytest.raises(Unsupported, match=r"install libjemalloc\.so\.2 yourself, and run this again"):
         package_of(machine(distribution, version), "jemalloc")
 
@@ -414,11 +414,11 @@ def machine(distribution: str, version: str) -> Machine:
         ({"allocator": "tcmalloc", "conf": "TCMALLOC_RELEASE_RATE=5"}, "tcmalloc TCMALLOC_RELEASE_RATE=5"),
     ],
 )  # fmt: skip
-def test_a_wish_may_be_written_in_several_ways(value: object, normal: str) -> None:
-    found = kind.type_of("trainer.service")
-    assert found is not None
-    assert found.check(value) == normal
-    assert found.check(normal) == normal
+def test_an_allocator_may_be_written_in_several_forms(value: object, normal: str) -> None:
+    value_type = kind.type_of("trainer.service")
+    assert value_type is not None
+    assert value_type.check(value) == normal
+    assert value_type.check(normal) == normal
 
 
 @pytest.mark.parametrize(
@@ -432,11 +432,11 @@ def test_a_wish_may_be_written_in_several_ways(value: object, normal: str) -> No
         ({"allocator": "tcmalloc", "conf": "narenas:4"}, "must be options of tcmalloc"),
     ],
 )
-def test_any_other_wish_is_refused(value: object, wrong: str) -> None:
-    found = kind.type_of("trainer.service")
-    assert found is not None
+def test_any_other_allocator_is_refused(value: object, wrong: str) -> None:
+    value_type = kind.type_of("trainer.service")
+    assert value_type is not None
     with pytest.raises(ValueError, match=wrong):
-        found.check(value)
+        value_type.check(value)
 
 
 @pytest.mark.parametrize("name", ["trainer", "trainer@.service", "a/b.service", "trainer.timer", "..", "x y.service"])

@@ -1,4 +1,4 @@
-"""gpuctl-boot: what a run set is set again at boot and after a driver came back, and how it gets to run."""
+"""gpuctl-boot sets a run's values again at boot and after a driver reload; its installation and unit."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ VOLATILE = ("sys/", "proc/")
 
 
 def restart(root: Path, started: dict[str, str]) -> None:
-    """The machine comes up again: its kernel files are what they were when it first came up."""
+    """Reboot the machine: its kernel files get their initial content."""
     for path, text in started.items():
         if path.startswith(VOLATILE):
             put(root, path, text)
 
 
 def installed(root: Path, name: str) -> list[str]:
-    """The command line of one of our programs as it lies on the host, run by this Python."""
+    """The command line of an installed program of ours, run by this Python."""
     return [sys.executable, "-IB", str(root / name)]
 
 
@@ -39,10 +39,10 @@ def test_after_a_reboot_everything_is_as_the_run_had_set_it(tmp_path: Path) -> N
     root = cards(metal(tmp_path), Card("0000:10:00.0", NIC, 0, (30,)), Card("0000:9b:00.0", GPU, 1, (40,)))
     started = content(root)
     tune(root, KNOBS)
-    wanted = {path: text for path, text in content(root).items() if path.startswith("sys/dev") or "/irq/" in path}
+    before = {path: text for path, text in content(root).items() if path.startswith("sys/dev") or "/irq/" in path}
     restart(root, started)
     assert boot.main([str(root)]) == 0
-    assert {path: content(root)[path].strip() for path in wanted} == {p: t.strip() for p, t in wanted.items()}
+    assert {path: content(root)[path].strip() for path in before} == {p: t.strip() for p, t in before.items()}
 
 
 def test_a_second_pass_writes_nothing(tmp_path: Path) -> None:
@@ -68,14 +68,14 @@ def test_interrupts_that_the_kernel_manages_are_no_failure(tmp_path: Path) -> No
     assert boot.apply_all(Refusing(root, writes={"/irq/": errno.EIO})) == []
 
 
-def test_processors_that_are_switched_off_are_no_failure(tmp_path: Path) -> None:
+def test_offline_processors_are_no_failure(tmp_path: Path) -> None:
     root = metal(tmp_path)
     put(root, boot.CONFIG, f"{CPU}/cpu[0-9]*/{GOVERNOR} performance\n")
     assert boot.apply_all(Refusing(root, reads={"cpu3/cpufreq": errno.EBUSY})) == []
     assert of_cpus(root, GOVERNOR) == ["performance"] * 3 + ["schedutil"]
 
 
-def test_lines_may_stand_in_each_others_way_in_any_order(tmp_path: Path) -> None:
+def test_lines_may_block_each_other_in_any_order(tmp_path: Path) -> None:
     preference = "cpufreq/energy_performance_preference"
     root = metal(tmp_path, ["performance"] * 4, offered="performance powersave")
     host = Pstate(root).preferences(*["balance_power"] * 4)
@@ -84,15 +84,15 @@ def test_lines_may_stand_in_each_others_way_in_any_order(tmp_path: Path) -> None
     assert of_cpus(root, preference) == ["power"] * 4
 
 
-def test_what_cannot_be_done_is_said_and_keeps_nothing_else_from_being_done(
+def test_a_line_that_fails_is_reported_and_does_not_stop_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = metal(tmp_path)
     put(root, boot.CONFIG, f"# ours\n\n/sys/gone 1\ncpu.idle_latency_us soon\n{CPU}/cpu0/{GOVERNOR} performance\n")
     assert boot.main([str(root)]) == 1
-    told = capsys.readouterr().err
-    assert "/sys/gone: no such file on this host" in told
-    assert "cpu.idle_latency_us soon" in told
+    errors = capsys.readouterr().err
+    assert "/sys/gone: no such file on this host" in errors
+    assert "cpu.idle_latency_us soon" in errors
     assert of_cpus(root, GOVERNOR)[0] == "performance"
 
 
@@ -114,7 +114,7 @@ def test_the_program_works_as_it_is_installed_and_leaves_no_compiled_files(tmp_p
     assert list(root.rglob("__pycache__")) == []
 
 
-def test_the_unit_runs_after_everybody_else_who_sets_the_same_and_can_start_again() -> None:
+def test_the_unit_runs_after_other_owners_and_can_start_again() -> None:
     unit = kind.UNIT
     for other in ("tuned", "irqbalance", "cpupower", "cpufrequtils", "nvidia-persistenced"):
         assert f"{other}.service" in "".join(re.findall(r"^After=.*\n", unit, re.MULTILINE))
@@ -129,7 +129,7 @@ def test_the_timer_may_be_started_again_as_often_as_devices_appear() -> None:
     assert timer["Timer"]["OnActiveSec"] == "20s"
 
 
-def test_a_driver_that_binds_to_a_nic_or_gpu_starts_the_timer_anew() -> None:
+def test_a_driver_that_binds_to_a_nic_or_gpu_restarts_the_timer() -> None:
     rule = kind.UDEV.splitlines()[-1]
     assert 'ACTION=="bind"' in rule
     assert "restart gpuctl-boot.timer" in rule

@@ -1,4 +1,4 @@
-"""Kernel arguments: what runs, what boots next, and who else has a say."""
+"""Kernel arguments: of the running kernel, at the next boot, and their other owners."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SEVERAL = {"cmdline.iommu": "pt", "cmdline.nosmt": "present", "cmdline.isolcpus"
 
 
 def only(answer: dict[str, Any]) -> dict[str, Any]:
-    (found,) = answer["knobs"]
-    return dict(found)
+    (reading,) = answer["knobs"]
+    return dict(reading)
 
 
 @pytest.mark.parametrize("host", [debian, red_hat])
@@ -87,50 +87,50 @@ def test_a_drop_in_that_grub_cfg_does_not_know_yet_needs_only_update_grub(tmp_pa
     root = debian(tmp_path)
     tune(root, PT)
     put(root, f"/{CONFIG}", GRUB_CFG)  # as after a run that was killed before update-grub
-    found = only(tune(root, PT, check=True))
-    assert (found["state"], found["boot"], found["steps"]) == ("differs", "absent", [])
+    reading = only(tune(root, PT, check=True))
+    assert (reading["state"], reading["boot"], reading["steps"]) == ("differs", "absent", [])
     assert only(tune(root, PT))["boot"] == "pt"
 
 
 def test_another_value_is_named_with_file_and_line_and_ours_counts(tmp_path: Path) -> None:
     root = debian(tmp_path)
     put(root, "/etc/default/grub", 'GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT="quiet iommu=off"\n')
-    found = only(tune(root, PT))
-    assert (found["state"], found["boot"]) == ("pending", "pt")
+    reading = only(tune(root, PT))
+    assert (reading["state"], reading["boot"]) == ("pending", "pt")
     rival = {"owner": "GRUB", "where": "/etc/default/grub:2", "value": "off", "wins": False}
-    assert found["conflicts"] == [rival]
+    assert reading["conflicts"] == [rival]
     assert lines(root)[0].endswith(" iommu=off iommu=pt")
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "line"),
     [
         ('export GRUB_CMDLINE_LINUX_DEFAULT="${GRUB_CMDLINE_LINUX_DEFAULT} \\\niommu=off"\n', "off"),
         ("GRUB_CMDLINE_LINUX_DEFAULT+=' iommu=off'\n", "off"),
-        ('# ours is gone\nGRUB_CMDLINE_LINUX_DEFAULT="quiet"\n', 'GRUB_CMDLINE_LINUX_DEFAULT anew: "quiet"'),
+        ('# ours is gone\nGRUB_CMDLINE_LINUX_DEFAULT="quiet"\n', 'resets GRUB_CMDLINE_LINUX_DEFAULT to "quiet"'),
     ],
 )
-def test_a_file_that_is_read_after_ours_wins_and_is_named(tmp_path: Path, text: str, says: str) -> None:
+def test_a_file_that_is_read_after_ours_wins_and_is_named(tmp_path: Path, text: str, line: str) -> None:
     root = debian(tmp_path)
     put(root, "/etc/default/grub.d/zz-site.cfg", text)
     # update-grub is run by dash, which knows no +=; the sides agree that ours does not come through.
     program(root, "update-grub")
-    found = only(tune(root, PT))
-    assert (found["state"], found["boot"]) == ("contested", "absent")
+    reading = only(tune(root, PT))
+    assert (reading["state"], reading["boot"]) == ("contested", "absent")
     number = text.count("\n", 0, text.index("GRUB_")) + 1
-    rival = {"owner": "GRUB", "where": f"/etc/default/grub.d/zz-site.cfg:{number}", "value": says, "wins": True}
-    assert found["conflicts"] == [rival]
+    rival = {"owner": "GRUB", "where": f"/etc/default/grub.d/zz-site.cfg:{number}", "value": line, "wins": True}
+    assert reading["conflicts"] == [rival]
     assert changed(tune(root, PT)) == set()
 
 
-def test_a_later_file_that_forgets_ours_is_no_rival_where_the_owner_says_the_same_elsewhere(tmp_path: Path) -> None:
+def test_a_later_file_that_resets_the_line_is_no_rival_if_the_value_is_set_elsewhere(tmp_path: Path) -> None:
     root = debian(tmp_path)
     put(root, "/etc/default/grub", 'GRUB_CMDLINE_LINUX="iommu=pt"\n')
     put(root, "/etc/default/grub.d/10_cloud.cfg", "GRUB_TIMEOUT=0\n")
     put(root, "/etc/default/grub.d/zz-site.cfg", 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n')
     put(root, f"/{CONFIG}", GRUB_CFG.replace(" quiet\n", " iommu=pt quiet\n"))
-    found = only(tune(root, PT))
-    assert (found["state"], found["conflicts"]) == ("pending", [])
+    reading = only(tune(root, PT))
+    assert (reading["state"], reading["conflicts"]) == ("pending", [])
 
 
 def test_arguments_of_the_active_tuned_profile_are_named(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_arguments_of_the_active_tuned_profile_are_named(tmp_path: Path) -> None
     assert only(tune(root, PT, check=True))["conflicts"] == [rival]
 
 
-def test_what_somebody_wrote_into_our_drop_in_since_is_a_conflict(tmp_path: Path) -> None:
+def test_a_line_that_somebody_added_to_our_drop_in_is_a_conflict(tmp_path: Path) -> None:
     root = debian(tmp_path)
     tune(root, PT)
     put(root, f"/{DROP_IN}", (root / DROP_IN).read_text().replace("iommu=pt", "iommu=strict"))
@@ -165,8 +165,8 @@ def test_a_kernel_that_was_installed_since_gets_the_argument_too_and_undo_takes_
     tune(root, PT)
     newer = "5.14.0-570.el9.x86_64"
     put(root, f"/boot/loader/entries/4f1c-{newer}.conf", ENTRY.format(newer, "root=/dev/sda1 ro"))
-    found = only(tune(root, PT, check=True))
-    assert (found["state"], found["boot"]) == ("differs", "pt on 2 of 3 kernels")
+    reading = only(tune(root, PT, check=True))
+    assert (reading["state"], reading["boot"]) == ("differs", "pt on 2 of 3 kernels")
     tune(root, PT)
     assert all("iommu=pt" in line for line in entries(root))
     undo(root)
@@ -174,12 +174,12 @@ def test_a_kernel_that_was_installed_since_gets_the_argument_too_and_undo_takes_
 
 
 @pytest.mark.parametrize("options", ["root=/dev/sda1 iommu=off", "root=/dev/sda1 iommu=soft iommu=off"])
-def test_what_grubby_would_flatten_is_refused(tmp_path: Path, options: str) -> None:
+def test_arguments_that_differ_between_kernels_are_refused(tmp_path: Path, options: str) -> None:
     root = red_hat(tmp_path)
     put(root, f"/boot/loader/entries/4f1c-{KERNELS[0]}.conf", ENTRY.format(KERNELS[0], options))
-    found = only(tune(root, PT))
-    assert found["state"] == "refused"
-    assert "(absent | " in found["reason"]
+    reading = only(tune(root, PT))
+    assert reading["state"] == "refused"
+    assert "(absent | " in reading["reason"]
     assert "iommu=off" in entries(root)[1]
 
 
@@ -187,11 +187,11 @@ def test_arguments_that_rhel_8_keeps_in_grubs_environment_count(tmp_path: Path) 
     root = red_hat(tmp_path, "$kernelopts $tuned_params")
     block = "# GRUB Environment Block\nkernelopts=root=/dev/sda1 ro iommu=pt \ntuned_params=\n"
     put(root, "/boot/grub2/grubenv", block.ljust(1024, "#"))
-    found = only(tune(root, PT))
-    assert (found["state"], found["boot"]) == ("pending", "pt")
+    reading = only(tune(root, PT))
+    assert (reading["state"], reading["boot"]) == ("pending", "pt")
 
 
-def test_no_program_is_started_to_see_that_all_is_well(tmp_path: Path) -> None:
+def test_right_arguments_are_read_without_starting_a_program(tmp_path: Path) -> None:
     root = red_hat(tmp_path)
     tune(root, PT)
     program(root, "grubby", "#!/bin/sh\nexit 1\n")
@@ -210,19 +210,19 @@ def test_no_program_is_started_to_see_that_all_is_well(tmp_path: Path) -> None:
 def test_a_host_that_boots_otherwise_cannot_have_arguments(tmp_path: Path, path: str, reason: str) -> None:
     root = debian(tmp_path)
     put(root, path, "\n")
-    found = only(tune(root, PT))
-    assert (found["state"], found["reason"]) == ("unsupported", reason)
+    reading = only(tune(root, PT))
+    assert (reading["state"], reading["reason"]) == ("unsupported", reason)
 
 
 def test_a_host_without_a_boot_loader_of_its_own_cannot_have_arguments(tmp_path: Path) -> None:
     assert only(tune(small_server(tmp_path), PT))["reason"].startswith("this host boots by neither GRUB")
 
 
-def test_a_grub_cfg_that_cannot_be_understood_is_unknown(tmp_path: Path) -> None:
+def test_a_grub_cfg_without_entries_is_unknown(tmp_path: Path) -> None:
     root = debian(tmp_path)
     put(root, f"/{CONFIG}", "### BEGIN /etc/grub.d/10_linux ###\n### END /etc/grub.d/10_linux ###\n")
-    found = only(tune(root, PT))
-    assert (found["state"], found["reason"]) == ("unknown", "/boot/grub/grub.cfg has no entry that boots Linux")
+    reading = only(tune(root, PT))
+    assert (reading["state"], reading["reason"]) == ("unknown", "/boot/grub/grub.cfg has no entry that boots Linux")
 
 
 def test_entries_of_other_systems_on_the_disk_do_not_count(tmp_path: Path) -> None:
@@ -241,9 +241,9 @@ def test_entries_of_other_systems_on_the_disk_do_not_count(tmp_path: Path) -> No
 def test_processors_are_left_for_everything_else(tmp_path: Path, cpus: str, reason: str) -> None:
     root = debian(tmp_path)
     put(root, "/sys/devices/system/cpu/present", "0-3\n")
-    found = only(tune(root, {"cmdline.isolcpus": cpus}))
-    assert found["state"] == "refused"
-    assert reason in found["reason"]
+    reading = only(tune(root, {"cmdline.isolcpus": cpus}))
+    assert reading["state"] == "refused"
+    assert reason in reading["reason"]
     assert only(tune(root, {"cmdline.isolcpus": "domain,1-3"}))["state"] == "pending"
 
 
@@ -263,10 +263,10 @@ def test_processors_are_left_for_everything_else(tmp_path: Path, cpus: str, reas
     ],
 )
 def test_values_are_taken_as_the_kernel_writes_them(name: str, value: object, normal: str) -> None:
-    found = kind.type_of(name)
-    assert found is not None
-    assert found.check(value) == normal
-    assert found.check(normal) == normal
+    value_type = kind.type_of(name)
+    assert value_type is not None
+    assert value_type.check(value) == normal
+    assert value_type.check(normal) == normal
 
 
 @pytest.mark.parametrize(
@@ -285,21 +285,21 @@ def test_values_are_taken_as_the_kernel_writes_them(name: str, value: object, no
         ("root", "/dev/sda1", "belongs to the boot loader"),
     ],
 )
-def test_what_could_break_the_line_or_the_boot_is_refused(name: str, value: object, wrong: str) -> None:
-    found = kind.type_of(name)
-    assert found is not None
+def test_an_argument_that_could_break_the_line_or_the_boot_is_refused(name: str, value: object, wrong: str) -> None:
+    value_type = kind.type_of(name)
+    assert value_type is not None
     with pytest.raises(ValueError, match=wrong):
-        found.check(value)
+        value_type.check(value)
 
 
 @pytest.mark.parametrize("name", ["transparent_hugepage", "hugepages", "", "a b", "a=b", "$x", "ä"])
-def test_what_is_no_name_or_another_knobs_is_not_known(name: str) -> None:
+def test_an_invalid_name_or_one_of_another_knob_is_unknown(name: str) -> None:
     assert kind.type_of(name) is None
 
 
 def test_a_line_is_read_as_the_kernel_reads_it() -> None:
-    words = kernel_line.split('ro dyndbg="file a.c +p" init-on-alloc=1 iommu=soft init_on_alloc=0 nosmt iommu')
-    assert kernel_line.value(words, "dyndbg") == '"file a.c +p"'
-    assert kernel_line.values(words, "init_on_alloc") == ["1", "0"]
-    assert kernel_line.value(words, "iommu") == kernel_line.value(words, "nosmt") == "present"
-    assert kernel_line.value(words, "alloc") is None
+    arguments = kernel_line.split('ro dyndbg="file a.c +p" init-on-alloc=1 iommu=soft init_on_alloc=0 nosmt iommu')
+    assert kernel_line.value(arguments, "dyndbg") == '"file a.c +p"'
+    assert kernel_line.values(arguments, "init_on_alloc") == ["1", "0"]
+    assert kernel_line.value(arguments, "iommu") == kernel_line.value(arguments, "nosmt") == "present"
+    assert kernel_line.value(arguments, "alloc") is None

@@ -1,4 +1,4 @@
-"""What every kind gets from the engine: truthful checks, idempotence, the record, undo, conflicts, the lock."""
+"""The engine for all kinds: check mode, idempotence, records, undo, conflicts, the lock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_check_says_what_a_run_changes_and_changes_nothing(root: Path) -> None:
     assert changed(checked) == changed(tune(root, KNOBS)) == {*KNOBS, "program.gpuctl-boot"}
 
 
-def test_a_run_sets_what_runs_and_what_survives_a_reboot(root: Path) -> None:
+def test_a_run_sets_values_now_and_after_a_reboot(root: Path) -> None:
     answer = tune(root, KNOBS)
     assert set(states(answer).values()) == {"ok"}
     assert text(root, "proc/sys/vm/swappiness") == "0"
@@ -84,7 +84,7 @@ def test_undo_to_a_record_whose_settings_were_put_back_since_is_refused(root: Pa
     undo(root, only=["sysctl.vm.swappiness"])
     before = content(root)
     error = undo(root, to=first)["error"]
-    assert "what it left has been put back since: sysctl.vm.swappiness" in error["wrong"]
+    assert "its settings have been undone since: sysctl.vm.swappiness" in error["wrong"]
     assert content(root) == before
 
 
@@ -122,7 +122,7 @@ def test_a_knob_of_another_scope_stays(root: Path) -> None:
     assert text(root, "proc/sys/vm/swappiness") == "0"
 
 
-def test_what_somebody_else_changed_is_a_conflict_and_left_alone(root: Path) -> None:
+def test_a_setting_that_somebody_else_changed_is_a_conflict_and_stays(root: Path) -> None:
     tune(root, KNOBS)
     put(root, "/proc/sys/vm/swappiness", "30\n")
     answer = undo(root)
@@ -131,7 +131,7 @@ def test_what_somebody_else_changed_is_a_conflict_and_left_alone(root: Path) -> 
     assert text(root, "proc/sys/vm/max_map_count") == "65530"
 
 
-def test_force_takes_a_conflict_back_and_keeps_what_was_there(root: Path) -> None:
+def test_force_undoes_a_conflict_and_records_the_value(root: Path) -> None:
     tune(root, KNOBS)
     put(root, "/proc/sys/vm/swappiness", "30\n")
     name = undo(root, force=True)["record"]
@@ -187,7 +187,7 @@ def test_the_record_is_roots_alone(root: Path) -> None:
     assert all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in folder.rglob("*.json"))
 
 
-def test_a_damaged_record_is_told_and_nothing_is_touched(root: Path) -> None:
+def test_a_damaged_record_is_reported_and_nothing_changes(root: Path) -> None:
     name = tune(root, KNOBS)["record"]
     (root / f"var/lib/gpuctl/records/{name}.json").write_text("{")
     before = content(root)
@@ -195,7 +195,7 @@ def test_a_damaged_record_is_told_and_nothing_is_touched(root: Path) -> None:
     assert content(root) == before
 
 
-def test_a_second_run_at_the_same_time_says_who_holds_the_lock(root: Path) -> None:
+def test_a_concurrent_run_reports_the_holder_of_the_lock(root: Path) -> None:
     with lock(Host(root), "alice@build"):
         error = tune(root, KNOBS)["error"]
     assert "alice@build has been at work on this host since" in error["wrong"]
@@ -207,7 +207,7 @@ def test_a_check_needs_no_lock(root: Path) -> None:
         assert "error" not in tune(root, KNOBS, check=True)
 
 
-def test_less_granted_than_asked_is_a_failure_with_both_numbers(root: Path) -> None:
+def test_a_value_less_than_requested_is_a_failure_with_both_numbers(root: Path) -> None:
     class Stingy(TreeHost):
         def write(self, path: str, text: str) -> None:
             super().write(path, "4000" if path.endswith("max_map_count") else text)

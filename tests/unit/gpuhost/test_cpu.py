@@ -1,4 +1,4 @@
-"""Governors, energy preferences, idle states and boost: every processor's own, now and after a reboot."""
+"""Governors, energy preferences, idle states and boost, per processor, now and after a reboot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def knob(answer: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def pstate(root: Path, governor: str) -> Path:
-    """A machine whose driver has two governors and decides by the energy preference."""
+    """A machine whose driver has two governors and an energy preference."""
     return metal(root, [governor] * 4, offered="performance powersave", driver="intel_pstate")
 
 
@@ -72,19 +72,19 @@ def test_a_line_for_gpuctl_boot_keeps_the_governor_over_a_reboot(tmp_path: Path)
 def test_a_virtual_machine_without_frequency_control_cannot_have_a_governor(tmp_path: Path) -> None:
     root = small_server(tmp_path)
     put(root, f"{CPU}/online", "0-1\n")
-    found = knob(tune(root, {"cpu.governor": "performance"}), "cpu.governor")
-    assert found["state"] == "unsupported"
-    assert found["reason"].startswith("no CPU frequency control on this machine: in a virtual machine")
+    reading = knob(tune(root, {"cpu.governor": "performance"}), "cpu.governor")
+    assert reading["state"] == "unsupported"
+    assert reading["reason"].startswith("no CPU frequency control on this machine: in a virtual machine")
 
 
 def test_a_governor_that_the_driver_lacks_is_unsupported_and_the_answer_names_what_there_is(tmp_path: Path) -> None:
     root = pstate(tmp_path, "powersave")
-    found = knob(tune(root, {"cpu.governor": "schedutil"}), "cpu.governor")
-    assert found["state"] == "unsupported"
-    assert found["reason"] == "intel_pstate does not offer schedutil here: it has performance, powersave"
+    reading = knob(tune(root, {"cpu.governor": "schedutil"}), "cpu.governor")
+    assert reading["state"] == "unsupported"
+    assert reading["reason"] == "intel_pstate does not offer schedutil here: it has performance, powersave"
 
 
-def test_processors_that_are_switched_off_are_left_out_and_named(tmp_path: Path) -> None:
+def test_offline_processors_are_left_out_and_named(tmp_path: Path) -> None:
     root = metal(tmp_path)
     put(root, f"{CPU}/online", "0-2\n")
     answer = tune(root, {"cpu.governor": "performance"})
@@ -144,8 +144,8 @@ def test_leaving_the_performance_governor_sets_the_preference_it_held(
 ) -> None:
     root = pstate(tmp_path, "performance")
     host = Pstate(root).preferences(*["balance_power"] * 4)
-    wanted = {"cpu.governor": "powersave", "cpu.energy_performance_preference": preference}
-    knobs = {name: wanted[name] for name in order}
+    desired = {"cpu.governor": "powersave", "cpu.energy_performance_preference": preference}
+    knobs = {name: desired[name] for name in order}
     checked = changed(tune(root, knobs, host, check=True))
     assert checked >= set(knobs)
     assert set(states(tune(root, knobs, host)).values()) == {"ok"}
@@ -162,9 +162,9 @@ def test_a_preference_that_the_governor_forbids_is_unsupported_and_says_so(
     root = pstate(tmp_path, "performance")
     host = Pstate(root).preferences(*["balance_power"] * 4)
     knobs = {"cpu.energy_performance_preference": "power"} | ({"cpu.governor": governor} if governor else {})
-    found = knob(tune(root, knobs, host), "cpu.energy_performance_preference")
-    assert found["state"] == "unsupported"
-    assert "governor performance" in found["reason"]
+    reading = knob(tune(root, knobs, host), "cpu.energy_performance_preference")
+    assert reading["state"] == "unsupported"
+    assert "governor performance" in reading["reason"]
 
 
 def test_a_governor_that_cannot_be_had_does_not_make_the_preference_flap(tmp_path: Path) -> None:
@@ -178,12 +178,12 @@ def test_a_governor_that_cannot_be_had_does_not_make_the_preference_flap(tmp_pat
 def test_a_preference_the_driver_does_not_know_is_unsupported(tmp_path: Path) -> None:
     root = pstate(tmp_path, "powersave")
     host = Pstate(root).preferences(*["power"] * 4)
-    found = knob(
+    reading = knob(
         tune(root, {"cpu.energy_performance_preference": "balance_performance"}, host),
         "cpu.energy_performance_preference",
     )
-    assert found["state"] == "unsupported"
-    assert "balance_power, power" in found["reason"]
+    assert reading["state"] == "unsupported"
+    assert "balance_power, power" in reading["reason"]
 
 
 def test_the_energy_performance_bias_is_set_where_processors_have_one(tmp_path: Path) -> None:
@@ -197,11 +197,11 @@ def test_the_energy_performance_bias_is_set_where_processors_have_one(tmp_path: 
 
 
 def test_processors_without_a_bias_cannot_have_one(tmp_path: Path) -> None:
-    found = knob(tune(metal(tmp_path), {"cpu.energy_perf_bias": "0"}), "cpu.energy_perf_bias")
-    assert found["reason"] == "no energy-performance bias on this machine: only Intel's processors have one"
+    reading = knob(tune(metal(tmp_path), {"cpu.energy_perf_bias": "0"}), "cpu.energy_perf_bias")
+    assert reading["reason"] == "no energy-performance bias on this machine: only Intel's processors have one"
 
 
-def test_idle_states_that_wake_too_slowly_are_switched_off(tmp_path: Path) -> None:
+def test_idle_states_that_wake_too_slowly_are_disabled(tmp_path: Path) -> None:
     root = metal(tmp_path)
     answer = tune(root, {"cpu.idle_latency_us": "10"})
     assert [of_cpus(root, f"cpuidle/state{n}/disable")[0] for n in range(4)] == ["0", "0", "0", "1"]
@@ -210,7 +210,7 @@ def test_idle_states_that_wake_too_slowly_are_switched_off(tmp_path: Path) -> No
     assert "cpu.idle_latency_us 10\n" in text(root, "/etc/gpuctl/boot.conf")
 
 
-def test_a_later_higher_limit_switches_states_on_again_and_undo_goes_back_to_the_first(tmp_path: Path) -> None:
+def test_a_higher_limit_enables_states_again_and_undo_restores_the_original(tmp_path: Path) -> None:
     root = metal(tmp_path)
     put(root, f"{CPU}/cpu2/cpuidle/state2/disable", "1\n")
     tune(root, {"cpu.idle_latency_us": "0"})
@@ -220,7 +220,7 @@ def test_a_later_higher_limit_switches_states_on_again_and_undo_goes_back_to_the
     assert of_cpus(root, "cpuidle/state2/disable") == ["0", "0", "1", "0"]
 
 
-def test_a_state_that_the_kernel_itself_keeps_off_stays_off(tmp_path: Path) -> None:
+def test_a_state_that_the_kernel_disables_stays_disabled(tmp_path: Path) -> None:
     root = metal(tmp_path)
     for number in range(4):
         put(root, f"{CPU}/cpu{number}/cpuidle/state2/disable", "1\n")
@@ -266,7 +266,7 @@ def test_turbo_that_the_firmware_forbids_is_unsupported_and_not_tried_again_befo
     assert not [path for path in host.asked if "no_turbo" in path]
 
 
-def test_others_who_set_the_governor_are_named_with_file_and_line(tmp_path: Path) -> None:
+def test_other_owners_of_the_governor_are_named_with_file_and_line(tmp_path: Path) -> None:
     root = metal(tmp_path)
     wants = root / "etc/systemd/system/multi-user.target.wants"
     put(root, "/etc/tuned/active_profile", "powersave\n")
@@ -276,16 +276,16 @@ def test_others_who_set_the_governor_are_named_with_file_and_line(tmp_path: Path
     wants.mkdir(parents=True, exist_ok=True)
     for name in ("tuned", "cpupower"):
         (wants / f"{name}.service").symlink_to(f"/usr/lib/systemd/system/{name}.service")
-    found = knob(tune(root, {"cpu.governor": "performance"}), "cpu.governor")
-    assert {(c["owner"], c["where"]) for c in found["conflicts"]} == {
+    reading = knob(tune(root, {"cpu.governor": "performance"}), "cpu.governor")
+    assert {(c["owner"], c["where"]) for c in reading["conflicts"]} == {
         ("tuned profile powersave", "/usr/lib/tuned/powersave/tuned.conf:2"),
         ("cpupower.service", "/etc/default/cpupower:2"),
         ("unit", "/etc/systemd/system/slow.service:2"),
     }
-    assert found["state"] == "ok"
+    assert reading["state"] == "ok"
 
 
-def test_those_who_want_the_same_are_no_conflict(tmp_path: Path) -> None:
+def test_owners_of_the_same_value_are_no_conflict(tmp_path: Path) -> None:
     root = metal(tmp_path)
     put(
         root,

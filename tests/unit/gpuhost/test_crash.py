@@ -40,7 +40,7 @@ class Killed(TreeHost):
 
 
 def killed_run(root: Path, boundary: int) -> bool:
-    """Tune in a child that dies at a boundary; False where the run ended before it came to that boundary."""
+    """Tune in a child that dies at a boundary; False if the run ends before that boundary."""
     child = os.fork()
     if child == 0:
         tune(root, KNOBS, host=Killed(root, boundary))
@@ -111,7 +111,7 @@ def test_an_undo_that_is_killed_can_be_run_again(kept: Path, tmp_path: Path) -> 
 
 
 def test_the_record_and_its_folder_are_synced_before_the_first_change(kept: Path, tmp_path: Path) -> None:
-    """What the kernel was asked, in order: power may fail after any of these calls."""
+    """System calls in order: power may fail after any of them."""
     trace = tmp_path / "trace"
     calls = "openat,fsync,rename,renameat,renameat2,mkdir,mkdirat"
     script = (

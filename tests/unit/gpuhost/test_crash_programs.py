@@ -19,7 +19,7 @@ Act = Callable[..., Any]
 
 
 def killed(root: Path, act: Act, boundary: int) -> bool:
-    """Act in a child that dies at a boundary; False where it came to its end before."""
+    """Act in a child that dies at a boundary; False if it ends before that boundary."""
     child = os.fork()
     if child == 0:
         act(root, host=Killed(root, boundary))
@@ -39,8 +39,8 @@ def at_every_boundary(kept: Path, act: Act) -> Iterator[Path]:
         shutil.rmtree(root)
 
 
-def tuned(root: Path, **asked: Any) -> dict[str, Any]:
-    return tune(root, KNOBS, **asked)
+def tuned(root: Path, **knobs: Any) -> dict[str, Any]:
+    return tune(root, KNOBS, **knobs)
 
 
 @pytest.fixture

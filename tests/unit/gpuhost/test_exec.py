@@ -1,4 +1,4 @@
-"""gpuctl-exec: a program runs near its GPU, is told which one that is, and is refused where that cannot be known."""
+"""gpuctl-exec runs a program near its GPU, and refuses if the placement is unknown."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def uuid(minor: int) -> str:
 
 
 def gpu(root: Path, bus: str, node: int, name: str = "", excluded: str = "No") -> None:
-    """One GPU as the driver and the kernel show it."""
+    """One GPU in the files of the driver and the kernel."""
     address, minor = f"0000:{bus}:00.0", MINORS[bus]
     text = INFORMATION.format(uuid=name or uuid(minor), address=address, minor=minor, excluded=excluded)
     put(root, f"/proc/driver/nvidia/gpus/{address}/information", text)
@@ -66,20 +66,20 @@ def a100(root: Path, nodes: Sequence[str] = ("0-31", "32-63")) -> Host:
     return Host(root)
 
 
-def decided(host: Host, *names: str, **asked: object) -> Decision:
-    ask = replace(Request(names, ("python", "train.py")), **asked)  # type: ignore[arg-type]
+def decided(host: Host, *names: str, **request: object) -> Decision:
+    ask = replace(Request(names, ("python", "train.py")), **request)  # type: ignore[arg-type]
     return decide(ask, gpuctl_exec.look(host, ask, {}))
 
 
-def refused(host: Host, *names: str, **asked: object) -> CannotPlace:
+def refused(host: Host, *names: str, **request: object) -> CannotPlace:
     with pytest.raises(CannotPlace) as caught:
-        decided(host, *names, **asked)
+        decided(host, *names, **request)
     return caught.value
 
 
 def test_an_index_is_nvidia_smis_place_on_the_bus_and_not_the_minor_number(tmp_path: Path) -> None:
-    found = gpus(a100(tmp_path))
-    assert [(g.index, g.address[5:7], g.minor) for g in found] == [
+    cards = gpus(a100(tmp_path))
+    assert [(g.index, g.address[5:7], g.minor) for g in cards] == [
         (n, bus, minor) for n, (bus, minor) in enumerate(MINORS.items())
     ]
 
@@ -191,7 +191,7 @@ def test_every_gpu_of_a_p5_is_near_one_half_of_its_processors(tmp_path: Path) ->
     assert [decided(host, str(n)).nodes for n in range(8)] == [(0,)] * 4 + [(1,)] * 4
 
 
-def near(**found: object) -> Facts:
+def near(**changes: object) -> Facts:
     """Facts of a host with one GPU, for decisions about the environment."""
     facts = Facts(
         gpus=(Gpu(0, "0000:07:00.0", uuid(0), 0, "A100", 0),),
@@ -201,7 +201,7 @@ def near(**found: object) -> Facts:
         allowed_nodes=frozenset({0}),
         library="/usr/lib/libjemalloc.so.2",
     )
-    return replace(facts, **found)  # type: ignore[arg-type]
+    return replace(facts, **changes)  # type: ignore[arg-type]
 
 
 JEMALLOC = Request(("0",), ("train",), allocator="jemalloc")
@@ -214,9 +214,9 @@ def test_an_allocator_is_preloaded_with_its_settings() -> None:
     )
 
 
-def test_what_is_preloaded_already_stays_behind_the_allocator() -> None:
-    found = decide(JEMALLOC, near(environment={"LD_PRELOAD": "/opt/libprof.so"}))
-    assert dict(found.environment)["LD_PRELOAD"] == "/usr/lib/libjemalloc.so.2:/opt/libprof.so"
+def test_an_existing_preload_stays_behind_the_allocator() -> None:
+    decision = decide(JEMALLOC, near(environment={"LD_PRELOAD": "/opt/libprof.so"}))
+    assert dict(decision.environment)["LD_PRELOAD"] == "/usr/lib/libjemalloc.so.2:/opt/libprof.so"
 
 
 @pytest.mark.parametrize("other", ["/usr/lib64/libtcmalloc_minimal.so.4", "/opt/a.so libmimalloc.so.2"])
@@ -227,10 +227,10 @@ def test_a_second_allocator_is_refused(other: str) -> None:
 
 def test_the_same_allocator_is_not_preloaded_twice_and_its_settings_are_the_callers() -> None:
     before = {"LD_PRELOAD": "/opt/libjemalloc.so.2", "MALLOC_CONF": "narenas:4"}
-    found = decide(JEMALLOC, near(environment=before))
-    assert dict(found.environment)["LD_PRELOAD"] == "/opt/libjemalloc.so.2"
-    assert "MALLOC_CONF" not in dict(found.environment)
-    assert found.notes == ("MALLOC_CONF is kept as it was set: narenas:4",)
+    decision = decide(JEMALLOC, near(environment=before))
+    assert dict(decision.environment)["LD_PRELOAD"] == "/opt/libjemalloc.so.2"
+    assert "MALLOC_CONF" not in dict(decision.environment)
+    assert decision.notes == ("MALLOC_CONF is kept as it was set: narenas:4",)
 
 
 def test_an_allocator_that_is_not_installed_is_refused_with_its_packages() -> None:
@@ -240,8 +240,8 @@ def test_an_allocator_that_is_not_installed_is_refused_with_its_packages() -> No
 
 
 def test_gpus_that_were_visible_before_are_replaced_and_named() -> None:
-    found = decide(Request(("0",), ("train",)), near(environment={"CUDA_VISIBLE_DEVICES": "0,1"}))
-    assert found.notes == ("CUDA_VISIBLE_DEVICES was 0,1 and is replaced",)
+    decision = decide(Request(("0",), ("train",)), near(environment={"CUDA_VISIBLE_DEVICES": "0,1"}))
+    assert decision.notes == ("CUDA_VISIBLE_DEVICES was 0,1 and is replaced",)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_nodes_become_the_kernels_bit_mask() -> None:
 
 
 def this_machine(root: Path) -> Path:
-    """A tree with one GPU on a node and a processor that this very process may use."""
+    """A tree with one GPU on a node and a processor that this process may use."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     node, cpu = cpus_of(status["Mems_allowed_list"])[0], min(os.sched_getaffinity(0))
     put(root, f"{NODE}/node{node}/cpulist", f"{cpu}\n")
@@ -282,7 +282,7 @@ def run(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_what_the_program_starts_inherits_processors_memory_and_gpu(tmp_path: Path) -> None:
+def test_child_processes_inherit_processors_memory_and_gpu(tmp_path: Path) -> None:
     root = this_machine(tmp_path)
     script = (
         'sh -c "grep ^Cpus_allowed_list /proc/self/status; head -1 /proc/self/numa_maps; echo $CUDA_VISIBLE_DEVICES"'
@@ -314,14 +314,14 @@ def test_an_allocator_reaches_the_program_through_its_environment(tmp_path: Path
     assert done.stdout.splitlines() == [library, "background_thread:true,dirty_decay_ms:10000,muzzy_decay_ms:30000"]
 
 
-def test_print_shows_the_same_by_other_peoples_tools_and_runs_nothing(
+def test_print_shows_an_equivalent_command_line_and_runs_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = ["--gpu", "5", "--schedule", "fifo:50", "--print", "--", "touch", str(tmp_path / "a file")]
     assert gpuctl_exec.main(argv, a100(tmp_path), {}) == 0
-    told = capsys.readouterr()
-    assert "processors 32-63, memory of node 1" in told.err
-    assert told.out == (
+    printed = capsys.readouterr()
+    assert "processors 32-63, memory of node 1" in printed.err
+    assert printed.out == (
         f"env CUDA_VISIBLE_DEVICES={uuid(7)} numactl --physcpubind=32-63 --membind=1 "
         f"chrt --fifo 50 touch '{tmp_path}/a file'\n"
     )
@@ -329,10 +329,10 @@ def test_print_shows_the_same_by_other_peoples_tools_and_runs_nothing(
 
 
 @pytest.mark.parametrize("schedule", ["fifo", "fifo:0", "rr:100", "other:1"])
-def test_a_priority_that_is_none_is_refused(tmp_path: Path, schedule: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_priority_is_refused(tmp_path: Path, schedule: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert gpuctl_exec.main(["--gpu", "5", "--schedule", schedule, "--", "true"], a100(tmp_path), {}) == 2
-    told = capsys.readouterr().err
-    assert told.startswith(f"gpuctl-exec: cannot run true: --schedule {schedule} is no priority\n  try: ")
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"gpuctl-exec: cannot run true: --schedule {schedule} is no priority\n  try: ")
 
 
 def test_a_program_that_is_missing_or_cannot_run_ends_as_with_env(tmp_path: Path) -> None:
@@ -361,6 +361,6 @@ def test_the_programs_own_exit_status_and_arguments_pass_through(tmp_path: Path)
     ],
 )
 def test_a_wrong_command_line_ends_with_2(argv: list[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         gpuctl_exec.main(argv)
-    assert ended.value.code == 2
+    assert exit_info.value.code == 2

@@ -1,4 +1,4 @@
-"""Small files that are managed whole."""
+"""Small files that are managed as a whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.gpuhost.trees import changed, content, link, put, small_server, 
 KNOB = "file./etc/profile.d/cuda.sh"
 
 
-def wish(content: str, mode: str = "0644") -> str:
+def value_of(content: str, mode: str = "0644") -> str:
     kind = file.type_of("/etc/profile.d/cuda.sh")
     assert kind is not None
     return kind.check({"content": content, "mode": mode})
@@ -22,11 +22,11 @@ def wish(content: str, mode: str = "0644") -> str:
 def test_a_new_file_comes_and_goes(tmp_path: Path) -> None:
     root = small_server(tmp_path)
     before = content(root)
-    assert changed(tune(root, {KNOB: wish("export A=1\n", "0755")}, check=True)) == {KNOB}
-    tune(root, {KNOB: wish("export A=1\n", "0755")})
+    assert changed(tune(root, {KNOB: value_of("export A=1\n", "0755")}, check=True)) == {KNOB}
+    tune(root, {KNOB: value_of("export A=1\n", "0755")})
     path = root / "etc/profile.d/cuda.sh"
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("export A=1\n", 0o755)
-    assert changed(tune(root, {KNOB: wish("export A=1\n", "0755")})) == set()
+    assert changed(tune(root, {KNOB: value_of("export A=1\n", "0755")})) == set()
     undo(root)
     assert content(root) == before
 
@@ -36,7 +36,7 @@ def test_an_old_file_comes_back_with_its_mode_and_bytes(tmp_path: Path) -> None:
     path = root / "etc/profile.d/cuda.sh"
     put(root, "/etc/profile.d/cuda.sh", "", 0o600)
     path.write_bytes(b"caf\xe9\r\nno newline at the end")
-    tune(root, {KNOB: wish("export A=1\n")})
+    tune(root, {KNOB: value_of("export A=1\n")})
     undo(root)
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"caf\xe9\r\nno newline at the end", 0o600)
 
@@ -44,12 +44,12 @@ def test_an_old_file_comes_back_with_its_mode_and_bytes(tmp_path: Path) -> None:
 def test_the_mode_alone_is_a_difference(tmp_path: Path) -> None:
     root = small_server(tmp_path)
     put(root, "/etc/profile.d/cuda.sh", "export A=1\n", 0o600)
-    assert states(tune(root, {KNOB: wish("export A=1\n")}, check=True)) == {KNOB: "differs"}
+    assert states(tune(root, {KNOB: value_of("export A=1\n")}, check=True)) == {KNOB: "differs"}
 
 
 def test_an_edit_by_somebody_else_is_a_conflict(tmp_path: Path) -> None:
     root = small_server(tmp_path)
-    tune(root, {KNOB: wish("export A=1\n")})
+    tune(root, {KNOB: value_of("export A=1\n")})
     put(root, "/etc/profile.d/cuda.sh", "export A=2\n")
     assert states(undo(root)) == {KNOB: "conflict"}
     assert (root / "etc/profile.d/cuda.sh").read_text() == "export A=2\n"
@@ -59,7 +59,7 @@ def test_an_edit_by_somebody_else_is_a_conflict(tmp_path: Path) -> None:
     "path",
     ["/proc/sys/vm/swappiness", "/etc/sysctl.d/99-zz-gpuctl.conf", "/var/lib/gpuctl/records/1.json", "/etc/fstab"],
 )
-def test_what_other_knobs_own_is_no_file_knob(path: str) -> None:
+def test_a_file_of_another_knob_is_refused(path: str) -> None:
     kind = file.type_of(path)
     assert kind is not None
     with pytest.raises(ValueError, match="other knobs manage"):
@@ -71,21 +71,25 @@ def test_only_a_plain_absolute_path_names_a_file(path: str) -> None:
     assert file.type_of(path) is None
 
 
-def test_what_undo_could_not_put_back_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_undo_could_not_restore_is_refused(tmp_path: Path) -> None:
     root = small_server(tmp_path)
     link(root, "/etc/profile.d/cuda.sh", "/usr/share/cuda.sh")
-    answer = tune(root, {KNOB: wish("x\n"), "file./etc/profile.d": wish("x\n")})
+    answer = tune(root, {KNOB: value_of("x\n"), "file./etc/profile.d": value_of("x\n")})
     assert set(states(answer).values()) == {"refused"}
     assert "a link to /usr/share/cuda.sh" in answer["knobs"][0]["reason"]
 
 
-def test_no_answer_tells_what_is_in_a_file(tmp_path: Path) -> None:
+def test_no_answer_has_the_content_of_a_file(tmp_path: Path) -> None:
     root = small_server(tmp_path)
     put(root, "/etc/profile.d", "a file where a folder should be")
-    told = [tune(root, {KNOB: wish("secret\n")}), tune(root, {"file./etc/token": wish("secret\n")}), undo(root)]
-    assert states(told[0]) == {KNOB: "failed"}
-    assert states(told[1]) == {"file./etc/token": "ok"}
-    assert "secret" not in json.dumps(told)
+    answers = [
+        tune(root, {KNOB: value_of("secret\n")}),
+        tune(root, {"file./etc/token": value_of("secret\n")}),
+        undo(root),
+    ]
+    assert states(answers[0]) == {KNOB: "failed"}
+    assert states(answers[1]) == {"file./etc/token": "ok"}
+    assert "secret" not in json.dumps(answers)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Reads nvidia-smi's XML where a GPU is ill: an error text is never a value, and never a good one."""
+"""nvidia-smi's XML of a faulty GPU: an error text never counts as a value."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_value_that_the_gpu_does_not_have_is_missing_and_no_error(text: str) -
 
 
 @pytest.mark.parametrize("text", ["Maybe", "Insufficient Permissions", "[Insufficient Permissions]", "yes", "0"])
-def test_any_other_text_is_no_answer_to_a_question_of_yes_or_no(text: str) -> None:
+def test_only_yes_and_no_count_for_a_boolean_value(text: str) -> None:
     gpu = first_gpu("remapped_row_failure", "No", text)
     assert gpu["remap_failure"] is None
     assert gpu["unread"] == {"remap_failure": text}
@@ -73,7 +73,7 @@ def test_a_sum_without_one_of_its_parts_is_unknown_unless_the_rest_shows_errors(
 
 
 def test_gpus_before_the_a100_count_double_bit_errors() -> None:
-    """In the form of a Tesla P100's: some of its memories have no counter, their total has one."""
+    """In the form of a Tesla P100: some memories have no counter, but their total has one."""
     counters = "<double_bit><l1_cache>N/A</l1_cache><device_memory>2</device_memory><total>2</total></double_bit>"
     log = "<nvidia_smi_log><gpu><ecc_errors><volatile>{}</volatile></ecc_errors></gpu></nvidia_smi_log>"
     assert gpu_xml.parse(log.format(counters))["gpus"][0]["uncorrectable"] == 2

@@ -25,7 +25,7 @@ def knob(answer: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def balancer(root: Path, on: bool = True, hints: bool = False) -> Path:
-    """irqbalance as a distribution installs it, switched on and running or neither; old ones know hint policies."""
+    """irqbalance as a distribution installs it, enabled and running, or neither; old versions have hint policies."""
     put(root, UNIT, "[Service]\nExecStart=/usr/sbin/irqbalance --foreground $IRQBALANCE_ARGS\n")
     put(
         root,
@@ -42,9 +42,9 @@ def test_interrupts_move_to_their_devices_node_and_undo_moves_them_back(tmp_path
     root = cards(metal(tmp_path), NIC_0, GPU_1)
     answer = tune(root, AFFINITY)
     assert [irq(root, n) for n in (30, 31, 40)] == ["0-1", "0-1", "2-3"]
-    found = knob(answer, "irq.affinity")
-    assert found["was"] == {"now": "3 of 3 interrupts elsewhere", "boot": "kernel default"}
-    assert (found["now"], found["boot"]) == ("node", "node")
+    reading = knob(answer, "irq.affinity")
+    assert reading["was"] == {"now": "3 of 3 interrupts elsewhere", "boot": "kernel default"}
+    assert (reading["now"], reading["boot"]) == ("node", "node")
     undo(root)
     assert [irq(root, n) for n in (30, 31, 40)] == ["0-3"] * 3
 
@@ -64,9 +64,9 @@ def test_check_says_what_a_run_changes_and_a_second_run_changes_nothing(tmp_path
 def test_moving_interrupts_is_refused_while_a_job_runs(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), NIC_0)
     put(root, "/proc/5/comm", "slurmstepd\n")
-    found = knob(tune(root, AFFINITY), "irq.affinity")
-    assert found["state"] == "refused"
-    assert found["reason"].startswith("moves interrupts of running devices")
+    reading = knob(tune(root, AFFINITY), "irq.affinity")
+    assert reading["state"] == "refused"
+    assert reading["reason"].startswith("moves interrupts of running devices")
     assert irq(root, 30) == "0-3"
     assert knob(tune(root, AFFINITY, allow_busy=True), "irq.affinity")["state"] == "ok"
 
@@ -90,8 +90,11 @@ def test_interrupts_that_a_driver_gave_up_need_not_be_put_back(tmp_path: Path) -
 def test_interrupts_that_the_kernel_manages_stay_and_are_not_tried_again_before_the_next_boot(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), NIC_0, GPU_1)
     host = Refusing(root, writes={"/irq/31/": errno.EIO})
-    found = knob(tune(root, AFFINITY, host), "irq.affinity")
-    assert (found["state"], found["notes"]) == ("ok", ["1 of 3 interrupts are the kernel's own and stay as they are"])
+    reading = knob(tune(root, AFFINITY, host), "irq.affinity")
+    assert (reading["state"], reading["notes"]) == (
+        "ok",
+        ["1 of 3 interrupts are the kernel's own and stay as they are"],
+    )
     host.asked.clear()
     assert changed(tune(root, AFFINITY, host)) == set()
     put(root, "/proc/sys/kernel/random/boot_id", "another\n")
@@ -102,22 +105,22 @@ def test_interrupts_that_the_kernel_manages_stay_and_are_not_tried_again_before_
 def test_a_host_whose_interrupts_are_all_the_kernels_own_cannot_have_them_pinned(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), NIC_0)
     host = Refusing(root, writes={"/irq/": errno.EIO})
-    found = knob(tune(root, AFFINITY, host), "irq.affinity")
-    assert (found["state"], found["reason"]) == ("unsupported", "the kernel manages all 2 interrupts itself")
+    reading = knob(tune(root, AFFINITY, host), "irq.affinity")
+    assert (reading["state"], reading["reason"]) == ("unsupported", "the kernel manages all 2 interrupts itself")
 
 
 def test_a_device_without_a_node_is_left_alone_and_named(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), NIC_0, Card("0000:9b:00.0", GPU, -1, (40,)))
-    found = knob(tune(root, AFFINITY), "irq.affinity")
-    assert (found["state"], found["notes"]) == ("ok", ["left alone, as their NUMA node is unknown: 0000:9b:00.0"])
+    reading = knob(tune(root, AFFINITY), "irq.affinity")
+    assert (reading["state"], reading["notes"]) == ("ok", ["left alone, as their NUMA node is unknown: 0000:9b:00.0"])
     assert irq(root, 40) == "0-3"
 
 
 def test_where_no_device_has_a_node_nothing_is_known(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), Card("0000:9b:00.0", GPU, -1, (40,)))
-    found = knob(tune(root, AFFINITY), "irq.affinity")
-    assert found["state"] == "unknown"
-    assert "0000:9b:00.0" in found["reason"]
+    reading = knob(tune(root, AFFINITY), "irq.affinity")
+    assert reading["state"] == "unknown"
+    assert "0000:9b:00.0" in reading["reason"]
 
 
 def test_on_a_machine_with_one_node_every_device_belongs_there(tmp_path: Path) -> None:
@@ -132,9 +135,9 @@ def test_a_host_without_nic_and_gpu_has_nothing_to_pin(tmp_path: Path) -> None:
 
 def test_a_device_that_has_no_interrupts_yet_is_named_and_pinned_by_gpuctl_boot_later(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), Card("0000:9b:00.0", GPU, 1, ()))
-    found = knob(tune(root, AFFINITY), "irq.affinity")
-    assert found["state"] == "ok"
-    assert found["notes"] == ["no interrupts yet (no driver, link down, GPU not awake): 0000:9b:00.0"]
+    reading = knob(tune(root, AFFINITY), "irq.affinity")
+    assert reading["state"] == "ok"
+    assert reading["notes"] == ["no interrupts yet (no driver, link down, GPU not awake): 0000:9b:00.0"]
     assert "irq.affinity node\n" in (root / "etc/gpuctl/boot.conf").read_text()
 
 
@@ -146,9 +149,9 @@ def test_a_container_has_no_interrupts_of_its_own(tmp_path: Path) -> None:
 
 def test_irqbalance_that_stays_on_is_named_and_has_the_last_word(tmp_path: Path) -> None:
     root = balancer(cards(metal(tmp_path), NIC_0))
-    found = knob(tune(root, AFFINITY), "irq.affinity")
-    assert found["state"] == "contested"
-    assert found["conflicts"] == [
+    reading = knob(tune(root, AFFINITY), "irq.affinity")
+    assert reading["state"] == "contested"
+    assert reading["conflicts"] == [
         {
             "owner": "irqbalance",
             "where": "/etc/systemd/system/multi-user.target.wants/irqbalance.service",
@@ -158,13 +161,13 @@ def test_irqbalance_that_stays_on_is_named_and_has_the_last_word(tmp_path: Path)
     ]
 
 
-def test_irqbalance_that_is_switched_off_by_the_same_profile_is_no_conflict(tmp_path: Path) -> None:
+def test_irqbalance_that_the_same_profile_stops_is_no_conflict(tmp_path: Path) -> None:
     root = balancer(cards(metal(tmp_path), NIC_0))
     answer = tune(root, {**AFFINITY, "irq.balance": "off"}, check=True)
     assert knob(answer, "irq.affinity")["conflicts"] == []
 
 
-def test_irqbalance_that_is_told_to_leave_these_interrupts_alone_is_no_conflict(tmp_path: Path) -> None:
+def test_irqbalance_that_excludes_these_interrupts_is_no_conflict(tmp_path: Path) -> None:
     root = balancer(cards(metal(tmp_path), NIC_0))
     put(root, "/etc/default/irqbalance", 'IRQBALANCE_ARGS="--banirq=30 --banirq=31"\n')
     assert knob(tune(root, AFFINITY), "irq.affinity")["conflicts"] == []
@@ -175,53 +178,53 @@ def test_irqbalance_that_is_told_to_leave_these_interrupts_alone_is_no_conflict(
 def test_irqbalance_is_stopped_and_does_not_start_again_and_undo_brings_it_back(tmp_path: Path) -> None:
     root = balancer(metal(tmp_path))
     before = (root / "run/standin-units.json").read_text()
-    found = knob(tune(root, {"irq.balance": "off"}), "irq.balance")
-    assert (found["was"], found["now"], found["boot"]) == ({"now": "running", "boot": "enabled"}, "off", "off")
+    reading = knob(tune(root, {"irq.balance": "off"}), "irq.balance")
+    assert (reading["was"], reading["now"], reading["boot"]) == ({"now": "running", "boot": "enabled"}, "off", "off")
     undo(root)
     assert '"irqbalance.service": {"boot": "enabled", "now": "active"' in before
     assert '"irqbalance.service": {"boot": "enabled", "now": "active"' in (root / "run/standin-units.json").read_text()
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_a_host_in_order_is_seen_to_be_so_without_starting_any_program(tmp_path: Path, installed: bool) -> None:
+def test_a_right_host_is_read_without_starting_a_program(tmp_path: Path, installed: bool) -> None:
     root = balancer(metal(tmp_path), on=False) if installed else metal(tmp_path)
     tune(root, {"irq.balance": "off"})
     host = Counting(root)
-    found = knob(tune(root, {"irq.balance": "off"}, host), "irq.balance")
-    assert (found["state"], found["now"]) == ("ok", "off" if installed else "not installed")
+    reading = knob(tune(root, {"irq.balance": "off"}, host), "irq.balance")
+    assert (reading["state"], reading["now"]) == ("ok", "off" if installed else "not installed")
     assert host.started == []
 
 
-def test_switching_it_off_asks_systemd_once(tmp_path: Path) -> None:
+def test_stopping_irqbalance_queries_systemd_once(tmp_path: Path) -> None:
     host = Counting(balancer(metal(tmp_path)))
     tune(tmp_path, {"irq.balance": "off"}, host, check=True)
     assert len(host.started) == 1
 
 
-def test_whoever_starts_irqbalance_again_is_named(tmp_path: Path) -> None:
+def test_owners_that_start_irqbalance_again_are_named(tmp_path: Path) -> None:
     root = balancer(metal(tmp_path))
     put(root, "/etc/rc.local", "systemctl disable irqbalance\nsystemctl start irqbalance\n")
-    found = knob(tune(root, {"irq.balance": "off"}), "irq.balance")
-    assert [c["where"] for c in found["conflicts"]] == ["/etc/rc.local:2"]
-    assert found["state"] == "contested"
+    reading = knob(tune(root, {"irq.balance": "off"}), "irq.balance")
+    assert [c["where"] for c in reading["conflicts"]] == ["/etc/rc.local:2"]
+    assert reading["state"] == "contested"
 
 
 @pytest.mark.parametrize("policy", ["exact", "subset"])
 def test_hint_policies_are_unsupported_where_irqbalance_has_none(tmp_path: Path, policy: str) -> None:
-    found = knob(tune(balancer(metal(tmp_path)), {"irq.balance": policy}), "irq.balance")
-    assert found["state"] == "unsupported"
-    assert "no --hintpolicy" in found["reason"]
+    reading = knob(tune(balancer(metal(tmp_path)), {"irq.balance": policy}), "irq.balance")
+    assert reading["state"] == "unsupported"
+    assert "no --hintpolicy" in reading["reason"]
 
 
 def test_ignoring_hints_is_what_every_new_irqbalance_does(tmp_path: Path) -> None:
     root = balancer(metal(tmp_path), on=False)
-    found = knob(tune(root, {"irq.balance": "ignore"}), "irq.balance")
-    assert (found["was"], found["now"], found["boot"]) == ({"now": "off", "boot": "off"}, "ignore", "ignore")
+    reading = knob(tune(root, {"irq.balance": "ignore"}), "irq.balance")
+    assert (reading["was"], reading["now"], reading["boot"]) == ({"now": "off", "boot": "off"}, "ignore", "ignore")
     assert not (root / OURS).exists()
     assert changed(tune(root, {"irq.balance": "ignore"})) == set()
 
 
-def test_a_policy_is_given_to_an_old_irqbalance_by_a_file_of_our_own_and_it_starts_anew(tmp_path: Path) -> None:
+def test_an_old_irqbalance_gets_its_policy_by_a_drop_in_and_restarts(tmp_path: Path) -> None:
     root = balancer(metal(tmp_path), hints=True)
     put(root, "/etc/default/irqbalance", 'IRQBALANCE_ARGS="--banirq=5"\n')
     host = Counting(root)
@@ -233,14 +236,14 @@ def test_a_policy_is_given_to_an_old_irqbalance_by_a_file_of_our_own_and_it_star
     assert changed(tune(root, {"irq.balance": "exact"})) == set()
 
 
-def test_an_old_irqbalance_that_still_runs_with_another_policy_is_started_anew(tmp_path: Path) -> None:
+def test_an_old_irqbalance_with_another_policy_is_restarted(tmp_path: Path) -> None:
     root = balancer(metal(tmp_path), hints=True)
     tune(root, {"irq.balance": "exact"})
-    found = knob(tune(root, {"irq.balance": "exact"}, check=True), "irq.balance")
-    assert (found["state"], found["now"], found["boot"]) == ("differs", "ignore", "exact")
+    reading = knob(tune(root, {"irq.balance": "exact"}, check=True), "irq.balance")
+    assert (reading["state"], reading["now"], reading["boot"]) == ("differs", "ignore", "exact")
 
 
-def test_undo_of_a_policy_takes_our_file_away_and_starts_irqbalance_anew(tmp_path: Path) -> None:
+def test_undo_of_a_policy_removes_our_drop_in_and_restarts_irqbalance(tmp_path: Path) -> None:
     root = balancer(metal(tmp_path), hints=True)
     tune(root, {"irq.balance": "exact"})
     host = Counting(root)
@@ -250,8 +253,8 @@ def test_undo_of_a_policy_takes_our_file_away_and_starts_irqbalance_anew(tmp_pat
 
 
 def test_a_policy_needs_irqbalance(tmp_path: Path) -> None:
-    found = knob(tune(metal(tmp_path), {"irq.balance": "ignore"}), "irq.balance")
-    assert (found["state"], found["reason"]) == ("unsupported", "irqbalance is not installed on this host")
+    reading = knob(tune(metal(tmp_path), {"irq.balance": "ignore"}), "irq.balance")
+    assert (reading["state"], reading["reason"]) == ("unsupported", "irqbalance is not installed on this host")
 
 
 def test_masked_counts_as_off(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Limits: for logins and for services, refused where they would lock everybody out."""
+"""Limits of logins and services; refused if they would lock everybody out."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LIMITS, SYSTEM, USER = (
     "etc/systemd/user.conf.d/99-zz-gpuctl.conf",
 )
 HEAD = "Limit                     Soft Limit  Hard Limit  Units\n"  # of /proc/PID/limits
-# Lists what it may do, and fails when it is to do it.
+# Lists the permitted commands, but fails to run them.
 BROKEN = "#!/bin/sh\n[ $2 = -l ] && [ $1 = -n ] && exit\necho 'cannot open session: Permission denied' >&2\nexit 1\n"
-# Answers for the manager: its defaults come from its files at daemon-reload, as systemd's do.
+# A manager whose defaults come from its files at daemon-reload, as systemd's do.
 DEFAULTS = "DefaultLimitMEMLOCK=8388608\nDefaultLimitMEMLOCKSoft=8388608\n"
 DEFAULTS += "DefaultLimitNOFILE=524288\nDefaultLimitNOFILESoft=1024\n"
 SYSTEMCTL = f"""#!/bin/sh
@@ -52,11 +52,11 @@ def root(tmp_path: Path) -> Path:
 
 
 def knob(answer: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(k for k in answer["knobs"] if k["knob"] == name)
-    return found
+    reading: dict[str, Any] = next(k for k in answer["knobs"] if k["knob"] == name)
+    return reading
 
 
-def test_logins_and_services_get_them_and_undo_gives_back_every_byte(root: Path) -> None:
+def test_logins_and_services_get_limits_and_undo_restores_every_byte(root: Path) -> None:
     before = content(root)
     assert changed(tune(root, KNOBS, check=True)) == set(KNOBS)
     assert content(root) == before
@@ -72,7 +72,7 @@ def test_logins_and_services_get_them_and_undo_gives_back_every_byte(root: Path)
     assert {**content(root), "run/standin-manager": ""} == {**before, "run/standin-manager": ""}
 
 
-def test_a_manager_that_has_not_read_its_files_is_told_to(root: Path) -> None:
+def test_a_manager_that_has_not_read_its_files_is_reloaded(root: Path) -> None:
     tune(root, KNOBS)
     put(root, "/run/standin-manager", "DefaultLimitMEMLOCK=8388608\nDefaultLimitNOFILE=1048576\n")
     assert states(tune(root, KNOBS, check=True)) == {"limits.memlock": "differs", "limits.nofile": "ok"}
@@ -83,8 +83,8 @@ def test_the_soft_limit_counts_as_well(root: Path) -> None:
     tune(root, KNOBS)
     soft = (root / "run/standin-manager").read_text().replace("NOFILESoft=1048576", "NOFILESoft=1024")
     put(root, "/run/standin-manager", soft)
-    told = knob(tune(root, KNOBS, check=True), "limits.nofile")
-    assert (told["state"], told["now"], told["boot"]) == ("differs", "1024:1048576", "1048576")
+    reading = knob(tune(root, KNOBS, check=True), "limits.nofile")
+    assert (reading["state"], reading["now"], reading["boot"]) == ("differs", "1024:1048576", "1048576")
 
 
 def test_more_open_files_than_the_kernel_allows_are_refused(root: Path) -> None:
@@ -109,11 +109,11 @@ def test_the_bound_is_raised_by_one_run_and_the_limit_by_the_next(root: Path) ->
 
 
 @pytest.mark.parametrize("process", ["self", "1"])
-def test_where_the_kernel_would_not_give_them_they_are_unsupported(root: Path, process: str) -> None:
+def test_limits_that_the_kernel_would_not_grant_are_unsupported(root: Path, process: str) -> None:
     put(root, "/proc/self/status", "CapEff:\t00000000a80425fb\n")
-    for each in ("self", "1"):
-        most = 20000 if each == process else 1048576
-        put(root, f"/proc/{each}/limits", f"{HEAD}Max open files            1024        {most}       files\n")
+    for number in ("self", "1"):
+        most = 20000 if number == process else 1048576
+        put(root, f"/proc/{number}/limits", f"{HEAD}Max open files            1024        {most}       files\n")
     answer = tune(root, {"limits.nofile": "1048576"})
     assert states(answer) == {"limits.nofile": "unsupported"}
     assert "20000" in answer["knobs"][0]["reason"]
@@ -122,24 +122,24 @@ def test_where_the_kernel_would_not_give_them_they_are_unsupported(root: Path, p
 
 def test_capabilities_of_a_user_namespace_count_for_nothing(root: Path) -> None:
     put(root, "/proc/self/uid_map", "         0     100000      65536\n")
-    for each in ("self", "1"):
-        put(root, f"/proc/{each}/limits", f"{HEAD}Max open files            1024        20000       files\n")
+    for number in ("self", "1"):
+        put(root, f"/proc/{number}/limits", f"{HEAD}Max open files            1024        20000       files\n")
     assert states(tune(root, {"limits.nofile": "1048576"})) == {"limits.nofile": "unsupported"}
 
 
 @pytest.mark.parametrize("broken", ["su", "sudo"])
-def test_a_login_that_would_break_takes_everything_back(root: Path, broken: str) -> None:
+def test_a_broken_login_reverts_all_limits(root: Path, broken: str) -> None:
     before = content(root)
     program(root, broken, BROKEN)
     after_standin = content(root)
     answer = tune(root, KNOBS)
     assert set(states(answer).values()) == {"failed"}
-    assert "taken back" in answer["knobs"][0]["reason"]
+    assert "reverted" in answer["knobs"][0]["reason"]
     assert "Permission denied" in answer["knobs"][0]["reason"]
     assert content(root) == {**after_standin, "run/standin-manager": before["run/standin-manager"]}
 
 
-def test_a_login_that_fails_without_them_too_is_told_and_keeps_nobody_from_undo(root: Path) -> None:
+def test_a_login_that_fails_without_the_limits_too_is_reported_and_allows_undo(root: Path) -> None:
     before = content(root)
     tune(root, KNOBS)
     program(root, "su", BROKEN)
@@ -150,7 +150,7 @@ def test_a_login_that_fails_without_them_too_is_told_and_keeps_nobody_from_undo(
         "run/standin-manager": "",
     }
     reason = tune(root, KNOBS)["knobs"][0]["reason"]
-    assert "taken back" in reason
+    assert "reverted" in reason
     assert "it fails without it too" in reason
 
 
@@ -161,13 +161,13 @@ def test_a_login_that_fails_without_them_too_is_told_and_keeps_nobody_from_undo(
         ("su", "#!/bin/sh\n[ $2 != admin ] || { echo 'Your account has expired' >&2; exit 1; }\n"),
     ],
 )
-def test_what_is_closed_for_reasons_of_its_own_proves_nothing(root: Path, broken: str, script: str) -> None:
+def test_a_locked_account_proves_nothing(root: Path, broken: str, script: str) -> None:
     put(root, "/etc/passwd", "root:x:0:0::/root:/bin/bash\nadmin:x:1000:1000::/:/bin/bash\nb:x:1001:1001::/:/bin/sh\n")
     program(root, broken, script)
     assert set(states(tune(root, KNOBS)).values()) == {"ok"}
 
 
-def test_while_the_host_is_closed_only_root_can_prove_it(root: Path) -> None:
+def test_only_root_is_checked_while_logins_are_closed(root: Path) -> None:
     put(root, "/run/nologin", "System is going down\n")
     program(root, "su", "#!/bin/sh\n[ $2 = root ]\n")
     assert set(states(tune(root, KNOBS)).values()) == {"ok"}
@@ -177,10 +177,13 @@ def test_a_later_file_wins_and_is_named(root: Path) -> None:
     put(root, "/etc/security/limits.d/zzz-site.conf", "* hard memlock 64\n")
     put(root, "/etc/security/limits.d/20-nproc.conf", "* - memlock 64\n")
     for _ in range(2):
-        told = knob(tune(root, KNOBS), "limits.memlock")
-        assert (told["state"], told["boot"]) == ("contested", "unlimited or 65536 for logins, unlimited for services")
-        found = {(c["where"], c["wins"]) for c in told["conflicts"]}
-        assert found == {
+        reading = knob(tune(root, KNOBS), "limits.memlock")
+        assert (reading["state"], reading["boot"]) == (
+            "contested",
+            "unlimited or 65536 for logins, unlimited for services",
+        )
+        conflicts = {(c["where"], c["wins"]) for c in reading["conflicts"]}
+        assert conflicts == {
             ("/etc/security/limits.d/zzz-site.conf:1", True),
             ("/etc/security/limits.d/20-nproc.conf:1", False),
         }
@@ -190,33 +193,33 @@ def test_a_line_behind_ours_in_our_own_file_wins_and_is_named(root: Path) -> Non
     tune(root, KNOBS)
     path = root / LIMITS
     path.write_text(path.read_text() + "root hard memlock 64\n")
-    told = knob(tune(root, KNOBS), "limits.memlock")
-    assert told["state"] == "contested"
-    assert [(c["where"].partition(":")[0], c["wins"]) for c in told["conflicts"]] == [(f"/{LIMITS}", True)]
+    reading = knob(tune(root, KNOBS), "limits.memlock")
+    assert reading["state"] == "contested"
+    assert [(c["where"].partition(":")[0], c["wins"]) for c in reading["conflicts"]] == [(f"/{LIMITS}", True)]
 
 
-def test_a_later_file_of_systemds_wins_and_the_manager_is_not_asked_again_and_again(root: Path) -> None:
+def test_a_later_file_of_systemd_wins_and_the_manager_is_not_reloaded_again(root: Path) -> None:
     put(root, "/etc/systemd/system.conf.d/zzz.conf", "[Manager]\nDefaultLimitNOFILE=1K:2K\n")
     for first in (True, False):
-        told = knob(tune(root, KNOBS), "limits.nofile")
-        assert told["state"] == "contested"
-        assert told["boot"] == "1048576 for logins, 1024:2048 or 1048576 for services"
-        assert told["changed"] is first
-        assert [(c["value"], c["wins"]) for c in told["conflicts"]] == [("DefaultLimitNOFILE=1K:2K", True)]
+        reading = knob(tune(root, KNOBS), "limits.nofile")
+        assert reading["state"] == "contested"
+        assert reading["boot"] == "1048576 for logins, 1024:2048 or 1048576 for services"
+        assert reading["changed"] is first
+        assert [(c["value"], c["wins"]) for c in reading["conflicts"]] == [("DefaultLimitNOFILE=1K:2K", True)]
 
 
-def test_what_others_have_set_right_already_needs_no_line_of_ours(root: Path) -> None:
+def test_a_limit_that_others_set_right_needs_no_line_of_ours(root: Path) -> None:
     put(root, "/etc/security/limits.conf", "# comment\n*  -  nofile  1048576 # all\nroot - nofile 1048576\n")
     put(root, "/etc/systemd/system.conf", "[Manager]\nDefaultLimitNOFILE=1048576:1048576\n")
     knobs = tune(root, {"limits.nofile": "1048576"}, check=True)["knobs"]
     assert [step["setting"] for step in knobs[0]["steps"]] == [f"line:/{USER}:DefaultLimitNOFILE"]
 
 
-def test_people_with_limits_of_their_own_are_named(root: Path) -> None:
+def test_users_with_their_own_limits_are_named(root: Path) -> None:
     put(root, "/etc/security/limits.d/10-db.conf", "postgres soft nofile 4096\n@dba - nofile 1048576\n")
-    told = knob(tune(root, KNOBS), "limits.nofile")
-    assert told["state"] == "ok"
-    assert told["notes"] == [
+    reading = knob(tune(root, KNOBS), "limits.nofile")
+    assert reading["state"] == "ok"
+    assert reading["notes"] == [
         "some users have their own nofile limit: /etc/security/limits.d/10-db.conf:1 (postgres soft nofile 4096)"
     ]
 
@@ -226,9 +229,9 @@ def test_services_that_still_have_the_old_limits_are_named(root: Path) -> None:
         put(root, f"/sys/fs/cgroup/system.slice/{service}.service/cgroup.procs", f"{pid}\n9999\n")
         put(root, f"/proc/{pid}/limits", f"{HEAD}Max locked memory         8388608     8388608     bytes\n")
     put(root, "/usr/lib/systemd/system/dbus.service", "[Service]\nLimitMEMLOCK=8M\n")
-    told = knob(tune(root, KNOBS), "limits.memlock")
-    wanted = "until they are restarted, these keep another memlock limit: slurmd.service, getty@tty1.service"
-    assert told["notes"] == [wanted]
+    reading = knob(tune(root, KNOBS), "limits.memlock")
+    note = "until they are restarted, these keep another memlock limit: slurmd.service, getty@tty1.service"
+    assert reading["notes"] == [note]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Parameters of modules: what is loaded now, and what modprobe will give them."""
+"""Parameters of modules: in loaded modules, and those that modprobe will set."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_another_file_with_the_same_option_is_named(root: Path, name: str, wins:
     assert knob["state"] == ("contested" if wins else "ok")
 
 
-def test_what_is_built_in_takes_no_options(root: Path) -> None:
+def test_a_builtin_module_takes_no_options(root: Path) -> None:
     put(root, "/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n")
     put(root, "/lib/modules/6.1.0-18-amd64/modules.builtin", "kernel/net/sunrpc/sunrpc.ko\n")
     answer = tune(root, {KNOB: "128"})
@@ -82,11 +82,11 @@ def test_a_container_has_no_modules(root: Path) -> None:
     assert states(tune(root, {KNOB: "128"})) == {KNOB: "unsupported"}
 
 
-def test_the_kernel_line_has_the_last_word(root: Path) -> None:
+def test_the_kernel_command_line_wins(root: Path) -> None:
     put(root, "/proc/cmdline", "ro sunrpc.tcp-max-slot-table-entries=16\n")
-    told = tune(root, {KNOB: "128"})["knobs"][0]
-    assert (told["state"], told["boot"]) == ("contested", "16")
-    assert [(c["owner"], c["value"], c["wins"]) for c in told["conflicts"]] == [("kernel command line", "16", True)]
+    reading = tune(root, {KNOB: "128"})["knobs"][0]
+    assert (reading["state"], reading["boot"]) == ("contested", "16")
+    assert [(c["owner"], c["value"], c["wins"]) for c in reading["conflicts"]] == [("kernel command line", "16", True)]
 
 
 def test_hyphens_and_other_spellings_are_the_same(root: Path) -> None:
@@ -100,29 +100,29 @@ def test_hyphens_and_other_spellings_are_the_same(root: Path) -> None:
 def test_nvidia_keeps_its_parameters_elsewhere(root: Path) -> None:
     put(root, "/sys/module/nvidia/initstate", "live\n")
     put(root, "/proc/driver/nvidia/params", 'EnableGpuFirmware: 18\nRegistryDwords: ""\n')
-    told = tune(root, {"modprobe.nvidia.NVreg_EnableGpuFirmware": "0"})["knobs"][0]
-    assert (told["state"], told["now"], told["boot"], told["reboot"]) == ("pending", "18", "0", True)
+    reading = tune(root, {"modprobe.nvidia.NVreg_EnableGpuFirmware": "0"})["knobs"][0]
+    assert (reading["state"], reading["now"], reading["boot"], reading["reboot"]) == ("pending", "18", "0", True)
     put(root, "/proc/driver/nvidia/params", "EnableGpuFirmware: 0\n")
-    assert states(tune(root, {"modprobe.nvidia.NVreg_EnableGpuFirmware": "0"})) == {told["knob"]: "ok"}
+    assert states(tune(root, {"modprobe.nvidia.NVreg_EnableGpuFirmware": "0"})) == {reading["knob"]: "ok"}
 
 
-def test_what_a_loaded_module_does_not_show_is_pending_until_the_next_boot(root: Path) -> None:
+def test_a_parameter_that_a_loaded_module_does_not_show_is_pending(root: Path) -> None:
     put(root, "/sys/module/sunrpc/initstate", "live\n")
     put(root, "/proc/stat", "cpu 1 2 3\nbtime 1700000000\n")
     assert states(tune(root, {KNOB: "128"})) == {KNOB: "pending"}
     put(root, "/proc/stat", "cpu 1 2 3\nbtime 9700000000\n")
-    told = tune(root, {KNOB: "128"})["knobs"][0]
-    assert (told["state"], told["now"]) == ("ok", "not shown")
+    reading = tune(root, {KNOB: "128"})["knobs"][0]
+    assert (reading["state"], reading["now"]) == ("ok", "not shown")
 
 
-def test_a_value_that_the_module_refuses_is_told(root: Path) -> None:
+def test_a_value_that_the_module_refuses_is_reported(root: Path) -> None:
     class Refusing(TreeHost):
         def write(self, path: str, text: str) -> None:
             raise OSError(errno.EINVAL, "Invalid argument")
 
     put(root, LIVE, "65536\n")
-    told = tune(root, {KNOB: "1"}, Refusing(root))["knobs"][0]
-    assert (told["state"], told["reason"]) == ("failed", "Invalid argument")
+    reading = tune(root, {KNOB: "1"}, Refusing(root))["knobs"][0]
+    assert (reading["state"], reading["reason"]) == ("failed", "Invalid argument")
 
 
 def test_an_option_that_somebody_edited_is_a_conflict(root: Path) -> None:

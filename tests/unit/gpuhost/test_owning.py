@@ -1,4 +1,4 @@
-"""What counts as ours, and that nothing we did is lost to undo, however the run went."""
+"""Ownership of settings: undo knows every change, however the run ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SERVICE = "unit.fabric.service"
 
 
 class Granting(TreeHost):
-    """A kernel that takes one value for another without a word, as it does with huge pages it cannot find."""
+    """A kernel that silently sets another value, as it does for huge pages without enough memory."""
 
     def __init__(self, root: Path, granted: dict[str, str]) -> None:
         super().__init__(root)
@@ -79,9 +79,9 @@ def test_a_unit_that_another_knob_has_now_is_not_given_back(tmp_path: Path) -> N
     assert '"boot": "enabled", "now": "active"' in (root / "run/standin-units.json").read_text()
 
 
-def test_what_a_knob_of_the_same_run_spoilt_is_not_fine(tmp_path: Path) -> None:
+def test_a_knob_that_another_one_of_the_run_reverts_has_failed(tmp_path: Path) -> None:
     class Linked(TreeHost):
-        """Two files of one value, as the kernel has some."""
+        """Two files with one value, as the kernel has some."""
 
         def write(self, path: str, text: str) -> None:
             super().write(path, text)
@@ -129,7 +129,7 @@ def test_the_boot_unit_stays_while_another_scope_needs_it(tmp_path: Path) -> Non
     assert not (root / "usr/local/sbin/gpuctl-boot").exists()
 
 
-def test_a_program_that_prints_no_utf_8_or_never_ends_harms_nobody(tmp_path: Path) -> None:
+def test_a_program_without_utf_8_output_or_without_end_does_no_harm(tmp_path: Path) -> None:
     host = Host(small_server(tmp_path))
     program(tmp_path, "noisy", "#!/bin/sh\nprintf 'caf\\351 %s\\n' \"$NEEDRESTART_SUSPEND\"\n")
     assert host.run("noisy").out == "caf\ufffd 1\n"
@@ -151,7 +151,7 @@ def test_a_process_that_ends_while_it_is_read_is_missing_and_errors_name_their_f
     assert raised.value.filename == "/proc/1"
 
 
-def test_a_number_that_is_none_concerns_its_knob_alone(tmp_path: Path) -> None:
+def test_a_malformed_number_affects_only_its_knob(tmp_path: Path) -> None:
     root = small_server(tmp_path)
     put(root, "/var/lib/gpuctl/records/000001.json", "{")
     assert "000001.json cannot be used" in tune(root, {"sysctl.vm.swappiness": "0"})["error"]["wrong"]

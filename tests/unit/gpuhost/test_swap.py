@@ -1,4 +1,4 @@
-"""Swap: off now, off after a reboot, and back with the priority it had."""
+"""Swap: off now and after a reboot; undo restores it with its priority."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.gpuhost.trees import (
 
 KNOB = "swap.off"
 HEAD = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
-# Both stand-ins keep /proc/swaps the way the kernel does.
+# Both stand-ins update /proc/swaps like the kernel.
 SWAPOFF = '#!/bin/sh\n/bin/sed -i "\\\\#^$1 #d" "$GPUCTL_ROOT/proc/swaps"\n'
 SWAPON = """#!/bin/sh
 priority=-2
@@ -48,7 +48,7 @@ def server(tmp_path: Path, used: int = 0, priority: int = 5) -> Path:
     return root
 
 
-def test_it_goes_off_now_and_at_boot_and_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_swap_goes_off_now_and_at_boot_and_undo_restores_it(tmp_path: Path) -> None:
     root = server(tmp_path)
     before = content(root)
     assert changed(tune(root, {KNOB: "off"}, check=True)) == {KNOB}
@@ -88,7 +88,7 @@ def test_used_swap_disturbs_a_busy_host(tmp_path: Path) -> None:
 
 
 def generated(root: Path, name: str, text: str) -> None:
-    """A unit as a generator writes it, with the link that starts it at boot."""
+    """A generated unit, with the link that starts it at boot."""
     put(root, f"/run/systemd/generator/{name}", text)
     link(root, f"/run/systemd/generator/swap.target.wants/{name}", f"../{name}")
 
@@ -109,7 +109,7 @@ def test_a_swap_unit_of_its_own_is_masked_and_one_out_of_fstab_is_not(tmp_path: 
 
 def test_an_area_that_systemd_finds_itself_once_fstab_is_silent_is_masked_in_the_same_run(tmp_path: Path) -> None:
     class FindsByType(TreeHost):
-        """systemd's generator for partitions of the type "Linux swap": silent while fstab has swap of its own."""
+        """systemd's generator for partitions of the type "Linux swap": writes nothing while fstab has swap."""
 
         def _run(self, argv: Any, *more: Any) -> Any:
             done = super()._run(argv, *more)
@@ -142,8 +142,8 @@ def test_a_swap_unit_made_by_hand_is_disabled_because_a_mask_would_stand_in_its_
 def test_a_swap_unit_that_nothing_starts_is_left_alone(tmp_path: Path) -> None:
     root = server(tmp_path)
     put(root, "/usr/lib/systemd/system/spare.swap", "[Swap]\nWhat=/spare\n")
-    told = tune(root, {KNOB: "off"})["knobs"][0]
-    assert (told["state"], [s["setting"] for s in told["steps"] if "spare" in s["setting"]]) == ("ok", [])
+    reading = tune(root, {KNOB: "off"})["knobs"][0]
+    assert (reading["state"], [s["setting"] for s in reading["steps"] if "spare" in s["setting"]]) == ("ok", [])
 
 
 def test_where_a_units_name_changes_from_boot_to_boot_its_target_is_masked(tmp_path: Path) -> None:
@@ -164,8 +164,8 @@ def test_an_area_that_its_unit_must_make_first_comes_back_with_its_unit(tmp_path
     generated(root, "dev-zram0.swap", "[Swap]\nWhat=/dev/zram0\n")
     tune(root, {KNOB: "off"})
     undo(root)
-    held = json.loads((root / "run/standin-units.json").read_text())["dev-zram0.swap"]
-    assert held == {"boot": "generated", "now": "active"}, "it was unmasked before it was started"
+    state = json.loads((root / "run/standin-units.json").read_text())["dev-zram0.swap"]
+    assert state == {"boot": "generated", "now": "active"}, "it was unmasked before it was started"
 
 
 @pytest.mark.parametrize(
@@ -180,12 +180,12 @@ def test_the_unit_of_an_area_is_named_as_systemd_escape_does(path: str, unit: st
     assert unit_of(path) == unit
 
 
-def test_an_area_whose_path_has_a_space(tmp_path: Path) -> None:
+def test_an_area_may_have_a_space_in_its_path(tmp_path: Path) -> None:
     root = server(tmp_path)
     put(root, "/proc/swaps", f"{HEAD}/my\\040swap file 8388604 0 -2\n")
-    told = tune(root, {KNOB: "off"}, check=True)["knobs"][0]
-    assert told["now"] == "/my swap 8191 MiB"
-    assert "swap:/my swap" in [step["setting"] for step in told["steps"]]
+    reading = tune(root, {KNOB: "off"}, check=True)["knobs"][0]
+    assert reading["now"] == "/my swap 8191 MiB"
+    assert "swap:/my swap" in [step["setting"] for step in reading["steps"]]
 
 
 def test_the_azure_agent_and_units_that_bring_swap_later_are_named(tmp_path: Path) -> None:
@@ -194,15 +194,15 @@ def test_the_azure_agent_and_units_that_bring_swap_later_are_named(tmp_path: Pat
     for name in ("late", "unused"):
         put(root, f"/etc/systemd/system/{name}.service", "[Service]\nExecStart=/sbin/swapon /late\n")
     link(root, "/etc/systemd/system/multi-user.target.wants/late.service", "../late.service")
-    told = tune(root, {KNOB: "off"})["knobs"][0]
-    assert told["state"] == "contested"
-    assert [(c["owner"], c["where"], c["wins"]) for c in told["conflicts"]] == [
+    reading = tune(root, {KNOB: "off"})["knobs"][0]
+    assert reading["state"] == "contested"
+    assert [(c["owner"], c["where"], c["wins"]) for c in reading["conflicts"]] == [
         ("unit", "/etc/systemd/system/late.service:2", True),
         ("Azure agent", "/etc/waagent.conf:2", True),
     ]
 
 
-def test_swap_that_somebody_switched_on_otherwise_is_a_conflict(tmp_path: Path) -> None:
+def test_swap_that_somebody_enabled_with_another_priority_is_a_conflict(tmp_path: Path) -> None:
     root = server(tmp_path)
     tune(root, {KNOB: "off"})
     put(root, "/proc/swaps", f"{HEAD}/dev/sda3 partition 8388604 0 9\n")
@@ -211,7 +211,7 @@ def test_swap_that_somebody_switched_on_otherwise_is_a_conflict(tmp_path: Path) 
     assert "on priority=9, neither ours (absent) nor what it was" in answer["knobs"][0]["reason"]
 
 
-def test_it_is_switched_off_again_where_somebody_switched_it_on(tmp_path: Path) -> None:
+def test_swap_that_somebody_enabled_is_disabled_again(tmp_path: Path) -> None:
     root = server(tmp_path)
     before = content(root)
     tune(root, {KNOB: "off"})
@@ -221,15 +221,15 @@ def test_it_is_switched_off_again_where_somebody_switched_it_on(tmp_path: Path) 
     assert content(root) == before
 
 
-def test_what_swapoff_says_is_told(tmp_path: Path) -> None:
+def test_an_error_of_swapoff_is_reported(tmp_path: Path) -> None:
     root = server(tmp_path)
     program(root, "swapoff", "#!/bin/sh\necho 'swapoff failed: Cannot allocate memory' >&2\nexit 4\n")
-    told = tune(root, {KNOB: "off"})["knobs"][0]
-    assert told["state"] == "failed"
-    assert "Cannot allocate memory" in told["reason"]
+    reading = tune(root, {KNOB: "off"})["knobs"][0]
+    assert reading["state"] == "failed"
+    assert "Cannot allocate memory" in reading["reason"]
 
 
-def test_a_container_cannot_have_it(tmp_path: Path) -> None:
+def test_swap_in_a_container_is_unsupported(tmp_path: Path) -> None:
     root = server(tmp_path)
     put(root, "/proc/self/status", "CapEff:\t00000000a80425fb\n")
     assert states(tune(root, {KNOB: "off"})) == {KNOB: "unsupported"}
@@ -241,7 +241,7 @@ def test_a_host_without_swap_is_fine(tmp_path: Path) -> None:
     assert states(tune(root, {KNOB: "off"})) == {KNOB: "ok"}
 
 
-def test_unreadable_is_unknown(tmp_path: Path) -> None:
+def test_unreadable_swap_is_unknown(tmp_path: Path) -> None:
     assert states(tune(small_server(tmp_path), {KNOB: "off"})) == {KNOB: "unknown"}
 
 

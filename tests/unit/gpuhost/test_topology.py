@@ -1,4 +1,4 @@
-"""What a host's own files say of processors, nodes and devices, and where interrupts belong by that."""
+"""Processors, nodes and devices from a host's files, and the affinities that follow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_kernel_without_nodes_has_one_that_holds_everything(tmp_path: Path) ->
     assert topology.nodes(Host(tmp_path)) == {0: [0, 1, 2]}
 
 
-def test_a_processor_that_is_switched_off_is_told_from_one_that_could_be_added(tmp_path: Path) -> None:
+def test_an_offline_processor_differs_from_a_possible_one(tmp_path: Path) -> None:
     put(tmp_path, f"{CPU}/present", "0-7\n")
     put(tmp_path, f"{CPU}/online", "0-5,7\n")
     put(tmp_path, f"{CPU}/offline", "6,8-239\n")
@@ -73,20 +73,20 @@ def test_only_nvidia_gpus_and_nics_count_as_devices(tmp_path: Path) -> None:
         Card("0000:1b:00.0", GPU, 1, (11,)),
         Card("0000:1c:00.0", NIC, -1, (12, 13)),
     )
-    found = topology.devices(Host(tmp_path))
-    assert [(d.address, d.kind, d.node) for d in found] == [("0000:1b:00.0", "gpu", 1), ("0000:1c:00.0", "nic", None)]
+    devices = topology.devices(Host(tmp_path))
+    assert [(d.address, d.kind, d.node) for d in devices] == [("0000:1b:00.0", "gpu", 1), ("0000:1c:00.0", "nic", None)]
 
 
 def test_interrupts_go_to_the_devices_own_node(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), Card("0000:1b:00.0", GPU, 1, (11,)), Card("0000:1c:00.0", NIC, 0, (12, 13)))
-    found = pinning.read_pinning(Host(root), "node")
-    assert {v.irq: v.desired for v in found.vectors} == {11: "2-3", 12: "0-1", 13: "0-1"}
+    pinned = pinning.read_pinning(Host(root), "node")
+    assert {v.irq: v.desired for v in pinned.vectors} == {11: "2-3", 12: "0-1", 13: "0-1"}
 
 
 def test_spread_gives_each_interrupt_one_processor_in_turn_over_all_devices_of_a_node(tmp_path: Path) -> None:
     root = cards(metal(tmp_path), Card("0000:1b:00.0", NIC, 1, (11, 12, 13)), Card("0000:1c:00.0", NIC, 1, (14,)))
-    found = pinning.read_pinning(Host(root), "spread")
-    assert [v.desired for v in found.vectors] == ["2", "3", "2", "3"]
+    pinned = pinning.read_pinning(Host(root), "spread")
+    assert [v.desired for v in pinned.vectors] == ["2", "3", "2", "3"]
 
 
 def test_interrupts_keep_off_isolated_processors_unless_the_node_has_no_others(tmp_path: Path) -> None:
@@ -97,10 +97,10 @@ def test_interrupts_keep_off_isolated_processors_unless_the_node_has_no_others(t
 
 def test_the_gpus_and_efa_devices_of_a_p5_are_found_on_both_sides(tmp_path: Path) -> None:
     write_tree("p5", tmp_path)
-    found = pinning.read_pinning(Host(tmp_path), "node")
-    assert len({v.address for v in found.vectors}) == 8 + 32
-    assert {v.desired for v in found.vectors} == {"0-47,96-143", "48-95,144-191"}
-    assert not found.lost
+    pinned = pinning.read_pinning(Host(tmp_path), "node")
+    assert len({v.address for v in pinned.vectors}) == 8 + 32
+    assert {v.desired for v in pinned.vectors} == {"0-47,96-143", "48-95,144-191"}
+    assert not pinned.lost
 
 
 def test_gpus_whose_memory_is_a_node_of_its_own_belong_to_the_processors_they_name(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""systemd units: at boot and now, each by itself."""
+"""systemd units: at boot and now, independently."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_masked_or_failed_unit_needs_nothing_to_be_off(tmp_path: Path) -> None
     assert states(tune(root, {KNOB: "disabled stopped"}, check=True)) == {KNOB: "ok"}
 
 
-def test_a_unit_that_is_not_there_is_off_and_cannot_be_on(tmp_path: Path) -> None:
+def test_a_missing_unit_counts_as_off_and_cannot_be_enabled(tmp_path: Path) -> None:
     root = small_server(tmp_path)
     assert states(tune(root, {KNOB: "disabled stopped"})) == {KNOB: "ok"}
     assert states(tune(root, {KNOB: "enabled started"})) == {KNOB: "unsupported"}
@@ -60,7 +60,7 @@ def test_a_static_unit_cannot_be_enabled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("wanted", "word"), [("enabled", "enable"), ("disabled", "it can be masked")])
-def test_a_unit_out_of_a_generator_can_only_be_masked(tmp_path: Path, wanted: str, word: str) -> None:
+def test_a_generated_unit_can_only_be_masked(tmp_path: Path, wanted: str, word: str) -> None:
     root = server(tmp_path, boot="generated", now="active")
     put(root, "/run/systemd/generator/nightly.timer", "[Timer]\n")
     before = content(root)
@@ -72,7 +72,7 @@ def test_a_unit_out_of_a_generator_can_only_be_masked(tmp_path: Path, wanted: st
     assert content(root) == before
 
 
-def test_a_unit_whose_file_stands_where_a_mask_would_cannot_be_masked(tmp_path: Path) -> None:
+def test_a_unit_with_its_file_in_the_masks_place_cannot_be_masked(tmp_path: Path) -> None:
     root = server(tmp_path, boot="enabled", now="active")
     put(root, "/etc/systemd/system/nightly.timer", "[Timer]\n")
     answer = tune(root, {KNOB: "masked"})
@@ -87,7 +87,7 @@ def test_a_failed_unit_that_is_started_is_stopped_again_by_undo(tmp_path: Path) 
     assert undo(root)["knobs"] == []
 
 
-def test_what_somebody_else_switched_since_is_a_conflict(tmp_path: Path) -> None:
+def test_a_unit_that_somebody_else_changed_since_is_a_conflict(tmp_path: Path) -> None:
     root = server(tmp_path, boot="enabled", now="active")
     tune(root, {KNOB: "disabled"})
     put(root, "/run/standin-units.json", '{"nightly.timer": {"boot": "masked", "now": "active"}}')
@@ -103,11 +103,11 @@ def test_only_stopping_what_may_serve_a_job_waits_for_a_free_host(
     root = small_server(tmp_path)
     units(root, **{unit_name.replace(".", "__"): {"boot": "enabled", "now": "active"}})
     put(root, "/proc/4711/comm", "slurmstepd\n")
-    told = tune(root, {f"unit.{unit_name}": "disabled stopped"})["knobs"][0]
-    assert told["state"] == ("refused" if disturbs else "ok")
+    reading = tune(root, {f"unit.{unit_name}": "disabled stopped"})["knobs"][0]
+    assert reading["state"] == ("refused" if disturbs else "ok")
 
 
-def test_all_units_are_one_question(tmp_path: Path) -> None:
+def test_all_units_are_read_by_one_query(tmp_path: Path) -> None:
     root = small_server(tmp_path)
     names = ("nightly.timer", "weekly.timer", "yearly.timer")
     units(root, **{name.replace(".", "__"): {"boot": "enabled", "now": "active"} for name in names})
@@ -136,16 +136,16 @@ def test_a_knob_is_named_by_the_whole_name_of_a_unit(name: str) -> None:
     assert unit.type_of(name) is None
 
 
-def test_our_own_units_are_not_for_profiles() -> None:
-    wish = unit.type_of("gpuctl-boot.service")
-    assert wish is not None
+def test_profiles_cannot_set_units_of_gpuctl() -> None:
+    spec = unit.type_of("gpuctl-boot.service")
+    assert spec is not None
     with pytest.raises(ValueError, match="its own units"):
-        wish.check("stopped")
+        spec.check("stopped")
 
 
 @pytest.mark.parametrize("value", ["on", "enabled disabled", "masked started", "", "stopped stopped"])
-def test_a_wish_that_makes_no_sense_is_refused(value: str) -> None:
-    wish = unit.type_of("nightly.timer")
-    assert wish is not None
+def test_a_contradictory_unit_state_is_refused(value: str) -> None:
+    spec = unit.type_of("nightly.timer")
+    assert spec is not None
     with pytest.raises(ValueError, match=r"must be|cannot"):
-        wish.check(value)
+        spec.check(value)

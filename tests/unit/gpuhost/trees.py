@@ -1,4 +1,4 @@
-"""Small host trees for unit tests: plain files below a folder, and stand-ins for the programs the engine runs."""
+"""Small host trees for unit tests: plain files, and stand-ins for the programs that the engine runs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from typing import Any
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import visit
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host, Result
 
-# Keeps what units are in a file of the tree and answers the few questions the engine asks systemd.
+# Keeps unit states in a file of the tree, and answers the engine's few queries to systemd.
 STANDIN_SYSTEMCTL = Path(__file__).with_name("standin_systemctl.py")
 
 
 class TreeHost(Host):
-    """A host in a folder whose /proc and /sys files keep the kernel's manners: a choice moves its brackets.
+    """A host in a folder whose /proc and /sys files behave like the kernel's: a choice moves its brackets.
 
     Stand-ins written in Python run in this process: hundreds of interpreters would take most of the tests' time.
     """
@@ -76,7 +76,7 @@ def _in_this_process(code: CodeType, argv: list[str], environment: Mapping[str, 
 
 
 class Counting(TreeHost):
-    """Counts the programs it starts."""
+    """Counts the programs that it starts."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -96,7 +96,7 @@ def put(root: Path, path: str, text: str, mode: int = 0o644) -> None:
 
 
 def program(root: Path, name: str, script: str = "#!/bin/sh\nexit 0\n") -> None:
-    """Put a stand-in program where the tree's PATH finds it."""
+    """Put a stand-in program on the tree's PATH."""
     put(root, f"/usr/bin/{name}", script, 0o755)
 
 
@@ -107,7 +107,7 @@ def units(root: Path, **states: dict[str, str]) -> None:
         "/run/standin-units.json",
         json.dumps({name.replace("__", "."): s for name, s in states.items()}),
     )
-    # A tree's programs see the tree's PATH alone, so the stand-in names its interpreter.
+    # A tree's programs have only the tree's PATH, so the stand-in names its interpreter.
     program(root, "systemctl", STANDIN_SYSTEMCTL.read_text().replace("/usr/bin/env python3", sys.executable, 1))
     for name, state in states.items():
         unit = name.replace("__", ".")
@@ -125,7 +125,7 @@ def link(root: Path, path: str, target: str) -> None:
 
 
 def small_server(root: Path) -> Path:
-    """A virtual Debian host with a few kernel files, enough for the parts of the engine that all kinds share."""
+    """A virtual Debian host with a few kernel files, for the parts of the engine that all kinds share."""
     put(root, "/etc/os-release", 'ID=debian\nVERSION_ID="12"\n')
     put(root, "/proc/cpuinfo", "flags : fpu hypervisor\n")
     put(root, "/proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz root=/dev/sda1 ro quiet\n")
@@ -138,16 +138,16 @@ def small_server(root: Path) -> Path:
     return root
 
 
-def tune(root: Path, knobs: dict[str, Any], host: Host | None = None, **asked: Any) -> dict[str, Any]:
+def tune(root: Path, knobs: dict[str, Any], host: Host | None = None, **options: Any) -> dict[str, Any]:
     """One visit with a profile of these knobs."""
     rows = [{"name": name, "value": value, "why": "test", "source": "test"} for name, value in knobs.items()]
-    request = {"action": "tune", "profile": {"name": "test", "knobs": rows}, "by": "tester", **asked}
+    request = {"action": "tune", "profile": {"name": "test", "knobs": rows}, "by": "tester", **options}
     return visit(request, host or TreeHost(root))
 
 
-def undo(root: Path, host: Host | None = None, **asked: Any) -> dict[str, Any]:
-    """One visit that puts things back."""
-    return visit({"action": "undo", "by": "tester", **asked}, host or TreeHost(root))
+def undo(root: Path, host: Host | None = None, **options: Any) -> dict[str, Any]:
+    """One visit that undoes changes."""
+    return visit({"action": "undo", "by": "tester", **options}, host or TreeHost(root))
 
 
 def states(answer: dict[str, Any]) -> dict[str, str]:
@@ -156,12 +156,12 @@ def states(answer: dict[str, Any]) -> dict[str, str]:
 
 
 def changed(answer: dict[str, Any]) -> set[str]:
-    """The knobs that a run changed, or that a check would change."""
+    """The knobs that a run changed, or would change in check mode."""
     return {k["knob"] for k in answer["knobs"] if k["changed"] or k["state"] == "differs"}
 
 
 def content(root: Path) -> dict[str, str]:
-    """Every file of a tree with its text, but for gpuctl's own record and lock."""
+    """Every file of a tree with its text, without gpuctl's records and lock."""
     return {
         str(path.relative_to(root)): path.read_text()
         for path in sorted(root.rglob("*"))

@@ -1,4 +1,4 @@
-"""What a host answers is checked before anybody reads it: nonsense has a reason, and texts are printable."""
+"""Answers of hosts are checked: malformed ones have a reason, and texts are printable."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_output_without_an_answer_is_refused(output: bytes, reason: str) -> None
         ({"form": 1, "error": {"wrong": "x"}}, "error.hint is missing"),
     ],
 )
-def test_an_answer_that_makes_no_sense_is_refused_with_the_place(answer: object, reason: str) -> None:
+def test_a_malformed_answer_is_refused_with_the_place(answer: object, reason: str) -> None:
     with pytest.raises(BadAnswer, match=reason):
         find(printed(answer), TOKEN, "tune")
 

@@ -12,28 +12,28 @@ ROW = "{value: %s, why: a reason, source: a test}"
 
 
 def write(folder: Path, name: str, text: str) -> Path:
-    """A profile file; its lines count from 1."""
+    """Write a profile file."""
     path = folder / f"{name}.yml"
     path.write_text(text)
     return path
 
 
 def row(value: object) -> str:
-    """A whole row for a YAML text."""
+    """A complete row as YAML."""
     return ROW % value
 
 
-def mistakes(asked: str | Path, search: list[Path] | None = None) -> list[str]:
-    """Every mistake of a profile; in the file itself the place is the line alone."""
+def mistakes(profile: str | Path, search: list[Path] | None = None) -> list[str]:
+    """Every mistake of a profile, without the path of the file itself."""
     try:
-        profiles.load(asked, search or [])
+        profiles.load(profile, search or [])
     except profiles.ProfileError as error:
-        return [re.sub(rf"^{re.escape(str(asked))}:(?=\d)", "", str(mistake)) for mistake in error.mistakes]
+        return [re.sub(rf"^{re.escape(str(profile))}:(?=\d)", "", str(mistake)) for mistake in error.mistakes]
     return []
 
 
 def machine(**facts: object) -> Machine:
-    """A bare machine with eight H100, but for these facts."""
+    """A bare-metal machine with eight H100, changed by these facts."""
     known = {
         "machine": "metal",
         "distribution": "ubuntu",

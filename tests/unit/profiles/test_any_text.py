@@ -1,4 +1,4 @@
-"""Whatever a profile file holds, it is loaded or refused with places: never a crash."""
+"""Any profile file is loaded, or refused with places; none crashes the reader."""
 
 from __future__ import annotations
 

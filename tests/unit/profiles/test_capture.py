@@ -1,4 +1,4 @@
-"""A profile written from what a host runs with: loadable as it is, and honest about what it leaves out."""
+"""A profile captured from a host: it loads, and lists the knobs that it leaves out."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ def reading(knob: str, now: str | None, state: str = "ok", reason: str = "") -> 
 
 
 def loaded(tmp_path: Path, *readings: dict[str, Any]) -> dict[str, str]:
-    """The values of the profile that is written, read again."""
+    """The values of the captured profile, loaded again."""
     path = tmp_path / "good.yml"
     path.write_text(profiles.captured(readings, "gpu-1", "2026-01-31"))
     return {name: row.value for name, row in profiles.load(path, []).rows.items()}
 
 
 def test_values_of_the_host_become_a_profile_that_loads(tmp_path: Path) -> None:
-    found = loaded(
+    rows = loaded(
         tmp_path,
         reading("sysctl.vm.swappiness", "1", "differs"),
         reading("sysctl.net.ipv4.tcp_rmem", "4096 131072 6291456"),
         reading("thp.enabled", "madvise"),
         reading("sysctl.net.ipv4.conf.all.arp_ignore", "1"),
     )
-    assert found == {
+    assert rows == {
         "sysctl.vm.swappiness": "1",
         "sysctl.net.ipv4.tcp_rmem": "4096 131072 6291456",
         "thp.enabled": "madvise",
@@ -41,9 +41,9 @@ def test_values_of_the_host_become_a_profile_that_loads(tmp_path: Path) -> None:
 
 def test_rows_say_where_they_come_from(tmp_path: Path) -> None:
     loaded(tmp_path, reading("thp.enabled", "madvise"))
-    found = profiles.load(tmp_path / "good.yml").rows["thp.enabled"]
-    assert (found.why, found.source) == ("as captured from gpu-1 on 2026-01-31", "captured")
-    assert found.read_back == "cat /sys/kernel/mm/transparent_hugepage/enabled"
+    captured_row = profiles.load(tmp_path / "good.yml").rows["thp.enabled"]
+    assert (captured_row.why, captured_row.source) == ("as captured from gpu-1 on 2026-01-31", "captured")
+    assert captured_row.read_back == "cat /sys/kernel/mm/transparent_hugepage/enabled"
 
 
 def test_a_value_that_all_cpus_share_is_taken_and_a_mixed_one_is_not(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_value_that_all_cpus_share_is_taken_and_a_mixed_one_is_not(tmp_path: P
     assert left_out in (tmp_path / "good.yml").read_text().splitlines()
 
 
-def test_what_the_host_cannot_have_or_tell_is_left_out_with_the_reason(tmp_path: Path) -> None:
+def test_unsupported_and_unknown_values_are_left_out_with_the_reason(tmp_path: Path) -> None:
     readings = [
         reading("sysctl.vm.dirty_bytes", "0", "differs"),
         reading("cpu.boost", None, "unsupported", "no switch for boost\non this machine"),
@@ -75,24 +75,24 @@ def test_what_the_host_cannot_have_or_tell_is_left_out_with_the_reason(tmp_path:
     assert "/etc/x" not in text
 
 
-def test_the_questions_are_every_knob_of_every_shipped_profile() -> None:
-    asked = profiles.questions()
-    for found in profiles.names([]):
-        profile = profiles.load(found.path)
-        assert profile.rows.keys() <= asked.rows.keys()
-        assert all(overlay.rows.keys() <= asked.rows.keys() for overlay in profile.overlays)
-    assert asked.overlays == ()
+def test_capture_reads_every_knob_of_every_shipped_profile() -> None:
+    questions = profiles.questions()
+    for file in profiles.names([]):
+        profile = profiles.load(file.path)
+        assert profile.rows.keys() <= questions.rows.keys()
+        assert all(overlay.rows.keys() <= questions.rows.keys() for overlay in profile.overlays)
+    assert questions.overlays == ()
 
 
-def test_what_a_host_answers_becomes_a_profile_that_finds_it_in_order(tmp_path: Path) -> None:
+def test_a_captured_profile_matches_its_own_host(tmp_path: Path) -> None:
     root = small_server(tmp_path / "host")
     put(root, "/proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n")
     request = {"action": "tune", "check": True, "scope": "capture"}
     answer = visit({**request, "profile": profiles.compiled(profiles.questions())}, Host(root))
-    found = loaded(tmp_path, *answer["knobs"])
-    assert found["sysctl.vm.swappiness"] == "60"
-    assert found["sysctl.net.ipv4.tcp_rmem"] == "4096 131072 6291456"
-    assert found["thp.enabled"] == "madvise"
+    rows = loaded(tmp_path, *answer["knobs"])
+    assert rows["sysctl.vm.swappiness"] == "60"
+    assert rows["sysctl.net.ipv4.tcp_rmem"] == "4096 131072 6291456"
+    assert rows["thp.enabled"] == "madvise"
     again = visit({**request, "profile": profiles.compiled(profiles.load(tmp_path / "good.yml", []))}, Host(root))
-    asked = {knob["knob"]: knob["now"] == knob["desired"] for knob in again["knobs"] if knob["knob"] in found}
-    assert asked == dict.fromkeys(found, True)
+    unchanged = {knob["knob"]: knob["now"] == knob["desired"] for knob in again["knobs"] if knob["knob"] in rows}
+    assert unchanged == dict.fromkeys(rows, True)

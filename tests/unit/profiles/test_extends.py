@@ -1,4 +1,4 @@
-"""A profile takes over the rows of the one it extends, and says only what is different."""
+"""A profile inherits the rows of the one that it extends, and contains only the differences."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_row_may_override_the_value_alone_and_keeps_the_rest(folder: Path) -> None:
     write(folder, "mine", "extends: base\nknobs:\n  sysctl.vm.swappiness: 1\n")
-    found = profiles.load("mine", [folder]).rows["sysctl.vm.swappiness"]
-    assert (found.value, found.why, found.not_for, found.read_back) == ("1", "cache", "desktops", "sysctl -a")
-    assert found.source == "profile mine, instead of 10 (somewhere)"
-    assert found.where == f"{folder}/mine.yml:3"
+    merged = profiles.load("mine", [folder]).rows["sysctl.vm.swappiness"]
+    assert (merged.value, merged.why, merged.not_for, merged.read_back) == ("1", "cache", "desktops", "sysctl -a")
+    assert merged.source == "profile mine, instead of 10 (somewhere)"
+    assert merged.where == f"{folder}/mine.yml:3"
 
 
 def test_a_row_may_override_value_and_why(folder: Path) -> None:
     write(folder, "mine", "extends: base\nknobs:\n  sysctl.vm.swappiness: {value: 1, why: because, source: us}\n")
-    found = profiles.load("mine", [folder]).rows["sysctl.vm.swappiness"]
-    assert (found.value, found.why, found.source) == ("1", "because", "us")
+    merged = profiles.load("mine", [folder]).rows["sysctl.vm.swappiness"]
+    assert (merged.value, merged.why, merged.source) == ("1", "because", "us")
 
 
 def test_a_new_row_needs_value_why_and_source(folder: Path) -> None:
@@ -52,25 +52,25 @@ def test_a_new_row_needs_value_why_and_source(folder: Path) -> None:
     ]
 
 
-def test_what_is_not_named_stays_in_the_order_of_the_base(folder: Path) -> None:
+def test_inherited_rows_keep_the_order_of_the_base(folder: Path) -> None:
     write(folder, "mine", f"extends: base\nknobs:\n  thp.defrag: {row('never')}\n  thp.enabled: madvise\n")
-    found = profiles.load("mine", [folder])
-    assert {name: r.value for name, r in found.rows.items()} == {
+    profile = profiles.load("mine", [folder])
+    assert {name: r.value for name, r in profile.rows.items()} == {
         "sysctl.vm.swappiness": "10",
         "thp.enabled": "madvise",
         "thp.defrag": "never",
     }
-    assert (found.name, found.extends) == ("mine", ("base",))
+    assert (profile.name, profile.extends) == ("mine", ("base",))
 
 
 def test_a_profile_can_drop_what_it_inherits_from_rows_and_overlays(folder: Path) -> None:
     write(folder, "mine", "extends: base\ndrop: [thp.enabled]\n")
-    found = profiles.load("mine", [folder])
-    assert list(found.rows) == ["sysctl.vm.swappiness"]
-    assert list(found.overlays[0].rows) == ["sysctl.vm.nr_hugepages"]
+    profile = profiles.load("mine", [folder])
+    assert list(profile.rows) == ["sysctl.vm.swappiness"]
+    assert list(profile.overlays[0].rows) == ["sysctl.vm.nr_hugepages"]
 
 
-def test_dropping_what_is_not_there_is_a_mistake(folder: Path) -> None:
+def test_dropping_an_unset_knob_is_a_mistake(folder: Path) -> None:
     path = write(folder, "mine", "extends: base\ndrop:\n  - thp.defrag\n")
     assert mistakes(path, [folder]) == ["3: drops thp.defrag, which is not set anyway; leave it out"]
 
@@ -84,8 +84,8 @@ def test_a_circle_is_refused_and_shown(folder: Path) -> None:
     write(folder, "a", "extends: b\n")
     write(folder, "b", "\nextends: c\n")
     write(folder, "c", "\n\nextends: a\n")
-    found = mistakes("a", [folder])
-    assert found == [f"{folder}/c.yml:3: profiles extend each other in a circle: a -> b -> c -> a"]
+    messages = mistakes("a", [folder])
+    assert messages == [f"{folder}/c.yml:3: profiles extend each other in a circle: a -> b -> c -> a"]
 
 
 def test_a_profile_that_extends_itself_by_path_is_a_circle(folder: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_profile_that_extends_itself_by_path_is_a_circle(folder: Path) -> None
     assert mistakes(path) == ["1: profiles extend each other in a circle: a -> a"]
 
 
-def test_mistakes_of_every_file_are_told_together(folder: Path) -> None:
+def test_mistakes_of_all_files_are_reported_together(folder: Path) -> None:
     write(folder, "low", f"knobs:\n  thp.enabled: {row('sometimes')}\n")
     path = write(folder, "mine", f"extends: low\nknobs:\n  thp.defrag: {row('perhaps')}\n  thp.enabled: never\n")
     low, mine = mistakes(path, [folder])
@@ -101,7 +101,7 @@ def test_mistakes_of_every_file_are_told_together(folder: Path) -> None:
     assert mine.startswith("3: thp.defrag must be one of")
 
 
-def test_an_unknown_base_is_told_without_blaming_rows_for_what_it_may_hold(folder: Path) -> None:
+def test_an_unknown_base_does_not_make_rows_incomplete(folder: Path) -> None:
     path = write(folder, "mine", "extends: bases\ndrop: [thp.defrag]\nknobs:\n  thp.enabled: never\n")
     assert mistakes(path, [folder]) == ["1: no profile is called 'bases'; did you mean base?"]
 
@@ -117,7 +117,7 @@ def test_a_path_in_extends_counts_from_the_file_that_names_it(folder: Path) -> N
     assert profiles.load(path).extends == ("base",)
 
 
-def test_a_base_with_a_rival_of_an_own_knob_must_be_told_to_let_go(folder: Path) -> None:
+def test_an_inherited_rival_must_be_dropped(folder: Path) -> None:
     write(folder, "bytes", f"knobs:\n  sysctl.vm.dirty_bytes: {row('1GiB')}\n")
     text = f"extends: bytes\nknobs:\n  sysctl.vm.dirty_ratio: {row(10)}\n"
     assert "drop: [sysctl.vm.dirty_bytes]" in mistakes(write(folder, "mine", text), [folder])[0]

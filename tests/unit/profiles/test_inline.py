@@ -10,38 +10,42 @@ from ansible_collections.gpuctl.fleet.plugins.plugin_utils import profiles
 ROW = {"why": "a reason", "source": "a playbook"}
 
 
-def wrong(given: dict[str, Any]) -> list[str]:
+def wrong(values: dict[str, Any]) -> list[str]:
     with pytest.raises(profiles.ProfileError) as caught:
-        profiles.inline(given)
+        profiles.inline(values)
     return [str(mistake) for mistake in caught.value.mistakes]
 
 
-def test_it_becomes_what_the_engine_takes() -> None:
-    given = {"name": "site", "knobs": {"sysctl.net.ipv4.tcp_rmem": {"value": [4096, 87380, "32MiB"], **ROW}}}
-    assert profiles.compiled(profiles.inline(given)) == {
+def test_an_inline_profile_is_compiled_for_the_engine() -> None:
+    values = {"name": "site", "knobs": {"sysctl.net.ipv4.tcp_rmem": {"value": [4096, 87380, "32MiB"], **ROW}}}
+    assert profiles.compiled(profiles.inline(values)) == {
         "name": "site",
         "knobs": [{"name": "sysctl.net.ipv4.tcp_rmem", "value": "4096 87380 33554432", **ROW}],
         "overlays": [],
     }
 
 
-def test_it_may_extend_a_profile_by_name() -> None:
-    found = profiles.inline({"extends": "minimal", "knobs": {"sysctl.vm.swappiness": 1}})
-    assert (found.name, found.extends, found.rows["sysctl.vm.swappiness"].value) == ("playbook", ("minimal",), "1")
+def test_an_inline_profile_may_extend_another_by_name() -> None:
+    profile = profiles.inline({"extends": "minimal", "knobs": {"sysctl.vm.swappiness": 1}})
+    assert (profile.name, profile.extends, profile.rows["sysctl.vm.swappiness"].value) == (
+        "playbook",
+        ("minimal",),
+        "1",
+    )
 
 
-def test_what_a_playbook_reads_as_true_and_false_is_on_and_off() -> None:
-    given = {"knobs": {"cpu.boost": {"value": True, **ROW}, "irq.balance": {"value": False, **ROW}}}
-    assert [row.value for row in profiles.inline(given).rows.values()] == ["on", "off"]
+def test_true_and_false_of_a_playbook_are_on_and_off() -> None:
+    values = {"knobs": {"cpu.boost": {"value": True, **ROW}, "irq.balance": {"value": False, **ROW}}}
+    assert [row.value for row in profiles.inline(values).rows.values()] == ["on", "off"]
 
 
 def test_mistakes_name_the_path_of_the_value() -> None:
-    given = {
+    values = {
         "nobs": {},
         "knobs": {"sysctl.vm.swappiness": {"value": "a lot", **ROW}, "thp.enabled": {"value": "never", "why": None}},
         "overlays": [{"name": "a", "why": "b", "when": {"machine": ["vm"]}}],
     }
-    assert sorted(wrong(given)) == [
+    assert sorted(wrong(values)) == [
         "knobs.sysctl.vm.swappiness.value: sysctl.vm.swappiness must be a whole number without a unit, not 'a lot'",
         "knobs.thp.enabled: thp.enabled needs why, source; it is not inherited",
         "nobs: is not known; did you mean knobs?",

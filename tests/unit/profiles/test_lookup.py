@@ -1,4 +1,4 @@
-"""A profile goes by its name, in the user's folder or among the shipped ones, or by its path."""
+"""A profile is found by its path, or by its name in the user's folder or among the shipped ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.profiles.files import mistakes, row, write
 TEXT = f"knobs:\n  thp.enabled: {row('never')}\n"
 
 
-def test_an_own_profile_is_found_by_name_in_the_config_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_profile_is_found_by_name_in_the_config_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "profiles").mkdir()
     path = write(tmp_path / "profiles", "mine", TEXT)
     monkeypatch.setenv("GPUCTL_CONFIG_DIR", str(tmp_path))
@@ -20,7 +20,7 @@ def test_an_own_profile_is_found_by_name_in_the_config_folder(tmp_path: Path, mo
     assert profiles.ProfileFile("mine", path, shipped=False) in profiles.names()
 
 
-def test_the_config_folder_is_where_others_keep_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_config_folder_follows_xdg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPUCTL_CONFIG_DIR", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "gpuctl/profiles").mkdir(parents=True)
@@ -44,18 +44,18 @@ def test_an_unknown_name_gets_the_closest_or_all_names(tmp_path: Path) -> None:
     assert mistakes("") == ["profile: none is named"]
 
 
-def test_a_name_found_twice_is_refused_with_both_places(tmp_path: Path) -> None:
+def test_a_name_in_two_folders_is_refused_with_both_places(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     one, two = write(tmp_path / "a", "mine", TEXT), write(tmp_path / "b", "mine", TEXT)
-    found = mistakes("mine", [tmp_path / "a", tmp_path / "b"])
-    assert found == [f"profile mine: mine is in two places: {one} and {two}; rename one, or give its path"]
+    messages = mistakes("mine", [tmp_path / "a", tmp_path / "b"])
+    assert messages == [f"profile mine: mine is in two places: {one} and {two}; rename one, or give its path"]
 
 
-def test_an_own_profile_by_a_shipped_name_is_refused(tmp_path: Path) -> None:
+def test_a_user_profile_with_a_shipped_name_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "training", TEXT)
-    [found] = mistakes("training", [tmp_path])
-    assert found.endswith("give yours another name and `extends: training`")
+    [messages] = mistakes("training", [tmp_path])
+    assert messages.endswith("give yours another name and `extends: training`")
 
 
 def test_a_name_inside_a_file_must_be_the_files(tmp_path: Path) -> None:
@@ -67,5 +67,5 @@ def test_names_lists_shipped_and_own_profiles_but_no_hidden_files(tmp_path: Path
     write(tmp_path, "mine", TEXT)
     write(tmp_path, ".#mine", TEXT)
     (tmp_path / "notes.txt").write_text("not a profile\n")
-    found = [(each.name, each.shipped) for each in profiles.names([tmp_path, tmp_path / "missing"])]
-    assert found == [("inference", True), ("latency", True), ("minimal", True), ("training", True), ("mine", False)]
+    listed = [(file.name, file.shipped) for file in profiles.names([tmp_path, tmp_path / "missing"])]
+    assert listed == [("inference", True), ("latency", True), ("minimal", True), ("training", True), ("mine", False)]

@@ -1,4 +1,4 @@
-"""A bad profile file is refused whole, with every mistake and its line, before any host is touched."""
+"""A bad profile file is refused with all mistakes and their lines, before any host is touched."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.unit.profiles.files import mistakes, row, write
 
 
 def only(folder: Path, text: str) -> str:
-    """The one mistake of a text."""
-    found = mistakes(write(folder, "mine", text))
-    assert len(found) == 1, found
-    return found[0]
+    """The only mistake of a profile."""
+    messages = mistakes(write(folder, "mine", text))
+    assert len(messages) == 1, messages
+    return messages[0]
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_their_lines(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_in_the_order_of_their_lines(tmp_path: Path) -> None:
     text = f"""\
 about: many mistakes
 knob: {{}}
@@ -60,14 +60,14 @@ def test_a_field_given_twice_in_a_row_is_refused(tmp_path: Path) -> None:
     assert only(tmp_path, text) == "5: why is given twice, first on line 4; keep one"
 
 
-def test_a_value_below_its_name_is_found_by_its_own_line(tmp_path: Path) -> None:
+def test_a_value_below_its_name_is_reported_with_its_own_line(tmp_path: Path) -> None:
     text = "knobs:\n  sysctl.vm.swappiness:\n    why: a\n    source: b\n    value: 10%\n"
     assert only(tmp_path, text) == "5: sysctl.vm.swappiness must be a whole number without a unit, not '10%'"
 
 
 def test_yaml_that_cannot_be_read_names_the_line(tmp_path: Path) -> None:
-    found = only(tmp_path, "knobs:\n  thp.enabled: {value: never\n  x: [\n")
-    assert found.startswith(("3: is not YAML", "4: is not YAML")), found
+    message = only(tmp_path, "knobs:\n  thp.enabled: {value: never\n  x: [\n")
+    assert message.startswith(("3: is not YAML", "4: is not YAML")), message
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_yaml_that_cannot_be_read_names_the_line(tmp_path: Path) -> None:
         ("a: 1\n---\nb: 2\n", "starts a second document"),
     ],
 )
-def test_what_is_no_profile_is_refused(tmp_path: Path, text: str, wrong: str) -> None:
+def test_a_malformed_profile_is_refused(tmp_path: Path, text: str, wrong: str) -> None:
     assert any(wrong in mistake for mistake in mistakes(write(tmp_path, "mine", text)))
 
 
@@ -94,10 +94,10 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     assert mistakes(path) == [f"{path}: is not UTF-8 text"]
 
 
-def test_aliases_are_refused_also_one_that_holds_itself(tmp_path: Path) -> None:
+def test_aliases_are_refused_also_a_recursive_one(tmp_path: Path) -> None:
     text = f"knobs:\n  thp.enabled: &one {row('never')}\n  thp.defrag: *one\n"
-    for each in (text, "knobs: &a {x: *a}\n"):
-        assert any("is an alias (*" in mistake for mistake in mistakes(write(tmp_path, "mine", each)))
+    for content in (text, "knobs: &a {x: *a}\n"):
+        assert any("is an alias (*" in mistake for mistake in mistakes(write(tmp_path, "mine", content)))
 
 
 def test_on_and_off_need_no_quotes_and_numbers_keep_their_digits(tmp_path: Path) -> None:
@@ -108,13 +108,13 @@ def test_on_and_off_need_no_quotes_and_numbers_keep_their_digits(tmp_path: Path)
 
 
 def test_a_knob_of_an_unknown_kind_lists_the_kinds(tmp_path: Path) -> None:
-    found = only(tmp_path, f"knobs:\n  firmware.speed: {row('high')}\n")
-    assert found.startswith("2: there is no knob firmware.speed; a knob's name starts with its kind: sysctl, thp")
+    message = only(tmp_path, f"knobs:\n  firmware.speed: {row('high')}\n")
+    assert message.startswith("2: there is no knob firmware.speed; a knob's name starts with its kind: sysctl, thp")
 
 
-def test_a_knob_of_another_kind_is_pointed_to(tmp_path: Path) -> None:
-    found = only(tmp_path, f"knobs:\n  cmdline.transparent_hugepage: {row('never')}\n")
-    assert found == "2: there is no knob cmdline.transparent_hugepage; thp.enabled sets that"
+def test_a_knob_under_another_kind_is_suggested(tmp_path: Path) -> None:
+    message = only(tmp_path, f"knobs:\n  cmdline.transparent_hugepage: {row('never')}\n")
+    assert message == "2: there is no knob cmdline.transparent_hugepage; thp.enabled sets that"
 
 
 def test_a_sysctl_that_gpuctl_does_not_know_needs_a_type(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_type_is_checked_like_everything_else(tmp_path: Path, knob: str, type_
     ],
 )
 def test_two_knobs_that_set_the_same_thing_are_refused(tmp_path: Path, one: str, other: str) -> None:
-    (first, value), (second, other_value) = (each.split("=", 1) for each in (one, other))
-    found = only(tmp_path, f"knobs:\n  {first}: {row(value)}\n  {second}: {row(other_value)}\n")
-    assert found.startswith(f"3: {second} sets the same thing as {first} (")
-    assert found.endswith(f"2); keep one, or leave the other out with `drop: [{first}]`")
+    (first, value), (second, other_value) = (setting.split("=", 1) for setting in (one, other))
+    message = only(tmp_path, f"knobs:\n  {first}: {row(value)}\n  {second}: {row(other_value)}\n")
+    assert message.startswith(f"3: {second} sets the same thing as {first} (")
+    assert message.endswith(f"2); keep one, or leave the other out with `drop: [{first}]`")

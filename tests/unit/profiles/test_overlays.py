@@ -1,4 +1,4 @@
-"""Overlays change a profile on the hosts that fit: what is compiled is what the engine chooses from."""
+"""Overlays change a profile on the hosts that match; the engine chooses among the compiled ones."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_a_host_gets_the_rows_and_then_its_overlays_in_order(tmp_path: Path) -> 
 
 
 def test_a_short_row_of_an_overlay_keeps_why_and_source_of_the_profile(tmp_path: Path) -> None:
-    found = profiles.load(write(tmp_path, "mine", TEXT)).overlays[0].rows["thp.enabled"]
-    assert (found.why, found.source) == ("a reason", "profile mine, instead of always (a test)")
+    merged = profiles.load(write(tmp_path, "mine", TEXT)).overlays[0].rows["thp.enabled"]
+    assert (merged.why, merged.source) == ("a reason", "profile mine, instead of always (a test)")
 
 
 def test_overlays_of_the_base_come_first(tmp_path: Path) -> None:
     write(tmp_path, "base", TEXT)
-    own = "overlays:\n  - {name: own, why: a, when: {machine: virtual}, knobs: {thp.enabled: never}}\n"
-    path = write(tmp_path, "mine", f"extends: ./base.yml\n{own}")
+    third = "overlays:\n  - {name: own, why: a, when: {machine: virtual}, knobs: {thp.enabled: never}}\n"
+    path = write(tmp_path, "mine", f"extends: ./base.yml\n{third}")
     assert [overlay.name for overlay in profiles.load(path).overlays] == ["virtual", "EC2", "own"]
     assert chosen(path, machine="virtual") == {"thp.enabled": "never"}
 
@@ -56,8 +56,8 @@ def test_overlays_of_the_base_come_first(tmp_path: Path) -> None:
 def test_an_overlay_by_the_name_of_an_inherited_one_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "base", TEXT)
     path = write(tmp_path, "mine", "extends: ./base.yml\noverlays:\n  - {name: EC2, why: a, when: {machine: metal}}\n")
-    [found] = mistakes(path)
-    assert found == "3: there is an overlay 'EC2' already, in a profile that this one extends; give it another name"
+    [message] = mistakes(path)
+    assert message == "3: there is an overlay 'EC2' already, in a profile that this one extends; give it another name"
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_an_overlay_by_the_name_of_an_inherited_one_is_refused(tmp_path: Path) -
 )
 def test_an_overlay_that_cannot_be_used_is_refused(tmp_path: Path, overlay: str, wrong: str) -> None:
     path = write(tmp_path, "mine", f"knobs:\n  thp.enabled: {row('always')}\noverlays:\n  - {overlay}\n")
-    found = mistakes(path)
-    assert any(mistake.startswith("4: ") and wrong in mistake for mistake in found), found
+    messages = mistakes(path)
+    assert any(mistake.startswith("4: ") and wrong in mistake for mistake in messages), messages
 
 
 def test_two_overlays_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ overlays:
 
 
 def test_rivals_that_meet_on_some_host_are_refused(tmp_path: Path) -> None:
-    [found] = rivals(tmp_path, "{machine: virtual}", "{gpus: '*H100*'}")
+    [message] = rivals(tmp_path, "{machine: virtual}", "{gpus: '*H100*'}")
     wrong = f"5: sysctl.vm.dirty_bytes sets the same thing as sysctl.vm.dirty_ratio ({tmp_path}/mine.yml:4)"
-    assert found == f"{wrong}; keep one, or leave the other out with `drop: [sysctl.vm.dirty_ratio]`"
+    assert message == f"{wrong}; keep one, or leave the other out with `drop: [sysctl.vm.dirty_ratio]`"
 
 
 def test_rivals_in_overlays_that_never_meet_are_fine(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the command line shows of profiles: one knob in all of them, and the differences of two."""
+"""Queries over profiles: one knob in all of them, and the differences between two."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tests.unit.profiles.files import row, write
 def test_explain_gives_the_row_of_every_profile_and_overlay(tmp_path: Path) -> None:
     overlay = "{name: small, why: a, when: {gpus: none}, knobs: {thp.enabled: always}}"
     write(tmp_path, "mine", f"knobs:\n  thp.enabled: {row('madvise')}\noverlays:\n  - {overlay}\n")
-    found = [(e.profile, e.overlay, e.row.value) for e in profiles.explain("thp.enabled", [tmp_path])]
-    assert found[-2:] == [("mine", "", "madvise"), ("mine", "small", "always")]
-    assert ("inference", "", "never") in found
-    assert not [e for e in found if e[0] == "minimal"]
+    explained = [(e.profile, e.overlay, e.row.value) for e in profiles.explain("thp.enabled", [tmp_path])]
+    assert explained[-2:] == [("mine", "", "madvise"), ("mine", "small", "always")]
+    assert ("inference", "", "never") in explained
+    assert not [e for e in explained if e[0] == "minimal"]
 
 
-def test_explain_knows_nothing_of_a_knob_that_no_profile_has() -> None:
+def test_explain_is_empty_for_a_knob_that_no_profile_has() -> None:
     assert profiles.explain("sysctl.vm.overcommit_memory") == []
 
 
-def test_diff_tells_values_that_differ_and_knobs_of_one_side_also_in_overlays(tmp_path: Path) -> None:
+def test_diff_lists_different_values_and_knobs_of_one_side_also_in_overlays(tmp_path: Path) -> None:
     overlay = "{{name: vm, why: a, when: {{machine: virtual}}, {}}}"
     head = f"knobs:\n  thp.enabled: {row('always')}\n  thp.defrag: {row('never')}\n"
     a = write(tmp_path, "a", f"{head}overlays:\n  - {overlay.format('drop: [thp.defrag]')}\n")

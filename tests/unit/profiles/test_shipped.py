@@ -1,4 +1,4 @@
-"""The shipped profiles are complete: every row says why, from where, whom it does not suit and how to see it."""
+"""The shipped profiles are complete: every row has its reason, source, exceptions, and a way to read it."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ def rows(profile: profiles.Profile) -> list[profiles.Row]:
 
 
 def test_these_profiles_are_shipped() -> None:
-    assert {found.name for found in profiles.names([])} == set(NAMES)
-    assert all(found.path.parent == SHIPPED for found in profiles.names([]))
+    assert {file.name for file in profiles.names([])} == set(NAMES)
+    assert all(file.path.parent == SHIPPED for file in profiles.names([]))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_row_says_everything(name: str) -> None:
+def test_every_row_has_all_fields(name: str) -> None:
     for row in rows(profiles.load(name, [])):
         assert all((row.value, row.written, row.why, row.source, row.not_for, row.read_back)), row
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_profile_and_overlay_says_what_it_is_for(name: str) -> None:
+def test_every_profile_and_overlay_has_a_purpose(name: str) -> None:
     profile = profiles.load(name, [])
     assert profile.about
     assert all(overlay.why for overlay in profile.overlays)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_value_is_one_that_the_kind_takes_back(name: str) -> None:
+def test_every_normal_value_is_accepted_again(name: str) -> None:
     for row in rows(profiles.load(name, [])):
         kind, _, key = row.name.partition(".")
-        found = KINDS[kind].type_of(key)
-        assert row.type or found.check(row.value) == row.value, row
+        value_type = KINDS[kind].type_of(key)
+        assert row.type or value_type.check(row.value) == row.value, row
 
 
 def test_profiles_build_on_each_other() -> None:
@@ -59,17 +59,17 @@ def test_profiles_build_on_each_other() -> None:
 
 
 def test_training_sets_what_a_training_host_needs() -> None:
-    found = {name: knob.value for name, knob in chosen("training").items()}
-    assert len(found) >= 40
-    assert found["sysctl.vm.swappiness"] == "0"
-    assert found["sysctl.vm.dirty_bytes"] == str(32 * 2**30)
-    assert found["thp.enabled"] == "madvise"
-    assert found["cmdline.iommu"] == "pt"
-    assert found["sysctl.net.ipv4.conf.all.arp_ignore"] == "1"
-    assert "sysctl.vm.nr_hugepages" not in found
+    values = {name: knob.value for name, knob in chosen("training").items()}
+    assert len(values) >= 40
+    assert values["sysctl.vm.swappiness"] == "0"
+    assert values["sysctl.vm.dirty_bytes"] == str(32 * 2**30)
+    assert values["thp.enabled"] == "madvise"
+    assert values["cmdline.iommu"] == "pt"
+    assert values["sysctl.net.ipv4.conf.all.arp_ignore"] == "1"
+    assert "sysctl.vm.nr_hugepages" not in values
 
 
-def test_huge_pages_for_efa_are_set_aside_only_where_a_page_has_2_mib() -> None:
+def test_huge_pages_for_efa_are_reserved_only_for_pages_of_2_mib() -> None:
     p5 = {"machine": "virtual", "vendor": "Amazon EC2", "nics": ("efa", "ethernet")}
     assert chosen("training", **p5)["sysctl.vm.nr_hugepages"].value == "5128"
     grace = {**p5, "arch": "aarch64", "gpus": ("NVIDIA GB200",)}
@@ -77,7 +77,7 @@ def test_huge_pages_for_efa_are_set_aside_only_where_a_page_has_2_mib() -> None:
     assert chosen("training", **grace)["cmdline.init_on_alloc"].value == "0"
 
 
-def test_a_virtual_machine_is_spared_what_the_hypervisor_keeps() -> None:
+def test_a_virtual_machine_gets_no_knobs_of_the_hypervisor() -> None:
     virtual = chosen("training", machine="virtual")
     assert not {"cpu.governor", "cpu.boost", "irq.affinity", "cmdline.iommu"} & virtual.keys()
     ec2 = chosen("training", machine="virtual", vendor="Amazon EC2")

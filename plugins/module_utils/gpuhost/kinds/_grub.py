@@ -68,7 +68,7 @@ def rivals(host: Host, name: str, desired: str) -> list[Conflict]:
     ]
     if not lines:
         forgets = in_force[LAST][0]
-        conflicts.append(forgets.as_conflict(f'{LAST} anew: "{forgets.text}"', wins=True))
+        conflicts.append(forgets.as_conflict(f'resets {LAST} to "{forgets.text}"', wins=True))
     return conflicts
 
 

@@ -250,7 +250,7 @@ def test_status_tells_every_pod_that_is_there_also_where_the_file_allows_fewer_b
     assert (found.verdict, found.nodes) == ("FAIL", 3)
 
 
-def test_what_is_being_deleted_is_told_and_stands_against_a_deploy(lab: Lab) -> None:
+def test_what_is_being_deleted_is_reported_and_stands_against_a_deploy(lab: Lab) -> None:
     lab.deploy(nodes=1)
     lab.plane.kubectl("delete", "pvc", "lab-workspace", "-n", lab.namespace, "--wait=false")
     found = status.read_status(lab.cluster(), lab.file())

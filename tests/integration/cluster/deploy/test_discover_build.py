@@ -26,7 +26,7 @@ from tests.rig.command import Gpuctl, Said
 from tests.rig.kube.plane import Plane, for_tests
 from tests.rig.kube.standin_openshift_builds import DIGEST, REGISTRY, StandinBuilds
 from tests.unit.cluster.clusters import BUILT, ON_OPENSHIFT
-from tests.unit.cluster.discovered import attachment
+from tests.unit.cluster.discover.discovered import attachment
 
 BUILDS = "/apis/build.openshift.io/v1"
 IMAGE = "quay.io/team/ml:1"
@@ -98,7 +98,7 @@ def test_the_draft_of_a_plain_cluster_deploys_once_the_fabric_is_filled_in(lab: 
     assert (there["cluster"]["flavour"], there["storage"]["mode"]) == ("kubernetes", "volumeClaimTemplates")
 
 
-def test_a_user_of_one_namespace_gets_what_can_be_read_and_is_told_what_cannot(lab: Lab) -> None:
+def test_a_user_of_one_namespace_gets_what_can_be_read_and_is_reported_what_cannot(lab: Lab) -> None:
     said, path = discover(lab, kubeconfig=account(lab))
     assert said.code == 1
     fields = [line.split(": ")[1] for line in said.err.splitlines() if line.startswith("fill in: ")]
@@ -260,7 +260,7 @@ def test_a_config_of_that_name_that_is_not_ours_is_left_alone(build: Building, f
     assert build.phases() == {}
 
 
-def test_a_cluster_without_a_registry_is_told_before_a_build_waits_for_it(build: Building, folder: Path) -> None:
+def test_a_cluster_without_a_registry_is_reported_before_a_build_waits_for_it(build: Building, folder: Path) -> None:
     build.builds.registry = False
     done = build.inside("--folder", folder)
     assert f"cannot build the image of lab: {build.builds.url} has no internal registry" in done.err

@@ -177,14 +177,14 @@ def test_a_verb_that_is_forbidden_is_named_before_anything_is_made(lab: Lab) -> 
     assert [each for each in lab.names() if "/user " not in each] == [each for each in before if "/user " not in each]
 
 
-def test_who_may_do_nothing_is_told_all_of_it_at_once(lab: Lab) -> None:
+def test_who_may_do_nothing_is_reported_all_of_it_at_once(lab: Lab) -> None:
     cluster = lab.cluster(account(lab))
     lab.plane.kubectl("delete", "rolebinding", "user", "-n", lab.namespace)
     lacking = {each.subject for each in flow.plan(cluster, lab.file(), PlanRequest()).failed if each.check == "rights"}
     assert {"StatefulSet", "Secret", "PersistentVolumeClaim", "Pod", "Event"} <= lacking
 
 
-def test_who_may_not_look_at_nodes_is_told_what_is_not_known_and_deploys_all_the_same(lab: Lab) -> None:
+def test_who_may_not_look_at_nodes_is_reported_what_is_not_known_and_deploys_all_the_same(lab: Lab) -> None:
     cluster = lab.cluster(account(lab))
     plan = flow.plan(cluster, lab.file(), PlanRequest())
     unknown = {each.check: each.message for each in plan.findings if each.verdict == "UNKNOWN"}
@@ -253,7 +253,7 @@ def occupy(lab: Lab) -> str:
     return str(lab.get("pod", "theirs")["spec"]["nodeName"])
 
 
-def test_pods_without_a_node_are_told_with_the_reason(lab: Lab) -> None:
+def test_pods_without_a_node_are_reported_with_the_reason(lab: Lab) -> None:
     taken = occupy(lab)
     warned = [each for each in lab.plan().findings if each.check == "in use"]
     assert f"1 of the 2 nodes are free now ({taken} by {lab.namespace}/theirs)" in warned[0].message
@@ -279,7 +279,7 @@ def test_pods_of_a_form_that_cannot_run_do_not_keep_the_next_one_from_coming(lab
     assert {each["spec"]["containers"][0]["image"] for each in lab.get("pods")["items"]} == {"quay.io/team/ml:good"}
 
 
-def test_pods_that_a_quota_forbids_are_told_by_their_set(lab: Lab) -> None:
+def test_pods_that_a_quota_forbids_are_reported_by_their_set(lab: Lab) -> None:
     plan = lab.plan()
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "late", "namespace": lab.namespace}}
     lab.plane.apply({**quota, "spec": {"hard": {"pods": "1"}}})

@@ -13,7 +13,7 @@ from gpuctl.edges.kube import cluster as kube
 from tests.integration.cluster.sync.pods import pod, real_node, start
 from tests.rig.kube.plane import Plane
 from tests.unit.cluster.clusters import ROCE
-from tests.unit.cluster.deploy.there import env_of
+from tests.unit.cluster.deploy.snapshots import env_of
 
 RDMA = {"network": {"rdma": ROCE}}
 

@@ -56,7 +56,7 @@ def test_removing_fails_where_not_every_kind_may_be_looked_for(lab: Lab) -> None
     assert (code, "cannot destroy lab: UNKNOWN whether more of it exists" in said) == (2, True)
 
 
-def test_what_fails_is_told_in_one_line_and_nothing_is_touched(lab: Lab) -> None:
+def test_what_fails_is_reported_in_one_line_and_nothing_is_touched(lab: Lab) -> None:
     before = lab.names()
     code, said = play(lab, cluster_nodes=3)
     assert code == 2
@@ -108,7 +108,7 @@ def test_the_command_takes_a_relative_kubeconfig_and_says_in_json_why_it_is_tcp(
     assert (said.code, said.json["mode"], said.json["fell_back"]) == (0, "tcp", "the cluster file does not enable RDMA")
 
 
-def test_more_gpus_than_a_node_has_is_told_by_diff_and_deploy_and_touches_nothing(lab: Lab, gpuctl: Gpuctl) -> None:
+def test_more_gpus_than_a_node_has_is_reported_by_diff_and_deploy_and_touches_nothing(lab: Lab, gpuctl: Gpuctl) -> None:
     known, before = str(lab.plane.kubeconfig), lab.names()
     path = lab.path({"gpus": {"per_node": 16}})
     told = "it has 8 of the 16 nvidia.com/gpu that a pod requests"

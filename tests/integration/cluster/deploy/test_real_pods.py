@@ -59,7 +59,7 @@ def test_by_rdma_memory_can_be_locked_as_the_file_says(lab: Lab) -> None:
     assert status.read_status(lab.cluster(), lab.file(HERE, RDMA)).mode == "rdma"
 
 
-def test_an_image_that_is_not_there_is_told(lab: Lab) -> None:
+def test_an_image_that_is_not_there_is_reported(lab: Lab) -> None:
     missing = {"image": {"name": "localhost:1/ml:none"}}
     told = r"lab-0 does not start on \S+: the image localhost:1/ml:none cannot be pulled"
     made.until_told(lab, lab.plan(HERE, missing), told)

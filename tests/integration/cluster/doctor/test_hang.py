@@ -133,7 +133,7 @@ def test_without_a_word_ready_pods_are_looked_at_for_both_and_silent_ones_are_no
     assert "cannot look into the pods of lab: its image has no python9 that can be run" in silent.err
 
 
-def test_a_warning_in_a_log_is_told_with_the_time_that_the_kubelet_has_of_it(plane: Plane, gpuctl: Gpuctl) -> None:
+def test_a_warning_in_a_log_is_reported_with_the_time_that_the_kubelet_has_of_it(plane: Plane, gpuctl: Gpuctl) -> None:
     line = "lab-1:1:2 [0] net.cc:1 NCCL WARN NET/IB : Got completion from peer 10.0.0.1<1> with error 12, opcode 0"
     inside(plane, "lab-1", "sh", "-c", 'echo "$0" >/proc/1/fd/1', line)
     wait_until(lambda: "error 12" in plane.kubectl("logs", "lab-1", "-n", NAMESPACE), "the log has the line")

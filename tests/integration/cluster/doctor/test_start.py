@@ -97,7 +97,7 @@ def event(lab: Lab, about: Mapping[str, Any], reason: str, message: str) -> None
     lab.plane.api("POST", where, {"metadata": {"name": f"{meta['name']}.{time.monotonic_ns()}"}, **told})
 
 
-def test_what_is_not_deployed_is_told_and_what_is_well_as_well(lab: Lab, gpuctl: Gpuctl) -> None:
+def test_what_is_not_deployed_is_reported_and_what_is_well_as_well(lab: Lab, gpuctl: Gpuctl) -> None:
     assert cause(doctor(lab)) == f"deployed: lab: it is not deployed in {lab.namespace}"
     lab.deploy(nodes=2)
     before = lab.names()
@@ -162,7 +162,7 @@ def test_a_volume_that_nobody_makes_is_the_cause_and_the_pod_without_a_node_its_
     assert [each.check for each in found.evidence] == ["scheduled"]
 
 
-def test_a_gone_device_plugin_is_told_of_by_its_node(lab: Lab) -> None:
+def test_a_gone_device_plugin_is_reported_of_by_its_node(lab: Lab) -> None:
     lab.deploy(nodes=1)
     nothing = {"status": {"allocatable": {**ROOM, **dict.fromkeys(DEVICES, "0")}}}
     try:
@@ -177,7 +177,7 @@ def test_a_gone_device_plugin_is_told_of_by_its_node(lab: Lab) -> None:
             made.node(lab.plane, name, new=False)
 
 
-def test_what_kubelets_say_of_containers_is_told_with_the_reason(lab: Lab, gpuctl: Gpuctl) -> None:
+def test_what_kubelets_say_of_containers_is_reported_with_the_reason(lab: Lab, gpuctl: Gpuctl) -> None:
     lab.deploy(nodes=2)
     waits = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}}
     for name in ("lab-0", "lab-1"):
@@ -202,7 +202,7 @@ def test_what_kubelets_say_of_containers_is_told_with_the_reason(lab: Lab, gpuct
     assert [each.subject for each in found.evidence] == ["Pod lab-1"]
 
 
-def test_who_reaches_another_cluster_or_no_pod_is_told_so(lab: Lab, gpuctl: Gpuctl) -> None:
+def test_who_reaches_another_cluster_or_no_pod_is_reported_so(lab: Lab, gpuctl: Gpuctl) -> None:
     said = command(gpuctl, lab, changes={"cluster": {"api": "https://127.0.0.1:9"}})
     assert said.code == 2
     assert "give the right --context" in said.err

@@ -112,7 +112,7 @@ def test_a_command_whose_output_nobody_reads_any_more_is_ended_in_all_pods(me: U
     assert cluster.runs("lab-0") == cluster.runs("lab-1") == []
 
 
-def test_who_may_not_exec_is_told_what_to_ask_for(me: User, cluster: Lab) -> None:
+def test_who_may_not_exec_is_reported_what_to_ask_for(me: User, cluster: Lab) -> None:
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
     names = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "looks", "namespace": NAMESPACE}}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "looks"}

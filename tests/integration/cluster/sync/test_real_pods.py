@@ -111,7 +111,7 @@ print(digest.hexdigest(), file=sys.stderr)
     assert done.err == back.hexdigest() == hashlib.sha256(data * times).hexdigest()
 
 
-def test_a_missing_program_a_missing_pod_and_a_missing_container_are_told_apart(found: kube.Cluster) -> None:
+def test_a_missing_program_a_missing_pod_and_a_missing_container_are_reported_apart(found: kube.Cluster) -> None:
     with pytest.raises(NotStarted, match="cannot run no-such-program in the pod lab-0"):
         pod_exec.run(found, "lab-0", Command(["no-such-program"]))
     with pytest.raises(NotThere, match='pods "nobody" not found'):
@@ -203,7 +203,7 @@ def test_a_folder_that_pods_share_is_written_once_and_seen_by_all(
     assert in_pod(cluster, "team-1") == hashes(here)
 
 
-def test_a_full_disk_is_told_keeps_what_was_there_and_can_be_repeated(
+def test_a_full_disk_is_reported_keeps_what_was_there_and_can_be_repeated(
     cluster: Plane, found: kube.Cluster, here: Path
 ) -> None:
     (before,) = sync(found, here, "small-0")
@@ -234,7 +234,7 @@ def test_a_renamed_file_for_which_there_is_no_room_gives_up_its_old_name_and_the
     assert in_pod(cluster, "small-0", "/workspace/renamed") == hashes(here)
 
 
-def test_an_image_without_python_and_a_pod_that_does_not_run_are_told(found: kube.Cluster, here: Path) -> None:
+def test_an_image_without_python_and_a_pod_that_does_not_run_are_reported(found: kube.Cluster, here: Path) -> None:
     bare, running = sync(found, here, "bare-0", "lab-0")
     assert bare.wrong.startswith("its image has no python3 that can be run: ")
     assert "--python names another one" in bare.hint
@@ -262,7 +262,7 @@ def test_a_cluster_file_says_which_pods_and_a_check_changes_nothing(
     assert told("--check") == [("lab-0", 0, "OK")]
 
 
-def test_who_may_not_exec_is_told_what_to_ask_for(cluster: Plane, here: Path) -> None:
+def test_who_may_not_exec_is_reported_what_to_ask_for(cluster: Plane, here: Path) -> None:
     at = {"namespace": "default"}
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
     names = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "looks", **at}}

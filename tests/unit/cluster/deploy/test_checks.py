@@ -12,7 +12,7 @@ from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.manifests import everything
 from gpuctl.domain.memlock import judge
 from tests.unit.cluster.clusters import BUILT, ON_OPENSHIFT, ROCE
-from tests.unit.cluster.deploy.there import ROOM, env_of, findings, node, pod, storage_class, there
+from tests.unit.cluster.deploy.snapshots import ROOM, env_of, findings, node, pod, storage_class, there
 
 RDMA = {"network": {"rdma": ROCE}}
 LOCKING = {"security": {"ipc_lock": True, "rdma_as_root": True}}
@@ -71,7 +71,7 @@ def test_adapters_and_memory_are_looked_for_on_nodes_that_have_the_gpus(tmp_path
     assert "it has 64Gi of the 128Gi memory" in findings(env_of(tmp_path), small)["room"].message
 
 
-def test_gpus_that_others_have_are_told_and_our_own_are_not(tmp_path: Path) -> None:
+def test_gpus_that_others_have_are_reported_and_our_own_are_not(tmp_path: Path) -> None:
     env = env_of(tmp_path)
     taken = there(pods=Maybe([pod("theirs", "gpu-0", 1), pod("lab-0", "gpu-1", 8, **env.labels)]))
     found = findings(env, taken)["in use"]
@@ -139,7 +139,7 @@ def test_a_quota_over_several_namespaces_counts_too(tmp_path: Path) -> None:
     )
 
 
-def test_what_a_single_container_may_have_is_told(tmp_path: Path) -> None:
+def test_what_a_single_container_may_have_is_reported(tmp_path: Path) -> None:
     limit = {"type": "Container", "max": {"memory": "64Gi", "cpu": "64"}}
     volume = {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}
     ranges = Maybe([{"metadata": {"name": "small"}, "spec": {"limits": [limit, volume]}}])
@@ -150,7 +150,7 @@ def test_what_a_single_container_may_have_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_a_namespace_that_allows_no_capabilities_is_told_before_pods_are_refused(tmp_path: Path) -> None:
+def test_a_namespace_that_allows_no_capabilities_is_reported_before_pods_are_refused(tmp_path: Path) -> None:
     meta = {"name": "team", "labels": {"pod-security.kubernetes.io/enforce": "baseline"}}
     strict = there(namespace=Maybe({"metadata": meta}))
     found = findings(env_of(tmp_path, RDMA, LOCKING), strict)["security level"]

@@ -14,7 +14,7 @@ from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.manifests import everything
 from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.domain.kube_errors import Conflict, Forbidden, Invalid
-from tests.unit.cluster.deploy.there import env_of
+from tests.unit.cluster.deploy.snapshots import env_of
 
 OWN_VOLUMES = {"storage": {"mode": "volumeClaimTemplates", "class_rwo": "rbd"}}
 
@@ -51,7 +51,7 @@ def test_what_the_server_keeps_for_itself_is_no_change(tmp_path: Path) -> None:
     assert changed(env, service, served(service), later).action == "same"
 
 
-def test_each_value_that_differs_is_told_and_things_with_names_are_matched_by_them() -> None:
+def test_each_value_that_differs_is_reported_and_things_with_names_are_matched_by_them() -> None:
     before = {"a": 1, "list": [{"name": "x", "v": 1}, {"name": "y", "v": 2}], "b.c/d": "e"}
     after = {"a": 1, "list": [{"name": "y", "v": 3}], "new": [1, 2]}
     assert list(diff.between(before, after, "spec")) == [
@@ -62,7 +62,7 @@ def test_each_value_that_differs_is_told_and_things_with_names_are_matched_by_th
     ]
 
 
-def test_another_template_is_told_to_start_pods_anew(tmp_path: Path) -> None:
+def test_another_template_is_reported_to_start_pods_anew(tmp_path: Path) -> None:
     env = env_of(tmp_path)
     wanted = of(env, "StatefulSet")
     live = served(wanted, template={"spec": {"containers": [{"name": "ml", "image": "old"}]}})
@@ -94,7 +94,7 @@ def test_defaults_and_other_ways_to_write_a_size_are_no_difference(tmp_path: Pat
     assert diff.fixed(wanted, served(wanted, volumeClaimTemplates=defaulted)) == ()
 
 
-def test_a_volume_is_told_to_hold_data_and_one_that_may_not_shrink_is_refused(tmp_path: Path) -> None:
+def test_a_volume_is_reported_to_hold_data_and_one_that_may_not_shrink_is_refused(tmp_path: Path) -> None:
     env = env_of(tmp_path)
     claim = of(env, "PersistentVolumeClaim", "-workspace")
     found = changed(env, claim, served(claim, storageClassName="old"), None)

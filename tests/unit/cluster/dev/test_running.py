@@ -80,7 +80,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "AGAIN_S", 0.05)
 
 
-def test_it_is_told_when_it_runs_and_how_it_ended(tmp_path: Path) -> None:
+def test_it_is_reported_when_it_runs_and_how_it_ended(tmp_path: Path) -> None:
     stage = Stage(tmp_path, "raise SystemExit(6)")
     stage.runner.start()
     assert (stage.next(), stage.next()) == (Started, Exited)
@@ -165,7 +165,7 @@ def test_what_could_not_be_ended_is_not_called_gone(tmp_path: Path, monkeypatch:
     assert stage.runner.unsure == "python3 could not be ended"
 
 
-def test_one_that_prints_faster_than_it_is_read_is_ended_when_it_is_told_to(tmp_path: Path) -> None:
+def test_one_that_prints_faster_than_it_is_read_is_ended_when_it_is_reported_to(tmp_path: Path) -> None:
     read: list[int] = []
 
     def out(part: bytes) -> None:

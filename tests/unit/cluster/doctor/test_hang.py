@@ -10,7 +10,7 @@ import pytest
 from gpuctl.cluster.doctor.diagnose import run_checks
 from gpuctl.cluster.doctor.hang import HANG
 from gpuctl.cluster.doctor.model import Facts, PodFacts
-from tests.unit.cluster.doctor.patients import DATA, H100, ROCE, check, facts, lines, pod, ranks
+from tests.unit.cluster.doctor.environments import DATA, H100, ROCE, check, facts, lines, pod, ranks
 
 LOST = (DATA / "nvidia-smi/device-lost.txt").read_text().strip()
 
@@ -26,7 +26,7 @@ def test_no_check_finds_anything_in_a_job_that_is_well(each: Any, tmp_path: Path
     assert each.run(found) != []
 
 
-def test_pods_that_are_missing_or_not_ready_are_told(tmp_path: Path) -> None:
+def test_pods_that_are_missing_or_not_ready_are_reported(tmp_path: Path) -> None:
     found = facts(tmp_path, pods={"lab-0": pod("lab-0", ready=False)})
     assert told(found, "pods") == [
         "FAIL Pod lab-0: it runs on gpu-0, and is not ready yet",
@@ -44,7 +44,7 @@ def test_pods_that_say_nothing_are_unknown_and_no_other_check_speaks_for_them(tm
     assert {"gpus", "adapters", "memlock", "ranks", "names"} <= {*diagnosis.skipped}
 
 
-def test_pods_of_two_forms_or_images_are_told(tmp_path: Path) -> None:
+def test_pods_of_two_forms_or_images_are_reported(tmp_path: Path) -> None:
     pods = {"lab-0": pod("lab-0"), "lab-1": pod("lab-1", {"imageID": "mirror.example/ml@sha256:b"})}
     pods["lab-1"]["metadata"]["labels"]["controller-revision-hash"] = "r2"
     found = told(facts(tmp_path, pods=pods), "same")
@@ -54,7 +54,7 @@ def test_pods_of_two_forms_or_images_are_told(tmp_path: Path) -> None:
     ]
 
 
-def test_a_pod_that_began_again_in_the_middle_of_the_job_is_told_with_the_reason(tmp_path: Path) -> None:
+def test_a_pod_that_began_again_in_the_middle_of_the_job_is_reported_with_the_reason(tmp_path: Path) -> None:
     killed = {"restartCount": 1, "lastState": {"terminated": {"reason": "OOMKilled"}}, "state": {"running": {}}}
     pods = {"lab-0": pod("lab-0"), "lab-1": pod("lab-1", killed)}
     found = facts(tmp_path, pods=pods, tell={"lab-1": {"jobs": {"ranks": [], "age_s": 60}}})
@@ -79,7 +79,7 @@ def test_stopped_and_blocked_ranks_are_named_with_what_they_wait_in(tmp_path: Pa
     assert told(found, "waits") == [waits]
 
 
-def test_missing_ranks_are_told_by_pod_and_by_number(tmp_path: Path) -> None:
+def test_missing_ranks_are_reported_by_pod_and_by_number(tmp_path: Path) -> None:
     found = facts(tmp_path, tell={"lab-1": {"jobs": {"ranks": ranks(8, 8)[:7]}}})
     assert told(found, "ranks") == [
         "FAIL Pod lab-1: 7 of its 8 ranks run (rank 8, 9, 10, 11, 12, 13 and 1 more)",
@@ -123,7 +123,7 @@ def gpu(**changed: Any) -> dict[str, Any]:
     return {"lab-1": {"gpu": changed}}
 
 
-def test_gpus_that_do_not_answer_are_told(tmp_path: Path) -> None:
+def test_gpus_that_do_not_answer_are_reported(tmp_path: Path) -> None:
     failed = facts(tmp_path, tell=gpu(xml="", error=LOST))
     assert told(failed, "gpus") == [f"FAIL Pod lab-1: nvidia-smi fails: {LOST}"]
     late = facts(tmp_path, tell=gpu(xml="", error="nvidia-smi gave no answer within 25 s", late=True))
@@ -135,7 +135,7 @@ def test_gpus_that_do_not_answer_are_told(tmp_path: Path) -> None:
     assert told(absent, "gpus") == ["UNKNOWN Pod lab-1: its GPUs are unknown: nvidia-smi: not on this host"]
 
 
-def test_a_pending_repair_of_gpu_memory_is_told(tmp_path: Path) -> None:
+def test_a_pending_repair_of_gpu_memory_is_reported(tmp_path: Path) -> None:
     ill = H100.replace("<remapped_row_pending>No<", "<remapped_row_pending>Yes<", 1)
     assert told(facts(tmp_path, tell=gpu(xml=ill)), "gpu memory") == ["FAIL Pod lab-1: GPU 0: a row remap is pending"]
 
@@ -162,7 +162,7 @@ def standin_at_work(power_w: float, busy: int = 100) -> str:
     return "<gpu_power_readings>".join([parts[0], *drawn])
 
 
-def test_gpus_that_do_nothing_while_others_wait_in_nccl_are_told(tmp_path: Path) -> None:
+def test_gpus_that_do_nothing_while_others_wait_in_nccl_are_reported(tmp_path: Path) -> None:
     found = facts(tmp_path, tell={"lab-0": {"gpu": {"xml": standin_at_work(130)}}})
     (line,) = told(found, "gpu use")
     assert line.startswith("FAIL Pod lab-1: its GPUs are idle while those of lab-0 wait")

@@ -14,9 +14,9 @@ from gpuctl.cluster.doctor.hang import HANG
 from gpuctl.cluster.doctor.model import Facts, Log, PodFacts
 from gpuctl.cluster.doctor.slow import SLOW
 from gpuctl.cluster.doctor.start import START
-from tests.unit.cluster.doctor.patients import DATA, H100, ROCE, check, facts, inside, lines, pod, port, ranks, room
+from tests.unit.cluster.doctor.environments import DATA, H100, ROCE, check, facts, inside, lines, pod, port, ranks, room
 from tests.unit.cluster.doctor.test_hang import standin_at_work
-from tests.unit.cluster.doctor.test_hang_ways import NET1, UP, written
+from tests.unit.cluster.doctor.test_hang_network import NET1, UP, written
 
 NOW = 1_800_000_000.0
 RETRIES = (DATA / "nccl/torch_ib_error12.log").read_text().splitlines()
@@ -57,7 +57,7 @@ def with_log(folder: Path, age_s: float, **changed: Any) -> Facts:
     return facts(folder, ROCE, logs={"lab-0": log}, now=NOW, **changed)
 
 
-def test_what_was_said_before_the_job_began_is_no_cause_and_is_told_with_its_time(tmp_path: Path) -> None:
+def test_what_was_said_before_the_job_began_is_no_cause_and_is_reported_with_its_time(tmp_path: Path) -> None:
     (line,) = told(HANG, with_log(tmp_path, 90000), "NCCL log")
     assert line.startswith("WARN Pod lab-0: a transfer failed with 12")
     assert line.endswith("; written at 2027-01-14 07:00Z, before the current job started")

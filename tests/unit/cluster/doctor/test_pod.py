@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
 from gpuctl.cluster.doctor.pod import disk, gpus, jobs, machine, nccl_logs, network, variables
-from tests.unit.cluster.doctor.patients import DATA, H100
+from tests.unit.cluster.doctor.environments import DATA, H100
 
 AT_ONCE: Mapping[str, Any] = {"sample_s": 0.0, "limit_s": 20.0}
 LIMITS = (
@@ -136,7 +136,7 @@ def test_without_cgroups_nothing_is_known_of_them_and_that_is_no_zero(tmp_path: 
     assert (found["cpu_used"], found["throttled"], found["node_busy"]) == (None, None, None)
 
 
-def test_a_folder_is_told_with_the_mount_that_it_is_on(tmp_path: Path) -> None:
+def test_a_folder_is_reported_with_the_mount_that_it_is_on(tmp_path: Path) -> None:
     mounts = "overlay / overlay rw 0 0\nserver:/x /data nfs4 rw 0 0\n"
     host = write(tmp_path, {"proc/self/mounts": mounts, "data/sets/a": "", "database/a": ""})
     found = disk.read(host, {"folders": ["/data/sets", "/database", "/nowhere"]})
@@ -177,7 +177,7 @@ def test_a_port_that_nobody_listens_at_refuses(tmp_path: Path) -> None:
     assert (found["master"], found["hostfile"]) == (None, None)
 
 
-def test_names_that_get_no_answer_are_told_so_and_take_no_other_along() -> None:
+def test_names_that_get_no_answer_are_reported_so_and_take_no_other_along() -> None:
     answered = threading.Event()
     asked: Mapping[tuple[str, str], Callable[[], Any]] = {("names", "a"): lambda: "b", ("names", "late"): answered.wait}
     told = network._within(2.0, asked)
@@ -185,7 +185,7 @@ def test_names_that_get_no_answer_are_told_so_and_take_no_other_along() -> None:
     assert told == {("names", "a"): "b", ("names", "late"): "no answer within 2 s"}
 
 
-def test_a_folder_that_gives_no_answer_is_told_with_what_it_is_on(
+def test_a_folder_that_gives_no_answer_is_reported_with_what_it_is_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = write(tmp_path, {"proc/self/mounts": "server:/x /data nfs4 rw 0 0\n", "data/a": "", "tmp/a": ""})
@@ -206,7 +206,7 @@ def standin_nvidia_smi(root: Path, program_: str) -> Host:
     return Host(root)
 
 
-def test_nvidia_smi_is_told_as_it_is_and_its_complaint_beside_it(tmp_path: Path) -> None:
+def test_nvidia_smi_is_reported_as_it_is_and_its_complaint_beside_it(tmp_path: Path) -> None:
     (tmp_path / "told.xml").write_text(H100)
     lost = DATA / "nvidia-smi/device-lost.txt"
     found = gpus.read(standin_nvidia_smi(tmp_path, f"/bin/cat {lost} {tmp_path}/told.xml; exit 15"), AT_ONCE)
@@ -216,6 +216,6 @@ def test_nvidia_smi_is_told_as_it_is_and_its_complaint_beside_it(tmp_path: Path)
     assert gpus.read(Host(tmp_path / "other"), AT_ONCE)["missing"] is True
 
 
-def test_an_nvidia_smi_that_never_ends_is_told_as_late(tmp_path: Path) -> None:
+def test_an_nvidia_smi_that_never_ends_is_reported_as_late(tmp_path: Path) -> None:
     found = gpus.read(standin_nvidia_smi(tmp_path, "exec /bin/sleep 60"), {"limit_s": 5.2})
     assert found["late"] is True

@@ -18,7 +18,7 @@ from gpuctl.cluster.doctor import probe_pods, program
 from gpuctl.cluster.doctor.pod import main
 from gpuctl.edges.kube.pod_exec import Done
 from gpuctl.remote import packing
-from tests.unit.cluster.deploy.there import env_of
+from tests.unit.cluster.deploy.snapshots import env_of
 
 
 def started(asked: Mapping[str, Any]) -> subprocess.Popen[bytes]:
@@ -67,7 +67,7 @@ def test_a_subject_that_is_late_takes_no_other_along(tmp_path: Path) -> None:
     assert answer["disk"]["/"]["size"] > 0
 
 
-def test_all_subjects_that_hang_end_together_so_that_the_others_are_told_in_time(
+def test_all_subjects_that_hang_end_together_so_that_the_others_are_reported_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone, limits = threading.Event(), list[float]()
@@ -98,7 +98,7 @@ def test_an_answer_that_is_garbled_is_a_value_error() -> None:
         (Done(137, ""), "our program was killed in the pod (exit code 137)"),
     ],
 )
-def test_where_it_gave_no_answer_how_it_ended_is_told_with_the_python_that_was_named(done: Done, why: str) -> None:
+def test_where_it_gave_no_answer_how_it_ended_is_reported_with_the_python_that_was_named(done: Done, why: str) -> None:
     assert probe_pods._parse(b"", "tok ", done, "python9").why == why
 
 

@@ -11,8 +11,8 @@ from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.doctor.diagnose import run_checks
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.doctor.slow import SLOW
-from tests.unit.cluster.deploy import there as cluster
-from tests.unit.cluster.doctor.patients import (
+from tests.unit.cluster.deploy import snapshots as cluster
+from tests.unit.cluster.doctor.environments import (
     H100,
     ROCE,
     check,
@@ -28,11 +28,11 @@ from tests.unit.cluster.doctor.test_hang import standin_at_work
 from tests.unit.nccl.parsing.recorded import text
 
 
-def said_of_rdma(name: str) -> list[str]:
+def rdma_lines(name: str) -> list[str]:
     return [line for line in text(name).splitlines() if "NET/IB" in line]
 
 
-BY_RDMA, NO_GDR = said_of_rdma("h100_2n8g_sendrecv_roce_info.log"), said_of_rdma("h100_2n2g_roce_info.log")
+BY_RDMA, NO_GDR = rdma_lines("h100_2n8g_sendrecv_roce_info.log"), rdma_lines("h100_2n2g_roce_info.log")
 BY_EFA = text("v100_2n8g_allreduce_efa_nccl24.log").splitlines()
 # No run by TCP is at hand: a line as NCCL's source has it (src/init.cc, "Using network %s").
 STANDIN_BY_TCP = ["lab-1:1:2 [0] NCCL INFO Using network Socket"]
@@ -64,13 +64,13 @@ def test_what_is_not_deployed_is_no_training_that_is_well(tmp_path: Path) -> Non
     assert not found.clean
 
 
-def test_a_pod_that_is_missing_is_told_and_no_check_speaks_for_it(tmp_path: Path) -> None:
+def test_a_pod_that_is_missing_is_reported_and_no_check_speaks_for_it(tmp_path: Path) -> None:
     usual = facts(tmp_path)
     found = facts(tmp_path, pods={"lab-0": pod("lab-0")}, inside={"lab-0": usual.inside["lab-0"]})
     assert lines(run_checks(SLOW, found).cause) == ["FAIL Pod lab-1: it does not exist"]
 
 
-def test_a_gpu_that_is_too_hot_is_told_with_its_clock(tmp_path: Path) -> None:
+def test_a_gpu_that_is_too_hot_is_reported_with_its_clock(tmp_path: Path) -> None:
     hot = PERSISTENT.replace(
         "<clocks_event_reason_sw_thermal_slowdown>Not Active", "<clocks_event_reason_sw_thermal_slowdown>Active", 1
     )
@@ -86,7 +86,7 @@ def test_a_lowered_power_limit_and_persistence_are_warnings(tmp_path: Path) -> N
     assert line.startswith("WARN Pod lab-0: persistence mode is off")
 
 
-def test_a_narrow_link_is_told_and_a_slow_one_only_at_work(tmp_path: Path) -> None:
+def test_a_narrow_link_is_reported_and_a_slow_one_only_at_work(tmp_path: Path) -> None:
     narrow = PERSISTENT.replace("<current_link_width>16x", "<current_link_width>8x", 1)
     assert told(with_gpus(tmp_path, narrow), "pcie") == ["FAIL Pod lab-0: GPU 0 has 8 of 16 PCIe lanes"]
     slow = PERSISTENT.replace("<current_link_gen>4", "<current_link_gen>1", 1)
@@ -97,7 +97,7 @@ def test_a_narrow_link_is_told_and_a_slow_one_only_at_work(tmp_path: Path) -> No
     ]
 
 
-def test_a_gpu_that_is_slower_than_the_others_at_work_is_told(tmp_path: Path) -> None:
+def test_a_gpu_that_is_slower_than_the_others_at_work_is_reported(tmp_path: Path) -> None:
     work = PERSISTENT.replace("<gpu_util>0 %", "<gpu_util>90 %").replace("<sm_clock>345 MHz", "<sm_clock>1980 MHz")
     slow = work.replace("<sm_clock>1980 MHz", "<sm_clock>1200 MHz", 1)
     assert told(with_gpus(tmp_path, slow, work), "pace") == [
@@ -112,7 +112,7 @@ def test_a_pod_that_computes_while_the_others_wait_is_a_straggler(tmp_path: Path
     assert told(with_gpus(tmp_path, standin_at_work(650), standin_at_work(650)), "stragglers") == []
 
 
-def test_tcp_where_rdma_was_asked_for_is_told_by_log_and_by_settings(tmp_path: Path) -> None:
+def test_tcp_where_rdma_was_asked_for_is_reported_by_log_and_by_settings(tmp_path: Path) -> None:
     (line,) = told(facts(tmp_path, ROCE, logs={"lab-1": Log(STANDIN_BY_TCP)}), "transport")
     assert line.startswith("FAIL Pod lab-1: NCCL uses TCP, although RDMA was requested:")
     off = {"jobs": {"ranks": ranks(8, 8, {"NCCL_IB_DISABLE": "1"})}}
@@ -124,7 +124,7 @@ def test_tcp_where_rdma_was_asked_for_is_told_by_log_and_by_settings(tmp_path: P
     assert told(facts(tmp_path), "transport") == []
 
 
-def test_a_detour_through_the_hosts_memory_is_told_by_log_or_by_what_is_missing(tmp_path: Path) -> None:
+def test_a_detour_through_the_hosts_memory_is_reported_by_log_or_by_what_is_missing(tmp_path: Path) -> None:
     (line,) = told(facts(tmp_path, ROCE, logs={"lab-0": Log(NO_GDR)}), "gpudirect")
     assert line.startswith("FAIL Pod lab-0: NCCL copies data through host memory:")
     assert told(facts(tmp_path, ROCE, logs={"lab-0": Log(BY_RDMA)}), "gpudirect") == []
@@ -136,10 +136,10 @@ def test_a_detour_through_the_hosts_memory_is_told_by_log_or_by_what_is_missing(
 
 
 def test_transport_and_detour_are_read_from_recorded_logs(tmp_path: Path) -> None:
-    direct = said_of_rdma("moc_h100_roce_2n8g_sendrecv_ncclinfo.log")
+    direct = rdma_lines("moc_h100_roce_2n8g_sendrecv_ncclinfo.log")
     assert told(facts(tmp_path, ROCE, logs={"lab-0": Log(direct)}), "transport") == []
     assert told(facts(tmp_path, ROCE, logs={"lab-0": Log(direct)}), "gpudirect") == []
-    detour = said_of_rdma("moc_h100_roce_2n2g_sendrecv_ncclinfo.log")
+    detour = rdma_lines("moc_h100_roce_2n2g_sendrecv_ncclinfo.log")
     (line,) = told(facts(tmp_path, ROCE, logs={"lab-0": Log(detour)}), "gpudirect")
     assert line.startswith("FAIL Pod lab-0: NCCL copies data through host memory:")
     by_efa = text("aws_p3dn_v100_efa_2n16g_nccl246.log").splitlines()
@@ -150,7 +150,7 @@ def of_machine(folder: Path, **changed: Any) -> Facts:
     return facts(folder, tell={"lab-0": {"machine": machine(**changed)}})
 
 
-def test_processors_that_are_held_back_are_told(tmp_path: Path) -> None:
+def test_processors_that_are_held_back_are_reported(tmp_path: Path) -> None:
     (line,) = told(of_machine(tmp_path, throttled=4.0, cpu_used=32.0), "processors")
     assert line.startswith("FAIL Pod lab-0: it is throttled at its CPU limit: threads are stopped for 4.00 s of")
     assert line.endswith("while it uses 32.0 processors")
@@ -167,7 +167,7 @@ def test_processors_that_are_held_back_are_told(tmp_path: Path) -> None:
         ({"pod_pressure": {"memory": pressure(40)}}, "tasks wait for memory 40 % of the time"),
     ],
 )
-def test_memory_that_is_short_is_told(tmp_path: Path, changed: Any, words: str) -> None:
+def test_memory_that_is_short_is_reported(tmp_path: Path, changed: Any, words: str) -> None:
     (line,) = told(of_machine(tmp_path, **changed), "memory")
     assert line.startswith(f"FAIL Pod lab-0: {words}")
 
@@ -200,7 +200,7 @@ def test_others_that_use_the_nodes_processors_are_named(tmp_path: Path) -> None:
     assert told(of_machine(tmp_path, cpu_used=None), "neighbours")[0].startswith("UNKNOWN Pod lab-0:")
 
 
-def test_ranks_without_data_loaders_are_told_where_gpus_rest(tmp_path: Path) -> None:
+def test_ranks_without_data_loaders_are_reported_where_gpus_rest(tmp_path: Path) -> None:
     alone = {"lab-0": {"jobs": {"ranks": ranks(0, 8, helpers=0)}}}
     (line,) = told(facts(tmp_path, tell=alone), "loaders")
     assert line == "WARN Pod lab-0: its GPUs are often idle, and 8 of its ranks have no data loader worker"
@@ -208,7 +208,7 @@ def test_ranks_without_data_loaders_are_told_where_gpus_rest(tmp_path: Path) -> 
     assert told(facts(tmp_path, tell=busy), "loaders") == []
 
 
-def test_a_pod_that_is_not_guaranteed_or_far_from_its_gpus_is_told(tmp_path: Path) -> None:
+def test_a_pod_that_is_not_guaranteed_or_far_from_its_gpus_is_reported(tmp_path: Path) -> None:
     burst = pod("lab-0")
     burst["status"]["qosClass"] = "Burstable"
     (line,) = told(facts(tmp_path, pods={"lab-0": burst}), "guaranteed")
@@ -217,7 +217,7 @@ def test_a_pod_that_is_not_guaranteed_or_far_from_its_gpus_is_told(tmp_path: Pat
     assert line == "WARN Pod lab-0: none of its processors (0-31) is close to the GPUs of NUMA node 1"
 
 
-def test_folders_that_are_full_or_slow_are_told_with_what_they_are_on(tmp_path: Path) -> None:
+def test_folders_that_are_full_or_slow_are_reported_with_what_they_are_on(tmp_path: Path) -> None:
     full = {"lab-0": {"disk": {"/workspace": room(free=2**20), "/datasets": room(type="nfs4", inodes_free=1)}}}
     assert told(facts(tmp_path, tell=full), "storage") == [
         "FAIL Pod lab-0: /workspace is full: 0.0 of 32.0 GiB are free",
@@ -231,7 +231,7 @@ def test_folders_that_are_full_or_slow_are_told_with_what_they_are_on(tmp_path: 
     assert line == "WARN Pod lab-0: 8 of its ranks wait for a disk or a driver in rpc_wait_bit_killable"
 
 
-def test_code_on_a_network_share_is_told_where_somebody_waits_for_it(tmp_path: Path) -> None:
+def test_code_on_a_network_share_is_reported_where_somebody_waits_for_it(tmp_path: Path) -> None:
     share = {"disk": {"/workspace": room(type="nfs4")}}
     assert told(facts(tmp_path, tell={"lab-0": share}), "shares") == []
     slow = {**share, "machine": machine(pod_pressure={"io": pressure(15)})}

@@ -13,8 +13,8 @@ from gpuctl.cluster.doctor.diagnose import run_checks
 from gpuctl.cluster.doctor.model import Facts, Log
 from gpuctl.cluster.doctor.start import START
 from gpuctl.domain.findings import Finding, Verdict
-from tests.unit.cluster.deploy import there as cluster
-from tests.unit.cluster.doctor.patients import ROCE, check, event, facts, lines, owner, pending, pod
+from tests.unit.cluster.deploy import snapshots as cluster
+from tests.unit.cluster.doctor.environments import ROCE, check, event, facts, lines, owner, pending, pod
 
 QUOTA = (
     'create Pod lab-1 in StatefulSet lab failed error: pods "lab-1" is forbidden: exceeded quota: few, '
@@ -45,14 +45,14 @@ def test_no_check_finds_anything_in_an_environment_that_is_well(each: Any, tmp_p
     assert lines(each.run(facts(tmp_path))) == []
 
 
-def test_what_is_not_deployed_or_has_lost_an_object_is_told(tmp_path: Path) -> None:
+def test_what_is_not_deployed_or_has_lost_an_object_is_reported(tmp_path: Path) -> None:
     nothing = facts(tmp_path, mode=None, owner=None, pods={}, inside={})
     assert told(nothing, "deployed") == ["FAIL lab: it is not deployed in team"]
     lost = facts(tmp_path, missing=["Secret lab"])
     assert told(lost, "deployed") == ["FAIL Secret lab: it does not exist"]
 
 
-def test_a_pod_that_is_refused_is_told_with_the_words_of_who_refuses_it(tmp_path: Path) -> None:
+def test_a_pod_that_is_refused_is_reported_with_the_words_of_who_refuses_it(tmp_path: Path) -> None:
     alone = {"pods": {"lab-0": pod("lab-0")}}
     quota = facts(tmp_path, **alone, events=[event(owner(), "FailedCreate", QUOTA)])
     (line,) = told(quota, "created")
@@ -109,7 +109,7 @@ def test_a_node_that_offers_none_of_its_gpus_has_lost_its_device_plugin(tmp_path
     ]
 
 
-def test_a_pod_that_no_node_takes_is_told_with_who_has_the_gpus(tmp_path: Path) -> None:
+def test_a_pod_that_no_node_takes_is_reported_with_who_has_the_gpus(tmp_path: Path) -> None:
     taint = "1 node(s) had taint {gone: }, that the pod didn't tolerate."
     said = f"0/2 nodes are available: 1 Insufficient nvidia.com/gpu, {taint}"
     busy = Finding("in use", "nvidia.com/gpu", Verdict.WARN, "gpu-0: others/greedy")
@@ -157,7 +157,7 @@ def test_a_node_selector_that_no_node_has_is_named_while_a_pod_waits(tmp_path: P
     assert told(facts(tmp_path, selector), "scheduled") == []
 
 
-def test_the_first_cause_of_a_mount_is_told_and_not_the_time_out_that_follows(tmp_path: Path) -> None:
+def test_the_first_cause_of_a_mount_is_reported_and_not_the_time_out_that_follows(tmp_path: Path) -> None:
     waits = one(waiting("ContainerCreating", ""))
     about = waits["pods"]["lab-0"]
     cause = {
@@ -190,7 +190,7 @@ def with_claims(folder: Path, *claims: dict[str, Any], **changed: Any) -> Facts:
     return facts(folder, pods={"lab-0": waits}, snapshot=cluster.there(claims=Maybe(list(claims))), **changed)
 
 
-def test_a_claim_without_a_volume_is_told_with_the_reason(tmp_path: Path) -> None:
+def test_a_claim_without_a_volume_is_reported_with_the_reason(tmp_path: Path) -> None:
     work, data = claim("work"), claim("data", storage_class="gone")
     said = event(work, "ProvisioningFailed", "rpc error: quota exceeded")
     assert told(with_claims(tmp_path, work, data, events=[said]), "volumes") == [
@@ -208,7 +208,7 @@ def test_a_claim_that_waits_for_its_pod_or_is_bound_is_well(tmp_path: Path) -> N
     assert told(with_claims(tmp_path, work, claim("data", "Bound"), events=[patient]), "volumes") == []
 
 
-def test_mounts_and_networks_that_fail_are_told_while_the_pod_waits_for_them(tmp_path: Path) -> None:
+def test_mounts_and_networks_that_fail_are_reported_while_the_pod_waits_for_them(tmp_path: Path) -> None:
     waits = one(waiting("ContainerCreating", ""))
     about = waits["pods"]["lab-0"]
     events = [
@@ -233,7 +233,7 @@ def test_mounts_and_networks_that_fail_are_told_while_the_pod_waits_for_them(tmp
         ("toomanyrequests: rate limit", "pull limit"),
     ],
 )
-def test_an_image_that_cannot_be_pulled_is_told_with_what_to_try(tmp_path: Path, message: str, hint: str) -> None:
+def test_an_image_that_cannot_be_pulled_is_reported_with_what_to_try(tmp_path: Path, message: str, hint: str) -> None:
     waits = one(waiting("ImagePullBackOff"))
     said = event(waits["pods"]["lab-0"], "Failed", f'Failed to pull image "quay.io/team/ml:1": {message}')
     (found,) = check(START, "image").run(facts(tmp_path, **{**waits, "events": [said]}))
@@ -242,14 +242,14 @@ def test_an_image_that_cannot_be_pulled_is_told_with_what_to_try(tmp_path: Path,
     assert hint in found.hint
 
 
-def test_a_container_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_container_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     message = 'secret "lab" not found'
     found = facts(tmp_path, **one(waiting("CreateContainerConfigError", message)))
     assert told(found, "container") == [f"FAIL Pod lab-0: ml does not start (CreateContainerConfigError): {message}"]
     assert told(facts(tmp_path, **one(waiting("CrashLoopBackOff"))), "container") == []
 
 
-def test_the_container_that_runs_first_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_the_container_that_runs_first_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     waits = one(waiting("PodInitializing", ""), log=Log(["cp: cannot create /home/x: No space left on device"]))
     init = {"name": "prepare", "ready": False, "restartCount": 2, "state": {"terminated": {"exitCode": 1}}}
     waits["pods"]["lab-0"]["status"]["initContainerStatuses"] = [init]
@@ -266,13 +266,13 @@ def test_the_container_that_runs_first_is_told_with_the_end_of_its_log(tmp_path:
         ({"exitCode": 2, "reason": "Error"}, "ended with exit code 2"),
     ],
 )
-def test_a_container_that_ends_again_and_again_is_told_with_how(tmp_path: Path, ended: Any, words: str) -> None:
+def test_a_container_that_ends_again_and_again_is_reported_with_how(tmp_path: Path, ended: Any, words: str) -> None:
     again = {**waiting("CrashLoopBackOff"), "lastState": {"terminated": ended}, "restartCount": 4}
     (line,) = told(facts(tmp_path, **one(again, log=Log(["one", "last words"]))), "crash")
     assert line == f"FAIL Pod lab-0: ml {words}; its log ends: one / last words (4 restarts)"
 
 
-def test_no_secret_is_told_whoever_wrote_it(tmp_path: Path) -> None:
+def test_no_secret_is_reported_whoever_wrote_it(tmp_path: Path) -> None:
     ended = {"exitCode": 1, "message": "cannot log in with token=hunter2hunter2"}
     again = {**waiting("CrashLoopBackOff"), "lastState": {"terminated": ended}}
     (found,) = run_checks(START, facts(tmp_path, **one(again))).cause
@@ -285,7 +285,7 @@ def test_a_container_that_runs_again_is_a_warning(tmp_path: Path) -> None:
     assert line.startswith("WARN Pod lab-0: it runs; before, it ended with exit code 1")
 
 
-def test_a_pod_that_was_evicted_or_is_to_be_gone_is_told(tmp_path: Path) -> None:
+def test_a_pod_that_was_evicted_or_is_to_be_gone_is_reported(tmp_path: Path) -> None:
     evicted, leaving = pod("lab-0", ready=False), pod("lab-1")
     evicted["status"] |= {"reason": "Evicted", "message": "The node was low on resource: memory."}
     leaving["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:00Z"
@@ -299,7 +299,7 @@ def running(*log: str, why: str = "") -> dict[str, Any]:
     return one({"state": {"running": {}}}, log=Log(log, why=why))
 
 
-def test_a_pod_that_runs_and_is_not_ready_is_told_with_how_far_its_start_script_came(tmp_path: Path) -> None:
+def test_a_pod_that_runs_and_is_not_ready_is_reported_with_how_far_its_start_script_came(tmp_path: Path) -> None:
     empty = facts(tmp_path, **running("gpuctl: rank 0, mode tcp", "gpuctl: the Secret is empty: gpuctl cluster deploy"))
     assert told(empty, "ready") == ["FAIL Pod lab-0: the environment's Secret has no keys: the start script waits"]
     (line,) = told(facts(tmp_path, **running("gpuctl: rank 0, mode tcp", "noise")), "ready")
@@ -308,7 +308,7 @@ def test_a_pod_that_runs_and_is_not_ready_is_told_with_how_far_its_start_script_
     assert line == "UNKNOWN Pod lab-0: it runs and is not ready; its log cannot be read: forbidden"
 
 
-def test_an_sshd_that_does_not_stay_up_is_told_and_one_that_is_not_there_as_well(tmp_path: Path) -> None:
+def test_an_sshd_that_does_not_stay_up_is_reported_and_one_that_is_not_there_as_well(tmp_path: Path) -> None:
     again = ["Bind to port 2222 on 0.0.0.0 failed", "gpuctl: /usr/sbin/sshd ended with 255, once more in 5 s"] * 3
     assert told(facts(tmp_path, logs={"lab-0": Log(again)}), "ssh") == [
         "FAIL Pod lab-0: sshd exits repeatedly: Bind to port 2222 on 0.0.0.0 failed"

@@ -61,12 +61,12 @@ def test_a_folder_without_dockerfile_is_refused_unless_the_cluster_file_has_one(
     assert paths(context.read(tmp_path)) == ["a.py", "image", "image/a"]
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="the folder does not exist"):
         context.read(tmp_path / "no")
 
 
-def test_a_folder_that_cannot_be_read_is_told_before_anything_is_sent(
+def test_a_folder_that_cannot_be_read_is_reported_before_anything_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path, "Dockerfile", "closed/a")
@@ -103,7 +103,7 @@ def test_the_archive_has_contents_modes_links_and_folders_and_nobody_owns_them(t
             assert content.read() == (tmp_path / name).read_bytes()
 
 
-def test_a_large_file_takes_little_memory_and_is_told_of_as_it_goes(tmp_path: Path) -> None:
+def test_a_large_file_takes_little_memory_and_is_reported_of_as_it_goes(tmp_path: Path) -> None:
     with (tmp_path / "big").open("wb") as stream:
         stream.truncate(64 * MIB)
     found = context.read(tmp_path)

@@ -45,7 +45,7 @@ def test_where_nothing_is_built_it_says_what_to_do_instead(
     assert done.exception.exit_code == 2
 
 
-def test_a_folder_without_dockerfile_is_told_before_any_cluster_is_asked(tmp_path: Path) -> None:
+def test_a_folder_without_dockerfile_is_reported_before_any_cluster_is_asked(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     done = CliRunner().invoke(group, ["build", str(write(tmp_path, ON_OPENSHIFT, FOLDER)), "--folder", str(empty)])
@@ -73,7 +73,7 @@ def test_a_folder_is_sent_where_it_is_asked_for_or_nothing_else_is_named(
         flow.read(env_of(tmp_path, ON_OPENSHIFT, BUILT), source)
 
 
-def test_that_nobody_reads_what_is_told_does_not_end_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_nobody_reads_what_is_reported_does_not_end_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     unread = io.TextIOWrapper(io.FileIO(writing, "w"), write_through=True)

@@ -25,11 +25,11 @@ def build(**status: Any) -> dict[str, Any]:
         ({"phase": "Failed", "message": "m"}, "has failed: m"),
     ],
 )
-def test_a_phase_is_told_with_what_it_waits_for(status: dict[str, Any], words: str) -> None:
+def test_a_phase_is_reported_with_what_it_waits_for(status: dict[str, Any], words: str) -> None:
     assert judge.describe(build(**status)) == words
 
 
-def test_an_image_is_told_with_its_digest_where_the_registry_gave_one() -> None:
+def test_an_image_is_reported_with_its_digest_where_the_registry_gave_one() -> None:
     done = {"phase": "Complete", "outputDockerImageReference": "r/team/lab:latest"}
     to = {"output": {"to": {"imageDigest": "sha256:1"}}}
     assert judge.result(build(**done, **to)) == Built("lab-1", "r/team/lab:latest", "sha256:1")

@@ -100,7 +100,7 @@ def test_a_build_that_failed_before_it_took_the_folder_says_why(env: Environment
     assert "no quota" in str(error)
 
 
-def test_what_a_build_waited_for_is_told(env: Environment) -> None:
+def test_what_a_build_waited_for_is_reported(env: Environment) -> None:
     error, said = begun(
         env, build(1, "Complete"), build(2, "New", reason="InvalidOutputReference", message="no output")
     )

@@ -79,13 +79,13 @@ def test_a_port_is_held_where_the_kernel_has_no_ipv6(monkeypatch: pytest.MonkeyP
         assert found.family == socket.AF_INET
 
 
-def test_nobody_at_the_port_is_no_answer_and_another_program_is_told() -> None:
+def test_nobody_at_the_port_is_no_answer_and_another_program_is_reported() -> None:
     assert network.reach("localhost", free_port(), 0.3) == "Connection refused"
     with socket.create_server(("localhost", 0)) as other:
         assert network.reach("localhost", other.getsockname()[1], 0.5) == "no answer"
 
 
-def test_a_pod_that_cannot_be_reached_is_told_and_the_others_are_asked(pods: list[Pod]) -> None:
+def test_a_pod_that_cannot_be_reached_is_reported_and_the_others_are_asked(pods: list[Pod]) -> None:
     pods[1].broken = True
     facts, held = flow.probe([pod.target for pod in pods], ProbeRequest(["localhost"]))
     assert ([each.unread for each in facts], held) == (["", "it does not answer"], None)
@@ -103,7 +103,9 @@ def test_a_training_that_somebody_started_by_hand_is_found(pods: list[Pod]) -> N
 
 
 @pytest.mark.parametrize("kept_on", [True, False])
-def test_what_ssh_began_for_a_training_is_told_from_what_somebody_listens_to(pods: list[Pod], kept_on: bool) -> None:
+def test_what_ssh_began_for_a_training_is_reported_from_what_somebody_listens_to(
+    pods: list[Pod], kept_on: bool
+) -> None:
     mark = detached.token() if kept_on else "a" * 32
     words = [sys.executable, "-c", "import time; time.sleep(600)"]
     other = subprocess.Popen(words, env={"RANK": "0", "WORLD_SIZE": "2", "PYTHON_GPUCTL_PROGRAM": mark})

@@ -56,7 +56,7 @@ def test_each_pod_that_is_not_ready_is_named_with_the_reason(env: Environment) -
     ]
 
 
-def test_a_hostfile_of_another_size_is_told_with_the_names(env: Environment) -> None:
+def test_a_hostfile_of_another_size_is_reported_with_the_names(env: Environment) -> None:
     old = facts(env, 1, hostfile={"text": f"{env.host(0)} slots=4\nlab-9.lab.team.svc slots=8\n"})
     [found] = judge.hostfile(env, 2, [facts(env, 0), old], needed=True)
     assert found.subject == "lab-1"
@@ -79,7 +79,7 @@ def test_a_hostfile_that_cannot_be_used_says_why(env: Environment, told: dict[st
     assert judge.hostfile(env, 2, [facts(env, 0, hostfile=told)], needed=True)[0].message == wrong
 
 
-def test_names_without_an_address_are_told_of_each_pod(env: Environment) -> None:
+def test_names_without_an_address_are_reported_of_each_pod(env: Environment) -> None:
     told = {env.host(0): ["10.0.0.1"], env.host(1): "late"}
     found = judge.names([facts(env, 0, names=told), facts(env, 1)])
     assert words(found) == ["FAIL lab-0: no address for lab-1.lab.team.svc: no answer"]
@@ -210,7 +210,7 @@ def test_a_gpu_is_as_ill_for_a_test_as_for_the_doctor(env: Environment) -> None:
     assert reset.message.endswith(": ECC is Enabled, Disabled after a reset")
 
 
-def test_another_driver_on_one_node_is_told(env: Environment) -> None:
+def test_another_driver_on_one_node_is_reported(env: Environment) -> None:
     text = (ROOT / H100).read_text()
     version = facts(env, 0, answers={"details": {"code": 0, "text": text}}).details
     assert version
@@ -220,12 +220,12 @@ def test_another_driver_on_one_node_is_told(env: Environment) -> None:
     assert words(found) == [f"WARN lab-1: driver 535.1, where most have {version['driver']}"]
 
 
-def test_shared_memory_that_is_too_small_is_told_with_both_sizes(env: Environment) -> None:
+def test_shared_memory_that_is_too_small_is_reported_with_both_sizes(env: Environment) -> None:
     found = testing.shared_memory(env, [facts(env, 0, shm={"bytes": 64 << 20, "free": 0})])
     assert words(found) == ["FAIL lab-0: shared memory is 64.0 MiB, the file says 32Gi"]
 
 
-def test_a_workspace_that_the_user_may_not_write_to_is_told_with_the_user(env: Environment) -> None:
+def test_a_workspace_that_the_user_may_not_write_to_is_reported_with_the_user(env: Environment) -> None:
     theirs, gone = {"user": 1000, "writable": False}, {"why": "it is not there"}
     found = testing.workspace([facts(env, 0), facts(env, 1, workspace=theirs), facts(env, 2, workspace=gone)])
     assert words(found) == [

@@ -54,7 +54,7 @@ def test_output_becomes_lines_however_it_is_cut() -> None:
     assert found == ["one", "two", "three �"]
 
 
-def test_a_line_without_an_end_is_told_in_pieces() -> None:
+def test_a_line_without_an_end_is_reported_in_pieces() -> None:
     found: list[str] = []
     lines = Lines(found.append)
     for _ in range(5):
@@ -62,7 +62,7 @@ def test_a_line_without_an_end_is_told_in_pieces() -> None:
     assert found == ["x" * (MAX_LINE + 2)] * 2
 
 
-def test_where_nobody_reads_it_any_more_everything_is_broken_off_and_no_more_is_told() -> None:
+def test_where_nobody_reads_it_any_more_everything_is_broken_off_and_no_more_is_reported() -> None:
     told: list[str] = []
 
     def say(_: str, line: str) -> None:
@@ -115,7 +115,7 @@ def test_a_pod_need_not_be_ready_for_something_to_run_in_it() -> None:
     assert pod_selection.why_not(running) == "it is ending"
 
 
-def test_why_nothing_can_run_in_a_pod_is_told() -> None:
+def test_why_nothing_can_run_in_a_pod_is_reported() -> None:
     waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
     told = pod_selection.why_not(
         pod(containerStatuses=[{"name": "ml", "image": "a/b:1", "state": {"waiting": waiting}}])

@@ -69,7 +69,7 @@ def test_a_change_in_the_pod_between_the_look_and_the_write_is_kept(here: Path, 
     assert files(there)["train.py"] == "mine"
 
 
-def test_a_file_that_grows_while_it_is_read_is_told_or_whole(here: Path, there: Path) -> None:
+def test_a_file_that_grows_while_it_is_read_is_reported_or_whole(here: Path, there: Path) -> None:
     local = Local(here, excludes.of(here, []))
     stream = open_stream()
     bringer = PodSync(stream, local, SyncRequest(str(there)))
@@ -140,7 +140,7 @@ def test_the_record_stays_small_however_often_it_is_written(here: Path, there: P
     assert files(there)["train.py"] == "399"
 
 
-def test_a_python_that_cannot_be_run_is_told_by_the_name_that_was_given(tmp_path: Path, there: Path) -> None:
+def test_a_python_that_cannot_be_run_is_reported_by_the_name_that_was_given(tmp_path: Path, there: Path) -> None:
     python = tmp_path / "conda-python"
     python.write_text("#!/bin/sh\necho not here >&2\nexit 127\n")
     python.chmod(0o755)

@@ -53,7 +53,7 @@ def everything(program: Program) -> bytes:
     return b"".join(iter(program.read, b""))
 
 
-def test_output_and_the_end_are_told_apart(server: Server) -> None:
+def test_output_and_the_end_are_reported_apart(server: Server) -> None:
     server.says(1, b"out")
     server.says(2, b"warning: x\n")
     server.ends(status="Success")
@@ -82,7 +82,7 @@ def test_a_program_that_is_not_there_was_never_started(server: Server) -> None:
         server.program.done()
 
 
-def test_another_failure_is_told_in_the_servers_words(server: Server) -> None:
+def test_another_failure_is_reported_in_the_servers_words(server: Server) -> None:
     server.ends(**FAILED, message="container not running")
     everything(server.program)
     with pytest.raises(GpuctlError, match="container not running"):

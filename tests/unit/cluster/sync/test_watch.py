@@ -17,8 +17,8 @@ from gpuctl.cluster.sync.targets import Target
 from gpuctl.domain.findings import Verdict
 from gpuctl.edges.kube.cluster import Cluster
 from tests.unit.cluster.sync.receiver import TREE, files, fill, first
-from tests.unit.cluster.sync.test_bring import NO_ROOM
 from tests.unit.cluster.sync.test_flow import Here
+from tests.unit.cluster.sync.test_push import NO_ROOM
 from tests.unit.remote.local import until
 
 POD = Target("a-0", "ml", ("pod", "a-0"))
@@ -86,7 +86,7 @@ def test_what_the_thread_of_a_pod_did_not_expect_ends_the_watch(here: Path, ther
         watch.watch(settings(here, there, Told(BrokenPipeError())), [POD])
 
 
-def test_a_change_that_no_event_told_of_is_told_by_its_paths(here: Path, there: Path) -> None:
+def test_a_change_that_no_event_told_of_is_reported_by_its_paths(here: Path, there: Path) -> None:
     found = Told()
     of = settings(here, there, found)
     (here / "train.py").write_text("newer")

@@ -42,7 +42,7 @@ def test_the_pod_in_which_it_cannot_begin_is_named(pods: list[Pod], tmp_path: Pa
     assert str(caught.value) == "cannot start train.py in lab-0: torchrun: No such file or directory"
 
 
-def test_where_one_pod_cannot_begin_it_is_ended_in_the_others_and_what_nobody_knows_is_told(
+def test_where_one_pod_cannot_begin_it_is_ended_in_the_others_and_what_nobody_knows_is_reported(
     pods: list[Pod], tmp_path: Path
 ) -> None:
     program = tmp_path / "bin/torchrun"
@@ -71,7 +71,7 @@ def test_where_one_pod_cannot_begin_it_is_ended_in_the_others_and_what_nobody_kn
         ({"metadata": {"uid": "a"}, "status": {"phase": "Running", "reason": "NodeLost"}}, ""),
     ],
 )
-def test_a_pod_that_does_not_come_back_is_told_apart_from_one_that_is_out_of_reach(
+def test_a_pod_that_does_not_come_back_is_reported_apart_from_one_that_is_out_of_reach(
     found: dict[str, Any] | None, why: str
 ) -> None:
     assert flow.why_gone(found, "a") == why

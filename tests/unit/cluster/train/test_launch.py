@@ -93,7 +93,7 @@ def test_for_one_pod_deepspeed_needs_neither_pdsh_nor_ssh(asked: Launch) -> None
     assert checks.launchers(one, [facts(asked.env, 0, programs=programs)]) == []
 
 
-def test_a_script_that_is_missing_or_another_in_one_pod_is_told(asked: Launch) -> None:
+def test_a_script_that_is_missing_or_another_in_one_pod_is_reported(asked: Launch) -> None:
     env = asked.env
     missing = facts(env, 1, script={"why": "No such file or directory"})
     [found] = checks.script([facts(env, 0), missing])

@@ -105,7 +105,9 @@ def test_of_two_that_fail_the_earlier_is_the_first(pods: list[Pod], tmp_path: Pa
     assert [heard.first and heard.first.pod, len(heard.failures)] == ["lab-1", 2]
 
 
-def test_a_connection_that_breaks_is_told_and_nothing_is_lost_or_said_twice(pods: list[Pod], tmp_path: Path) -> None:
+def test_a_connection_that_breaks_is_reported_and_nothing_is_lost_or_said_twice(
+    pods: list[Pod], tmp_path: Path
+) -> None:
     go = tmp_path / "go"
 
     def cut(line: str) -> None:
@@ -161,7 +163,7 @@ def test_a_pod_of_which_nobody_can_be_asked_is_tried_again(pods: list[Pod]) -> N
 
 
 @pytest.mark.parametrize("for_ever", [False, True])
-def test_a_server_that_refuses_for_a_moment_is_asked_again_and_one_that_goes_on_is_told(
+def test_a_server_that_refuses_for_a_moment_is_asked_again_and_one_that_goes_on_is_reported(
     pods: list[Pod], monkeypatch: pytest.MonkeyPatch, for_ever: bool
 ) -> None:
     monkeypatch.setattr(follow, "SHUT_OUT_S", 0.2 if for_ever else 60.0)
@@ -185,7 +187,7 @@ def test_what_breaks_in_a_listener_ends_the_watch(pods: list[Pod]) -> None:
     assert hear(Training("run", MARK, [there]), Said()).lost == "lab-0: ValueError: no such thing"
 
 
-def test_a_keeper_that_was_killed_is_a_failure_that_is_told(pods: list[Pod], tmp_path: Path) -> None:
+def test_a_keeper_that_was_killed_is_a_failure_that_is_reported(pods: list[Pod], tmp_path: Path) -> None:
     training = begin(pods, WAITS, WAITS)
     state = json.loads((tmp_path / "runs-1/run/state").read_text())
     later(0.3, lambda: kill(state["supervisor"]))

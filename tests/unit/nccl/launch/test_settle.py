@@ -187,7 +187,7 @@ def test_a_hang_before_any_test_began_tells_what_ssh_said() -> None:
     said_by_ssh = "ssh: connect to host 10.0.0.2 port 22: Connection timed out"
     ended = settled("", end(stop="limit", looks={"gpu-a": [], "gpu-b": []}, last=[said_by_ssh]))
     assert ended.run.cause == (
-        "no end within 60 s, before the first size: no rank had begun "
+        "no end within 60 s, before the first size: no rank had started "
         "(gpu-b: the first node cannot reach it over ssh (Connection timed out))"
     )
 

@@ -20,7 +20,7 @@ from gpuctl.cluster.deploy.destroy import EnvironmentObjects
 from gpuctl.cluster.deploy.model import Change, Field, ObjectState, Plan, digest
 from gpuctl.core.errors import GpuctlError
 from tests.unit.cluster.clusters import write
-from tests.unit.cluster.deploy.there import env_of
+from tests.unit.cluster.deploy.snapshots import env_of
 
 SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "lab"}}
 NOBODY = """current-context: a
@@ -70,7 +70,7 @@ def test_removing_is_well_where_all_could_be_looked_for(tmp_path: Path) -> None:
     assert (told["changed"], {"msg", "error"} & set(told)) == (True, set())
 
 
-def test_why_it_is_tcp_is_told_although_the_module_was_given_the_mode(tmp_path: Path) -> None:
+def test_why_it_is_tcp_is_reported_although_the_module_was_given_the_mode(tmp_path: Path) -> None:
     plan = Plan(env_of(tmp_path), (), (), (), fell_back="there are no adapters")
     told = via_ansible.answered(plan, {"cluster": {"mode": "tcp", "fell_back": ""}})
     assert told == {"mode": "tcp", "fell_back": "there are no adapters"}

@@ -9,7 +9,7 @@ import pytest
 
 from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.discover.facts import Facts
-from tests.unit.cluster.discovered import attachment, document, drafted, facts, left, node, nodes, openshift
+from tests.unit.cluster.discover.discovered import attachment, document, drafted, facts, left, node, nodes, openshift
 
 
 def with_network(*networks: Any, **has: str) -> Facts:
@@ -60,12 +60,12 @@ def test_adapters_that_not_every_node_has_are_not_asked_for() -> None:
     assert document(found)["network"]["rdma"] == {"enabled": False}
 
 
-def test_attachments_that_may_not_be_read_are_told() -> None:
+def test_attachments_that_may_not_be_read_are_reported() -> None:
     found = replace(with_network(rdma__a="1"), attachments=Maybe([], "no right"))
     assert "Network attachments of team may not be read: no right." in drafted(found).text
 
 
-def test_security_constraints_are_told_and_none_is_taken() -> None:
+def test_security_constraints_are_reported_and_none_is_taken() -> None:
     found = openshift(usable=("privileged", "restricted-v2"), constraints_why="", may_make=True)
     text = drafted(found).text
     assert "security" not in document(found)

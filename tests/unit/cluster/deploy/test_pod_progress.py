@@ -10,7 +10,7 @@ import pytest
 from gpuctl.cluster.deploy import pod_progress, wait
 from gpuctl.cluster.deploy.wait import EnvironmentView
 from gpuctl.cluster.environment import Environment, Object
-from tests.unit.cluster.deploy.there import env_of
+from tests.unit.cluster.deploy.snapshots import env_of
 
 NEWER = (
     "0/3 nodes are available: 1 node(s) had untolerated taint {team: b}, 2 node(s) were unschedulable. "
@@ -58,7 +58,7 @@ def event(kind: str, reason: str, message: str, uid: str = "uid-lab-0") -> Objec
         ("no nodes available to schedule pods", "no nodes available to schedule pods"),
     ],
 )
-def test_what_the_scheduler_says_is_told_in_words(said: str, words: str) -> None:
+def test_what_the_scheduler_says_is_reported_in_words(said: str, words: str) -> None:
     assert pod_progress.placing(said) == words
 
 
@@ -104,7 +104,7 @@ def test_waiting_mends_no_name_of_an_image() -> None:
     assert pod_progress.state(pod(containerStatuses=[broken])).hopeless
 
 
-def test_what_went_wrong_last_while_it_starts_is_told_but_not_what_is_over() -> None:
+def test_what_went_wrong_last_while_it_starts_is_reported_but_not_what_is_over() -> None:
     events = [event("Warning", "FailedScheduling", "0/1 nodes"), event("Normal", "Pulling", "pulling")]
     assert pod_progress.state(pod(), events) == pod_progress.PodProgress("starts on gpu-0, pulling its image")
     events.append(event("Warning", "FailedMount", "MountVolume.SetUp failed\n for volume"))
@@ -158,7 +158,7 @@ def test_a_pod_that_was_never_made_has_the_reason_of_its_set(env: Environment) -
     assert states["lab-1"].trouble == f"FailedCreate: {said}"
 
 
-def test_each_change_of_a_pod_is_told_once(env: Environment) -> None:
+def test_each_change_of_a_pod_is_reported_once(env: Environment) -> None:
     said: list[str] = []
     told = wait.PodChangeReporter(lambda subject, words: said.append(f"{subject}: {words}"))
     for pods in (

@@ -208,7 +208,7 @@ def variables(env: Environment) -> dict[str, str]:
     return {entry["name"]: entry["value"] for entry in spec["containers"][0]["env"] if "value" in entry}
 
 
-def test_nccl_is_told_what_the_file_says_and_nothing_else(tmp_path: Path) -> None:
+def test_nccl_is_reported_what_the_file_says_and_nothing_else(tmp_path: Path) -> None:
     found = variables(environment(load(OPENSHIFT)))
     assert found["NCCL_IB_HCA"] == "=mlx5_6,mlx5_7,mlx5_8,mlx5_9"
     assert (found["NCCL_CROSS_NIC"], found["NCCL_DMABUF_ENABLE"], found["NCCL_IB_GID_INDEX"]) == ("0", "1", "3")
@@ -223,7 +223,7 @@ def test_nccl_is_told_what_the_file_says_and_nothing_else(tmp_path: Path) -> Non
     assert (plain["NCCL_SOCKET_IFNAME"], plain["NCCL_DMABUF_ENABLE"]) == ("=net1", "0")
 
 
-def test_efa_is_told_nothing_of_infiniband() -> None:
+def test_efa_is_reported_nothing_of_infiniband() -> None:
     found = variables(environment(load(EKS)))
     assert {name for name in found if name.startswith("NCCL_")} == {"NCCL_DEBUG", "NCCL_SOCKET_IFNAME"}
 

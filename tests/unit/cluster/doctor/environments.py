@@ -12,8 +12,8 @@ from gpuctl.cluster.doctor.model import Check, Facts, PodFacts, Trouble
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import config
 from gpuctl.domain.findings import Finding, Verdict, group_by_subject
-from tests.unit.cluster.deploy import there as cluster
-from tests.unit.cluster.deploy.there import env_of
+from tests.unit.cluster.deploy import snapshots as cluster
+from tests.unit.cluster.deploy.snapshots import env_of
 
 DATA = Path(__file__).parents[3] / "data"
 H100 = (DATA / "nvidia-smi/570-h100-8gpu.xml").read_text()

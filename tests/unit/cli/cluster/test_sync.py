@@ -41,7 +41,7 @@ def test_folders_that_cannot_be_meant_are_refused(
         CliRunner().invoke(sync, ["--pods", "a", *words], catch_exceptions=False)
 
 
-def test_a_change_is_told_once_all_pods_have_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_change_is_reported_once_all_pods_have_it(capsys: pytest.CaptureFixture[str]) -> None:
     lines = Lines()
     for pod in ("a-0", "a-1"):
         lines.reached(Outcome(pod, Verdict.OK, files=3, bytes=2048), 1)
@@ -80,7 +80,7 @@ def test_a_pod_whose_disk_is_full_is_not_counted_among_those_that_have_a_change(
     assert "train.py: 1 pod, " in capsys.readouterr().out
 
 
-def test_a_pod_that_is_away_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pod_that_is_away_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     lines = Lines()
     for _ in range(3):
         lines.away(Outcome("a-0", Verdict.UNKNOWN, wrong="it is not there"))

@@ -49,7 +49,7 @@ def test_missing_folders_of_a_new_file_are_made(tmp_path: Path) -> None:
     ("name", "wrong"),
     [("there.yaml/lab.yaml", "is not a folder"), (".", "it is a folder"), ("there.yaml", "it exists already")],
 )
-def test_a_place_that_cannot_be_written_is_told_before_any_cluster_is_asked(
+def test_a_place_that_cannot_be_written_is_reported_before_any_cluster_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, wrong: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -61,7 +61,7 @@ def test_a_place_that_cannot_be_written_is_told_before_any_cluster_is_asked(
 
 
 @pytest.mark.parametrize(("option", "value"), [("--namespace", "Team"), ("--image", "Quay.io/x y")])
-def test_what_is_given_and_cannot_be_used_is_told_before_any_cluster_is_asked(option: str, value: str) -> None:
+def test_what_is_given_and_cannot_be_used_is_reported_before_any_cluster_is_asked(option: str, value: str) -> None:
     done = CliRunner().invoke(discover, [option, value])
     assert isinstance(done.exception, InvalidInput)
     assert f"cannot use {option}: '{value}' is not" in str(done.exception)

@@ -34,7 +34,7 @@ def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
     )
 
 
-def test_all_mistakes_are_told_at_once_each_with_its_line(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once_each_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(
         """\
@@ -188,13 +188,13 @@ def test_a_rule_is_left_out_where_its_own_fields_are_wrong_and_only_there(tmp_pa
         ("cluster: !!python/name:os.system {}\n", "has the tag"),
     ],
 )
-def test_what_is_no_cluster_file_is_told_without_a_fault_of_ours(tmp_path: Path, text: str, told: str) -> None:
+def test_what_is_no_cluster_file_is_reported_without_a_fault_of_ours(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text(text)
     assert any(told in mistake.wrong for mistake in parse(path).mistakes)
 
 
-def test_an_empty_file_is_told_as_one_of_clusters(tmp_path: Path) -> None:
+def test_an_empty_file_is_reported_as_one_of_clusters(tmp_path: Path) -> None:
     path = tmp_path / "none.yaml"
     path.write_text("")
     (mistake,) = parse(path).mistakes

@@ -9,7 +9,7 @@ import pytest
 
 from gpuctl.cluster.doctor.interface_names import takes
 from gpuctl.cluster.doctor.model import Facts, Log
-from tests.unit.cluster.doctor.patients import ROCE, V1, V2, facts, port, ranks, room
+from tests.unit.cluster.doctor.environments import ROCE, V1, V2, facts, port, ranks, room
 from tests.unit.cluster.doctor.test_hang import told
 from tests.unit.nccl.parsing.recorded import text
 
@@ -22,7 +22,7 @@ def rdma(folder: Path, *ports: Any, **variables: str) -> Facts:
     return facts(folder, ROCE, tell={"lab-1": values})
 
 
-def test_adapters_that_are_missing_or_down_are_told(tmp_path: Path) -> None:
+def test_adapters_that_are_missing_or_down_are_reported(tmp_path: Path) -> None:
     assert told(rdma(tmp_path), "adapters") == ["FAIL Pod lab-1: it sees no RDMA adapter"]
     lines_ = told(rdma(tmp_path, port("mlx5_0"), port("mlx5_10")), "adapters")
     assert lines_ == ["FAIL Pod lab-1: NCCL_IB_HCA names mlx5_1, which do not exist; there are mlx5_0, mlx5_10"]
@@ -32,7 +32,7 @@ def test_adapters_that_are_missing_or_down_are_told(tmp_path: Path) -> None:
     assert other == ["FAIL Pod lab-1: NCCL_IB_HCA=mlx5 matches none of its adapters; there are irdma0"]
 
 
-def test_an_address_that_is_missing_or_of_version_1_is_told(tmp_path: Path) -> None:
+def test_an_address_that_is_missing_or_of_version_1_is_reported(tmp_path: Path) -> None:
     both = (port("mlx5_0"), port("mlx5_1", gids=[V1]))
     words = "mlx5_1:1 has no address 3 (NCCL_IB_GID_INDEX); RoCE v2 is at no index"
     assert told(rdma(tmp_path, *both), "addresses") == [f"FAIL Pod lab-1: {words}"]
@@ -62,7 +62,7 @@ def test_names_are_taken_by_nccls_rules(wanted: str, name: str, port_: str, take
 # ---- settings -------------------------------------------------------------------------------------------------------
 
 
-def test_variables_that_differ_from_the_file_or_between_jobs_are_told(tmp_path: Path) -> None:
+def test_variables_that_differ_from_the_file_or_between_jobs_are_reported(tmp_path: Path) -> None:
     old = facts(tmp_path, ROCE, tell={"lab-1": {"variables": {"NCCL_IB_GID_INDEX": "1"}}})
     assert told(old, "settings") == ["FAIL Pod lab-1: NCCL_IB_GID_INDEX is 1, the cluster file has 3"]
     newer: Any = {name: {"variables": {"NCCL_IB_GID_INDEX": "1"}} for name in ("lab-0", "lab-1")}
@@ -77,7 +77,7 @@ def test_variables_that_differ_from_the_file_or_between_jobs_are_told(tmp_path: 
     ]
 
 
-def test_interfaces_that_are_not_there_or_down_are_told(tmp_path: Path) -> None:
+def test_interfaces_that_are_not_there_or_down_are_reported(tmp_path: Path) -> None:
     net = {"network": {"rdma": {"interfaces": ["net1", "net2"]}}}
     (line,) = told(facts(tmp_path, ROCE, net, tell={"lab-0": NET1}), "interfaces")
     assert (
@@ -92,7 +92,7 @@ UP = {"state": "up", "mtu": 9000}
 NET1 = {"network": {"interfaces": {"net1": UP, "net2": UP}}}
 
 
-def test_an_mtu_that_differs_is_told(tmp_path: Path) -> None:
+def test_an_mtu_that_differs_is_reported(tmp_path: Path) -> None:
     small = {"network": {"interfaces": {"eth0": {"state": "up", "mtu": 1500}}}}
     (line,) = told(facts(tmp_path, tell={"lab-1": small}), "mtu")
     assert line.endswith("the MTU of eth0 is 9000 in lab-0; the MTU of eth0 is 1500 in lab-1")
@@ -101,7 +101,7 @@ def test_an_mtu_that_differs_is_told(tmp_path: Path) -> None:
 # ---- reaching each other --------------------------------------------------------------------------------------------
 
 
-def test_names_without_an_address_or_with_an_old_one_are_told(tmp_path: Path) -> None:
+def test_names_without_an_address_or_with_an_old_one_are_reported(tmp_path: Path) -> None:
     hosts = {"lab-0.lab.team.svc": "Name or service not known", "lab-1.lab.team.svc": ["10.9.9.9"]}
     found = facts(tmp_path, tell={"lab-0": {"network": {"names": hosts}}})
     assert told(found, "names") == [
@@ -110,7 +110,7 @@ def test_names_without_an_address_or_with_an_old_one_are_told(tmp_path: Path) ->
     ]
 
 
-def test_an_old_or_missing_hostfile_is_told(tmp_path: Path) -> None:
+def test_an_old_or_missing_hostfile_is_reported(tmp_path: Path) -> None:
     tell: Any = {"lab-0": {"network": {"hostfile": "lab-0 slots=8\n"}}, "lab-1": {"network": {"hostfile": None}}}
     assert told(facts(tmp_path, tell=tell), "hostfile") == [
         "FAIL Pod lab-0: its hostfile is stale: it lists 1 hosts, the environment has 2",
@@ -148,7 +148,7 @@ def test_a_low_memlock_fails_for_rdma_and_no_other(tmp_path: Path) -> None:
     assert told(facts(tmp_path, ROCE, tell=may), "memlock") == []
 
 
-def test_shared_memory_that_is_full_or_tiny_is_told(tmp_path: Path) -> None:
+def test_shared_memory_that_is_full_or_tiny_is_reported(tmp_path: Path) -> None:
     full = {"lab-0": {"disk": {"/dev/shm": room(free=2**20)}}}  # noqa: S108
     assert told(facts(tmp_path, tell=full), "shared memory") == [
         "FAIL Pod lab-0: /dev/shm is full: 0.0 of 32.0 GiB are free"
@@ -172,7 +172,7 @@ def test_a_log_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
     [("torch_ib_error12.log", "torch_watchdog.log"), ("torch_ib_completion_error12.log", "torch_watchdog_timeout.log")],
     ids=["ours", "recorded"],
 )
-def test_what_nccl_said_is_told_with_what_it_means(tmp_path: Path, logs: tuple[str, str]) -> None:
+def test_what_nccl_said_is_reported_with_what_it_means(tmp_path: Path, logs: tuple[str, str]) -> None:
     retries, watchdog = (text(name).splitlines() for name in logs)
     found = told(facts(tmp_path, logs={"lab-0": Log(retries), "lab-1": Log(watchdog)}), "NCCL log")
     assert found[0].startswith("FAIL Pod lab-0: a transfer failed with 12: the peer did not acknowledge packets")

@@ -89,7 +89,7 @@ def test_one_that_is_begun_in_each_pod_is_heard_in_those_that_lost_it_too_and_on
         ("it is away", "the pods that answer have no record of one; lab-1: it is away"),
     ],
 )
-def test_where_there_is_none_it_is_told_which_pod_nobody_could_ask(
+def test_where_there_is_none_it_is_reported_which_pod_nobody_could_ask(
     env: Environment, last: PodRuns | str, wrong: str
 ) -> None:
     for search in (runs.to_end, runs.newest):

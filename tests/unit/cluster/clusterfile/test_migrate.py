@@ -53,7 +53,7 @@ def test_every_comment_is_kept(roce: Path, tcp: Path) -> None:
     assert "  api: https://api.lab.example.org:6443  # behind the VPN" in migrate(roce, NAMED).text.splitlines()
 
 
-def test_every_change_of_meaning_is_told_with_its_line(roce: Path) -> None:
+def test_every_change_of_meaning_is_reported_with_its_line(roce: Path) -> None:
     told = "\n".join(migrate(roce, NAMED).notes)
     for word in ("line 6: cluster.api", "cluster.flavour", "fabric", "5 is the older number for SYS", "ib_timeout"):
         assert word in told

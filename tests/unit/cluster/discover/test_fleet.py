@@ -11,7 +11,7 @@ from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.discover import flow
 from gpuctl.cluster.discover.draft import draft
 from gpuctl.cluster.discover.facts import Facts
-from tests.unit.cluster.discovered import (
+from tests.unit.cluster.discover.discovered import (
     FORBIDDEN,
     GOLDEN,
     H100,
@@ -34,7 +34,9 @@ from tests.unit.cluster.discovered import (
 
 @pytest.mark.parametrize("name", names())
 def test_a_draft_is_as_it_was_when_people_read_it(name: str) -> None:
-    assert written(name) == (GOLDEN / name).read_text(), "python -m tests.unit.cluster.discovered writes it anew"
+    assert written(name) == (GOLDEN / name).read_text(), (
+        "python -m tests.unit.cluster.discover.discovered writes it anew"
+    )
 
 
 @pytest.mark.parametrize("found", [facts(), openshift(), eks()], ids=["plain", "openshift", "eks"])
@@ -112,7 +114,7 @@ def test_the_name_is_that_of_the_file_where_one_is_written() -> None:
     assert document(facts(named="kubernetes", file="My Lab"))["cluster"]["name"] == "kubernetes"
 
 
-def test_the_flavour_is_told_by_kinds_host_and_labels() -> None:
+def test_the_flavour_is_reported_by_kinds_host_and_labels() -> None:
     marked = nodes(node("a", {**H100, "eks.amazonaws.com/nodegroup": "g"}))
     assert document(facts(**marked))["cluster"]["flavour"] == "eks"
     assert document(eks(**nodes(node("a"))))["cluster"]["flavour"] == "eks"
@@ -126,7 +128,7 @@ def test_a_path_of_the_api_is_left_out_and_told() -> None:
     assert "Its path /k8s/clusters/c-1 is left out" in drafted(found).text
 
 
-def test_a_namespace_that_is_not_there_or_may_not_be_read_is_told() -> None:
+def test_a_namespace_that_is_not_there_or_may_not_be_read_is_reported() -> None:
     assert "`kubectl create namespace team`" in drafted(facts(space=Maybe(None))).text
     assert "It is not known whether it exists: no right." in drafted(facts(space=Maybe(None, "no right"))).text
 
@@ -185,7 +187,7 @@ def test_a_pod_gets_most_of_the_smallest_node_without_its_daemons() -> None:
     assert (read["cpu"], read["memory"]) == (80, "450Gi")
 
 
-def test_pods_that_may_not_be_read_are_told_where_room_is_reckoned() -> None:
+def test_pods_that_may_not_be_read_are_reported_where_room_is_reckoned() -> None:
     text = drafted(facts(pods=Maybe([], "no right"))).text
     assert "are not counted, because pods may not be read (no right)" in " ".join(text.replace("# ", "").split())
 
@@ -201,7 +203,7 @@ def test_taints_that_pods_would_not_put_up_with_are_named() -> None:
     assert document(facts(**nodes(node("a", taints=taints))))["nodes"]["tolerations"] == ["team"]
 
 
-def test_a_taint_that_only_some_nodes_have_is_told_and_not_put_up_with() -> None:
+def test_a_taint_that_only_some_nodes_have_is_reported_and_not_put_up_with() -> None:
     team, repair = ({"key": key, "effect": "NoSchedule"} for key in ("team", "repair"))
     both = drafted(facts(**nodes(node("a", taints=[team]), node("b", taints=[team, repair]))))
     assert yaml.safe_load(both.text)["nodes"]["tolerations"] == ["team"]

@@ -66,7 +66,7 @@ def test_a_file_of_patterns_that_is_no_text_is_refused(tmp_path: Path) -> None:
         excludes.of(tmp_path, [])
 
 
-def test_sockets_and_pipes_are_told_and_not_taken(tmp_path: Path) -> None:
+def test_sockets_and_pipes_are_reported_and_not_taken(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
@@ -164,7 +164,7 @@ def test_files_are_read_and_packed_once_for_all_pods(tmp_path: Path) -> None:
     assert set(local.batch(files).sent) == {"b.py"}
 
 
-def test_a_file_that_never_stays_the_same_is_told(tmp_path: Path) -> None:
+def test_a_file_that_never_stays_the_same_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "grows.bin"
     path.write_bytes(b"x" * (2 << 20))
     sent: dict[str, tuple[str, Item]] = {}

@@ -14,7 +14,7 @@ from gpuctl.cluster.doctor.model import PodFacts, as_dict
 from gpuctl.cluster.doctor.start import START
 from gpuctl.domain.findings import group_by_subject, warn
 from tests.rig.recordings import recording
-from tests.unit.cluster.doctor.patients import DATA, facts, pod
+from tests.unit.cluster.doctor.environments import DATA, facts, pod
 
 
 def of(name: str) -> gpus.Gpus:
@@ -44,7 +44,7 @@ def test_power_clocks_and_links_are_read_of_every_driver(
     assert (first.link_gen, first.most_gen, first.link_width, first.most_width) == link
 
 
-def test_what_is_no_whole_answer_is_told_with_the_reason() -> None:
+def test_what_is_no_whole_answer_is_reported_with_the_reason() -> None:
     cut = gpus.of(PodFacts({"gpu": {"xml": "<nvidia_smi_log><gpu>"}}))
     assert cut.gpus == ()
     assert "no whole XML" in cut.why
@@ -96,7 +96,7 @@ def test_the_state_of_the_pods_suggests_the_trouble(tmp_path: Path) -> None:
     assert suggested(facts(tmp_path, mode=None)) == ["start"]
 
 
-def test_pods_with_the_same_trouble_are_told_together() -> None:
+def test_pods_with_the_same_trouble_are_reported_together() -> None:
     (one, other) = group_by_subject(
         [warn("a", "Pod x", "w"), warn("a", "Pod y", "w"), warn("a", "Pod y", "w"), warn("a", "z", "v")]
     )

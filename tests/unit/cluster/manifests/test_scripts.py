@@ -148,7 +148,7 @@ def test_what_is_not_exposed_listens_inside_the_pod_alone(tmp_path: Path) -> Non
     assert "jupyter_address=0.0.0.0\n" in settings
 
 
-def test_an_image_without_editors_is_told_and_starts(tmp_path: Path) -> None:
+def test_an_image_without_editors_is_reported_and_starts(tmp_path: Path) -> None:
     pod = made(tmp_path, {"sshd": STANDIN}, SECRET)
     pod.ready("h100-roce-0", 1)
     assert "no code-server in the image" in pod.log
@@ -163,7 +163,7 @@ def test_an_empty_secret_stops_the_pod_and_says_who_fills_it(tmp_path: Path) -> 
     assert not (pod.run / "ready").exists()
 
 
-def test_a_pod_ends_when_it_is_told_to(pod: Pod) -> None:
+def test_a_pod_ends_when_it_is_reported_to(pod: Pod) -> None:
     with pod.starting("h100-roce-3") as program:
         until = time.monotonic() + 20
         while not (pod.run / "ready").exists() and time.monotonic() < until:

@@ -16,7 +16,7 @@ from gpuctl.cluster.manifests.references import references_of
 from gpuctl.cluster.train import launch
 from gpuctl.domain.findings import Verdict
 from tests.unit.cluster.clusters import cluster, mistakes
-from tests.unit.cluster.deploy.there import there
+from tests.unit.cluster.deploy.snapshots import there
 
 OWN_VOLUMES = {"storage": {"mode": "volumeClaimTemplates", "class_rwo": "fast"}}
 
