@@ -15,7 +15,11 @@ from tests.contracts.sources import ROOT, python_files
 
 
 def commands(group: click.Group, path: str = "gpuctl") -> Iterator[tuple[str, click.Command]]:
-    for name, command in sorted(group.commands.items()):
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        assert command.name == name
         yield f"{path} {name}", command
         if isinstance(command, click.Group):
             yield from commands(command, f"{path} {name}")

@@ -159,8 +159,6 @@ def destroy(request: EnvironmentSelection, volumes: bool, timeout: float, yes: b
     raise click.exceptions.Exit(PROBLEMS if objects.unread else 0)
 
 
-COMMANDS = (diff, deploy, status, scale, destroy)
-
 # ---- applying --------------------------------------------------------------------------------------------------------
 
 

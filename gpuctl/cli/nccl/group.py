@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import click
 
-from gpuctl.cli.nccl import baselines, calibrate, clean, isolate, judge, parse, preflight, report, run
 from gpuctl.cli.shared.click_groups import Group
 
-COMMANDS = (
-    parse.parse,
-    judge.judge,
-    baselines.baselines,
-    calibrate.calibrate,
-    preflight.preflight,
-    preflight.advise,
-    run.command,
-    isolate.command,
-    report.report,
-    report.history,
-    clean.clean,
-)
+MEMBERS = {
+    "parse": "gpuctl.cli.nccl.parse:parse",
+    "judge": "gpuctl.cli.nccl.judge:judge",
+    "baselines": "gpuctl.cli.nccl.baselines:baselines",
+    "calibrate": "gpuctl.cli.nccl.calibrate:calibrate",
+    "preflight": "gpuctl.cli.nccl.preflight:preflight",
+    "advise": "gpuctl.cli.nccl.preflight:advise",
+    "run": "gpuctl.cli.nccl.run:command",
+    "isolate": "gpuctl.cli.nccl.isolate:command",
+    "report": "gpuctl.cli.nccl.report:report",
+    "history": "gpuctl.cli.nccl.report:history",
+    "clean": "gpuctl.cli.nccl.clean:clean",
+}
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, members=MEMBERS)
 def nccl() -> None:
     """Validate the fabric with nccl-tests, and find faulty nodes with proof."""
-
-
-for command in COMMANDS:
-    nccl.add_command(command)

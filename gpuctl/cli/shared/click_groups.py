@@ -1,12 +1,33 @@
-"""Command groups whose help shows whole sentences."""
+"""Command groups: commands are imported when they are needed, and help shows whole sentences."""
 
 from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 
 class Group(click.Group):
-    """Lists each command with the whole first sentence of its help; click cuts it at the end of the line."""
+    """Lists each command with the whole first sentence of its help; click cuts it at the end of the line.
+
+    `members`: name -> "module:attribute" of commands that are imported when one of them runs, or all are listed.
+    `gpuctl --help` lists groups only, and has no time for the commands inside them.
+    """
+
+    def __init__(self, *args: Any, members: Mapping[str, str] | None = None, **options: Any) -> None:
+        self.members = dict(members or {})
+        super().__init__(*args, **options)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self.members, *self.commands})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.members and cmd_name not in self.commands:
+            module, _, attribute = self.members[cmd_name].partition(":")
+            self.add_command(getattr(importlib.import_module(module), attribute), cmd_name)
+        return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
