@@ -13,11 +13,7 @@ from typing import Any
 import click
 
 from gpuctl.core.errors import GpuctlError
-
-OWN_FAULT = 4
-OUTPUT_FAILED = 3
-INTERRUPTED = 130
-READER_GONE = 141  # 128 + SIGPIPE, as other programs; not 1, which means that problems were found
+from gpuctl.core.exit_codes import INTERRUPTED, NOT_DONE, OWN_FAULT, READER_GONE
 
 
 class OutputUnread(Exception):
@@ -37,7 +33,7 @@ def guarded(command: Callable[..., Any]) -> None:
             f"cannot write the output: {write_error.strerror or write_error}",
             "redirect it to a place with free space, then run the command again",
         )
-        code = code if code in (OWN_FAULT, INTERRUPTED) else OUTPUT_FAILED
+        code = code if code in (OWN_FAULT, INTERRUPTED) else NOT_DONE
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -75,7 +71,7 @@ def _interrupted(error: BaseException) -> int:
 
 def _fault(error: Exception) -> Ending:
     if isinstance(error, OSError) and _is_output_error(error):
-        return OUTPUT_FAILED, error
+        return NOT_DONE, error
     _print_error(f"gpuctl itself failed: {error}", f"please report it with this file: {_write_log()}")
     return OWN_FAULT, None
 

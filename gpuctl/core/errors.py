@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from gpuctl.core import exit_codes
+
 
 class GpuctlError(Exception):
     """Something gpuctl could not do. `doing` completes "cannot …"; `hint` says what to try."""
 
-    exit_code = 3
+    exit_code = exit_codes.NOT_DONE
 
     def __init__(self, doing: str, wrong: str, hint: str = "") -> None:
         super().__init__(f"cannot {doing}: {wrong}")
@@ -18,7 +20,7 @@ class GpuctlError(Exception):
 class InvalidInput(GpuctlError):
     """The input cannot be used; nothing was changed."""
 
-    exit_code = 2
+    exit_code = exit_codes.INVALID_INPUT
 
 
 class Unreachable(GpuctlError):

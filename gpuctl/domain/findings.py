@@ -9,11 +9,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from gpuctl.core.exit_codes import PROBLEMS
 from gpuctl.core.text import named
 
-# 4 a fault of gpuctl > 2 invalid input > 3 failed > 1 problems found > 0 no problems
-_WORST_FIRST = (4, 2, 3, 1, 0)
-PROBLEMS = 1  # exit code of a command that found problems
 Number = float | int | str | None
 _KIND_AND_NAME = re.compile(r"[A-Z][A-Za-z]+ \S+")
 Value = TypeVar("Value")
@@ -115,11 +113,6 @@ def problems(findings: Iterable[Finding], strict: bool = False) -> list[Finding]
 def exit_code(findings: Iterable[Finding], strict: bool = False) -> int:
     """0 or 1 (PROBLEMS)."""
     return PROBLEMS if problems(findings, strict) else 0
-
-
-def worst_code(codes: Iterable[int]) -> int:
-    """The exit code of a run over many: the worst decides; 0 for none."""
-    return min(codes, key=_WORST_FIRST.index, default=0)
 
 
 def group_by_subject(findings: Iterable[Finding]) -> list[Finding]:

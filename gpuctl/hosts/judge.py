@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpuctl.domain.findings import Finding, Verdict, worst_code
+from gpuctl.core.exit_codes import worst
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.engine import failures, needs_reboot
 from gpuctl.hosts.model import HostResult
 
@@ -32,7 +33,7 @@ def status(result: HostResult, strict: bool = False) -> str:
 def exit_code(results: Sequence[HostResult], strict: bool = False, drift: bool = False) -> int:
     """0 without problems; 1 with problems, with `drift` also if a host differs or needs a reboot; 3 if one failed."""
     worse = {"unreachable": 3, "failed": 3, "problems": 1, **dict.fromkeys(INCOMPLETE, int(drift))}
-    return worst_code(worse.get(status(result, strict), 0) for result in results)
+    return worst(worse.get(status(result, strict), 0) for result in results)
 
 
 def as_dict(result: HostResult, strict: bool = False) -> dict[str, object]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gpuctl.core.errors import InvalidInput
-from gpuctl.domain.findings import Finding, Verdict, worst_code
+from gpuctl.core.exit_codes import worst
+from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import plan
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
@@ -114,4 +115,4 @@ def exit_code(results: Sequence[LaunchResult], findings_: Sequence[Finding] = ()
     bad = [end for end in results if end.run.outcome is not Outcome.COMPLETE or end.lost or end.left]
     nothing = [end for end in results if end.run.outcome in _NOT_BEGUN and not end.run.rows and not end.run.ranks]
     open_ = [one for one in findings_ if one.verdict in (Verdict.FAIL, Verdict.UNKNOWN)]
-    return worst_code([3 if nothing else 0, 1 if bad or open_ else 0])
+    return worst([3 if nothing else 0, 1 if bad or open_ else 0])

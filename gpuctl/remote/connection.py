@@ -22,7 +22,7 @@ PROCESS_TREE = "ansible_collections.gpuctl.fleet.plugins.module_utils.launch.pro
 MODULES = (
     f"{PACKAGE}.frames",
     PROCESS_TREE,
-    *(f"{PACKAGE}.{n}" for n in ("protocol", "process", "log", "detached", "main")),
+    *(f"{PACKAGE}.{n}" for n in ("protocol", "process", "log", "detached", "supervise")),
 )
 SILENT_S = 60.0  # a pod at work says so every 10 s
 ALIVE_S = 10.0

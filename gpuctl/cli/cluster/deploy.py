@@ -14,7 +14,7 @@ from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.cluster.selection import EnvironmentSelection
 from gpuctl.core.errors import InvalidInput
-from gpuctl.domain.findings import PROBLEMS
+from gpuctl.core.exit_codes import PROBLEMS
 
 if TYPE_CHECKING:
     from gpuctl.cluster.access import PodAccess

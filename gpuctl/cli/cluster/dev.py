@@ -11,9 +11,9 @@ import click
 from gpuctl.cli.cluster import sync
 from gpuctl.cli.cluster.environment_options import selection_options
 from gpuctl.cli.cluster.shell import rank
-from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options
 from gpuctl.cluster.dev.request import DevRequest
+from gpuctl.core.exit_codes import INTERRUPTED
 
 if TYPE_CHECKING:
     from gpuctl.remote.model import ProcessExit

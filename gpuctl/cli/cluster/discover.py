@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gpuctl.cli.shared import options
-from gpuctl.domain.findings import PROBLEMS
+from gpuctl.core.exit_codes import PROBLEMS
 
 
 @click.command()

@@ -13,7 +13,7 @@ from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.cluster.selection import EnvironmentSelection
 from gpuctl.core.errors import GpuctlError
-from gpuctl.domain.findings import PROBLEMS
+from gpuctl.core.exit_codes import PROBLEMS
 
 if TYPE_CHECKING:
     from gpuctl.cluster.doctor.flow import Examination

@@ -11,7 +11,8 @@ from gpuctl.cli.cluster.environment_options import selected
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.cluster.selection import EnvironmentSelection
-from gpuctl.domain.findings import PROBLEMS, Verdict
+from gpuctl.core.exit_codes import PROBLEMS
+from gpuctl.domain.findings import Verdict
 
 if TYPE_CHECKING:
     from gpuctl.cluster.editors import Editor, EditorStatus

@@ -10,9 +10,9 @@ import click
 
 from gpuctl.cli.cluster.environment_options import selected
 from gpuctl.cli.cluster.shell import rank
-from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options
 from gpuctl.cluster.selection import EnvironmentSelection
+from gpuctl.core.exit_codes import INTERRUPTED
 
 if TYPE_CHECKING:
     from gpuctl.cluster.access import PodAccess

@@ -5,11 +5,9 @@ from __future__ import annotations
 import click
 
 from gpuctl.cli.cluster.environment_options import selection_options
-from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options
 from gpuctl.cluster.selection import LogsRequest
-
-NOT_READ = 3  # the log of a pod could not be read
+from gpuctl.core.exit_codes import INTERRUPTED, NOT_DONE
 
 
 @click.command()
@@ -49,4 +47,4 @@ def logs(request: LogsRequest) -> None:
         if result.code is None:
             click.echo(f"{result.pod}: its log could not be read: {result.wrong}", err=True)
     unread = any(result.code is None for result in results)
-    raise click.exceptions.Exit(INTERRUPTED if broken_off() else NOT_READ if unread else 0)
+    raise click.exceptions.Exit(INTERRUPTED if broken_off() else NOT_DONE if unread else 0)

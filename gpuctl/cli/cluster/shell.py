@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl.cli.cluster.environment_options import selected
-from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options, output
 from gpuctl.cluster.selection import EnvironmentSelection
+from gpuctl.core.exit_codes import INTERRUPTED
 
 if TYPE_CHECKING:
     from gpuctl.cluster.access import PodAccess

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuctl.cli.cluster.environment_options import of_environment
-from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.cluster.sync.request import SyncCommand
+from gpuctl.core.exit_codes import INTERRUPTED, NOT_DONE, PROBLEMS, worst
 from gpuctl.core.sizes import size
-from gpuctl.domain.findings import PROBLEMS, worst_code
 
 if TYPE_CHECKING:
     from gpuctl.cluster.sync.local import Local
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from gpuctl.workflows.sync import PreparedSync
 
 MOST_SHOWN = 20
-NOT_DONE = 3
 
 pods_options = options.together(
     click.argument("name", metavar="[NAME|FILE]", default=""),
@@ -81,7 +79,7 @@ def sync(request: SyncCommand, form: Output) -> None:
         lambda outcome: _progress(outcome, form),
     )
     _show(outcomes, prepared.local, request.check, form)
-    raise click.exceptions.Exit(worst_code(map(_code, outcomes)))
+    raise click.exceptions.Exit(worst(map(_code, outcomes)))
 
 
 # ---- outcome --------------------------------------------------------------------------------------------------------

@@ -11,19 +11,16 @@ import click
 from gpuctl.cli.cluster import train_report as show
 from gpuctl.cli.cluster.environment_options import selection_options
 from gpuctl.cli.cluster.train_report import Screen
-from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.cluster.selection import EnvironmentSelection
 from gpuctl.cluster.train.request import TrainRequest
-from gpuctl.domain.findings import PROBLEMS
+from gpuctl.core.exit_codes import INTERRUPTED, NOT_DONE, PROBLEMS
 
 if TYPE_CHECKING:
     from gpuctl.cluster.access import PodAccess
     from gpuctl.cluster.train.watch import Training, TrainingState
     from gpuctl.remote.model import PodTarget
-
-NOT_DONE = 3
 
 
 class PassThroughArgs(click.Command):

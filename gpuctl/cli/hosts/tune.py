@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.errors import INTERRUPTED, OutputUnread
+from gpuctl.cli.errors import OutputUnread
 from gpuctl.cli.shared import options
 from gpuctl.cli.shared.report import Form, check_folder, report_options
 from gpuctl.core.errors import InvalidInput
+from gpuctl.core.exit_codes import INTERRUPTED
 from gpuctl.hosts.model import RollbackRequest, TuneRequest
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import sys
 
 import click
 
-from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.kube import shell
 from gpuctl.cli.kube.pod import pod, scope
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.click_groups import Group
+from gpuctl.core.exit_codes import INTERRUPTED
 
 
 @click.group("kube", cls=Group)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.nccl import baselines, log_files, record_history, sweep_options, target_options
 from gpuctl.cli.nccl.baselines import ContextRequest
 from gpuctl.cli.nccl.sweep_options import SweepRequest
@@ -18,6 +17,7 @@ from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import Sectioned
 from gpuctl.cli.shared.output import Output
 from gpuctl.core.errors import InvalidInput
+from gpuctl.core.exit_codes import INTERRUPTED
 from gpuctl.core.signals import ctrl_c
 from gpuctl.workflows.nccl_targets.model import TargetRequest
 

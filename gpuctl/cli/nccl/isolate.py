@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.nccl import baselines, proof, record_history, sweep_options, target_options
 from gpuctl.cli.nccl.proof import Destination
 from gpuctl.cli.nccl.sweep_options import SweepRequest
@@ -18,6 +17,7 @@ from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import Sectioned
 from gpuctl.cli.shared.report import Form, check_folder, report_options
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.exit_codes import INTERRUPTED
 from gpuctl.core.signals import ctrl_c
 from gpuctl.workflows.nccl_targets.model import TargetRequest, flags
 
@@ -131,7 +131,7 @@ def command(request: IsolateRequest, form: Form, metrics: Path | None) -> None:
 
 def _replay(request: IsolateRequest, path: Path, policy: Policy, form: Form, metrics: Path | None) -> None:
     from gpuctl.nccl.isolate import record
-    from gpuctl.nccl.isolate.decide import decide
+    from gpuctl.nccl.isolate.next_round import decide
 
     _refuse_run_options(request)
     recorded = record.read(path)

@@ -14,6 +14,7 @@ from gpuctl.cli.nccl import baselines, log_files
 from gpuctl.cli.nccl.baselines import ContextRequest
 from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
+from gpuctl.core.exit_codes import PROBLEMS
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
@@ -75,7 +76,7 @@ def judge(request: JudgeRequest, form: Form, metrics: Path | None) -> None:
 
 
 def _exit_code(judged_runs: Iterable[Judged], strict: bool) -> int:
-    from gpuctl.domain.findings import PROBLEMS, exit_code
+    from gpuctl.domain.findings import exit_code
 
     # Judged one by one, because a run without findings is unknown.
     return max((exit_code(findings, strict) if findings else PROBLEMS for _, _, findings in judged_runs), default=0)

@@ -17,6 +17,7 @@ from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
 from gpuctl.core.errors import InvalidInput
+from gpuctl.core.exit_codes import worst
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
@@ -227,10 +228,10 @@ def _places(fleet: Fleet, topology: Path | None) -> tuple[Mapping[str, tuple[str
 
 def _exit_code(findings: Iterable[Finding], fleet: Fleet) -> int:
     """Return 1 if something is wrong or unknown, 3 if a node was not reached."""
-    from gpuctl.domain.findings import Verdict, worst_code
+    from gpuctl.domain.findings import Verdict
 
     problems = any(one.verdict in (Verdict.FAIL, Verdict.UNKNOWN) for one in findings)
-    return worst_code([int(problems), 3 if fleet.unasked else 0])
+    return worst([int(problems), 3 if fleet.unasked else 0])
 
 
 def _as_dict(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, Any]:

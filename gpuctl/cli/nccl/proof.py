@@ -11,6 +11,7 @@ import click
 
 from gpuctl.cli.shared import findings, output
 from gpuctl.cli.shared.report import Form, publish
+from gpuctl.core.exit_codes import PROBLEMS
 
 if TYPE_CHECKING:
     from gpuctl.nccl.isolate.model import Conclusion, Fleet, Round
@@ -44,7 +45,6 @@ def show_and_exit(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion
 
 def _unfinished(history: Sequence[LaunchResult], following: Round, to: Destination) -> NoReturn:
     """Print the next round of an isolation without a verdict, and exit with 1."""
-    from gpuctl.domain.findings import PROBLEMS
     from gpuctl.domain.report import Report
 
     runs = output.plural(len(following.launches), "run")

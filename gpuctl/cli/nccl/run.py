@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.errors import INTERRUPTED
 from gpuctl.cli.nccl import baselines, record_history, sweep_options, target_options
 from gpuctl.cli.nccl.sweep_options import SweepRequest
 from gpuctl.cli.shared import findings as findings_output
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.option_sections import Sectioned
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
+from gpuctl.core.exit_codes import INTERRUPTED
 from gpuctl.core.signals import ctrl_c
 from gpuctl.nccl.plan_kinds import KINDS, Kind
 from gpuctl.workflows.nccl_targets.model import TargetRequest

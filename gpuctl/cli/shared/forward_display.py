@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from gpuctl.cli.errors import INTERRUPTED
+from gpuctl.core.exit_codes import INTERRUPTED
 from gpuctl.kube.forward import flow
 from gpuctl.kube.forward.model import Request
 from gpuctl.kube.forward.state_machine import Line

@@ -12,7 +12,7 @@ from gpuctl.cluster.environment import CONTAINER
 from gpuctl.cluster.shell import programs
 from gpuctl.cluster.shell.flow import left_by
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.domain.findings import worst_code
+from gpuctl.core.exit_codes import worst
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Object
@@ -129,7 +129,7 @@ def _after(cluster: Cluster, pod: str, marked: str, error: GpuctlError) -> str:
 
 def code(results: Sequence[CommandResult]) -> int:
     """Exit code: 0 if it ended with 0 everywhere, 1 if it failed in a pod, 3 if it did not run to its end in one."""
-    return worst_code(NOT_RUN if result.code is None else FAILED if result.code else 0 for result in results)
+    return worst(NOT_RUN if result.code is None else FAILED if result.code else 0 for result in results)
 
 
 class Lines:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuctl.nccl.isolate.decide import decide
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy, Round
+from gpuctl.nccl.isolate.next_round import decide
 from gpuctl.nccl.model import Launch, LaunchResult, Outcome
 from gpuctl.nccl.runner import Runner
 

@@ -11,8 +11,8 @@ from typing import Any
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import write_atomically
 from gpuctl.nccl import serialize
-from gpuctl.nccl.isolate.decide import decide
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
+from gpuctl.nccl.isolate.next_round import decide
 from gpuctl.nccl.model import LaunchResult
 
 FORM = "gpuctl nccl isolate 1"

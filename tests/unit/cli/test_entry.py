@@ -11,7 +11,8 @@ import click
 import pytest
 
 from gpuctl.cli import app, entry
-from gpuctl.cli.errors import READER_GONE, guarded
+from gpuctl.cli.errors import guarded
+from gpuctl.core.exit_codes import READER_GONE
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpuctl.nccl.isolate import record
-from gpuctl.nccl.isolate.decide import decide
 from gpuctl.nccl.isolate.flow import Watch, isolate
 from gpuctl.nccl.isolate.model import Conclusion, Fleet, Policy
+from gpuctl.nccl.isolate.next_round import decide
 from tests.contracts.sources import ROOT, importers
 from tests.rig.nccl_fleet.faults import Fault
 from tests.rig.nccl_fleet.network import network

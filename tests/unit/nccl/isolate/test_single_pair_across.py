@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuctl.nccl.isolate.decide import decide
 from gpuctl.nccl.isolate.model import Fleet, Round
+from gpuctl.nccl.isolate.next_round import decide
 from gpuctl.nccl.model import LaunchResult
 from tests.unit.nccl.builders import ended
 
