@@ -100,7 +100,7 @@ def test_a_report_without_findings_is_unknown_and_still_valid() -> None:
 TEXT = st.text(max_size=20)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(st.tuples(TEXT, TEXT, TEXT, st.sampled_from(Verdict)), max_size=4))
 def test_any_text_of_a_host_gives_valid_reports(rows: list[tuple[str, str, str, Verdict]]) -> None:
     findings = [Finding(check, subject, verdict, message) for check, subject, message, verdict in rows]
