@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +18,15 @@ def python_files(folder: Path) -> list[Path]:
     return found
 
 
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    """The syntax tree of a file; several contracts look at each."""
+    return ast.parse(path.read_text(), path.name)
+
+
 def imports(path: Path) -> Iterator[str]:
     """The full name of each module that a file imports from elsewhere; its own package's are left out."""
-    for node in ast.walk(ast.parse(path.read_text(), path.name)):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:

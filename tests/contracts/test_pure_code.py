@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.sources import ROOT, imports
+from tests.contracts.sources import ROOT, imports, tree
 
 CONTRACT = "Decisions are pure: they reach no edge, not even through others"
 # Modules whose import means I/O, threads, time or chance.
@@ -86,7 +86,7 @@ def pure_files() -> list[Path]:
 
 def impurities(path: Path) -> Iterator[str]:
     yield from (f"imports {name}" for name in imports(path) if name.partition(".")[0] in IMPURE)
-    for node in ast.walk(ast.parse(path.read_text(), path.name)):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
             yield f"line {node.lineno}: {node.func.id}()"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:

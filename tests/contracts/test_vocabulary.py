@@ -12,7 +12,7 @@ import click
 import pytest
 
 from gpuctl.domain.report import JSON_SCHEMA
-from tests.contracts.sources import ROOT, python_files
+from tests.contracts.sources import ROOT, python_files, tree
 from tests.contracts.test_commands import COMMANDS, passed
 
 # Verbs of speech and pronouns that say nothing of a value.
@@ -50,7 +50,7 @@ FOLDERS = sorted({path.parent.relative_to(ROOT) for top in ("gpuctl", "plugins")
 
 
 def definitions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    for node in ast.walk(ast.parse(path.read_text(), path.name)):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             yield node
 
@@ -107,7 +107,7 @@ def keys(tree: ast.AST) -> Iterator[str]:
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=str)
 def test_no_key_of_a_report_has_a_banned_word(folder: Path) -> None:
-    named = {key for path in (ROOT / folder).glob("*.py") for key in keys(ast.parse(path.read_text(), path.name))}
+    named = {key for path in (ROOT / folder).glob("*.py") for key in keys(tree(path))}
     banned = {key for key in named if KEY.fullmatch(key) and BANNED & set(key.split("_"))}
     assert banned == set()
 
@@ -122,7 +122,7 @@ def test_assigned_names_use_the_fields_own_words() -> None:
         node.id
         for folder in FOLDERS
         for path in (ROOT / folder).glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(), path.name))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     ]
     banned = Counter(name for name in names if name in BANNED)
