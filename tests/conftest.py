@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from tests.rig import order
@@ -10,3 +12,7 @@ from tests.rig import order
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files that take longest come first, so that no worker is left alone with one at the end."""
     items.sort(key=lambda item: order.rank(item.nodeid))
+
+
+# Collection makes many long-lived objects. With the usual thresholds, more than half of its time is garbage collection.
+gc.set_threshold(200_000, 20, 100)
