@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.core.exit_codes import INTERRUPTED, NOT_DONE, OWN_FAULT, READER_GONE
+
+NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+NOT_PERMITTED = (errno.EACCES, errno.EPERM)
+FOLDERS = "name other folders with GPUCTL_CONFIG_DIR, GPUCTL_STATE_DIR and GPUCTL_CACHE_DIR"
 
 
 class OutputUnread(Exception):
@@ -72,8 +79,30 @@ def _interrupted(error: BaseException) -> int:
 def _fault(error: Exception) -> Ending:
     if isinstance(error, OSError) and _is_output_error(error):
         return NOT_DONE, error
+    if isinstance(error, OSError) and error.errno in NOT_WRITABLE:
+        _print_error(
+            f"cannot write {error.filename or 'a file'}: {error.strerror}",
+            f"free some space or make it writable, or {FOLDERS}",
+        )
+        return NOT_DONE, None
+    if isinstance(error, OSError) and error.errno in NOT_PERMITTED and _is_own_file(error.filename):
+        _print_error(f"cannot use {error.filename}: {error.strerror}", f"give your user access to it, or {FOLDERS}")
+        return NOT_DONE, None
     _print_error(f"gpuctl itself failed: {error}", f"please report it with this file: {_write_log()}")
     return OWN_FAULT, None
+
+
+def _is_own_file(name: object) -> bool:
+    """True for a file in gpuctl's own folders, and for a missing folder above them, which gpuctl would create."""
+    from gpuctl.core.paths import own_dirs
+
+    if not isinstance(name, str):
+        return False
+    path = Path(name).absolute()
+    folders = [folder.absolute() for folder in own_dirs()]
+    return any(path.is_relative_to(folder) for folder in folders) or (
+        any(folder.is_relative_to(path) for folder in folders) and not os.path.lexists(path)
+    )
 
 
 def _is_output_error(error: OSError) -> bool:
@@ -99,19 +128,28 @@ def _discard_unwritten() -> OSError | None:
 
 
 def _print_error(message: str, hint: str) -> None:
+    from gpuctl.engine import printable
+
     with contextlib.suppress(OSError):
-        click.echo(f"gpuctl: {message}" + (f"\n  hint: {hint}" if hint else ""), err=True)
+        click.echo(printable(f"gpuctl: {message}" + (f"\n  hint: {hint}" if hint else "")), err=True)
 
 
 def _write_log() -> str:
-    """Write the traceback to a file and return its path; if that fails, print the traceback."""
+    """Write the traceback to a file and return its path; if no folder can be written, print the traceback."""
     from gpuctl.core.paths import private, state_dir, write_atomically
 
-    text = f"{' '.join(sys.argv)}\n{traceback.format_exc()}"
+    text, name = (
+        f"{' '.join(sys.argv)}\n{traceback.format_exc()}",
+        f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log",
+    )
     try:
-        path = private(state_dir() / "faults") / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+        path = private(state_dir() / "faults") / name
         write_atomically(path, text)
-    except OSError as error:
-        click.echo(text, err=True)
-        return f"the lines above (no log file: {error})"
+    except OSError:
+        try:
+            path = Path(tempfile.mkdtemp(prefix="gpuctl-faults-")) / name
+            write_atomically(path, text)
+        except OSError as error:
+            click.echo(text, err=True)
+            return f"the lines above (no log file: {error})"
     return str(path)

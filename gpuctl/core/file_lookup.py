@@ -42,9 +42,16 @@ def find(what: str, name: str, folder: str, endings: Sequence[str]) -> Path:
 
 def listed(folder: str, endings: Sequence[str]) -> list[Path]:
     """All files that `find` accepts by name: those with these endings, and folders if an empty ending is among them."""
-    inside = [path for parent in search_path(folder) if parent.is_dir() for path in sorted(parent.iterdir())]
+    inside = [path for parent in search_path(folder) for path in _inside(parent)]
     visible = [path for path in inside if not path.name.startswith(".")]
     return [path for path in visible if ("" in endings if path.is_dir() else path.suffix in endings)]
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:  # it does not exist, or cannot be read
+        return []
 
 
 def _exists(path: Path) -> bool:

@@ -27,6 +27,11 @@ def cache_dir() -> Path:
     return _folder("GPUCTL_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
 
 
+def own_dirs() -> tuple[Path, ...]:
+    """The folders in which gpuctl writes its own files."""
+    return config_dir(), state_dir(), cache_dir()
+
+
 def collection_dir() -> Path:
     """The folder of the shipped collection gpuctl.fleet, with its playbooks/ and roles/."""
     from gpuctl.engine import gpuhost
@@ -45,9 +50,15 @@ def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
     """Replace a file as a whole or not at all; private by default."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w") as stream:
-        os.fchmod(descriptor, mode)
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    try:
+        with os.fdopen(descriptor, "w") as stream:
+            os.fchmod(descriptor, mode)
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # a full disk: the system names no file
+            error.filename = str(path)
+        raise

@@ -10,7 +10,7 @@ GONE = "<removed>"
 # A count of tokens is not a secret, nor is a tokenizer.
 COUNTED = r"(?!iz|s[\"']?[ \t]*[:=][ \t]*[\d.]+(?:[\s,;}\]]|$))"
 KINDS = rf"pass(?:word|wd|phrase)?|secret|token{COUNTED}|(?:api|access|wandb|private)[_-]?key|credential"
-NAMED = rf"[\w.-]*(?:{KINDS})[\w.-]*"
+NAMED = rf"(?=[\w.-]*(?:{KINDS}))[\w.-]++"
 # Names about a secret that are no secrets: its name, its file, its lifetime. Matching starts only at the name's start.
 VALUED = rf"(?<![\w.-]){NAMED}(?<!seconds)(?<!name)(?<!file)"
 QUOTE = r"\\?[\"']"  # in JSON inside of JSON it is escaped
@@ -26,6 +26,8 @@ PATTERNS = (
     r"(?P<keep>(?i:\b(?:bearer|basic)\s+))[A-Za-z0-9._~+/=-]{8,}",
     # https://user:password@host, where the password may contain an @
     rf"(?P<keep>(?<![\w+.-])[\w+.-]+://[^\s:/@]*:)(?!{GONE}@)[^\s/?#\"'\\]+(?P<end>@)",
+    # https://token@host, also git+https://
+    rf"(?P<keep>(?i:(?<![\w+.-])(?:[\w.-]++\+)?+https?://))(?!{GONE}@)[^\s:/?#@\"'\\]++(?P<end>@)",
     # curl -u user:password; two numbers are a user and a group
     rf"(?P<keep>(?<![\w-]){USER}(?:=|{QUOTE},\s*|\s*)(?:{QUOTE})?(?!\d+:\d+\b)[^\s:\"'/\\]+:)(?!<){WORD}",
     # JSON web tokens, AWS, GitHub, Slack, GitLab, Hugging Face, OpenAI and Anthropic keys by their shape
@@ -35,13 +37,13 @@ PATTERNS = (
     r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|nvapi-[\w-]{20,})",
     # "password": "abc", password='a b' up to the same quote; PASSWORD: abc as a whole line, else up to the word's end
     rf"(?P<keep>(?i:{VALUED}{IS})(?P<quote>{QUOTE}))(?!<)(?:(?!(?P=quote))(?:\\.|[^\n\\]))+(?P<end>(?P=quote))",
-    rf"(?P<keep>(?im:^\s*-?\s*{VALUED}:[ \t]+))(?![<\"'])\S.*",
+    rf"(?P<keep>(?im:^[ \t]*+(?:-[ \t]*+)?{VALUED}:[ \t]+))(?![<\"'])\S.*",
     rf"(?P<keep>(?i:{VALUED}{IS})(?:{QUOTE})?)(?!<)(?:[^\s\"'&,;\\]|\\(?![\"']))+",
     # --password abc, "--password", "abc", and an argument below it, as `kubectl describe` lists them
     rf"(?P<keep>(?i:(?=-){VALUED})(?:{QUOTE},[ \t]*{QUOTE}|[ \t]+(?:{QUOTE})?))(?![<-]){WORD}",
     rf"(?im:(?P<keep>^(?P<indent>[ \t]*(?:-[ \t]+)?)(?=-){VALUED}[ \t]*\n(?P=indent)))[^\s<-][^\n]*",
     # 40 characters next to the word aws: a secret access key
-    r"(?P<keep>(?i:aws)\S*\s*[:=]\s*[\"']?)[A-Za-z0-9/+=]{40}(?![A-Za-z0-9/+=])",
+    r"(?P<keep>(?i:aws)\S{0,100}\s{0,20}[:=]\s{0,20}[\"']?)[A-Za-z0-9/+=]{40}(?![A-Za-z0-9/+=])",
 )
 READ = [re.compile(pattern) for pattern in PATTERNS]
 BLOB = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/]{40,}={0,2}(?![A-Za-z0-9+/_-])")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import getpass
 import json
@@ -15,16 +16,22 @@ from typing import Any
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import private, state_dir, write_atomically
 
+KEPT = 500  # newest records that are kept
+KEPT_BYTES = 2**30  # and at most so much of them: a run on 1,000 hosts has 30 MB
+
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run. `at`: UTC, ISO 8601. `command`: the arguments of gpuctl. `hosts`: host -> its result."""
+    """One run. `at`: UTC, ISO 8601. `command`: the arguments of gpuctl. `hosts`: host -> its result.
+
+    `exit_code`: None until the run has ended; it stays so if the run is killed.
+    """
 
     name: str
     at: str
     actor: str
     command: Sequence[str]
-    exit_code: int
+    exit_code: int | None
     hosts: Mapping[str, Any]
 
 
@@ -33,15 +40,25 @@ def current_user() -> str:
     return f"{os.environ.get('SUDO_USER') or getpass.getuser()}@{os.uname().nodename}"
 
 
-def save(command: Sequence[str], exit_code: int, hosts: Mapping[str, Any]) -> RunRecord:
-    """Record a run; the file is written as a whole or not at all."""
+def new(command: Sequence[str]) -> RunRecord:
+    """The record of a run that begins now; `save` writes it."""
     now = time.time()
     name = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{os.getpid()}"
-    run = RunRecord(
-        name, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)), current_user(), list(command), exit_code, hosts
+    return RunRecord(
+        name, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)), current_user(), list(command), None, {}
     )
-    write_atomically(folder() / f"{name}.json", json.dumps(asdict(run), indent=1) + "\n")
-    return run
+
+
+def save(run: RunRecord) -> None:
+    """Write a record as a whole or not at all, over an earlier one of the same run; remove the oldest records."""
+    write_atomically(folder() / f"{run.name}.json", json.dumps(asdict(run), indent=1) + "\n")
+    left = KEPT_BYTES
+    for number, name in enumerate(reversed(names())):
+        path = state_dir() / "runs" / f"{name}.json"
+        with contextlib.suppress(FileNotFoundError):  # another run has removed it
+            left -= path.stat().st_size
+            if number and (number >= KEPT or left < 0):
+                path.unlink()
 
 
 def folder() -> Path:

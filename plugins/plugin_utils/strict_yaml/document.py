@@ -14,6 +14,7 @@ LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")) | {"!"}
 # Far more than any real file; 50,000 brackets would crash the parser.
 MAX_DEPTH = 50
+DEPTH_OF_LIBYAML = "maximum nesting depth"  # of its message, since 0.2.6: it may read ahead of the events
 
 
 class Mistake(NamedTuple):
@@ -62,13 +63,12 @@ def read(path: Path, mistakes: list[Mistake], empty: EmptyFile | None) -> Node |
     except UnicodeDecodeError:
         mistakes.append(Mistake(str(path), "is not UTF-8 text"))
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        mistakes.append(Mistake(f"{path}:{line}", f"is not YAML: {error.problem}", "look at indentation and quotes"))
+        mistakes.append(_not_yaml(path, error))
     except yaml.YAMLError as error:  # its text has the useless place "in <unicode string>"
         problem = " ".join(str(error).partition('in "<')[0].split())
         mistakes.append(Mistake(str(path), f"is not YAML: {problem}"))
     except _TooDeepError as error:
-        mistakes.append(Mistake(str(error), f"is nested more than {MAX_DEPTH} levels deep", "look for stray brackets"))
+        mistakes.append(_too_deep(str(error)))
     else:
         if root is None and empty is not None:
             mistakes.append(Mistake(str(path), f"is an empty {empty.noun}", empty.hint))
@@ -86,6 +86,17 @@ def from_plain(value: object, where: str = "") -> Node:
     if isinstance(value, bool):  # Ansible's YAML reads on and off as true and false
         return Node("on" if value else "off", where)
     return Node("" if value is None else str(value), where)
+
+
+def _not_yaml(path: Path, error: yaml.MarkedYAMLError) -> Mistake:
+    where = f"{path}:{error.problem_mark.line + 1 if error.problem_mark else 1}"
+    if DEPTH_OF_LIBYAML in str(error.problem):
+        return _too_deep(where)
+    return Mistake(where, f"is not YAML: {error.problem}", "look at indentation and quotes")
+
+
+def _too_deep(where: str) -> Mistake:
+    return Mistake(where, f"is nested more than {MAX_DEPTH} levels deep", "look for stray brackets")
 
 
 class _TooDeepError(Exception):

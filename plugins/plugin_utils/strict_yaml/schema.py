@@ -68,6 +68,15 @@ class FieldType(Protocol):
     def schema(self) -> Schema: ...
 
 
+# The user part of a URL, with or without a scheme. An image's digest follows an @, too, and git@ is no secret.
+USER_PART = re.compile(r"(?<=://)(?!git@).*@|^(?!git@)[^/]*@(?!sha256:)", re.DOTALL)
+
+
+def _quoted(text: str) -> str:
+    """Quote a value for a message, without the passwords and tokens of a URL."""
+    return repr(USER_PART.sub("<removed>@", text))
+
+
 @dataclass(frozen=True)
 class Text:
     """Text that matches a pattern; `shape` completes "is not …". The pattern is valid in Python and JSON Schema."""
@@ -84,7 +93,7 @@ class Text:
         if node.value in self.empty:
             at.refuse(node, "is empty", f"leave it out, or give it {self.shape}")
         elif not re.fullmatch(self.pattern, node.value):
-            at.refuse(node, f"is {node.value!r}: not {self.shape}")
+            at.refuse(node, f"is {_quoted(node.value)}: not {self.shape}")
         elif self.most and len(node.value) > self.most:
             at.refuse(node, f"is {len(node.value)} characters long", f"it can have {self.most}")
         return node.value
@@ -173,7 +182,7 @@ class Parsed:
             at.refuse(node, str(error))
             return None
         if value is None:
-            at.refuse(node, f"is {node.value!r}: not {self.shape}")
+            at.refuse(node, f"is {_quoted(node.value)}: not {self.shape}")
         return value
 
     def schema(self) -> Schema:

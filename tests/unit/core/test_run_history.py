@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,30 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_recorded_run_is_loaded_with_everything_in_it(state: Path) -> None:
-    kept = run_history.save(["tune-nodes", "-i", "prod"], 1, {"gpu-1": {"status": "problems"}})
+    kept = replace(run_history.new(["tune-nodes", "-i", "prod"]), exit_code=1, hosts={"gpu-1": {"status": "problems"}})
+    run_history.save(kept)
     assert run_history.names() == [kept.name]
     assert run_history.load(kept.name) == kept
     assert stat.S_IMODE((state / "runs").stat().st_mode) == 0o700
     assert stat.S_IMODE((state / f"runs/{kept.name}.json").stat().st_mode) == 0o600
+
+
+def test_a_run_is_written_before_it_ends_and_completed_later() -> None:
+    begun = run_history.new(["tune-nodes"])
+    run_history.save(begun)
+    assert run_history.load(begun.name).exit_code is None
+    run_history.save(replace(begun, exit_code=0))
+    assert [run_history.load(name).exit_code for name in run_history.names()] == [0]
+
+
+@pytest.mark.parametrize(("limit", "kept"), [({"KEPT": 3}, 3), ({"KEPT_BYTES": 1}, 1)])
+def test_the_oldest_records_are_removed(monkeypatch: pytest.MonkeyPatch, limit: dict[str, int], kept: int) -> None:
+    for name, number in limit.items():
+        monkeypatch.setattr(run_history, name, number)
+    runs = [replace(run_history.new([]), name=f"20260101-00000{number}-1") for number in range(5)]
+    for run in runs:
+        run_history.save(run)
+    assert run_history.names() == [run.name for run in runs[-kept:]]
 
 
 def test_an_unknown_run_is_refused() -> None:
