@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpuctl.core.errors import InvalidInput
+from gpuctl.edges import inventory_program
+from gpuctl.edges.processes import Done, Processes
 
 Variables = dict[str, Any]
+
+LIMIT_S = 120.0  # an inventory plugin may query a cloud with thousands of machines
+MOST_MEMORY = 2**30  # bytes; enough for the variables of some 10,000 hosts
 
 # Connection settings of ansible.cfg, each with the variables that override it for a host.
 _CONFIGURED = {
@@ -30,6 +34,8 @@ _CONFIGURED = {
     "DEFAULT_BECOME_ASK_PASS": ("ansible_become_ask_pass",),
     "DEFAULT_BECOME_EXE": ("ansible_become_exe",),
     "DEFAULT_BECOME_FLAGS": ("ansible_become_flags",),
+}
+_CONFIGURED_SSH = {
     "ssh_executable": ("ansible_ssh_executable",),
     "ssh_args": ("ansible_ssh_args",),
     "ssh_common_args": ("ansible_ssh_common_args",),
@@ -37,60 +43,43 @@ _CONFIGURED = {
 }
 
 
-def read(source: Path, limit: str) -> dict[str, Variables]:
+def read(source: Path, limit: str, *, limit_s: float = LIMIT_S, most_memory: int = MOST_MEMORY) -> dict[str, Variables]:
     """Host -> its variables as written (templates unresolved), in the inventory's order; only hosts of `limit`.
 
     The variables include `group_names`. Connection settings of the user's ansible.cfg apply unless a host's own
-    variables override them.
+    variables override them. `InvalidInput` if the inventory cannot be used; also if a script or plugin of it takes
+    longer than `limit_s`, or Ansible needs more than `most_memory` bytes for it.
     """
-    listing = ["inventory", "--list", "--inventory", str(source), *(["--limit", limit] if limit else [])]
-    configuration = ["config", "dump", "--type", "all", "--only-changed", "--format", "json"]
-    # Both at the same time: each takes most of a second, nearly all of it Ansible's start.
-    with _ansible(*listing) as inventory, _ansible(*configuration) as config:
-        (listed, errors), (settings, _) = inventory.communicate(), config.communicate()
-    doing = f"read the inventory {source}"
-    wrong = _failure(errors, inventory.returncode)
+    doing, hint = f"read the inventory {source}", f"try it alone: ansible-inventory --list -i {source}"
+    done = _run_ansible(source, limit, limit_s, most_memory)
+    wrong = _failure(done, limit_s, most_memory)
     if wrong:
-        raise InvalidInput(doing, wrong, f"try it alone: ansible-inventory --list -i {source}")
-    hosts = _hosts(json.loads(listed))
+        raise InvalidInput(doing, wrong, hint)
+    listed, _, configured = done.out.rstrip().rpartition(b"\n")
+    try:
+        hosts, defaults = _hosts(json.loads(listed)), json.loads(configured)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(doing, "ansible-inventory printed no JSON", hint) from error
     if not hosts:
         wrong = f"no host in it matches {limit!r}" if limit else "it has no hosts"
         raise InvalidInput(doing, wrong, "`ansible-inventory --graph -i INVENTORY` shows hosts and groups")
-    if config.returncode:
-        raise InvalidInput("read Ansible's configuration", "ansible-config failed", "try it alone: ansible-config dump")
-    configured = _configured(json.loads(settings))
-    return {host: _with_defaults(variables, configured) for host, variables in hosts.items()}
+    return {host: _with_defaults(variables, defaults) for host, variables in hosts.items()}
 
 
-def _ansible(*arguments: str) -> subprocess.Popen[str]:
-    # -m ansible uses the ansible-core that gpuctl was installed with, whatever else is on the PATH.
-    return subprocess.Popen(
-        [sys.executable, "-m", "ansible", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=_environment(),
-    )
-
-
-def _configured(dumped: object) -> Variables:
-    """Name -> value of settings from a file or the environment, at any depth of Ansible's listing."""
-    settings: Variables = {}
-    if isinstance(dumped, list):
-        for entry in dumped:
-            settings.update(_configured(entry))
-    elif isinstance(dumped, dict) and "name" in dumped:
-        settings[dumped["name"]] = dumped["value"]
-    elif isinstance(dumped, dict):  # of all plugins, only ssh matters here
-        settings.update(_configured(dumped.get("CONNECTION_PLUGINS", dumped.get("ssh"))))
-    return settings
+def _run_ansible(source: Path, limit: str, limit_s: float, most_memory: int) -> Done:
+    """Run inventory_program.py; on Ctrl-C it ends, with the inventory scripts that it started."""
+    # The program uses the ansible-core that gpuctl was installed with, whatever else is on the PATH.
+    start = [sys.executable, "-P", "-m", inventory_program.__name__]
+    settings = json.dumps([list(_CONFIGURED), list(_CONFIGURED_SSH)])
+    listing = ["inventory", "--list", "--inventory", str(source), *(["--limit", limit] if limit else [])]
+    argv = [*start, str(most_memory), settings, *listing]
+    return Processes(most_memory, descendants=True).run(argv, b"", limit_s, _environment())
 
 
 def _with_defaults(variables: Variables, configured: Variables) -> Variables:
     defaults = {
         names[0]: configured[setting]
-        for setting, names in _CONFIGURED.items()
+        for setting, names in {**_CONFIGURED, **_CONFIGURED_SSH}.items()
         if setting in configured and not any(name in variables for name in names)
     }
     return {**defaults, **variables}
@@ -107,13 +96,17 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **quiet, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True"}
 
 
-def _failure(stderr: str, code: int) -> str:
+def _failure(listed: Done, limit_s: float, most_memory: int) -> str:
     """Why an inventory cannot be used, else "". Ansible's parse warnings count as failures."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    if listed.excess or inventory_program.TOO_LARGE in listed.err:
+        return f"it needs more than {most_memory // 2**20} MiB of memory: does one of its scripts print endlessly?"
+    if listed.code is None:
+        return f"it was not read within {limit_s:g} s: does one of its scripts or plugins hang?"
+    lines = [line.strip() for line in listed.err.splitlines() if line.strip()]
     failures = [line for line in lines if "arse" in line and ("Failed to" in line or "Unable to" in line)]
     # For a YAML file, the messages of the other plugins mislead.
     yaml_failures = [line for line in failures if "'yaml' plugin" in line]
-    if failures or code:
+    if failures or listed.code:
         failures = yaml_failures or failures
         return " ".join((failures or lines or ["ansible-inventory failed"])[-2:]).replace("[WARNING]: ", "")
     return ""

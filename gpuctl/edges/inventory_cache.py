@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,10 @@ def read(source: Path, limit: str, also: str = "") -> dict[str, Variables]:
 
     From the cache, hosts have only connection variables and the one that `also` names.
     """
-    key = _key(source, limit, also)
+    try:
+        key = _key(source, limit, also)
+    except OSError:  # such as a dangling link: Ansible decides what it means
+        key = ""
     cached = cache_dir() / "inventories" / f"{key}.json"
     if key and cached.is_file():
         hosts: dict[str, Variables] = json.loads(cached.read_text())
@@ -61,7 +65,7 @@ def _key(source: Path, limit: str, also: str) -> str:
     ]
     for path in [*files, *(p for p in _configs() if p.is_file())]:
         facts = path.stat()
-        if path in files and not _plain(path, facts.st_size):
+        if path in files and not _plain(path, facts):
             return ""
         inputs.append(f"{path} {facts.st_mtime_ns} {facts.st_size} {facts.st_ino}")
     return hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:32]
@@ -74,9 +78,12 @@ def _beside(source: Path) -> list[Path]:
 
 
 def _below(folder: Path) -> list[Path]:
-    """Every file of a folder, links followed, as Ansible reads them."""
-    folders = os.walk(folder, followlinks=True)
-    return sorted(Path(at) / name for at, _, names in folders for name in names)
+    """Every file of a folder, links followed, as Ansible reads them: without hidden ones, such as an editor's locks."""
+    files = []
+    for at, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files += [Path(at) / name for name in names if not name.startswith(".")]
+    return sorted(files)
 
 
 def _configs() -> list[Path]:
@@ -90,8 +97,8 @@ def _configs() -> list[Path]:
     ]
 
 
-def _plain(path: Path, size: int) -> bool:
-    if os.access(path, os.X_OK) or size > _LARGEST:
+def _plain(path: Path, facts: os.stat_result) -> bool:
+    if not stat.S_ISREG(facts.st_mode) or os.access(path, os.X_OK) or facts.st_size > _LARGEST:
         return False
     text = path.read_bytes()
     return not any(mark in text for mark in (b"plugin:", b"$ANSIBLE_VAULT", b"!vault", b"lookup("))

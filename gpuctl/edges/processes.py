@@ -9,12 +9,13 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-# The answer of a host has some 100 KB. The limit stops programs that print endlessly.
-MOST_OUTPUT = 16 * 2**20
+from gpuctl.engine import visit_failures
+
+MOST_OUTPUT = visit_failures.MOST_OUTPUT
 CHUNK = 2**16
 POLL_S = 0.02  # for systems that cannot report the end of a process (macOS)
 
@@ -30,34 +31,52 @@ class Done:
 
 
 class Processes:
-    """Concurrent programs that can be stopped together, such as on Ctrl-C."""
+    """Concurrent programs that can be stopped together, such as on Ctrl-C.
 
-    def __init__(self, most_output: int = MOST_OUTPUT) -> None:
+    `most_output`: bytes that a program may print on either stream. `descendants`: programs that they started are
+    stopped with them, unless those left their process group.
+    """
+
+    def __init__(self, most_output: int = MOST_OUTPUT, *, descendants: bool = False) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopped = False
         self._most = most_output
+        self._descendants = descendants
 
-    def run(self, argv: Sequence[str], stdin: bytes | Callable[[], bytes], limit: float) -> Done:
+    def run(
+        self,
+        argv: Sequence[str],
+        stdin: bytes | Callable[[], bytes],
+        limit: float,
+        environment: Mapping[str, str] | None = None,
+    ) -> Done:
         """Run a program to its end; OSError if it cannot be started.
 
         `stdin`: its input, or a function that returns the input and is called once the program runs. `limit`: seconds.
-        A program that prints more than the size limit on either stream is killed.
+        `environment`: all its variables; None for those of this process. A program that prints more than the size limit
+        on either stream is killed.
         """
         with self._lock:
             if self._stopped:
                 return Done(None, b"", "interrupted")
             # Its own session: Ctrl-C reaches only gpuctl, which then stops its programs.
             process = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                env=environment,
             )
             self._running.add(process)
+        exchange = _Exchange(process, self._most)
         try:
-            exchange = _Exchange(process, self._most)
             with contextlib.closing(exchange):
                 exchange.run(stdin() if callable(stdin) else stdin, limit)
         finally:
-            process.kill()  # does nothing if it has ended
+            if not exchange.finished:
+                self._signal(process, signal.SIGKILL)
             process.wait()
             with self._lock:
                 self._running.discard(process)
@@ -69,7 +88,15 @@ class Processes:
         with self._lock:
             self._stopped = True
             for process in self._running:
-                process.send_signal(signal.SIGTERM)
+                self._signal(process, signal.SIGTERM)
+
+    def _signal(self, process: subprocess.Popen[bytes], number: int) -> None:
+        """Signal a program that has not been waited for; does nothing if it has ended."""
+        if self._descendants:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
 
 
 class _Exchange:

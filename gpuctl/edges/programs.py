@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from pathlib import Path
 
 from gpuctl.core.errors import InvalidInput
+from gpuctl.domain.kube_errors import page_line
+
+PAGE = re.compile(r"<(?:!doctype html|html|head|body)\b.*", re.IGNORECASE | re.DOTALL)
 
 
 def need(program: str) -> str:
@@ -19,7 +24,15 @@ def installed(program: str) -> bool:
     return shutil.which(program) is not None
 
 
+def find(program: str, path: str) -> Path | None:
+    """Return a program's file from a PATH; None if it is not there."""
+    file = shutil.which(program, path=path)
+    return Path(file) if file else None
+
+
 def gist(err: str) -> str:
-    """The last line of a program's standard error."""
+    """The last line of a program's standard error, or the title of a server's error page in it."""
+    if page := PAGE.search(err):
+        return page_line(page[0])
     lines = [line for line in err.strip().splitlines() if line.strip()]
     return lines[-1].removeprefix("error: ") if lines else "it failed without a message"

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from gpuctl.edges.processes import MOST_OUTPUT, Done, Processes
-from gpuctl.engine import any_python
+from gpuctl.edges.processes import Done, Processes
+from gpuctl.engine import any_python, visit_failures
 
 CONNECT_SECONDS = 10
 LOOK = "log in by hand and look"
 NO_ANSWER = "it gave no answer within"  # how messages of an expired time limit begin
-TOO_MUCH_OUTPUT = "it printed more than"
-SSH_FAILED = 255  # ssh's exit status for its own errors; any other is the program's
+LOST = "the connection was lost"
+# The exit status of ssh for its own errors, which it explains, and for a program that a signal ended, without a word.
+SSH_FAILED = 255
+SHELL_KILLED = 128 + signal.SIGKILL
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,11 @@ _KNOWN = (
         "sudo is not installed",
         "log in as root, or install sudo",
     ),
+    (
+        rf"Timeout, server .* {visit_failures.UNRESPONSIVE}|Broken pipe|closed by remote host",
+        LOST,
+        "is it up, and does the network work?",
+    ),
     (r"gpuctl-no-python", "it has no Python", "install python3 there"),
     (r"Could not resolve hostname", "its name cannot be resolved", "set ansible_host to an address"),
     (
@@ -129,20 +137,26 @@ def known_failure(output: str, last: str, address: str) -> Failure | None:
 def explain(login: Login, done: Done, limit: float) -> Failure:
     """Explain a failure from the output of ssh, sudo, the shell or our program."""
     if done.excess:
-        hint = f"does its login shell, or a script it reads, print endlessly? {LOOK}"
-        return Failure(f"{TOO_MUCH_OUTPUT} {MOST_OUTPUT // 2**20} MiB and was stopped", hint)
+        return Failure(visit_failures.TOO_MUCH_OUTPUT, visit_failures.PRINTS_ENDLESSLY)
     if done.code is None:
         return Failure(f"{NO_ANSWER} {limit:g} s", f"{LOOK}; --timeout allows more time", unreachable=True)
-    unreachable = done.code == SSH_FAILED and not login.local
     lines = [
         line for line in done.err.splitlines() if line.strip() and not line.startswith("Warning: Permanently added")
     ]
+    if _was_killed(login, done.code, lines):
+        return Failure(visit_failures.KILLED, visit_failures.COMPLETES)
+    unreachable = done.code == SSH_FAILED and not login.local
     last = lines[-1].strip() if lines else f"exit status {done.code}"
     if "Traceback (most recent call last)" in done.err:
         return Failure(f"gpuctl itself failed on the host: {last}", "please report it")
     known = known_failure(done.err, last, login.address)
-    if known is not None:
-        return replace(known, unreachable=unreachable)
-    if done.code == 127 and login.python:
+    if known is None and done.code == 127 and login.python:
         return Failure(f"it has no {login.python} ({last})", "set ansible_python_interpreter to one it has")
-    return Failure(last, LOOK if not login.local else "", unreachable)
+    return replace(known or Failure(last, LOOK if not login.local else ""), unreachable=unreachable)
+
+
+def _was_killed(login: Login, code: int, messages: Sequence[str]) -> bool:
+    """True if a signal ended our program, rather than ssh or the program itself."""
+    if login.local:
+        return code < 0 or code == SHELL_KILLED
+    return code == SHELL_KILLED or (code == SSH_FAILED and not messages)

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuctl.edges.processes import Processes
 from gpuctl.edges.ssh import LOOK, Failure, Login, run_python
-from gpuctl.engine import answers, script
+from gpuctl.engine import INCOMPLETE_HINT, INCOMPLETE_RECORD, answers, printable, script
 from gpuctl.hosts.model import HostResult, Target
 
 OnResult = Callable[[HostResult], None]
@@ -63,14 +63,21 @@ def _run(  # noqa: PLR0913, PLR0917 - one job of the pool
     output = run_python(processes, _login(target), program, timeout_s)
     seconds = time.monotonic() - started
     if isinstance(output, Failure):
-        return HostResult(target.name, None, answers.printable(output.wrong), output.hint, output.unreachable, seconds)
+        return HostResult(target.name, None, printable(output.wrong), output.hint, output.unreachable, seconds)
     try:
         answer = answers.find(output, token, action)
     except answers.BadAnswer as error:
         return HostResult(target.name, wrong=str(error), hint=LOOK, seconds=seconds)
     if "error" in answer:
         return HostResult(target.name, wrong=answer["error"]["wrong"], hint=answer["error"]["hint"], seconds=seconds)
-    return HostResult(target.name, answer=answer, seconds=seconds)
+    return answered(target.name, answer, seconds)
+
+
+def answered(host: str, answer: Mapping[str, Any], seconds: float = 0.0) -> HostResult:
+    """The result of a host that answered; `wrong` if it could not complete the record of its changes."""
+    if not answer.get("unrecorded"):
+        return HostResult(host, answer=answer, seconds=seconds)
+    return HostResult(host, answer, INCOMPLETE_RECORD.format(**answer), INCOMPLETE_HINT, seconds=seconds)
 
 
 def _login(target: Target) -> Login:

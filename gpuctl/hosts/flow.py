@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from gpuctl.core.run_history import current_user
 from gpuctl.core.signals import ctrl_c
 from gpuctl.edges import ansible, ssh
-from gpuctl.engine import answers, needs_reboot
-from gpuctl.hosts.fan_out import OnResult, run_on_all
+from gpuctl.engine import answers, needs_reboot, printable, visit_failures
+from gpuctl.hosts.fan_out import OnResult, answered, run_on_all
 from gpuctl.hosts.judge import exit_code
 from gpuctl.hosts.model import HostResult, RunOptions, Target
 
@@ -142,10 +142,11 @@ def _change_in_batches(
 
 
 def _with_unknown_outcome(result: HostResult) -> HostResult:
-    """A host that stopped answering during a change finishes the change by itself."""
-    if not result.wrong.startswith((ssh.NO_ANSWER, ssh.TOO_MUCH_OUTPUT)):
+    """A host that stopped answering during a change finishes the change by itself, if it is up."""
+    if not result.wrong.startswith((ssh.NO_ANSWER, ssh.LOST, visit_failures.TOO_MUCH_OUTPUT)):
         return result
-    return replace(result, hint="the host finishes a change that it has started: `gpuctl drift` shows its state")
+    finishes = "a host that is up finishes a change that it has started: `gpuctl drift` shows its state"
+    return replace(result, hint=f"{result.hint}; {finishes}" if result.hint else finishes)
 
 
 def _reboot_in_turn(
@@ -198,14 +199,14 @@ def _through_ansible(
 def _result(result: ansible.HostResult, action: str) -> HostResult:
     if result.result is not None:
         try:
-            return HostResult(result.host, answers.checked(dict(result.result), action))
+            return answered(result.host, answers.checked(dict(result.result), action))
         except answers.BadAnswer as error:
             return HostResult(result.host, wrong=str(error), hint=ssh.LOOK)
     if not result.unreachable:
-        return HostResult(result.host, None, answers.printable(result.wrong), result.hint)
+        return HostResult(result.host, None, printable(result.wrong), result.hint)
     gist = result.wrong.rpartition("\n")[2].rpartition("over ssh: ")[2].strip()
     failure = ssh.known_failure(result.wrong, gist, result.host) or ssh.Failure(gist, ssh.LOOK)
-    return HostResult(result.host, None, answers.printable(failure.wrong), failure.hint, unreachable=True)
+    return HostResult(result.host, None, printable(failure.wrong), failure.hint, unreachable=True)
 
 
 def batches(hosts: Sequence[Target], size: str) -> Iterator[Sequence[Target]]:

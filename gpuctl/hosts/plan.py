@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gpuctl.core import run_history
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.core.run_history import RunRecord
 from gpuctl.edges import inventory_cache
 from gpuctl.hosts import flow, inventory, judge, profiles
 from gpuctl.hosts.flow import Job
@@ -101,15 +102,18 @@ def targets(source: Path, limit: str = "", group: str = "") -> list[Target]:
     return [inventory.target(name, variables) for name, variables in hosts.items() if name in selected]
 
 
-def save_run(command: Sequence[str], code: int, results: Sequence[HostResult], unfinished: Sequence[str]) -> str:
-    """Add a run to the history and return its name; "" if no host was reached. OSError if it cannot be written.
+def save_run(run: RunRecord, code: int | None, results: Sequence[HostResult], unfinished: Sequence[str]) -> str:
+    """Write a run to the history and return its name; "" if no host was reached. OSError if it cannot be written.
 
-    `unfinished`: hosts whose change was started and whose end is unknown.
+    `code`: None while it runs. `unfinished`: hosts whose change was started and whose end is unknown.
     """
     hosts = {result.host: judge.as_dict(result) for result in results}
     for host in unfinished:
         hosts[host] = {**hosts.get(host, {"host": host}), "status": "unfinished"}
-    return run_history.save(command, code, hosts).name if hosts else ""
+    if not hosts:
+        return ""
+    run_history.save(replace(run, exit_code=code, hosts=hosts))
+    return run.name
 
 
 def _check_run_history() -> None:
@@ -117,8 +121,13 @@ def _check_run_history() -> None:
     try:
         run_history.folder()
     except OSError as error:
-        hint = "make that folder writable, or name another one with GPUCTL_STATE_DIR"
-        raise GpuctlError("keep a record of this run", str(error), hint) from error
+        raise unrecorded(error) from error
+
+
+def unrecorded(error: OSError) -> GpuctlError:
+    """The error of a run that cannot be recorded."""
+    hint = "make that folder writable, or name another one with GPUCTL_STATE_DIR"
+    return GpuctlError("keep a record of this run", str(error), hint)
 
 
 def _compiled_profiles(hosts: Sequence[Target], requested: str) -> dict[str, Mapping[str, Any]]:

@@ -15,8 +15,17 @@ from ansible import constants
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import ARGUMENTS, result
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python, script
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers, visit_failures
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.memory_guard import TooMuchMemoryError, bounded_memory
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python, packed_engine, script
+
+# Bytes that a worker may take up for the output of a host; a host's answer needs a few MiB.
+MOST_MEMORY = 2 * visit_failures.MOST_OUTPUT
+KEEP_ALIVE = "-o ServerAliveInterval=15 -o ServerAliveCountMax=3 -o ControlPath=none"
+
+
+# Ansible imports this file before it forks a worker for each host: the engine is packed once, and they inherit it.
+packed_engine()
 
 
 class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no types
@@ -31,6 +40,7 @@ class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         request = self.arguments_of_task()
+        self._detect_dead_hosts()
         request["by"] = request["by"] or f"{getpass.getuser()}@{os.uname().nodename}"
         try:
             if self._task.delegate_to or not self._is_pipelining_enabled("new", wrap_async=bool(self._task.async_val)):
@@ -51,11 +61,22 @@ class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no 
         token = f"gpuctl-{secrets.token_hex(8)} "
         program = script(json.dumps({**request, "action": self.action, "check": check}), token)
         try:
-            streams = self._low_level_execute_command(self._start(task_vars), in_data=program)
-        except AnsibleConnectionFailure:
+            with bounded_memory(MOST_MEMORY):
+                streams = self._low_level_execute_command(self._start(task_vars), in_data=program)
+        except TooMuchMemoryError:
+            _end_children()
+            return _failed(visit_failures.TOO_MUCH_OUTPUT, visit_failures.PRINTS_ENDLESSLY)
+        except AnsibleConnectionFailure as error:
+            _, _, cause = str(error).rpartition("over ssh: ")
+            if visit_failures.UNRESPONSIVE in cause:
+                raise
             # ssh may have ended before it read all input. Without input, Ansible reports the cause.
             self._low_level_execute_command(":", sudoable=False)
-            raise
+            if cause.strip():
+                raise
+            return _failed(visit_failures.KILLED, visit_failures.COMPLETES)
+        if streams["rc"] == 128 + signal.SIGKILL:
+            return _failed(visit_failures.KILLED, visit_failures.COMPLETES)
         try:
             answer = answers.find(streams["stdout"].encode(errors="surrogateescape"), token, self.action)
         except answers.BadAnswer as error:
@@ -66,11 +87,24 @@ class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no 
             return {"failed": True, "msg": reason, **raw}
         return result(answer, check=check, strict=bool(request.get("strict")), with_diff=bool(self._task.diff))
 
+    def _detect_dead_hosts(self) -> None:
+        """Let ssh give up a host that dies during the task; it would wait until the task's own limit.
+
+        The connection is a new one, as a shared one has no such limit. The user's own arguments come first and win.
+        """
+        if self._connection.transport == "ssh":
+            arguments = self._connection.get_option("ssh_extra_args") or ""
+            self._connection.set_option("ssh_extra_args", f"{arguments} {KEEP_ALIVE}".strip())
+
     def _start(self, task_vars: Mapping[str, Any]) -> str:
         named = constants.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars)
         python = str(self._templar.template(named))
         # With "auto", Ansible would search the host for one, which takes another trip.
         return any_python() if python.startswith("auto") else shlex.join([*shlex.split(python), "-IS", "-"])
+
+
+def _failed(wrong: str, hint: str) -> dict[str, Any]:
+    return result({"error": {"wrong": wrong, "hint": hint}}, check=False, strict=False, with_diff=False)
 
 
 def _why(output: str) -> str:

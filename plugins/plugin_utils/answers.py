@@ -6,12 +6,12 @@ Hosts are not trusted: a host with a bad answer fails alone, with the reason.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import model
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import FORM
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.printable import printable
 
 NO_ANSWER = "it ran our program and gave no answer"
 STATES = frozenset(
@@ -51,6 +51,7 @@ VISIT = {
     "machine": MACHINE,
     "busy": [str],
     "record": TEXT_OR_NONE,
+    "unrecorded?": str,
     "read_only?": bool,
     "notes?": [str],
     "knobs": [KNOB],
@@ -62,8 +63,6 @@ SHAPES: Mapping[str, Any] = {
     "facts": {"machine": MACHINE, "facts?": dict},
 }
 ERROR = {"error": {"wrong": str, "hint": str}}
-# Control characters, whose escape sequences would reach the terminal; tab and line feed are harmless.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class BadAnswer(ValueError):
@@ -96,11 +95,6 @@ def checked(answer: object, action: str) -> dict[str, Any]:
         raise BadAnswer(f"its answer makes no sense: {printable(misfit)}")
     cleaned: dict[str, Any] = _cleaned(answer)
     return cleaned
-
-
-def printable(text: str) -> str:
-    """The text with control characters escaped, as in \\x1b."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
 def _misfit(value: object, shape: Any, place: str) -> str:

@@ -14,10 +14,14 @@ from pathlib import Path
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost
 
-# For a host whose inventory names no interpreter. POSIX shell, without any part of the input.
+# For a host whose inventory names no interpreter. POSIX shell, without any part of the input. On RHEL 8 and Ubuntu
+# 20.04, python3 is a link to a version that is too old, and a newer one may be installed beside it: the name of the
+# linked file tells, without a start of Python. If there is only an old one, the program itself reports its version.
 _ANY_PYTHON = (
-    "for p in python3 /usr/libexec/platform-python python3.13 python3.12 python3.11 python3.10 python3.9; do "
-    "q=$(command -v $p) && exec {sudo}$q -IS -; done; echo gpuctl-no-python >&2; exit 127"
+    "o=; for p in python3 /usr/libexec/platform-python python3.14 python3.13 python3.12 python3.11 python3.10 "
+    "python3.9; do q=$(command -v $p) || continue; "
+    "case $(readlink -f $q) in *3.[0-8]) o=${{o:-$q}}; continue;; esac; exec {sudo}$q -IS -; done; "
+    'test -n "$o" && exec {sudo}$o -IS -; echo gpuctl-no-python >&2; exit 127'
 )
 
 # Must run on any Python 3, to report one that is too old: no syntax newer than 3.4.
@@ -70,7 +74,7 @@ def any_python(sudo: str = "") -> str:
 
 def script(request: str, token: str) -> bytes:
     """The program for one visit with a request in JSON. The answer is the output line that starts with the token."""
-    sources, compiled = _engine()
+    sources, compiled = packed_engine()
     packed = {"sources": sources, "compiled": compiled, "request": _packed(request.encode())}
     return _STARTER.format(token=token, magic=MAGIC_NUMBER.hex(), **packed).encode()
 
@@ -81,7 +85,7 @@ def _packed(data: bytes) -> str:
 
 
 @cache
-def _engine() -> tuple[str, str]:
+def packed_engine() -> tuple[str, str]:
     """(sources, compiled modules) of the engine, packed.
 
     Compiling takes a host longer than everything else, and is not needed if it runs our version of Python.

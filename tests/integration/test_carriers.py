@@ -10,6 +10,7 @@ from tests.integration.conftest import Hosts
 from tests.rig import Rig, TestHost
 from tests.rig.command import Gpuctl, reach
 from tests.rig.ground import sh
+from tests.rig.reports import valid_junit
 
 FEW = {
     "sysctl.vm.swappiness": 1,
@@ -72,8 +73,9 @@ def test_the_users_own_ssh_configuration_counts(gpuctl: Gpuctl, rig: Rig, hosts:
     (gpuctl.home / ".ssh/config").write_text(text)
     inventory = gpuctl.inventory({"gpu-box": {}})
     profile = gpuctl.profile({"sysctl.vm.swappiness": 1})
-    said = gpuctl("tune-nodes", "--inventory", inventory, "--profile", profile)
+    said = gpuctl("tune-nodes", "--inventory", inventory, "--profile", profile, "-o", "junit")
     assert (said.code, "gpu-box: changed" in said.err) == (0, True)
+    assert set(valid_junit(said.out).values()) == {"passed"}
     assert far.read("/proc/sys/vm/swappiness") == "1\n"
 
 
@@ -100,7 +102,8 @@ def test_ansible_cfg_says_what_the_inventory_does_not(gpuctl: Gpuctl, rig: Rig, 
     drift = ("drift", "--inventory", inventory, "--profile", gpuctl.profile(FEW), "--output", "json")
     config, login = gpuctl.home / "ansible.cfg", f"remote_user = admin\nprivate_key_file = {rig.state}/id_ed25519\n"
     config.write_text(f"[defaults]\n{login}[privilege_escalation]\nbecome = true\n")
-    assert gpuctl(*drift).code == 1
+    junit = gpuctl(*drift[:-1], "junit")
+    assert (junit.code, set(valid_junit(junit.out).values())) == (1, {"failure"})
     config.write_text(f"[defaults]\n{login}")
     assert gpuctl(*drift).hosts[host.name]["error"]["wrong"] == "this needs root on the host"
 

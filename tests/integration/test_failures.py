@@ -11,6 +11,7 @@ from tests.integration.conftest import Hosts
 from tests.rig import Rig, TestHost
 from tests.rig.command import Gpuctl, reach
 from tests.rig.ground import sh
+from tests.rig.reports import valid_json, valid_metrics
 
 FEW = {"sysctl.vm.swappiness": 1, "thp.enabled": "never"}
 
@@ -26,12 +27,26 @@ def strange_hosts(rig: Rig, hosts: Hosts) -> list[TestHost]:
     return good
 
 
+def worst_severities(metrics: Path) -> dict[str, float]:
+    """The worst severity of each host in a file of metrics."""
+    worst: dict[str, float] = {}
+    for labels, value in valid_metrics(metrics.read_text())["gpuctl_check_severity"]:
+        host = labels["subject"]
+        worst[host] = max(value, worst.get(host, 0))
+    return worst
+
+
 def test_three_of_twelve_hosts_fail_and_nine_are_tuned(gpuctl: Gpuctl, rig: Rig, strange_hosts: list[TestHost]) -> None:
     way = ("-i", rig.inventory(), "-p", gpuctl.profile(FEW))
-    compared = gpuctl("drift", *way, "--limit", "frozen")
+    metrics = gpuctl.home / "metrics.prom"
+    compared = gpuctl("drift", *way, "--limit", "frozen", "--metrics", metrics)
     assert (compared.code, "its disk is read-only: nothing can be changed" in compared.out) == (1, True)
-    said = gpuctl("tune-nodes", *way, "-o", "json")
+    assert worst_severities(metrics)["frozen"] > 0
+    said = gpuctl("tune-nodes", *way, "-o", "json", "--metrics", metrics)
     assert said.code == 3
+    assert valid_json(said.out)["findings"]
+    worst = worst_severities(metrics)
+    assert (worst["frozen"], worst[strange_hosts[0].name]) == (2, 0)  # nothing is known of the settings of frozen
     assert [said.hosts[host.name]["status"] for host in strange_hosts] == ["changed"] * 9
     assert [host.read("/proc/sys/vm/swappiness") for host in strange_hosts] == ["1\n"] * 9
     wrong = {name: (host["status"], host["error"]["wrong"]) for name, host in said.hosts.items() if host["error"]}
@@ -151,14 +166,19 @@ printf '\\n%s%s\\n' "$token" '{"form": 99}'
 """
 
 
-def test_a_host_that_prints_without_end_fails_alone_and_costs_little_memory(gpuctl: Gpuctl, hosts: Hosts) -> None:
+@pytest.mark.parametrize("way", ["ssh", "ansible"])
+def test_a_host_that_prints_without_end_fails_alone_and_costs_little_memory(
+    gpuctl: Gpuctl, hosts: Hosts, way: str
+) -> None:
     good, endless = hosts(2, machine="generic")
     endless.write("/usr/local/bin/endless", FOREVER)
     endless.run("chmod", "755", "/usr/local/bin/endless")
     endless.run("usermod", "--shell", "/usr/local/bin/endless", "admin")
-    ways = {good.name: reach(good), "endless": reach(endless, ansible_user="admin", ansible_become=True)}
+    # While Ansible waits for sudo, it reads so slowly that the test would take minutes.
+    admin = reach(endless, ansible_user="admin", ansible_become=way == "ssh")
+    ways = {good.name: reach(good), "endless": admin}
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    words = ("-i", gpuctl.inventory(ways), "-p", gpuctl.profile(FEW), "-o", "json")
+    words = ("-i", gpuctl.inventory(ways), "-p", gpuctl.profile(FEW), "--via", way, "-o", "json")
     said = gpuctl("tune-nodes", *words)
     assert said.code == 3
     assert said.hosts[good.name]["status"] == "changed"

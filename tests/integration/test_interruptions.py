@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.conftest import Hosts
 from tests.rig import Rig, TestHost
-from tests.rig.command import Gpuctl
+from tests.rig.command import Gpuctl, reach
 from tests.rig.host import wait_until
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
@@ -43,6 +43,49 @@ def test_a_host_that_hangs_at_work_is_given_up_and_named(gpuctl: Gpuctl, rig: Ri
 
     hanging.tree.release()
     _completes(gpuctl, hanging, words)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_host_that_dies_while_it_is_changed_is_given_up_soon(
+    gpuctl: Gpuctl, rig: Rig, host: TestHost, way: str
+) -> None:
+    host.tree.hang(SWAPPINESS)
+    quick = "-o ServerAliveInterval=1 -o ServerAliveCountMax=2"  # it would take a minute otherwise
+    reachable = reach(host)
+    reachable["ansible_ssh_common_args"] = f"{reachable['ansible_ssh_common_args']} {quick}"
+    words = ("-i", gpuctl.inventory({host.name: reachable}), "-p", gpuctl.profile(FEW), "--via", way, "-o", "json")
+    running = gpuctl.start("tune-nodes", *words)
+    _wait_for_lock(host)
+    assert [line for line in gpuctl.processes() if "ServerAliveInterval=15" in line]
+    frozen = rig.plot.cgroup / host.name / "host/cgroup.freeze"
+    frozen.write_text("1")
+    try:
+        said = gpuctl.said(running)
+    finally:
+        frozen.write_text("0")
+        host.tree.release()
+    assert said.code == 3
+    assert said.hosts[host.name]["status"] == "unreachable"
+    error = said.hosts[host.name]["error"]
+    assert error["wrong"].startswith("the connection was lost (Timeout, server ")
+    assert "finishes a change that it has started" in error["hint"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_program_that_is_killed_on_its_host_is_no_host_that_cannot_be_reached(
+    gpuctl: Gpuctl, rig: Rig, host: TestHost, way: str
+) -> None:
+    host.tree.hang(SWAPPINESS)
+    words = ("-i", rig.inventory(), "-p", gpuctl.profile(FEW), "--via", way, "-o", "json")
+    running = gpuctl.start("tune-nodes", *words)
+    _wait_for_lock(host)
+    host.run("pkill", "--signal", "KILL", "--exact", "python3")
+    host.tree.release()
+    said = gpuctl.said(running)
+    assert said.code == 3
+    assert said.hosts[host.name]["status"] == "failed"
+    assert said.hosts[host.name]["error"]["wrong"] == "our program was killed on the host (out of memory?)"
+    _completes(gpuctl, host, words)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -90,6 +133,21 @@ def test_ctrl_c_half_way_leaves_nothing_here_and_no_half_written_host(
     _completes(gpuctl, hanging, words)
 
 
+def test_a_run_that_is_killed_is_in_the_history(gpuctl: Gpuctl, rig: Rig, host: TestHost) -> None:
+    host.tree.hang(SWAPPINESS)
+    words = ("-i", rig.inventory(), "-p", gpuctl.profile(FEW), "--via", "ssh")
+    running = gpuctl.start("tune-nodes", *words)
+    _wait_for_lock(host)
+    running.kill()
+    running.communicate(timeout=20)
+    (run,) = gpuctl("runs", "-o", "json").json
+    assert run["exit_code"] is None
+    assert gpuctl("runs", "show", run["name"], "-o", "json").json["hosts"][host.name]["status"] == "unfinished"
+    assert gpuctl("runs").out.splitlines()[1].split()[3] == "-"
+    host.tree.release()
+    _completes(gpuctl, host, words)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_run_ended_while_hosts_are_asked_changes_nothing(gpuctl: Gpuctl, rig: Rig, host: TestHost, way: str) -> None:
     frozen = rig.plot.cgroup / host.name / "host/cgroup.freeze"
@@ -126,7 +184,7 @@ def test_secrets_stay_out_of_the_private_folder(gpuctl: Gpuctl, rig: Rig, host: 
 
 def _wait_for_lock(host: TestHost) -> None:
     """Until a run is at work on the host, in the middle of its changes."""
-    wait_until(lambda: host.exists("/var/lib/gpuctl/records/000001.json"), 30, "no run has begun")
+    wait_until(lambda: host.exists("/var/lib/gpuctl/records/000001.json"), 120, "no run has begun")
 
 
 def _until_line(running: subprocess.Popen[str], text: str) -> None:

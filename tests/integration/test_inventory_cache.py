@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from gpuctl.core.errors import InvalidInput
 from gpuctl.edges import inventory_cache
 
 
@@ -64,3 +66,23 @@ def test_a_configuration_named_by_file_or_folder_applies(
 def test_a_cache_that_is_not_writable_does_no_harm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUCTL_CACHE_DIR", "/proc/nope")
     assert list(users(here)) == ["gpu-1", "gpu-2"]
+
+
+def test_an_editors_lock_does_not_matter(here: Path) -> None:
+    """Emacs makes a link to nowhere while a file is edited."""
+    (here / "prod/.#hosts").symlink_to("me@workstation.4711:1")
+    test_a_second_read_comes_from_the_cache(here)
+
+
+@pytest.mark.parametrize("name", ["circle", "nowhere"])
+def test_a_file_that_cannot_be_read_is_refused_by_name(here: Path, name: str) -> None:
+    (here / "prod/more.yml").symlink_to({"circle": "more.yml"}.get(name, name))
+    with pytest.raises(InvalidInput, match=r"prod/more\.yml"):
+        users(here)
+
+
+def test_an_inventory_with_a_pipe_is_not_read_for_the_cache(here: Path) -> None:
+    """Reading a pipe that nobody writes to would take forever; Ansible ignores files that end in .swp."""
+    os.mkfifo(here / "prod/hosts.swp")
+    assert users(here) == {"gpu-1": None, "gpu-2": None}
+    assert not (here / "cache").exists()

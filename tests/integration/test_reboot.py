@@ -54,6 +54,29 @@ def test_after_a_rollback_a_reboot_brings_nothing_of_ours_back(gpuctl: Gpuctl, r
     assert "[madvise]" in host.read("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
+def test_a_unit_wins_after_a_reboot_as_predicted_and_sysctl_conf_does_not(
+    gpuctl: Gpuctl, rig: Rig, host: TestHost
+) -> None:
+    unit = (
+        "[Service]\nType=oneshot\nExecStart=/sbin/sysctl -w vm.swappiness=33\n[Install]\nWantedBy=multi-user.target\n"
+    )
+    host.write("/etc/systemd/system/site.service", unit)
+    host.run("systemctl", "enable", "site.service")
+    host.write("/etc/sysctl.conf", "net.ipv4.tcp_keepalive_time = 7200\n")
+    knobs = {"sysctl.vm.swappiness": 1, "sysctl.net.ipv4.tcp_keepalive_time": 300}
+    words = ("--inventory", rig.inventory(), "--via", "ssh", "--output", "json")
+    said = gpuctl("tune-nodes", *words, "--profile", gpuctl.profile(knobs))
+    assert list(_states(said.hosts[host.name]).values()) == ["contested", "ok"]
+    assert said.hosts[host.name]["knobs"][0]["boot"] == "33"
+    host.reboot()
+    _wait_until_booted(host)
+    assert host.read("/proc/sys/vm/swappiness") == "33\n"
+    host.run("sysctl", "--system")
+    assert host.read("/proc/sys/net/ipv4/tcp_keepalive_time") == "300\n"
+    gpuctl("rollback", *words)
+    assert host.read("/etc/sysctl.conf") == "net.ipv4.tcp_keepalive_time = 7200\n"
+
+
 def test_hosts_are_rebooted_one_after_the_other_and_busy_ones_not_at_all(
     gpuctl: Gpuctl, rig: Rig, hosts: Hosts
 ) -> None:

@@ -125,6 +125,20 @@ def carries_a_request_unchanged(reached: Reached) -> None:
         assert json.loads(output) == ODD
 
 
+def refuses_output_without_end(reached: Reached) -> None:
+    flood = "while True:\n    sys.stdout.write('x' * 65536)"
+    output = reached.transport.query(reached.node, script(flood), fresh=False)
+    assert isinstance(output, Failure)
+    assert output.wrong.startswith("it printed more than 16 MiB")
+
+
+def passes_a_line_without_end_in_parts(reached: Reached) -> None:
+    reading = start(reached, "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x")
+    assert reading.exit()[0] == 0
+    assert sum(line.count("x") for line in reading.lines) == 3_000_000
+    assert max(map(len, reading.lines)) < 2_000_000
+
+
 def passes_arguments_to_a_program_unchanged(reached: Reached) -> None:
     reading = start(reached, "printf", "%s|", "two words", "'quoted'", "$HOME", "é", "")
     assert reading.exit()[0] == 0
@@ -208,6 +222,8 @@ def keeps_secrets_off_every_command_line(reached: Reached) -> None:
 PROMISES = (
     can_be_checked_and_names_an_address,
     carries_a_request_unchanged,
+    refuses_output_without_end,
+    passes_a_line_without_end_in_parts,
     passes_arguments_to_a_program_unchanged,
     gives_a_program_no_input,
     returns_exit_status_and_standard_error,

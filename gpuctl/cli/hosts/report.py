@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -35,10 +35,13 @@ class ReportOptions:
 
 
 class Progress:
-    """Shows results as hosts answer: in a live table on a terminal, else one line for each."""
+    """Shows results as hosts answer: in a live table on a terminal, else one line for each.
 
-    def __init__(self, hosts: Sequence[str], strict: bool) -> None:
-        self.hosts, self.strict = hosts, strict
+    `before_change` is called each time that hosts are about to be changed.
+    """
+
+    def __init__(self, hosts: Sequence[str], strict: bool, before_change: Callable[[Progress], None]) -> None:
+        self.hosts, self.strict, self._before_change = hosts, strict, before_change
         self.started = time.monotonic()
         self._results: dict[str, HostResult] = {}
         self._changes: dict[str, bool] = {}  # host whose change was started -> True once its result arrived
@@ -57,6 +60,8 @@ class Progress:
     def on_change(self, hosts: Iterable[str]) -> None:
         """Note hosts whose change starts now."""
         self._changes.update(dict.fromkeys(hosts, False))
+        if self.unfinished:
+            self._before_change(self)
 
     def __enter__(self) -> Progress:
         if output.on_terminal():

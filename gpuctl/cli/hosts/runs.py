@@ -14,14 +14,18 @@ from gpuctl.core import run_history
 @options.output
 @click.pass_context
 def group(context: click.Context, form: Output) -> None:
-    """List the runs that changed hosts from this machine, oldest first; `show RUN` prints one in full."""
+    """List the runs that changed hosts from this machine, oldest first; `show RUN` prints one in full.
+
+    A run that has not ended, or was killed, has no exit code.
+    """
     if context.invoked_subcommand:
         return
     runs = [run_history.load(name) for name in run_history.names()]
     if form != "table":
         output.data([{**vars(run), "hosts": sorted(run.hosts)} for run in runs], form)
         return
-    rows = [(run.name, run.actor, len(run.hosts), run.exit_code, " ".join(run.command)) for run in runs]
+    exits = ["-" if run.exit_code is None else run.exit_code for run in runs]
+    rows = [(r.name, r.actor, len(r.hosts), code, " ".join(r.command)) for r, code in zip(runs, exits, strict=True)]
     output.table(("RUN", "ACTOR", "HOSTS", "EXIT", "COMMAND"), rows)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl.cli.errors import OutputUnread
-from gpuctl.cli.shared import options
+from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.report import Form, check_folder, report_options
 from gpuctl.core.errors import InvalidInput
 from gpuctl.core.exit_codes import INTERRUPTED
@@ -18,6 +18,7 @@ from gpuctl.hosts.model import RollbackRequest, TuneRequest
 
 if TYPE_CHECKING:
     from gpuctl.cli.hosts.report import Progress
+    from gpuctl.core.run_history import RunRecord
 
 
 @click.command("tune-nodes")
@@ -85,18 +86,23 @@ def rollback(request: RollbackRequest, diff: bool, yes: bool, form: Form, metric
 def _run(command: str, request: TuneRequest | RollbackRequest, diff: bool, form: Form, metrics: Path | None) -> None:
     """Carry out a request, record the run and print its report; exits with the code of the results."""
     from gpuctl.cli.hosts.report import Progress, ReportOptions, show
+    from gpuctl.core import run_history
     from gpuctl.hosts import judge
+    from gpuctl.hosts.inventory import DEFAULT
     from gpuctl.hosts.plan import plan
 
     check_folder(metrics)
-    planned, run = plan(request), ""
+    with output.slow_notice(f"reading the inventory {request.inventory or DEFAULT}"):
+        planned = plan(request)
+    record, run = run_history.new(sys.argv[1:]), ""
     job, drifts = planned.job, command == "drift"
-    with Progress([host.name for host in planned.hosts], job.strict) as progress:
+    hosts = [host.name for host in planned.hosts]
+    with Progress(hosts, job.strict, lambda progress: _begin(record, progress)) as progress:
         try:
             progress.finish(planned.run(progress))
         finally:
             if not job.check:
-                run = _record(progress)
+                run = _finish(record, progress)
     code = judge.exit_code(progress.results, job.strict, drifts)
     shown = ReportOptions(form, metrics, command, job.check, diff, job.strict, drifts, planned.reasons)
     try:
@@ -106,15 +112,25 @@ def _run(command: str, request: TuneRequest | RollbackRequest, diff: bool, form:
     raise click.exceptions.Exit(code)
 
 
-def _record(progress: Progress) -> str:
-    """Add the run to the history, also an interrupted one; "" if that fails."""
+def _begin(record: RunRecord, progress: Progress) -> None:
+    """Write the run to the history before its hosts are changed, so that a killed run is in it."""
+    from gpuctl.hosts.plan import save_run, unrecorded
+
+    try:
+        save_run(record, None, progress.results, progress.unfinished)
+    except OSError as error:
+        raise unrecorded(error) from error
+
+
+def _finish(record: RunRecord, progress: Progress) -> str:
+    """Complete the run in the history, also an interrupted one; "" if that fails."""
     from gpuctl.hosts import judge
     from gpuctl.hosts.plan import save_run
 
     interrupted = isinstance(sys.exception(), KeyboardInterrupt)
     code = INTERRUPTED if interrupted else judge.exit_code(progress.results, progress.strict)
     try:
-        return save_run(sys.argv[1:], code, progress.results, progress.unfinished)
+        return save_run(record, code, progress.results, progress.unfinished)
     except OSError as error:  # the report of the hosts matters more
         click.echo(f"gpuctl: no record of this run: {error}", err=True)
         return ""

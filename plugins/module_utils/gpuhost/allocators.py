@@ -27,7 +27,7 @@ ALLOCATORS = {
     "tcmalloc": Allocator(
         ("libtcmalloc_minimal.so.4", "libtcmalloc.so.4"),
         # The default for the caches of all threads together, 32 MiB, is too little for many loader threads.
-        {"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": "268435456", "TCMALLOC_RELEASE_RATE": "10"},
+        {"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": "268435456"},
         "libtcmalloc-minimal4 or -minimal4t64 (Debian, Ubuntu), gperftools-libs (RHEL family, from EPEL)",
     ),
 }

@@ -15,7 +15,7 @@ from .facts import machine
 from .host import Host
 from .kinds import BOOT_KNOB, NEEDS_BOOT_UNIT
 from .lock import Locked, lock
-from .model import DIFFERS, FAILED, OK, PENDING, UNSUPPORTED, Reading
+from .model import DIFFERS, FAILED, OK, PENDING, REFUSED, UNSUPPORTED, Reading
 from .overlays import select
 from .record import Owned, Record
 from .resources import show
@@ -138,9 +138,16 @@ def _visit(
     snapshot: HostSnapshot, request: Mapping[str, Any], run: Run, read: Callable[[HostSnapshot], list[Reading]]
 ) -> dict[str, Any]:
     """Plan; unless in check mode, lock, plan again under the lock, apply, and read back."""
-    host, allow_busy = snapshot.host, bool(request.get("allow_busy"))
-    before, busy = planning.spare_the_busy(snapshot, read(snapshot), allow_busy)
-    answer = {"machine": snapshot.machine.as_dict(), "busy": busy, "record": None}
+    host = snapshot.host
+
+    def plan(snapshot: HostSnapshot) -> tuple[list[Reading], list[str]]:
+        readings = read(snapshot)
+        if records.can_be_kept(host):  # else the whole host is read-only, and is reported as such
+            readings = planning.refuse_unwritable(snapshot, readings)
+        return planning.spare_the_busy(snapshot, readings, bool(request.get("allow_busy")))
+
+    before, busy = plan(snapshot)
+    answer = {"machine": snapshot.machine.as_dict(), "busy": busy, "record": None, "unrecorded": ""}
     due = any(r.state == DIFFERS for r in before)
     read_only = due and not records.can_be_kept(host)
     if request.get("check") or not due:
@@ -149,17 +156,21 @@ def _visit(
         raise InvalidRequest(READ_ONLY, "gpuctl changes nothing that it cannot record: make the disk writable")
     with lock(host, run.by):
         snapshot = _snapshot(host, run.to)
-        before, busy = planning.spare_the_busy(snapshot, read(snapshot), allow_busy)
-        name, errors = converge(host, run, before)
+        before, busy = plan(snapshot)
+        name, errors, unrecorded = converge(host, run, before)
         readings = read(_snapshot(host, run.to))
-        more = [r for r in readings if _comes_to_light(r, before)]
+        more = [] if unrecorded else [r for r in readings if _comes_to_light(r, before)]
         if more:
-            errors.update(converge(host, run, more)[1])
+            try:
+                _, more_errors, unrecorded = converge(host, run, more)
+            except OSError as error:  # not recorded, so not changed
+                more_errors = {step.setting: str(error) for r in more for step in r.steps}
+            errors.update(more_errors)
             readings = read(_snapshot(host, run.to))
         after = {r.knob: r for r in readings}
     results = [_result(r, after.get(r.knob), errors) for r in before]
     rows = [as_dict(result, host, was=r if r.state == DIFFERS else None) for r, result in zip(before, results)]
-    return {**answer, "busy": busy, "record": name, "knobs": rows}
+    return {**answer, "busy": busy, "record": name, "unrecorded": unrecorded, "knobs": rows}
 
 
 def _comes_to_light(reading: Reading, before: Sequence[Reading]) -> bool:
@@ -178,7 +189,7 @@ def _result(before: Reading, after: Reading | None, errors: Mapping[str, str]) -
     after = after or before.but(state=OK, now="as before", boot=None)  # undone: no knob to read any more
     if after.state in (OK, PENDING, UNSUPPORTED) and not [w for w in wrong if not w.startswith("unsupported")]:
         return after.but(steps=before.steps)
-    if after.state in (DIFFERS, OK):
+    if after.state in (DIFFERS, OK) or (after.state == REFUSED and wrong):  # what failed may not be tried again
         mismatch = f"asked for {before.desired}, the host holds {after.now}" + (
             f", {after.boot} after a reboot" if after.boot else ""
         )
@@ -193,7 +204,13 @@ def _of(names: tuple[str, ...], errors: Mapping[str, str]) -> set[str]:
 def _snapshot(host: Host, since: str = "") -> HostSnapshot:
     history = records.load(host)
     boot_id = host.value("/proc/sys/kernel/random/boot_id") or ""
-    return HostSnapshot(host, machine.read(host), records.owned(history, since), records.refused(history, boot_id))
+    return HostSnapshot(
+        host,
+        machine.read(host),
+        records.owned(history, since),
+        records.refused(history, boot_id),
+        records.reverted_restarts(history, boot_id),
+    )
 
 
 def as_dict(reading: Reading, host: Host, was: Reading | None = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from .host import Host
 from .idle import states, to_switch
 from .pinning import read_pinning
+from .readahead import too_small
 
 CONFIG = "/etc/gpuctl/boot.conf"
 
@@ -52,6 +53,8 @@ def apply(host: Host, key: str, value: str) -> list[str]:
         return _set_all(host, moves, managed_is_fine=True)
     if key == "cpu.idle_latency_us":
         return _set_all(host, {s.switch: "0" if s.off else "1" for s in to_switch(host, states(host), int(value))})
+    if key == "disk.read_ahead_kb":
+        return _set_all(host, dict.fromkeys(too_small(host, int(value)), value))
     paths = host.glob(key)
     return _set_all(host, dict.fromkeys(paths, value)) if paths else [f"{key}: no such file on this host"]
 

@@ -15,13 +15,14 @@ from .kinds import KINDS
 from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
 from .record import Entry, Record
 from .refresh import refresh
-from .resources import line, make, phase, refresh_after
+from .resources import file_of, line, make, phase, refresh_after
+from .resources.folder import PRESENT
 from .undo import UNREADABLE, undo_error
 
 # A governor holds its processor's energy preference (EBUSY); leaving it restores an older one.
 HOLDING = "value:/sys/devices/system/cpu/"
 BUSY = os.strerror(errno.EBUSY)
-PACKAGE, RESTART = "package:", "restart:"
+PACKAGE, RESTART, FOLDER = "package:", "restart:", "folder:"
 RELOADING = ("enabled", "disabled", "masked")
 UNITS = phase("unit:")  # phases before units are files, and systemd must have read those before a unit changes
 
@@ -38,10 +39,18 @@ class Run(NamedTuple):
     to: str = ""
 
 
-def converge(host: Host, run: Run, readings: Sequence[Reading]) -> tuple[str, dict[str, str]]:
-    """Apply the steps of all readings that differ; return the record's name, and the errors by setting."""
+class Outcome(NamedTuple):
+    """Name of the record, errors by setting, and why the record could not be completed ("" if it was)."""
+
+    record: str
+    errors: dict[str, str]
+    unrecorded: str = ""
+
+
+def converge(host: Host, run: Run, readings: Sequence[Reading]) -> Outcome:
+    """Apply the steps of all readings that differ. OSError if the record cannot be written: nothing is changed then."""
     due = [reading for reading in readings if reading.state == DIFFERS]
-    steps = [(reading.knob, step) for reading in due for step in reading.steps]
+    steps = _with_folders(host, [(reading.knob, step) for reading in due for step in reading.steps])
     earlier = records.load(host)
     _clear_after(host, earlier)
     record = Record(
@@ -52,14 +61,33 @@ def converge(host: Host, run: Run, readings: Sequence[Reading]) -> tuple[str, di
         **run._asdict(),
     )
     records.save(host, record)
+    if run.action == "undo":
+        steps = [(knob, step) for knob, step in steps if _has_effect(step)]
     errors = _carry_out(host, steps, [name for reading in due for name in reading.refresh], undo=run.action == "undo")
     if run.action != "undo":
         errors.update(_prove(host, steps, errors))
         errors.update(_revive(host, steps, errors))
     back = [step for reading in due if reading.restores for step in reading.steps if step.setting not in errors]
     errors.update({step.setting: wrong for step in back if (wrong := undo_error(host, step))})
-    records.save(host, record._replace(done=True, entries=tuple(_finished(host, e, errors) for e in record.entries)))
-    return record.name, errors
+    try:
+        records.save(
+            host, record._replace(done=True, entries=tuple(_finished(host, e, errors) for e in record.entries))
+        )
+        records.prune(host)
+    except OSError as error:  # the disk has become full: undo can work with the incomplete record
+        return Outcome(record.name, errors, error.strerror or str(error))
+    return Outcome(record.name, errors)
+
+
+def _with_folders(host: Host, steps: Sequence[Named]) -> list[Named]:
+    """The steps, and those that create the folders of new files, so that undo removes them."""
+    folders: dict[str, str] = {}
+    for knob, step in steps:
+        folder = os.path.dirname(file_of(step.setting)) if step.after is not None else ""
+        while folder.strip("/") and not host.exists(folder):
+            folders.setdefault(folder, knob)
+            folder = os.path.dirname(folder)
+    return [*((knob, Step(f"folder:{path}", None, PRESENT)) for path, knob in sorted(folders.items())), *steps]
 
 
 def _clear_after(host: Host, earlier: Sequence[Record]) -> None:
@@ -74,7 +102,8 @@ def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: b
     """Order: files, boot states of units, refresh, units, values; the reverse for undo. Restarts come last."""
     errors, steps = ({}, steps) if undo else _install(host, steps)
     restarts = [(knob, step) for knob, step in steps if step.setting.startswith(RESTART)]
-    others = [step for _, step in steps if not step.setting.startswith(RESTART)]
+    emptied = [step for _, step in steps if step.setting.startswith(FOLDER) and step.after is None]
+    others = [step for _, step in steps if not step.setting.startswith(RESTART) and step not in emptied]
     ordered = sorted(others, key=lambda s: (phase(s.setting), _own_file(s)), reverse=undo)
     names = [*extra, *filter(None, (refresh_after(step.setting) for step in ordered))]
     first = ordered if undo else [s for s in ordered if phase(s.setting) < UNITS or _reloads(s)]
@@ -87,7 +116,13 @@ def _carry_out(host: Host, steps: Sequence[Named], extra: Sequence[str], undo: b
     # A service reads its files when it starts: restart last, and only if all its files are right.
     spoilt = {knob for knob, step in steps if step.setting in errors}
     errors.update(_do(host, [step for knob, step in restarts if knob not in spoilt]))
+    errors.update(_do(host, sorted(emptied, reverse=True)))  # inner folders first
     return errors
+
+
+def _has_effect(step: Step) -> bool:
+    """False for a step that only closes the record of an interrupted undo."""
+    return step.before != step.after or bool(refresh_after(step.setting))
 
 
 def _reloads(step: Step) -> bool:

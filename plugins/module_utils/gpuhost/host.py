@@ -73,6 +73,14 @@ class Host:
     def exists(self, path: str) -> bool:
         return os.path.exists(self.real(path))
 
+    def is_script(self, path: str) -> bool:
+        """True for a readable file of at most 64 KiB that begins with "#!"."""
+        try:
+            with open(self.real(path), "rb", buffering=0) as stream:
+                return os.fstat(stream.fileno()).st_size <= 1 << 16 and stream.read(2) == b"#!"
+        except OSError:
+            return False
+
     def listdir(self, path: str) -> list[str]:
         """Names in a folder, sorted; empty if the folder is missing."""
         try:
@@ -151,6 +159,25 @@ class Host:
             sync_folder(os.path.dirname(real))
         if os.stat(real).st_mode & 0o777 != 0o700:
             os.chmod(real, 0o700)
+
+    def make_folder(self, path: str) -> None:
+        """Create a folder (0755) with its parents."""
+        with self.changing(f"create {path}"):
+            self._make_folders(self.real(path))
+
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder if it exists and is empty."""
+        real = self.real(path)
+        with self.changing(f"remove {path}"), contextlib.suppress(FileNotFoundError):
+            if not os.listdir(real):
+                os.rmdir(real)
+                sync_folder(os.path.dirname(real))
+
+    def can_write(self, path: str) -> bool:
+        """True if a path, or the nearest existing folder above it, can be written: a disk may be read-only."""
+        while path != "/" and not self.exists(path):
+            path = os.path.dirname(path)
+        return os.access(self.real(path), os.W_OK)
 
     def remove(self, path: str) -> None:
         """Remove a file, if it exists."""

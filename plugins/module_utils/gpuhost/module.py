@@ -6,6 +6,10 @@ from typing import Any
 
 from .verdict import failures, needs_reboot
 
+# What a run has to say if it could not complete its record; the fields are those of the answer.
+INCOMPLETE_RECORD = "the changes were made, but their record {record} is incomplete: {unrecorded}"
+INCOMPLETE_HINT = "make room on its disk; rollback works nevertheless, and the next run writes records again"
+
 ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
     "tune": {
         "profile": {"type": "raw", "required": True},
@@ -42,6 +46,9 @@ def result(answer: dict[str, Any], *, check: bool, strict: bool, with_diff: bool
     if wrong:
         outcome["failed"] = True
         outcome["msg"] = "; ".join(f"{k['knob']}: {k['reason'] or k['state']}" for k in wrong)
+    if answer.get("unrecorded"):
+        outcome["failed"] = True
+        outcome["msg"] = "; ".join(filter(None, [INCOMPLETE_RECORD.format(**answer), outcome.get("msg")]))
     return outcome
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from .facts.machine import UNKNOWN, Machine
 from .model import Knob
 
-CONDITIONS = ("machine", "distribution", "family", "version", "arch", "vendor", "gpus", "nics")
+CONDITIONS = ("machine", "distribution", "family", "version", "arch", "vendor", "gpus", "nics", "memory")
+MEMORY = re.compile(r"(>=|<)(\d+)GiB")
 
 
 def select(profile: Mapping[str, Any], machine: Machine) -> tuple[list[Knob], list[str]]:
@@ -20,12 +22,26 @@ def select(profile: Mapping[str, Any], machine: Machine) -> tuple[list[Knob], li
         unsure = [name for name in overlay["when"] if _values(machine, name) == [UNKNOWN]]
         if unsure:
             notes.append(f"overlay {overlay['name']!r} left out: this host's {', '.join(unsure)} is unknown")
-        elif all(_fits(_values(machine, name), patterns) for name, patterns in overlay["when"].items()):
+        elif all(_matches(machine, name, patterns) for name, patterns in overlay["when"].items()):
             for name in overlay.get("drop", ()):
                 chosen.pop(name, None)
             chosen.update({knob["name"]: Knob(**knob) for knob in overlay.get("knobs", ())})
             notes.append(f"overlay {overlay['name']!r} applies")
     return list(chosen.values()), notes
+
+
+def _matches(machine: Machine, name: str, patterns: Sequence[str]) -> bool:
+    if name != "memory":
+        return _fits(_values(machine, name), patterns)
+    return any(_compares(int(machine.memory[:-3]), pattern) for pattern in patterns)
+
+
+def _compares(gib: int, pattern: str) -> bool:
+    """Compare a host's memory with a pattern such as ">=64GiB" or "<64GiB"."""
+    match = MEMORY.fullmatch(pattern)
+    if match is None:
+        raise ValueError(f"{pattern!r} is no limit of memory")
+    return (gib >= int(match[2])) is (match[1] == ">=")
 
 
 def _values(machine: Machine, name: str) -> list[str]:

@@ -1,16 +1,15 @@
-"""Other owners of kernel values on this host: sysctl files, tuned, tmpfiles, units, cloud-init."""
+"""Other owners of kernel values on this host: sysctl files, tuned, and lines that take effect at startup."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import NamedTuple
 
 from .host import Host
 from .model import Conflict
 from .resources.line import SYSCTL
+from .startup import ConfigLine, StartupLine, assigned, config_lines, in_order, rest_after, startup_lines
 
 SYSCTL_FOLDERS = (
     "/etc/sysctl.d",
@@ -19,28 +18,8 @@ SYSCTL_FOLDERS = (
     "/usr/lib/sysctl.d",
     "/lib/sysctl.d",
 )
-TMPFILES_FOLDERS = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/lib/tmpfiles.d")
 TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
-# cloud-init runs its commands at the end of a boot, after anything of ours.
-LATE = ("/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg", "/etc/rc.local", "/etc/rc.d/rc.local")
-UNIT_FILES = (
-    "/etc/systemd/system/*.service",
-    "/run/systemd/system/*.service",
-    "/usr/local/lib/systemd/system/*.service",
-)
-
-
-class ConfigLine(NamedTuple):
-    """One line of a configuration file, and the owner of the file."""
-
-    owner: str
-    path: str
-    number: int
-    text: str
-
-    @property
-    def where(self) -> str:
-        return f"{self.path}:{self.number}"
+MAIN = "/etc/sysctl.conf"
 
 
 class Owners:
@@ -49,26 +28,23 @@ class Owners:
     def __init__(self, host: Host) -> None:
         self.host = host
 
-    def _lines(self, owner: str, path: str) -> Iterator[ConfigLine]:
-        for number, line in enumerate((self.host.read_or_none(path) or "").splitlines(), 1):
-            text = line.strip()
-            if text and not text.startswith(("#", ";")):
-                yield ConfigLine(owner, path, number, text)
-
     @cached_property
     def sysctl_lines(self) -> list[tuple[str, str, ConfigLine]]:
         """(dotted key, value, line) in the order in which systemd-sysctl applies them; the last one wins."""
         rows = []
         for path in in_order(self.host, SYSCTL_FOLDERS, ".conf"):
-            for line in self._lines("sysctl.d", path):
+            for line in config_lines(self.host, "sysctl.d", path):
                 key, equals, value = line.text.partition("=")
                 if equals:
                     rows.append((dotted(key.strip().lstrip("-")), " ".join(value.split()), line))
         return rows
 
-    def sysctl_at_boot(self, key: str) -> tuple[str, ConfigLine] | None:
-        """A key's value after a boot, and the line that sets it; None if no file sets it."""
-        exact = [(value, line) for k, value, line in self.sysctl_lines if k == key]
+    def sysctl_at_boot(self, key: str, twin: str = "") -> tuple[str, ConfigLine] | None:
+        """A key's value after a boot, and the line that sets it; None if no file sets it.
+
+        `twin`: the key that excludes this one; where it is set last, the value is "TWIN=VALUE".
+        """
+        exact = [(v if k == key else f"{k}={v}", s) for k, v, s in self.sysctl_lines if _sets(k, v, key, twin)]
         matches = exact or [(v, s) for k, v, s in self.sysctl_lines if "*" in k and fnmatchcase(key, k)]
         return matches[-1] if matches else None
 
@@ -86,7 +62,7 @@ class Owners:
             if path is None or path in visited:
                 continue
             visited.add(path)
-            lines = list(self._lines(f"tuned profile {name}", path))
+            lines = list(config_lines(self.host, f"tuned profile {name}", path))
             profile_lines += lines
             for line in lines:
                 key, _, value = line.text.partition("=")
@@ -102,29 +78,17 @@ class Owners:
         return option is None or option.group(1).lower() not in ("0", "false", "no")
 
     @cached_property
-    def _others(self) -> list[tuple[ConfigLine, bool]]:
-        """(line, True if it runs after our boot unit) of tmpfiles, units and cloud-init."""
-        rows = [
-            (line, False)
-            for path in in_order(self.host, TMPFILES_FOLDERS, ".conf")
-            for line in self._lines("tmpfiles.d", path)
-            if line.text[0] == "w"
-        ]
-        for pattern in UNIT_FILES:
-            for path in self.host.glob(pattern):
-                if "/gpuctl-" not in path:
-                    rows += [(s, False) for s in self._lines("unit", path) if s.text.startswith("Exec")]
-        for pattern in LATE:
-            rows += [(s, True) for path in self.host.glob(pattern) for s in self._lines("cloud-init", path)]
-        return rows
+    def _startup(self) -> list[StartupLine]:
+        return startup_lines(self.host)
 
     def mentions(self, desired: str, *needles: str) -> list[Conflict]:
-        """Owners whose line contains one of `needles`, not followed by the desired value."""
+        """Owners whose line contains one of `needles` and not the desired value; `wins` for those after gpuctl-boot."""
         conflicts = []
-        for line, wins in self._others:
-            rest = next((line.text.partition(needle)[2] for needle in needles if needle in line.text), None)
+        for line, _, late in self._startup:
+            values = (rest_after(line.text, needle) for needle in needles)
+            rest = next((value for value in values if value is not None), None)
             if rest is not None and desired not in re.split(r"[\s=\"';]+", rest):
-                conflicts.append(Conflict(line.owner, line.where, line.text, wins))
+                conflicts.append(Conflict(line.owner, line.where, line.text, wins=late))
         return conflicts
 
     def tuned_option(self, desired: str, *names: str) -> list[Conflict]:
@@ -136,16 +100,52 @@ class Owners:
                 conflicts.append(Conflict(line.owner, line.where, value.strip(), wins=False))
         return conflicts
 
-    def sysctl_rivals(self, key: str, desired: str) -> list[Conflict]:
-        """Other owners that give a key another value."""
-        winner = self.sysctl_at_boot(key)
-        conflicts = [
-            Conflict(line.owner, line.where, value, wins=winner is not None and line == winner[1])
-            for k, value, line in self.sysctl_lines
-            if k == key and value != desired and line.path != SYSCTL
+    def sysctl_rivals(self, key: str, desired: str, twin: str = "", due: bool = False) -> list[Conflict]:
+        """Other owners that give a key another value, or its twin any.
+
+        `due`: our line is not written yet, and will be last in our file.
+        """
+        rows = [(k, v, s) for k, v, s in self.sysctl_lines if _sets(k, v, key, twin)]
+        conflicts = []
+        for k, value, line in rows:
+            ours = line.path == SYSCTL
+            if (k == key and value == desired) or (ours and due):
+                continue
+            behind = ours or line.path.rpartition("/")[2] > SYSCTL.rpartition("/")[2]
+            text = value if k == key else f"{k}={value}"
+            conflicts.append(Conflict(line.owner, line.where, text, wins=behind and line == rows[-1][2]))
+        tuned = self.tuned_option(desired, key) + [
+            rival._replace(value=f"{twin}={rival.value}") for rival in self.tuned_option("0", twin) if twin
         ]
-        conflicts += [rival._replace(wins=not self.tuned_gives_way) for rival in self.tuned_option(desired, key)]
-        return conflicts + self.mentions(desired, "/proc/sys/" + key.replace(".", "/"), f"{key}=", f"{key} =")
+        conflicts += [rival._replace(wins=not self.tuned_gives_way) for rival in tuned]
+        return conflicts + self._sysctl_at_startup(key, desired) + self._sysctl_at_startup(twin, "0", f"{twin}=")
+
+    def _sysctl_at_startup(self, key: str, fine: str, prefix: str = "") -> list[Conflict]:
+        """Lines that set a key after, or at the same time as, systemd-sysctl does."""
+        values = [(row, assigned(row.line, key)) for row in self._startup] if key else []
+        return [
+            Conflict(line.owner, line.where, f"{prefix}{value}" if value else line.text, wins=runs)
+            for (line, runs, _), value in values
+            if value is not None and value != fine
+        ]
+
+    def main_file_lines(self, key: str, desired: str, twin: str = "") -> list[str]:
+        """Lines of /etc/sysctl.conf, as written, that give a key another value, or its twin any.
+
+        `sysctl --system` and tuned apply that file after all of sysctl.d.
+        """
+        lines = []
+        for line in (self.host.read_or_none(MAIN) or "").splitlines():
+            name, equals, value = line.strip().partition("=")
+            k, v = dotted(name.strip().lstrip("-")), " ".join(value.split())
+            if equals and _sets(k, v, key, twin) and (k, v) != (key, desired):
+                lines.append(line)
+        return lines
+
+
+def _sets(k: str, value: str, key: str, twin: str) -> bool:
+    """True if a line for `k` sets the key, or its twin; a twin of 0 is not in force."""
+    return k == key or (k == twin != "" and value != "0")
 
 
 def dotted(key: str) -> str:
@@ -154,11 +154,3 @@ def dotted(key: str) -> str:
     if slash == -1 or (dot != -1 and dot < slash):
         return key
     return key.translate(str.maketrans("/.", "./"))
-
-
-def in_order(host: Host, folders: tuple[str, ...], suffix: str) -> list[str]:
-    """Files of drop-in folders in the order of systemd: by name; a file of an earlier folder hides its namesakes."""
-    by_name: dict[str, str] = {}
-    for folder in reversed(folders):
-        by_name.update({name: f"{folder}/{name}" for name in host.listdir(folder) if name.endswith(suffix)})
-    return [by_name[name] for name in sorted(by_name)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from posixpath import dirname
 
 from . import undo
 from .facts.busy import busy
 from .kinds import KINDS
 from .model import DIFFERS, PENDING, REFUSED, UNSUPPORTED, Knob, Reading
+from .resources import file_of
 from .snapshot import HostSnapshot
 
 
@@ -46,6 +48,20 @@ def _without_refused_steps(snapshot: HostSnapshot, reading: Reading) -> Reading:
     if left or reading.refresh:
         return reading.but(steps=left, notes=(*reading.notes, note))
     return reading.but(steps=(), state=UNSUPPORTED, reason=note)
+
+
+def refuse_unwritable(snapshot: HostSnapshot, readings: Sequence[Reading]) -> list[Reading]:
+    """Refuse changes of files that cannot be written, as on a read-only /etc."""
+    return [_refused_if_unwritable(snapshot, r) if r.state == DIFFERS else r for r in readings]
+
+
+def _refused_if_unwritable(snapshot: HostSnapshot, reading: Reading) -> Reading:
+    files = (file_of(step.setting) for step in reading.steps)
+    fixed = sorted({dirname(path) for path in files if path and not snapshot.host.can_write(dirname(path))})
+    if not fixed:
+        return reading
+    reason = f"{', '.join(fixed)} cannot be written: make it writable, or set this in the image of the host"
+    return reading.but(state=REFUSED, reason=reason)
 
 
 def spare_the_busy(

@@ -8,7 +8,6 @@ overwrites it.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +17,9 @@ from .model import Step
 STATE = "/var/lib/gpuctl"
 FOLDER = f"{STATE}/records"
 FORM = 1
+# Kinds of settings that programs and the kernel change by themselves, unlike files.
+RUNTIME = ("value:", "either:", "irq:", "swap:", "unit:")
+KEPT = 50  # records that are kept in any case
 
 
 class Entry(NamedTuple):
@@ -53,7 +55,8 @@ class UnreadableRecord(ValueError):
 class Owned(NamedTuple):
     """A setting that gpuctl owns: its original value, and the texts that count as ours.
 
-    `unsure`: an undo of it was interrupted, or failed before the system had read the restored file.
+    `unsure`: an undo of it was interrupted, or failed before the system had read the restored file. `interrupted`: the
+    former. Its text may then be anything: what that undo started, such as irqbalance, may have changed it again.
     """
 
     knob: str
@@ -62,9 +65,12 @@ class Owned(NamedTuple):
     original: str | None
     ours: tuple[str | None, ...]
     unsure: bool = False
+    interrupted: bool = False
 
     def holds(self, now: str | None) -> bool:
         """True if the current value is still ours."""
+        if self.interrupted and self.setting.startswith(RUNTIME):
+            return True
         return digest(now) in self.ours or now in self.ours
 
 
@@ -104,12 +110,46 @@ def save(host: Host, record: Record) -> None:
     host.replace(f"{FOLDER}/{record.name}.json", json.dumps(data, indent=1) + "\n", mode=0o600)
 
 
+def prune(host: Host) -> None:
+    """Remove records that no undo needs; the newest KEPT stay, and as many of the others as an undo may need."""
+    records = load(host)
+    for record in _spare(records):
+        host.remove(f"{FOLDER}/{record.name}.json")
+
+
+def _spare(records: Sequence[Record]) -> list[Record]:
+    """Old records without effect on any undo: all their settings were given back, or a later run repeats them.
+
+    A repetition is typical of a service that resets a value on every boot: each run then finds and sets the same.
+    """
+    old = records[:-KEPT]
+    current = owned(records)
+    done = next((count for count in range(len(old), 0, -1) if owned(records[count:]) == current), 0)
+    targets = max((record.to for record in records), default="")  # an undo to a record reads all until that one
+    undone, others = old[:done], enumerate(old[done:], done + 1)
+    return [*undone, *(r for later, r in others if r.name > targets and _is_repeated(r, records[later:]))]
+
+
+def _is_repeated(record: Record, later: Sequence[Record]) -> bool:
+    """True if the next record of each of its settings is a run that changed it from and to the same values."""
+    if record.action != "tune" or not record.done:
+        return False
+    left = {entry.setting: entry for entry in record.entries}
+    for successor in later:
+        for entry in successor.entries:
+            mine = left.pop(entry.setting, None)
+            is_run = (successor.action, successor.scope, successor.done) == ("tune", record.scope, True)
+            repeats = entry == mine and not entry.error and is_run
+            if mine is not None and not repeats:
+                return False
+        if not left:
+            return True
+    return False
+
+
 def can_be_kept(host: Host) -> bool:
     """True if a record can be written; a disk may be read-only, by design or after an error."""
-    folder = FOLDER
-    while folder != "/" and not host.exists(folder):
-        folder = os.path.dirname(folder)
-    return os.access(host.real(folder), os.W_OK)
+    return host.can_write(FOLDER)
 
 
 def next_name(records: list[Record]) -> str:
@@ -146,7 +186,8 @@ def _give_back(settings: dict[str, Owned], undo: Record, left: dict[str, Owned])
             settings.update({entry.setting: left[entry.setting]} if entry.setting in left else {})
         elif earlier:
             left_at = (entry.got,) if undo.done else ()  # the next undo continues from it
-            settings[entry.setting] = earlier._replace(unsure=True, ours=(*earlier.ours, *left_at))
+            ours = (*earlier.ours, *left_at)
+            settings[entry.setting] = earlier._replace(unsure=True, interrupted=not undo.done, ours=ours)
 
 
 def _take(settings: dict[str, Owned], record: Record, entry: Entry) -> None:
@@ -166,3 +207,18 @@ def refused(records: Iterable[Record], boot_id: str) -> frozenset[str]:
     return frozenset(
         e.setting for r in records if r.boot_id == boot_id for e in r.entries if e.error.startswith("unsupported")
     )
+
+
+def reverted_restarts(records: Iterable[Record], boot_id: str) -> dict[str, dict[str, str | None]]:
+    """Restarts since this boot after which the service did not run: setting -> the files (setting -> text) it had.
+
+    Texts are digests.
+    """
+    reverted: dict[str, dict[str, str | None]] = {}
+    for record in (record for record in records if record.boot_id == boot_id and record.action == "tune"):
+        for entry in (entry for entry in record.entries if entry.setting.startswith("restart:")):
+            files = {e.setting: e.after for e in record.entries if e.knob == entry.knob}
+            reverted.pop(entry.setting, None)
+            if entry.error.startswith("reverted"):
+                reverted[entry.setting] = {name: text for name, text in files.items() if name.startswith("file:")}
+    return reverted

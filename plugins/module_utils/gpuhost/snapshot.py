@@ -17,7 +17,7 @@ class HostSnapshot:
     """Read-only access to one host during one visit.
 
     `owned` are the settings of earlier runs; `refused` those that the kernel has refused to change since the boot,
-    which are not tried again.
+    which are not tried again; `reverted_restarts` the restarts that did not work, see record.py.
     """
 
     def __init__(
@@ -26,8 +26,10 @@ class HostSnapshot:
         machine: Machine,
         owned: Mapping[str, Owned] | None = None,
         refused: frozenset[str] = frozenset(),
+        reverted_restarts: Mapping[str, Mapping[str, str | None]] | None = None,
     ) -> None:
         self.host, self.machine, self.owned, self.refused = host, machine, owned or {}, refused
+        self.reverted_restarts = reverted_restarts or {}
 
     @cached_property
     def owners(self) -> Owners:

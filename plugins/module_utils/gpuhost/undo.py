@@ -9,7 +9,7 @@ from .host import Host
 from .kinds import BOOT_KNOB, NEEDS_BOOT_UNIT
 from .model import CONFLICT, DIFFERS, OK, UNKNOWN, Reading, Step, Unreadable, Unsupported
 from .record import Owned
-from .resources import make, refresh_after, show
+from .resources import file_of, make, refresh_after, show
 from .resources.unit import HARMLESS
 from .snapshot import HostSnapshot
 
@@ -32,6 +32,9 @@ def plan(snapshot: HostSnapshot, owned: Mapping[str, Owned], force: bool = False
 def _still_needed(snapshot: HostSnapshot, entry: Owned, owned: Mapping[str, Owned]) -> bool:
     """True for a setting that several knobs share while one of them stays: it goes with the last one."""
     staying = {other.knob.partition(".")[0] for setting, other in snapshot.owned.items() if setting not in owned}
+    if entry.setting.startswith("folder:"):
+        inside = f"{entry.setting.partition(':')[2]}/"
+        return any(file_of(setting).startswith(inside) for setting in snapshot.owned if setting not in owned)
     if entry.knob == BOOT_KNOB.name:
         return bool(staying & NEEDS_BOOT_UNIT)
     return entry.setting.startswith("package:") and entry.knob.partition(".")[0] in staying
@@ -47,7 +50,7 @@ def _of_knob(snapshot: HostSnapshot, knob: str, owned: list[Owned], force: bool)
                 knob, "as before", state=UNKNOWN, reason=f"cannot read {entry.setting}: {error}", restores=True
             )
         back = now == entry.original
-        if back and entry.unsure and refresh_after(entry.setting):
+        if back and (entry.interrupted or (entry.unsure and refresh_after(entry.setting))):
             steps.append(Step(entry.setting, now, now))  # no change, but the refresh runs and the record is closed
         if back or went_away(entry.setting, now):
             continue
@@ -80,7 +83,7 @@ def _disturbs(step: Step) -> str:
 
 def undo_error(host: Host, step: Step) -> str:
     """Why an undone setting does not have its value; empty if it has, or if it cannot be compared."""
-    if step.setting.startswith("restart:"):
+    if step.setting.startswith(("restart:", "folder:")):  # a folder stays while it holds files of others
         return ""
     try:
         now = make(step.setting).read(host)

@@ -42,8 +42,11 @@ def names(search: Sequence[Path] | None = None) -> list[ProfileFile]:
 def find(name: str, search: Sequence[Path] | None, where: str, beside: Path | None = None) -> Path | Mistake:
     """The file of a profile by name or path; a path is relative to the folder `beside`."""
     if "/" in name or name.endswith(SUFFIXES):
-        path = (beside or Path()) / Path(name).expanduser()
-        return path if path.is_file() else Mistake(where, f"there is no file {path}")
+        try:
+            path = (beside or Path()) / Path(name).expanduser()
+            return path if path.is_file() else Mistake(where, f"there is no file {path}")
+        except (OSError, RuntimeError) as error:  # no permission, a name that is too long, the ~ of an unknown user
+            return Mistake(where, f"cannot use the file {name}: {getattr(error, 'strerror', None) or error}")
     known = names(search)
     fitting = [file for file in known if file.name == name]
     if len(fitting) == 1:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.overlays import CONDITIONS
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.overlays import CONDITIONS, MEMORY
 
 from ..strict_yaml import Mistake, Node, did_you_mean
 from ..strict_yaml.schema import At, FieldType, ListOf, Mistakes, Schema, Section, Text
@@ -111,6 +111,24 @@ class Patterns:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """Limits of memory, such as ">=64GiB" or "<64GiB"."""
+
+    def read(self, node: Node, at: At) -> tuple[str, ...]:
+        limits = Texts().read(node, at)
+        if not limits:
+            at.refuse(node, "lists nothing, so no host would match")
+        for number, item in enumerate(limits):
+            if not MEMORY.fullmatch(str(item.value)):
+                wrong = f"cannot be {item.value!r}"
+                (at if item is node else at.item(number)).refuse(item, wrong, 'write ">=64GiB" or "<64GiB"')
+        return tuple(str(item.value) for item in limits)
+
+    def schema(self) -> Schema:
+        return TEXTS_SCHEMA
+
+
+@dataclass(frozen=True)
 class Knobs:
     """Rows by name of the knob; each is a mapping of its fields, or in the short form just its value."""
 
@@ -152,7 +170,9 @@ def _places(values: Mapping[str, Any]) -> dict[str, str]:
 # Lenient: a mistake in one field must not hide those in others, and in the profiles that this one extends.
 ROW_TEXTS = ("why", "source", "not_for", "read_back", "type")
 ROW = Section({"value": Value(), **dict.fromkeys(ROW_TEXTS, TEXT)}, lenient=True)
-CONDITION_FIELDS: Mapping[str, FieldType] = {name: Patterns(KNOWN_VALUES.get(name, ())) for name in CONDITIONS}
+CONDITION_FIELDS: Mapping[str, FieldType] = {
+    name: Limits() if name == "memory" else Patterns(KNOWN_VALUES.get(name, ())) for name in CONDITIONS
+}
 WHEN = Section(CONDITION_FIELDS, make=_conditions, lenient=True)
 OVERLAY = Section(
     {"name": TEXT, "why": TEXT, "when": WHEN, "knobs": Knobs(), "drop": Texts()},

@@ -19,6 +19,9 @@ CASES = {
     "ssh: connect to host 10.77.9.9 port 22: No route to host\r\n": "it cannot be reached",
     "ssh: connect to host 10.77.9.9 port 22: Connection timed out\r\n": "it cannot be reached",
     "gpuctl-no-python\n": "it has no Python",
+    "Timeout, server 10.77.9.9 not responding.\r\n": "the connection was lost",
+    "client_loop: send disconnect: Broken pipe\r\n": "the connection was lost",
+    "Connection to 10.77.9.9 closed by remote host.\r\n": "the connection was lost",
 }
 
 
@@ -41,3 +44,15 @@ def test_a_crash_of_gpuctl_on_the_host_is_reported_as_one() -> None:
     stderr = "Traceback (most recent call last):\n  File …\nKeyError: 'python'\n"
     failure = explain(Login("gpu-1"), Done(1, b"", stderr), limit=60)
     assert failure.wrong == "gpuctl itself failed on the host: KeyError: 'python'"
+
+
+@pytest.mark.parametrize(
+    ("login", "code"),
+    [(Login("gpu-1"), 255), (Login("gpu-1"), 137), (Login("localhost", local=True), -9), (Login("", local=True), 137)],
+)
+def test_a_program_that_was_killed_on_the_host_does_not_make_it_unreachable(login: Login, code: int) -> None:
+    failure = explain(
+        login, Done(code, b"", "Warning: Permanently added gpu-1 to the list of known hosts.\n"), limit=60
+    )
+    assert failure.wrong.startswith("our program was killed on the host")
+    assert not failure.unreachable

@@ -159,6 +159,32 @@ def test_a_service_that_dies_gets_its_old_files_back_and_runs_again(tmp_path: Pa
     assert files(root) == before
 
 
+def test_a_service_that_dies_is_not_restarted_again_until_something_changes(tmp_path: Path) -> None:
+    root = services(tmp_path, "trainer", text=UNIT + "#dies-with jemalloc\n")
+    before, knobs = files(root), {TRAINER: "jemalloc restart"}
+    tune(root, knobs)
+    running = pid(root)
+    for check in (True, False):
+        reading = knob(tune(root, knobs, check=check))
+        assert (reading["state"], reading["changed"]) == ("refused", False)
+        assert reading["reason"].startswith("trainer.service did not run with jemalloc when gpuctl restarted it")
+    assert pid(root) == running
+    assert knob(tune(root, {TRAINER: "jemalloc restart narenas:4"}, check=True))["state"] == "differs"
+    assert knob(tune(root, {TRAINER: "jemalloc"}, check=True))["state"] == "differs"
+    put(root, "/proc/sys/kernel/random/boot_id", "another\n")
+    assert knob(tune(root, knobs, check=True))["state"] == "differs"
+    assert files(root).keys() - before.keys() == {LIBRARY}
+
+
+def test_jemalloc_has_an_arena_for_each_processor_that_the_host_may_have(tmp_path: Path) -> None:
+    root = services(tmp_path, "trainer")
+    put(root, "/sys/devices/system/cpu/possible", "0-191\n")
+    tune(root, {TRAINER: "jemalloc restart"})
+    assert ",percpu_arena:percpu,narenas:192\n" in (root / ENVIRONMENT).read_text()
+    tune(root, {TRAINER: "jemalloc restart narenas:4"})
+    assert "MALLOC_CONF=narenas:4\n" in (root / ENVIRONMENT).read_text()
+
+
 def test_a_program_that_ignores_the_preload_is_restarted_only_once(tmp_path: Path) -> None:
     root = services(tmp_path, "trainer", text=UNIT + "#deaf\n")
     reading = knob(tune(root, {TRAINER: "jemalloc restart"}))
@@ -212,7 +238,7 @@ def test_another_allocator_takes_the_place_of_the_first(tmp_path: Path) -> None:
     tune(root, {TRAINER: "jemalloc restart"})
     reading = knob(tune(root, {TRAINER: "tcmalloc restart"}))
     assert (reading["state"], reading["now"], reading["was"]["now"]) == ("ok", "tcmalloc", "jemalloc")
-    assert "TCMALLOC_RELEASE_RATE=10\n" in (root / ENVIRONMENT).read_text()
+    assert "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES=268435456\n" in (root / ENVIRONMENT).read_text()
     undo(root)
     assert files(root) == before
 

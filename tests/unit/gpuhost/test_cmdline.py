@@ -247,6 +247,39 @@ def test_processors_are_left_for_everything_else(tmp_path: Path, cpus: str, reas
     assert only(tune(root, {"cmdline.isolcpus": "domain,1-3"}))["state"] == "pending"
 
 
+def two_sockets(tmp_path: Path, cores: int) -> Path:
+    """A host of two NUMA nodes whose cores have two threads, the second half of the numbers."""
+    root = debian(tmp_path)
+    for node in range(2):
+        first = range(node * cores, (node + 1) * cores)
+        threads = [*first, *(cpu + 2 * cores for cpu in first)]
+        put(root, f"/sys/devices/system/node/node{node}/cpulist", ",".join(map(str, threads)) + "\n")
+        for cpu in first:
+            for thread in (cpu, cpu + 2 * cores):
+                base = f"/sys/devices/system/cpu/cpu{thread}/topology"
+                put(root, f"{base}/thread_siblings_list", f"{cpu},{cpu + 2 * cores}\n")
+    put(root, "/sys/devices/system/cpu/present", f"0-{4 * cores - 1}\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("cores", "system", "rest"),
+    [(48, "0-3,48-51,96-99,144-147", "4-47,52-95,100-143,148-191"), (2, "0,2,4,6", "1,3,5,7")],
+)
+def test_whole_cores_of_each_node_are_isolated(tmp_path: Path, cores: int, system: str, rest: str) -> None:
+    root = two_sockets(tmp_path, cores)
+    knobs = {"cmdline.isolcpus": "managed_irq,isolated", "cmdline.irqaffinity": "housekeeping"}
+    answer = tune(root, knobs)
+    assert [k["desired"] for k in answer["knobs"]] == [f"managed_irq,{rest}", system]
+    assert states(answer) == dict.fromkeys(knobs, "pending")
+    assert changed(tune(root, knobs)) == set()
+
+
+def test_a_host_of_one_core_a_node_isolates_none(tmp_path: Path) -> None:
+    reading = only(tune(two_sockets(tmp_path, 1), {"cmdline.nohz_full": "isolated"}))
+    assert (reading["state"], "too few cores" in reading["reason"]) == ("unsupported", True)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "normal"),
     [

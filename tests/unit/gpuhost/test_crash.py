@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -11,10 +12,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Result
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import result
 
-from tests.unit.gpuhost.trees import TreeHost, content, small_server, states, tune, undo
+from tests.unit.gpuhost.trees import TreeHost, content, put, small_server, states, tune, undo, units
 
 KNOBS = {"sysctl.vm.swappiness": "0", "sysctl.vm.max_map_count": "262144", "thp.enabled": "always"}
 UNITS = "run/standin-units.json"
@@ -142,3 +146,68 @@ def test_the_record_and_its_folder_are_synced_before_the_first_change(kept: Path
     ]
     first_change = next(i for i in outside if re.search(r"O_WRONLY|rename", mine[i]))
     assert max(at) < first_change, mine[: first_change + 1]
+
+
+class Moves(TreeHost):
+    """The start of a service moves an interrupt, as irqbalance does; `killed`: the process ends right after it."""
+
+    def __init__(self, root: Path, killed: bool) -> None:
+        super().__init__(root)
+        self.killed = killed
+
+    def run(self, *argv: str, **options: Any) -> Result:
+        result = super().run(*argv, **options)
+        if argv[:2] == ("systemctl", "start"):
+            put(Path(self.root), "/proc/sys/vm/swappiness", "42\n")
+            if self.killed:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+
+@pytest.fixture
+def undo_killed(kept: Path) -> Path:
+    """A host whose undo was killed after a service that it started changed a setting that was restored before."""
+    units(kept, tuned__service={"boot": "enabled", "now": "active"})
+    tune(kept, {"sysctl.vm.swappiness": "0", "unit.tuned.service": "stopped", "thp.enabled": "always"})
+    child = os.fork()
+    if child == 0:
+        undo(kept, host=Moves(kept, killed=True))
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert (kept / "proc/sys/vm/swappiness").read_text() == "42\n"
+    return kept
+
+
+def test_the_next_undo_accuses_nobody_of_what_a_killed_one_caused(undo_killed: Path) -> None:
+    assert set(states(undo(undo_killed)).values()) == {"ok"}
+    assert (undo_killed / "proc/sys/vm/swappiness").read_text() == "60\n"
+
+
+def test_a_completed_undo_ends_the_ownership_of_everything(undo_killed: Path) -> None:
+    undo(undo_killed)
+    for path, text in {"proc/sys/vm/swappiness": "10", "sys/kernel/mm/transparent_hugepage/enabled": "[never]"}.items():
+        (undo_killed / path).write_text(f"{text}\n")  # somebody else's, from now on
+    again = undo(undo_killed)
+    assert (again["knobs"], again["record"]) == ([], None)
+
+
+class Full(TreeHost):
+    """Its disk is full from the second record on."""
+
+    def replace(self, path: str, text: str, *more: Any, **options: Any) -> None:
+        if "/records/" in path and '"done": true' in text:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        super().replace(path, text, *more, **options)
+
+
+def test_a_disk_that_becomes_full_does_not_hide_what_was_changed(kept: Path) -> None:
+    before = without_units(content(kept))
+    answer = tune(kept, KNOBS, host=Full(kept))
+    assert set(states(answer).values()) == {"ok"}
+    assert all(knob["changed"] for knob in answer["knobs"] if knob["knob"] in KNOBS)
+    assert (answer["record"], answer["unrecorded"]) == ("000001", "No space left on device")
+    outcome = result(answer, check=False, strict=False, with_diff=False)
+    assert outcome["failed"]
+    assert outcome["msg"].startswith("the changes were made, but their record 000001 is incomplete: No space left")
+    assert set(states(undo(kept)).values()) == {"ok"}
+    assert without_units(content(kept)) == before

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import limits
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.resources import line
 
 from tests.unit.gpuhost.trees import changed, content, program, put, small_server, states, tune, undo
 
@@ -260,3 +262,62 @@ def test_a_wrong_value_is_refused(key: str, value: object) -> None:
     assert kind is not None
     with pytest.raises(ValueError, match="must be"):
         kind.check(value)
+
+
+def test_a_stack_limit_is_for_logins_only_and_lines_for_services_are_taken_back(root: Path) -> None:
+    answer = tune(root, {"limits.stack": "unlimited"})
+    assert states(answer) == {"limits.stack": "ok"}
+    assert (answer["knobs"][0]["now"], answer["knobs"][0]["boot"]) == (None, "unlimited")
+    assert "* hard stack unlimited" in (root / LIMITS).read_text()
+    assert not (root / SYSTEM).exists()
+    # An earlier version of gpuctl had set it for services, too.
+    put(root, f"/{SYSTEM}", f"{line.MARK}[Manager]\nDefaultLimitSTACK=infinity\n")
+    record = root / "var/lib/gpuctl/records/000001.json"
+    data = json.loads(record.read_text())
+    entry = {"setting": f"line:/{SYSTEM}:DefaultLimitSTACK", "before": None, "after": "infinity", "got": "infinity"}
+    data["entries"].append({"knob": "limits.stack", "error": "", **entry})
+    record.write_text(json.dumps(data))
+    assert states(tune(root, {"limits.stack": "unlimited"}, check=True)) == {"limits.stack": "differs"}
+    assert states(tune(root, {"limits.stack": "unlimited"})) == {"limits.stack": "ok"}
+    assert not (root / SYSTEM).exists()
+
+
+PAM_FILES = {
+    "applied by sshd": {"/etc/pam.d/sshd": "account required pam_nologin.so\nsession required pam_limits.so\n"},
+    "applied by an include": {
+        "/etc/pam.d/sshd": "@include common-session\n",
+        "/etc/pam.d/common-session": "-session optional pam_systemd.so\nsession substack deeper\n",
+        "/usr/lib/pam.d/deeper": "session [success=1 default=ignore] pam_limits.so\n",
+    },
+    "missing": {"/etc/pam.d/sshd": "# session required pam_limits.so\nauth required pam_limits.so\n"},
+    "in a loop": {"/etc/pam.d/sshd": "session include sshd\n"},
+}
+
+
+@pytest.mark.parametrize("case", PAM_FILES)
+def test_ssh_logins_without_pam_limits_get_the_limit_of_sshd(root: Path, case: str) -> None:
+    put(root, "/etc/ssh/sshd_config", "Include /etc/ssh/sshd_config.d/*.conf\nUsePAM no\n")
+    put(root, "/etc/ssh/sshd_config.d/50-site.conf", "UsePAM yes\n")
+    for path, text in PAM_FILES[case].items():
+        put(root, path, text)
+    put(root, "/sys/fs/cgroup/system.slice/ssh.service/cgroup.procs", "4711\n")
+    put(root, "/proc/4711/limits", f"{HEAD}Max locked memory         8388608     8388608     bytes\n")
+    skipped = not case.startswith("applied")
+    knobs = {"limits.memlock": "unlimited", "limits.stack": "unlimited"}
+    memlock, stack = ("pending", "unsupported") if skipped else ("ok", "ok")
+    assert states(tune(root, knobs)) == {"limits.memlock": memlock, "limits.stack": stack}
+    if skipped:
+        reason = knob(tune(root, knobs), "limits.memlock")["reason"]
+        assert reason.startswith("ssh logins get 8388608, the limit of sshd itself: PAM has no pam_limits")
+    put(root, "/proc/4711/limits", f"{HEAD}Max locked memory         unlimited   unlimited   bytes\n")
+    assert states(tune(root, knobs))["limits.memlock"] == "ok"
+
+
+def test_a_limit_in_sshds_own_unit_is_contested_where_sshd_does_without_pam(root: Path) -> None:
+    put(root, "/etc/ssh/sshd_config", "Port 22\nMatch User a\nUsePAM yes\n")
+    put(root, "/etc/pam.d/sshd", "session required pam_limits.so\n")
+    put(root, "/sys/fs/cgroup/system.slice/ssh.service/cgroup.procs", "4711\n")
+    put(root, "/proc/4711/limits", f"{HEAD}Max locked memory         8388608     8388608     bytes\n")
+    put(root, "/etc/systemd/system/ssh.service.d/site.conf", "[Service]\nLimitMEMLOCK=8M\n")
+    reading = knob(tune(root, {"limits.memlock": "unlimited"}), "limits.memlock")
+    assert (reading["state"], "without PAM" in reading["reason"]) == ("contested", True)

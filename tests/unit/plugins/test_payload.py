@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.answers import find
-from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import script
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python, script
 
 TOKEN = "gpuctl-0123456789abcdef "  # noqa: S105
 
@@ -17,3 +20,28 @@ def test_the_program_runs_from_standard_input_in_an_empty_python() -> None:
     done = subprocess.run([sys.executable, "-I", "-S", "-"], input=program, capture_output=True, check=True)
     answer = find(done.stdout, TOKEN, "facts")
     assert answer["machine"]["machine"] in ("metal", "virtual", "container", "unknown")
+
+
+PYTHONS = {
+    "RHEL 8": ({"python3.6": "", "python3": "python3.6", "python3.11": ""}, "python3.11"),
+    "Ubuntu 20.04": ({"python3.8": "", "python3": "python3.8", "python3.9": ""}, "python3.9"),
+    "Debian 12": ({"python3.11": "", "python3": "python3.11", "python3.13": ""}, "python3"),
+    "built by its users": ({"python3": ""}, "python3"),
+    "an old one alone, which says so": ({"python3.6": "", "python3": "python3.6"}, "python3"),
+}
+
+
+@pytest.mark.parametrize(("installed", "chosen"), PYTHONS.values(), ids=PYTHONS)
+def test_a_python_that_is_too_old_is_passed_over(tmp_path: Path, installed: dict[str, str], chosen: str) -> None:
+    """The names are as the distributions link them: python3 to a name with a version, or by way of alternatives."""
+    for name, target in installed.items():
+        if target:
+            (tmp_path / "alternatives").symlink_to(tmp_path / target)
+            (tmp_path / name).symlink_to("alternatives")
+        else:
+            (tmp_path / name).write_text('#!/bin/sh\necho "$0 $*"\n')
+            (tmp_path / name).chmod(0o755)
+    (tmp_path / "readlink").symlink_to("/usr/bin/readlink")
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    done = subprocess.run(["/bin/sh", "-c", any_python()], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{tmp_path}/{chosen} -IS -\n"

@@ -43,5 +43,6 @@ def machine(**facts: object) -> Machine:
         "vendor": "Supermicro",
         "gpus": ("NVIDIA H100 80GB HBM3",) * 8,
         "nics": ("ethernet", "infiniband"),
+        "memory": "2015GiB",
     }
     return Machine(**{**known, **facts})  # type: ignore[arg-type]

@@ -40,7 +40,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_an_unknown_name_gets_the_closest_or_all_names(tmp_path: Path) -> None:
     assert mistakes("trainig") == ["profile trainig: no profile is called 'trainig'; did you mean training?"]
-    assert mistakes("x") == ["profile x: no profile is called 'x'; it can be inference, latency, minimal, training"]
+    known = "inference, isolated, latency, minimal, training"
+    assert mistakes("x") == [f"profile x: no profile is called 'x'; it can be {known}"]
     assert mistakes("") == ["profile: none is named"]
 
 
@@ -68,4 +69,11 @@ def test_names_lists_shipped_and_own_profiles_but_no_hidden_files(tmp_path: Path
     write(tmp_path, ".#mine", TEXT)
     (tmp_path / "notes.txt").write_text("not a profile\n")
     listed = [(file.name, file.shipped) for file in profiles.names([tmp_path, tmp_path / "missing"])]
-    assert listed == [("inference", True), ("latency", True), ("minimal", True), ("training", True), ("mine", False)]
+    assert listed == [
+        ("inference", True),
+        ("isolated", True),
+        ("latency", True),
+        ("minimal", True),
+        ("training", True),
+        ("mine", False),
+    ]

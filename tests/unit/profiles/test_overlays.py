@@ -116,3 +116,19 @@ def test_rivals_that_meet_on_some_host_are_refused(tmp_path: Path) -> None:
 
 def test_rivals_in_overlays_that_never_meet_are_fine(tmp_path: Path) -> None:
     assert rivals(tmp_path, "{machine: virtual}", "{machine: [metal]}") == []
+
+
+def test_memory_is_compared_as_a_number(tmp_path: Path) -> None:
+    text = "knobs: {}\noverlays:\n"
+    for name, limit in (("small", "<64GiB"), ("large", ">=64GiB")):
+        value = row("never" if name == "small" else "always")
+        text += f"  - {{name: {name}, why: a, when: {{memory: '{limit}'}}, knobs: {{thp.enabled: {value}}}}}\n"
+    path = write(tmp_path, "mine", text)
+    found = [chosen(path, memory=memory) for memory in ("9GiB", "63GiB", "64GiB", "100GiB", "unknown")]
+    assert found == [{"thp.enabled": value} for value in ("never", "never", "always", "always")] + [{}]
+
+
+def test_a_limit_of_memory_in_another_form_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "mine", "overlays:\n  - {name: a, why: a, when: {memory: ['64GiB']}, knobs: {}}\n")
+    [message] = mistakes(path)
+    assert 'cannot be \'64GiB\'; write ">=64GiB" or "<64GiB"' in message

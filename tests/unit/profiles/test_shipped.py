@@ -11,7 +11,7 @@ from ansible_collections.gpuctl.fleet.plugins.plugin_utils.profiles.lookup impor
 
 from tests.unit.profiles.files import machine
 
-NAMES = ("minimal", "training", "inference", "latency")
+NAMES = ("minimal", "training", "inference", "latency", "isolated")
 
 
 def chosen(name: str, **facts: object) -> dict[str, Knob]:
@@ -55,6 +55,7 @@ def test_profiles_build_on_each_other() -> None:
         "training": ("minimal",),
         "inference": ("minimal",),
         "latency": ("inference", "minimal"),
+        "isolated": ("latency", "inference", "minimal"),
     }
 
 
@@ -63,7 +64,8 @@ def test_training_sets_what_a_training_host_needs() -> None:
     assert len(values) >= 40
     assert values["sysctl.vm.swappiness"] == "0"
     assert values["sysctl.vm.dirty_bytes"] == str(32 * 2**30)
-    assert values["thp.enabled"] == "madvise"
+    assert values["thp.enabled"] == "always"
+    assert values["sysctl.net.ipv4.conf.all.rp_filter"] == "2"
     assert values["cmdline.iommu"] == "pt"
     assert values["sysctl.net.ipv4.conf.all.arp_ignore"] == "1"
     assert "sysctl.vm.nr_hugepages" not in values
@@ -88,6 +90,13 @@ def test_a_virtual_machine_gets_no_knobs_of_the_hypervisor() -> None:
 def test_a_host_without_gpus_gets_no_boot_arguments_and_no_huge_pages() -> None:
     for name in NAMES:
         assert not {"cmdline.iommu", "sysctl.vm.nr_hugepages"} & chosen(name, gpus=(), nics=("efa",)).keys()
+
+
+def test_isolated_cores_get_no_interrupts_and_stay_balanced() -> None:
+    values = {name: knob.value for name, knob in chosen("isolated").items()}
+    assert (values["cmdline.nohz_full"], values["cmdline.irqaffinity"]) == ("isolated", "housekeeping")
+    assert "domain" not in values["cmdline.isolcpus"]
+    assert values["irq.affinity"] == "node"
 
 
 def test_latency_goes_further_than_inference() -> None:
@@ -123,4 +132,13 @@ def test_more_memory_is_kept_free_on_whole_machines_with_data_centre_gpus(gpu: s
     for name in ("training", "inference"):
         kept = int(chosen(name, gpus=(gpu,) * 8)["sysctl.vm.min_free_kbytes"].value)
         assert kept == (1048576 if large else 524288)
-        assert chosen(name, gpus=(gpu,), machine="virtual")["sysctl.vm.min_free_kbytes"].value == "524288"
+        assert chosen(name, gpus=(gpu,), memory="251GiB")["sysctl.vm.min_free_kbytes"].value == "524288"
+
+
+@pytest.mark.parametrize("memory", ["30GiB", "unknown"])
+def test_a_small_host_and_one_of_unknown_size_keep_the_kernels_own_sizes(memory: str) -> None:
+    sizes = ("sysctl.vm.min_free_kbytes", "sysctl.vm.dirty_bytes", "sysctl.vm.dirty_background_bytes")
+    for name in ("training", "inference"):
+        knobs = chosen(name, memory=memory, nics=("efa",))
+        assert not {*sizes, "sysctl.vm.nr_hugepages"} & knobs.keys()
+    assert chosen("training", memory="60GiB", gpus=())["sysctl.vm.dirty_bytes"].value == str(8 * 2**30)

@@ -24,6 +24,7 @@ class Machine(NamedTuple):
     vendor: str  # cloud or server vendor, from DMI
     gpus: tuple[str, ...]  # model names, or PCI device ids if no driver is loaded
     nics: tuple[str, ...]  # efa, infiniband, roce, ethernet
+    memory: str = UNKNOWN  # of which the kernel knows, in whole GiB: "503GiB" where 512 GiB are installed
 
     def as_dict(self) -> dict[str, Any]:
         return {**self._asdict(), "gpus": list(self.gpus), "nics": list(self.nics)}
@@ -45,6 +46,7 @@ def read(host: Host) -> Machine:
         vendor=_value(host, "/sys/class/dmi/id/sys_vendor") or UNKNOWN,
         gpus=_gpus(host, pci),
         nics=_nics(host, pci),
+        memory=_memory(host),
     )
 
 
@@ -90,6 +92,11 @@ def _machine(host: Host) -> str:
     if not product:
         return UNKNOWN
     return "virtual" if re.search(r"virtual|kvm|qemu|\.(?!metal)\w*xlarge", product) else "metal"
+
+
+def _memory(host: Host) -> str:
+    total = re.search(r"^MemTotal:\s*(\d+) kB$", _text(host, "/proc/meminfo") or "", re.MULTILINE)
+    return f"{int(total[1]) >> 20}GiB" if total else UNKNOWN
 
 
 def _gpus(host: Host, pci: list[Device] | None) -> tuple[str, ...]:

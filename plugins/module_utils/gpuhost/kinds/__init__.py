@@ -10,13 +10,14 @@ from __future__ import annotations
 from types import ModuleType
 
 from ..model import Knob
-from . import allocator, cmdline, cpu, file, irq, limits, modprobe, program, swap, sysctl, thp, unit
+from . import allocator, cmdline, cpu, disk, file, irq, limits, modprobe, program, swap, sysctl, thp, unit
 
 KINDS: dict[str, ModuleType] = {
     "sysctl": sysctl,
     "thp": thp,
     "swap": swap,
     "cpu": cpu,
+    "disk": disk,
     "irq": irq,
     "limits": limits,
     "cmdline": cmdline,
@@ -28,5 +29,5 @@ KINDS: dict[str, ModuleType] = {
 }
 
 # No file keeps these values over a reboot; our boot unit sets them again.
-NEEDS_BOOT_UNIT = frozenset({"thp", "cpu", "irq"})
+NEEDS_BOOT_UNIT = frozenset({"thp", "cpu", "disk", "irq"})
 BOOT_KNOB = Knob("program.gpuctl-boot", "installed", "sets kernel values at every boot that no file can keep", "gpuctl")

@@ -24,7 +24,7 @@ FLAGS = {"nosmt", "nowatchdog", "nosoftlockup", "threadirqs", "nohpet", "nomodes
 # Characters without a meaning in a shell, GRUB and grubby.
 SAFE = r"[A-Za-z0-9_.,:/@%+=-]+"
 CPU = r"(?:\d+|N)(?:-(?:\d+|N)(?::\d+/\d+)?)?"
-CPUS = rf"(?:(?:domain|managed_irq|nohz),)*(?:all|{CPU}(?:,{CPU})*)"
+CPUS = rf"(?:(?:domain|managed_irq|nohz),)*(?:all|housekeeping|isolated|{CPU}(?:,{CPU})*)"
 
 
 class Argument(NamedTuple):
@@ -42,7 +42,7 @@ class Argument(NamedTuple):
 
 
 class Cpus(NamedTuple):
-    """A kernel list of processors, with optional flags of isolcpus before it."""
+    """A kernel list of processors, or a name of _isolation.py, with optional flags of isolcpus before it."""
 
     def check(self, value: object) -> str:
         if isinstance(value, bool) or not re.fullmatch(CPUS, str(value)):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..host import Host
-from ..owners import in_order
+from ..startup import in_order
 from ._lines import KeyedLine
 
 UNLIMITED = "unlimited"
@@ -18,12 +18,16 @@ SYSTEMD_FOLDERS = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/u
 
 
 class Item(NamedTuple):
-    """One limit: its names in PAM, systemd and /proc/PID/limits, and the size of PAM's unit in bytes (or 1)."""
+    """One limit: its names in PAM, systemd and /proc/PID/limits, and the size of PAM's unit in bytes (or 1).
+
+    `services` is false for a limit that is set for logins only.
+    """
 
     pam: str
     systemd: str
     proc: str
     unit: int
+    services: bool = True
 
     @property
     def directive(self) -> str:
@@ -33,7 +37,8 @@ class Item(NamedTuple):
 
 ITEMS = {
     "memlock": Item("memlock", "DefaultLimitMEMLOCK", "Max locked memory", KIB),
-    "stack": Item("stack", "DefaultLimitSTACK", "Max stack size", KIB),
+    # An unlimited stack makes the kernel randomise fewer addresses: not for services, which face the network.
+    "stack": Item("stack", "DefaultLimitSTACK", "Max stack size", KIB, services=False),
     "nofile": Item("nofile", "DefaultLimitNOFILE", "Max open files", 1),
     "nproc": Item("nproc", "DefaultLimitNPROC", "Max processes", 1),
     "core": Item("core", "DefaultLimitCORE", "Max core file size", KIB),

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from ..allocators import OTHER, preloaded
 from ..host import Host
 from ..model import OK, PENDING, REFUSED, Conflict, Knob, Reading, Refused, Step, Unreadable, Unsupported
+from ..record import digest
 from ..resources.file import described
 from ..resources.services import GLIBC, STATIC, Service, environment_of, malloc_of, services
 from ..snapshot import HostSnapshot
+from ..topology import CPU, cpus_of
 from ._allocator_library import library_of
 from ._allocator_spec import AllocatorSpec, AllocatorType
 from ._common import all_failed, guarded, settled
@@ -51,9 +53,16 @@ def _read(snapshot: HostSnapshot, knob: Knob, service: Service) -> Reading:
         return _refused(knob, rivals)
     library, install = library_of(snapshot, spec.allocator)
     environment = {"LD_PRELOAD": library, **spec.options}
+    if spec.allocator == "jemalloc" and not spec.conf:
+        environment["MALLOC_CONF"] += _one_arena_a_cpu(snapshot.host)
     now, outdated = _now(snapshot.host, service, spec, environment)
-    steps = install + _write(snapshot, service, environment)
+    files = _write(snapshot, service, environment)
+    steps = install + files
     restart = _restart(snapshot, service, spec, now) if outdated and spec.restart else ()
+    if restart and snapshot.reverted_restarts.get(restart[0].setting) == {s.setting: digest(s.after) for s in files}:
+        wrong = f"{service.name} did not run with {spec.allocator} when gpuctl restarted it"
+        hint = "change its options, or leave `restart` out and restart it yourself; the next boot allows another try"
+        raise Refused(f"{wrong}: {hint}")
     reading = settled(
         knob,
         now=now,
@@ -68,6 +77,16 @@ def _read(snapshot: HostSnapshot, knob: Knob, service: Service) -> Reading:
         reason = f"{service.name} takes it when it is next restarted (`restart: true` allows gpuctl to do that)"
         return reading.but(state=PENDING, reason=reason)
     return reading
+
+
+def _one_arena_a_cpu(host: Host) -> str:
+    """Options by which threads share an arena with those of their processor, near its memory.
+
+    jemalloc needs the number of all processors where a service may use only some (jemalloc#2054): without it,
+    5.3 leaves the option out, and older versions crash.
+    """
+    possible = host.value(f"{CPU}/possible")
+    return f",percpu_arena:percpu,narenas:{max(cpus_of(possible)) + 1}" if possible else ""
 
 
 def _files(service: Service) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from ..snapshot import HostSnapshot
 from ..topology import CPU, cpus_of
 from . import _grub
 from ._common import all_failed, guarded, settled
+from ._isolation import resolve
 from ._kernel_arguments import TYPES, type_of
 
 __all__ = ["TYPES", "read", "type_of"]
@@ -53,6 +54,7 @@ def _entries(snapshot: HostSnapshot) -> list[list[str]]:
 
 
 def _read(snapshot: HostSnapshot, knob: Knob, running: list[str], entries: list[list[str]]) -> Reading:
+    knob = knob._replace(value=resolve(snapshot.host, str(knob.value)))
     _leave_processors(snapshot, knob)
     now = value(running, knob.key)
     right = all(value(arguments, knob.key) == knob.value for arguments in entries)

@@ -7,11 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..host import Host
-from ..model import Conflict, Knob, Reading, Refused, Step, Unreadable, Unsupported
+from ..model import (
+    CONTESTED,
+    OK,
+    PENDING,
+    UNSUPPORTED,
+    Conflict,
+    Knob,
+    Reading,
+    Refused,
+    Step,
+    Unreadable,
+    Unsupported,
+)
 from ..resources.line import LIMITS, SYSTEM_LIMITS, USER_LIMITS
 from ..resources.unit import ask_systemd
 from ..snapshot import HostSnapshot
-from . import _limited_services, _lines, _logins, _rights
+from . import _limited_services, _lines, _logins, _pam, _rights
 from ._common import all_failed, guarded, settled
 from ._limit_files import ITEMS, UNLIMITED, Item, for_logins, for_services, from_systemd, in_pam
 from ._limited_services import Limits, limits_of
@@ -76,7 +88,9 @@ def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
 
 def _defaults(host: Host, knobs: Sequence[Knob]) -> dict[str, str]:
     """systemd's defaults in force, as `systemctl show` prints them."""
-    names = [ITEMS[knob.key].systemd for knob in knobs]
+    names = [ITEMS[knob.key].systemd for knob in knobs if ITEMS[knob.key].services]
+    if not names:
+        return {}
     output = ask_systemd(host, "show", "--property=" + ",".join(name + side for name in names for side in ("", "Soft")))
     return dict(text.partition("=")[::2] for text in output.splitlines() if "=" in text)
 
@@ -84,8 +98,8 @@ def _defaults(host: Host, knobs: Sequence[Knob]) -> dict[str, str]:
 def _read(snapshot: HostSnapshot, knob: Knob, files: Files) -> Reading:
     item = ITEMS[knob.key]
     _refuse_if_harmful(snapshot, knob, item)
-    now = _now(files.defaults, item)
-    steps: tuple[Step, ...] = ()
+    now = _now(files.defaults, item) if item.services else None
+    steps = _without_services(snapshot, item)
     rivals: list[Conflict] = []
     for place in _places(knob, item):
         lines = _lines.for_key(files.lines[place.path], place.key)
@@ -93,16 +107,42 @@ def _read(snapshot: HostSnapshot, knob: Knob, files: Files) -> Reading:
         rivals += _lines.rivals(place.owner, lines, knob.value, place.path, bool(due))
         steps += due
     services = _last(_lines.for_key(files.lines[SYSTEM_LIMITS], item.systemd))
-    return settled(
+    notes = _limited_services.note(snapshot.host, files.services, item, knob.value) if item.services else ()
+    reading = settled(
         knob,
         now=now,
         boot=_at_boot(files, knob, item),
         steps=steps,
         # The files are right, but systemd has not read them yet.
-        refresh=("systemd",) if now != knob.value == services else (),
+        refresh=("systemd",) if item.services and now != knob.value == services else (),
         conflicts=tuple(dict.fromkeys(rivals)),
-        notes=(*_limited_services.note(snapshot.host, files.services, item, knob.value), *_for_some(files, knob, item)),
+        notes=(*notes, *_for_some(files, knob, item)),
     )
+    return _of_ssh(snapshot.host, reading, files, item) if reading.state == OK else reading
+
+
+def _without_services(snapshot: HostSnapshot, item: Item) -> tuple[Step, ...]:
+    """Steps that undo the lines of an earlier version for services, of a limit for logins only."""
+    lines = () if item.services else (f"line:{path}:{item.systemd}" for path in (SYSTEM_LIMITS, USER_LIMITS))
+    owned = (snapshot.owned[line] for line in lines if line in snapshot.owned)
+    return tuple(step for entry in owned for step in snapshot.step(entry.setting, entry.original))
+
+
+def _of_ssh(host: Host, reading: Reading, files: Files, item: Item) -> Reading:
+    """The reading, with the state of ssh logins where those get sshd's own limit instead of limits.d."""
+    skipped = _pam.why_ssh_skips_limits(host)
+    if not skipped:
+        return reading
+    if not item.services:
+        return reading.but(state=UNSUPPORTED, reason=f"ssh logins do not get it: {skipped}; other logins do")
+    service = next((name for name in ("ssh.service", "sshd.service") if files.services.get(name)), "")
+    limit = files.services[service].get(item.proc, reading.desired) if service else reading.desired
+    if limit == reading.desired:
+        return reading
+    why = f"ssh logins get {limit}, the limit of sshd itself: {skipped}"
+    if _limited_services.sets_its_own(host, service, item):
+        return reading.but(state=CONTESTED, reason=f"{why}, and {service} sets {item.directive}")
+    return reading.but(state=PENDING, reason=f"{why}; restart {service}")
 
 
 def _places(knob: Knob, item: Item) -> list[Place]:
@@ -110,7 +150,7 @@ def _places(knob: Knob, item: Item) -> list[Place]:
     pam, systemd = in_pam(knob.value, item), "infinity" if knob.value == UNLIMITED else knob.value
     keys = [f"{who} {kind} {item.pam}" for who in ("*", "root") for kind in ("soft", "hard")]
     managers = [Place("systemd", path, item.systemd, systemd) for path in (SYSTEM_LIMITS, USER_LIMITS)]
-    return [*(Place("limits.d", LIMITS, key, pam) for key in keys), *managers]
+    return [*(Place("limits.d", LIMITS, key, pam) for key in keys), *(managers if item.services else ())]
 
 
 def _last(lines: Sequence[_lines.KeyedLine]) -> str:
@@ -130,7 +170,7 @@ def _at_boot(files: Files, knob: Knob, item: Item) -> str:
     for place in _places(knob, item):
         who = "logins" if place.path == LIMITS else "services"
         values[who][_last(_lines.for_key(files.lines[place.path], place.key))] = None
-    texts = {who: " or ".join(distinct) for who, distinct in values.items()}
+    texts = {who: " or ".join(distinct) for who, distinct in values.items() if distinct}
     if len(set(texts.values())) == 1:
         return texts["logins"]
     return ", ".join(f"{text} for {who}" for who, text in texts.items())

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from ..host import Host
 from ..kernel_line import split, values
 from ..model import Conflict, Knob, Reading, Step, Unsupported
-from ..owners import in_order
 from ..resources.line import MODPROBE
 from ..snapshot import HostSnapshot
+from ..startup import in_order
 from . import _lines
 from ._common import all_failed, guarded, settled
 from ._lines import KeyedLine

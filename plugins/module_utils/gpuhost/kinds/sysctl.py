@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..model import Conflict, Knob, Reading, Step, Unsupported
+from ..owners import MAIN
 from ..resources.line import SYSCTL
 from ..snapshot import HostSnapshot
 from ._common import read_each, settled
@@ -26,6 +27,8 @@ TYPES: dict[str, Type] = {
     "vm.nr_hugepages": COUNT,
     "vm.min_free_kbytes": COUNT,
     "vm.overcommit_memory": Int(0, 2),
+    "vm.overcommit_ratio": COUNT,
+    "vm.overcommit_kbytes": COUNT,
     "vm.vfs_cache_pressure": COUNT,
     "vm.stat_interval": COUNT,
     "vm.compaction_proactiveness": Int(0, 100),
@@ -33,6 +36,7 @@ TYPES: dict[str, Type] = {
     "kernel.numa_balancing": Int(0, 3),
     "kernel.nmi_watchdog": SWITCH,
     "kernel.watchdog": SWITCH,
+    "kernel.soft_watchdog": SWITCH,
     "kernel.pid_max": Int(301, 4194304),
     "kernel.threads-max": COUNT,
     "kernel.timer_migration": SWITCH,
@@ -94,6 +98,7 @@ TYPES: dict[str, Type] = {
 PAIRS = {
     "vm.dirty_bytes": "vm.dirty_ratio",
     "vm.dirty_background_bytes": "vm.dirty_background_ratio",
+    "vm.overcommit_kbytes": "vm.overcommit_ratio",
 }
 PAIRS.update({ratio: size for size, ratio in list(PAIRS.items())})
 OTHER_OWNERS = {"kernel.numa_balancing": "numa_balancing=", "vm.nr_hugepages": "hugepages="}
@@ -126,15 +131,20 @@ def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
     now = snapshot.host.value(path_of(knob.key))
     if now is None:
         raise Unsupported(f"this kernel or container has no {path_of(knob.key)}")
-    winner = snapshot.owners.sysctl_at_boot(knob.key)
-    rivals = snapshot.owners.sysctl_rivals(knob.key, knob.value)
+    twin = PAIRS.get(knob.key, "")
+    owners = snapshot.owners
     steps: tuple[Step, ...] = ()
     if now != knob.value:
         name = knob.key.rpartition(".")[2]
-        steps += snapshot.step(setting_of(knob.key), f"{name}={knob.value}" if knob.key in PAIRS else knob.value)
+        steps += snapshot.step(setting_of(knob.key), f"{name}={knob.value}" if twin else knob.value)
+    winner = owners.sysctl_at_boot(knob.key, twin)
+    due: tuple[Step, ...] = ()
     if winner is None or winner[0] != knob.value:
-        steps += snapshot.step(f"line:{SYSCTL}:{knob.key}", knob.value)
-    return settled(knob, now=now, boot=_at_boot(winner, rivals), steps=steps, conflicts=tuple(rivals))
+        due = snapshot.step(f"line:{SYSCTL}:{knob.key}", knob.value)
+    rivals = owners.sysctl_rivals(knob.key, knob.value, twin, bool(due))
+    for line in owners.main_file_lines(knob.key, knob.value, twin):
+        due += snapshot.step(f"comment:{MAIN}:{line}", "off")
+    return settled(knob, now=now, boot=_at_boot(winner, rivals), steps=steps + due, conflicts=tuple(rivals))
 
 
 def _at_boot(winner: object, rivals: list[Conflict]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Callable, Protocol
 
 from ..host import Host
-from . import comment, exclusive_pair, file, grubby, irq, line, package, restart, swap, unit, value
+from . import comment, exclusive_pair, file, folder, grubby, irq, line, package, restart, swap, unit, value
 
 
 class Setting(Protocol):
@@ -24,6 +24,7 @@ class Setting(Protocol):
 
 MAKERS: dict[str, Callable[[str], Setting]] = {
     "package": package.Package,
+    "folder": folder.Folder,
     "file": file.File,
     "line": line.Line,
     "comment": comment.Comment,
@@ -36,6 +37,7 @@ MAKERS: dict[str, Callable[[str], Setting]] = {
     "restart": restart.Restart,
 }
 
+FILES = ("file", "line", "comment")
 # The order of changes, reversed for undo: files come before their readers.
 PHASES = tuple(MAKERS)
 
@@ -44,6 +46,12 @@ def make(setting: str) -> Setting:
     """The setting with this name."""
     kind, _, rest = setting.partition(":")
     return MAKERS[kind](rest)
+
+
+def file_of(setting: str) -> str:
+    """Path of the file that holds the setting; empty if it is not part of a file that gpuctl replaces."""
+    kind, _, rest = setting.partition(":")
+    return rest.partition(":")[0] if kind in FILES else ""
 
 
 def phase(setting: str) -> int:
@@ -64,7 +72,7 @@ def show(text: str | None) -> str:
 def refresh_after(setting: str) -> str:
     """Name of the refresh (refresh.py) that a changed file needs; empty for none."""
     kind, _, rest = setting.partition(":")
-    if kind not in ("file", "line", "comment"):
+    if kind not in FILES:
         return ""
     return next((name for prefix, name in REFRESH_BY_PATH if rest.startswith(prefix)), "")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 
 from ..host import Host
 
@@ -23,10 +24,21 @@ class Comment:
 
     def write(self, host: Host, text: str | None) -> None:
         old, new = (self.line, MARK + self.line) if text == "off" else (MARK + self.line, self.line)
-        content = host.read(self.path)
-        facts = os.stat(host.real(self.path))
+        path = _target(host, self.path)
+        content = host.read(path)
+        facts = os.stat(host.real(path))
         changed = "".join((new if line == old else line) + end for line, end in lines_of(content))
-        host.replace(self.path, changed, facts.st_mode & 0o7777, (facts.st_uid, facts.st_gid))
+        host.replace(path, changed, facts.st_mode & 0o7777, (facts.st_uid, facts.st_gid))
+
+
+def _target(host: Host, path: str) -> str:
+    """The file that a link leads to, so that the link stays one; the path itself if it is no link."""
+    for _ in range(10):
+        try:
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), host.readlink(path)))
+        except OSError:
+            break
+    return path
 
 
 def lines_of(content: str) -> list[tuple[str, str]]:
