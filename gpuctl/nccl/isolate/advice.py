@@ -40,7 +40,7 @@ TOGETHER = (
 EFA = "NCCL_IB_HCA does not choose among EFA's adapters: to run these one at a time, name them with --rails"
 
 _ELSE = {
-    Kind.NODE: "other explanations: the cable or the switch port of the node, as both are in all of its runs",
+    Kind.NODE: "other explanations: its switch port or cable, as both are in all of its runs",
     Kind.LINK: "other explanations: one of the two nodes, only towards the other; their other runs are fine",
     Kind.UPLINK: "other explanations: other traffic over this uplink in every one of these runs",
     Kind.RACK: "other explanations: its switch, power or cooling, or the same mistake on all of its nodes",

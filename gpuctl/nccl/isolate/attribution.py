@@ -22,6 +22,8 @@ from gpuctl.nccl.isolate.observations import Evidence, Observation
 
 CAME_BACK = 3.0  # a node that was bad more than once is dropped only at odds so many times worse
 SEVERAL = 4  # this many bad nodes in one rack are less likely than a bad rack
+CLEARLY = 12.0  # spreads from which a slow run is no usual scatter, but a disturbance or an intermittent fault
+MANY_BAD = 1 / 3  # share of bad pair runs from which a single bad run of a node says little about it
 MILD = -math.log(1 - 0.15)  # shortfall below which a cause needs ten times better odds
 
 
@@ -106,13 +108,26 @@ class Case:
         return slow or (cause for cause in candidates(run) if self._may_be(cause))
 
     def _may_be(self, cause: Cause) -> bool:
-        """False for a shared part of the only rack, and of a rack too small to tell the part from the nodes."""
+        """False for a shared part that the runs cannot show, and for a rack that was fine in any run.
+
+        The only rack, and one of few nodes, cannot be told from its nodes. While it is not known which speed is the
+        right one, no rack or uplink is in question, because these are compared with different references.
+        """
         if cause.kind in (Kind.NODE, Kind.LINK):
             return True
         inside = self.evidence.rack_sizes[cause.names[0]]
+        if self.evidence.faster_pairs or inside < 2:
+            return False
         if cause.kind is Kind.UPLINK:
-            return inside > 1
-        return inside > SEVERAL and len(self.evidence.runs_by_rack) > 1
+            return True
+        return inside > SEVERAL and len(self.evidence.runs_by_rack) > 1 and not self._ran_well(cause.names[0])
+
+    def _ran_well(self, rack: str) -> bool:
+        """True if a run of a node in the rack was fine: nearer to the usual speed than to that of the bad ones."""
+        runs = [run for run in self.evidence.runs_by_rack[rack] if run.informative and run.number not in self.taken]
+        slow = [run.shortfall for run in runs if run.number in self.numbers and run.shortfall is not None]
+        least = 0.5 * median(slow) if slow else math.inf
+        return any(not run.failed and (run.shortfall or 0.0) < least for run in runs)
 
     @cached_property
     def odds(self) -> Mapping[Cause, float]:
@@ -150,16 +165,45 @@ class Case:
         return math.log(many / 0.1 / allowed)
 
     def _all_of(self, cause: Cause) -> bool:
-        """For a rack: true if single nodes explain its bad runs only when several of them are bad."""
-        if cause.kind is not Kind.RACK:
-            return True
-        busy, count = set[str](), 0
-        for run in self.runs(cause):
-            inside = {node for node in run.nodes if self.evidence.fleet.racks.get(node) == cause.names[0]}
-            if run.number in self.numbers and inside.isdisjoint(busy):
-                busy |= inside
-                count += 1
-        return count >= SEVERAL
+        """For a shared part: true if bad nodes explain its bad runs only when unlikely many of them are bad."""
+        if cause.kind is Kind.RACK:
+            return self._all_of_rack(cause.names[0])
+        if cause.kind is Kind.UPLINK:
+            return self._over_uplink(cause)
+        return cause.kind is Kind.LINK or not self.many_bad or self._with_cleared(cause.names[0])
+
+    @cached_property
+    def many_bad(self) -> bool:
+        """True if so many pairs are bad that a partner is bad as easily as the node in question."""
+        return len(self.every) > MANY_BAD * len(self.evidence.pairs)
+
+    def _with_cleared(self, node: str) -> bool:
+        """True if it was bad with at least two nodes that ran well with others."""
+        cause = Cause(Kind.NODE, (node,))
+        bad = [run for run in self.runs(cause) if run.number in self.numbers]
+        partners = {other for run in bad for other in run.nodes if other != node}
+        return sum(self._ran_well_elsewhere(other, cause) for other in partners) > 1
+
+    def _all_of_rack(self, rack: str) -> bool:
+        """True if each of its nodes was bad with a node of another rack, and at least SEVERAL were.
+
+        Several bad nodes in a rack look like a bad rack until its good nodes meet others.
+        """
+        outside = set[str]()
+        for run in self.bad:
+            inside = [node for node in run.nodes if self.evidence.fleet.racks.get(node) == rack]
+            outside |= set(inside) if len(inside) == 1 else set()
+        every = {node for node in self.evidence.alive if self.evidence.fleet.racks.get(node) == rack}
+        return len(outside) >= SEVERAL and every <= outside | self.evidence.excluded
+
+    def _over_uplink(self, cause: Cause) -> bool:
+        """True if a run over the uplink was bad though both of its nodes ran well elsewhere."""
+        bad = [run for run in self.runs(cause) if run.number in self.numbers]
+        return any(all(self._ran_well_elsewhere(node, cause) for node in run.nodes) for run in bad)
+
+    def _ran_well_elsewhere(self, node: str, cause: Cause) -> bool:
+        runs = self.evidence.runs_by_node.get(node, ())
+        return any(run.gbs is not None and run.number not in self.numbers and not spoils(cause, run) for run in runs)
 
     def _mild(self, cause: Cause) -> bool:
         runs = self.runs(cause)
@@ -175,7 +219,9 @@ class Case:
         left = [[run for run in self._informative(node) if run.number not in self.taken] for node in suspect.nodes]
         bad = [[self._is_as_bad(suspect, run) for run in runs] for runs in left]
         repeated = any(of_node.count(True) > 1 for of_node in bad)
-        if max(self.odds_of(suspect).values()) >= math.log(self.policy.let_go / (CAME_BACK if repeated else 1.0)):
+        clear = suspect.failed or (suspect.shortfall or 0.0) >= CLEARLY * self.noise.scale
+        let_go = self.policy.let_go if clear else self.policy.let_go_mild
+        if max(self.odds_of(suspect).values()) >= math.log(let_go / (CAME_BACK if repeated else 1.0)):
             return True
         return any(all(of_node) for of_node in bad)
 
@@ -213,14 +259,19 @@ class Case:
     def _informative(self, node: str) -> list[Observation]:
         return [run for run in self.evidence.runs_by_node.get(node, ()) if run.informative]
 
+    def _doubt(self, cause: Cause, rival: Cause) -> float:
+        """How many times better a cause must be than usual: a node that comes and goes looks like one of its paths."""
+        if (cause.kind, rival.kind) != (Kind.LINK, Kind.NODE):
+            return 1.0
+        return 30.0 if any(run.number not in self.numbers for run in self.runs(cause)) else 3.0
+
     def _rivals(self, cause: Cause) -> set[Cause]:
         shared = (self.causes.get(run.number, ()) for run in self.runs(cause))
         return {rival for causes in shared for rival in causes if rival != cause}
 
     def _beats(self, cause: Cause, rival: Cause) -> bool:
         """True if the cause explains the runs far better, or is still needed for the runs that the rival leaves."""
-        # An intermittent node easily looks like its path to a node that it met twice: one more run will tell.
-        far = math.log(self.policy.rival * (3 if (cause.kind, rival.kind) == (Kind.LINK, Kind.NODE) else 1))
+        far = math.log(self.policy.rival * self._doubt(cause, rival))
         against = odds_of_a_rival(rival, self.runs(rival), self.noise, self.policy.least_gap)
         if self.odds[cause] - against >= far:
             return True

@@ -68,6 +68,16 @@ def unexplained(evidence: Evidence, policy: Policy) -> list[Observation]:
     return [run for runs in suspicious for run in runs]
 
 
+def came_back_fine(evidence: Evidence, policy: Policy) -> bool:
+    """True if a group was bad once and fine another time: a fault that comes and goes, or chance."""
+    least = expected_gbs(evidence, policy)
+    groups: dict[frozenset[str], set[bool]] = {}
+    for run in evidence.runs:
+        if len(run.nodes) > 2 and not run.rail and not run.start_failure:
+            groups.setdefault(frozenset(run.nodes), set()).add(bool(run.failed) or _is_below(run, least))
+    return any(len(outcomes) > 1 for outcomes in groups.values())
+
+
 def _never_well(runs: Sequence[Observation], least: float | None) -> bool:
     return len(runs) >= TRIES and all(run.failed or _is_below(run, least) for run in runs)
 

@@ -33,15 +33,11 @@ class KnownGoodPool:
     """Nodes that ran well, still start and are in no open run; each serves once a round, the least used first."""
 
     def __init__(self, evidence: Evidence, attribution: Attribution) -> None:
-        bad = {node for run, _ in attribution.open for node in run.nodes}
-        for fault in attribution.faults:
-            bad |= set(() if fault.cause.kind is Kind.UPLINK else spoilt(fault.cause, evidence))
-        bad |= {*attribution.masked, *evidence.excluded}
         self._doubtful = {node for run in attribution.chance for node in run.nodes}
         self._cut_off = {g.cause.names[0] for g in attribution.faults if g.cause.kind is Kind.UPLINK}
         self._evidence = evidence
-        fine = ran_well(evidence)
-        self._free = [node for node in evidence.alive if node in fine and node not in bad and not evidence.stalled]
+        good = known_good(evidence, attribution)
+        self._free = [node for node in evidence.alive if node in good]
         self._order = {node: number for number, node in enumerate(evidence.fleet.nodes)}
 
     def __len__(self) -> int:
@@ -75,6 +71,16 @@ class KnownGoodPool:
         racks = self._evidence.fleet.racks
         same = {other for other in self._free if racks.get(other) == racks[node]} if node in racks else None
         return same.__contains__ if same else (lambda _: True)
+
+
+def known_good(evidence: Evidence, attribution: Attribution) -> frozenset[str]:
+    """Nodes that ran well, still start and are in no open run."""
+    if evidence.stalled:
+        return frozenset()
+    bad = {node for run, _ in attribution.open for node in run.nodes}
+    for fault in attribution.faults:
+        bad |= set(() if fault.cause.kind is Kind.UPLINK else spoilt(fault.cause, evidence))
+    return frozenset(evidence.alive) & ran_well(evidence) - bad - {*attribution.masked, *evidence.excluded}
 
 
 def crowded(pairs: Iterable[Sequence[str]], racks: Mapping[str, str]) -> bool:
@@ -151,9 +157,29 @@ class _Planning:
         uplinks = uplinks or self._behind_the_path(suspect, in_question)
         if uplinks and (probes := list(_uplinks(uplinks, suspect, self.evidence, self.good))):
             return probes
+        racks = sorted(cause.names[0] for cause in in_question if cause.kind is Kind.RACK)
+        if probes := [pair for rack in racks for pair in self._out_of(rack)]:
+            return probes
         if _cannot_repeat(suspect, self.evidence):
             return ()
         return self._wrong(suspect) if suspect.wrong else self._pair_or_nodes(suspect, in_question)
+
+    def _out_of(self, rack: str) -> Iterator[Pair]:
+        """Two nodes of a rack that met no other rack so far, with good nodes of others: a good run clears the rack."""
+        racks = self.evidence.fleet.racks
+        inside = [node for node in self.evidence.alive if racks.get(node) == rack]
+        due = [
+            node
+            for node in inside
+            if node not in self._busy
+            and node not in self.evidence.excluded
+            and all(run.place == "within" for run in self.evidence.launches_by_node.get(node, ()))
+        ]
+        met = self.evidence.launches_by_node
+        for node in sorted(due, key=lambda node: len(met.get(node, ())))[:MOST_ACROSS]:
+            outside = self.good.take(node, lambda other: racks.get(other, rack) != rack)
+            if outside is not None:
+                yield node, outside
 
     def _wrong(self, suspect: Observation) -> Iterable[Pair]:
         """The same pair again, and its nodes with known-good ones, by turns: wrong values are never chance."""

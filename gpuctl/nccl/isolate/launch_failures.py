@@ -39,7 +39,7 @@ def cut_off(history: Sequence[LaunchResult]) -> frozenset[int]:
     So many nodes do not fail at the same time: the connection to them did, or a part that they share.
     """
     runs: set[int] = set()
-    for numbers in _rounds(history):
+    for numbers in rounds_of(history):
         nodes = {node for number in numbers for node in history[number].launch.nodes}
         lost = {node for number in numbers for node in history[number].lost}
         if len(lost) * 2 > len(nodes):
@@ -49,11 +49,11 @@ def cut_off(history: Sequence[LaunchResult]) -> frozenset[int]:
 
 def stalled(history: Sequence[LaunchResult]) -> bool:
     """True if launches started at first and none did in the last rounds."""
-    idle = [all(never_started(history[number]) for number in numbers) for numbers in _rounds(history)]
+    idle = [all(never_started(history[number]) for number in numbers) for numbers in rounds_of(history)]
     return not all(idle) and len(idle) > MOST_IDLE and all(idle[-MOST_IDLE:])
 
 
-def _rounds(history: Sequence[LaunchResult]) -> Iterator[list[int]]:
+def rounds_of(history: Sequence[LaunchResult]) -> Iterator[list[int]]:
     """Consecutive runs that share no node: they ran at the same time, or could have."""
     numbers: list[int] = []
     busy: set[str] = set()

@@ -38,8 +38,8 @@ class Policy:
     `false_alarm`: the chance, over the whole isolation, that a healthy part is accused, as long as the noise is no
     worse than noise.py assumes. `rival`: the factor by which a cause must explain the runs better than any other.
     `look_again`: a slow run is followed up from these odds on, once there are enough runs to know their spread;
-    `let_go`: a suspect that also ran well is dropped below these odds. Both are odds of "bad" against "chance", before
-    the rarity of bad nodes is taken into account.
+    `let_go`: a suspect that also ran well is dropped below these odds; `let_go_mild`: the same if its bad runs are near
+    the usual scatter. All are odds of "bad" against "chance", before the rarity of bad nodes is taken into account.
     `pairs_per_node`: the least number of pairs in which every node is run; more pairs find intermittent faults.
     `most`: the number of runs after which a suspect stays undecided. `least_gap`: a shortfall below this share is never
     held against a node, however small the spread. `rest`: the share of a pair's bandwidth that the confirmation run
@@ -50,7 +50,8 @@ class Policy:
     false_alarm: float = 0.01
     rival: float = 100.0
     look_again: float = 3.0
-    let_go: float = 60.0
+    let_go: float = 4.0
+    let_go_mild: float = 60.0
     pairs_per_node: int = 1
     most: int = 14
     least_gap: float = 0.03
@@ -132,7 +133,8 @@ class Conclusion:
     """The result of an isolation: faults, unresolved runs, runs put down to chance, and the evidence as findings.
 
     `used`: the number of runs. `budget`: the runs that one hard fault may cost: N/2 pairs, two runs for every suspect
-    pair, one confirmation. `rails`: the number of runs over single adapters, which the budget does not cover.
+    pair, one confirmation. It does not cover `rails`, the number of runs over single adapters, and `controls`, that of
+    known-good pairs beside suspects, which take no time of their own.
     """
 
     faults: tuple[Fault, ...]
@@ -142,3 +144,4 @@ class Conclusion:
     used: int
     budget: int
     rails: int
+    controls: int = 0

@@ -8,16 +8,18 @@ from statistics import median
 
 from gpuctl.nccl.isolate import confirmation, pairing, rails, small_fleets, unknown_racks, verdict
 from gpuctl.nccl.isolate.attribution import Attribution, attribute, looks_bad
+from gpuctl.nccl.isolate.controls import with_controls
 from gpuctl.nccl.isolate.follow_up import FollowUp, KnownGoodPool, crowded, plan_follow_up, ran_well
 from gpuctl.nccl.isolate.launch_failures import CUT_OFF, reasons
 from gpuctl.nccl.isolate.model import Conclusion, Fault, Fleet, Policy, Round, Unresolved
-from gpuctl.nccl.isolate.observations import Evidence, Observation, observe
+from gpuctl.nccl.isolate.observations import FEW_NODES, Evidence, Observation, observe
 from gpuctl.nccl.model import Launch, LaunchResult
 
 SMALL = 4  # largest number of nodes of which every pair is tried if none is known to be good
 MANY = 8  # fewest runs of which "most of them are bad" is meaningful
+TOGETHER = 3  # slow pairs of nodes that are fast with others: more than paths between two nodes are bad at a time
 TWO_SPEEDS, LIKE = 5, 0.2  # so many runs whose shortfalls differ by less than this share are a second speed
-OF_ALL = 0.08
+MINORITY = 0.3  # share of slow pairs up to which more runs show whether nodes or racks are the reason
 NONE = "no pair of nodes ever ran well: more than single nodes can explain"
 ONLY_ACROSS = "the only pair across racks is slower than those within: each of its nodes within its own rack"
 TWO = (
@@ -41,6 +43,13 @@ def decide(fleet: Fleet, history: Sequence[LaunchResult], policy: Policy | None 
     """The next round for a fleet with this history, or the conclusion. Deterministic."""
     rules = policy or Policy()
     evidence = observe(fleet, history)
+    step = _next(fleet, evidence, history, rules)
+    if isinstance(step, Conclusion):
+        return step
+    return with_controls(step, evidence, attribute(evidence, rules), rules)
+
+
+def _next(fleet: Fleet, evidence: Evidence, history: Sequence[LaunchResult], rules: Policy) -> Round | Conclusion:
     if evidence.contact_lost:
         why = Unresolved(tuple(sorted(evidence.contact_lost)), (), _contact(evidence, history))
         # Faults that were proved before remain proved.
@@ -77,14 +86,14 @@ def _the_rest(state: State, unresolved: Sequence[Unresolved], unexplained: bool)
     attribution, unsure = unknown_racks.without_rack_effects(evidence, state.attribution)
     state, unresolved = replace(state, attribution=attribution), (*unresolved, *unsure)
     step = _confirmation(state, unresolved)
-    if step is None and unexplained:
+    if step is None and (unexplained or confirmation.came_back_fine(evidence, rules)):
         step = _unpaired(evidence, rules, rules.pairs_per_node + 1)
     return step or _adapters(state) or verdict.conclusion(evidence, attribution, unresolved, rules)
 
 
 def _stricter(policy: Policy) -> Policy:
     """The policy after the confirmation failed: a bad run is less readily put down to chance."""
-    return replace(policy, let_go=1.0)
+    return replace(policy, let_go=1.0, let_go_mild=1.0)
 
 
 def _unpaired(evidence: Evidence, policy: Policy, pairs_per_node: int) -> Round | None:
@@ -206,13 +215,40 @@ def _shared(state: State) -> Unresolved | None:
 
 
 def _two_speeds(state: State, bad: Sequence[Observation]) -> bool:
-    """True if many runs are slow by the same amount while the racks of the nodes are not known."""
+    """True if racks that are not known explain the slow runs as well as nodes do.
+
+    Either many runs are slow by the same amount, or pairs are slow of which both nodes are fast with others.
+    """
+    if not small_fleets.racks_known(state.evidence) and len(_slow_together(state, bad)) >= TOGETHER:
+        return True
     slow = [run.shortfall for run in bad if run.shortfall is not None]
-    if small_fleets.racks_known(state.evidence) or len(slow) < max(TWO_SPEEDS, OF_ALL * len(state.evidence.pairs)):
+    if small_fleets.racks_known(state.evidence) or len(slow) < max(TWO_SPEEDS, MINORITY * len(state.evidence.pairs)):
         return False
     usual = median(slow)
     alike = sum(abs(gap - usual) < LIKE * usual for gap in slow)
     return alike >= max(TWO_SPEEDS, 0.7 * len(slow))
+
+
+def _slow_together(state: State, bad: Sequence[Observation]) -> list[Observation]:
+    """Slow runs, no two of which share a node, of nodes that ran well with others; none in small fleets.
+
+    Small fleets run every pair instead.
+    """
+    evidence = state.evidence
+    if len(evidence.alive) <= FEW_NODES:
+        return []
+    fine = {
+        node
+        for run in evidence.pairs
+        if run.shortfall is not None and run.shortfall < state.policy.least_gap
+        for node in run.nodes
+    }
+    runs, busy = [], set[str]()
+    for run in bad:
+        if run.shortfall is not None and fine.issuperset(run.nodes) and busy.isdisjoint(run.nodes):
+            runs.append(run)
+            busy |= set(run.nodes)
+    return runs
 
 
 def _none_ran(state: State) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gpuctl.nccl.isolate.speed_clusters import split_point
+from gpuctl.nccl.isolate.speed_clusters import LEAST, two_speeds
 
 T3_PEAK = 2 / (math.pi * math.sqrt(3))  # density of Student's t (3) at zero
 T3_HALF = 0.7649  # median absolute deviation of Student's t (3) at scale one
@@ -22,9 +22,11 @@ PASSING_MEAN = 0.2  # mean shortfall by a passing disturbance
 WRONG = 1e-6  # chance that a healthy run prints wrong values; not learnt from runs, as wrong sums are never noise
 ASSUMED_RUNS, ASSUMED_SLOW, ASSUMED_FAILED = 500, 1.0, 0.5  # prior observations: 1 in 500 slow, 1 in 1000 failed
 FEW = 16  # below so many runs they cannot show the spread by themselves
+FEWER = 8  # below so many runs they hardly show it at all
 A_FEW = 0.1  # share of slow runs that the median tolerates
 A_SPEED = 0.25  # share of the faster half that makes a separate speed
-FAR, FAR_SPREADS = 0.12, 6.0  # a run is clearly slow if its shortfall is above both (the second in spreads)
+OF_HALF = 1.7  # spread of a whole sample over that of its faster half (1.6 for Laplace, 1.7 for normal scatter)
+FAR_SPREADS = 6.0  # a run is clearly slow if its shortfall is so many spreads, and no less than LEAST
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,13 @@ def reference(speeds: Sequence[float]) -> Reference | None:
     healthy = faster if len(every) < FEW else _without_slow(every, faster)
     middle = median(healthy)
     spread = _spread(healthy, middle)
-    least = 0.002 if len(speeds) >= FEW else 0.01 if len(speeds) >= 8 else 0.015
+    least = 0.002 if len(speeds) >= FEW else 0.01 if len(speeds) >= FEWER else 0.015
     return Reference(middle, max(least, spread), len(speeds))
 
 
 def _of_one_speed(speeds: Sequence[float]) -> Sequence[float]:
     """The faster ones if there clearly are two speeds, as more than half may be bad; a single outlier is no speed."""
-    limit = split_point([math.log(gbs) for gbs in speeds], FAR)
+    limit = two_speeds([math.log(gbs) for gbs in speeds])
     fast = [gbs for gbs in speeds if limit is not None and math.log(gbs) > limit]
     return fast if len(fast) >= A_SPEED * len(speeds) else speeds
 
@@ -92,7 +94,7 @@ def _of_one_speed(speeds: Sequence[float]) -> Sequence[float]:
 def _without_slow(speeds: Sequence[float], faster: Sequence[float]) -> Sequence[float]:
     """All speeds, without those far below the usual one of the faster half if these are more than a few."""
     usual = median(faster)
-    least = usual * math.exp(-max(FAR, FAR_SPREADS * _spread(faster, usual)))
+    least = usual * math.exp(-max(LEAST, FAR_SPREADS * OF_HALF * _spread(faster, usual)))
     near = [gbs for gbs in speeds if gbs >= least]
     return speeds if len(speeds) - len(near) <= A_FEW * len(speeds) else near
 

@@ -12,14 +12,24 @@ from statistics import median
 from gpuctl.domain.findings import Finding
 from gpuctl.nccl.bandwidth import speed
 from gpuctl.nccl.isolate import fabric
-from gpuctl.nccl.isolate.launch_failures import CUT_OFF, cut_off, excluded_nodes, never_started, stalled
+from gpuctl.nccl.isolate.drift import Drift, PairRun
+from gpuctl.nccl.isolate.drift import drift as drift_of
+from gpuctl.nccl.isolate.launch_failures import (
+    CUT_OFF,
+    cut_off,
+    excluded_nodes,
+    never_started,
+    rounds_of,
+    stalled,
+)
 from gpuctl.nccl.isolate.model import Fleet
-from gpuctl.nccl.isolate.noise import FEW, Reference, reference
-from gpuctl.nccl.isolate.speed_clusters import Pair, SpeedClusters, cluster_speeds
+from gpuctl.nccl.isolate.noise import FEW, FEWER, Reference, reference
+from gpuctl.nccl.isolate.speed_clusters import APART, LEAST, Pair, SpeedClusters, cluster_speeds
 from gpuctl.nccl.model import LaunchResult, Outcome
 
 REACHES = 0.9  # share of a baseline's bandwidth below which a run is slow
-FASTER = 0.12  # lead over the usual pair (natural logarithm) from which a pair has another speed
+FAR_SPREADS = 6.0  # shortfall or lead in spreads from which a pair has another speed than the usual one
+LEAST_ACROSS = 4  # runs across racks whose speed shows that those within racks are slow
 FEW_NODES = 16  # up to so many nodes a single faster pair needs an explanation; above …
 FASTER_SHARE = 0.05  # … only if they are at least this share of all pairs, as one may be an outlier
 Speeds = Mapping[str, Mapping[frozenset[str], Sequence[float]]]  # place -> pair -> GB/s of each of its runs
@@ -70,7 +80,7 @@ class Evidence:
     `references`: the healthy speed by place. `lost`: nodes that stopped answering. `waiting`: run -> node -> state of
     its ranks in a hang. `contact_lost`: the runs of rounds in which contact was lost; those that did not complete count
     as never started. `clusters`: the speed classes of the pairs, once every pair was run. `excluded`: nodes on which
-    launches no longer start.
+    launches no longer start. `drift`: the change of the fabric's speed from round to round, which shortfalls leave out.
     """
 
     fleet: Fleet
@@ -82,6 +92,7 @@ class Evidence:
     history: Sequence[LaunchResult] = ()
     clusters: SpeedClusters = field(default_factory=SpeedClusters)
     excluded: frozenset[str] = frozenset()
+    drift: Drift = field(default_factory=lambda: Drift({}, frozenset()))
 
     @cached_property
     def pairs(self) -> tuple[Observation, ...]:
@@ -107,6 +118,10 @@ class Evidence:
         """True if launches no longer start on any node: then only the confirmation is worth a try."""
         return stalled(self.history)
 
+    def place(self, nodes: Sequence[str]) -> str:
+        """The place of a run over these nodes, see Observation."""
+        return _place(self.fleet, nodes)
+
     @cached_property
     def rails(self) -> tuple[str, ...]:
         """The adapters to run one at a time."""
@@ -130,7 +145,7 @@ class Evidence:
     @cached_property
     def faster_pairs(self) -> tuple[Pair, ...]:
         """The pairs that are far faster than the usual one, in which case the usual ones may be the slow ones."""
-        faster = tuple(pair for pair, shortfall in self.pair_shortfalls.items() if shortfall < -FASTER)
+        faster = tuple(pair for pair, shortfall in self.pair_shortfalls.items() if shortfall < -self.far)
         few = len(self.alive) <= FEW_NODES
         return faster if few or len(faster) >= max(2, FASTER_SHARE * len(self.pair_shortfalls)) else ()
 
@@ -170,6 +185,13 @@ class Evidence:
         return self._most.scale if self._most else 0.015
 
     @property
+    def far(self) -> float:
+        """The distance from the usual pair (natural logarithm) from which a pair has another speed."""
+        if self._most is None or self._most.count < FEWER:
+            return APART
+        return min(APART, max(LEAST, FAR_SPREADS * self.scale))
+
+    @property
     def guessed(self) -> bool:
         """True if that class has too few runs to know its spread."""
         return self._most is None or self._most.count < FEW
@@ -195,23 +217,40 @@ def observe(fleet: Fleet, history: Sequence[LaunchResult]) -> Evidence:
     lost = frozenset(node for end in started for node in end.lost if node in members)
     pairs = [end for _, end, _ in runs if len(end.launch.nodes) == 2]
     excluded = excluded_nodes((end.launch.nodes, not never_started(end)) for end in pairs)
-    speeds = _speeds(fleet, runs)
+    drift = drift_of(_pair_rounds(fleet, history, {n: gbs for n, _, gbs in runs}))
+    speeds = _speeds(fleet, runs, drift.changes)
     clusters = _clusters(fleet, speeds, lost | excluded)
-    references = dict(_references(speeds, clusters.slow_nodes))
+    references = _at_least_across(dict(_references(speeds, clusters.slow_nodes)))
     waiting = {n: end.waiting for n, end in enumerate(history) if end.waiting}
-    every = tuple(_observation(fleet, *run, references) for run in runs)
+    every = tuple(_observation(fleet, run, references, drift.changes.get(run[0], 0.0)) for run in runs)
     every = tuple(
         replace(run, start_failure=CUT_OFF, failed="") if run.number in contact_lost and run.gbs is None else run
         for run in every
     )
-    return Evidence(fleet, every, references, lost, waiting, contact_lost, history, clusters, excluded)
+    return Evidence(fleet, every, references, lost, waiting, contact_lost, history, clusters, excluded, drift)
 
 
-def _speeds(fleet: Fleet, runs: Iterable[tuple[int, LaunchResult, float | None]]) -> Speeds:
+def _pair_rounds(
+    fleet: Fleet, history: Sequence[LaunchResult], speeds: Mapping[int, float | None]
+) -> list[list[PairRun]]:
+    """The comparable runs of each round; failed starts are left out."""
+    return [
+        [
+            PairRun(n, frozenset(history[n].launch.nodes), _place(fleet, history[n].launch.nodes), speeds[n])
+            for n in numbers
+            if n in speeds and _is_comparable(history[n]) and not never_started(history[n])
+        ]
+        for numbers in rounds_of(history)
+    ]
+
+
+def _speeds(fleet: Fleet, runs: Iterable[tuple[int, LaunchResult, float | None]], drift: Mapping[int, float]) -> Speeds:
+    """The speeds of all pairs, as if the fabric had kept its first one."""
     speeds: dict[str, dict[frozenset[str], list[float]]] = defaultdict(lambda: defaultdict(list))
-    for _, end, gbs in runs:
+    for number, end, gbs in runs:
         if gbs is not None and _is_comparable(end):
-            speeds[_place(fleet, end.launch.nodes)][frozenset(end.launch.nodes)].append(gbs)
+            steady = gbs * math.exp(drift.get(number, 0.0))
+            speeds[_place(fleet, end.launch.nodes)][frozenset(end.launch.nodes)].append(steady)
     return speeds
 
 
@@ -236,6 +275,14 @@ def _references(speeds: Speeds, slow_nodes: Set[str]) -> Iterator[tuple[str, Ref
             yield place, replace(ref, count=sum(map(len, pairs.values())))
 
 
+def _at_least_across(references: Mapping[str, Reference]) -> Mapping[str, Reference]:
+    """The references, that within racks no slower than that across: nothing else but slow nodes can make it slower."""
+    within, across = references.get("within"), references.get("across")
+    if not within or not across or across.count < LEAST_ACROSS or across.gbs <= within.gbs * math.exp(LEAST):
+        return references
+    return {**references, "within": replace(within, gbs=across.gbs)}
+
+
 def _is_comparable(end: LaunchResult) -> bool:
     return len(end.launch.nodes) == 2 and not end.launch.rail
 
@@ -246,15 +293,17 @@ def _place(fleet: Fleet, nodes: Sequence[str]) -> str:
 
 
 def _observation(
-    fleet: Fleet, number: int, end: LaunchResult, gbs: float | None, references: Mapping[str, Reference]
+    fleet: Fleet, run: tuple[int, LaunchResult, float | None], references: Mapping[str, Reference], drift: float
 ) -> Observation:
+    number, end, gbs = run
     nodes, place = end.launch.nodes, _place(fleet, end.launch.nodes)
     racks = frozenset(fleet.racks[node] for node in nodes if node in fleet.racks)
     start_failure = never_started(end)
     failed = "" if gbs is not None or start_failure else str(end.run.outcome)
     if end.run.outcome is Outcome.COMPLETE and gbs is None:
         failed = "no bandwidth printed"
-    shortfall = _shortfall(gbs, place, references) if gbs is not None and _is_comparable(end) else None
+    steady = None if gbs is None else gbs * math.exp(drift)
+    shortfall = _shortfall(steady, place, references) if steady is not None and _is_comparable(end) else None
     return Observation(number, nodes, end.launch.rail, racks, place, gbs, failed, shortfall, start_failure)
 
 

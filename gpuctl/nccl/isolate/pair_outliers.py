@@ -39,7 +39,11 @@ def similar(results: Sequence[LaunchResult], racks: Mapping[str, str] | None = N
     measured = [run for run in evidence.pairs if run.shortfall is not None]
     if len(measured) < FEWEST:
         return [Finding(RULE, "", Verdict.UNKNOWN, f"{len(measured)} pairs: too few to compare", {}, "test more pairs")]
-    slow = [run for run in measured if _is_outlier(run, evidence.references[run.place])]
+    slow = [
+        run
+        for run in measured
+        if _is_outlier(run, evidence.references[run.place]) or not evidence.clusters.slow_nodes.isdisjoint(run.nodes)
+    ]
     findings = list(_findings(slow, measured, evidence))
     if evidence.clusters.sides or evidence.faster_pairs or _mostly_slow(slow, measured, evidence):
         findings = [one for one in findings if one.subject in evidence.clusters.slow_nodes]

@@ -37,6 +37,7 @@ def conclusion_as_dict(fleet: Fleet, history: Sequence[LaunchResult], end: Concl
         ],
         "runs_used": end.used,
         "budget": end.budget,
+        "control_runs": end.controls,
         "adapter_runs": end.rails,
         "nodes": len(fleet.nodes),
     }

@@ -11,7 +11,7 @@ from gpuctl.core import text
 from gpuctl.nccl.isolate.attribution import Attribution
 from gpuctl.nccl.isolate.follow_up import crowded
 from gpuctl.nccl.isolate.model import Conclusion, Fault, Kind, Policy, Round, Unresolved
-from gpuctl.nccl.isolate.observations import FASTER, FEW_NODES, REACHES, Evidence
+from gpuctl.nccl.isolate.observations import FEW_NODES, REACHES, Evidence
 from gpuctl.nccl.isolate.speed_clusters import Pair, SpeedClusters, whole
 from gpuctl.nccl.isolate.verdict import conclusion
 from gpuctl.nccl.model import Launch
@@ -26,7 +26,7 @@ def unclear(evidence: Evidence, attribution: Attribution, unresolved: Sequence[U
     """True if, in a small fleet, the runs so far leave open which nodes are bad, or whether one is."""
     if len(evidence.alive) > FEW_NODES:
         return False
-    by_chance = {frozenset(run.nodes) for run in attribution.chance if (run.shortfall or 0.0) > FASTER}
+    by_chance = {frozenset(run.nodes) for run in attribution.chance if (run.shortfall or 0.0) > evidence.far}
     if (
         unresolved
         or evidence.faster_pairs
@@ -153,7 +153,7 @@ def _mostly_slow(evidence: Evidence) -> bool:
     gone = evidence.lost | evidence.excluded
     usable = {pair: gap for pair, gap in evidence.pair_shortfalls.items() if gone.isdisjoint(pair)}
     left = {pair: gap for pair, gap in usable.items() if evidence.clusters.slow_nodes.isdisjoint(pair)}
-    slow = [pair for pair, gap in left.items() if gap > FASTER]
+    slow = [pair for pair, gap in left.items() if gap > evidence.far]
     every = whole({node for pair in usable for node in pair}, [usable])
     return every and len(evidence.alive) <= FEW_NODES and 2 * len(slow) > len(left)
 

@@ -8,6 +8,7 @@ between them.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations
@@ -15,7 +16,10 @@ from statistics import median
 
 CLEAR = 4.0  # two speeds are apart by at least so many times the usual deviation within each
 SMALLEST = 2  # smallest group: a single node may just as well be bad itself
-APART = 0.12  # a smaller gap (natural logarithm) does not separate two speeds
+APART = 0.12  # from this gap (natural logarithm) on, two speeds need not be VERY_CLEAR
+LEAST = 0.03  # a smaller gap does not separate two speeds
+VERY_CLEAR = 8.0  # as CLEAR, for a gap below APART: an even scatter splits into halves that are four deviations apart
+BY_CHANCE = 0.05  # a pattern of a gap below APART is less likely than this if speeds do not depend on nodes
 Pair = tuple[str, str]
 Speeds = Mapping[Pair, float]  # GB/s of each pair that was run
 
@@ -47,6 +51,8 @@ def cluster_speeds(classes: Sequence[Speeds], good_from: float | None = None) ->
         left = [{pair: gbs for pair, gbs in speeds.items() if slow_nodes.isdisjoint(pair)} for speeds in classes]
         fast, slow = _sides(left)
         components = cliques(fast, slow)
+        if components and _gap(fast, slow) < APART and chance_of_pattern(components) > BY_CHANCE:
+            return SpeedClusters(slow_nodes)
         groups = tuple(tuple(group) for group in components if len(group) >= SMALLEST)
         if len(groups) != 1:
             return SpeedClusters(slow_nodes, groups)
@@ -73,10 +79,37 @@ def cliques(fast: Iterable[Pair], slow: Iterable[Pair]) -> list[list[str]]:
     return [] if any(group_of[a] == group_of[b] for a, b in slow) else groups
 
 
-def split_point(logs: Sequence[float], least: float) -> float | None:
+def chance_of_pattern(groups: Sequence[Sequence[str]]) -> float:
+    """The chance that groups of these sizes separate fast pairs (within) from slow ones (between), all pairs alike.
+
+    Each order of the speeds is equally likely then: the number of such patterns, divided by the number of ways to
+    choose the fast pairs. No assumption about the noise is needed.
+    """
+    sizes = [len(group) for group in groups]
+    nodes, fast = sum(sizes), sum(size * (size - 1) // 2 for size in sizes)
+    patterns = math.lgamma(nodes + 1) - sum(math.lgamma(size + 1) for size in sizes)
+    patterns -= sum(math.lgamma(count + 1) for count in Counter(sizes).values())
+    return min(1.0, math.exp(patterns - math.log(math.comb(nodes * (nodes - 1) // 2, fast))))
+
+
+def two_speeds(logs: Sequence[float]) -> float | None:
+    """The value that separates two speeds among sorted logarithms; None if there is one speed.
+
+    The speeds are either far apart, or nearer and very clearly apart: by the noise that both sides show.
+    """
+    far = split_point(logs, APART)
+    return far if far is not None else split_point(logs, LEAST, VERY_CLEAR)
+
+
+def _gap(fast: Speeds, slow: Speeds) -> float:
+    """The distance (natural logarithm) between the usual fast and the usual slow pair."""
+    return math.log(median(fast.values()) / median(slow.values())) if fast and slow else 0.0
+
+
+def split_point(logs: Sequence[float], least: float, times: float = CLEAR) -> float | None:
     """The value that best splits sorted logarithms in two, by least squares; None if they do not split clearly.
 
-    `least`: the smallest distance between the medians of both sides.
+    `least`: the smallest distance between the medians of both sides; `times`: the same in deviations within a side.
     """
     best, total, left = (0.0, 0), sum(logs), 0.0
     for number, value in enumerate(logs[:-1], 1):
@@ -87,7 +120,7 @@ def split_point(logs: Sequence[float], least: float) -> float | None:
     if not low or not high:
         return None
     usual = max(_deviation(low), _deviation(high))
-    clear = median(high) - median(low) > max(least, CLEAR * usual)
+    clear = median(high) - median(low) > max(least, times * usual)
     return (low[-1] + high[0]) / 2 if clear else None
 
 
@@ -96,7 +129,7 @@ def _sides(classes: Iterable[Speeds]) -> tuple[Speeds, Speeds]:
     fast: dict[Pair, float] = {}
     slow: dict[Pair, float] = {}
     for speeds in classes:
-        limit = split_point(sorted(map(math.log, speeds.values())), APART)
+        limit = two_speeds(sorted(map(math.log, speeds.values())))
         for pair, gbs in speeds.items() if limit is not None else ():
             (fast if math.log(gbs) > (limit or 0.0) else slow)[pair] = gbs
     return fast, slow

@@ -7,6 +7,7 @@ in its rack.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 from gpuctl.core import text
@@ -14,7 +15,7 @@ from gpuctl.nccl.isolate import small_fleets
 from gpuctl.nccl.isolate.attribution import Attribution
 from gpuctl.nccl.isolate.follow_up import Pair, ran_well
 from gpuctl.nccl.isolate.model import Fault, Kind, Policy, Round, Unresolved
-from gpuctl.nccl.isolate.observations import Evidence
+from gpuctl.nccl.isolate.observations import Evidence, Observation
 from gpuctl.nccl.model import Launch
 
 WHY = "slow with some nodes and fast with others, always the same, as across racks: give the racks of the nodes to tell"
@@ -63,13 +64,21 @@ def _slow(evidence: Evidence, attribution: Attribution) -> list[Fault]:
 def _why(fault: Fault, evidence: Evidence, attribution: Attribution) -> str:
     """The reason why the fault may as well be an effect of racks; "" if it cannot be."""
     met = _met(fault, evidence)
-    changing = any(len({was_slow for other, was_slow in met if other == nodes}) > 1 for nodes, _ in met)
-    if changing:  # the effect of racks is not intermittent
+    if _is_changing(fault, evidence):  # the effect of racks is not intermittent
         return ""
     if fault.cause.kind is Kind.LINK or not _is_slow_with_all(fault, evidence):
         return WHY
     others = sorted({other for nodes, _ in met for other in nodes} - set(fault.cause.names))
     return ONE_SIDE.format(text.named(others)) if _due(fault.cause.names[0], evidence, attribution) else ""
+
+
+def _is_changing(fault: Fault, evidence: Evidence) -> bool:
+    """True if the same pair was slow in one run and clearly not in another."""
+    by_pair: dict[frozenset[str], list[float]] = defaultdict(list)
+    for run in _comparable(fault, evidence):
+        by_pair[frozenset(run.nodes)].append(run.shortfall or 0.0)
+    slow = _slow_from(fault, evidence)
+    return any(max(gaps) >= slow and min(gaps) < slow / 2 for gaps in by_pair.values())
 
 
 def _is_slow_with_all(fault: Fault, evidence: Evidence) -> bool:
@@ -78,10 +87,19 @@ def _is_slow_with_all(fault: Fault, evidence: Evidence) -> bool:
 
 def _met(fault: Fault, evidence: Evidence) -> list[tuple[frozenset[str], bool]]:
     """Every comparable run of a fault: the nodes, and whether it was slow."""
+    slow = _slow_from(fault, evidence)
+    return [(frozenset(run.nodes), (run.shortfall or 0.0) >= slow) for run in _comparable(fault, evidence)]
+
+
+def _slow_from(fault: Fault, evidence: Evidence) -> float:
+    """The shortfall from which a run counts as slow."""
     gaps = [run.shortfall for run in evidence.pairs if run.number in fault.bad and run.shortfall is not None]
-    slow = max(0.25 * min(gaps, default=0.0), 2 * evidence.scale)
-    runs = (run for run in evidence.runs_by_node[fault.cause.names[0]] if set(fault.cause.names) <= set(run.nodes))
-    return [(frozenset(run.nodes), run.shortfall >= slow) for run in runs if run.shortfall is not None]
+    return max(0.25 * min(gaps, default=0.0), 2 * evidence.scale)
+
+
+def _comparable(fault: Fault, evidence: Evidence) -> list[Observation]:
+    runs = evidence.runs_by_node[fault.cause.names[0]]
+    return [run for run in runs if run.shortfall is not None and set(fault.cause.names) <= set(run.nodes)]
 
 
 def _due(node: str, evidence: Evidence, attribution: Attribution) -> list[str]:

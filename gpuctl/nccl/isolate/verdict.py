@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from gpuctl.domain.findings import Finding, Verdict
@@ -13,6 +14,7 @@ from gpuctl.nccl.isolate.confirmation import Confirmation, confirmation
 from gpuctl.nccl.isolate.model import Conclusion, Fault, Kind, Policy, Unresolved
 from gpuctl.nccl.isolate.observations import REACHES, Evidence, Observation
 from gpuctl.nccl.judge import leftovers
+from gpuctl.nccl.model import Outcome
 
 RULE = "isolate"
 MOST_WRONG = 8  # pairs with wrong values that are named one by one
@@ -28,7 +30,8 @@ def conclusion(
     faults = tuple(rails.with_adapter(evidence, fault, names, policy) for fault in attribution.faults)
     left = confirmation(evidence, faults, unresolved, policy)
     by_adapter = sum(bool(run.rail) for run in evidence.runs)
-    used, budget = len(evidence.runs) - by_adapter, spend(evidence, attribution, policy)
+    controls = len(evidence.drift.controls)
+    used, budget = len(evidence.runs) - by_adapter - controls, spend(evidence, attribution, policy)
     findings = (
         *(_fault_finding(fault, evidence, policy) for fault in faults),
         *_wrong(evidence, faults),
@@ -44,10 +47,17 @@ def conclusion(
         *_between(evidence, faults),
         *_confirmation(left, evidence),
         *leftovers.in_cluster(evidence.history),
-        _cost(attribution, used, budget, by_adapter, policy),
+        _cost(attribution, _Cost(used, budget, by_adapter, controls), policy),
     )
     return Conclusion(
-        faults, tuple(unresolved), tuple(s.number for s in attribution.chance), findings, used, budget, by_adapter
+        faults,
+        tuple(unresolved),
+        tuple(s.number for s in attribution.chance),
+        findings,
+        used,
+        budget,
+        by_adapter,
+        controls,
     )
 
 
@@ -69,6 +79,7 @@ def _fault_finding(fault: Fault, evidence: Evidence, policy: Policy) -> Finding:
     message = f"{len(fault.bad)} of {len(fault.runs)} runs that it affects {_symptom(fault, evidence)}"
     message += f"; {fault.rail_summary}" if fault.rail_summary else ""
     message += "; the fault is intermittent" if fault.intermittent else ""
+    message += "; it is the node, or its switch port or cable" if _is_behind_an_unknown_switch(fault, evidence) else ""
     message += f"; {_odds(fault.odds)} times likelier than chance"
     numbers: Numbers = {
         "bad_runs": len(fault.bad),
@@ -82,6 +93,16 @@ def _fault_finding(fault: Fault, evidence: Evidence, policy: Policy) -> Finding:
     if fault.cause.kind is Kind.NODE and evidence.fleet.rails is None and fabric.of_efa(evidence.history):
         hint += f"; {advice.EFA}"
     return Finding(RULE, subject, Verdict.FAIL, message, numbers, hint)
+
+
+def _is_behind_an_unknown_switch(fault: Fault, evidence: Evidence) -> bool:
+    """True for a node of unknown rack, or alone in it: no other node shows that their leaf switch is fine.
+
+    False for wrong values, which no cable causes, and once the adapter is known.
+    """
+    if fault.cause.kind is not Kind.NODE or fault.rail or Outcome.CORRUPT in _outcomes(fault, evidence):
+        return False
+    return evidence.rack_sizes[evidence.fleet.racks.get(fault.cause.names[0], "")] < 2
 
 
 def _symptom(fault: Fault, evidence: Evidence) -> str:
@@ -236,17 +257,29 @@ def _confirmation(left: Confirmation, evidence: Evidence) -> Iterator[Finding]:
         yield Finding(RULE, subject, Verdict.UNKNOWN, message, numbers, advice.TOGETHER)
 
 
-def _cost(attribution: Attribution, used: int, budget: int, by_adapter: int, policy: Policy) -> Finding:
-    message = f"{used} run{'' if used == 1 else 's'} used; the budget for one hard fault is {budget}"
-    message += f"; {by_adapter} more over single adapters" if by_adapter else ""
+@dataclass(frozen=True)
+class _Cost:
+    """Numbers of runs, see Conclusion."""
+
+    used: int
+    budget: int
+    by_adapter: int
+    controls: int
+
+
+def _cost(attribution: Attribution, cost: _Cost, policy: Policy) -> Finding:
+    message = f"{cost.used} run{'' if cost.used == 1 else 's'} used; the budget for one hard fault is {cost.budget}"
+    message += f"; {cost.controls} more of good pairs beside them, as controls" if cost.controls else ""
+    message += f"; {cost.by_adapter} more over single adapters" if cost.by_adapter else ""
     chance = len(attribution.chance)
     if chance:
         message += f"; {chance} bad run{'s' if chance > 1 else ''} did not recur and count{'' if chance > 1 else 's'}"
         message += " as chance"
     numbers: Mapping[str, float | int] = {
-        "runs": used,
-        "budget": budget,
-        "adapter_runs": by_adapter,
+        "runs": cost.used,
+        "budget": cost.budget,
+        "control_runs": cost.controls,
+        "adapter_runs": cost.by_adapter,
         "by_chance": chance,
         "chance_slow_percent": round(100 * attribution.noise.slow, 2),
         "false_alarm_percent": 100 * policy.false_alarm,

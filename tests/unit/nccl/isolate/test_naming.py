@@ -17,7 +17,8 @@ from tests.unit.nccl.isolate.simulated import CALM, known, net, play, play_fleet
 def test_a_slow_node_is_named_within_the_budget_and_the_rest_is_confirmed() -> None:
     played = play(net(64, rack=8), [slow(13)])
     assert played.named == ["node-13"]
-    assert played.sizes == [32, 2, 1]
+    controls = 3
+    assert played.sizes == [32, 2 + controls, 1]
     assert played.end.used == played.end.budget == 35
     assert set(played.simulated.rounds[-1][0].nodes) == set(played.fleet.nodes) - {"node-13"}
 
@@ -137,6 +138,26 @@ def test_an_uplink_that_comes_and_goes_does_not_pass_for_the_path_it_was_seen_on
 
 def test_a_node_alone_in_its_rack_is_named_itself() -> None:
     assert play(net(129, rack=16), [slow(128, 0.4)]).named == ["node-128"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "node", "racks_known", "mentioned"),
+    [
+        ("slow", 3, False, True),
+        ("hang", 3, False, True),
+        ("slow", 16, True, True),  # alone in its rack
+        ("slow", 3, True, False),
+        ("corrupt", 3, False, False),  # no cable causes wrong values
+    ],
+)
+def test_a_node_whose_leaf_switch_no_other_node_shares_may_have_a_bad_port_or_cable(
+    kind: str, node: int, racks_known: bool, mentioned: bool
+) -> None:
+    network = net(17, rack=8)
+    simulated = SimulatedFleet(network, CALM, seeded(1), [Fault(kind, "node", (f"node-{node}",), 0.4)])
+    played = play_fleet(known(network) if racks_known else Fleet(network.nodes), simulated)
+    accusation = next(finding for finding in played.end.findings if finding.subject == f"node-{node}")
+    assert ("or its switch port or cable" in accusation.message) is mentioned
 
 
 def test_an_uplink_of_a_small_rack_is_not_crowded_by_the_odd_node_out() -> None:

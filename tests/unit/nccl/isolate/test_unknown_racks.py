@@ -34,6 +34,7 @@ def test_of_few_nodes_nobody_healthy_is_accused_where_one_hangs_now_and_then(see
 def test_a_node_that_may_only_stand_in_another_rack_is_told_beside_the_two_speeds() -> None:
     played = unplaced(40, 7, 0.6, slow(9, 0.5), slow(29, 0.5), seed=31)
     assert sorted(played.named) == ["node-29", "node-9"]
-    two_speeds, other = played.end.unresolved
+    two_speeds, *others = played.end.unresolved
     assert "two speeds" in two_speeds.why
-    assert ([str(cause) for cause in other.may_be], "fast with others" in other.why) == (["node-7"], True)
+    assert "node-7" in {str(cause) for other in others for cause in other.may_be}
+    assert all("fast with others" in other.why for other in others)

@@ -1,0 +1,54 @@
+"""Control pairs: pairs that are known to be good, run beside suspects to show how fast the fabric is in that round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gpuctl.nccl.isolate.attribution import Attribution
+from gpuctl.nccl.isolate.follow_up import Pair, crowded, known_good
+from gpuctl.nccl.isolate.model import Policy, Round
+from gpuctl.nccl.isolate.observations import Evidence, Observation
+from gpuctl.nccl.model import Launch
+
+CONTROLS = 3  # for each place (within racks, across): the median of three withstands one disturbed run
+
+
+def with_controls(step: Round, evidence: Evidence, attribution: Attribution, policy: Policy) -> Round:
+    """The round with pairs that ran well before, of nodes that it leaves free.
+
+    Unchanged if it tests no suspect, or is no round of pairs. The same pairs serve in every round if they can: what
+    they measure is compared with their own earlier runs.
+    """
+    pairs = [launch.nodes for launch in step.launches if len(launch.nodes) == 2 and not launch.rail]
+    suspected = bool(attribution.open or attribution.faults)
+    if not suspected or len(pairs) < len(step.launches):
+        return step
+    chosen: list[Pair] = []
+    for place in dict.fromkeys(evidence.place(nodes) for nodes in pairs):
+        candidates = (run for run in _candidates(evidence, attribution, policy) if run.place == place)
+        chosen += _disjoint(candidates, [*pairs, *chosen], evidence)
+    return replace(step, launches=(*step.launches, *(Launch(tuple(pair), policy.sweep) for pair in chosen)))
+
+
+def _candidates(evidence: Evidence, attribution: Attribution, policy: Policy) -> list[Observation]:
+    """The first run of each pair of known-good nodes, unless it was slow."""
+    good = known_good(evidence, attribution)
+    runs: dict[frozenset[str], Observation] = {}
+    for run in evidence.pairs:
+        if run.shortfall is not None and run.shortfall < policy.least_gap and good.issuperset(run.nodes):
+            runs.setdefault(frozenset(run.nodes), run)
+    return list(runs.values())
+
+
+def _disjoint(candidates: Iterable[Observation], others: Iterable[Pair], evidence: Evidence) -> list[Pair]:
+    busy, pairs = {node for pair in others for node in pair}, [*others]
+    chosen: list[Pair] = []
+    for run in candidates:
+        if len(chosen) == CONTROLS:
+            break
+        if busy.isdisjoint(run.nodes) and not crowded([*pairs, run.nodes], evidence.fleet.racks):
+            chosen.append(run.nodes)
+            pairs.append(run.nodes)
+            busy |= set(run.nodes)
+    return chosen

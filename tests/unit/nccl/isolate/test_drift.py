@@ -1,0 +1,71 @@
+"""A fabric that becomes slower or faster during an isolation: each round is compared with control pairs of its own."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from gpuctl.nccl.isolate.drift import PairRun, drift
+from gpuctl.nccl.isolate.model import Fleet
+from tests.rig.nccl_fleet.faults import Fault
+from tests.rig.nccl_fleet.runner import SimulatedFleet
+from tests.unit.nccl.isolate.simulated import CALM, Played, net, play_fleet, seeded, slow
+
+GUST = Fault("slow", "node", ("node-7",), 0.2, times=1)  # one slow run, so that its nodes are tested again
+
+
+def changing(fault: Fault, factor: float, first: int, known: bool = True) -> Played:
+    """64 nodes whose fabric has another speed from a round on."""
+    network = net(64, rack=8 if known else 0)
+    simulated = SimulatedFleet(network, CALM, seeded(1), [fault], drift=[1.0] * (first - 1) + [factor])
+    return play_fleet(Fleet(network.nodes, network.rack_of if known else {}), simulated)
+
+
+@pytest.mark.parametrize("first", [2, 3])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("factor", [0.92, 0.94])
+def test_a_slower_fabric_accuses_no_healthy_node(factor: float, known: bool, first: int) -> None:
+    assert changing(GUST, factor, first, known).named == []
+
+
+@pytest.mark.parametrize("first", [2, 3])
+@pytest.mark.parametrize("factor", [0.92, 1.07, 1.12])
+def test_a_slow_node_is_named_while_the_fabric_changes(factor: float, first: int) -> None:
+    assert changing(slow(7, 0.1), factor, first).named == ["node-7"]
+
+
+def test_controls_are_reported_beside_the_budget() -> None:
+    end = changing(slow(7, 0.1), 0.92, 2).end
+    assert (end.controls, end.used <= end.budget) == (3, True)
+    assert "3 more of good pairs beside them, as controls" in end.findings[-1].message
+
+
+def runs(first: int, *speeds: tuple[str, float | None]) -> list[PairRun]:
+    """A round: pairs of letters with their GB/s."""
+    return [PairRun(first + n, frozenset(pair), "", gbs) for n, (pair, gbs) in enumerate(speeds)]
+
+
+def test_the_change_is_measured_by_good_pairs_that_ran_before() -> None:
+    first = runs(0, ("ab", 370.0), ("cd", 371.0), ("ef", 369.0), ("gh", 300.0))
+    later = runs(4, ("ga", 340.0), ("hb", 275.0), ("cd", 341.3), ("ef", 339.5))
+    result = drift([first, later])
+    assert result.controls == {6, 7}
+    assert set(result.changes) == {4, 5, 6, 7}
+    assert result.changes[4] == pytest.approx(math.log(1 / 0.92), abs=0.002)
+
+
+def test_a_suspect_pair_that_recovers_is_no_control() -> None:
+    first = runs(0, ("ab", 370.0), ("cd", 371.0), ("ef", 300.0))
+    assert drift([first, runs(3, ("ef", 370.0))]).controls == frozenset()
+
+
+def test_usual_scatter_is_no_change() -> None:
+    first = runs(0, ("ab", 370.0), ("cd", 371.0), ("ef", 369.0))
+    assert not drift([first, runs(3, ("ab", 368.5), ("cd", 370.0))]).changes
+
+
+def test_a_failed_control_measures_nothing() -> None:
+    first = runs(0, ("ab", 370.0), ("cd", 371.0))
+    result = drift([first, runs(2, ("ab", None), ("cd", None))])
+    assert (result.controls, dict(result.changes)) == (frozenset(), {})
