@@ -11,18 +11,18 @@ from statistics import median
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import context as known
+from gpuctl.nccl.bandwidth import FAIL, WARN
 from gpuctl.nccl.baselines.model import Baseline, Book
 from gpuctl.nccl.context import DEFAULT, RunContext
 from gpuctl.nccl.judge import run as judge
 from gpuctl.nccl.messages import by_size, names, size, sizes
 from gpuctl.nccl.model import LaunchResult, Outcome, Row, Run
 from gpuctl.nccl.parsing.algorithms import ALGORITHMS
+from gpuctl.nccl.parsing.outcome import kind
 
 LEAST_RUNS = 3
 # superbenchmark takes runs that differ by more than 5 % for unlike; so do we.
 SPREAD = 0.05
-# The published rows of 365/350/320 and 378/360/330 GB/s warn below 0.95 to 0.96 and fail below 0.87 to 0.88 of them.
-WARN, FAIL = 0.95, 0.87
 GROWN = 0.5  # of the best bandwidth: smaller sizes measure latency, and no row is made of them
 FORCE = "find out why (`gpuctl nccl isolate`); --force keeps it, and the row will say so"
 
@@ -148,6 +148,8 @@ def unsound(run: Run, stated: RunContext, book: Book) -> Iterator[str]:
             yield f"it printed no bandwidth at {sizes(unprinted)}"
         elif not by_size(run):
             yield "it printed no bandwidth"
+        if len({kind(row) for row in run.rows}) > 1:
+            yield "it measured several types, operations or roots: give runs of one"
     for finding in judge.judge(run, stated, book):
         if finding.check not in ("baseline", "two-nodes") and not _harmless(finding):
             yield finding.message

@@ -110,9 +110,10 @@ def _named(finding: Finding, launch: Launch, places: bool, collectives: bool) ->
     return replace(finding, subject=f"{launch.sweep.collective}, {subject}" if collectives else subject)
 
 
-def exit_code(results: Sequence[LaunchResult], findings_: Sequence[Finding] = ()) -> int:
-    """0 if all is well, 1 for problems or unknowns, 3 if a test could not start."""
+def exit_code(results: Sequence[LaunchResult], findings_: Sequence[Finding] = (), strict: bool = False) -> int:
+    """0 if all is well, 1 for problems or unknowns (if `strict`, also for WARN), 3 if a test could not start."""
     bad = [end for end in results if end.run.outcome is not Outcome.COMPLETE or end.lost or end.left]
     nothing = [end for end in results if end.run.outcome in _NOT_BEGUN and not end.run.rows and not end.run.ranks]
-    open_ = [one for one in findings_ if one.verdict in (Verdict.FAIL, Verdict.UNKNOWN)]
+    problems = (Verdict.FAIL, Verdict.UNKNOWN, *((Verdict.WARN,) if strict else ()))
+    open_ = [one for one in findings_ if one.verdict in problems]
     return worst([3 if nothing else 0, 1 if bad or open_ else 0])

@@ -65,6 +65,14 @@ def sizes_measured(run: Run) -> int:
     return min(Counter(map(kind, run.rows)).values(), default=0)
 
 
+def by_kind(run: Run) -> list[list[Row]]:
+    """Rows of each type, operation and root, sorted by size: those of different kinds say nothing about each other."""
+    rows: dict[tuple[object, ...], list[Row]] = {}
+    for row in by_size(run):
+        rows.setdefault(kind(row), []).append(row)
+    return list(rows.values())
+
+
 def by_size(run: Run) -> list[Row]:
     """Rows sorted by size, without empty messages."""
     return sorted((row for row in run.rows if row.size_bytes > 0), key=lambda row: row.size_bytes)

@@ -73,13 +73,18 @@ class NoNumber:
 
 @dataclass(frozen=True)
 class Rank:
-    """A process (or one of its GPUs) in the list "Using devices"."""
+    """A process (or one of its GPUs) in the list "Using devices".
+
+    `bus_id` is the GPU's whole PCI address ("0000:19:00"). Builds before 2.14 print the bus alone ("0x10"), which two
+    GPUs may share: it is left out.
+    """
 
     rank: int
     host: str
     pid: int | None
     device: int | None
     gpu: str | None
+    bus_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ class Run:
 
     `sizes_announced`: the number of message sizes in the heading. `left_out`: the text has "..." in place of lines,
     before the summary. `not_numbers`: cells that are not numbers; a half without its time and bandwidths is None,
-    an unreadable count of wrong values is None.
+    an unreadable count of wrong values is None. `warning`: NCCL's first warning, if no failure was printed.
     """
 
     outcome: Outcome
@@ -137,13 +142,15 @@ class Run:
     sizes_announced: int | None = None
     not_numbers: tuple[NoNumber, ...] = ()
     left_out: bool = False
+    warning: str | None = None
 
 
 @dataclass(frozen=True)
 class Sweep:
     """One nccl-tests program over message sizes, with its settings.
 
-    `env` is passed to every rank (NCCL_ALGO, NCCL_IB_HCA).
+    `check`: iterations whose values are checked, 0 for none. `per_iteration`: times of single iterations are printed
+    (-I, which old builds do not have). `env` is passed to every rank (NCCL_ALGO, NCCL_IB_HCA).
     """
 
     collective: str = "all_reduce"
@@ -152,10 +159,13 @@ class Sweep:
     factor: int = 2
     iterations: int = 20
     warmup: int = 5
-    check: bool = True
+    check: int = 1
     gpus_per_node: int = 8
     env: Mapping[str, str] = field(default_factory=dict)
     limit_s: float = 600.0  # after this long without an end it is a hang
+    datatype: str = "float"  # or "all": every type, one after the other
+    op: str = "sum"  # or "all"
+    per_iteration: bool = False
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,10 @@ def arguments(launch: Launch) -> list[str]:
     return [
         *("-b", str(sweep.begin_bytes), "-e", str(sweep.end_bytes), "-f", str(sweep.factor)),
         *gpus_per_process(list(launch.nodes), sweep.gpus_per_node),
-        *("-n", str(sweep.iterations), "-w", str(sweep.warmup), "-c", "1" if sweep.check else "0"),
+        *("-n", str(sweep.iterations), "-w", str(sweep.warmup), "-c", str(int(sweep.check))),
+        *(("-d", sweep.datatype) if sweep.datatype != "float" else ()),
+        *(("-o", sweep.op) if sweep.op != "sum" else ()),
+        *(("-I", "1") if sweep.per_iteration else ()),
         *(("-a", "3") if SPLIT in sweep.env else ()),
     ]
 

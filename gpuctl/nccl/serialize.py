@@ -19,6 +19,7 @@
     left_out               true where "..." stands in the text, in the place of lines before the summary
     not_numbers            list of size_bytes, half, column, printed: "nan" and the like where a number belongs; the
                            half without a time or bandwidth, and a count of wrong values, is null then
+    warning                NCCL's first warning, or null; null, too, where a failure was printed
 
 Sizes are bytes, times microseconds, bandwidths GB/s (10**9 bytes a second).
 """
@@ -67,6 +68,7 @@ def run_as_dict(run: Run) -> dict[str, Any]:
         "sizes_announced": run.sizes_announced,
         "left_out": run.left_out,
         "not_numbers": [asdict(one) for one in run.not_numbers],
+        "warning": run.warning,
     }
 
 
@@ -97,6 +99,7 @@ def run_from_dict(value: Mapping[str, Any]) -> Run:
         value.get("sizes_announced"),
         tuple(NoNumber(**one) for one in value.get("not_numbers", ())),
         value.get("left_out", False),
+        value.get("warning"),
     )
 
 

@@ -40,7 +40,8 @@ static struct {
 } model = {.provider = "efa", .rails = 8, .nic_gbs = 50, .nvlink_gbs = 480, .noise = 0.01, .pace_ms = 20};
 
 static char me[NAME], names[MOST_RANKS][NAME];
-static int rank, ranks, gpus = 1, check = 1, slowest, color, in_group, of_group;
+static int rank, ranks, gpus = 1, check = 1, slowest, color, in_group, of_group, iters = 20, warmup = 5, per_iteration;
+static const char *datatype = "float", *op = "sum";
 static long first = 32L << 20, last = 32L << 20, step = 1;
 static MPI_Comm group;
 
@@ -266,6 +267,7 @@ static void say_timing(double us, long bytes, double factor, long wrong, int che
   snprintf(time, sizeof time, us >= 10000 ? "%7.0f" : us >= 100 ? "%7.1f" : "%7.2f", us);
   if (checked) printf("  %7s  %6.2f  %6.2f  %5ld", time, alg, alg * factor, wrong);
   else printf("  %7s  %6.2f  %6.2f    N/A", time, alg, alg * factor);
+  if (per_iteration) printf("  %7.2f  %7.2f  %7.2f  %7.2f", us * 0.98, us * 1.04, us * 1.03, 1.2);
   fflush(stdout);
 }
 
@@ -297,6 +299,10 @@ static long size_of(const char *text) {
                           : strchr("kK", *unit) && *unit ? 1L << 10 : 1));
 }
 
+static long size_of_type(void) {
+  return !strcmp(datatype, "double") ? 8 : !strcmp(datatype, "half") || !strcmp(datatype, "bfloat16") ? 2 : 4;
+}
+
 static void read_arguments(int argc, char **argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const char *value = argv[i + 1];
@@ -307,6 +313,11 @@ static void read_arguments(int argc, char **argv) {
       case 'g': gpus = atoi(value); break;
       case 'c': check = atoi(value); break;
       case 'a': slowest = atoi(value) == 3; break;
+      case 'n': iters = atoi(value); break;
+      case 'w': warmup = atoi(value); break;
+      case 'd': datatype = value; break;
+      case 'o': op = value; break;
+      case 'I': per_iteration = atoi(value); break;
     }
   }
 }
@@ -351,10 +362,12 @@ int main(int argc, char **argv) {
   gethostname(me, NAME - 1);
   srand48(getpid() ^ time(NULL));
   split();
+  const char *columns = per_iteration ? "    i_min    i_max    i_p99    i_cv%" : "";
   if (rank == 0) {
     printf("# nccl-tests version 2.17.9 nccl-headers=22809 nccl-library=22809\n# Collective test starting: %s\n", program);
-    printf("# nThread 1 nGpus %d minBytes %ld maxBytes %ld step: %ld(factor) warmup iters: 5 iters: 20 agg iters: 1 "
-           "validation: %d graph: 0\n#\n# Using devices\n", gpus, first, last, step, check);
+    printf("# nThread 1 nGpus %d minBytes %ld maxBytes %ld step: %ld(factor) warmup iters: %d iters: %d agg iters: 1 "
+           "validation: %d graph: 0\n%s#\n# Using devices\n", gpus, first, last, step, warmup, iters, check,
+           per_iteration ? "# Per-Iteration Report: CUDA event timing; i_* uses max over process rows \n" : "");
   }
   MPI_Allgather(me, NAME, MPI_CHAR, names, NAME, MPI_CHAR, MPI_COMM_WORLD);
   say_devices();
@@ -363,14 +376,15 @@ int main(int argc, char **argv) {
   barrier();
   if (rank == 0)
     printf("#\n#                                                              out-of-place                       in-place          \n"
-           "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong \n"
-           "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)         \n");
+           "#       size         count      type   redop    root     time   algbw   busbw  #wrong%s     time   algbw   busbw  #wrong%s \n"
+           "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)         \n",
+           columns, columns);
   int nodes = nodes_of_group();
   double limit = limit_gbs(nodes);
   for (long asked = first; asked <= last; asked *= step) {
     /* Where each rank has a part, it is a whole number of 16 bytes: of a few bytes nothing is left. */
     long wrong = 0, parts = test->parts ? of_group * gpus : 1, bytes = test->parts ? asked / parts / 16 * 16 * parts : asked;
-    if (rank == 0) printf("%12ld  %12ld  %8s  %6s  %6s", bytes, bytes / 4 / parts, "float", test->redop, test->root);
+    if (rank == 0) printf("%12ld  %12ld  %8s  %6s  %6s", bytes, bytes / size_of_type() / parts, datatype, strcmp(test->redop, "sum") ? test->redop : op, test->root);
     fflush(stdout);
     if (strikes("hang", me, bytes)) for (;;) pause();
     if (strikes("crash", me, bytes)) give_up();

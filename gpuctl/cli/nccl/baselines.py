@@ -33,6 +33,7 @@ collective = click.option(
     "--collective", metavar="NAME", help="Collective: all_reduce, sendrecv, ...  [default: from the log]"
 )
 algo = click.option("--algo", metavar="NAME", help="Value of NCCL_ALGO; `default` if it was not set.")
+strict = click.option("--strict", is_flag=True, help="Exit with status 1 for WARN, too, as in a CI pipeline.")
 context_options = options.together(instance, network, algo, collective)
 
 
@@ -116,11 +117,11 @@ def explain(name: str, form: Output) -> None:
         output.data({"system": system_fields, "baselines": [_whole(row) for row in rows]}, form)
 
 
-def agreed(doing: str, runs: Iterable[tuple[str, Run]], stated: RunContext) -> None:
+def agreed(doing: str, runs: Iterable[tuple[str, Run]], stated: RunContext, book: Book) -> None:
     """Raise `InvalidInput` if a log contradicts an option, listing every contradiction."""
     from gpuctl.nccl.baselines.consistency import contradicted
 
-    wrong = [f"{name}: {why}" for name, run in runs for why in contradicted(run, stated)]
+    wrong = [f"{name}: {why}" for name, run in runs for why in contradicted(run, stated, book)]
     if wrong:
         hint = "leave out options that the logs answer, or give the log that the options describe"
         raise InvalidInput(doing, "\n  ".join(wrong), hint)
@@ -234,7 +235,8 @@ def _whole(row: Baseline) -> dict[str, object]:
 def _explain(name: str, book: Book, rows: list[Baseline]) -> None:
     system = book.systems.get(name)
     if system:
-        click.echo(f"{name}: {system.gpus} GPUs, {system.line_rate_gbs:g} GB/s a node, {system.network}")
+        gpus = f"{system.gpus} {system.gpu} GPUs" if system.gpu else f"{system.gpus} GPUs"
+        click.echo(f"{name}: {gpus}, {system.line_rate_gbs:g} GB/s a node, {system.network}")
         click.echo(f"  source: {system.source}")
     for row in rows:
         cells = _cells(row)

@@ -103,7 +103,7 @@ def _from_files(request: CalibrateRequest, book: Book, form: Output) -> None:
         )
     about = request.context.context(int(nodes) if nodes else None, request.gpus_per_node)
     runs = list(log_files.runs(request.files))
-    baselines.agreed(DOING, runs, about)
+    baselines.agreed(DOING, runs, about, book)
     calibration = calibration_rules.calibrate([run for _, run in runs], about, book)
     calibration_rules.accept(calibration, request.force)
     _keep(calibration, book, request.check, form, ())
@@ -205,7 +205,9 @@ def _context_and_sweep(request: CalibrateRequest, gpus: int) -> tuple[RunContext
         hint = "a type as in `gpuctl nccl baselines list`, or your own name for these machines"
         raise InvalidInput(DOING, "the machine type (--instance) is missing", hint)
     if not sweep.check:
-        raise InvalidInput(DOING, "--no-verify: unchecked values cannot make a baseline", "leave it out")
+        raise InvalidInput(DOING, "--verify 0: unchecked values cannot make a baseline", "leave it out")
+    if "all" in (sweep.datatype, sweep.op):
+        raise InvalidInput(DOING, "a baseline is for one type and one operation", "name one with --datatype and --op")
     if about.algorithm and "NCCL_ALGO" in sweep.env:
         raise InvalidInput(DOING, "both --algo and --env NCCL_ALGO were given", "leave one of them out")
     requested = about.algorithm or sweep.env.get("NCCL_ALGO", DEFAULT)

@@ -44,7 +44,7 @@ class JudgeRequest:
     baselines.context_options,
     click.option("--nodes", type=count, metavar="N", help="Number of nodes.  [default: from the log]"),
     click.option("--gpus-per-node", type=count, metavar="N", help="GPUs per node.  [default: from the log]"),
-    click.option("--strict", is_flag=True, help="Exit with status 1 for WARN, too, as in a CI pipeline."),
+    baselines.strict,
 )
 @report_options
 def judge(request: JudgeRequest, form: Form, metrics: Path | None) -> None:
@@ -65,7 +65,7 @@ def judge(request: JudgeRequest, form: Form, metrics: Path | None) -> None:
     book = load.book()
     baselines.known_instance(stated.system, "judge", book)
     runs = list(log_files.runs(request.files))
-    baselines.agreed("judge", runs, stated)
+    baselines.agreed("judge", runs, stated, book)
     judged_runs = [(name, context.infer(run, stated), judge_run(run, stated, book)) for name, run in runs]
     targets = {name: findings for name, _, findings in judged_runs}
     code = _exit_code(judged_runs, request.strict)

@@ -85,6 +85,7 @@ def _tables(named_runs: list[Named]) -> None:
 
 def _table(run: Run) -> None:
     from gpuctl.nccl.messages import sizes_measured
+    from gpuctl.nccl.model import Outcome
 
     click.echo(" ".join([run.collective or "collective not named", *_facts(run)]))
     for one in run.transports:
@@ -101,6 +102,8 @@ def _table(run: Run) -> None:
         click.echo(f"not a number: {odd.column.partition('_')[0]} {odd.printed} at {where}")
     if run.sizes_announced is not None and run.rows and (measured := sizes_measured(run)) < run.sizes_announced:
         click.echo(f"{measured} of the {run.sizes_announced} sizes in the heading were measured")
+    if run.warning and run.outcome is Outcome.COMPLETE:
+        click.echo(run.warning)
     if run.left_out:
         click.echo("this is an excerpt: lines are omitted")
     click.echo(f"{run.outcome}" + (f": {run.cause}" if run.cause else "") + _summary(run))

@@ -30,12 +30,16 @@ QUIET_S = 5.0  # between two sizes of one launch that are reported
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Test to run: its kind, its sweep and its target; `instance` and `network` are the baseline it is judged by."""
+    """Test to run: its kind, its sweep and its target; `instance` and `network` are the baseline it is judged by.
+
+    `strict`: WARN is a problem, too.
+    """
 
     kind: Kind
     split: bool
     instance: str | None
     network: str | None
+    strict: bool
     sweep: SweepRequest
     target: TargetRequest
 
@@ -54,6 +58,7 @@ class RunRequest:
         type=sweep_options.Network(),
         help="Network that NCCL should use: efa, ib, roce, socket.",
     ),
+    baselines.strict,
     sweep_options.sweep_options,
     target_options.target_options,
 )
@@ -96,7 +101,8 @@ def command(request: RunRequest, form: Form, metrics: Path | None) -> None:
         findings = flow.findings(kind, results, about, book, access.racks)
         record_history.keep(kind, access.where, results, findings)
         details = {"launches": [serialize.launch_as_dict(end) for end in results]}
-        report = Report("nccl run", {access.where: findings}, details, code=flow.exit_code(results, findings))
+        code = flow.exit_code(results, findings, request.strict)
+        report = Report("nccl run", {access.where: findings}, details, request.strict, code=code)
         publish(report, form, metrics, lambda: _show(results, findings))
         return findings
 
@@ -104,7 +110,7 @@ def command(request: RunRequest, form: Form, metrics: Path | None) -> None:
         flow.run(access.runner, rounds, progress(), broken_off, results)
         interrupted = broken_off()
     findings = keep_and_publish()
-    raise click.exceptions.Exit(INTERRUPTED if interrupted else flow.exit_code(results, findings))
+    raise click.exceptions.Exit(INTERRUPTED if interrupted else flow.exit_code(results, findings, request.strict))
 
 
 def progress() -> Callable[[Launch, str], None]:

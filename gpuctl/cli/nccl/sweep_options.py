@@ -14,6 +14,13 @@ from gpuctl.cli.shared import options
 if TYPE_CHECKING:
     from gpuctl.nccl.model import Sweep
 
+# Source: test_typenames and test_opnames in nccl-tests, src/common.cu.
+DATATYPES = (
+    *("int8", "uint8", "int32", "uint32", "int64", "uint64"),
+    *("half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2", "all"),
+)
+OPS = ("sum", "prod", "max", "min", "avg", "mulsum", "all")
+
 
 class Size(click.ParamType[int]):
     """Message size in the notation of nccl-tests: 8, 512K, 64M, 8G."""
@@ -60,7 +67,10 @@ class Network(click.ParamType[str]):
 
 @dataclass(frozen=True)
 class SweepRequest:
-    """Sizes and settings of a sweep. `timeout` in seconds for one launch; `gpus`: None for the target's number."""
+    """Sizes and settings of a sweep. `timeout` in seconds for one launch; `gpus`: None for the target's number.
+
+    `verify`: iterations whose values are checked, 0 for none.
+    """
 
     begin: int
     end: int
@@ -68,7 +78,12 @@ class SweepRequest:
     env: tuple[tuple[str, str], ...]
     timeout: float
     factor: int = 2
-    no_verify: bool = False
+    iters: int = 20
+    warmup_iters: int = 5
+    verify: int = 1
+    datatype: str = "float"
+    op: str = "sum"
+    per_iter_timing: bool = False
 
     def sweep(self, gpus: int) -> Sweep:
         """The sweep on nodes with this number of GPUs, unless the request has a number itself."""
@@ -79,7 +94,12 @@ class SweepRequest:
             end_bytes=self.end,
             factor=self.factor,
             gpus_per_node=self.gpus or gpus,
-            check=not self.no_verify,
+            iterations=self.iters,
+            warmup=self.warmup_iters,
+            check=self.verify,
+            datatype=self.datatype,
+            op=self.op,
+            per_iteration=self.per_iter_timing,
             env=dict(self.env),
             limit_s=self.timeout,
         )
@@ -105,11 +125,30 @@ def ranks(timeout: float) -> Callable[[options.Command], options.Command]:
     )
 
 
-sweep_options = options.together(
+sweep_options = options.together(  # named like those of nccl-tests, except where gpuctl has other uses for a name
     sizes("8", "8G"),
     click.option(
         "--factor", "-f", type=click.IntRange(2), default=2, show_default=True, help="Factor from size to size."
     ),
+    click.option("--iters", "-n", type=click.IntRange(1), default=20, show_default=True, help="Timed iterations."),
+    click.option(
+        "--warmup-iters", "-w", type=click.IntRange(0), default=5, show_default=True, help="Iterations before those."
+    ),
+    click.option(
+        "--verify",
+        "-c",
+        type=click.IntRange(0),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Iterations whose values are checked; 0 is faster, but finds no corruption.",
+    ),
+    click.option(
+        "--per-iter-timing", "-I", is_flag=True, help="Time each iteration, to find jitter; needs a recent nccl-tests."
+    ),
+    click.option(
+        "--datatype", "-d", type=click.Choice(DATATYPES), default="float", show_default=True, help="Type of the values."
+    ),
+    click.option("--op", type=click.Choice(OPS), default="sum", show_default=True, help="Reduction (nccl-tests -o)."),
     ranks(600),
-    click.option("--no-verify", is_flag=True, help="Do not check the values: faster, but finds no corruption."),
 )

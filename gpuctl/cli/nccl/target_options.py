@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.shared import findings, options, output
+from gpuctl.cli.shared import completion, findings, options, output
 from gpuctl.cli.shared.option_sections import section
 from gpuctl.core.errors import GpuctlError
 
@@ -32,7 +32,13 @@ use_inventory_names = on_hosts(
     "--use-inventory-names", is_flag=True, help="Let nodes reach each other by their inventory names."
 )
 ssh_args = on_hosts("--ssh-args", default="", help="Additional arguments for ssh between nodes.")
-context = in_pods("--context", metavar="NAME", default="", help="Kubeconfig context.  [default: the current one]")
+context = in_pods(
+    "--context",
+    metavar="NAME",
+    default="",
+    help="Kubeconfig context.  [default: the current one]",
+    shell_complete=completion.contexts,
+)
 namespace = in_pods("--namespace", metavar="NAME", default="", help="Namespace of the pods.  [default: the context's]")
 
 target_options = options.together(

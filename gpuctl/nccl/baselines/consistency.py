@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpuctl.nccl import context as known
+from gpuctl.nccl.baselines.model import Book, gpu_models
 from gpuctl.nccl.context import DEFAULT, RunContext
 from gpuctl.nccl.messages import names, plural
 from gpuctl.nccl.model import Run
 from gpuctl.nccl.parsing import algorithms
 
-# GPUs by machine type. Source: the providers' pages of these types (aws.amazon.com/ec2/instance-types/p4, p5, p6;
-# learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated). A longer name stands before its beginning.
-GPUS = (
-    ("p4d", "A100"),
-    ("p5.", "H100"),
-    ("p5e", "H200"),
-    ("p6-b200", "B200"),
-    ("p6-b300", "B300"),
-    ("Standard_ND96isr_H100", "H100"),
-    ("Standard_ND96isr_H200", "H200"),
-)
-MODEL = re.compile(r"\b(?:A100|H100|H200|GH200|B200|B300|GB200|GB300|V100)\b")
 NO_NAMES = {"", "localhost"}  # of hosts: several may be called so
 
 
-def contradicted(run: Run, stated: RunContext) -> list[str]:
+def contradicted(run: Run, stated: RunContext, book: Book) -> list[str]:
     """List every contradiction by the option that causes it; facts missing from the log contradict nothing."""
     return [
-        *_gpu(run, stated),
+        *other_gpus(run, stated.system, book),
         *_collective(run, stated),
         *_nodes(run, stated),
         *_gpus(run, stated),
@@ -37,12 +25,12 @@ def contradicted(run: Run, stated: RunContext) -> list[str]:
     ]
 
 
-def _gpu(run: Run, stated: RunContext) -> Iterator[str]:
-    """The GPUs in the device list must be those of the machine type."""
-    expected = next((gpu for prefix, gpu in GPUS if (stated.system or "").startswith(prefix)), None)
-    listed = {model for rank in run.ranks for model in MODEL.findall(rank.gpu or "")}
-    if expected and listed - {expected}:
-        yield f"--instance {stated.system}: it has {expected} GPUs, the log lists {names(listed)}"
+def other_gpus(run: Run, system: str | None, book: Book) -> Iterator[str]:
+    """The GPUs in the device list must be those of the machine type, or those that its baselines were measured on."""
+    expected = book.gpus(system or "")
+    listed = {model for rank in run.ranks for model in gpu_models(rank.gpu or "")}
+    if expected and listed - expected:
+        yield f"--instance {system}: it has {names(expected)} GPUs, the log lists {names(listed)}"
 
 
 def _collective(run: Run, stated: RunContext) -> Iterator[str]:

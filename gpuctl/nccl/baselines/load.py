@@ -95,7 +95,7 @@ def plain(row: Baseline) -> dict[str, Any]:
 
 def plain_system(system: System) -> dict[str, Any]:
     """Convert a machine type to the file's format."""
-    return {name: value for name, value in asdict(system).items() if name != "name"}
+    return {name: value for name, value in asdict(system).items() if name != "name" and value is not None}
 
 
 def _written(size_bytes: int) -> str:
@@ -156,10 +156,13 @@ _SYSTEM: Mapping[str, FieldType] = {
     "line_rate_gbs": _RATE,
     "network": Parsed(_network, "the name of a network"),
     "source": _TEXT,
+    "gpu": _TEXT,
 }
 SCHEMA = Section(
     {
-        "systems": MappingOf(ANY_TEXT, Section(_SYSTEM, tuple(_SYSTEM)), may_be_empty=True),
+        "systems": MappingOf(
+            ANY_TEXT, Section(_SYSTEM, tuple(name for name in _SYSTEM if name != "gpu")), may_be_empty=True
+        ),
         "baselines": ListOf(
             Section(_ROW, tuple(name for name in _ROW if name not in OPTIONAL), _baseline), "rows", may_be_empty=True
         ),

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuctl.nccl.context import DEFAULT, RunContext
 
+_MODEL = re.compile(r"\b(?:V100|A10G?|A100|A800|L4|L40S?|H20|H100|H200|H800|GH200|B200|B300|GB200|GB300)\b")
+
+
+def gpu_models(text: str) -> list[str]:
+    """Models in the name of a GPU: H100 in "NVIDIA H100 80GB HBM3"; none if it is not a model of data centres."""
+    return _MODEL.findall(text)
+
 
 @dataclass(frozen=True)
 class System:
-    """A machine type. `line_rate_gbs`: all its network adapters together, one direction, decimal GB/s."""
+    """A machine type. `line_rate_gbs`: all its network adapters together, one direction, decimal GB/s.
+
+    `gpu`: model as device lists name it (H100); None if not known.
+    """
 
     name: str
     gpus: int
     line_rate_gbs: float
     network: str
     source: str
+    gpu: str | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,14 @@ class Book:
     def of(self, about: RunContext, size_bytes: int) -> Baseline | None:
         """Row that judges one message size."""
         return next((row for row in self.fitting(about) if row.covers(size_bytes)), None)
+
+    def gpus(self, name: str) -> set[str]:
+        """GPU models of a machine type: from the list of systems, else from the site's own measurements."""
+        system = self.systems.get(name)
+        if system and system.gpu:
+            return {system.gpu}
+        measured = (row.measured.get("gpu", "") for row in self.rows if name in row.systems)
+        return {model for text in measured for model in gpu_models(text)}
 
     @property
     def known(self) -> list[str]:

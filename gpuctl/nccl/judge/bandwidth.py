@@ -169,8 +169,14 @@ def _nobody(about: RunContext, book: Book, near: Sequence[Baseline]) -> str:
     forced = about.algorithm not in (None, DEFAULT)
     algorithm = f"NCCL_ALGO={about.algorithm}" if forced else "NCCL's choice of algorithm"
     what = f"none is known for {about.collective or 'this'} on {nodes} of {about.system}, {gpus}, {algorithm}"
-    known = dict.fromkeys(_situation(row) for row in sorted(near, key=lambda row: row.nodes[0]))
+    known = dict.fromkeys(_situation(row) for row in sorted(near, key=lambda row: _distance(row, about.nodes or 0)))
     return f"{what} (known: {'; '.join(list(known)[:MOST_NEAR])})" if known else what
+
+
+def _distance(row: Baseline, nodes: int) -> tuple[int, int]:
+    """Number of nodes between this number and those of the row; then the row's own."""
+    low, high = row.nodes
+    return max(low - nodes, nodes - (high or nodes), 0), low
 
 
 def _situation(row: Baseline) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.messages import GROWN, by_size, grown, halves, size, sizes
+from gpuctl.nccl.messages import GROWN, by_kind, grown, halves, size, sizes
 from gpuctl.nccl.model import Row, Run
 
 RULE = "drop"
@@ -43,15 +43,21 @@ class Fall:
 
 
 def drop(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
+    kinds = by_kind(run)
+    found = [finding for rows in kinds for finding in _of_kind(rows)]
+    yield from found
     # One size alone has nothing to fall from: nothing is said then.
-    rows = by_size(run)
+    counted = {row.size_bytes for rows in kinds if len(judged := grown(rows)) > 1 for row in judged}
+    if not found and counted:
+        message = f"no sudden drop over the {len(counted)} sizes that are large enough to tell, {sizes(counted)}"
+        yield Finding(RULE, "", Verdict.OK, message, {"sizes": len(counted), "least_share": LEFT})
+
+
+def _of_kind(rows: Sequence[Row]) -> Iterator[Finding]:
+    """Falls in the rows of one type, operation and root."""
     falls = [fall for name in ("out-of-place", "in-place") for fall in _falls(rows, name)]
     for group in _neighbours(rows, falls):
         yield _finding(group, rows)
-    counted = [row.size_bytes for row in grown(rows)]
-    if not falls and len(counted) > 1:
-        message = f"no sudden drop over the {len(counted)} sizes that are large enough to tell, {sizes(counted)}"
-        yield Finding(RULE, "", Verdict.OK, message, {"sizes": len(counted), "least_share": LEFT})
 
 
 def _falls(rows: Sequence[Row], name: str) -> Iterator[Fall]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
-from gpuctl.nccl.messages import Numbers, by_size, grown, halves, size
+from gpuctl.nccl.messages import Numbers, by_kind, grown, halves, size
 from gpuctl.nccl.model import Iterations, Run
 
 RULE = "jitter"
@@ -23,7 +23,7 @@ ADVICE = (
 
 
 def jitter(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
-    counted = grown(by_size(run))
+    counted = [row for rows in by_kind(run) for row in grown(rows)]
     measured = [
         (one.max_us / one.min_us, row.size_bytes, name, one)
         for row in counted
@@ -31,7 +31,7 @@ def jitter(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
         if (one := half.per_iteration) is not None and one.min_us > 0
     ]
     if measured:
-        yield _finding(*max(measured, key=lambda measurement: measurement[0]), len(counted))
+        yield _finding(*max(measured, key=lambda measurement: measurement[0]), len({row.size_bytes for row in counted}))
 
 
 def _finding(times: float, size_bytes: int, half: str, one: Iterations, counted: int) -> Finding:

@@ -44,7 +44,7 @@ UNANSWERED = (
 )
 AGAIN = "run it again, to its end"
 HOLES = "judge the whole log, not an excerpt; where it is whole, lines were lost on the way: run it again"
-NO_SUMMARY = "judge the whole log; with -d all or -o all these would be the sizes of the first type or operation alone"
+NO_SUMMARY = "judge the whole log; with -d all or -o all these would be the sizes of the first type or operation"
 NO_NUMBER = (
     "run it again with more iterations (-n 20); where it stays, look at this nccl-tests build and the GPU's clock"
 )

@@ -19,14 +19,27 @@ from gpuctl.nccl.judge.corruption import corruption
 from gpuctl.nccl.judge.drop import drop
 from gpuctl.nccl.judge.jitter import jitter
 from gpuctl.nccl.judge.line_rate import line_rate
+from gpuctl.nccl.judge.machine import machine
 from gpuctl.nccl.judge.outcome import RULE as OUTCOME
 from gpuctl.nccl.judge.outcome import broken_off, outcome
+from gpuctl.nccl.judge.ranks import ranks
 from gpuctl.nccl.judge.transport import transport
 from gpuctl.nccl.judge.two_nodes import two_nodes
 from gpuctl.nccl.model import Run
 
 Rule = Callable[[Run, RunContext, Book], Iterator[Finding]]
-RULES: tuple[Rule, ...] = (outcome, corruption, transport, bandwidth, drop, jitter, line_rate, two_nodes)
+RULES: tuple[Rule, ...] = (
+    outcome,
+    corruption,
+    ranks,
+    machine,
+    transport,
+    bandwidth,
+    drop,
+    jitter,
+    line_rate,
+    two_nodes,
+)
 
 
 def judge(run: Run, about: RunContext | None = None, book: Book | None = None) -> list[Finding]:

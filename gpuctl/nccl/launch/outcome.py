@@ -69,6 +69,7 @@ def _outcome_and_cause(launch: Launch, run: Run, end: ProgramEnd, names: Names) 
         ranks = launch.sweep.gpus_per_node if len(launch.nodes) > 1 else 1
         story = hang.story(end.looks, ranks, launch.sweep.limit_s, end.done_size)
         known = None if run.rows or run.ranks else names.text(error_messages.cause(end.last))  # why it never began
+        known = known or run.warning
         return Outcome.HUNG, f"{story} ({known})" if known else story
     if end.stop:
         return Outcome.KILLED, end.stop
@@ -97,15 +98,17 @@ def _cause(run: Run, last: Sequence[str], names: Names) -> str | None:
     """First reason: before a test started, mpirun, ssh and the shell know why it failed."""
     theirs = names.text(error_messages.cause(last))
     if run.rows or run.ranks:
-        return run.cause or theirs
+        return run.warning or run.cause or theirs
     from_test = None if run.outcome is Outcome.EMPTY else run.cause
-    return theirs or from_test or names.text(error_messages.first_error(last)) or run.cause
+    return theirs or from_test or run.warning or names.text(error_messages.first_error(last)) or run.cause
 
 
 def _with_our_names(run: Run, names: Names) -> Run:
     ranks = tuple(replace(rank, host=names.of_number(rank.rank) or names.word(rank.host)) for rank in run.ranks)
     transports = tuple(replace(one, host=names.of(one.rank, one.host)) for one in run.transports)
-    return replace(run, ranks=ranks, transports=transports, cause=names.text(run.cause))
+    return replace(
+        run, ranks=ranks, transports=transports, cause=names.text(run.cause), warning=names.text(run.warning)
+    )
 
 
 def size_of_row(line: str) -> str | None:

@@ -63,6 +63,12 @@ LINES = (
     _hard(rf"^{_HOST}: Test timeout \((?P<s>\d+)s\)", "no end within {s} s (Test timeout)", Outcome.HUNG),
     _soft(AFTER, rf"^\s*\.\. {_HOST} pid \d+: Test failure (?P<at>\S+)", "Test failure {at}"),
     _hard(r"^Invalid number of GPUs: (?P<what>.+)", "invalid number of GPUs: {what}"),
+    _hard(r"^invalid option '(?P<what>.)'", "this build of nccl-tests does not know the option -{what}"),
+    # It goes on with its default: not the test that was requested.
+    _hard(
+        r"^invalid (?P<kind>type|op) (?P<what>\S+), defaulting to (?P<other>\w+)",
+        "this build of nccl-tests has no {kind} {what}, and used {other}",
+    ),
     _hard(rf"^\[Rank {_RANK}\] RCCL FATAL: (?P<what>.+)"),
     _hard(rf"^\s*\[{_RANK}\] (?P<what>(?:finished|joined) .*didn't join .*)", outcome=Outcome.HUNG),
     _soft(
@@ -120,7 +126,8 @@ WARNINGS = (
 ERRORS = (_hard(r"^(?:\S+\.\w+:\d+ )?(?P<what>.*)"),)  # what follows "NCCL ERROR" (RCCL)
 # A line that holds none of these words is none of the above; told in one search, before any pattern is tried.
 HINTS = re.compile(
-    r"failure|Watchdog|Invalid number|FATAL|[Kk]illed|KILLED|didn't join|noticed that|Remote daemon"
+    r"failure|Watchdog|Invalid number|invalid (?:option|type|op) |FATAL|[Kk]illed|KILLED|didn't join|noticed that"
+    r"|Remote daemon"
     r"|eceived signal|Signal:|MPI_ABORT|Process name|Primary job|terminated|mpirun|prterun|oom|srun: error"
     r"|CANCELLED|[Oo]ut of memory|Segmentation|Bus error|Aborted|shared libraries|Test timeout|NCCL (?:WARN|ERROR)"
 )

@@ -108,7 +108,7 @@ class Troubles:
         if first is None:
             return None
         rank, host = whose(first.speaker)
-        place = " on ".join(([f"rank {rank}"] if rank is not None else []) + ([host] if host else []))
+        place = _place(rank, host)
         more = self._beside(first, rank is None, whose)
         message = first.message.replace("{signal}", "a signal")
         if first.of_test or not more or more[1]:
@@ -116,6 +116,13 @@ class Troubles:
         else:
             message = f"{more[0]}, {message}"
         return f"{place}: {message}" if place else message
+
+    def warning(self, whose: Whose) -> str | None:
+        """First warning of NCCL, as text; None if there is none, or if a failure explains the run."""
+        warnings = [one for weight in (Weight.WARNING, Weight.AFTER) for one in self._found if one.weight is weight]
+        if not warnings or self.first() is not None:
+            return None
+        return f"{_place(*whose(warnings[0].speaker)) or 'NCCL'} warned: {warnings[0].message}"
 
     def _beside(self, first: Trouble, nameless: bool, whose: Whose) -> tuple[str, bool] | None:
         """Detail from a related line: NCCL's warning and the test's error belong together. (text, comes last)."""
@@ -133,6 +140,10 @@ class Troubles:
         if nameless and warned:
             return f"after rank {warned[0].speaker.rank} warned: {warned[0].message}", True
         return None
+
+
+def _place(rank: int | None, host: str | None) -> str:
+    return " on ".join(([f"rank {rank}"] if rank is not None else []) + ([host] if host else []))
 
 
 def _named(signal: re.Match[str]) -> str:

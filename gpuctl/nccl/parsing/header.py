@@ -24,10 +24,12 @@ NCCL_VERSION = re.compile(r"\b(?:R?NCCL) version (\d+(?:\.\d+)+)(?:\+(?:cuda|hip
 PROGRAM = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_perf(?:_mpi)?\b")
 _RANK = re.compile(
     rf"^[#\s]*Rank +({COUNT}) +(?:Group +\d+ +)?Pid +({COUNT}) +(?:on +(\S+) +)?device +({COUNT}) *"
-    r"(?:\[[^\]]*\])? *(.*)$"
+    r"(?:\[([^\]]*)\])? *(.*)$"
 )
 # What stands in an excerpt for lines that are not in it.
-LEFT_OUT = re.compile(r"^[#\s]*[\[(<]?\s*(?:\.{3,}|\u2026|(?:\.\s+){2,}\.|snip(?:ped)?)\s*[\])>]?\s*$", re.IGNORECASE)
+LEFT_OUT = re.compile(
+    r"^[#\s]*+(?:[\[(<]\s*+)?(?:\.{3,}|\u2026|(?:\.\s+){2,}\.|snip(?:ped)?)\s*+(?:[\])>]\s*+)?$", re.IGNORECASE
+)
 EXACT_DIGITS = 6  # nccl-tests prints the average with %g
 
 
@@ -36,8 +38,9 @@ def rank(line: str) -> Rank | None:
     match = _RANK.match(line)
     if match is None:
         return None
-    number, pid, host, device, gpu = match.groups()
-    return Rank(int(number), host or "", int(pid), int(device), gpu.strip() or None)
+    number, pid, host, device, bus, gpu = match.groups()
+    bus_id = bus if bus and ":" in bus else None
+    return Rank(int(number), host or "", int(pid), int(device), gpu.strip() or None, bus_id)
 
 
 def collective(program: str) -> str:

@@ -15,7 +15,7 @@ _LABEL = re.compile(rf"^(?:\[pod/[^\]]+\] | *({COUNT}): (?=\S*:\d+:\d+ \[|#|  ))
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 # What NCCL and UCX put before a message: host:pid:thread [device], and a time since 2.24.
 _SPEAKER = re.compile(
-    rf"(?:\[\d[\d :.T-]*\] )?(?P<host>[\w.-]+):(?P<pid>{COUNT}):(?P<thread>\d+) \[(?P<device>-?{COUNT})\] "
+    rf"(?:\[\d[\d :.T-]*\] )?(?<![\w.-])(?P<host>[\w.-]+):(?P<pid>{COUNT}):(?P<thread>\d+) \[(?P<device>-?{COUNT})\] "
     r"(?=.{0,200}?NCCL (?:INFO|WARN|TRACE|ERROR|CALL|ABORT|VERSION)\b)"
 )
 _UCX = re.compile(r"\[\d{9,}\.\d+\] \[[^\]]+\] ")

@@ -31,7 +31,11 @@ class Stopped(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """Facts that decide the outcome. `expected`: sizes announced in the heading; `whole`: no line was cut."""
+    """Facts that decide the outcome.
+
+    `expected`: sizes announced in the heading; `whole`: no line was cut; `warning`: what NCCL warned of, where nothing
+    else says why a run ended.
+    """
 
     rows: tuple[Row, ...]
     out_of_bounds: int | None
@@ -42,6 +46,7 @@ class Evidence:
     whole: bool
     foreign: str | None = None
     not_numbers: tuple[NoNumber, ...] = ()
+    warning: str | None = None
 
     @property
     def to_its_end(self) -> bool:
@@ -68,7 +73,7 @@ def judged(
     if evidence.foreign and not evidence.rows:
         return Outcome.EMPTY, f"this is output of {evidence.foreign}, not of nccl-tests"
     if evidence.to_its_end and not fatal:
-        return _complete(stopped)
+        return _complete(evidence, stopped)
     if trouble is not None:
         return trouble, cause
     return _stopped(evidence, stopped) if stopped else _silent(evidence)
@@ -93,11 +98,12 @@ def _corrupt(evidence: Evidence) -> str | None:
     return None
 
 
-def _complete(stopped: Stopped | None) -> Judged:
+def _complete(evidence: Evidence, stopped: Stopped | None) -> Judged:
+    every = "every size was measured; then"
     ends = {
-        Stopped.FAILED: (Outcome.FAILED, "every size was measured; then the program ended with an error"),
-        Stopped.KILLED: (Outcome.KILLED, "every size was measured; then the program was killed"),
-        Stopped.LIMIT: (Outcome.HUNG, "every size was measured; then it did not end"),
+        Stopped.FAILED: (Outcome.FAILED, f"{every} the program ended with an error{_warned(evidence)}"),
+        Stopped.KILLED: (Outcome.KILLED, f"{every} the program was killed{_warned(evidence)}"),
+        Stopped.LIMIT: (Outcome.HUNG, f"{every} it did not end{_warned(evidence)}"),
     }
     return ends.get(stopped, (Outcome.COMPLETE, None)) if stopped else (Outcome.COMPLETE, None)
 
@@ -105,21 +111,26 @@ def _complete(stopped: Stopped | None) -> Judged:
 def _stopped(evidence: Evidence, stopped: Stopped) -> Judged:
     after = _after(evidence)
     if stopped is Stopped.LIMIT:
-        return Outcome.HUNG, f"it stood still {after}, until its time was over"
+        return Outcome.HUNG, f"it stood still {after}, until its time was over{_warned(evidence)}"
     if stopped is Stopped.KILLED:
-        return Outcome.KILLED, f"killed from outside {after}"
+        return Outcome.KILLED, f"killed from outside {after}{_warned(evidence)}"
     if stopped is Stopped.FAILED:
-        return Outcome.FAILED, f"the program ended with an error {after} and printed no reason"
+        return Outcome.FAILED, f"the program ended with an error {after}{_warned(evidence, ' and printed no reason')}"
     return _silent(evidence)
 
 
 def _silent(evidence: Evidence) -> Judged:
     """Outcome without a printed reason, an end or a runner."""
     if not evidence.started and not evidence.rows:
-        return Outcome.EMPTY, "no test began: nothing of nccl-tests was printed"
+        return Outcome.EMPTY, f"no test began: nothing of nccl-tests was printed{_warned(evidence)}"
     if evidence.begun and not evidence.rows and evidence.whole:
-        return Outcome.HUNG, "it stood still in the first size: the table begins, and nothing more was printed"
-    return Outcome.TRUNCATED, f"the text ends {_after(evidence)}, and nothing says why"
+        why = "it stood still in the first size: the table begins, and nothing more was printed"
+        return Outcome.HUNG, why + _warned(evidence)
+    return Outcome.TRUNCATED, f"the text ends {_after(evidence)}{_warned(evidence, ', and nothing says why')}"
+
+
+def _warned(evidence: Evidence, otherwise: str = "") -> str:
+    return f"; {evidence.warning}" if evidence.warning else otherwise
 
 
 def _after(evidence: Evidence) -> str:

@@ -140,9 +140,10 @@ class _Reader:
         if self.document is not None:
             text, self.document = "".join(self.document), None
             yield from self._document(text, self.stopped)
+        last = self.session
         yield from self._finish(self.stopped, whole)
         if not self.yielded:
-            yield self.foreign or self.session.run(self.stopped, whole)
+            yield self.foreign or last.run(self.stopped, whole)
 
     def _last_line(self) -> Iterator[Run]:
         """Last line without a line end, after lines that had one: its number may be cut, so it is not a row."""

@@ -175,6 +175,7 @@ class Session:
             whole=whole,
             foreign=self.foreign,
             not_numbers=tuple(self.table.not_numbers),
+            warning=self.troubles.warning(lambda speaker: self.network.rank(speaker, ranks)),
         )
         cause = self.troubles.cause(lambda speaker: self.network.rank(speaker, ranks))
         first = self.troubles.first()
@@ -197,6 +198,7 @@ class Session:
             sizes_announced=self.expected,
             not_numbers=evidence.not_numbers,
             left_out=self.left_out,
+            warning=evidence.warning,
         )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from gpuctl.nccl.plan import COLLECTIVES
 from tests.integration.nccl.cluster import USER, Cluster
 from tests.rig.command import Gpuctl, Said, reach
+from tests.rig.reports import valid_junit, valid_metrics
 
 SHORT = ("--gpus", 2, "-b", "8M", "-e", "1G", "--timeout", 30, "--no-preflight")
 Nodes = Callable[[int], Cluster]
@@ -40,9 +41,12 @@ def test_a_healthy_cluster_passes(gpuctl: Gpuctl, cluster: Nodes) -> None:
 
 def test_full_runs_every_collective_and_judges_each(gpuctl: Gpuctl, cluster: Nodes) -> None:
     nodes = cluster(3)
-    said = run(gpuctl, nodes, "--kind", "full", "-b", "8", "-e", "512M", "-f", "8", "-o", "json")
+    settings = ("-n", 3, "-w", 1, "-d", "half", "-I")
+    said = run(gpuctl, nodes, "--kind", "full", "-b", "8", "-e", "512M", "-f", "8", "-o", "json", *settings)
     assert said.code == 0, said.out + said.err
     found = {one["run"]["collective"]: one["run"] for one in said.json["launches"]}
+    last = found["all_reduce"]["rows"][-1]
+    assert (last["type"], bool(last["out_of_place"]["per_iteration"])) == ("half", True)
     assert list(found) == list(COLLECTIVES)
     assert {one["outcome"] for one in found.values()} == {"complete"}
     roots = {name: (one["rows"][-1]["redop"], one["rows"][-1]["root"]) for name, one in found.items()}
@@ -112,9 +116,12 @@ def test_a_dead_adapter_is_a_failure_of_its_node(gpuctl: Gpuctl, pair: Cluster) 
 
 def test_wrong_values_fail(gpuctl: Gpuctl, pair: Cluster) -> None:
     pair.fabric("wrong h1 1")
-    said = run(gpuctl, pair, "-o", "json")
+    metrics = gpuctl.home / "run.prom"
+    said = run(gpuctl, pair, "-o", "junit", "--metrics", metrics)
     assert said.code == 1
-    assert "corruption" in {rule for rule, _ in failures(said)}
+    assert "failure" in {kind for (check, _), kind in valid_junit(said.out).items() if check.endswith("corruption")}
+    samples = valid_metrics(metrics.read_text())["gpuctl_check_severity"]
+    assert {value for row, value in samples if row["check"] == "corruption"} == {3.0}
 
 
 def test_a_hang_is_told_with_who_waited(gpuctl: Gpuctl, pair: Cluster) -> None:

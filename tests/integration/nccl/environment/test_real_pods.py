@@ -22,7 +22,7 @@ from gpuctl.nccl.runners.mpirun import MpiRunner, MpirunOptions
 from gpuctl.remote.transport import RunningProgram
 from gpuctl.workflows import nccl_on_cluster
 from tests.integration.cluster.deploy.lab import wait_for
-from tests.integration.cluster.deploy.real_node import IMAGE
+from tests.integration.cluster.deploy.real_node import IMAGE, VOLUMES
 from tests.integration.nccl.environment.deployed import LABELS, RAIL, Deployed, deployed
 from tests.rig.command import Gpuctl, Said
 from tests.rig.kube.node import NAME
@@ -117,6 +117,24 @@ def test_two_pods_are_measured_with_the_environment_that_training_has(user: Gpuc
     assert [one["nics"] for one in measured["transport"]["ranks"]] == [[f"{RAIL}:1/IB"]] * 4
     kept = user("nccl", "history")
     assert f":{pods.lab.plane.port} lab" in kept.out
+
+
+def test_the_bandwidth_between_the_pods_is_kept_and_later_compared(user: Gpuctl, pods: Deployed) -> None:
+    for volume in (pods.network.parents[1] / VOLUMES).iterdir():
+        volume.chmod(0o777)  # as storage does that heeds fsGroup
+    around = {"KUBECONFIG": str(pods.lab.plane.kubeconfig)}
+    command = ["cluster", "test", str(pods.path), "--bandwidth", "-o", "json"]
+    first = user(*command, **around)
+    assert "baseline: saved 1 values in" in first.err, first.out
+    bandwidth = first.json["bandwidth"]
+    (pair,) = bandwidth["pairs"]
+    assert (bandwidth["baseline_of"], pair["baseline_gbs"], pair["verdict"]) == (None, None, "OK")
+    assert pair["nodes"] == [NAME, NAME]
+    second = user(*command, **around)
+    assert "baseline: saved" not in second.err
+    (compared,) = second.json["bandwidth"]["pairs"]
+    assert compared["baseline_gbs"] == pair["busbw_gbs"]
+    assert any(finding["check"] == "bandwidth" for finding in second.json["findings"])
 
 
 def test_ranks_that_hang_are_named_with_pod_and_node_and_ended(user: Gpuctl, pods: Deployed) -> None:

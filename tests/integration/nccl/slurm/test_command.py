@@ -35,9 +35,11 @@ def nccl(site: Site, gpuctl: Gpuctl) -> Nccl:
 
 
 def test_a_run_over_all_nodes_is_judged_and_nothing_is_left(site: Site, nccl: Nccl) -> None:
-    said = nccl("run", "-o", "json")
+    said = nccl("run", "-o", "json", "-n", 3, "-d", "half", "-I")
     assert said.code == 0, said.err
     (launch,) = said.json["launches"]
+    last = launch["run"]["rows"][-1]
+    assert (last["type"], bool(last["out_of_place"]["per_iteration"])) == ("half", True)
     assert launch["nodes"] == ["h1", "h2", "h3", "h4"]
     assert launch["run"]["outcome"] == "complete"
     assert site.queue() == ""

@@ -9,9 +9,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuctl.cli.nccl.isolate import command as isolate
+from gpuctl.cli.nccl.run import RunRequest
 from gpuctl.cli.nccl.run import command as run
 from gpuctl.cli.nccl.sweep_options import SweepRequest
+from gpuctl.cli.shared import options
 from gpuctl.core.errors import InvalidInput
+from gpuctl.nccl.model import Sweep
 from gpuctl.workflows.nccl_targets import gpus_per_node, node_access
 from gpuctl.workflows.nccl_targets.model import EnvironmentOptions, HostOptions, NodeAccess, TargetRequest
 from tests.unit.cluster.clusters import write
@@ -99,6 +102,20 @@ def test_a_node_has_eight_gpus_unless_the_option_or_a_cluster_file_differs(tmp_p
     assert (gpus_per_node(TargetRequest()), in_lab) == (8, 4)
     sweep = SweepRequest(begin=8, end=8, gpus=None, env=(), timeout=60)
     assert (sweep.sweep(in_lab).gpus_per_node, replace(sweep, gpus=2).sweep(in_lab).gpus_per_node) == (4, 2)
+
+
+def test_options_of_nccl_tests_reach_the_sweep() -> None:
+    words = ("-n", "200", "-w", "1", "-c", "0", "-d", "half", "--op", "avg", "-I")
+    values = run.make_context("run", list(words)).params
+    expected = Sweep(iterations=200, warmup=1, check=0, datatype="half", op="avg", per_iteration=True)
+    assert options.build(RunRequest, values).sweep.sweep(8) == expected
+    plain = run.make_context("run", []).params
+    assert options.build(RunRequest, plain).sweep.sweep(8) == Sweep()
+
+
+@pytest.mark.parametrize("words", [("-n", "0"), ("-w", "-1"), ("-c", "yes"), ("-d", "float16"), ("--op", "product")])
+def test_values_that_nccl_tests_would_replace_are_refused(words: tuple[str, ...]) -> None:
+    assert CliRunner().invoke(run, words).exit_code == 2
 
 
 @pytest.mark.parametrize("command", [run, isolate])

@@ -69,7 +69,10 @@ def test_where_no_row_is_known_those_that_are_near_are_told() -> None:
     assert "none is known for all_reduce on 3 nodes of p5en.48xlarge, 8 GPUs each, NCCL's choice of algorithm" in (
         finding.message
     )
-    assert "(known: 2 nodes of 8 GPUs, default; 4+ nodes of 8 GPUs, default or Ring)" in finding.message
+    assert "(known: 2 nodes of 8 GPUs, default; 4 nodes of 8 GPUs, default or Ring; 4 to 8 nodes" in finding.message
+    (finding,) = found(run({4 * GIB: 360.0}, nodes=1000, gpus=8), "baseline")
+    assert finding.verdict is Verdict.WARN
+    assert "(known: 17 to 32 nodes of 8 GPUs, default; 5 to 16 nodes" in finding.message
     (finding,) = found(run({4 * GIB: 200.0}, nodes=3), "baseline", RunContext("p6-b300.48xlarge", algorithm="Ring"))
     assert finding.message.endswith("NCCL_ALGO=Ring"), "where nothing is near nothing is told of it"
 

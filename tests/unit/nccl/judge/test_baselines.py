@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,8 @@ import yaml
 
 from gpuctl.core.errors import InvalidInput
 from gpuctl.nccl.baselines import load
-from tests.unit.nccl.judge.made import SHIPPED
+from gpuctl.nccl.context import RunContext
+from tests.unit.nccl.judge.made import GIB, SHIPPED
 
 ROW = yaml.safe_load(load.SHIPPED.read_text())["baselines"][0]
 ARTEFACT_SYSTEMS = ("p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge")
@@ -32,8 +35,42 @@ def test_every_row_says_where_it_comes_from_and_why() -> None:
 
 def test_no_row_asks_for_more_than_a_ring_can_carry_on_several_nodes() -> None:
     for row in SHIPPED.rows:
-        if row.nodes[0] > 2:
+        if row.nodes[0] > 2 and "Ring" in row.algorithms:
             assert row.fail < (row.expect or 0) < min(SHIPPED.systems[name].line_rate_gbs for name in row.systems)
+
+
+def test_no_row_is_for_any_number_of_nodes_and_more_nodes_are_not_expected_to_be_faster() -> None:
+    limits: dict[tuple[object, ...], list[tuple[int, float]]] = {}
+    for row in SHIPPED.rows:
+        assert row.nodes[1] is not None, row.where
+        for name in row.systems:
+            for size in (4 * GIB, 8 * GIB, 16 * GIB):
+                if row.covers(size) and row.nodes[0] > 2:
+                    key = (name, row.collective, row.algorithms, row.kind, size)
+                    limits.setdefault(key, []).append((row.nodes[0], row.fail))
+    assert len(limits) > 5
+    for by_nodes in limits.values():
+        rising = [limit for _, limit in sorted(by_nodes)]
+        assert all(more <= 1.02 * fewer for fewer, more in pairwise(rising)), "2 % is noise"
+
+
+@pytest.mark.parametrize(
+    ("collective", "nodes", "size", "busbw"),
+    [  # crazyguitar/aws-gpu-communication-benchmark, data/: all of them are healthy p5.48xlarge
+        *(("all_reduce", nodes, 4 * GIB, busbw) for nodes, busbw in ((4, 354.45), (8, 351.32), (16, 306.15))),
+        *(("all_reduce", nodes, 8 * GIB, busbw) for nodes, busbw in ((4, 356.99), (16, 356.27), (32, 321.10))),
+        *(("alltoall", nodes, GIB, busbw) for nodes, busbw in ((2, 77.73), (4, 53.75), (16, 42.36), (32, 38.68))),
+    ],
+)
+def test_what_was_measured_passes_at_every_number_of_nodes(
+    collective: str, nodes: int, size: int, busbw: float
+) -> None:
+    about = RunContext("p5.48xlarge", nodes, 8, algorithm="default", collective=collective)
+    row = SHIPPED.of(about, size)
+    assert row is not None
+    assert row.warn is not None
+    assert row.warn < busbw
+    assert SHIPPED.of(replace(about, nodes=1000), size) is None
 
 
 def test_two_nodes_of_p5_have_a_fall_back_limit_and_no_expectation() -> None:
@@ -43,7 +80,10 @@ def test_two_nodes_of_p5_have_a_fall_back_limit_and_no_expectation() -> None:
 
 def test_no_two_rows_are_about_the_same() -> None:
     keys = [
-        (name, row.nodes, row.collective, a) for row in SHIPPED.rows for name in row.systems for a in row.algorithms
+        (name, row.nodes, row.collective, a, row.from_bytes)
+        for row in SHIPPED.rows
+        for name in row.systems
+        for a in row.algorithms
     ]
     assert len(keys) == len(set(keys))
 

@@ -112,6 +112,11 @@ def test_a_file_that_cannot_be_read_is_left_as_it_is(tmp_path: Path) -> None:
     assert path.read_text() == "baselines: [oops"
 
 
+def test_runs_of_several_types_are_refused() -> None:
+    runs = [replace(one, rows=(*one.rows, *(replace(row, type="half") for row in one.rows))) for one in SOUND]
+    assert "several types" in refused(runs)
+
+
 def test_too_few_repeats_are_refused() -> None:
     assert "2 of at least 3 runs" in refused(SOUND[:2])
 

@@ -64,6 +64,14 @@ def test_rows_with_one_half_alone_can_still_fall() -> None:
     assert verdicts(replace(HEALTHY, rows=rows), "drop") == {Verdict.FAIL}
 
 
+def test_types_and_operations_are_not_compared_with_each_other() -> None:
+    given = run({GIB << i: speed for i, speed in enumerate((300.0, 310.0, 315.0))})
+    slower = tuple(replace(row(one.size_bytes, 150.0), redop="prod") for one in given.rows)
+    assert verdicts(replace(given, rows=given.rows + slower), "drop") == {Verdict.OK}
+    fallen = replace(row(4 * GIB, 20.0), redop="prod")
+    assert verdicts(replace(given, rows=(*given.rows, *slower[:2], fallen)), "drop") == {Verdict.FAIL}
+
+
 def test_one_size_alone_says_nothing_of_drops() -> None:
     assert not found(run({8 * GIB: 366}), "drop")
 

@@ -12,7 +12,7 @@ from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.nccl import calibrate
 from gpuctl.nccl.baselines.consistency import contradicted
 from gpuctl.nccl.context import RunContext
-from tests.unit.nccl.judge.made import GIB, HEALTHY, P5EN, SHIPPED, recorded, run
+from tests.unit.nccl.judge.made import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run
 from tests.unit.nccl.parsing.recorded import path
 
 
@@ -26,15 +26,30 @@ from tests.unit.nccl.parsing.recorded import path
     ],
 )
 def test_a_log_of_other_gpus_does_not_pass_as_a_machine_type(name: str, system: str, message: str) -> None:
-    assert any(message in one for one in contradicted(recorded(name), RunContext(system)))
+    assert any(message in one for one in contradicted(recorded(name), RunContext(system), SHIPPED))
     result = CliRunner().invoke(commands.judge, ["--instance", system, str(path(name))])
     assert result.exit_code != 0
     assert message in str(result.exception)
 
 
+def test_a_run_of_ours_on_other_gpus_is_no_proof_either() -> None:
+    a100 = tuple(replace(rank, gpu="NVIDIA A100-SXM4-80GB") for rank in HEALTHY.ranks)
+    (finding,) = found(replace(HEALTHY, ranks=a100), "machine")
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "it has H200 GPUs, the log lists A100" in finding.message
+
+
+def test_a_site_of_its_own_is_held_to_the_gpus_that_it_was_measured_on() -> None:
+    measured = replace(SHIPPED.rows[0], systems=("ours",), measured={"gpu": "NVIDIA H200"}, site=True)
+    book = replace(SHIPPED, rows=(measured, *SHIPPED.rows))
+    assert contradicted(HEALTHY, RunContext("ours"), book) == []
+    a100 = tuple(replace(rank, gpu="NVIDIA A100-SXM4-80GB") for rank in HEALTHY.ranks)
+    assert contradicted(replace(HEALTHY, ranks=a100), RunContext("ours"), book) != []
+
+
 def test_gpus_of_the_machine_type_or_of_an_unknown_one_contradict_nothing() -> None:
-    assert contradicted(HEALTHY, P5EN) == []
-    assert contradicted(recorded("a100_8g_allreduce_old_unchecked.log"), RunContext("our-own-machines")) == []
+    assert contradicted(HEALTHY, P5EN, SHIPPED) == []
+    assert contradicted(recorded("a100_8g_allreduce_old_unchecked.log"), RunContext("our-own-machines"), SHIPPED) == []
 
 
 @pytest.mark.parametrize(("strict", "code"), [((), 0), (("--strict",), 1)])

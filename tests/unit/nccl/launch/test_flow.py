@@ -62,6 +62,11 @@ def test_the_exit_code_follows_from_the_worst() -> None:
     assert flow.exit_code([hung, not_begun]) == 3
 
 
+def test_a_warning_is_a_problem_only_where_that_is_requested() -> None:
+    warned = [Finding("baseline", "", Verdict.WARN, "below the warn limit")]
+    assert (flow.exit_code([], warned), flow.exit_code([], warned, strict=True)) == (0, 1)
+
+
 def test_findings_name_the_run_they_are_about() -> None:
     wrong = Row(1 << 30, 1 << 28, "float", "sum", -1, Timing(5000, 200, 375, 96), Timing(5000, 200, 375, 0))
     spoilt = run(Outcome.CORRUPT, (wrong,))

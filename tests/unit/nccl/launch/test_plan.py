@@ -61,6 +61,12 @@ def test_a_node_alone_is_one_process_and_several_are_one_a_gpu() -> None:
     assert plan.arguments(Launch(NODES, Sweep())) == asked.format(1).split()
 
 
+def test_settings_of_nccl_tests_are_passed_on_where_they_differ_from_its_own() -> None:
+    sweep = Sweep(iterations=200, warmup=0, check=2, datatype="bfloat16", op="max", per_iteration=True)
+    requested = "-b 8 -e 8589934592 -f 2 -g 1 -n 200 -w 0 -c 2 -d bfloat16 -o max -I 1"
+    assert plan.arguments(Launch(NODES, sweep)) == requested.split()
+
+
 def test_mpirun_gets_names_of_variables_and_never_their_values() -> None:
     launch = Launch(("a", "b"), Sweep(env={"MY_TOKEN": "hunter2"}))
     words = plan.command(launch, ["10.0.0.1", "10.0.0.2"])

@@ -69,6 +69,13 @@ def test_a_hang_says_who_waits_by_our_names() -> None:
     assert (ended.waiting, ended.lost) == ({"gpu-a": "waiting", "gpu-b": "gone"}, ("gpu-b",))
 
 
+def test_a_warning_of_nccl_is_the_cause_where_there_is_no_other() -> None:
+    warning = "MOC-R4PCC04U35:753223:9 [0] init.cc:9 NCCL WARN Duplicate GPU detected : rank 1 and rank 0\n"
+    told = "rank 1 on gpu-b warned: Duplicate GPU detected : rank 1 and rank 0"
+    assert settled(TEXT + warning, end({"code": 3})).run.cause == told
+    assert (settled(TEXT + warning, end(stop="limit", done_size="")).run.cause or "").endswith(f"({told})")
+
+
 def test_what_we_ended_ourselves_is_killed() -> None:
     ended = settled(TEXT, end(stop="broken off"))
     assert (ended.run.outcome, ended.run.cause) == (Outcome.KILLED, "broken off")

@@ -50,6 +50,59 @@ def test_the_example_of_the_field_names_rank_node_error_and_call() -> None:
     assert len(run.rows) == 1
 
 
+WARNED = "node-5:68116:1943600 [4] init.cc:1234 NCCL WARN Duplicate GPU detected : rank 12 and rank 11 on device 6000\n"
+DUPLICATE = "node-5 warned: Duplicate GPU detected : rank 12 and rank 11 on device 6000"
+
+
+@pytest.mark.parametrize(
+    ("printed", "stopped", "cause"),
+    [
+        (HEAD + ROW, None, "the text ends after 1073741824 bytes; rank 12 on "),
+        (HEAD, Stopped.FAILED, "the program ended with an error before the first size; rank 12 on "),
+        (HEAD, Stopped.LIMIT, "it stood still before the first size, until its time was over; rank 12 on "),
+        (WHOLE, Stopped.FAILED, "every size was measured; then the program ended with an error; "),
+    ],
+)
+def test_a_warning_of_nccl_is_told_where_nothing_else_says_why(
+    printed: str, stopped: Stopped | None, cause: str
+) -> None:
+    (run,) = parse.runs((printed + WARNED).splitlines(keepends=True), stopped)
+    assert run.cause == cause + DUPLICATE
+    assert run.warning is not None
+    assert run.cause.endswith(run.warning)
+
+
+def test_a_warning_alone_is_told_with_its_node() -> None:
+    (run,) = parse.runs([WARNED])
+    assert (run.outcome, run.warning) == (Outcome.EMPTY, DUPLICATE)
+    assert DUPLICATE in (run.cause or "")
+
+
+def test_a_warning_that_a_run_survived_is_no_cause() -> None:
+    (run,) = parse.runs((WHOLE + WARNED).splitlines(keepends=True))
+    assert (run.outcome, run.cause) == (Outcome.COMPLETE, None)
+    assert run.warning is not None
+    assert one(HEAD + WARNED + QP + TEST).warning is None
+
+
+@pytest.mark.parametrize(
+    ("printed", "cause"),
+    [
+        (
+            "all_reduce_perf: invalid option -- 'I'\ninvalid option 'I'\nUSAGE: all_reduce_perf\n",
+            "this build of nccl-tests does not know the option -I",
+        ),
+        (
+            "invalid type f8e4m3, defaulting to float .. \n",
+            "this build of nccl-tests has no type f8e4m3, and used float",
+        ),
+    ],
+)
+def test_a_build_without_an_option_fails_for_that_reason(printed: str, cause: str) -> None:
+    (run,) = parse.runs((printed + WHOLE).splitlines(keepends=True), Stopped.ENDED_WELL)
+    assert (run.outcome, run.cause) == (Outcome.FAILED, cause)
+
+
 def test_what_other_ranks_say_of_the_one_that_left_is_not_the_reason() -> None:
     gone = "node-4: Test NCCL failure common.cu:958 'remote process exited or there was a network error / '\n"
     closed = "node-4:71840:1942300 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer\n"

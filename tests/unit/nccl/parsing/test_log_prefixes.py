@@ -44,6 +44,20 @@ FORMS: dict[str, Callable[[str], str]] = {
     "journald short-iso": lambda line: f"2026-11-23T10:17:22+0000 node-1 bash[4711]: {line}",
     "stern": lambda line: f"nccl-launcher-x7 launcher {line}",
     "stern --timestamps": lambda line: f"nccl-launcher-x7 launcher {STAMP} {line}",
+    "stern in colour": lambda line: f"\x1b[92mnccl-launcher-x7\x1b[0m \x1b[96mlauncher\x1b[0m {line}",
+    "stern -o json": lambda line: json.dumps({"message": line, "podName": "nccl-launcher-x7"}),
+    "docker compose": lambda line: f"nccl-1  | {line}",
+    "aws logs tail": lambda line: f"2026-11-23T10:17:22.123000+00:00 nccl/default/0a1b2c {line}",
+    "journald json": lambda line: json.dumps({"__REALTIME_TIMESTAMP": "1", "MESSAGE": line}),
+    "journald short-full": lambda line: f"Mon 2026-11-23 10:17:22 UTC node-1 bash[4711]: {line}",
+    "journald short-unix": lambda line: f"1763893042.123456 node-1 bash[4711]: {line}",
+    "journald short-monotonic": lambda line: f"[ 1234.567890] node-1 bash[4711]: {line}",
+    "ts": lambda line: f"Nov 23 10:17:2{len(line) % 10} {line}",
+    "ts, in brackets": lambda line: f"[2026-11-23 10:17:2{len(line) % 10}] {line}",
+    "mpirun --timestamp-output": lambda line: f"Mon Nov 23 10:17:2{len(line) % 10} 2026<stdout>:{line}",
+    "mpirun --timestamp-output --tag-output": lambda line: f"Mon Nov 23 10:17:22 2026[1,0]<stdout>:{line}",
+    "torchrun": lambda line: f"[default{len(line) % 8}]:{line}",
+    "syslog": lambda line: f"<14>1 2026-11-23T10:17:22.1Z node-1 all_reduce_perf 4711 - - {line}",
     "docker": docker,
     "docker, long lines in parts": docker_in_parts,
     "containerd": lambda line: f"{STAMP} stdout F {line}",
@@ -55,13 +69,27 @@ FORMS: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("name", NAMES)
 def test_a_log_with_prefixes_reads_like_the_log_itself(name: str, form: str) -> None:
     lines = [line for line in recorded.text(name).splitlines() if line.strip()]
-    # stern's names are known from the first line of nccl-tests on
+    # prefixes without a form of their own are known from the first line of nccl-tests on
     del lines[: next(number for number, line in enumerate(lines) if line.startswith(("# n", "# Using")))]
     plain = list(parse.runs(f"{line}\n" for line in lines))
     text = "\n".join(FORMS[form](line) for line in lines)
     read = list(parse.runs(text.splitlines(keepends=True)))
     assert [replace(run, cause=None) for run in read] == [replace(run, cause=None) for run in plain]
     assert read[0].rows
+
+
+def test_text_before_the_first_words_of_nccl_tests_is_no_prefix_of_other_lines() -> None:
+    plain = recorded.text("h100_2n2g_roce_info.log").splitlines(keepends=True)
+    glued = ["node-3:41:41 [0] NCCL INFO Bootstrap: Using eth0# Using devices\n", *plain]
+    assert [run.rows for run in parse.runs(glued)][-1] == next(parse.runs(plain)).rows
+
+
+def test_the_label_of_srun_still_tells_the_rank() -> None:
+    lines = [f"0: {line}\n" for line in recorded.text("h100_2n16g_hang.log").splitlines()]
+    failure = "7: CUDA: Test CUDA failure common.cu:958 'out of memory'\n"
+    labelled = "7: node-1:41:41 [0] misc/ibvwrap.cc:214 NCCL WARN Call to ibv_create_qp failed with error 12\n"
+    (run,) = parse.runs([*lines, labelled, failure])
+    assert (run.cause or "").startswith("rank 7 on ")
 
 
 def test_a_daemon_in_the_journal_keeps_its_name() -> None:

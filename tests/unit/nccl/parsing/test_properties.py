@@ -262,6 +262,15 @@ def test_a_number_that_is_none_is_not_there(line: str, by: str) -> None:
     _harmless(WHOLE + told)
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("piece", ["9", "a", " ", "\t", "_a", ".", "[1] ", "1:2 "])
+@pytest.mark.parametrize(
+    "line", ["{}", "{}]", "[{}", "# {}", "h:{}:1 [0] NCCL INFO Using network IB", "h:1:1 [{}] NCCL INFO Using"]
+)
+def test_time_grows_with_the_length_of_a_line_not_with_its_square(line: str, piece: str) -> None:
+    _harmless(line.format(piece * (500_000 // len(piece))) + "\n")
+
+
 @pytest.mark.parametrize("digits", [400, 4000])
 def test_a_report_with_numbers_that_no_machine_has_is_read(digits: int) -> None:
     _harmless(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gpuctl.nccl import serialize
@@ -57,8 +59,10 @@ def test_ranks(name: str) -> None:
     (run,) = runs(text(name))
     assert len(run.ranks) == facts["ranks"]
     if "rank" in facts:
-        listed = [list(one.values()) for one in serialize.run_as_dict(run)["ranks"]]
-        assert facts["rank"] in listed
+        columns = ("rank", "host", "pid", "device", "gpu")
+        assert facts["rank"] in [[one[name] for name in columns] for one in serialize.run_as_dict(run)["ranks"]]
+    addresses = [rank.bus_id for rank in run.ranks if rank.bus_id]
+    assert all(re.fullmatch(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}", address) for address in addresses)
 
 
 @pytest.mark.parametrize("name", [name for name in FACTS if FACTS[name].keys() & {"versions", "transports"}])
