@@ -87,10 +87,9 @@ def _runs(cluster: Cluster, env: Environment, editor: Editor, pod: Object) -> tu
     name, port = pod_selection.name_of(pod), editor.port(env)
     if why := pod_selection.why_not(pod):
         return Verdict.FAIL, f"{name} does not run: {why}"
-    output: list[bytes] = []
     try:
-        pod_exec.run(cluster, name, Command(["sh", "-c", editor.probe], CONTAINER, SILENT_S), out=output.append)
-        listing = b"".join(output).decode(errors="replace")
+        _, output = pod_exec.read(cluster, name, Command(["sh", "-c", editor.probe], CONTAINER, SILENT_S))
+        listing = output.decode(errors="replace")
     except GpuctlError as error:
         return Verdict.UNKNOWN, f"cannot tell whether it runs: {error.wrong}"
     verdict = judge(listing, port)

@@ -26,7 +26,8 @@ class Environment:
     """`name` names its objects; `nodes`: the number of pods; `by`: who deploys it, or "".
 
     `single`: one standalone pod instead of a StatefulSet. `built`: the digest of the image that the cluster has
-    built, "sha256:…"; empty if it builds none, or has not built one yet.
+    built, "sha256:…"; empty if it builds none, or has not built one yet. `granted`: an admin granted constraints to the
+    file's service account (OpenShift); the environment has none of its own.
     """
 
     cluster: Cluster
@@ -36,6 +37,7 @@ class Environment:
     by: str = ""
     single: bool = False
     built: str = ""
+    granted: bool = False
 
     @property
     def rdma(self) -> bool:

@@ -40,6 +40,8 @@ class Invalid(GpuctlError):
 
 
 BUSY = (429, 502, 503, 504)
+ANONYMOUS = "system:anonymous"  # to whom the API server attributes requests without credentials
+LOG_IN = "log in again: what the kubeconfig holds for you is missing, wrong or has expired"
 _MAY_NOT = re.compile(
     r'User "(?P<user>.*)" cannot (?P<verb>\w+) resource "(?P<what>[\w./-]+)"(?:.* namespace "(?P<at>.+)")?'
 )
@@ -56,8 +58,7 @@ def error_of(doing: str, code: int, text: str) -> GpuctlError:
     status = _status(text)
     message = str(status.get("message") or _summary(code, text))
     if code == 401:
-        hint = "log in again: what the kubeconfig holds for you is missing, wrong or has expired"
-        return NotLoggedIn(doing, "the cluster does not know who you are", hint)
+        return NotLoggedIn(doing, "the cluster does not know who you are", LOG_IN)
     if code == 403:
         return _forbidden(doing, message)
     if code in (404, 410):
@@ -82,16 +83,24 @@ def _status(text: str) -> Mapping[str, Any]:
 
 def _summary(code: int, text: str) -> str:
     """Return one line of an answer that is not the API's own, such as a proxy's error page, with its status."""
+    line = page_line(text)
+    return line if str(code) in line else f"HTTP status {code}{': ' if line else ''}{line}"
+
+
+def page_line(text: str) -> str:
+    """Return the title of a page, or the first line of its text."""
     title = _TITLE.search(text)
     lines = [
         line for line in _TAG.sub(" ", title[1] if title else _INVISIBLE.sub(" ", text)).splitlines() if line.strip()
     ]
-    line = " ".join(html.unescape(lines[0]).split())[:MOST_OF_A_PAGE] if lines else ""
-    return line if str(code) in line else f"HTTP status {code}{': ' if line else ''}{line}"
+    return " ".join(html.unescape(lines[0]).split())[:MOST_OF_A_PAGE] if lines else ""
 
 
-def _forbidden(doing: str, message: str) -> Forbidden:
-    if match := _MAY_NOT.search(message):
+def _forbidden(doing: str, message: str) -> Forbidden | NotLoggedIn:
+    match = _MAY_NOT.search(message)
+    if match and match["user"] == ANONYMOUS:
+        return NotLoggedIn(doing, "the request carried no credentials that the cluster accepts", LOG_IN)
+    if match:
         at = f" in the namespace {match['at']}" if match["at"] else " in the whole cluster"
         wrong = f'"{match["user"]}" may not {match["verb"]} {match["what"]}{at}'
         return Forbidden(

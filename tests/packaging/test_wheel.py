@@ -53,9 +53,15 @@ def test_edits_of_an_editable_install_are_live(installed: Installed, tree: Path)
     assert (done.returncode == 0) is linked, done.stderr
 
 
-def test_the_wheel_carries_neither_tests_nor_anything_built(wheel: Path) -> None:
+def test_the_wheel_carries_the_examples_and_neither_tests_nor_anything_built(wheel: Path, tree: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "ansible_collections/gpuctl/fleet/playbooks/tune_nodes.yml" in names
+    # The documentation tells users to copy these.
+    files = [
+        path.relative_to(tree) for path in (tree / "examples").rglob("*") if path.suffix != ".pyc" and path.is_file()
+    ]
+    assert {"clusters", "training"} <= {path.parts[1] for path in files}
+    assert {f"ansible_collections/gpuctl/fleet/{path}" for path in files} <= set(names)
     assert [name for name in names if {"molecule", "tests"} & set(name.split("/")) or name.endswith(".pyc")] == []
     assert [name for name in names if Path(name).name.startswith(("test_", "conftest"))] == []
 

@@ -123,7 +123,7 @@ def status(request: EnvironmentSelection, form: Output) -> None:
         show.status(current)
     else:
         output.data({"verdict": str(current.verdict), **asdict(current)}, form)
-    raise click.exceptions.Exit(0 if current.verdict == "OK" else PROBLEMS)
+    raise click.exceptions.Exit(0 if current.verdict in ("OK", "WARN") else PROBLEMS)
 
 
 @click.command()
@@ -224,7 +224,7 @@ def _report_interruption(plan: Plan, progress: Sequence[str]) -> None:
     from gpuctl.cluster.deploy.apply import PAST_TENSE, Applied
 
     made = [line.rpartition(": ")[0] for line in progress if line.rpartition(": ")[2] in PAST_TENSE.values()]
-    applied = Applied(made, len(plan.changes_of("create", "change", "take-over", "recreate", "remove")))
+    applied = Applied(made, len(plan.changes_of(*PAST_TENSE)))
     click.echo(applied.summary, err=True)
     if applied.total == len(made):
         click.echo("the pods continue to start: `gpuctl cluster status` shows their progress", err=True)

@@ -99,8 +99,9 @@ def validate(name: str, form: Output) -> None:
     path = locate.find(name)
     mistakes = read.parse(path).mistakes
     if form != "table":
-        result = {"file": str(path), "ok": not mistakes, "mistakes": [mistake._asdict() for mistake in mistakes]}
-        output.data(result, form)
+        listed = [mistake._asdict() for mistake in mistakes]
+        hint = read.hint(path, mistakes)
+        output.data({"file": str(path), "ok": not mistakes, "mistakes": listed, "hint": hint}, form)
         raise click.exceptions.Exit(InvalidInput.exit_code if mistakes else 0)
     if mistakes:
         read.load(path)  # raises them as an error, with a hint

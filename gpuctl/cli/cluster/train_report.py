@@ -67,7 +67,8 @@ def failure(failed: Failure, screen: Screen) -> None:
     """Name the failed pod and print its last output if that was not shown yet."""
     for line in () if screen.shows(failed.pod) else failed.last:
         click.echo(f"{failed.pod}: {line.rstrip()}", err=True)
-    last = "; its last output is above" if failed.last else "; it printed nothing"
+    last = f": {failed.exception}" if failed.exception else ""
+    last += "; its last output is above" if failed.last else "; it printed nothing"
     findings.show([fail("exit", failed.pod, f"{failed.description}{last}")], err=True)
 
 

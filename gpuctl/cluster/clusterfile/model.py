@@ -117,7 +117,10 @@ class Security:
     """Rights of the pods. In TCP mode they always comply with the restricted profile."""
 
     service_account: str = holds(
-        OBJECT, "An existing service account. [deploy creates and removes its own]", default="", source=FIELD
+        OBJECT,
+        "An existing service account; constraints that an admin granted to it are used. [deploy creates its own]",
+        default="",
+        source=FIELD,
     )
     requires_privileged_scc: bool = holds(
         Flag(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,10 +30,15 @@ def load(path: Path) -> Cluster:
     parsed = parse(path)
     if parsed.cluster is None:
         mistakes = "\n  ".join(map(str, parsed.mistakes))
-        old = any(name in mistake.wrong for mistake in parsed.mistakes for name in OLD)
-        hint = f"`gpuctl cluster migrate {path}` converts the older layout" if old else EXAMPLE
-        raise InvalidInput(f"use the cluster file {path}", mistakes, hint)
+        raise InvalidInput(f"use the cluster file {path}", mistakes, hint(path, parsed.mistakes))
     return parsed.cluster
+
+
+def hint(path: Path, mistakes: Sequence[Mistake]) -> str:
+    """Return what to try against the mistakes of a file; "" if there are none."""
+    old = any(name in mistake.wrong for mistake in mistakes for name in OLD)
+    migrate = f"`gpuctl cluster migrate {path}` converts the older layout"
+    return "" if not mistakes else migrate if old else EXAMPLE
 
 
 def parse(path: Path) -> Parsed:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuctl.cluster.deploy import removal
-from gpuctl.cluster.deploy.model import Change, Plan, ProgressListener, is_ours
+from gpuctl.cluster.deploy import immutable, removal
+from gpuctl.cluster.deploy.model import Action, Change, Plan, ProgressListener, is_ours
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import secret
 from gpuctl.core.errors import GpuctlError
@@ -15,9 +15,10 @@ from gpuctl.edges import ssh_keys
 from gpuctl.edges.kube.cluster import Cluster, name_of
 
 REMOVAL_S = 120.0  # limit for the removal of an object that is recreated or no longer needed
-PAST_TENSE: Mapping[str, str] = {
+PAST_TENSE: Mapping[Action, str] = {
     "create": "created",
     "change": "changed",
+    "grow": "grown",
     "take-over": "taken over",
     "recreate": "recreated",
     "remove": "removed",
@@ -91,11 +92,15 @@ def _apply_change(cluster: Cluster, env: Environment, change: Change, desired: O
     if change.action == "recreate" and live is not None:
         tell(change.subject, "is removed and recreated")
         _remove(cluster, live)
-    cluster.apply(desired, force=change.action == "take-over")
+    elif immutable.template_sizes(desired, live) and live is not None:
+        tell(change.subject, "is replaced without its pods")
+        _remove(cluster, live, "Orphan")
+    # The size of a volume belongs to the controller that created its claim.
+    cluster.apply(desired, force=change.action in ("take-over", "grow"))
 
 
-def _remove(cluster: Cluster, obj: Object) -> None:
-    """Delete an object with its dependents and wait until it is gone."""
-    left = removal.remove(cluster, [obj], REMOVAL_S)
+def _remove(cluster: Cluster, obj: Object, propagation: str = "Foreground") -> None:
+    """Delete an object, by default with its dependents, and wait until it is gone."""
+    left = removal.remove(cluster, [obj], REMOVAL_S, propagation=propagation)
     if left:
         raise GpuctlError(f"remove {name_of(obj)}", f"it still exists after {REMOVAL_S:g} s")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -40,5 +40,6 @@ class ClusterSnapshot:
     constraints: Maybe[Object | None]
     attachments: Mapping[str, Maybe[Object | None]]
     references: Mapping[Reference, Maybe[Object | None]]
+    unserved: Collection[str]  # kinds of attachments and references that the cluster does not serve
     may: Mapping[tuple[str, str], Maybe[bool]]  # (verb, kind) -> allowed
     may_use: Maybe[bool]  # the constraints: who may not use them may not grant them either

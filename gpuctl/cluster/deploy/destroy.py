@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuctl.cluster.deploy import prune, removal
+from gpuctl.cluster.deploy import account_grant, prune, removal
 from gpuctl.cluster.deploy.model import ProgressListener
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import VOLUMES
@@ -24,6 +24,7 @@ class EnvironmentObjects:
 
 def find(cluster: Cluster, env: Environment) -> EnvironmentObjects:
     """List all objects of the environment, of every kind that the cluster serves."""
+    env = account_grant.as_deployed(cluster, env)
     listings = [prune.find_ours(cluster, env, kind) for kind in reversed(prune.kinds(cluster))]
     mine = [obj for objects, _ in listings for obj in objects]
     volumes = [obj for obj in mine if (obj["apiVersion"], obj["kind"]) == VOLUMES]

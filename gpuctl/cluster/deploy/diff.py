@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from gpuctl.cluster.deploy.model import Change, Field, ObjectState
-from gpuctl.cluster.deploy.quantity import amount
+from gpuctl.cluster.deploy.immutable import fixed, template_sizes, with_live_sizes
+from gpuctl.cluster.deploy.model import Action, Change, Field, ObjectState
 from gpuctl.cluster.environment import Environment, Object
-from gpuctl.cluster.manifests import FIXED, VOLUMES
+from gpuctl.cluster.manifests import VOLUMES
 from gpuctl.cluster.manifests.pods import STARTED_WITH
 from gpuctl.core.abandonable_pool import AbandonablePool
 from gpuctl.core.errors import GpuctlError, Unreachable
@@ -36,7 +37,10 @@ def changes(dry_run: Callable[[Object, bool], Object], env: Environment, states:
     new = {state.subject for state in states if state.live is None}
 
     def one(state: ObjectState) -> Change:
-        return change(env, state, lambda force: dry_run(state.desired, force), new)
+        sizes = template_sizes(state.desired, state.live)
+        # The server does not change sizes of claim templates: it is asked about the rest.
+        tried = with_live_sizes(state) if sizes else state
+        return _with_sizes(change(env, tried, lambda force: dry_run(tried.desired, force), new), sizes)
 
     with AbandonablePool(AT_ONCE) as pool:
         return list(pool.map(one, states))
@@ -61,6 +65,16 @@ def change(env: Environment, state: ObjectState, dry_run: DryRun, new: Collectio
     if kind == "Pod" and any(map(_of_its_start, fields)):
         return Change(kind, name, "recreate", fields, "")
     return Change(kind, name, "change" if fields else "same", hidden(kind, fields), _of_changing(kind, fields))
+
+
+def _with_sizes(planned: Change, sizes: Sequence[Field]) -> Change:
+    """Add new sizes of claim templates to the change of a StatefulSet, which is replaced without ending its pods."""
+    if not sizes or planned.action not in ("same", "change", "take-over"):
+        return planned
+    restarts = _of_changing(planned.kind, planned.fields)
+    notes = [note for note in (planned.note, "" if restarts else "it is replaced, and its pods keep running") if note]
+    action: Action = "change" if planned.action == "same" else planned.action
+    return replace(planned, action=action, fields=(*sizes, *planned.fields), note="; ".join(notes))
 
 
 def _of_fixed(kind: str, name: str, fields: Sequence[Field]) -> Change:
@@ -115,26 +129,6 @@ def _of_changing(kind: str, fields: Sequence[Field]) -> str:
     if kind == "StatefulSet" and any(field.path.startswith("spec.template.") for field in fields):
         return "its pods restart, one after the other"
     return ""
-
-
-def fixed(desired: Object, live: Object) -> tuple[Field, ...]:
-    """Return the immutable fields that would have to change."""
-    before, after = live.get("spec") or {}, desired.get("spec") or {}
-    return tuple(
-        Field(f"spec.{name}", before.get(name), after.get(name))
-        for name in FIXED.get(desired["kind"], ())
-        if not covers(before.get(name), after.get(name))
-    )
-
-
-def covers(live: Any, desired: Any) -> bool:
-    """Return True if the live value contains the desired one; the server adds fields and normalizes quantities."""
-    if isinstance(desired, Mapping) and isinstance(live, Mapping):
-        return all(name in live and covers(live[name], value) for name, value in desired.items())
-    if isinstance(desired, list) and isinstance(live, list):
-        return len(desired) == len(live) and all(map(covers, live, desired))
-    number = amount(desired) if isinstance(desired, str) else None
-    return bool(live == desired or (number is not None and number == amount(live)))
 
 
 def plain(obj: Object) -> Object:

@@ -9,10 +9,22 @@ from urllib.parse import urlsplit
 
 from gpuctl.cluster import manifests
 from gpuctl.cluster.clusterfile.model import Cluster as File
-from gpuctl.cluster.deploy import apply, checks, deployed_state, diff, memlock, prune, read_snapshot, wait
+from gpuctl.cluster.deploy import (
+    account_grant,
+    apply,
+    checks,
+    deployed_state,
+    diff,
+    grow,
+    memlock,
+    prune,
+    read_snapshot,
+    wait,
+)
 from gpuctl.cluster.deploy.apply import Applied
 from gpuctl.cluster.deploy.model import Change, Plan, ProgressListener
 from gpuctl.cluster.environment import BY, Environment, EnvironmentRequest, Mode, Object, environment
+from gpuctl.cluster.manifests import storage
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.domain.findings import Finding, Verdict
 from gpuctl.domain.kube_errors import Forbidden, NotThere
@@ -96,8 +108,11 @@ def _allows(file: File, mode: Mode) -> bool:
 def _checked(cluster: Cluster, env: Environment) -> Plan:
     """The preflight alone."""
     try:
+        grant = account_grant.look(cluster, env)
+        env = account_grant.with_grant(env, grant)
         states = read_snapshot.object_states(cluster, manifests.everything(env))
         findings = checks.all_of(env, read_snapshot.take_snapshot(cluster, env, states), states)
+        findings += account_grant.findings(env, grant)
         findings += memlock.look(cluster, env, pods_of(cluster, env))
     except GpuctlError as error:
         error.hint = error.hint or f"is {env.cluster.cluster.api} up, and are you logged in?"
@@ -116,9 +131,20 @@ def _with_changes(cluster: Cluster, checked: Plan) -> Plan:
     def dry_run(desired: Object, force: bool) -> Object:
         return cluster.apply(desired, dry_run=True, force=force)
 
-    changes = [*diff.changes(dry_run, checked.env, states), *prune.removals(leftovers)]
+    small = grow.too_small(checked.env, _claims(cluster, checked.env))
+    grown, kept = grow.changes(dry_run, small)
+    # Volumes first: pods that are created later then get volumes of the same size.
+    changes = [*grown, *diff.changes(dry_run, checked.env, states), *prune.removals(leftovers)]
     unknown = [Finding("leftovers", checked.env.name, Verdict.UNKNOWN, why) for why in unread]
-    return replace(checked, changes=changes, states=states, leftovers=leftovers, findings=[*checked.findings, *unknown])
+    findings = [*checked.findings, *kept, *unknown]
+    return replace(checked, changes=changes, states=[*states, *small], leftovers=leftovers, findings=findings)
+
+
+def _claims(cluster: Cluster, env: Environment) -> list[Object]:
+    """List the claims of the environment; empty if they may not be read, which the preflight reports."""
+    with contextlib.suppress(Forbidden):
+        return cluster.find(cluster.kind("v1", "PersistentVolumeClaim"), env.labels) if storage.templates(env) else []
+    return []
 
 
 # ---- applying -------------------------------------------------------------------------------------------------------

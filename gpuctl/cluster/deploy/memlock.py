@@ -24,10 +24,9 @@ def look(cluster: Cluster, env: Environment, pods: Iterable[Object]) -> list[Fin
     if not ready:
         message = "no pod runs yet in which to check it; deploy checks once one does"
         return [Finding("memlock", env.name, Verdict.UNKNOWN, message)]
-    output: list[bytes] = []
     try:
         command = pod_exec.Command(["sh", "-c", ASK], CONTAINER, silent_s=ANSWER_S)
-        pod_exec.run(cluster, ready[0], command, out=output.append)
+        _, output = pod_exec.read(cluster, ready[0], command)
     except GpuctlError as error:
         return [Finding("memlock", f"Pod {ready[0]}", Verdict.UNKNOWN, f"it cannot be checked: {error.wrong}")]
-    return [judge(f"Pod {ready[0]}", b"".join(output).decode(errors="replace"))]
+    return [judge(f"Pod {ready[0]}", output.decode(errors="replace"))]

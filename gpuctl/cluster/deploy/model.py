@@ -12,8 +12,9 @@ from gpuctl.cluster.environment import Environment, Object
 from gpuctl.domain.findings import Finding, Verdict
 
 # take-over: others changed fields of it, which are set back only with consent.
+# grow: a volume grows.
 # refused: the server rejects it. recreate: the server accepts it only if the object is deleted and created again.
-Action = Literal["create", "change", "recreate", "remove", "same", "take-over", "refused"]
+Action = Literal["create", "change", "grow", "recreate", "remove", "same", "take-over", "refused"]
 # Kinds that an older cluster may lack, and the consequence.
 OPTIONAL_KINDS = {
     "PodDisruptionBudget": "pods may be evicted in the middle of a training (Kubernetes 1.21 and newer have it)"

@@ -54,7 +54,7 @@ def find_ours(cluster: Cluster, env: Environment, kind: Kind) -> tuple[list[Obje
     try:
         return ours(cluster, env, kind), ""
     except Forbidden as error:
-        is_missed = kind.namespaced or rights.constraints_name(env) == rights.own_constraints(env)
+        is_missed = kind.namespaced or rights.constraints_to_grant(env) == rights.own_constraints(env)
         return [], error.wrong if is_missed else ""
     except NotThere:
         return [], ""

@@ -31,7 +31,7 @@ def take_snapshot(cluster: Cluster, env: Environment, states: Sequence[ObjectSta
     with AbandonablePool(AT_ONCE) as pool:
         reader = ClusterReader(cluster, pool)
         security, image = env.cluster.security, env.cluster.image
-        constraints_name = rights.constraints_name(env)
+        constraints_name = rights.constraints_to_grant(env)
         get, find = reader.get, reader.find
         namespace = get("v1", "Namespace", env.namespace)
         quotas, claims = find("v1", "ResourceQuota"), find("v1", "PersistentVolumeClaim")
@@ -46,6 +46,9 @@ def take_snapshot(cluster: Cluster, env: Environment, states: Sequence[ObjectSta
         attached = env.cluster.network.rdma.attachments if env.rdma else ()
         attachments = {name: reader.attachment(name) for name in attached}
         references = {reference: reader.reference(reference) for reference in references_of(env)}
+        optional = {reference.kind: reference.api_versions for reference in references}
+        optional |= {ATTACHMENT[1]: ATTACHMENT[:1]} if attached else {}
+        served = {kind: pool.submit(attempt, _served_in(cluster, kind, of), True) for kind, of in optional.items()}
         may = reader.rights({(state.desired["apiVersion"], state.desired["kind"]) for state in states if state.served})
         may_use = pool.submit(attempt, lambda: _may_use(cluster, constraints_name), False)
         return ClusterSnapshot(
@@ -65,6 +68,7 @@ def take_snapshot(cluster: Cluster, env: Environment, states: Sequence[ObjectSta
             constraints=constraints.result(),
             attachments={name: pending.result() for name, pending in attachments.items()},
             references={reference: pending.result() for reference, pending in references.items()},
+            unserved=frozenset(kind for kind, pending in served.items() if not pending.result().value),
             may={right: pending.result() for right, pending in may.items()},
             may_use=may_use.result(),
         )
@@ -133,6 +137,10 @@ class ClusterReader:
             for verb in verbs:
                 answers[verb, kind] = self.pool.submit(_may, self.cluster, verb, (api_version, kind))
         return answers
+
+
+def _served_in(cluster: Cluster, kind: str, api_versions: Sequence[str]) -> Callable[[], bool]:
+    return lambda: any(cluster.serves(version, kind) for version in api_versions)
 
 
 def _may(cluster: Cluster, verb: str, kind: tuple[str, str]) -> Maybe[bool]:

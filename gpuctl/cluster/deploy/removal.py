@@ -11,12 +11,19 @@ FIRST_PAUSE_S, PAUSE_S = 0.05, 0.3  # most objects disappear at once, pods do no
 
 
 def remove(
-    cluster: Cluster, objects: Sequence[Object], limit_s: float, on_gone: Callable[[Object], None] = lambda _: None
+    cluster: Cluster,
+    objects: Sequence[Object],
+    limit_s: float,
+    on_gone: Callable[[Object], None] = lambda _: None,
+    propagation: str = "Foreground",
 ) -> list[Object]:
-    """Delete objects with their dependents and wait; returns those that still exist after the time limit."""
+    """Delete objects and wait; returns those that still exist after the time limit.
+
+    `propagation`: what becomes of their dependents; "Orphan" leaves them as they are.
+    """
     end = time.monotonic() + limit_s
     for obj in objects:
-        cluster.delete(obj, "Foreground")
+        cluster.delete(obj, propagation)
     left, pause = list(objects), FIRST_PAUSE_S
     while True:
         late = time.monotonic() > end

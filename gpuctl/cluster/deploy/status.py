@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuctl.cluster import manifests
 from gpuctl.cluster.clusterfile.model import Cluster as File
-from gpuctl.cluster.deploy import cluster_snapshot, deployed_state, read_snapshot, wait
+from gpuctl.cluster.deploy import account_grant, cluster_snapshot, deployed_state, grow, read_snapshot, wait
 from gpuctl.cluster.deploy.model import ObjectState, is_ours, is_terminating
 from gpuctl.cluster.deploy.wait import ViewReader
 from gpuctl.cluster.environment import Environment, EnvironmentRequest, Mode, Object, environment
+from gpuctl.cluster.manifests import storage
 from gpuctl.domain.findings import Verdict
 from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.domain.pod_status import statuses
@@ -47,6 +49,7 @@ class Status:
     unread: Sequence[str]
     pods: Sequence[Pod]
     volumes: Sequence[str]
+    too_small: Sequence[str]  # volumes that are smaller than the file says
     addresses: Sequence[str]
 
     @property
@@ -55,7 +58,7 @@ class Status:
             return Verdict.FAIL
         if len(self.pods) < self.nodes or not all(pod.ready for pod in self.pods):
             return Verdict.FAIL
-        return Verdict.UNKNOWN if self.unread else Verdict.OK
+        return Verdict.UNKNOWN if self.unread else Verdict.WARN if self.too_small else Verdict.OK
 
 
 def read_status(cluster: Cluster, file: File, name: str = "", single: bool = False) -> Status:
@@ -81,7 +84,8 @@ def read_status(cluster: Cluster, file: File, name: str = "", single: bool = Fal
         ),
         [f"{state.subject}: {state.unread}" for state in states if state.unread],
         _pods(cluster, env),
-        [f"unknown: {claims.why}"] if claims.why else [_volume(state) for state in claims.value],
+        [f"unknown: {claims.why}"] if claims.why else [_volume(cluster, env, claim) for claim in claims.value],
+        [claim["metadata"]["name"] for claim in claims.value if _is_too_small(env, claim)],
         _addresses(served),
     )
 
@@ -92,7 +96,7 @@ def deployed(cluster: Cluster, file: File, name: str = "", single: bool = False)
     env = environment(file, request)
     mode = deployed_state.mode(cluster, env)
     count = None if single else deployed_state.nodes(cluster, env)
-    return _as_deployed(file, request, mode, count), mode
+    return account_grant.as_deployed(cluster, _as_deployed(file, request, mode, count)), mode
 
 
 def _as_deployed(file: File, request: EnvironmentRequest, mode: Mode | None, count: int | None) -> Environment:
@@ -130,11 +134,38 @@ def _claims(cluster: Cluster, env: Environment) -> cluster_snapshot.Maybe[list[O
     return cluster_snapshot.Maybe(sorted(claims, key=lambda claim: str(claim["metadata"]["name"])))
 
 
-def _volume(claim: Object) -> str:
-    status = claim.get("status") or {}
-    size = (status.get("capacity") or {}).get("storage") or claim["spec"]["resources"]["requests"]["storage"]
-    phase = status.get("phase", "phase unknown")
-    return f"{claim['metadata']['name']}: {size}, {f'{phase}, is being deleted' if is_terminating(claim) else phase}"
+def _volume(cluster: Cluster, env: Environment, claim: Object) -> str:
+    phase = (claim.get("status") or {}).get("phase", "phase unknown")
+    parts = [phase, *(["is being deleted"] if is_terminating(claim) else []), *_growth(cluster, env, claim)]
+    return f"{claim['metadata']['name']}: {_capacity(claim)}, {', '.join(parts)}"
+
+
+def _capacity(claim: Object) -> str:
+    """Return the size that a volume has; before it has one, the size that is requested."""
+    return str(((claim.get("status") or {}).get("capacity") or {}).get("storage") or grow.size_of(claim))
+
+
+def _is_too_small(env: Environment, claim: Object) -> bool:
+    return grow.is_smaller(_capacity(claim), storage.desired_size(env, claim["metadata"]["name"]))
+
+
+def _growth(cluster: Cluster, env: Environment, claim: Object) -> list[str]:
+    """Describe the difference between a volume's size and the file's, if there is one."""
+    desired = storage.desired_size(env, claim["metadata"]["name"])
+    if grow.is_smaller(desired, _capacity(claim)):
+        return [f"the file says {desired}: volumes do not shrink"]
+    if not _is_too_small(env, claim):
+        return []
+    if not grow.is_smaller(grow.size_of(claim), desired):
+        conditions = (claim.get("status") or {}).get("conditions") or []
+        reasons = [text for item in conditions if (text := item.get("message") or item.get("type"))]
+        return [f"grows to {desired}{''.join(f': {reason}' for reason in reasons[-1:])}"]
+    name = claim["spec"].get("storageClassName") or ""
+    with contextlib.suppress(Forbidden):
+        storage_class = cluster.get(cluster.kind("storage.k8s.io/v1", "StorageClass"), name) if name else None
+        if storage_class is not None and not storage_class.get("allowVolumeExpansion"):
+            return [f"did not grow to {desired}: StorageClass {name} does not allow it (allowVolumeExpansion)"]
+    return [f"did not grow to {desired}: `gpuctl cluster deploy` grows it, or says why it cannot"]
 
 
 def _addresses(states: Sequence[ObjectState]) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gpuctl.cluster.environment import Object
 from gpuctl.core.errors import GpuctlError
+from gpuctl.core.redact import removed
 
 NEW, PENDING, RUNNING, COMPLETE, CANCELLED = "New", "Pending", "Running", "Complete", "Cancelled"
 FAILED, ERROR = "Failed", "Error"
@@ -81,4 +82,6 @@ def failed(build: Object) -> NotBuilt:
     why = f"{message} ({reason})" if message and reason else message or reason or "the cluster gives no reason"
     snippet = str(status.get("logSnippet") or "").strip("\n")
     last = "".join(f"\n    {line}" for line in snippet.splitlines())
-    return NotBuilt(f"build {name}", f"{why}{last}", hint(build) or f"`oc describe build {name}` shows more")
+    return NotBuilt(
+        f"build {name}", removed(f"{why}{last}")[0], hint(build) or f"`oc describe build {name}` shows more"
+    )

@@ -12,6 +12,7 @@ from gpuctl.cluster.deploy.model import ProgressListener
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.image_build import builds, judge
 from gpuctl.core.errors import GpuctlError
+from gpuctl.core.redact import removed
 from gpuctl.edges.kube import watch
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
@@ -111,7 +112,7 @@ class BuildWaiter:
         log = watch.Log(self.cluster, self.name, of=kind)
         try:
             for line in log.lines(self.over.is_set, self.log_stop):
-                show(line)
+                show(removed(line)[0])  # logs are passed on, and `git clone` prints its URL
         except GpuctlError as error:  # the build continues, and its result matters
             if not self.log_stop.is_set():
                 self.tell(f"Build {self.name}", f"its log cannot be read: {error.wrong}")

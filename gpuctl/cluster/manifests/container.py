@@ -23,7 +23,8 @@ def user(env: Environment) -> Object:
         "fsGroupChangePolicy": "OnRootMismatch",
     }
     if env.rdma and env.cluster.security.rdma_as_root:
-        return {"runAsNonRoot": False, "runAsUser": 0, "runAsGroup": 0, **always}
+        # One group in both modes, so that both can write the volumes; on OpenShift all users have group 0.
+        return {"runAsNonRoot": False, "runAsUser": 0, "runAsGroup": 0 if env.openshift else number, **always}
     if env.openshift:
         return {**({} if _privileged(env) else {"runAsNonRoot": True}), **always}
     return {"runAsNonRoot": True, "runAsUser": number, "runAsGroup": number, **always}

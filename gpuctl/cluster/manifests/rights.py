@@ -44,14 +44,24 @@ def constraints_name(env: Environment) -> str:
     return own_constraints(env) if needed else ""
 
 
+def constraints_to_grant(env: Environment) -> str:
+    """Return the name of the constraints that deploy grants to the account, or ""."""
+    return "" if env.granted else constraints_name(env)
+
+
+def binding_name(env: Environment) -> str:
+    """Return the name of our Role and of its RoleBinding."""
+    return f"{env.name}-scc"
+
+
 def own_constraints(env: Environment) -> str:
     """Return the name of our constraints. They are cluster-wide, so the name contains the namespace."""
     return f"gpuctl-{env.namespace}-{env.name}"
 
 
 def constraints(env: Environment) -> list[Object]:
-    """Return our own constraints: restricted, plus what the file requests. None if it uses the privileged ones."""
-    name = constraints_name(env)
+    """Return our own constraints: restricted, plus what the file requests. None if it uses existing ones."""
+    name = constraints_to_grant(env)
     if name in ("", PRIVILEGED):
         return []
     as_root, host_network = env.cluster.security.rdma_as_root, env.cluster.network.rdma.host_network
@@ -87,7 +97,7 @@ def constraints(env: Environment) -> list[Object]:
 
 def binding(env: Environment) -> list[Object]:
     """Allow the account to `use` the constraints, by a Role of the namespace, which affects nobody else."""
-    name = constraints_name(env)
+    name = constraints_to_grant(env)
     if not name:
         return []
     rule = {
@@ -97,7 +107,7 @@ def binding(env: Environment) -> list[Object]:
         "verbs": ["use"],
     }
     subject = {"kind": "ServiceAccount", "name": account_name(env), "namespace": env.namespace}
-    role_name = f"{env.name}-scc"
+    role_name = binding_name(env)
     role = {"apiGroup": RBAC, "kind": "Role", "name": role_name}
     meta = env.meta(role_name, RIGHTS)
     return [

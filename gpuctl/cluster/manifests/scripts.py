@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from gpuctl.domain import sshd
 
+GROUP_UMASK = 0o002
+# In the command line and in the environment of what a supervisor runs (gpuctl/remote).
+SUPERVISOR, MARK = "gpuctl-old-python", "PYTHON_GPUCTL_PROGRAM"
 RUN, KEYS, START_AT, HOSTS = "/run/gpuctl", "/etc/gpuctl/keys", "/etc/gpuctl/start", "/job"
 HOME, PASSWD = "/home/gpuctl", "/etc/passwd"
 
@@ -24,6 +27,8 @@ echo "$name:x:$uid:$(id -g)::{HOME}:$shell" >>"$run/passwd"
 
 START = f"""# In every pod: say its rank, open the ways in, and wait. Training is begun by `gpuctl cluster train`.
 set -u
+# The pods of both modes have a group in common: what one writes, the other may change.
+umask {GROUP_UMASK:03o}
 run=${{GPUCTL_RUN:-{RUN}}}
 keys=${{GPUCTL_KEYS:-{KEYS}}}
 here=${{GPUCTL_START:-{START_AT}}}
@@ -65,6 +70,38 @@ list_programs() {{
   done
 }}
 
+# The mark of the supervised program that a process belongs to, into $mark.
+read_mark() {{
+  {{ mark=$(cat "/proc/$1/environ"); }} 2>/dev/null
+  case $mark in
+    *{MARK}=detached-*) mark=$(printf '%.41s' "${{mark#*{MARK}=}}") ;;
+    *{MARK}=*) mark=$(printf '%.32s' "${{mark#*{MARK}=}}") ;;
+    *) mark='' ;;
+  esac
+}}
+
+# Programs that get SIGTERM from here, of $pids into $ours. The supervisor of a program in this pod gets it, too, and
+# passes it on: a second one might end the program while it writes its checkpoint.
+select_ours() {{
+  ours='' supervised=' '
+  for pid in $pids; do
+    read -r words 2>/dev/null <"/proc/$pid/stat" || continue
+    # shellcheck disable=SC2086 # the fields after the program's name
+    set -- ${{words##*) }}
+    {{ command=$(cat "/proc/$2/cmdline"); }} 2>/dev/null
+    case $command in
+      *{SUPERVISOR}*) read_mark "$pid"; supervised="$supervised$mark " ;;
+    esac
+  done
+  for pid in $pids; do
+    read_mark "$pid"
+    case $supervised in
+      *" ${{mark:-none}} "*) ;;
+      *) ours="$ours $pid" ;;
+    esac
+  done
+}}
+
 # The pod is deleted, drained or evicted: pass SIGTERM on, so that training can write a checkpoint, and stay until all
 # of it has ended. After the grace period the kubelet kills what is left.
 finish() {{
@@ -76,9 +113,10 @@ finish() {{
   # shellcheck disable=SC2086 # a list of numbers
   [ -z "$keepers" ] || kill -KILL $keepers 2>/dev/null
   list_programs
-  say "SIGTERM to the programs of this pod:${{pids:- none}}"
+  select_ours
+  say "SIGTERM to the programs of this pod:${{ours:- none}}"
   # shellcheck disable=SC2086 # a list of numbers
-  [ -z "$pids" ] || kill -TERM $pids 2>/dev/null
+  [ -z "$ours" ] || kill -TERM $ours 2>/dev/null
   while list_programs; [ -n "$pids" ]; do
     sleep 0.2 2>/dev/null || sleep 1
   done
@@ -92,7 +130,10 @@ rank=${{POD_NAME##*-}}
 case $rank in
   '' | *[!0-9]*) rank=0 ;;
 esac
-echo "export NODE_RANK=$rank" >"$run/env"
+{{
+  echo "export NODE_RANK=$rank"
+  echo "umask $(umask)"
+}} >"$run/env"
 say "rank $rank, mode $mode"
 
 # RDMA locks memory: as much as the container runtime allows, or all where the pod may say so itself.
@@ -115,7 +156,9 @@ fi
 
 if sshd=$(command -v sshd); then
   [ "$(id -u)" != 0 ] || mkdir -p /run/sshd
-  keep "$sshd" -D -e -f "$here/sshd_config" -o "SetEnv=PATH=$PATH LD_LIBRARY_PATH=${{LD_LIBRARY_PATH:-}}"
+  # By BASH_ENV, programs that come by ssh get the rank and the umask, too.
+  variables="PATH=$PATH LD_LIBRARY_PATH=${{LD_LIBRARY_PATH:-}} BASH_ENV=$run/env"
+  keep "$sshd" -D -e -f "$here/sshd_config" -o "SetEnv=$variables"
 else
   say "no sshd in the image: launchers that use ssh do not work, those without do"
 fi
@@ -161,7 +204,9 @@ done
 
 def sshd_config(port: int) -> str:
     """Configure sshd for keys only; it also works as an unprivileged user."""
-    return sshd.keys_only(port, f"{RUN}/keys/host", f"{RUN}/keys/authorized", "Subsystem sftp internal-sftp")
+    return sshd.keys_only(
+        port, f"{RUN}/keys/host", f"{RUN}/keys/authorized", f"Subsystem sftp internal-sftp -u {GROUP_UMASK:03o}"
+    )
 
 
 def ssh_config(port: int, alias: str) -> str:

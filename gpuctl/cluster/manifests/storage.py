@@ -48,6 +48,19 @@ def of_templates(env: Environment) -> dict[str, Object]:
     }
 
 
+def template_size(env: Environment, claim: str) -> str:
+    """Return the desired size of a claim that the StatefulSet created for any pod, also a removed one; else ""."""
+    sizes = {template["metadata"]["name"]: template["spec"] for template in templates(env)}
+    volume, _, rank = claim.rpartition(f"-{env.name}-")
+    return str(sizes[volume]["resources"]["requests"]["storage"]) if volume in sizes and rank.isdecimal() else ""
+
+
+def desired_size(env: Environment, claim: str) -> str:
+    """Return the desired size of a claim that we created, or ""."""
+    shared = {obj["metadata"]["name"]: obj["spec"]["resources"]["requests"]["storage"] for obj in claims(env)}
+    return str(shared.get(claim) or template_size(env, claim))
+
+
 def _claim(env: Environment, volume: str, meta: Object) -> Object:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": _spec(env, volume)}
 

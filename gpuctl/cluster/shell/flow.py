@@ -66,10 +66,9 @@ class Left:
 
 def left_by(cluster: Cluster, pod: str, mark: str) -> Left | None:
     """End a command that lost its connection; None if its state is unknown."""
-    output: list[bytes] = []
     try:
-        pod_exec.run(cluster, pod, Command(programs.end(mark), CONTAINER, ENDING_S), out=output.append)
-        went_on, processes = map(int, b"".join(output).split())
+        _, output = pod_exec.read(cluster, pod, Command(programs.end(mark), CONTAINER, ENDING_S))
+        went_on, processes = map(int, output.split())
     except NotThere:
         return Left(False, 0, gone=True)
     except (GpuctlError, ValueError):

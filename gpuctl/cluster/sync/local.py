@@ -18,7 +18,7 @@ from pathlib import Path
 
 from gpuctl.cluster.sync import scan
 from gpuctl.cluster.sync.excludes import Excludes
-from gpuctl.cluster.sync.model import FILE, Item, Kept
+from gpuctl.cluster.sync.model import FILE, FOLDER, Item, Kept
 from gpuctl.cluster.sync.scan import FolderScan
 from gpuctl.remote.supervisor import frames
 
@@ -59,6 +59,10 @@ class Local:
         self._batches: dict[tuple[int, Files], Future[Batch]] = {}
         self._size = 0
         self._lock = threading.Lock()
+
+    def folders(self) -> set[str]:
+        """Paths of the folders below this one, without excluded ones and links."""
+        return {path for path, item in self.scanned.items.items() if item.kind == FOLDER}
 
     def rescan(self, changed: Iterable[str] | None = None) -> list[str]:
         """Read changed paths again (None: everything); return those whose change matters to pods."""
@@ -136,7 +140,7 @@ class Local:
                 failed.append(Kept(path, f"cannot read it here: {error.strerror}"))
             else:
                 sent_item = as_sent(item)
-                head = {"path": path, "mode": sent_item.mode, "source": sent_item.source, "value": value}
+                head = {"path": path, "mode": sent_item.mode_in_pod, "source": sent_item.source, "value": value}
                 parts.append(frames.whole(head, content))
                 sent[path] = value, sent_item
         message = frames.raw(frames.PACK, zlib.compress(b"".join(parts), 1)) if parts else b""
@@ -197,7 +201,7 @@ def _differences(before: FolderScan, after: FolderScan) -> list[str]:
 
 
 def _begin(path: str, item: Item) -> bytes:
-    return frames.pack(frames.FILE, {"path": path, "mode": item.mode, "source": as_sent(item).source})
+    return frames.pack(frames.FILE, {"path": path, "mode": item.mode_in_pod, "source": as_sent(item).source})
 
 
 def _end(value: str) -> bytes:

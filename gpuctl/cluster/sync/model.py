@@ -22,6 +22,14 @@ class Item:
     source: Source
     to: str = ""
 
+    @property
+    def mode_in_pod(self) -> int:
+        """The mode with the owner's right to write for the group, too, unless it is private.
+
+        The pods of RDMA and of TCP mode share a group, not a user.
+        """
+        return self.mode | (self.mode & 0o200) >> 3 if self.mode & 0o040 else self.mode
+
 
 @dataclass(frozen=True)
 class Entry:

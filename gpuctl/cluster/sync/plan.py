@@ -126,7 +126,7 @@ class _Work:
 
 
 def _differs(entry: Entry, item: Item, value: str) -> bool:
-    return (entry.kind, entry.value, entry.mode, entry.source) != (item.kind, value, item.mode, item.source)
+    return (entry.kind, entry.value, entry.mode, entry.source) != (item.kind, value, item.mode_in_pod, item.source)
 
 
 def _why(entry: Entry | None, remote: PodEntry) -> str:
@@ -162,5 +162,5 @@ def after(pod_state: PodState, done: Plan, values: Mapping[str, tuple[str, Item]
         value, item = values.get(step.path, (step.value, step.item))
         old = entries.get(step.path)
         put = step.what == "put" or bool(old and old.put and (old.kind, old.value) == (item.kind, value))
-        entries[step.path] = Entry(item.kind, value, item.mode, item.source, actor, put)
+        entries[step.path] = Entry(item.kind, value, item.mode_in_pod, item.source, actor, put)
     return PodState(entries, deviations, others, pod_state.generation)

@@ -180,7 +180,7 @@ def _message(step: Step) -> bytes:
     if step.item is None:
         return frames.pack(kinds[step.what], {"path": step.path})
     item = as_sent(step.item)
-    entry = {"path": step.path, "mode": item.mode, "source": item.source, "kind": item.kind, "value": step.value}
+    entry = {"path": step.path, "mode": item.mode_in_pod, "source": item.source, "kind": item.kind, "value": step.value}
     if step.what == "note":
         return frames.pack(frames.NOTE, entry)
     return frames.pack(frames.FOLDER if item.kind == FOLDER else frames.LINK, entry)

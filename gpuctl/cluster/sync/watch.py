@@ -56,7 +56,7 @@ def watch(settings: Settings, targets: Sequence[Target], begun: Callable[[], obj
     threads = [
         threading.Thread(target=follower.run, daemon=True, name=f"sync-{follower.target.pod}") for follower in followers
     ]
-    events, read = file_events.changes(settings.local.source, stop), time.monotonic()
+    events, read = file_events.changes(settings.local.source, settings.local.folders, stop), time.monotonic()
     try:
         next(events, None)  # from here on no change is missed; earlier ones are read now
         settings.local.rescan()

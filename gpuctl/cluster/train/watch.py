@@ -12,15 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from gpuctl.cluster.train import failure_output
 from gpuctl.cluster.train.follow import Listener, News
 from gpuctl.cluster.train.launch import GRACE_S
 from gpuctl.core.errors import GpuctlError
 from gpuctl.remote.detached import Run
 from gpuctl.remote.model import PodTarget
 
+KEPT_LINES = 400  # of each pod: torchrun prints up to a hundred after an exception
 LAST_LINES = 20
 MOST_WAITING = 10_000  # queued lines; beyond that pods wait
 SETTLE_S = 3.0  # pods often fail together: their clocks tell which was first
+CAUSE_S = 10.0  # where all have only lost a peer: torchrun before 2.0 looks for failed processes every 5 s
 LEAVE_S = 2.0  # for listeners to finish
 # pdsh reports that a pod's part ended, then waits for the others, forever if they hang.
 PDSH = re.compile(r"^pdsh@\S+: (\S+): ssh exited with exit code (\d+)$")
@@ -56,15 +59,18 @@ class Training:
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed pod, the reason, and its last output.
+    """A failed pod, the reason, its last output without torchrun's report, and the exception there ("" if none).
 
     `at`: time by the pod's clock, 0 if unknown. Unknown times sort first: a pod that is gone makes the others fail.
+    `lost_peer`: it only lost another pod, and is no cause.
     """
 
     pod: str
     description: str
     last: Sequence[str]
     at: float = 0.0
+    exception: str = ""
+    lost_peer: bool = False
 
 
 @dataclass
@@ -77,7 +83,7 @@ class TrainingState:
 
     @property
     def first(self) -> Failure | None:
-        return min(self.failures, key=lambda failure: failure.at, default=None)
+        return min(self.failures, key=lambda failure: (failure.lost_peer, failure.at), default=None)
 
 
 class Watch:
@@ -90,7 +96,7 @@ class Watch:
         self._news: queue.Queue[News] = queue.Queue(MOST_WAITING)
         self._ears = [Listener(target, training.gone, self._news, self.enough) for target in training.pods]
         self._over: set[str] = set()  # pods from which nothing more will come
-        self._last = {target.pod: deque[str](maxlen=LAST_LINES) for target in training.pods}
+        self._last = {target.pod: deque[str](maxlen=KEPT_LINES) for target in training.pods}
 
     def until_ended(self, broken_off: Callable[[], bool]) -> TrainingState:
         """Return when all pods have ended, one has failed, the training is lost, or `broken_off` is true."""
@@ -98,12 +104,12 @@ class Watch:
         threads = [threading.Thread(target=listener.listen, args=(name,), daemon=True) for listener in self._ears]
         for thread in threads:
             thread.start()
-        settled = float("inf")
+        failed_at = float("inf")
         try:
-            while not (broken_off() or self._is_over() or time.monotonic() > settled):
+            while not (broken_off() or self._is_over() or time.monotonic() > failed_at + self._settle_s()):
                 self._take()
-                if self.state.failures and settled == float("inf"):
-                    settled = time.monotonic() + SETTLE_S
+                if self.state.failures and failed_at == float("inf"):
+                    failed_at = time.monotonic()
         finally:
             self.enough.set()
             end = time.monotonic() + LEAVE_S
@@ -121,6 +127,10 @@ class Watch:
             with contextlib.suppress(GpuctlError):
                 why = self.training.gone(failure.pod)
         return replace(failure, description=why) if why else failure
+
+    def _settle_s(self) -> float:
+        """How long to wait for other failures after the first one: longer while none of them is a cause."""
+        return CAUSE_S if all(failure.lost_peer for failure in self.state.failures) else SETTLE_S
 
     def _is_over(self) -> bool:
         return bool(self.state.lost) or len(self._over) == len(self.training.pods)
@@ -154,7 +164,7 @@ class Watch:
             begin = f"{match[1]}: "
             theirs = [printed[len(begin) :] for printed in last if printed.startswith(begin)]
             description = LOST_SSH if match[2] == "255" else ENDED.format(match[2])
-            self.state.failures.append(Failure(host, description, theirs))
+            self.state.failures.append(_ended(host, description, theirs))
 
     def _exited(self, pod: str, run: Run) -> None:
         self.state.exits[pod] = run
@@ -165,7 +175,15 @@ class Watch:
         elif not run.exit.succeeded:
             if run.exit.requested:  # connections that broke for that are no failures
                 self.state.failures = [failure for failure in self.state.failures if failure.description != LOST_SSH]
-            self._failed(pod, run.exit.description, run.finished_at or 0.0)
+            ended = _ended(pod, run.exit.description, list(self._last[pod]), run.finished_at or 0.0)
+            self.state.failures.append(ended)
 
-    def _failed(self, pod: str, description: str, at: float = 0.0) -> None:
-        self.state.failures.append(Failure(pod, description, list(self._last[pod]), at))
+    def _failed(self, pod: str, description: str) -> None:
+        self.state.failures.append(Failure(pod, description, list(self._last[pod])[-LAST_LINES:]))
+
+
+def _ended(pod: str, description: str, lines: Sequence[str], at: float = 0.0) -> Failure:
+    """Return the failure of a training that ended in a pod by itself."""
+    last = failure_output.before_epilogue(lines)[-LAST_LINES:]
+    exception, lost_peer = failure_output.exception(lines), failure_output.has_lost_a_peer(lines)
+    return Failure(pod, description, last, at, exception, lost_peer)

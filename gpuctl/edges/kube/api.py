@@ -1,4 +1,4 @@
-"""HTTP requests to a Kubernetes API; the only file that uses the client library.
+"""HTTP requests to a Kubernetes API, through the client library.
 
 Requests to a cluster that does not answer are retried for `patience_s`.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,17 +19,16 @@ from urllib.parse import urlsplit
 import urllib3
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
-from kubernetes.config import ConfigException, load_kube_config
 
-from gpuctl.core.errors import InvalidInput, Unreachable
+from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.domain.kube_errors import NotACluster, NotLoggedIn, error_of, unreachable
 from gpuctl.edges.kube.cancel import Stop
+from gpuctl.edges.kube.login import Credentials
 
 CONNECT_S, ANSWER_S = 5.0, 30.0
 JSON = "application/json"
 Object = dict[str, Any]
 Query = Sequence[tuple[str, str]]
-Client = ApiClient
 
 
 @dataclass(frozen=True)
@@ -46,18 +44,23 @@ class Request:
     stream: Iterable[bytes] | None = None
 
 
+class Client(ApiClient):
+    """The library's client; `credentials`: what the kubeconfig holds for its user, if there is one."""
+
+    def __init__(self, settings: Configuration, credentials: Credentials | None = None) -> None:
+        super().__init__(settings)
+        self.credentials = credentials
+
+
 def client(doing: str, paths: Sequence[Path], context: str) -> Client:
     """Return the library's client for a context of these kubeconfigs; `doing` completes "cannot …"."""
-    settings = Configuration()
-    settings.retries = False  # the library retries silently, and ignores our patience
     # With many threads the connection pool overflows, which is harmless; urllib3 would warn about it.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
-    try:
-        load_kube_config(os.pathsep.join(map(str, paths)), context, settings, persist_config=False)  # type: ignore[no-untyped-call]
-    except (ConfigException, ValueError, OSError) as error:
-        raise InvalidInput(doing, str(error)) from error
+    credentials = Credentials(doing, paths, context)
+    settings = credentials.settings
+    settings.retries = False  # the library retries silently, and ignores our patience
     _refuse_no_url(doing, str(settings.host))
-    return ApiClient(settings)
+    return Client(settings, credentials)
 
 
 def _refuse_no_url(doing: str, server: str) -> None:
@@ -101,6 +104,12 @@ class Api:
                 raise NotACluster(request.doing, f"{self.server} does not answer like a cluster", hint) from error
             return answer
 
+    def refusal(self, doing: str, status: int, text: str) -> GpuctlError:
+        """The error for an answer with this HTTP status and body."""
+        error = error_of(doing, status, text)
+        credentials = self.client.credentials
+        return credentials.rejected(error) if credentials and isinstance(error, NotLoggedIn) else error
+
     @contextlib.contextmanager
     def _sent(self, request: Request, silent_s: float) -> Iterator[urllib3.BaseHTTPResponse]:
         """Send a request, and yield the response; errors while it is read become ours, too."""
@@ -108,7 +117,7 @@ class Api:
             response = self._open(request, silent_s)
             with contextlib.closing(response):
                 if response.status >= 400:
-                    raise error_of(request.doing, response.status, response.data.decode(errors="replace"))
+                    raise self.refusal(request.doing, response.status, response.data.decode(errors="replace"))
                 self._note_time(response.headers.get("Date"))
                 yield response
         except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:

@@ -172,8 +172,11 @@ class Cluster(Api):
             return False
         return True
 
-    def may(self, verb: str, kind: Kind, name: str = "") -> bool:
-        """Return whether we may do this with objects of a kind, or with the named one, in our namespace."""
+    def may(self, verb: str, kind: Kind, name: str = "", account: tuple[str, Sequence[str]] | None = None) -> bool:
+        """Return whether we may do this with objects of a kind, or with the named one, in our namespace.
+
+        `account`: ask for another user, by its name and groups; `Forbidden` without the right to ask.
+        """
         group, (plural, _, sub) = kind.api_version.rpartition("/")[0].partition("/")[0], kind.plural.partition("/")
         attributes = {"verb": verb, "group": group, "resource": plural, **({"name": name} if name else {})}
         attributes |= {
@@ -181,9 +184,15 @@ class Cluster(Api):
             **({"namespace": self.namespace} if kind.namespaced else {}),
         }
         api = "authorization.k8s.io/v1"
-        body = {"apiVersion": api, "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
-        path = f"/apis/{api}/selfsubjectaccessreviews"
-        answer = self.ask(Request(f"ask whether we may {verb} {kind.plural}", "POST", path, body=body))
+        review, at, who = "SelfSubjectAccessReview", "", "we"
+        spec: Object = {"resourceAttributes": attributes}
+        if account:
+            review, at, who = "LocalSubjectAccessReview", f"/namespaces/{quote(self.namespace)}", account[0]
+            spec |= {"user": account[0], "groups": list(account[1])}
+        meta = {"metadata": {"namespace": self.namespace}} if account else {}
+        body = {"apiVersion": api, "kind": review, **meta, "spec": spec}
+        path = f"/apis/{api}{at}/{review.lower()}s"
+        answer = self.ask(Request(f"ask whether {who} may {verb} {kind.plural}", "POST", path, body=body))
         return bool(answer["status"].get("allowed"))
 
     def path_of(self, kind: Kind, name: str = "", namespace: str | None = None) -> str:

@@ -24,16 +24,18 @@ from typing import Any
 from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketException
 
 from gpuctl.core.errors import GpuctlError, Unreachable
-from gpuctl.domain.kube_errors import Forbidden, error_of
+from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.tls import proxy, tls
+from gpuctl.engine import visit_failures
 
 CONNECT_S = 15.0
 CLOSE_S = 1  # for a peer that neither sends nor receives
 SLICE_S = 0.2  # maximum delay until a stop is noticed
 AT_ONCE = 64  # messages received in one turn
 PART, KEPT_OF_ERR = 1 << 16, 1 << 14  # bytes of input per message; bytes kept of the end of standard error
+KEPT_OF_STATUS = 1 << 16
 STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 NO_PROGRAM = ("executable file not found", "no such file or directory", "command not found", "permission denied")
@@ -95,9 +97,27 @@ def run(
         return program.done()
 
 
+def read(cluster: Cluster, pod: str, command: Command, stdin: Iterable[bytes] = ()) -> tuple[Done, bytes]:
+    """Run a short program to its end and return its output; see `run`. `GpuctlError` if it prints too much."""
+    output = bytearray()
+
+    def collect(part: bytes) -> None:
+        output.extend(part)
+        if len(output) > visit_failures.MOST_OUTPUT:
+            hint = "does something in the image print endlessly?"
+            raise GpuctlError(_doing(pod, command), visit_failures.TOO_MUCH_OUTPUT, hint)
+
+    done = run(cluster, pod, command, stdin, collect)
+    return done, bytes(output)
+
+
+def _doing(pod: str, command: Command) -> str:
+    return f"run {command.argv[0]} in the pod {pod}"
+
+
 def start(cluster: Cluster, pod: str, command: Command) -> Program:
     """Start a program in a container."""
-    doing = f"run {command.argv[0]} in the pod {pod}"
+    doing = _doing(pod, command)
     path = f"{cluster.path_of(cluster.kind('v1', 'Pod'), pod)}/exec"
     query = [("command", word) for word in command.argv]
     query += [("container", command.container)] if command.container else []
@@ -115,15 +135,15 @@ def _connected(cluster: Cluster, path: str, query: list[tuple[str, str]], doing:
     try:
         websocket.connect("ws" + url.removeprefix("http"), **options)  # type: ignore[no-untyped-call]
     except WebSocketBadStatusException as error:
-        raise _refused(doing, error.status_code, (error.resp_body or b"").decode(errors="replace")) from error
+        body = (error.resp_body or b"").decode(errors="replace")
+        raise _refused(cluster.refusal(doing, error.status_code, body)) from error
     except (WebSocketException, OSError, ValueError) as error:
         raise Unreachable(doing, f"{cluster.server} does not answer: {error}") from error
     return websocket
 
 
-def _refused(doing: str, status: int, text: str) -> GpuctlError:
+def _refused(error: GpuctlError) -> GpuctlError:
     """The error for a server that refused the connection."""
-    error = error_of(doing, status, text)
     if isinstance(error, Forbidden) and "pods/exec" in error.wrong:
         # Over a WebSocket exec is a GET; servers from 1.35 on ask for create as well (kubernetes/kubernetes#134577).
         return Forbidden(error.doing, error.wrong, "ask for a role that allows get and create of pods/exec")
@@ -293,4 +313,4 @@ class Program:
         elif self._channel == STDERR:
             self.err = (self.err + data)[-KEPT_OF_ERR:]
         elif self._channel == STATUS:
-            self._status += data
+            self._status = (self._status + data)[:KEPT_OF_STATUS]

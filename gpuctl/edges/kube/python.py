@@ -14,6 +14,7 @@ from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.ssh import Failure
+from gpuctl.edges.streams import LONGEST_LINE
 
 LOST = -1  # exit status of a program whose end is unknown
 SLICE_S = 0.2
@@ -21,10 +22,13 @@ PING_S = 10.0  # load balancers and proxies close idle connections, some after a
 END_S = 20.0  # for a program to end on request; then the connection is closed, and with it the program's input
 KILLED = (137, 143)  # exit codes of a program that was killed with its container; ours exits normally on request
 NO_PYTHON = "gpuctl-no-python"
-PYTHONS = "python3 /usr/libexec/platform-python python3.13 python3.12 python3.11 python3.10 python3.9"
-# Tries the interpreters in turn. Plain POSIX shell, with the program as its first argument.
+PYTHONS = "python3 /usr/libexec/platform-python python3.14 python3.13 python3.12 python3.11 python3.10 python3.9"
+# Tries the interpreters in turn, those last that are links to a version before 3.8. Plain POSIX shell, with the program
+# as its first argument.
 ANY_PYTHON = (
-    f"""for p in {PYTHONS}; do q=$(command -v "$p") && exec "$q" -ISc "$1"; done; echo {NO_PYTHON} >&2; exit 127"""
+    f"""o=; for p in {PYTHONS}; do q=$(command -v "$p") || continue; """
+    """case $(readlink -f "$q") in *3.[0-7]) o=${o:-$q}; continue;; esac; exec "$q" -ISc "$1"; done; """
+    f"""test -n "$o" && exec "$o" -ISc "$1"; echo {NO_PYTHON} >&2; exit 127"""
 )
 # Reads exactly this many bytes of the input; the program reads the rest.
 TAKE = """
@@ -57,14 +61,13 @@ def command(program: bytes, container: str = "", silent_s: float = 60, stop: Sto
 
 def run(at: Container, program: bytes, limit_s: float, stop: Stop | None = None) -> bytes | Failure:
     """Run a program to its end; return its output, or the failure. `Forbidden` without the right to exec."""
-    out: list[bytes] = []
     try:
-        done = pod_exec.run(at.cluster, at.pod, command(program, at.name, limit_s, stop), [program], out.append)
+        done, output = pod_exec.read(at.cluster, at.pod, command(program, at.name, limit_s, stop), [program])
     except Forbidden:
         raise
     except GpuctlError as error:
         return failure(error)
-    return b"".join(out) if done.code == 0 else explain(done.code, done.err)
+    return output if done.code == 0 else explain(done.code, done.err)
 
 
 def failure(error: GpuctlError) -> Failure:
@@ -95,13 +98,19 @@ class Running:
         self.wrong: GpuctlError | None = None
 
     def lines(self) -> Iterator[str]:
-        """Yield output lines as they arrive, without line ends. `Forbidden` without the right to exec."""
+        """Yield output lines as they arrive, without line ends; a line longer than LONGEST_LINE comes in parts.
+
+        `Forbidden` without the right to exec.
+        """
         self._start()
         rest = b""
         while part := self._next():
             *whole, rest = (rest + part).split(b"\n")
             for line in whole:
                 yield line.decode(errors="replace").rstrip("\r")
+            if len(rest) > LONGEST_LINE:
+                yield rest.decode(errors="replace")
+                rest = b""
         if rest:
             yield rest.decode(errors="replace")
 

@@ -153,6 +153,8 @@ def _become(order: dict[str, Any], out: int, report: int) -> None:
     """Turn the forked process into the program; never returns."""
     doing = ""
     try:
+        if Path(order["env_file"]).exists():
+            os.umask(0o002)  # pods of an environment share a group between both modes, not a user
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import http.server
 import itertools
+import select
 import ssl
 import threading
 import time
@@ -85,6 +86,9 @@ def _serving_logs(api: Api) -> type[http.server.BaseHTTPRequestHandler]:
             self.send_response(200 if what == "containerLogs" and text is not None else 404)
             self.end_headers()
             self.wfile.write((text or "no such log").encode())
+            while "follow=true" in query and "standin/running" in (meta.get("annotations") or {}):
+                if select.select([self.connection], [], [], 0.2)[0]:  # the reader has gone
+                    break
 
         def log_message(self, *_: object) -> None:
             """Tests have enough to print."""

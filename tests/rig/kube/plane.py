@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import http.client
 import json
 import os
 import shutil
 import socket
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -29,8 +27,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+
+import urllib3
 
 from tests.rig.kube.assets import CONTROLLERS, assets, lacking, missing, server_version
 from tests.rig.kube.controllers import StandinControllers
@@ -125,28 +126,37 @@ class Plane:
         end = time.monotonic() + BUSY
         while True:
             status, text, retry_after = self._request(method, url, body)
-            if status != http.HTTPStatus.TOO_MANY_REQUESTS or time.monotonic() > end:
+            if status != HTTPStatus.TOO_MANY_REQUESTS or time.monotonic() > end:
                 break
             time.sleep(retry_after)
         assert status < 400, f"{method} {url}: {text}"
         answer: dict[str, Any] = json.loads(text) if text.startswith("{") else {"text": text}
         return answer
 
+    @cached_property
+    def _connections(self) -> urllib3.HTTPSConnectionPool:
+        """Connections stay open: stand-ins ask several times a second, and a TLS handshake costs both sides more."""
+        return urllib3.HTTPSConnectionPool(
+            self.address,
+            self.port,
+            maxsize=8,
+            timeout=30,
+            retries=False,
+            ca_certs=str(self.folder / "ca.crt"),
+            cert_file=str(self.folder / "admin.crt"),
+            key_file=str(self.folder / "admin.key"),
+        )
+
     def _request(self, method: str, url: str, body: object) -> tuple[int, str, float]:
         """Status, text, and the seconds after which to ask again where the server is busy."""
-        trust = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
-        trust.load_cert_chain(self.folder / "admin.crt", self.folder / "admin.key")
-        connection = http.client.HTTPSConnection(self.address, self.port, context=trust, timeout=30)
-        with contextlib.closing(connection):
-            kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-            try:
-                connection.request(method, url, json.dumps(body) if body else None, {"Content-Type": kind})
-                answer = connection.getresponse()
-                text = answer.read().decode()
-            except http.client.HTTPException as error:  # it died in the middle of its answer
-                raise ConnectionError(f"{method} {url}: {error!r}") from error
-        wait = answer.getheader("Retry-After", "")
-        return answer.status, text, min(float(wait), 5.0) if wait.isdecimal() else 0.5
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        content = json.dumps(body) if body else None
+        try:
+            answer = self._connections.request(method, url, body=content, headers={"Content-Type": kind})
+        except urllib3.exceptions.HTTPError as error:  # no connection, or it died in the middle of its answer
+            raise ConnectionError(f"{method} {url}: {error!r}") from error
+        wait = answer.headers.get("Retry-After", "")
+        return answer.status, answer.data.decode(), min(float(wait), 5.0) if wait.isdecimal() else 0.5
 
     def context(self, name: str, *more: str, namespace: str = "default") -> dict[str, Any]:
         """A kubeconfig of this cluster whose contexts have these names; the first is the current one."""
@@ -200,6 +210,7 @@ class Plane:
         for standin in (self.kubelet, self.controllers):
             if standin:
                 standin.stop()
+        self._connections.close()
         for process in reversed(self.processes):
             process.terminate()
         for process in reversed(self.processes):

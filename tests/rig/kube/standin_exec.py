@@ -18,9 +18,10 @@ from socket import SHUT_RDWR
 from typing import IO, Any
 from urllib.parse import parse_qs, urlsplit
 
-from kubernetes.client import ApiClient, Configuration
+from kubernetes.client import Configuration
 from websocket import ABNF, WebSocket, WebSocketException
 
+from gpuctl.edges.kube.api import Client
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.pod_exec import CLOSE, STATUS, STDERR, STDIN, STDOUT, V4, V5
 
@@ -43,7 +44,7 @@ class StandinExec(ThreadingHTTPServer):
         """A client of this server."""
         settings = Configuration()
         settings.host = f"http://127.0.0.1:{self.server_port}"
-        return Cluster(ApiClient(settings), NAMESPACE, patience_s=0)
+        return Cluster(Client(settings), NAMESPACE, patience_s=0)
 
     def cut(self) -> None:
         """Break all connections without a word."""

@@ -132,4 +132,4 @@ def test_an_error_waits_for_no_other_answer(words: str, count: int, silent: Sile
         complaint = running.communicate(timeout=60)[1]
     assert time.monotonic() - silent.refused_at < SOON_S
     assert running.returncode == 3
-    assert "the cluster does not know who you are" in complaint
+    assert "the cluster rejects the token of the user me" in complaint

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from kubernetes.client import ApiClient, Configuration
+from kubernetes.client import Configuration
 
 from gpuctl.domain.kube_errors import NotThere
+from gpuctl.edges.kube.api import Client
 from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request
 
 GONE = NotThere("list pods", "the provided continue parameter is too old")
@@ -23,7 +24,7 @@ class Pages(Cluster):
     """A cluster that gives these answers, one after the other."""
 
     def __init__(self, *answers: Any) -> None:
-        super().__init__(ApiClient(Configuration()), "team")
+        super().__init__(Client(Configuration()), "team")
         self.answers: Sequence[Any] = answers
         self.asked: list[str] = []
 

@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from kubernetes.client import ApiClient, Configuration
+from kubernetes.client import Configuration
 
 from gpuctl.edges.kube import watch
+from gpuctl.edges.kube.api import Client
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request
 from gpuctl.edges.kube.pod_watch import Pods
@@ -23,7 +24,7 @@ class Watched(Cluster):
     """A cluster without pods. Every watch says these lines and is ended at once; the third one is the last."""
 
     def __init__(self, *lines: str) -> None:
-        super().__init__(ApiClient(Configuration()), "team")
+        super().__init__(Client(Configuration()), "team")
         self.says, self.watches = lines, 0
 
     def ask(self, request: Request) -> Object:
@@ -65,7 +66,7 @@ class Mute(Cluster):
     """A cluster that takes a question, and never answers it."""
 
     def __init__(self) -> None:
-        super().__init__(ApiClient(Configuration()), "team")
+        super().__init__(Client(Configuration()), "team")
         self.asked, self.over = threading.Event(), threading.Event()
 
     def ask(self, request: Request) -> Object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from pathlib import Path
@@ -60,6 +61,23 @@ def test_a_program_gets_its_folder_its_variables_and_those_of_the_pod(pod: Pod, 
     (tmp_path / "env").write_text("export NODE_RANK=7\nexport NAME='a b'\n")
     assert child.read_env_file(tmp_path / "env") == {"NODE_RANK": "7", "NAME": "a b"}
     assert child.read_env_file(tmp_path / "none") == {}
+
+
+@pytest.mark.parametrize(("in_pod", "mode"), [(True, 0o664), (False, 0o644)])
+def test_files_of_a_program_are_writable_by_the_group_in_pods_only(in_pod: bool, mode: int, tmp_path: Path) -> None:
+    """On a host, programs run as root, and its umask holds."""
+    if in_pod:
+        (tmp_path / "env").write_text("export NODE_RANK=0\n")
+    text = f"open({str(tmp_path / 'file')!r}, 'w')"
+    order = {**python(text).order("run"), "env_file": str(tmp_path / "env")}
+    before = os.umask(0o022)
+    try:
+        started = child.Child(order)
+    finally:
+        os.umask(before)
+    until(started.has_ended)
+    started.finish()
+    assert (tmp_path / "file").stat().st_mode & 0o777 == mode
 
 
 def test_stop_ends_all_processes_even_outside_the_group_or_ignoring_sigterm(pod: Pod) -> None:

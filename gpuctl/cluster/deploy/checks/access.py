@@ -13,6 +13,9 @@ from gpuctl.domain.findings import Finding, Verdict
 ENFORCED = "pod-security.kubernetes.io/enforce"
 OTHER_NAME = "give the environment another name (--environment), or remove it"
 
+HINTS = {
+    "SecurityContextConstraints": "an admin can grant existing ones to an account, which security.service_account names"
+}
 STILL_THERE = "wait until it is gone; a volume is deleted once no pod mounts it, so save its data before that"
 
 
@@ -41,7 +44,13 @@ def verbs(snapshot: ClusterSnapshot) -> list[Finding]:
             lacking.setdefault(kind, []).append(verb)
     hint = "ask for a role that allows it; `kubectl auth can-i --list` shows what you may do"
     findings = [
-        Finding("rights", kind, Verdict.FAIL, f"you may not {', '.join(verbs)} objects of this kind", hint=hint)
+        Finding(
+            "rights",
+            kind,
+            Verdict.FAIL,
+            f"you may not {', '.join(verbs)} objects of this kind",
+            hint=HINTS.get(kind, hint),
+        )
         for kind, verbs in lacking.items()
     ]
     findings += [Finding("rights", kind, Verdict.UNKNOWN, why) for kind, why in unknown.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuctl.cluster.deploy.checks.not_installed import not_installed
 from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot, Maybe
 from gpuctl.cluster.environment import Environment, Object
 from gpuctl.cluster.manifests import build
@@ -26,7 +27,11 @@ def pull_secret(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
 def references(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
     """Check that the objects exist which pods or storage of the file refer to: a pod waits for a missing one."""
     return [
-        _is_there("references", f"{reference.kind} {reference.name}", read, f"create it, or correct {reference.field}")
+        not_installed("references", reference.kind, reference.name, reference.field)
+        if reference.kind in snapshot.unserved
+        else _is_there(
+            "references", f"{reference.kind} {reference.name}", read, f"create it, or correct {reference.field}"
+        )
         for reference, read in snapshot.references.items()
     ]
 

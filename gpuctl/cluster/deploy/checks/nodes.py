@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from difflib import get_close_matches
 
 from gpuctl.cluster.deploy.cluster_snapshot import ClusterSnapshot
 from gpuctl.cluster.deploy.model import is_ours
@@ -13,16 +14,51 @@ from gpuctl.cluster.manifests import placement
 from gpuctl.domain.findings import Finding, Verdict
 
 MOST_NAMED = 4
+SELECTOR = "nodes.selector"
+CORRECT_SELECTOR = "correct nodes.selector in the cluster file; `kubectl get nodes --show-labels`"
 
 
 def gpus(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
     """Count the nodes that accept the pods and have the GPUs."""
     if snapshot.nodes.why:
         return [Finding("gpus", env.cluster.gpus.resource, Verdict.UNKNOWN, snapshot.nodes.why)]
-    whys = {name_of(node): _excluded(env, node) or _lacks(node, of_gpus(env)) for node in _candidates(env, snapshot)}
+    if why := unmatched_selector(env.cluster.nodes.selector, snapshot.nodes.value):
+        return [Finding("gpus", SELECTOR, Verdict.FAIL, why, hint=CORRECT_SELECTOR)]
+    whys = {
+        name_of(node): _unselected(env, node) or _excluded(env, node) or _lacks(node, of_gpus(env))
+        for node in _gpu_nodes(env, snapshot)
+    }
     missing = {name: "the node does not exist" for name in env.cluster.nodes.gpu_nodes if name not in whys}
     hint = "correct gpus.per_node, gpus.resource or nodes, or use fewer --nodes"
     return [_enough(env, "gpus", env.cluster.gpus.resource, {**whys, **missing}, hint)]
+
+
+def unmatched_selector(selector: Mapping[str, str], nodes: Sequence[Object]) -> str:
+    """Return why no node has all labels of a selector, with the nearest labels of nodes; "" if a node has them."""
+    labels = [_labels(node) for node in nodes]
+    if not labels or any(selector.items() <= node_labels.items() for node_labels in labels):
+        return ""
+    unmatched = [
+        f"{key}={value}{_nearest(key, value, labels)}"
+        for key, value in selector.items()
+        if all(node_labels.get(key) != value for node_labels in labels)
+    ]
+    if not unmatched:
+        return f"each label of {SELECTOR} is on some node, and no node has all of them"
+    return f"no node has all labels of {SELECTOR}; none has {', '.join(unmatched)}"
+
+
+def _nearest(key: str, value: str, labels: Sequence[Mapping[str, str]]) -> str:
+    """Return the values of this label, else those of labels with a similar name or this value."""
+    known: dict[str, set[str]] = {}
+    for node_labels in labels:
+        for name, existing in node_labels.items():
+            known.setdefault(name, set()).add(existing)
+    names = (
+        [key] if key in known else [*get_close_matches(key, known), *(name for name in known if value in known[name])]
+    )
+    nearest = [f"{name}={existing}" for name in dict.fromkeys(names) for existing in sorted(known[name])]
+    return f" (nodes have {_first(nearest)})" if nearest else ""
 
 
 def adapters(env: Environment, snapshot: ClusterSnapshot) -> list[Finding]:
@@ -99,26 +135,40 @@ def _grouped(whys: Mapping[str, str]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for name, why in sorted(whys.items()):
         groups.setdefault(why, []).append(name)
-    return [
-        f"{', '.join(names[:MOST_NAMED])}{' and more' * (len(names) > MOST_NAMED)}: {why}"
-        for why, names in groups.items()
-        if why
-    ][:MOST_NAMED]
+    return [f"{_first(names)}: {why}" for why, names in groups.items() if why][:MOST_NAMED]
 
 
-def _candidates(env: Environment, snapshot: ClusterSnapshot) -> list[Object]:
-    """Return the candidate nodes: GPU nodes or the named ones, with the labels of nodes.selector."""
-    nodes, gpu = env.cluster.nodes, env.cluster.gpus.resource
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_NAMED]) + " and more" * (len(names) > MOST_NAMED)
+
+
+def _gpu_nodes(env: Environment, snapshot: ClusterSnapshot) -> list[Object]:
+    """Return the named nodes, or all nodes that have GPUs."""
+    names, gpu = env.cluster.nodes.gpu_nodes, env.cluster.gpus.resource
     return [
         node
         for node in snapshot.nodes.value
-        if (name_of(node) in nodes.gpu_nodes if nodes.gpu_nodes else gpu in (node["status"].get("allocatable") or {}))
-        and nodes.selector.items() <= (node["metadata"].get("labels") or {}).items()
+        if (name_of(node) in names if names else gpu in (node["status"].get("allocatable") or {}))
     ]
 
 
 def _usable(env: Environment, snapshot: ClusterSnapshot, needed: Mapping[str, str]) -> list[Object]:
-    return [node for node in _candidates(env, snapshot) if not (_excluded(env, node) or _lacks(node, needed))]
+    return [
+        node
+        for node in _gpu_nodes(env, snapshot)
+        if not (_unselected(env, node) or _excluded(env, node) or _lacks(node, needed))
+    ]
+
+
+def _unselected(env: Environment, node: Object) -> str:
+    """Return which labels of nodes.selector the node lacks, or "" if it has them."""
+    labels = _labels(node)
+    missing = [f"{key}={value}" for key, value in env.cluster.nodes.selector.items() if labels.get(key) != value]
+    return f"it does not have {', '.join(missing)} of {SELECTOR}" if missing else ""
+
+
+def _labels(node: Object) -> dict[str, str]:
+    return node["metadata"].get("labels") or {}
 
 
 def _excluded(env: Environment, node: Object) -> str:

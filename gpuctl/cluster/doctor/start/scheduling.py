@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuctl.cluster.deploy import pod_progress
+from gpuctl.cluster.deploy.checks.nodes import CORRECT_SELECTOR, SELECTOR, unmatched_selector
 from gpuctl.cluster.doctor.model import Facts
 from gpuctl.cluster.environment import Object
 from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, unknown
@@ -38,7 +39,9 @@ def scheduled(facts: Facts) -> list[Finding]:
             findings.append(unknown(check, f"Pod {name}", "it has no node, and the scheduler gives no reason", hint))
     if waiting:
         findings += _unmatched_selector(facts)
-        about_nodes = [finding for finding in facts.preflight if finding.check in ABOUT_NODES]
+        about_nodes = [
+            finding for finding in facts.preflight if finding.check in ABOUT_NODES and finding.subject != SELECTOR
+        ]
         findings += [
             fail(check, finding.subject, finding.message, finding.hint) for finding in filter(_bad, about_nodes)
         ]
@@ -64,22 +67,9 @@ def _decision(event: Object) -> tuple[str, str] | None:
 
 def _unmatched_selector(facts: Facts) -> list[Finding]:
     """Report a node selector that matches no node, with the labels that no node has."""
-    selector, nodes = facts.env.cluster.nodes.selector, facts.snapshot.nodes
-    if not selector or nodes.why or not nodes.value:
-        return []
-    labels = [node["metadata"].get("labels") or {} for node in nodes.value]
-    if any(selector.items() <= node_labels.items() for node_labels in labels):
-        return []
-    unmatched = [
-        f"{key}={value}" for key, value in selector.items() if all(label.get(key) != value for label in labels)
-    ]
-    message = (
-        f"no node has all labels of nodes.selector; none has {', '.join(unmatched)}"
-        if unmatched
-        else ("each label of nodes.selector is on some node, and no node has all of them")
-    )
-    hint = "correct nodes.selector in the cluster file; `kubectl get nodes --show-labels`"
-    return [fail("scheduled", "nodes.selector", message, hint)]
+    nodes = facts.snapshot.nodes
+    why = "" if nodes.why else unmatched_selector(facts.env.cluster.nodes.selector, nodes.value)
+    return [fail("scheduled", SELECTOR, why, CORRECT_SELECTOR)] if why else []
 
 
 def _bad(finding: Finding) -> bool:

@@ -17,8 +17,12 @@ HINTS = (
     ("not found", "`gpuctl cluster deploy` creates what is missing"),
     ("timed out", "the storage driver does not answer: check its pods, `kubectl get pods -A | grep csi`"),
 )
-# Time-outs of the kubelet, which follow from another failure (pkg/kubelet/volumemanager).
-CONSEQUENCES = ("Unable to attach or mount volumes", "timed out waiting for the condition", "context deadline exceeded")
+# What follows from another failure: time-outs of the kubelet (pkg/kubelet/volumemanager), and what storage drivers say
+# of a second try while the first one runs.
+CONSEQUENCES = (
+    *("Unable to attach or mount volumes", "timed out waiting for the condition", "context deadline exceeded"),
+    "peration with the given Volume",
+)
 PAST = ("Pulling", "Pulled", "Created", "Started")  # events after volumes and networks are ready
 NETWORKS = ("FailedCreatePodSandBox", "NetworkNotReady", "FailedCreatePodContainer")
 
@@ -62,16 +66,17 @@ def _unbound(facts: Facts, claim: Object | None) -> tuple[str, str]:
 
 def _why_unbound(facts: Facts, claim: Object) -> tuple[str, str]:
     events = facts.of(claim)
-    last = next((event for event in reversed(events) if event.get("type") == "Warning"), events[-1] if events else {})
-    if last.get("reason") == WAITS_FOR_POD:
+    warnings = [event for event in events if event.get("type") == "Warning"]
+    cause = _first_cause(warnings) if warnings else events[-1] if events else {}
+    if cause.get("reason") == WAITS_FOR_POD:
         return "", ""
     class_name = claim["spec"].get("storageClassName")
     classes = {event["metadata"]["name"]: event for event in facts.snapshot.classes.value}
     if class_name and not facts.snapshot.classes.why and class_name not in classes:
         return f"there is no storage class {class_name}", f"there are {', '.join(sorted(classes)) or 'none at all'}"
-    if not last and (classes.get(class_name) or {}).get("volumeBindingMode") == WAITS_FOR_POD:
+    if not cause and (classes.get(class_name) or {}).get("volumeBindingMode") == WAITS_FOR_POD:
         return "", ""  # events expire after an hour, and some users may not read them
-    reason = f" ({last['reason']}): {_text(last)}" if last else f"; {facts.events_why or 'no event says why'}"
+    reason = f" ({cause['reason']}): {_text(cause)}" if cause else f"; {facts.events_why or 'no event says why'}"
     return f"it waits for a volume{reason}", "check that the storage provisioner runs"
 
 
@@ -90,7 +95,7 @@ def _events(facts: Facts, check: str, reasons: tuple[str, ...], message: str) ->
 
 
 def _first_cause(events: Sequence[Object]) -> Object:
-    """Return the first event since the pod's last progress that names a cause, not one of the kubelet's time-outs."""
+    """Return the first event since the last progress that names a cause, not one of its consequences."""
     last_progress = max((number for number, event in enumerate(events) if event["reason"] in PAST), default=-1)
     failures = events[last_progress + 1 :]
     causes = [event for event in failures if not any(text in _text(event) for text in CONSEQUENCES)]

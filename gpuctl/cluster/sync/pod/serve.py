@@ -245,6 +245,7 @@ class _Writer:
 
 def main() -> int:
     """Serve until the input ends; refusals are answered, and our own faults go to standard error."""
+    os.umask(0o002)  # pods of both modes share a group, not a user
     writer, reader = _Writer(), _Reader()
     messages, server = frames.Reader(reader.more), Server(writer.send)
     try:

@@ -69,7 +69,7 @@ def test_the_command_applies_nothing_if_the_cluster_changes_while_it_asks(
     lab: Lab, gpuctl: Gpuctl, terminal: tuple[int, int]
 ) -> None:
     lab.deploy({"storage": OWN_VOLUMES}, nodes=1, limit_s=0)
-    path = lab.path({"storage": {**OWN_VOLUMES, "datasets_size": "600Gi"}})
+    path = lab.path({"storage": {**OWN_VOLUMES, "class_rwo": "nfs"}})
     user, command = terminal
     with subprocess.Popen(
         [*AT_HOME, str(gpuctl.home), str(GPUCTL), "cluster", "deploy", str(path), "--timeout", "0"],

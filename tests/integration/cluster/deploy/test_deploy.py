@@ -180,13 +180,13 @@ def test_claim_templates_are_made_anew_with_the_pods(lab: Lab) -> None:
     lab.deploy(OWN_VOLUMES, nodes=1, limit_s=0)
     made.wait_for(lambda: lab.get("pvc")["items"])
     before = lab.get("statefulset", "lab")["metadata"]["uid"]
-    bigger = {"storage": {**OWN_VOLUMES["storage"], "workspace_size": "200Gi"}}
-    plan = lab.deploy(bigger, limit_s=0)
+    other = {"storage": {**OWN_VOLUMES["storage"], "class_rwo": "nfs"}}
+    plan = lab.deploy(other, limit_s=0)
     (change,) = plan.changes_of("recreate")
     assert (change.subject, change.fields[0].path) == ("StatefulSet lab", "spec.volumeClaimTemplates")
     assert change.note == "existing volumes stay as they are"
     assert lab.get("statefulset", "lab")["metadata"]["uid"] != before
-    assert lab.get("pvc", "workspace-lab-0")["spec"]["resources"]["requests"]["storage"] == "100Gi"
+    assert lab.get("pvc", "workspace-lab-0")["spec"]["storageClassName"] == "rbd"
 
 
 def test_a_volume_is_never_made_anew(lab: Lab) -> None:

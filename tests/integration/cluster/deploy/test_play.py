@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -68,12 +69,12 @@ def test_nothing_is_made_anew_unless_that_is_allowed(lab: Lab) -> None:
     own = {"storage": {"mode": "volumeClaimTemplates", "class_rwo": "rbd"}}
     lab.deploy(own, nodes=1, limit_s=0)
     first = lab.get("statefulset", "lab")["metadata"]["uid"]
-    bigger = lab.path({"storage": {**own["storage"], "datasets_size": "600Gi"}})
-    code, said = play(lab, cluster_file=bigger)
+    other = lab.path({"storage": {**own["storage"], "class_rwo": "nfs"}})
+    code, said = play(lab, cluster_file=other)
     assert code == 2
     assert "StatefulSet lab would have to be recreated: existing volumes stay as they are" in said
     assert lab.get("statefulset", "lab")["metadata"]["uid"] == first
-    assert play(lab, cluster_file=bigger, cluster_recreate="true", cluster_timeout=0)[0] == 0
+    assert play(lab, cluster_file=other, cluster_recreate="true", cluster_timeout=0)[0] == 0
     assert lab.get("statefulset", "lab")["metadata"]["uid"] != first
 
 
@@ -147,6 +148,53 @@ def test_the_logs_of_all_pods_or_of_one_are_shown(lab: Lab, gpuctl: Gpuctl) -> N
     assert gpuctl("cluster", "logs", lab.path(), "--rank", "1", "--previous", KUBECONFIG=known).out == "gone\n"
     missing = gpuctl("cluster", "logs", lab.path(), "--rank", "7", KUBECONFIG=known)
     assert (missing.code, "lab has no pod lab-7" in missing.err) == (2, True)
+
+
+def test_followed_logs_end_with_ctrl_c(lab: Lab, gpuctl: Gpuctl) -> None:
+    lab.deploy(nodes=2, limit_s=60)
+    note = json.dumps({"metadata": {"annotations": {"standin/log": "gpuctl: ready\n", "standin/running": "yes"}}})
+    for name in ("lab-0", "lab-1"):
+        lab.plane.kubectl("patch", "pod", name, "-n", lab.namespace, "--type=merge", "-p", note)
+    running = gpuctl.start("cluster", "logs", lab.path(), "--follow", KUBECONFIG=str(lab.plane.kubeconfig))
+    assert running.stdout is not None
+    lines = sorted(running.stdout.readline() for _ in range(2))
+    assert lines == ["lab-0  gpuctl: ready\n", "lab-1  gpuctl: ready\n"]
+    running.send_signal(signal.SIGINT)
+    said = gpuctl.said(running)
+    assert (said.code, said.out) == (130, ""), said.err
+    assert "could not be read" not in said.err
+    assert "Traceback" not in said.err
+    assert gpuctl.processes() == []
+
+
+def test_a_field_that_somebody_set_is_taken_back_on_request_by_the_command_and_the_playbook(
+    lab: Lab, gpuctl: Gpuctl
+) -> None:
+    def set_by_somebody() -> None:
+        theirs = '{"spec":{"replicas":2}}'
+        lab.plane.kubectl("patch", "statefulset", "lab", "-n", lab.namespace, "-p", theirs, "--field-manager=somebody")
+
+    def replicas() -> int:
+        return int(lab.get("statefulset", "lab")["spec"]["replicas"])
+
+    told, path = "spec.replicas was set by somebody", lab.path()
+    lab.deploy(nodes=1, limit_s=60)
+    set_by_somebody()
+    words = ("cluster", "deploy", path, "--nodes", "1", "--timeout", "60", "--yes")
+    refused = gpuctl(*words, KUBECONFIG=str(lab.plane.kubeconfig))
+    assert (refused.code, told in refused.err, "--take-over" in refused.err) == (3, True, True), refused.err
+    assert replicas() == 2
+    taken = gpuctl(*words, "--take-over", KUBECONFIG=str(lab.plane.kubeconfig))
+    assert (taken.code, replicas(), "StatefulSet lab: taken over" in taken.err) == (0, 1, True), taken.err
+    assert f"TAKE-OVER StatefulSet lab: {told}" in taken.out
+
+    set_by_somebody()
+    code, said = play(lab, cluster_file=path, cluster_nodes=1)
+    assert (code, told in said, replicas()) == (2, True, 2), said
+    code, said = play(lab, "--diff", cluster_file=path, cluster_nodes=1, cluster_take_over="true")
+    assert (code, replicas(), "-spec.replicas: 2" in said, "+spec.replicas: 1" in said) == (0, 1, True, True), said
+    code, said = play(lab, cluster_file=path, cluster_nodes=1)
+    assert (code, "changed=0" in said) == (0, True), said
 
 
 def test_the_token_of_jupyter_is_printed_only_on_request(lab: Lab, gpuctl: Gpuctl) -> None:

@@ -59,6 +59,24 @@ def test_by_rdma_memory_can_be_locked_as_the_file_says(lab: Lab) -> None:
     assert status.read_status(lab.cluster(), lab.file(HERE, RDMA)).mode == "rdma"
 
 
+def test_what_pods_of_one_mode_write_the_other_may_change(lab: Lab) -> None:
+    def run(program: str) -> str:
+        return lab.plane.kubectl(
+            "exec", "lab-0", "-n", lab.namespace, "--", "sh", "-c", f". /run/gpuctl/env; {program}"
+        )
+
+    lab.deploy(HERE, RDMA, mode="rdma", limit_s=120)
+    assert run("id -u; id -g").split() == ["0", "1000"]
+    # The root of the volume is like a server's that ignores fsGroup, and everybody may write it.
+    run("chmod 777 /workspace; mkdir /workspace/runs; echo root >/workspace/runs/a")
+    lab.deploy(HERE, RDMA, mode="tcp", limit_s=180)
+    assert run("id -u; id -g").split() == ["1000", "1000"]
+    run("echo user >>/workspace/runs/a; mkdir /workspace/runs/tcp; echo user >/workspace/runs/tcp/b")
+    lab.deploy(HERE, RDMA, mode="rdma", limit_s=180)
+    run("echo root >>/workspace/runs/a; echo root >>/workspace/runs/tcp/b; rm /workspace/runs/tcp/b")
+    assert run("cat /workspace/runs/a").split() == ["root", "user", "root"]
+
+
 def test_an_image_that_is_not_there_is_reported(lab: Lab) -> None:
     missing = {"image": {"name": "localhost:1/ml:none"}}
     told = r"lab-0 does not start on \S+: the image localhost:1/ml:none cannot be pulled"

@@ -158,7 +158,7 @@ def test_test_shows_a_row_a_pod_and_what_is_not_as_the_file_says(env: Env) -> No
     head, first, *_ = done.stdout.splitlines()
     assert head.split() == ["POD", "NODE", "GPUS", "DRIVER", "SHM", "RDMA", "MEMLOCK"]
     assert first.split()[:4] == ["lab-0", node.NAME, "OK", "1"]
-    assert "gpuctl nccl run --cluster" in done.stderr
+    assert f"next: gpuctl cluster test {env.path} --bandwidth" in done.stderr
     assert done.returncode == 0, done.stdout
     replay.write_text(
         "#!/bin/sh\necho 'Unable to determine the device handle for GPU0000:91:00.0: Unknown Error'; exit 9\n"

@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
+from gpuctl.cli.cluster.file import validate
 from gpuctl.cluster.clusterfile.read import load, parse
 from gpuctl.core.errors import InvalidInput
 from tests.unit.cluster.clusters import BUILT, EKS, ON_OPENSHIFT, OPENSHIFT, ROCE, cluster, mistakes, write
+
+OLDER = Path(__file__).parents[3] / "data/cluster/older"
 
 
 @pytest.mark.parametrize("example", [OPENSHIFT, EKS], ids=lambda path: path.stem)
 def test_the_examples_have_no_mistakes(example: Path) -> None:
     assert parse(example).mistakes == ()
+
+
+@pytest.mark.parametrize("older", sorted(OLDER.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_file_of_the_older_layout_has_the_hint_to_migrate_it(older: Path) -> None:
+    hint = f"`gpuctl cluster migrate {older}` converts the older layout"
+    with pytest.raises(InvalidInput) as refused:
+        load(older)
+    assert refused.value.hint == hint
+    for form in ("json", "yaml"):
+        done = CliRunner().invoke(validate, [str(older), "-o", form])
+        assert (done.exit_code, yaml.safe_load(done.stdout)["hint"]) == (2, hint)
+
+
+def test_the_hint_of_other_mistakes_names_the_fields_and_a_correct_file_has_none(tmp_path: Path) -> None:
+    path = write(tmp_path, {"gpus": {"per_node": 0}})
+    done = CliRunner().invoke(validate, [str(path), "-o", "json"])
+    assert "gpuctl cluster schema" in json.loads(done.stdout)["hint"]
+    done = CliRunner().invoke(validate, [str(OPENSHIFT), "-o", "json"])
+    assert (done.exit_code, json.loads(done.stdout)["hint"]) == (0, "")
 
 
 def test_what_the_field_measured_stands_in_the_example() -> None:
@@ -161,6 +186,38 @@ def test_a_git_url_with_a_password_or_token_is_refused_without_printing_it(
     assert bool(messages) is is_refused
     assert not any("secret@" in message for message in messages)
     assert all("image.build.git holds a password or token" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://ghp_secret@example.org/ml.git",
+        "git+https://ghp_secret@example.org/ml.git",
+        "HTTPS://ghp_secret@example.org/ml.git",
+        "https://ghp_secret@example.org/m l.git",
+        "https://ann:a secret@example.org/ml.git",
+        "https://ann:a/secret@example.org/m l.git",
+        "ann:secret@example.org/ml.git",
+    ],
+)
+@pytest.mark.parametrize("field", ["git", "name", "api"])
+def test_a_url_that_is_refused_for_its_form_is_quoted_without_its_password_or_token(
+    tmp_path: Path, url: str, field: str
+) -> None:
+    changes: dict[str, Any] = {
+        "git": {**ON_OPENSHIFT, "image": {"name": None, "build": {"git": url}}},
+        "name": {"image": {"name": url}},
+        "api": {"cluster": {"api": url}},
+    }
+    (message,) = mistakes(tmp_path, changes[field])
+    assert "secret" not in message
+    assert "<removed>@example.org/m" in message
+
+
+@pytest.mark.parametrize("url", ["git@example.org:team/ml.git", "ssh://git@example.org/m l.git"])
+def test_a_url_without_a_secret_is_quoted_as_it_is(tmp_path: Path, url: str) -> None:
+    (message,) = mistakes(tmp_path, {**ON_OPENSHIFT, "image": {"name": None, "build": {"git": url}}})
+    assert repr(url) in message
 
 
 def test_the_host_of_a_route_has_to_fit_into_dns(tmp_path: Path) -> None:

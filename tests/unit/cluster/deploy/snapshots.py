@@ -63,6 +63,7 @@ def there(**changed: Any) -> ClusterSnapshot:
         constraints=nothing,
         attachments={},
         references={},
+        unserved=(),
         may={},
         may_use=Maybe(True),
     )

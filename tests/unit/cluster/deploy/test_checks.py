@@ -10,6 +10,7 @@ import pytest
 from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.deploy.model import ObjectState
 from gpuctl.cluster.manifests import everything
+from gpuctl.cluster.manifests.references import references_of
 from gpuctl.domain.memlock import judge
 from tests.unit.cluster.clusters import BUILT, ON_OPENSHIFT, ROCE
 from tests.unit.cluster.deploy.snapshots import ROOM, env_of, findings, node, pod, storage_class, there
@@ -61,6 +62,40 @@ def test_a_node_that_takes_no_pod_is_named_with_the_reason(tmp_path: Path, chang
 def test_a_taint_of_the_gpus_themselves_does_not_matter(tmp_path: Path) -> None:
     tainted = {"spec": {"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]}}
     assert "gpus" not in findings(env_of(tmp_path), there(nodes=Maybe([{**node(n), **tainted} for n in "ab"])))
+
+
+def with_labels(name: str, **labels: str) -> Any:
+    return {**node(name), "metadata": {"name": name, "labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("selector", "told"),
+    [
+        ({"pool": "trainng"}, "none has pool=trainng (nodes have pool=cpu, pool=training)"),
+        ({"pol": "training"}, "none has pol=training (nodes have pool=cpu, pool=training)"),
+        ({"group": "training"}, "none has group=training (nodes have pool=cpu, pool=training)"),
+        ({"zone": "z"}, "none has zone=z"),
+        ({"pool": "cpu", "rack": "a"}, "each label of nodes.selector is on some node, and no node has all of them"),
+    ],
+    ids=str,
+)
+def test_a_selector_that_no_node_matches_is_named_with_the_nearest_labels(
+    tmp_path: Path, selector: dict[str, str], told: str
+) -> None:
+    nodes = [with_labels("gpu-0", pool="training", rack="a"), with_labels("cpu-0", pool="cpu")]
+    found = findings(env_of(tmp_path, {"nodes": {"selector": selector}}), there(nodes=Maybe(nodes)))
+    assert (found["gpus"].verdict, found["gpus"].subject) == ("FAIL", "nodes.selector")
+    assert found["gpus"].message.endswith(told)
+
+
+def test_nodes_that_the_selector_leaves_out_are_named_also_those_that_the_file_names(tmp_path: Path) -> None:
+    nodes = Maybe([with_labels("gpu-0", pool="training"), with_labels("gpu-1")])
+    selector = {"selector": {"pool": "training"}}
+    for names in ({}, {"gpu_nodes": ["gpu-0", "gpu-1"]}):
+        message = findings(env_of(tmp_path, {"nodes": {**selector, **names}}), there(nodes=nodes))["gpus"].message
+        assert message == (
+            "1 of the 2 nodes that are needed can take a pod (gpu-1: it does not have pool=training of nodes.selector)"
+        )
 
 
 def test_adapters_and_memory_are_looked_for_on_nodes_that_have_the_gpus(tmp_path: Path) -> None:
@@ -158,6 +193,34 @@ def test_a_namespace_that_allows_no_capabilities_is_reported_before_pods_are_ref
         "its security level is baseline, and the pods need the capabilities IPC_LOCK, SETGID"
     )
     assert "security level" not in findings(env_of(tmp_path, RDMA, LOCKING, mode="tcp"), strict)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "check", "message"),
+    [
+        ({"pods": {"queue": "team-a"}}, "LocalQueue", "references", "Kueue is not installed"),
+        (
+            {"network": {"rdma": {**ROCE, "attachments": ["roce-0"]}}},
+            "NetworkAttachmentDefinition",
+            "networks",
+            "Multus is not installed",
+        ),
+    ],
+)
+def test_an_operator_that_is_not_installed_is_named_with_the_field(
+    tmp_path: Path, changes: Any, kind: str, check: str, message: str
+) -> None:
+    env = env_of(tmp_path, changes)
+    nothing: Maybe[Any] = Maybe(None)
+    reads = {
+        "references": dict.fromkeys(references_of(env), nothing),
+        "attachments": dict.fromkeys(env.cluster.network.rdma.attachments, nothing),
+    }
+    lacking = findings(env, there(**reads, unserved=(kind,)))[check]
+    assert (lacking.verdict, lacking.message) == ("FAIL", f"the cluster does not serve {kind}: {message}")
+    assert "install" in lacking.hint
+    assert lacking.hint.endswith(("or remove pods.queue", "or remove network.rdma.attachments"))
+    assert "does not exist" in findings(env, there(**reads))[check].message
 
 
 def test_constraints_have_to_be_ours_to_give(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpuctl.cluster.deploy import diff
+from gpuctl.cluster.deploy.immutable import fixed
 from gpuctl.cluster.deploy.model import Change, Field, ObjectState
 from gpuctl.cluster.environment import Environment
 from gpuctl.cluster.manifests import everything
@@ -91,7 +92,7 @@ def test_defaults_and_other_ways_to_write_a_size_are_no_difference(tmp_path: Pat
         }
         for each, size in zip(wanted["spec"]["volumeClaimTemplates"], ("107374182400", "500Gi"), strict=True)
     ]
-    assert diff.fixed(wanted, served(wanted, volumeClaimTemplates=defaulted)) == ()
+    assert fixed(wanted, served(wanted, volumeClaimTemplates=defaulted)) == ()
 
 
 def test_a_volume_is_reported_to_hold_data_and_one_that_may_not_shrink_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpuctl.cluster.deploy import checks
 from gpuctl.cluster.deploy.cluster_snapshot import Maybe
 from gpuctl.cluster.doctor.diagnose import run_checks
 from gpuctl.cluster.doctor.model import Facts, Log
@@ -154,6 +155,8 @@ def test_a_node_selector_that_no_node_has_is_named_while_a_pod_waits(tmp_path: P
     waits = {"lab-0": pending("lab-0", "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.")}
     [_, named] = told(facts(tmp_path, selector, pods=waits), "scheduled")
     assert named == "FAIL nodes.selector: no node has all labels of nodes.selector; none has pool=trainng"
+    preflight = checks.all_of(cluster.env_of(tmp_path, selector), cluster.there(), [])
+    assert len(told(facts(tmp_path, selector, pods=waits, preflight=preflight), "scheduled")) == 2
     assert told(facts(tmp_path, selector), "scheduled") == []
 
 
@@ -197,6 +200,11 @@ def test_a_claim_without_a_volume_is_reported_with_the_reason(tmp_path: Path) ->
         "FAIL PersistentVolumeClaim work: it waits for a volume (ProvisioningFailed): rpc error: quota exceeded",
         "FAIL PersistentVolumeClaim data: there is no storage class gone",
     ]
+    later = "rpc error: code = Aborted desc = an operation with the given Volume ID pvc-1 already exists"
+    slow = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+    events = [said, *(event(work, "ProvisioningFailed", text) for text in (slow, later))]
+    for order in (events, events[::-1]):
+        assert "quota exceeded" in told(with_claims(tmp_path, work, events=order), "volumes")[0]
     assert told(with_claims(tmp_path), "volumes") == ["FAIL PersistentVolumeClaim lost: the claim does not exist"]
     lost = with_claims(tmp_path, claim("work", "Lost"))
     assert told(lost, "volumes") == ["FAIL PersistentVolumeClaim work: its volume is lost"]

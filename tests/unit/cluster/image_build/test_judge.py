@@ -54,6 +54,11 @@ def test_what_keeps_a_build_from_beginning_has_a_hint_where_one_is_known() -> No
             "cannot build lab-1: New\n    one\n    two",
             "`oc describe build lab-1` shows more",
         ),
+        (
+            {"phase": "Failed", "message": "no https://0123abcd@host/a.git", "logSnippet": "fetch https://ab12@host/b"},
+            "cannot build lab-1: no https://<removed>@host/a.git\n    fetch https://<removed>@host/b",
+            "`oc describe build lab-1` shows more",
+        ),
         ({"phase": "Error"}, "cannot build lab-1: the cluster gives no reason", "`oc describe"),
         ({"phase": "Cancelled", "reason": "CancelledBuild"}, "cannot build lab-1: it was cancelled", "start it again"),
     ],

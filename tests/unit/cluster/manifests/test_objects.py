@@ -13,10 +13,11 @@ import yaml
 from gpuctl.cluster.clusterfile.read import load
 from gpuctl.cluster.environment import Environment, EnvironmentRequest, environment
 from gpuctl.cluster.manifests import FIXED, KINDS, VOLUMES, as_yaml, everything, secret
+from gpuctl.cluster.manifests.container import user
 from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.ssh_keys import pair
 from tests.unit.cluster import golden
-from tests.unit.cluster.clusters import EKS, OPENSHIFT, cluster
+from tests.unit.cluster.clusters import EKS, OPENSHIFT, ROCE, cluster
 from tests.unit.cluster.rendered import CASES, RDMA, containers, environments, named, one, pod_specs
 
 
@@ -249,6 +250,19 @@ def test_privileged_binds_the_clusters_own_constraints_and_makes_none(every: Any
     (objects,) = [objects for name, _, objects in every if name == "openshift-privileged rdma"]
     assert one(objects, "Role")["rules"][0]["resourceNames"] == ["privileged"]
     assert "SecurityContextConstraints" not in {kind for kind, _ in named(objects)}
+
+
+def test_pods_of_both_modes_have_a_group_in_common(tmp_path: Path) -> None:
+    rights = {"ipc_lock": True, "rdma_as_root": True}
+    for flavour, number in (("kubernetes", 2000), ("openshift", 0)):
+        own = {} if flavour == "openshift" else {"run_as_user": number}
+        file = cluster(
+            tmp_path, {"cluster": {"flavour": flavour}, "network": {"rdma": ROCE}, "security": {**rights, **own}}
+        )
+        root = user(environment(file, EnvironmentRequest("rdma")))
+        other = user(environment(file, EnvironmentRequest("tcp")))
+        assert (root["runAsUser"], root["runAsGroup"], root.get("fsGroup")) == (0, number, other.get("fsGroup"))
+        assert other.get("runAsGroup", 0) == number  # users of OpenShift have group 0
 
 
 def test_a_service_account_that_the_file_names_is_used_and_not_made(every: Any) -> None:

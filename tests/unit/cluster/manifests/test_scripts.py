@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +20,10 @@ from gpuctl.cluster.clusterfile.read import load
 from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.manifests.config import hostfile, start_files
 from gpuctl.cluster.manifests.secret import IDENTITY, JUPYTER, KEYS, VSCODE
+from gpuctl.remote import packing
+from gpuctl.remote.connection import MODULES
+from gpuctl.remote.model import Program
+from gpuctl.remote.supervisor import frames, protocol
 from tests.unit.cluster.clusters import OPENSHIFT
 
 SECRET = {key: f"the-{key}" for key in KEYS}
@@ -102,20 +108,20 @@ def pod(tmp_path: Path) -> Pod:
 
 def test_the_first_pod_knows_its_rank_and_starts_the_editors(pod: Pod) -> None:
     pod.ready("h100-roce-0", 3)
-    assert (pod.run / "env").read_text() == "export NODE_RANK=0\n"
+    assert (pod.run / "env").read_text() == "export NODE_RANK=0\numask 0002\n"
     assert pod.started() == ["code-server", "jupyter-lab", "sshd"]
     assert "gpuctl: rank 0, mode rdma" in pod.log
 
 
 def test_every_other_pod_starts_sshd_alone(pod: Pod) -> None:
     pod.ready("h100-roce-11", 1)
-    assert (pod.run / "env").read_text() == "export NODE_RANK=11\n"
+    assert (pod.run / "env").read_text() == "export NODE_RANK=11\numask 0002\n"
     assert pod.started() == ["sshd"]
 
 
 def test_a_pod_that_stands_alone_is_the_first(pod: Pod) -> None:
     pod.ready("h100-roce-single", 3)
-    assert (pod.run / "env").read_text() == "export NODE_RANK=0\n"
+    assert (pod.run / "env").read_text() == "export NODE_RANK=0\numask 0002\n"
 
 
 def test_the_editors_find_their_passwords_in_files_of_this_user_alone(pod: Pod) -> None:
@@ -205,6 +211,51 @@ def test_a_deleted_pod_lets_its_training_write_a_checkpoint_and_then_ends(tmp_pa
     assert (pod.folder / "standins/checkpoint").read_text() == "saved\n"
     assert "all programs have ended" in pod.log
     assert not (pod.run / "ready").exists()
+
+
+# As above, and says how often SIGTERM came.
+COUNTING_TRAINING = """#!/bin/sh
+trap 'echo TERM >>"$STANDINS/signals"; sleep 1; echo saved >"$STANDINS/checkpoint"; exit 0' TERM
+: >"$STANDINS/training"
+while :; do sleep 0.05; done
+"""
+
+
+@pytest.mark.parametrize("order", [protocol.RUN, protocol.START])
+def test_a_supervised_training_of_a_deleted_pod_gets_sigterm_once(tmp_path: Path, order: str) -> None:
+    pod = made(tmp_path, {"sshd": STANDIN_SSHD, "train": COUNTING_TRAINING}, SECRET)
+    token = f"{protocol.DETACHED if order == protocol.START else ''}{'a' * 32}"
+    more = {"runs": f"{tmp_path}/runs", "name": "one", "files": {}, "actor": "ann", "about": "train"}
+    sent = Program(["train"], grace_s=10, token=token).order(order, **more)
+    (tmp_path / "order").write_bytes(packing.packed(MODULES) + frames.pack(protocol.ORDER, sent))
+    supervisor = shlex.join(packing.command(sys.executable))
+    # The order stays open, as the connection of a client does; another program has no supervisor.
+    client = f"{{ cat {tmp_path}/order; sleep 60; }} | {supervisor} >/dev/null"
+    script = f"{client} & sleep 70 & exec sh {tmp_path}/start/start.sh"
+    namespace = ["unshare", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
+    argv = [*namespace, "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]
+    with (pod.folder / "log").open("wb") as log:
+        program = subprocess.Popen(argv, env=pod.variables("h100-roce-1"), stdout=log, stderr=log)
+        until = time.monotonic() + 30
+        while not all((pod.folder / name).exists() for name in ("run/ready", "standins/training", "standins/forever")):
+            assert time.monotonic() < until, pod.log
+            time.sleep(0.02)
+        children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
+        os.kill(int(children[0]), 15)
+        assert program.wait(30) == 0, pod.log
+    assert (pod.folder / "standins/checkpoint").read_text() == "saved\n"
+    assert (pod.folder / "standins/signals").read_text() == "TERM\n"
+
+
+def test_what_a_pod_writes_its_group_may_change(pod: Pod) -> None:
+    pod.ready("h100-roce-0", 3)
+    assert (pod.run / "env").stat().st_mode & 0o777 == 0o664
+    environment_of_sshd = (pod.folder / "standins/sshd.words").read_text()
+    assert f"BASH_ENV={pod.run}/env" in environment_of_sshd
+    assert "internal-sftp -u 002" in (pod.folder / "start/sshd_config").read_text()
+    words = ["bash", "-c", "umask; echo $NODE_RANK"]
+    told = subprocess.run(words, env={"BASH_ENV": f"{pod.run}/env"}, capture_output=True, text=True, check=True)
+    assert told.stdout == "0002\n0\n"
 
 
 def test_the_log_says_how_many_gpus_there_are_and_how_much_memory_may_be_locked(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ def item(number: int = 1, kind: str = FILE) -> Item:
 
 
 def entry(value: str, number: int = 1, kind: str = FILE, *, by: str = US.source, put: bool = True) -> Entry:
-    return Entry(kind, value, 0o644, item(number, kind).source, by, put)
+    return Entry(kind, value, item(number, kind).mode_in_pod, item(number, kind).source, by, put)
 
 
 def steps(found: Plan) -> list[tuple[str, str]]:

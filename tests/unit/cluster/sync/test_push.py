@@ -49,23 +49,34 @@ def test_links_modes_empty_folders_times_and_odd_names_arrive(here: Path, there:
     assert [str((there / name).readlink()) for name in ("to", "nowhere")] == ["pkg", "/does/not/exist"]
     assert (there / "void/below").is_dir()
     found = (there / "run.sh").stat()
-    assert (stat.S_IMODE(found.st_mode), found.st_mtime_ns) == (0o755, 1_234_567_891_234_567_891)
+    assert (stat.S_IMODE(found.st_mode), found.st_mtime_ns) == (0o775, 1_234_567_891_234_567_891)
     assert all(Path(os.fsdecode(os.fsencode(there) + b"/" + name)).read_bytes() == name for name in odd)
     assert sync(here, there).files == 0
+
+
+def test_the_group_may_change_what_is_not_private(here: Path, there: Path) -> None:
+    modes = {"open.py": (0o644, 0o664), "run.sh": (0o755, 0o775), "key": (0o600, 0o600), "read": (0o444, 0o444)}
+    for name, (mode, _) in modes.items():
+        (here / name).write_text("x")
+        (here / name).chmod(mode)
+    sync(here, there)
+    assert {name: stat.S_IMODE((there / name).stat().st_mode) for name in modes} == {
+        name: mode for name, (_, mode) in modes.items()
+    }
 
 
 def test_a_new_mode_is_set_without_sending_the_file_again(here: Path, there: Path) -> None:
     sync(here, there)
     (here / "train.py").chmod(0o755)
     assert sync(here, there).files == 0
-    assert stat.S_IMODE((there / "train.py").stat().st_mode) == 0o755
+    assert stat.S_IMODE((there / "train.py").stat().st_mode) == 0o775
 
 
 def test_a_file_that_is_there_the_same_gets_the_mode_that_it_has_here(here: Path, there: Path) -> None:
     fill(there, {"train.py": "train"})
     (here / "train.py").chmod(0o755)
     assert sync(here, there).files == 3
-    assert stat.S_IMODE((there / "train.py").stat().st_mode) == 0o755
+    assert stat.S_IMODE((there / "train.py").stat().st_mode) == 0o775
 
 
 def test_a_large_file_goes_in_parts(here: Path, there: Path) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes.client import ApiClient, Configuration
+from kubernetes.client import Configuration
 
 from gpuctl.cluster.environment import EnvironmentRequest, environment
 from gpuctl.cluster.train import flow
 from gpuctl.cluster.train.launch import Launch
 from gpuctl.cluster.train.prepare import Ready
 from gpuctl.core.errors import GpuctlError
+from gpuctl.edges.kube.api import Client
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.remote import detached
 from tests.unit.cluster.clusters import cluster
@@ -26,12 +27,12 @@ def pods(tmp_path: Path) -> list[Pod]:
 
 
 def ready(pods: list[Pod], tmp_path: Path) -> Ready:
-    """With a torchrun of ours, where there is one, and a server that does not answer."""
+    """With a torchrun of ours, where there is one, never the machine's, and a server that does not answer."""
     settings = Configuration()
     settings.host, settings.retries = "http://127.0.0.1:9", False
-    away = Cluster(ApiClient(settings), "team", patience_s=0)
+    away = Cluster(Client(settings), "team", patience_s=0)
     env = environment(cluster(tmp_path), EnvironmentRequest(nodes=2))
-    path = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    path = {"PATH": f"{tmp_path}/bin"}
     launch = Launch(env, "torchrun", "train.py", (), 2, 1, str(tmp_path), path)
     return Ready(launch, [replace(pod.target, cluster=away) for pod in pods], {}, [], [])
 
@@ -47,7 +48,7 @@ def test_where_one_pod_cannot_begin_it_is_ended_in_the_others_and_what_nobody_kn
 ) -> None:
     program = tmp_path / "bin/torchrun"
     program.parent.mkdir()
-    program.write_text("#!/bin/sh\nsleep 600\n")
+    program.write_text("#!/bin/sh\nexec /bin/sleep 600\n")
     program.chmod(0o755)
     pods[1].broken = True
     with pytest.raises(GpuctlError) as caught:

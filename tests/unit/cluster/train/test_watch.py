@@ -105,6 +105,21 @@ def test_of_two_that_fail_the_earlier_is_the_first(pods: list[Pod], tmp_path: Pa
     assert [heard.first and heard.first.pod, len(heard.failures)] == ["lab-1", 2]
 
 
+def test_a_pod_that_only_lost_another_one_is_not_blamed_though_it_ended_first(pods: list[Pod], tmp_path: Path) -> None:
+    """As torchrun 1.13 does: the pod at fault notices its failed process last."""
+    texts = [Path(f"tests/data/torchrun/1.13-{name}.txt").absolute() for name in ("lost-peer", "exception")]
+    ended = tmp_path / "runs-0/run/state"
+    wait = f"import time\nwhile '\"at\"' not in open({str(ended)!r}).read():\n    time.sleep(0.1)\ntime.sleep(1)\n"
+    fails = "import sys\nprint(open({!r}).read())\nsys.exit(1)"
+    keep(pods[0], fails.format(str(texts[0])))
+    keep(pods[1], wait + fails.format(str(texts[1])))
+    heard = hear(Training("run", MARK, [pod.target for pod in pods]), Said())
+    assert heard.first
+    assert (heard.first.pod, len(heard.failures)) == ("lab-1", 2)
+    assert heard.first.exception == "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB"
+    assert heard.first.last[-1] == heard.first.exception
+
+
 def test_a_connection_that_breaks_is_reported_and_nothing_is_lost_or_said_twice(
     pods: list[Pod], tmp_path: Path
 ) -> None:
