@@ -1,4 +1,4 @@
-"""Programs that run in the background and never outlive gpuctl."""
+"""Programs that run in the background: tied to gpuctl, or detached from it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuctl.edges.programs import gist, need
@@ -92,6 +93,44 @@ class BackgroundProgram:
     def stop(self) -> None:
         """End it with SIGTERM, then SIGKILL."""
         end(self._process)
+
+
+class Detached:
+    """A program that outlives gpuctl: its own session, no terminal, the folder /, `feed` as its standard input."""
+
+    def __init__(self, argv: Sequence[str], feed: bytes, environment: Mapping[str, str]) -> None:
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe would break when gpuctl ends
+        self._process = subprocess.Popen(
+            argv,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._stderr,
+            start_new_session=True,
+            cwd="/",
+        )
+        stdin = self._process.stdin
+        assert stdin is not None  # noqa: S101 - for mypy: a pipe was requested
+        with contextlib.suppress(BrokenPipeError), stdin:
+            stdin.write(feed)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit status; None while it runs."""
+        return self._process.poll()
+
+    def stderr(self) -> str:
+        """The error output up to now."""
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace")
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self._process.terminate()
 
 
 def end(process: subprocess.Popen[Any]) -> None:

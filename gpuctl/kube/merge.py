@@ -16,6 +16,7 @@ PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "clusters": ("cluster", ("certificate-authority",)),
     "users": ("user", ("client-certificate", "client-key", "tokenFile")),
 }
+MAX_DEPTH = 100  # far more than any real file
 EMPTY = "apiVersion: v1\nkind: Config\n"
 
 
@@ -27,16 +28,21 @@ def merged(files: Mapping[Path, str]) -> str:
     return str(yaml.serialize(top)) if top.value else EMPTY
 
 
-def placed(text: str, context: str, namespace: str) -> str | None:
-    """Return the kubeconfig with this current context and namespace; None if it has no such context."""
+def placed(text: str, context: str, namespace: str) -> str:
+    """Return the kubeconfig with this current context ("" keeps it) and namespace.
+
+    If it has no such context, none is current: another one could be production.
+    """
     top = _read(Path(), text)
-    entry = next((item for item in _entries(top, "contexts") if _name(item) == context), None)
+    current = _value(top, "current-context")
+    name = context or (str(current.value) if current is not None else "")
+    entry = next((item for item in _entries(top, "contexts") if _name(item) == name), None)
     inner = _value(entry, "context")
     if not isinstance(inner, yaml.MappingNode):
-        return None
-    _put(top, "current-context", context)
-    if namespace:
+        name = ""
+    elif namespace:
         _put(inner, "namespace", namespace)
+    _put(top, "current-context", name)
     return str(yaml.serialize(top))
 
 
@@ -68,12 +74,31 @@ def _read(path: Path, text: str) -> yaml.MappingNode:
         return yaml.MappingNode("tag:yaml.org,2002:map", [])
     if not isinstance(node, yaml.MappingNode):
         raise InvalidInput(doing, "it is not a mapping")
+    if _is_too_deep(node):
+        raise InvalidInput(doing, "it is nested too deeply", "look for stray brackets")
     for kind, (inner, names) in PATHS.items():
         for entry in _entries(node, kind):
             _make_absolute(_value(entry, inner), names, path.parent)
             if kind == "users":
                 _make_command_absolute(_value(_value(entry, inner), "exec"), path.parent)
     return node
+
+
+def _is_too_deep(top: yaml.Node) -> bool:
+    """True for a document that the library, which recurses, may not be able to write."""
+    level, known = {id(top): top}, set[int]()
+    for _ in range(MAX_DEPTH):
+        known |= level.keys()
+        level = {id(child): child for node in level.values() for child in _children(node) if id(child) not in known}
+        if not level:
+            return False
+    return True
+
+
+def _children(node: yaml.Node) -> Iterable[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [child for pair in node.value for child in pair]
+    return node.value if isinstance(node, yaml.SequenceNode) else ()
 
 
 def _add(top: yaml.MappingNode, more: yaml.MappingNode) -> None:

@@ -34,7 +34,10 @@ class Container:
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod; `owner` is the kind of its controller, if any; `leaving` means that it is being deleted."""
+    """A pod; `owner` is the kind of its controller, if any; `leaving` means that it is being deleted.
+
+    `init_containers` run before `containers`, one after the other.
+    """
 
     name: str
     namespace: str
@@ -47,6 +50,7 @@ class Pod:
     since: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     containers: Sequence[Container] = ()
+    init_containers: Sequence[Container] = ()
 
     @property
     def serves(self) -> bool:
@@ -58,11 +62,19 @@ class Pod:
         """Return the status as `kubectl get pods` shows it."""
         if self.leaving:
             return "Terminating"
+        if self.failing_init is not None:
+            return f"Init:{self.failing_init.why}"
         return next((c.why for c in self.containers if c.why), self.phase)
 
     @property
+    def failing_init(self) -> Container | None:
+        """Return the init container that keeps the others from starting, if one failed or waits for a reason."""
+        reasons = ("", "PodInitializing", "Completed")
+        return next((c for c in self.init_containers if c.why not in reasons), None)
+
+    @property
     def restarts(self) -> int:
-        return sum(c.restarts for c in self.containers)
+        return sum(c.restarts for c in (*self.init_containers, *self.containers))
 
     @property
     def shared_labels(self) -> Mapping[str, str]:
@@ -80,7 +92,8 @@ def pod(item: Mapping[str, Any]) -> Pod:
 
 def _pod(item: Mapping[str, Any]) -> Pod:
     meta, spec, status = item["metadata"], item["spec"], item.get("status") or {}
-    statuses = {item["name"]: item for item in status.get("containerStatuses") or ()}
+    kinds = ("containerStatuses", "initContainerStatuses")
+    statuses = {item["name"]: item for kind in kinds for item in status.get(kind) or ()}
     conditions = {item["type"]: item["status"] for item in status.get("conditions") or ()}
     return Pod(
         name=meta["name"],
@@ -94,6 +107,7 @@ def _pod(item: Mapping[str, Any]) -> Pod:
         since=status.get("startTime") or meta.get("creationTimestamp", ""),
         labels=meta.get("labels") or {},
         containers=[_container(item, statuses.get(item["name"], {})) for item in spec["containers"]],
+        init_containers=[_container(item, statuses.get(item["name"], {})) for item in spec.get("initContainers") or ()],
     )
 
 

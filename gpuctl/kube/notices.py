@@ -48,9 +48,10 @@ def _where(item: Mapping[str, Any]) -> str:
 def _pod_notices(before: Pod | None, after: Pod, thresholds: Thresholds) -> list[str]:
     if after.leaving:  # a rollout, scale-down or drain ends its containers, by SIGKILL after the grace period
         return []
-    was = {c.name: c for c in before.containers} if before else {}
+    was = {c.name: c for c in (*before.containers, *before.init_containers)} if before else {}
     name = f"pod {after.namespace}/{after.name}"
-    messages = [text for c in after.containers for text in _container_notices(name, was.get(c.name), c, thresholds)]
+    containers = (*after.init_containers, *after.containers)
+    messages = [text for c in containers for text in _container_notices(name, was.get(c.name), c, thresholds)]
     if after.phase == "Failed" and before is not None and before.phase != "Failed" and not messages:
         messages.append(f"{name}: failed ({after.status})")
     return messages

@@ -15,7 +15,7 @@ import gpuctl
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges import programs
 from gpuctl.edges.kube import kubectl
-from gpuctl.kube import choose
+from gpuctl.kube import choose, popup
 from gpuctl.kube.pod import Scope, kubectl_for
 
 
@@ -28,6 +28,7 @@ class Entry:
     needs: str = ""
     choices: Sequence[str] = ()
     stay: bool = True
+    window: str = ""
 
 
 def entries(installed: Callable[[str], bool]) -> list[Entry]:
@@ -62,11 +63,10 @@ def run() -> int:
             return 0
         names["ITEM"] = item
     argv = filled(entry.run, names)
+    if entry.window and popup.open_window(entry.window, argv[2:]):
+        return 0
     argv[0] = os.environ.get("GPUCTL_PROGRAM") or sys.argv[0] if argv[0] == "gpuctl" else argv[0]
-    code = kubectl.show(argv, folder)
-    if entry.stay and sys.stdin.isatty():
-        input("\nEnter closes this ")
-    return code
+    return popup.show(argv, folder) if entry.stay else kubectl.show(argv, folder)
 
 
 def _item(argv: Sequence[str], folder: str | None) -> str | None:

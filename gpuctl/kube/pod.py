@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube import config, kubectl
 from gpuctl.edges.kube.kubectl import Kubectl
-from gpuctl.kube import choose, model, pod_logs, selected_pod
+from gpuctl.kube import choose, model, pod_logs, popup, selected_pod
 from gpuctl.kube.selected_pod import SelectedPod
 
 LINES = 200  # of a log, before it is followed
@@ -126,8 +127,9 @@ def problems(scope: Scope) -> list[model.Pod]:
 
 
 def describe(pod: SelectedPod) -> int:
-    """Show `kubectl describe` of the pod."""
-    return kubectl.show(_kubectl(pod).argv("describe", "pod", pod.pod))
+    """Show `kubectl describe` of the pod; in a popup, until the user closes it."""
+    show = popup.show if popup.is_popup() else kubectl.show
+    return show(_kubectl(pod).argv("describe", "pod", pod.pod))
 
 
 def ports(pod: SelectedPod) -> list[int]:
@@ -136,8 +138,25 @@ def ports(pod: SelectedPod) -> list[int]:
     return [port for container in target.containers for port in container.ports]
 
 
+@dataclass(frozen=True)
+class Action:
+    """An action on a pod; `window`: the name of the command `gpuctl kube pod NAME`, if it is too long for a popup."""
+
+    run: Callable[[SelectedPod], int]
+    window: str = ""
+
+
 ACTIONS = {
-    "exec: open a shell in it": shell,
-    "logs: show and follow": logs,
-    "describe: state and events": describe,
+    "exec: open a shell in it": Action(shell, window="shell"),
+    "logs: show and follow": Action(logs, window="logs"),
+    "describe: state and events": Action(describe),
 }
+
+
+def act(action: Action, pod: SelectedPod) -> int:
+    """Run an action; one that lasts leaves a popup for a window, as a popup blocks tmux."""
+    options = [("--context", pod.context), ("--namespace", pod.namespace), ("--container", pod.container)]
+    words = [word for option in options if option[1] for word in option]
+    if action.window and popup.open_window(action.window, ["pod", action.window, pod.pod, *words]):
+        return 0
+    return action.run(pod)

@@ -44,15 +44,21 @@ def folder() -> Path:
 def make(sources: Sequence[Path], pid: int, host: str, context: str = "", namespace: str = "") -> Path:
     """Copy what kubectl would read, for the shell with this process id; copies of ended shells are removed.
 
-    `context` and `namespace` become the current ones, if the context still exists.
+    `context` and `namespace` become the current ones; if the context does not exist, none is current.
     """
-    text = merged(_texts(sources))
-    if context:
-        text = placed(text, context, namespace) or text
-    path = folder() / f"{host}-{pid}.yml"
-    write_atomically(path, text)
+    path = copy(sources, pid, host, context, namespace)
     # Newer than the copy until something writes to the copy; an ending shell compares the two.
     write_atomically(_sources(path), json.dumps([str(source) for source in sources]) + "\n")
+    return path
+
+
+def copy(sources: Sequence[Path], pid: int, host: str, context: str = "", namespace: str = "") -> Path:
+    """Copy the kubeconfig for the process with this id; additions to the copy are not kept."""
+    text = merged(_texts(sources))
+    if context or namespace:
+        text = placed(text, context, namespace)
+    path = folder() / f"{host}-{pid}.yml"
+    write_atomically(path, text)
     return path
 
 

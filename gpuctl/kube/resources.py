@@ -1,29 +1,37 @@
-"""Redraw the resources of a namespace at an interval."""
+"""Redraw a page about a namespace at an interval; one page lists its resources."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import time
+from collections.abc import Callable
 
+from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube.kubectl import Kubectl
 
 KINDS = "pods,deployments,statefulsets,daemonsets,jobs,services,persistentvolumeclaims"
 
 
 def page(kube: Kubectl) -> str:
-    """Return the resources as text, or the error."""
-    code, out, err = kube.try_to("get", KINDS, "-o", "wide", "--request-timeout=10s")
-    return f"unknown: {err.strip()}\n" if code else out or f"nothing in the namespace {kube.namespace}\n"
+    """Return the resources as text."""
+    doing = f"list the resources of the namespace {kube.namespace}"
+    listed = kube.ask(doing, "get", KINDS, "-o", "wide", "--request-timeout=10s")
+    return listed or f"nothing in the namespace {kube.namespace}\n"
 
 
-def watch(kube: Kubectl, every: float) -> None:
-    """Redraw until Ctrl-C; without a terminal, print once."""
+def watch(kube: Kubectl, every: float, page: Callable[[Kubectl], str] = page) -> None:
+    """Redraw a page until Ctrl-C; a page that could not be read is unknown. Without a terminal, print it once."""
     if not sys.stdout.isatty():
         sys.stdout.write(page(kube))
         return
     while True:
-        text = page(kube)
+        try:
+            text = page(kube)
+        except InvalidInput:
+            raise
+        except GpuctlError as error:
+            text = f"unknown: {error.wrong}\n"
         width, height = shutil.get_terminal_size()
         head = f"{kube.context} {kube.namespace}  {time.strftime('%H:%M:%S')}  every {every:g} s, Ctrl-C ends"
         sys.stdout.write(

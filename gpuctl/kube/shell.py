@@ -1,10 +1,10 @@
-"""Start the user's shell with a private kubeconfig, a prompt that shows the context, and kubectl tools."""
+"""Start the user's shell, or a program, with a private kubeconfig and the wrappers of kubectl, oc and helm."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -14,7 +14,7 @@ from gpuctl.core.errors import InvalidInput
 from gpuctl.core.paths import cache_dir, config_dir, private, write_atomically
 from gpuctl.edges import programs
 from gpuctl.edges.kube import config, kubectl
-from gpuctl.kube import private_kubeconfig, prompt
+from gpuctl.kube import private_kubeconfig, prompt, wrappers
 
 HERE = Path(__file__).parent
 SHELLS = ("bash", "zsh")
@@ -56,11 +56,32 @@ def start(requested: str, report: Callable[[str], None]) -> NoReturn:
     copy = private_kubeconfig.make(config.files(), os.getpid(), host, *_before())
     prompt.write(Path(f"{copy}.prompt"), [copy], user_settings)
     write_atomically(Path(f"{copy}.commands"), "")
-    environment = {**os.environ, **_variables(copy, shell)}
+    _set_pane_option("@gpuctl_kubeconfig", str(copy))
+    _set_pane_option("@gpuctl_history", f"{copy}.commands")
+    kubectl.become(_argv(shell), {**os.environ, **_variables(copy), **_shell_variables(shell)})
+
+
+def run(argv: Sequence[str], report: Callable[[str], None]) -> NoReturn:
+    """Replace this process with a program; its process id marks the private kubeconfig as in use.
+
+    If the user's kubeconfig cannot be read, the program has an empty one, and `report` receives the error.
+    """
+    host = os.uname().nodename
+    try:
+        copy = private_kubeconfig.make(config.files(), os.getpid(), host, *_before())
+    except InvalidInput as error:
+        report(f"{error}; {argv[0]} starts without a context")
+        copy = private_kubeconfig.make([], os.getpid(), host)
+    context, _ = _before()
+    if context and config.current(copy) is None:
+        report(f"gpuctl: the kubeconfig has no context {context}: {argv[0]} starts without a context")
+    _set_pane_option("@gpuctl_kubeconfig", str(copy))
+    kubectl.become(argv, {**os.environ, **_variables(copy)})
+
+
+def _set_pane_option(name: str, value: str) -> None:
     if pane := os.environ.get("TMUX_PANE"):
-        for name, value in (("@gpuctl_kubeconfig", str(copy)), ("@gpuctl_history", f"{copy}.commands")):
-            kubectl.tmux("set-option", "-p", "-t", pane, name, value)
-    kubectl.become(_argv(shell), environment)
+        kubectl.tmux("set-option", "-p", "-t", pane, name, value)
 
 
 def remake(copy: Path) -> None:
@@ -84,15 +105,23 @@ def _before() -> tuple[str, str]:
     return os.environ.get("GPUCTL_KUBE_CONTEXT", ""), os.environ.get("GPUCTL_KUBE_NAMESPACE", "")
 
 
-def _variables(copy: Path, shell: Shell) -> dict[str, str]:
-    variables = {
+def _variables(copy: Path) -> dict[str, str]:
+    """Return the variables of any program with a private kubeconfig."""
+    return {
         "GPUCTL_KUBECONFIG": str(copy),
         "GPUCTL_KUBE_FROM": os.environ.get("KUBECONFIG", ""),
+        "GPUCTL_KUBE_WRAPPERS": str(wrappers.folder()),
+        "GPUCTL_PROGRAM": os.environ.get("GPUCTL_PROGRAM") or str(Path(sys.argv[0]).absolute()),
+        "KUBECONFIG": str(copy),
+        "PATH": wrappers.place(os.environ.get("PATH", os.defpath)),
+    }
+
+
+def _shell_variables(shell: Shell) -> dict[str, str]:
+    variables = {
         "GPUCTL_KUBE_FOLDER": str(HERE),
         "GPUCTL_KUBE_SETTINGS": str(config_dir() / "settings.yml"),
         "GPUCTL_KUBE_COMPLETION": str(completion(shell.name)),
-        "GPUCTL_PROGRAM": os.environ.get("GPUCTL_PROGRAM") or str(Path(sys.argv[0]).absolute()),
-        "KUBECONFIG": str(copy),
     }
     if shell.name == "zsh":  # it has no --rcfile: it reads this folder's files, which continue with the user's
         theirs = os.environ.get("ZDOTDIR", "")
@@ -107,10 +136,10 @@ def _argv(shell: Shell) -> list[str]:
 def completion(shell: str) -> Path:
     """Return the file with kubectl's completion, updated when kubectl is newer; absent without kubectl."""
     path = cache_dir() / "kube" / f"completion.{shell}"
-    if not programs.installed("kubectl"):
+    program = wrappers.wrapped("kubectl")
+    if program is None:
         return path
-    program = Path(programs.need("kubectl")).resolve()
-    if not path.is_file() or path.stat().st_mtime < program.stat().st_mtime:
+    if not path.is_file() or path.stat().st_mtime < program.resolve().stat().st_mtime:
         text = kubectl.output_of(["kubectl", "completion", shell])
         if text:
             private(path.parent)

@@ -6,33 +6,34 @@ if [ -n "${KUBECONFIG-}" ] && [ "$KUBECONFIG" != "$GPUCTL_KUBECONFIG" ] && [ "$K
   "$GPUCTL_PROGRAM" kube remake "$GPUCTL_KUBECONFIG"
 fi
 export KUBECONFIG=$GPUCTL_KUBECONFIG
+# Without the context that its pane was declared or saved with, the shell has none: another could be production.
+if [ -n "${GPUCTL_KUBE_CONTEXT-}" ]; then
+  IFS= read -r __gpuctl_kube_stage 2>/dev/null <"$GPUCTL_KUBECONFIG.prompt"
+  [ "${__gpuctl_kube_stage-}" != none ] ||
+    printf 'gpuctl: this pane belongs to the context %s, which the kubeconfig does not have: no context is selected\n  hint: kctx selects one\n' "$GPUCTL_KUBE_CONTEXT"
+fi
 # The context of a restored pane is for its first shell only.
 unset GPUCTL_KUBE_CONTEXT GPUCTL_KUBE_NAMESPACE
 
-unalias kubectl k kgp kgpa kd ke kdel kctx kns kpod 2>/dev/null
+unalias kubectl oc helm k kgp kgpa kd ke kdel kctx kns kpod 2>/dev/null
 alias k=kubectl
 alias kgp='kubectl get pods'
 alias kgpa='kubectl get pods --all-namespaces'
 alias kd='kubectl describe'
-alias ke='kubectl exec -it'
+alias ke='kubectl edit'
 alias kdel='kubectl delete'
 
-# Words that could destroy something are judged by gpuctl, which asks once where the context is a production one.
-# Where it cannot be asked, kubectl does not run; `command kubectl` goes past it.
-function kubectl {
-  case "${1-}" in
-  __complete*) ;;
-  *)
-    local IFS=' '
-    case " $* " in
-    *" delete "* | *" drain "* | *" cordon "* | *" scale "* | *" undo "* | *" restart "* | *" taint "* | *" --prune"* | *" --force"*)
-      "$GPUCTL_PROGRAM" kube guard -- "$@" || return
-      ;;
-    esac
-    ;;
+# The wrappers of kubectl, oc and helm come first on the PATH, also after the user's files or hooks changed it.
+function __gpuctl_kube_path {
+  case "$PATH" in
+  "$GPUCTL_KUBE_WRAPPERS":*) return ;;
   esac
-  command kubectl "$@"
+  local rest=":$PATH:"
+  rest=${rest//":$GPUCTL_KUBE_WRAPPERS:"/:}
+  rest=${rest#:}
+  PATH=$GPUCTL_KUBE_WRAPPERS:${rest%:}
 }
+__gpuctl_kube_path
 
 function kctx {
   "$GPUCTL_PROGRAM" kube context "$@" || return
@@ -53,7 +54,7 @@ function kpod {
 }
 
 function kwatch-resources {
-  "$GPUCTL_PROGRAM" kube watch "$@"
+  "$GPUCTL_PROGRAM" kube top "$@"
 }
 
 function port-forward-hyperpod {
@@ -63,6 +64,7 @@ function port-forward-hyperpod {
 # Reads the cached prompt. gpuctl is started only if the copy or the settings changed.
 __gpuctl_kube_stage='' __gpuctl_kube_context='' __gpuctl_kube_namespace=''
 function __gpuctl_kube_read {
+  __gpuctl_kube_path
   local kept=$GPUCTL_KUBECONFIG.prompt
   [ "${KUBECONFIG-}" = "$__gpuctl_kube_published" ] || __gpuctl_kube_publish
   if [ "$KUBECONFIG" != "$GPUCTL_KUBECONFIG" ]; then

@@ -6,15 +6,19 @@ The real one is in test_kube_real_forward.py.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gpuctl.tmux import templates
 from tests.rig.kube.forwarding import children, five_free_ports, forwarding, pods, said, who_answers
 from tests.rig.kube.kubelet import deployment
 from tests.rig.kube.plane import Plane, for_tests
@@ -218,6 +222,90 @@ def test_the_wizard_asks_for_pods_port_and_local_port(me: User, cluster: Plane, 
     at.sees(f"127.0.0.1:{base}", " up")
     at.press("C-c")
     at.sees("all forwards stopped")
+
+
+@pytest.fixture
+def background(me: User) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """`gpuctl kube forward --background`; what it started is stopped, and nothing is left."""
+    yield lambda *words: me.gpuctl("kube", "forward", "--background", "--probe-every", "0.5", *words)
+    assert me.gpuctl("kube", "forward", "stop", "--all").returncode == 0
+    wait_until(lambda: not children(me), "nothing is left")
+
+
+def listed(me: User) -> list[dict[str, Any]]:
+    done = me.gpuctl("kube", "forward", "list", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    services: list[dict[str, Any]] = json.loads(done.stdout)
+    return services
+
+
+def status_bar(me: User) -> str:
+    script = Path(templates.__file__).with_name("template") / "scripts/forwards.sh"
+    return subprocess.run(["sh", script], env=me.environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_forwards_in_the_background_outlive_the_shell_that_started_them(
+    me: User, cluster: Plane, base: int, background: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    own = me.home / "own"  # as the copy of a smart shell, which is removed with it
+    (me.home / ".kube/config").rename(own)
+    me.variables["KUBECONFIG"] = "own"  # a relative path, and the process runs in another folder
+    first, second = pods(cluster, "hyperpod")
+    done = background("-l", "app=hyperpod", "--from", base, "--to", 8080)
+    assert done.stdout == f"127.0.0.1:{base} -> {first}:8080: up\n127.0.0.1:{base + 1} -> {second}:8080: up\n"
+    own.unlink()
+    cluster.kubectl("delete", "pod", first, "--wait=false")
+    wait_until(lambda: who_answers(base) not in ("", first, second), "the successor answers on the same port")
+    wait_until(lambda: "[fg=green]2 forwarded" in status_bar(me), "the status bar counts them")
+    (service,) = listed(me)
+    assert (service["number"], service["context"], service["namespace"]) == (1, "dev-eu", "default")
+    assert [(port["local"], port["state"]) for port in service["ports"]] == [(base, "up"), (base + 1, "up")]
+    assert me.gpuctl("kube", "forward", "stop", "7").returncode == 2
+    assert f"stopped 1: 127.0.0.1:{base}" in me.gpuctl("kube", "forward", "stop", "1").stdout
+    assert (who_answers(base), listed(me), status_bar(me)) == ("", [], "")
+    assert not list((me.home / ".local/state/gpuctl/kube").iterdir())
+
+
+def test_the_wizard_adds_to_the_forwards_in_the_background(
+    me: User, cluster: Plane, base: int, background: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (name,) = pods(cluster, "web")
+    assert background(name, f"{base}:8080").returncode == 0
+    at = me.terminal()
+    at.type("gpuctl kube forward --wizard --background --probe-every 0.5")
+    at.sees("forward>", "app=hyperpod")
+    at.press("label app=hyperpod", "Enter")
+    at.sees("port of the pod>", "8080")
+    at.press("Enter")
+    at.sees("first local port>")
+    at.press(str(base + 1), "Enter")
+    at.sees(f"127.0.0.1:{base + 2}", "gpuctl kube forward stop 2")
+    at.close()
+    assert [(service["number"], len(service["ports"])) for service in listed(me)] == [(1, 1), (2, 2)]
+    wait_until(lambda: "]3 forwarded" in status_bar(me), "all are up")
+    (me.home / f"silent-{name}").touch()
+    wait_until(lambda: "2 of 3 forwarded" in status_bar(me), "the status bar tells of the one that does not answer")
+    assert listed(me)[0]["ports"][0]["why"]
+
+
+def test_a_killed_background_process_is_listed_no_more(
+    me: User, cluster: Plane, base: int, background: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (name,) = pods(cluster, "web")
+    background(name, f"{base}:8080")
+    os.kill(listed(me)[0]["pid"], signal.SIGKILL)
+    wait_until(lambda: not children(me), "its kubectl ends with it")
+    assert listed(me) == []
+    assert status_bar(me) == ""
+    assert background(name, f"{base}:8080").returncode == 0
+
+
+def test_what_cannot_begin_in_the_background_says_why(
+    me: User, background: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = background("-l", "app=none", "--from", "8081", "--to", "8080")
+    assert (done.returncode, "no running pod has the label app=none" in done.stderr) == (3, True)
+    assert "no forwards run" in me.gpuctl("kube", "forward", "list").stdout
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,23 @@ def test_what_destroys_is_asked_for_once_in_production_also_by_alias(me: User, c
     assert "pod/spared" in cluster.kubectl("get", "pods", "-o", "name")
 
 
+def test_the_guard_holds_in_pipes_and_under_timeout(me: User, cluster: Plane) -> None:
+    cluster.apply(pod("piped"))
+    at = smart(me)
+    at.type("kctx prod-eu")
+    at.sees("prod-eu default")
+    at.type("echo piped | xargs kubectl delete --wait=false pod")
+    at.sees("kubectl delete in the production context prod-eu (namespace default). Continue? [y/N]")
+    at.type("n")
+    at.sees("not run")
+    # In a script, timeout starts it as a background job, which would be stopped when it reads the answer.
+    me.program("script", "#!/bin/sh\ntimeout 50 kubectl delete --wait=false pod piped\necho status $?\n")
+    at.type("clear; script")
+    at.sees("no terminal to confirm on", f"hint: {me.home}/bin/kubectl, called by its path", "status 2")
+    at.type(f"clear; echo piped | {me.home}/bin/kubectl delete --wait=false pod piped")
+    at.sees('pod "piped" deleted')
+
+
 def test_outside_of_production_nothing_is_asked(me: User, cluster: Plane) -> None:
     cluster.apply(pod("gone-at-once"))
     at = smart(me)
@@ -172,7 +189,7 @@ def test_where_nobody_can_be_asked_it_is_not_run_and_says_so(me: User) -> None:
     (me.home / ".kube/config").write_text((me.home / ".kube/config").read_text().replace('"dev-eu"', '"prod-xy"'))
     import subprocess
 
-    words = [str(me.program_path), "kube", "guard", "--", "delete", "pod", "two"]
+    words = [str(me.program_path), "kube", "guard", "--", "/usr/bin/kubectl", "delete", "pod", "two"]
     done = subprocess.run(
         words, env=me.environment, capture_output=True, text=True, check=False, start_new_session=True, stdin=-3
     )
@@ -187,7 +204,9 @@ def test_the_aliases_complete_as_kubectl_does(me: User, shell: str) -> None:
     at.sees("kd pod two")
     at.press("C-u", "k get deployments hyp", "Tab", "Enter")
     at.sees("2/2")
-    at.press("kctx stag", "Tab", "Enter")
+    at.press("ke pod tw", "Tab")
+    at.sees("ke pod two")
+    at.press("C-u", "kctx stag", "Tab", "Enter")
     at.sees("switched to the context staging-eu")
 
 
@@ -211,6 +230,12 @@ def test_kns_chooses_with_fzf_and_refuses_what_is_not_there(me: User) -> None:
     at.sees("dev-eu training")
     at.type("kns trainig")
     at.sees("dev-eu has none of that name")
+    at.type("clear; kns -")
+    at.sees("switched to the namespace default")
+    at.type("clear; kns -")
+    at.sees("switched to the namespace training")
+    at.type("clear; kctx staging-eu && kns -")
+    at.sees("default is the first namespace of this shell in staging-eu")
 
 
 def test_kpod_chooses_a_pod_and_container_and_remembers_them(me: User) -> None:
@@ -269,13 +294,59 @@ def test_the_palette_runs_what_is_chosen(me: User) -> None:
     at.press("nodes: GPUs per node")
     at.sees("1/")
     at.press("Enter")
-    at.sees("gpu-0", "8", "Enter closes this")
+    at.sees("gpu-0", "8", "q closes this")
+    at.press("q")
+    at.sees_no_more("q closes this")
+
+
+def test_a_long_result_of_the_palette_can_be_scrolled(me: User) -> None:
+    me.program("helm", "#!/bin/sh\nseq 1 200\n")
+    at = smart(me)
+    at.type("gpuctl kube palette")
+    at.sees("command>")
+    at.press("helm: releases")
+    at.sees("1/")
     at.press("Enter")
+    at.sees("\n10\n", "q closes this")
+    at.press("G")
+    at.sees("\n200\n")
+    at.press("g")
+    at.sees("\n10\n")
+    at.press("q")
+    at.sees_no_more("q closes this")
+
+
+def test_the_usage_of_pods_is_drawn_until_ctrl_c(me: User) -> None:
+    """`kubectl top` is a stand-in: this cluster has no metrics server."""
+    real = (me.home / "bin/kubectl").readlink()
+    (me.home / "bin/kubectl").unlink()
+    standin = 'echo "$*" >>"$HOME/top"; printf "trainer-0  %sm  2048Mi\\n" "$(wc -l <"$HOME/top")00"'
+    me.program("kubectl", f'#!/bin/sh\ncase "$*" in *" top "*) {standin} ;; *) exec {real} "$@" ;; esac\n')
+    at = smart(me)
+    at.type("kwatch-resources training --every 0.5")
+    at.sees("dev-eu training", "trainer-0", "200m", "2048Mi", "▅█", "Ctrl-C ends")
+    assert "--namespace=training top pods" in (me.home / "top").read_text()
+    at.press("C-c")
+    at.type("clear; echo still $((1 + 1))")
+    at.sees("still 2")
+
+
+def test_without_metrics_usage_is_unknown(me: User) -> None:
+    done = me.gpuctl("kube", "top")
+    assert done.returncode == 3
+    assert "cannot measure the pods of the namespace default: Metrics API not available" in done.stderr
+
+
+def test_ke_edits(me: User) -> None:
+    me.variables["KUBE_EDITOR"] = "head -7"
+    at = smart(me)
+    at.type("ke deployment hyperpod")
+    at.sees("Please edit the object", "apiVersion")
 
 
 def test_the_resources_of_a_namespace_are_drawn_until_ctrl_c(me: User) -> None:
     at = smart(me)
-    at.type("kwatch-resources default")
+    at.type("gpuctl kube watch default")
     at.sees("dev-eu default", "deployment.apps/hyperpod", "every 2 s, Ctrl-C ends")
     at.press("C-c")
     at.type("clear; echo still $((1 + 1))")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import click
 
 from gpuctl.cli.kube import shell
+from gpuctl.cli.kube.forward import forward
 from gpuctl.cli.kube.pod import pod, scope
 from gpuctl.cli.shared import options, output
 from gpuctl.cli.shared.click_groups import Group
@@ -19,60 +21,9 @@ def group() -> None:
 
 
 group.add_command(pod)
+group.add_command(forward)
 for command in shell.commands:
     group.add_command(command)
-
-
-@group.command()
-@click.argument("pod_name", metavar="[POD]", default="")
-@click.argument("ports", metavar="[[LOCAL:]REMOTE]...", nargs=-1)
-@click.option("--selector", "-l", metavar="LABELS", default="", help="Forward to every pod with these labels.")
-@click.option(
-    "--from",
-    "first",
-    type=click.IntRange(1, 65535),
-    help="With -l: local port of the first pod; the next pods get the next free ports.",
-)
-@click.option(
-    "--to", "remote", type=click.IntRange(1, 65535), multiple=True, help="With -l: port of each pod; repeatable."
-)
-@click.option("--save", metavar="NAME", default="", help="Also save these forwards under a name.")
-@click.option("--set", "saved_name", metavar="NAME", default="", help="Use the forwards saved under a name.")
-@click.option("--wizard", is_flag=True, help="Choose pods and ports interactively.")
-@options.probe_every
-@scope
-def forward(
-    pod_name: str,
-    ports: tuple[str, ...],
-    selector: str,
-    first: int | None,
-    remote: tuple[int, ...],
-    save: str,
-    saved_name: str,
-    wizard: bool,
-    probe_every: float,
-    context: str,
-    namespace: str,
-) -> None:
-    """Forward local ports to pods until Ctrl-C.
-
-    Name one POD and its ports (trainer-0 8081:8080), or select several pods by label (-l app=web --from 8081 --to
-    8080). A broken forward is restarted; if a pod is replaced, the forward moves to its replacement.
-    """
-    from gpuctl.cli.shared.forward_display import go
-    from gpuctl.kube.forward import request as requests
-    from gpuctl.kube.forward import saved
-    from gpuctl.kube.pod import Scope
-
-    kube_scope = Scope(context, namespace)
-    request = requests.request(
-        requests.ForwardArguments(pod_name, ports, selector, first, remote, saved_name, wizard, kube_scope)
-    )
-    if request is None:
-        return
-    if save:
-        click.echo(f"saved as {saved.save(save, request)}", err=True)
-    sys.exit(go(request, probe_every))
 
 
 @group.command()
@@ -139,11 +90,31 @@ def notify(
     sys.exit(INTERRUPTED)  # the only way it ends
 
 
+def every_seconds(default: float) -> Callable[[options.Command], options.Command]:
+    """Return the option --every."""
+    text = "Seconds between two refreshes."
+    return click.option("--every", type=options.Finite(0.5), default=default, show_default=True, help=text)
+
+
 @group.command()
 @click.argument("name", metavar="[NAMESPACE]", default="")
-@click.option(
-    "--every", type=options.Finite(0.5), default=2.0, show_default=True, help="Seconds between two refreshes."
-)
+@every_seconds(5.0)
+@options.context
+def top(name: str, every: float, context: str) -> None:
+    """Show the CPU and memory of a namespace's pods over time until Ctrl-C; needs the metrics server.
+
+    Each pod has its current and its highest usage, and a graph between 0 and the highest.
+    """
+    from gpuctl.kube.pod import Scope, kubectl_for
+    from gpuctl.kube.resources import watch as draw
+    from gpuctl.kube.usage import Usage
+
+    draw(kubectl_for(Scope(context, name)), every, Usage().page)
+
+
+@group.command()
+@click.argument("name", metavar="[NAMESPACE]", default="")
+@every_seconds(2.0)
 @options.context
 def watch(name: str, every: float, context: str) -> None:
     """Show the pods, workloads and services of a namespace until Ctrl-C, refreshed at an interval."""

@@ -80,6 +80,7 @@ def describe(name: str, container: str, choose_again: bool, all_namespaces: bool
 @pod.command()
 @which_pod
 @click.argument("ports", metavar="[[LOCAL:]REMOTE]...", nargs=-1)
+@click.option("--background", is_flag=True, help="Return when it runs; `gpuctl kube forward list` shows it.")
 def forward(
     name: str,
     container: str,
@@ -88,15 +89,17 @@ def forward(
     context: str,
     namespace: str,
     ports: tuple[str, ...],
+    background: bool,
 ) -> None:
     """Forward the pod's ports; without PORTS, the ones it declares."""
-    from gpuctl.cli.shared.forward_display import go
+    from gpuctl.cli.shared.forward_display import go, go_background
     from gpuctl.kube import pod as pods
     from gpuctl.kube.forward.request import of_pod
 
     def action(target: SelectedPod) -> int:
         remote_ports = ports or [str(port) for port in pods.ports(target)]
-        return go(of_pod(target.pod, remote_ports, target.context, target.namespace))
+        request = of_pod(target.pod, remote_ports, target.context, target.namespace)
+        return go_background(request, announce=True) if background else go(request)
 
     _act(action, _request(name, container, choose_again, all_namespaces, context, namespace))
 
@@ -112,7 +115,7 @@ def choose(all_namespaces: bool, context: str, namespace: str) -> None:
     target = pods.choose_pod(pods.Scope(context, namespace, all_namespaces))
     action = menus.entry(pods.ACTIONS, target.pod) if target else None
     if target and action:
-        sys.exit(pods.ACTIONS[action](target))
+        sys.exit(pods.act(pods.ACTIONS[action], target))
 
 
 @pod.command()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from gpuctl.cli.shared import completion
+
 # The arguments belong to kubectl.
 UNPARSED = {"ignore_unknown_options": True, "help_option_names": []}
 
@@ -18,8 +20,9 @@ def shell(program: str) -> None:
     """Start a shell with its own copy of the kubeconfig, so that switching contexts affects no other shell.
 
     The prompt shows the context and namespace, coloured by stage: red for production. In a production context,
-    destructive kubectl commands ask for confirmation. The shell has the aliases k, kgp, kgpa, kd, ke and kdel, and the
-    commands kctx, kns, kpod, kwatch-resources and port-forward-hyperpod.
+    destructive commands of kubectl, oc and helm ask for confirmation, also in scripts and pipes. The shell has the
+    aliases k, kgp, kgpa, kd, ke and kdel, and the commands kctx, kns, kpod, kwatch-resources and
+    port-forward-hyperpod.
     """
     from gpuctl.kube.shell import start
 
@@ -27,7 +30,7 @@ def shell(program: str) -> None:
 
 
 @click.command("context")
-@click.argument("name", default="")
+@click.argument("name", default="", shell_complete=completion.contexts)
 def switch_context(name: str) -> None:
     """Switch this shell to the context NAME ("-" for the previous one), or choose one."""
     from gpuctl.core import settings
@@ -43,7 +46,7 @@ def switch_context(name: str) -> None:
 @click.argument("name", default="")
 @click.option("--force", is_flag=True, help="Do not check that it exists.")
 def switch_namespace(name: str, force: bool) -> None:
-    """Switch this shell to the namespace NAME, or choose one."""
+    """Switch this shell to the namespace NAME ("-" for the previous one), or choose one."""
     from gpuctl.kube import choose, switch
 
     switch.private_copy()
@@ -82,26 +85,34 @@ def leave(path: Path) -> None:
 
 
 @click.command(hidden=True, context_settings=UNPARSED)
+@click.argument("program", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def guard(arguments: tuple[str, ...]) -> None:
-    """Ask for confirmation before a destructive kubectl command in a production context."""
+def guard(program: Path, arguments: tuple[str, ...]) -> None:
+    """Ask for confirmation before a destructive command of kubectl, oc or helm in a production context."""
     from gpuctl.core import settings
-    from gpuctl.kube.confirm import question
+    from gpuctl.kube.confirm import ask, question
+    from gpuctl.kube.guard import PROGRAMS
 
-    prompt_text = question(arguments, settings.load())
-    if not prompt_text:
-        return
-    try:
-        terminal = Path("/dev/tty").open("r+b", buffering=0)  # noqa: SIM115 - closed with the process
-    except OSError:
-        click.echo(f"gpuctl: not run, as there is no terminal to confirm on: {prompt_text}", err=True)
-        click.echo("  hint: `command kubectl` skips the confirmation", err=True)
+    if program.name not in PROGRAMS:
+        raise click.UsageError(f"{program.name} is none of {', '.join(PROGRAMS)}")
+    question_text = question(program.name, arguments, settings.load())
+    confirmed = not question_text or ask(question_text)
+    if confirmed is None:
+        click.echo(f"gpuctl: not run, as there is no terminal to confirm on: {question_text}", err=True)
+        click.echo(f"  hint: {program}, called by its path, runs without the confirmation", err=True)
         sys.exit(2)
-    with terminal:
-        terminal.write(f"{prompt_text} [y/N] ".encode())
-        if terminal.readline().strip().lower() not in (b"y", b"yes"):
-            click.echo("not run", err=True)
-            sys.exit(1)
+    if not confirmed:
+        click.echo("not run", err=True)
+        sys.exit(1)
 
 
-commands = (shell, switch_context, switch_namespace, prompt, remake, leave, guard)
+@click.command(hidden=True, context_settings=UNPARSED)
+@click.argument("argv", metavar="PROGRAM [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(argv: tuple[str, ...]) -> None:
+    """Run a program with its own copy of the kubeconfig, and with confirmations in a production context."""
+    from gpuctl.kube import shell as shells
+
+    shells.run(argv, partial(click.echo, err=True))
+
+
+commands = (shell, switch_context, switch_namespace, prompt, remake, leave, guard, run)

@@ -25,6 +25,7 @@ def typed(home: Path, bashrc: str, *lines: str, **environment: str) -> subproces
         "GPUCTL_KUBECONFIG": str(user_config),
         "GPUCTL_KUBE_FROM": "",
         "GPUCTL_KUBE_FOLDER": str(shell.HERE),
+        "GPUCTL_KUBE_WRAPPERS": str(home / "wrappers"),
         "GPUCTL_KUBE_SETTINGS": str(home / "none"),
         "GPUCTL_KUBE_COMPLETION": str(home / "none"),
         "GPUCTL_PROGRAM": str(home / "gpuctl"),
@@ -75,3 +76,22 @@ def test_a_changed_copy_is_checked_for_new_entries_when_the_shell_ends(tmp_path:
     assert (found.read_text() if found.exists() else "").startswith(asked)
     assert found.exists() is bool(asked)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("own.yml")]
+
+
+def test_the_wrappers_stay_first_on_the_path_whatever_changes_it(tmp_path: Path) -> None:
+    lines = ['echo "start $PATH"', "PATH=/x/bin:$PATH", 'echo "then $PATH"']
+    output = typed(tmp_path, "PATH=$HOME/bin:$PATH", *lines).stdout
+    start = f"{tmp_path}/wrappers:{tmp_path}/bin:{tmp_path}:"
+    assert f"start {start}" in output
+    assert f"then {tmp_path}/wrappers:/x/bin:{start.removeprefix(f'{tmp_path}/wrappers:')}" in output
+    assert output.splitlines()[-1].count("/wrappers:") <= 1
+
+
+def test_a_missing_context_of_a_pane_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "gpuctl").write_text("#!/bin/sh\nprintf 'none\\nno context\\n\\n' >\"$HOME/own.yml.prompt\"\n")
+    (tmp_path / "gpuctl").chmod(0o755)
+    bashrc = "export KUBECONFIG=$HOME/other"
+    message = "this pane belongs to the context gone, which the kubeconfig does not have: no context is selected"
+    assert message in typed(tmp_path, bashrc, GPUCTL_KUBE_CONTEXT="gone").stdout
+    assert message not in typed(tmp_path, bashrc).stdout
+    assert message not in typed(tmp_path, "", GPUCTL_KUBE_CONTEXT="staging-eu").stdout

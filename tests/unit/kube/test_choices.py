@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuctl.cli.kube.pod import pod as pod_commands
 from gpuctl.core.errors import InvalidInput
 from gpuctl.edges.kube import kubectl
-from gpuctl.kube import palette
+from gpuctl.kube import palette, popup
 from gpuctl.kube.choose import folder_of_pane, pod_lines
 from gpuctl.kube.explain import decoded, literals, secrets_of
 from gpuctl.kube.forward import saved
@@ -18,6 +19,7 @@ from gpuctl.kube.forward.state_machine import Line, State
 from gpuctl.kube.forward.table import as_line, drawn
 from gpuctl.kube.forward.wizard import offers
 from gpuctl.kube.model import Container, Pod
+from gpuctl.kube.pod import ACTIONS
 from gpuctl.kube.resources import fit
 
 
@@ -58,6 +60,21 @@ def test_every_line_of_the_palette_can_be_filled_in() -> None:
         argv = [*palette.filled(entry.choices, names), *palette.filled(entry.run, names)]
         assert not [word for word in argv if word.startswith("$")]
         assert bool(entry.choices) == ("$ITEM" in entry.run)
+
+
+def test_commands_of_the_palette_that_last_have_a_window() -> None:
+    """`window.sh` starts commands of `gpuctl kube` only."""
+    with_window = {entry.window: entry.run for entry in palette.entries(lambda _: True) if entry.window}
+    assert with_window.keys() == {"watch", "top"}
+    assert {tuple(run[:2]) for run in with_window.values()} == {("gpuctl", "kube")}
+    lasting = {action.window for action in ACTIONS.values() if action.window}
+    assert lasting == {"shell", "logs"}
+    assert lasting <= pod_commands.commands.keys()
+
+
+def test_outside_of_a_popup_nothing_opens_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUCTL_POPUP", raising=False)
+    assert popup.open_window("logs", ["pod", "logs", "a"]) is False
 
 
 def test_an_option_without_a_value_is_dropped() -> None:

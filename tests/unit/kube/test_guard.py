@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuctl.core.settings import Settings
-from gpuctl.kube import guard, shell
+from gpuctl.kube import guard, wrappers
 from gpuctl.kube.confirm import question
-from tests.rig.needs import HOSTS, need
 
 DESTROY = [
     ("delete pod x", "delete"),
@@ -65,26 +65,114 @@ KEEP = [
 
 @pytest.mark.parametrize(("line", "does"), DESTROY)
 def test_destructive_commands_are_recognised(line: str, does: str) -> None:
-    assert guard.destroys(guard.read(line.split())) == does
+    assert destroys("kubectl", line) == does
 
 
 @pytest.mark.parametrize("line", KEEP)
 def test_other_commands_need_no_confirmation(line: str) -> None:
-    assert guard.destroys(guard.read(line.split())) == ""
+    assert destroys("kubectl", line) == ""
 
 
-@pytest.mark.parametrize("name", ["bash", "zsh"])
-@pytest.mark.parametrize("separator", ["unset IFS", "IFS=,", "IFS="])
-def test_the_shell_function_passes_every_destructive_verb_to_the_guard(name: str, separator: str) -> None:
-    """shell.sh looks for words before it starts gpuctl: every command above must have one of them."""
-    if shutil.which(name) is None:
-        need(f"{name} is not installed", HOSTS)
-    code = (shell.HERE / "shell.sh").read_text()
-    function = code[code.index("function kubectl {") : code.index("function kctx")]
-    lines = "\n".join(f"kubectl {line}" for line, _ in DESTROY)
-    script = f"GPUCTL_PROGRAM=asked; asked() {{ echo asked; return 1; }}\n{function}\n{separator}\n{lines}\n"
-    done = subprocess.run([name, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["asked"] * len(DESTROY)
+OTHERS = [
+    ("oc", "adm drain gpu-1", "drain"),
+    ("oc", "delete project team", "delete"),
+    ("oc", "idle web", "idle"),
+    ("oc", "rollback web", "rollback"),
+    ("oc", "adm prune builds --confirm", "prune"),
+    ("oc", "adm prune builds", ""),
+    ("oc", "project delete", ""),
+    ("helm", "uninstall web", "uninstall"),
+    ("helm", "-n team un web", "uninstall"),
+    ("helm", "--kube-context prod-eu delete web", "uninstall"),
+    ("helm", "rollback web 3", "rollback"),
+    ("helm", "upgrade web . --force", "upgrade --force"),
+    ("helm", "upgrade web . --force=false", ""),
+    ("helm", "upgrade --install web .", ""),
+    ("helm", "uninstall web --dry-run", ""),
+    ("helm", "plugin uninstall diff", ""),
+    ("helm", "status delete", ""),
+]
+
+
+def destroys(program: str, line: str) -> str:
+    return guard.destroys(program, guard.read(program, line.split()))
+
+
+@pytest.mark.parametrize(("program", "line", "does"), OTHERS)
+def test_oc_and_helm_have_destructive_commands_of_their_own(program: str, line: str, does: str) -> None:
+    assert destroys(program, line) == does
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A PATH with the wrappers, of programs that print their name and arguments, and a gpuctl that refuses."""
+    monkeypatch.setenv("GPUCTL_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("GPUCTL_PROGRAM", str(tmp_path / "bin/gpuctl"))
+    (tmp_path / "bin").mkdir()
+    for name in ("kubectl", "helm"):
+        (tmp_path / "bin" / name).write_text('#!/bin/sh\necho "$0 $*"\n')
+    (tmp_path / "bin/gpuctl").write_text('#!/bin/sh\necho "asked: $*"\nexit 7\n')
+    for program in (tmp_path / "bin").iterdir():
+        program.chmod(0o755)
+    path = wrappers.place(f"{tmp_path}/bin:{os.defpath}")
+    monkeypatch.setenv("PATH", path)
+    return path
+
+
+def ran(script: str) -> tuple[int, list[str]]:
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=30)
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_the_wrapper_passes_every_destructive_command_to_the_guard(installed: str, tmp_path: Path) -> None:
+    """It looks for words before it starts gpuctl: every command above must have one of them."""
+    lines = [("kubectl", line) for line, _ in DESTROY] + [(name, line) for name, line, does in OTHERS if does]
+    lines = [(name, line) for name, line in lines if name != "oc"]
+    _, output = ran("\n".join(f"{name} {line}" for name, line in lines))
+    assert output == [f"asked: kube guard -- {tmp_path}/bin/{name} {line}" for name, line in lines]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo x | xargs kubectl delete pod",
+        "timeout 20 kubectl delete pod x",
+        "env kubectl delete pod x",
+        "command kubectl delete pod x",
+        "PATH=$PATH:/nowhere kubectl delete pod x",
+    ],
+)
+def test_the_guard_holds_in_pipes_scripts_and_other_programs(installed: str, script: str) -> None:
+    code, output = ran(script)
+    assert (code == 0, [line[:5] for line in output]) == (False, ["asked"])
+
+
+def test_other_commands_run_the_program_with_its_arguments(installed: str, tmp_path: Path) -> None:
+    assert ran("kubectl get 'a  b'; kubectl __complete delete ''; helm list") == (
+        0,
+        [
+            f"{tmp_path}/bin/kubectl get a  b",
+            f"{tmp_path}/bin/kubectl __complete delete ",
+            f"{tmp_path}/bin/helm list",
+        ],
+    )
+
+
+def test_programs_that_are_not_installed_have_no_wrapper(installed: str, tmp_path: Path) -> None:
+    assert shutil.which("oc") is None
+    (tmp_path / "bin/helm").unlink()
+    assert ran("helm list") == (127, [])
+    assert wrappers.place(installed) == installed
+    assert shutil.which("helm") is None
+    assert wrappers.wrapped("kubectl") == tmp_path / "bin/kubectl"
+
+
+def test_wrappers_of_two_installations_do_not_call_each_other_for_ever(installed: str, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/kubectl").write_text(wrappers.WRAPPER.read_text())
+    (tmp_path / "other/kubectl").chmod(0o755)
+    for path in (f"{tmp_path}/other:{installed}", installed.replace(":", f":{tmp_path}/other:", 1)):
+        assert ran(f"PATH={path} kubectl get pods") == (0, [f"{tmp_path}/bin/kubectl get pods"])
 
 
 @pytest.fixture
@@ -108,14 +196,26 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_the_question_names_context_and_namespace(config: Path, line: str, where: str) -> None:
-    assert where in question(line.split(), Settings())
+    assert where in question("kubectl", line.split(), Settings())
 
 
 @pytest.mark.parametrize("line", ["delete pod x --context dev", "get pods", "delete pod x --context=nowhere"])
 def test_no_question_outside_production(config: Path, line: str) -> None:
-    assert question(line.split(), Settings()) == ""
+    assert question("kubectl", line.split(), Settings()) == ""
+
+
+def test_helm_reads_its_context_from_options_and_environment(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ["uninstall", "x"]
+    assert "helm uninstall in the production context prod-eu (namespace web)" in question("helm", line, Settings())
+    assert question("helm", [*line, "--kube-context", "dev"], Settings()) == ""
+    monkeypatch.setenv("HELM_KUBECONTEXT", "dev")
+    monkeypatch.setenv("HELM_NAMESPACE", "db")
+    assert question("helm", line, Settings()) == ""
+    assert "prod-eu (namespace db)" in question("helm", [*line, "--kube-context=prod-eu"], Settings())
+    monkeypatch.setenv("HELM_KUBEAPISERVER", "https://10.0.0.1")
+    assert "its stage is unknown" in question("helm", line, Settings())
 
 
 def test_an_unreadable_context_needs_confirmation(config: Path) -> None:
     config.write_text("{")
-    assert "the context is unknown" in question(["delete", "pod", "x"], Settings())
+    assert "the context is unknown" in question("kubectl", ["delete", "pod", "x"], Settings())

@@ -71,7 +71,6 @@ def test_a_broken_file_is_named(text: str) -> None:
 
 def test_a_copy_can_start_in_another_context() -> None:
     text = placed(merged({Path("/x/one"): ONE, Path("/y/two"): TWO}), "b", "team")
-    assert text is not None
     config = yaml.safe_load(text)
     assert config["current-context"] == "b"
     assert config["contexts"][1] == {"name": "b", "context": {"cluster": "d", "user": "v", "namespace": "team"}}
@@ -79,8 +78,16 @@ def test_a_copy_can_start_in_another_context() -> None:
     assert config["users"] == both()["users"]
 
 
-def test_a_missing_context_is_not_invented() -> None:
-    assert placed(ONE, "gone", "team") is None
+def test_without_the_requested_context_none_is_current() -> None:
+    config = yaml.safe_load(placed(ONE, "gone", "team"))
+    assert config["current-context"] == ""
+    assert config["contexts"] == yaml.safe_load(ONE)["contexts"]
+
+
+def test_a_namespace_alone_is_that_of_the_current_context() -> None:
+    config = yaml.safe_load(placed(ONE, "", "team"))
+    assert config["current-context"] == "a"
+    assert config["contexts"][0]["context"]["namespace"] == "team"
 
 
 def test_entries_missing_in_the_other_config_form_a_config() -> None:
@@ -95,3 +102,13 @@ def test_entries_missing_in_the_other_config_form_a_config() -> None:
         "contexts": [{"name": "b", "context": {"cluster": "d", "user": "v"}}],
     }
     assert added(ONE, ONE)[0] == []
+
+
+@pytest.mark.parametrize("text", ["a: " + "[" * 990 + "]" * 990, "a:\n" + "- " * 900 + "b"], ids=["flow", "block"])
+def test_a_kubeconfig_that_is_nested_too_deeply_is_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidInput, match="cannot read the kubeconfig /a: it is nested too deeply"):
+        merged({Path("/a"): text})
+
+
+def test_an_alias_of_a_value_inside_itself_is_not_deep() -> None:
+    assert merged({Path("/a"): "a: &a [*a, [*a]]"}) == "a: &id001 [*id001, [*id001]]\n"

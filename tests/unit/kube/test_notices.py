@@ -74,6 +74,23 @@ def test_a_container_that_cannot_start_is_reported_with_the_reason(reason: str) 
     assert notices_for(pod(), pod(2, state={"waiting": {"reason": reason}})) == [f"pod d/p: main is in {reason}"]
 
 
+def test_an_init_container_that_crashes_is_reported() -> None:
+    def waiting(version: int, **init: Any) -> dict[str, Any]:
+        item = pod(version, "Pending", state={"waiting": {"reason": "PodInitializing"}})
+        item["spec"]["initContainers"] = [{"name": "fetch"}]
+        item["status"]["initContainerStatuses"] = [{"name": "fetch", "restartCount": 0, **init}]
+        return item
+
+    running = waiting(1, state={"running": {}})
+    looping = waiting(2, restartCount=1, state={"waiting": {"reason": "CrashLoopBackOff"}}, **ENDED)
+    assert notices_for(running, looping) == [
+        "pod d/p: fetch crashed (OOMKilled), restart 1",
+        "pod d/p: fetch is in CrashLoopBackOff",
+    ]
+    done = waiting(2, state={"terminated": {"reason": "Completed", "exitCode": 0}})
+    assert notices_for(running, done) == []
+
+
 def test_an_evicted_pod_is_reported() -> None:
     assert notices_for(pod(), pod(2, phase="Failed")) == ["pod d/p: failed (Failed)"]
 

@@ -21,7 +21,9 @@ count=$(cat "$STANDIN/$kind-count" 2>/dev/null || echo 0)
 [ ! -e "$STANDIN/$kind-$((count + 1))" ] || count=$((count + 1))
 echo "$count" >"$STANDIN/$kind-count"
 cat "$STANDIN/$kind-$count"
+[ "$kind" = get ] || [ ! -e "$STANDIN/refusal" ] || { cat "$STANDIN/refusal" >&2; exit 1; }
 """
+FORBIDDEN = 'Error from server (Forbidden): pods "p" is forbidden: User "ann" cannot get resource "pods/log"\n'
 CRASHED: dict[str, Any] = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 4}
 RUNS: dict[str, Any] = {"state": {"running": {}}, "restartCount": 5}
 DONE: dict[str, Any] = {"state": {"terminated": {"reason": "Completed", "exitCode": 0}}, "restartCount": 5}
@@ -68,6 +70,21 @@ def test_a_crash_looping_container_is_followed_into_its_next_start(
     assert ["--tail=200" in logs[0], "--tail=-1" in logs[1]] == [True, True]
 
 
+def test_a_log_that_the_user_may_not_read_is_an_error_and_not_tried_for_ever(cluster: Path) -> None:
+    answers(cluster, [""], [item(**RUNS)])
+    (cluster / "refusal").write_text(FORBIDDEN)
+    with pytest.raises(GpuctlError, match=r'cannot follow the log of p: .* cannot get resource "pods/log"'):
+        pod_logs.follow(SelectedPod("c", "d", "p"), 200, print)
+
+
+def test_a_log_whose_connection_broke_is_tried_again(cluster: Path) -> None:
+    answers(cluster, [""], [item(**RUNS)], [item(**RUNS)], [item("Succeeded", **DONE)])
+    (cluster / "refusal").write_text("error: http2: client connection lost\n")
+    messages: list[str] = []
+    pod_logs.follow(SelectedPod("c", "d", "p"), 200, messages.append)
+    assert "following it again" in messages[0]
+
+
 def test_a_pod_that_is_deleted_ends_the_log(cluster: Path) -> None:
     answers(cluster, [""], [item(**CRASHED)], [])
     messages: list[str] = []
@@ -84,6 +101,18 @@ def test_a_container_that_the_pod_does_not_have_is_refused(cluster: Path) -> Non
 def test_a_container_that_waits_for_its_image_is_named_with_the_reason() -> None:
     pod = model.pod(item("Pending", state={"waiting": {"reason": "ImagePullBackOff"}}))
     assert pod_logs.describe_wait(pod, "") == "main is not running: ImagePullBackOff; waiting for its next start"
+
+
+def test_a_container_that_waits_for_a_failing_init_container_is_reported_with_it() -> None:
+    waiting = item("Pending", state={"waiting": {"reason": "PodInitializing"}})
+    waiting["spec"]["initContainers"] = [{"name": "fetch"}]
+    waiting["status"]["initContainerStatuses"] = [{"name": "fetch", **CRASHED}]
+    pod = model.pod(waiting)
+    assert pod_logs.describe_wait(pod, "").startswith(
+        "main waits for the init container fetch, which is in CrashLoopBackOff after 4 restarts"
+    )
+    assert pod_logs.describe_wait(pod, "fetch").startswith("fetch is not running: CrashLoopBackOff")
+    assert pod.status == "Init:CrashLoopBackOff"
 
 
 def test_a_broken_connection_to_a_running_container_is_no_end_of_it() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,3 +122,18 @@ def test_a_shell_that_is_neither_bash_nor_zsh_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="fish"):
         shell.which("/usr/bin/fish", "/bin/bash")
     assert shell.which("", "/usr/bin/fish").name in shell.SHELLS
+
+
+@pytest.mark.parametrize(
+    ("declared", "current", "warned"), [("gone", "", True), ("dev", "dev", False), ("", "prod", False)]
+)
+def test_a_program_never_gets_the_current_context_instead_of_the_declared_one(
+    tmp_path: Path, state: Path, declared: str, current: str, warned: bool
+) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text("current-context: prod\ncontexts: [{name: prod, context: {}}, {name: dev, context: {}}]\n")
+    argv = [str(Path(sys.executable).with_name("gpuctl")), "kube", "run", "--", "sh", "-c", 'cat "$KUBECONFIG"']
+    variables = {"KUBECONFIG": str(path), "GPUCTL_KUBE_CONTEXT": declared, "GPUCTL_STATE_DIR": str(state)}
+    done = subprocess.run(argv, env={**os.environ, **variables}, capture_output=True, text=True, check=True)
+    assert f"current-context: {current or chr(39) * 2}\n" in done.stdout
+    assert ("the kubeconfig has no context gone: sh starts without a context" in done.stderr) is warned
