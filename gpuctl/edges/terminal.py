@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 INSIDE = ("TMUX", "TMUX_PANE")
@@ -43,6 +44,21 @@ def _write_back(settings: list[Any]) -> None:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
     finally:
         signal.signal(signal.SIGTTOU, handler)
+
+
+def ask(prompt: str) -> str | None:
+    """Return the line that the user types on the process's terminal; None if nobody can answer there.
+
+    A background job, such as a child of `timeout`, cannot read its terminal: the kernel would stop it.
+    """
+    try:
+        with Path("/dev/tty").open("r+b", buffering=0) as terminal:
+            if os.tcgetpgrp(terminal.fileno()) != os.getpgrp():
+                return None
+            terminal.write(prompt.encode())
+            return bytes(terminal.readline()).decode(errors="replace")
+    except OSError:
+        return None
 
 
 def open_window(argv: Sequence[str]) -> str:

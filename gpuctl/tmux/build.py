@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuctl.core import settings
@@ -46,6 +46,14 @@ def build(
     builder.options()
 
 
+def add_window(server: Server, folder: Path, session: Session, window: Window, panes: Mapping[str, str]) -> str:
+    """Create a window at a free index of the running session; returns its first pane.
+
+    `panes`: title -> id of running panes that move into it, with their programs.
+    """
+    return _Build(server, folder, SESSION, session, settings.load(), panes).add(window)
+
+
 def _terminal() -> tuple[int, int]:
     size = shutil.get_terminal_size(SMALLEST)
     return max(size.columns, SMALLEST[0]), max(size.lines, SMALLEST[1])
@@ -53,12 +61,13 @@ def _terminal() -> tuple[int, int]:
 
 def _ready(server: Server, folder: Path) -> Server:
     """Return the server with the configuration loaded, or set to load when it starts."""
-    config, variables = str(folder / "tmux.conf"), {"GPUCTL_PROGRAM": program()}
+    path = server.environment.get("GPUCTL_PROGRAM") or program()
+    config, variables = str(folder / "tmux.conf"), {"GPUCTL_PROGRAM": path}
     if "GPUCTL_KUBECONFIG" in os.environ:  # a smart shell's private copy is removed when that shell ends
         variables["KUBECONFIG"] = os.environ.get("GPUCTL_KUBE_FROM", "")
     if not server.runs():
         return replace(server, config=config, environment={**server.environment, **variables})
-    server.do("set-environment", "-g", "GPUCTL_PROGRAM", program())
+    server.do("set-environment", "-g", "GPUCTL_PROGRAM", path)
     server.do("source-file", config)
     return server
 
@@ -88,13 +97,14 @@ def _plain(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Build:
-    """The tmux commands that create one session."""
+    """The tmux commands that create one session; `existing`: title -> id of panes that are moved, not created."""
 
     server: Server
     folder: Path
     name: str
     session: Session
     settings: settings.Settings
+    existing: Mapping[str, str] = field(default_factory=dict)
 
     def start(self, size: tuple[int, int]) -> str:
         """Create the session with its first window; returns that window's first pane."""
@@ -115,13 +125,29 @@ class _Build:
             command = ["new-window", "-d", "-t", f"={self.name}:{index}", "-n", _plain(later_window.name)]
             self._panes(later_window, self._create_pane(command, later_window.panes[0]))
 
+    def add(self, window: Window) -> str:
+        """Create a window after the others; returns its first pane."""
+        first, target = self.existing.get(window.panes[0].title, ""), f"={self.name}:"
+        if first:
+            self.server.do("break-pane", "-d", "-s", first, "-n", _plain(window.name), "-t", target)
+        else:
+            command = ["new-window", "-d", "-t", target, "-n", _plain(window.name)]
+            first = self._create_pane(command, window.panes[0])
+        self._panes(window, first)
+        return first
+
     def _panes(self, window: Window, first: str) -> None:
         ids, last = {window.panes[0].title: first}, first
         created = [(window.panes[0], first)]
         for pane in window.panes[1:]:
             target = ids.get(pane.of, last)
             side = "-h" if pane.side == "right" else "-v"
-            last = self._create_pane(["split-window", "-d", side, "-l", f"{pane.size}%", "-t", target], pane)
+            size = ["-d", side, "-l", f"{pane.size}%", "-t", target]
+            if moved := self.existing.get(pane.title):
+                self.server.do("join-pane", *size, "-s", moved)
+                last = moved
+            else:
+                last = self._create_pane(["split-window", *size], pane)
             ids[pane.title] = last
             created.append((pane, last))
             if window.layout:  # makes room for the next one; the layout follows when all exist
@@ -147,7 +173,13 @@ class _Build:
         environment = [word for item in self._environment(pane).items() for word in ("-e", "=".join(item))]
         start = ("-c", _plain(str(self._start(pane))), "-P", "-F", "#{pane_id}")
         pane_id = self.server.do(*command, *start, *environment, *self._program(pane)).strip()
-        pane_options = {"title": pane.title, "repository": pane.repository, "install": pane.install}
+        pane_options = {
+            "title": pane.title,
+            "repository": pane.repository,
+            "install": pane.install,
+            "context": pane.context,
+            "namespace": pane.namespace,
+        }
         for option, value in pane_options.items():
             if value:
                 self.server.do("set-option", "-p", "-t", pane_id, f"@gpuctl_{option}", value)
@@ -175,12 +207,11 @@ class _Build:
         return ["sh", str(scripts / "shell.sh")]
 
     def _environment(self, pane: Pane) -> dict[str, str]:
+        kube = {"GPUCTL_KUBE_CONTEXT": pane.context, "GPUCTL_KUBE_NAMESPACE": pane.namespace}
+        variables = {name: value for name, value in kube.items() if value}
         if pane.run:
             plugins = {"XDG_DATA_DIRS": with_plugins(os.environ)} if pane.run[0] == "k9s" else {}
-            return {"GPUCTL_RUN": json.dumps(pane.run), **plugins}
-        variables = (
-            {"GPUCTL_KUBE_CONTEXT": pane.context, "GPUCTL_KUBE_NAMESPACE": pane.namespace} if pane.context else {}
-        )
+            return {"GPUCTL_RUN": json.dumps(pane.run), **plugins, **variables}
         if not pane.repository:
             return variables
         git = self.session.git

@@ -11,6 +11,7 @@ import yaml
 
 import gpuctl
 
+PREFIX = "C-b"  # tmux's default, which the configuration keeps; C- is Ctrl, M- is Alt
 TABLE = Path(gpuctl.__file__).parent / "data/tmux_keys.yml"
 # Versions do not depend on the user's settings: the switch for these keys is read when a key is pressed.
 SWITCHED_OFF = "#{==:#{@gpuctl_keys_without_prefix},off}"
@@ -70,9 +71,9 @@ def _quoted(key: str) -> str:
 
 
 def cheatsheet(table: Sequence[Row]) -> str:
-    """Generate cheatsheet.txt: a heading per category, then keys and descriptions."""
+    """Generate cheatsheet.txt: the prefix, then a heading per category with keys and descriptions."""
     width = max(len(row.written) for row in table)
-    lines = []
+    lines = [f"PREFIX {PREFIX}, THEN A KEY:"]
     for category, group in groupby(table, lambda row: row.category):
         lines += [category.upper(), *(f"  {row.written.ljust(width)}  {row.does}" for row in group)]
     return "\n".join(lines) + "\n"

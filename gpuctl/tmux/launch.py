@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpuctl.core import settings
@@ -11,12 +12,25 @@ from gpuctl.edges.tmux import Server, version
 from gpuctl.tmux import saving, templates
 from gpuctl.tmux.build import build
 from gpuctl.tmux.paths import SESSION, current, ending, main_server
+from gpuctl.tmux.session import Session
 
-__all__ = ["attach", "build", "folder", "launch", "restore"]
+__all__ = ["Launched", "attach", "build", "folder", "launch", "restore"]
 
 
-def launch(fresh: bool = False, template: str = "") -> str:
-    """Ensure that the session runs: from its last save, or (`fresh`) from session.yml. Returns what was done.
+@dataclass(frozen=True)
+class Launched:
+    """Result of a launch: `done`, as in "started", and what it means for other sessions of the server, or ""."""
+
+    done: str
+    for_others: str = ""
+
+    @property
+    def text(self) -> str:
+        return "; ".join(filter(None, (self.done, self.for_others)))
+
+
+def launch(fresh: bool = False, template: str = "") -> Launched:
+    """Ensure that the session runs: from its last save, or (`fresh`) from session.yml.
 
     `template`: the template to build it from. `InvalidInput` if it runs while `fresh` or a template is requested.
     """
@@ -27,22 +41,37 @@ def launch(fresh: bool = False, template: str = "") -> str:
     saved = None if fresh or template else saving.latest()
     session = templates.named(template) if template else saved.session if saved else None
     try:
-        build(server, folder(), session=session)
+        for_others = _build(server, session)
     except GpuctlError:
         if server.has(SESSION):  # another terminal started it first
             return _keep_running(server, rebuild)
         raise
     if template:
-        return f"started from the template {template}"
-    return f"restored from the save of {saved.when}" if saved else "started"
+        return Launched(f"started from the template {template}", for_others)
+    return Launched(f"restored from the save of {saved.when}" if saved else "started", for_others)
 
 
-def _keep_running(server: Server, rebuild: bool) -> str:
+def _build(server: Server, session: Session | None) -> str:
+    """Build the session; returns what it means for other sessions of the server, or ""."""
+    from gpuctl.tmux.versions import neighbours
+
+    current_version = folder()
+    others = neighbours.remember(server)
+    try:
+        build(server, current_version, session=session)
+    except GpuctlError:
+        if others:
+            neighbours.leave(server)
+        raise
+    return neighbours.announce(server, others) if others else ""
+
+
+def _keep_running(server: Server, rebuild: bool) -> Launched:
     """Keep the running session; `InvalidInput` if a new one was requested."""
     if rebuild:
         raise InvalidInput("rebuild the session", f"{SESSION} is running", f"`{ending(server)}` ends it")
     apply_settings(server)
-    return "is running"
+    return Launched("is running")
 
 
 def apply_settings(server: Server) -> None:
@@ -51,13 +80,13 @@ def apply_settings(server: Server) -> None:
     server.do("set-option", "-s", "@gpuctl_keys_without_prefix", state)
 
 
-def restore(saved: saving.Save) -> None:
+def restore(saved: saving.Save) -> Launched:
     """Build the session from a save."""
     version()
     server = main_server()
     if server.has(SESSION):
         raise InvalidInput("restore the session", f"{SESSION} is running", f"`{ending(server)}` ends it")
-    build(server, folder(), session=saved.session)
+    return Launched(f"restored from the save of {saved.when}", _build(server, saved.session))
 
 
 def folder() -> Path:

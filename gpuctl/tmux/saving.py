@@ -33,6 +33,8 @@ PANE = {
     "install": "@gpuctl_install",
     "run": "@gpuctl_run",
     "kubeconfig": "@gpuctl_kubeconfig",
+    "context": "@gpuctl_context",
+    "namespace": "@gpuctl_namespace",
 }
 
 
@@ -145,7 +147,8 @@ def _windows(panes: Sequence[dict[str, str]], running: dict[str, tuple[str, ...]
 
 def _pane(pane: dict[str, str], running: dict[str, tuple[str, ...]]) -> Pane:
     run = tuple(json.loads(pane["run"])) if pane["run"] else running.get(pane["tty"], ())
-    context = None if run else _context(pane["kubeconfig"])
+    # A pane whose own context does not exist has none: the next restore must not choose another one.
+    current = _context(pane["kubeconfig"])
     return Pane(
         title=pane["title"],
         directory=pane["directory"],
@@ -154,8 +157,8 @@ def _pane(pane: dict[str, str], running: dict[str, tuple[str, ...]]) -> Pane:
         run=run,
         install=pane["install"] if run else "",
         active=pane["active"] == "1",
-        context=context.name if context else "",
-        namespace=context.namespace if context else "",
+        context=current.name if current else pane["context"],
+        namespace=current.namespace if current else pane["namespace"],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -135,7 +136,7 @@ def test_the_cheatsheet_is_a_centred_popup_that_any_key_closes(me: User, columns
     screen = launched(me, columns, rows)
     for key in ("x", "Escape", "C-c", "Left"):
         screen.prefix("?")
-        screen.sees("press any key to close", "PANES", "detach")
+        screen.sees("prefix C-b, then the key", "press any key to close", "PANES", "detach")
         corner = next(row for row, line in enumerate(screen.lines) if "┌" in line)
         left, right = screen.lines[corner].index("┌"), screen.lines[corner].index("┐")
         assert abs(left - (columns - 1 - right)) <= 2
@@ -156,7 +157,7 @@ def standin(screen: Terminal, me: User) -> str:
 
 @pytest.mark.parametrize(
     ("key", "words"),
-    [("C-k", "kube palette"), ("P", "kube forward --wizard"), ("f", "tmux feedback add")],
+    [("C-k", "kube palette"), ("f", "tmux feedback add")],
 )
 def test_popups_ask_gpuctl_for_the_pane_they_were_opened_in(
     screen: Terminal, me: User, standin: str, key: str, words: str
@@ -170,11 +171,102 @@ def test_popups_ask_gpuctl_for_the_pane_they_were_opened_in(
 @pytest.mark.parametrize(("key", "verb"), [("p", "forward"), ("l", "logs"), ("e", "shell")])
 def test_pod_keys_open_a_window_in_window_0_only(screen: Terminal, me: User, standin: str, key: str, verb: str) -> None:
     screen.prefix(key)
-    screen.sees(f"asked: kube pod {verb} for {standin} with own", f"4 {verb}")
+    options = " --background" if verb == "forward" else ""
+    screen.sees(f"asked: kube pod {verb}{options} for {standin} with own", f"4 {verb}")
     screen.prefix("1")
     screen.prefix(key)
     wait_until(lambda: me.told("window_index") == ("0" if key == "p" else "1"), "the usual meaning")
     assert len(me.tmux("list-windows", "-t", "tmux-main").splitlines()) == 5
+
+
+def test_the_wizard_for_forwards_has_a_window_of_its_own(screen: Terminal, me: User, standin: str) -> None:
+    screen.prefix("P")
+    screen.sees(f"asked: kube forward --wizard --background for {standin} with own", "4 forward")
+    assert "┌" not in screen.text  # a popup would block this terminal
+    screen.prefix("1")
+    me.becomes("window_index", "1")
+
+
+PODS = {
+    "items": [
+        {
+            "metadata": {"name": "trainer-0", "namespace": "team", "uid": "1"},
+            "spec": {"containers": [{"name": "main"}]},
+            "status": {"phase": "Running"},
+        }
+    ]
+}
+KUBECTL = """\
+#!/bin/sh
+case "$*" in
+*" get pods "*) cat "$HOME/pods.json" ;;
+*" describe pod "*) seq 1 100; echo "described: $*" ;;
+*" logs "*) echo "followed: $*"; exec sleep 60 ;;
+esac
+"""
+
+
+@pytest.fixture
+def palette(screen: Terminal, me: User) -> Terminal:
+    """The palette in its popup, for a pane with a kubeconfig and a pod."""
+    (me.home / "pods.json").write_text(json.dumps(PODS))
+    me.program("kubectl", KUBECTL)
+    own = kubeconfig(me.home / "own", "dev-me")
+    me.tmux("set-option", "-p", "-t", me.told("pane_id"), "@gpuctl_kubeconfig", own)
+    screen.prefix("C-k")
+    screen.sees("command>", "┌")
+    return screen
+
+
+def chosen(screen: Terminal, *entries: str) -> None:
+    """Choose these in one menu after the other."""
+    for entry in entries:
+        screen.press(entry)
+        screen.sees(f"> {entry}", "1/")
+        screen.press("Enter")
+
+
+def test_the_description_of_a_pod_stays_in_the_popup_until_it_is_closed(palette: Terminal) -> None:
+    chosen(palette, "pod: choose")
+    palette.sees("pod>", "trainer-0")
+    palette.press("Enter")
+    palette.sees("trainer-0>")
+    chosen(palette, "describe")
+    palette.sees("q closes this", "│12 ")
+    palette.press("G")
+    palette.sees("described: --context=dev-me --namespace=team describe pod trainer-0")
+    palette.press("q")
+    palette.sees_no_more("described:")
+
+
+def test_the_log_of_a_pod_and_what_else_lasts_leaves_the_popup_for_a_window(palette: Terminal, me: User) -> None:
+    chosen(palette, "pod: choose")
+    palette.sees("pod>", "trainer-0")
+    palette.press("Enter")
+    palette.sees("trainer-0>")
+    chosen(palette, "logs")
+    palette.sees("followed: --context=dev-me --namespace=team logs trainer-0 --container main", "4 logs")
+    palette.sees_no_more("┌")  # a popup would block this terminal
+    palette.prefix("0")
+    me.becomes("window_index", "0")
+    palette.prefix("C-k")
+    palette.sees("command>", "┌")
+    chosen(palette, "watch: ")
+    palette.sees("5 watch")
+    palette.sees_no_more("┌")
+    palette.prefix("0")
+    me.becomes("window_index", "0")
+
+
+def test_a_command_of_previews_in_the_feedback_popup_is_logged_and_the_answer_stays_until_a_key(
+    screen: Terminal, me: User
+) -> None:
+    screen.prefix("f")
+    screen.sees("feedback on v1 (Enter for none)")
+    screen.type("approve")
+    screen.sees("noted for v1", "nothing else was done: `approve` is", "press any key to close")
+    screen.press("x")
+    screen.sees_no_more("nothing else was done")
 
 
 def test_a_command_that_fails_stays_readable_until_a_key(screen: Terminal, me: User) -> None:

@@ -62,6 +62,24 @@ def test_a_pane_has_its_context_and_namespace_again(me: User) -> None:
     assert yaml.safe_load(config.read_text())["current-context"] == "dev-eu"
 
 
+def test_a_pane_whose_context_is_gone_has_none_and_stays_that_pane(me: User) -> None:
+    inside = {"cluster": "c", "user": "u"}
+    contexts = [{"name": name, "context": inside} for name in ("prod-eu", "dev-eu")]
+    config = kubeconfig(me.home / ".kube/config", "prod-eu")
+    config.write_text(yaml.safe_dump({"contexts": contexts, "current-context": "prod-eu"}))
+    screen = launched(me)
+    screen.type("kctx dev-eu")
+    wait_until(lambda: contexts_of(me).get("kubectl") == "dev-eu default", "the pane is switched")
+    assert "saved" in me.gpuctl("tmux", "save").stdout
+    me.tmux("kill-session", "-t", "tmux-main")
+    config.write_text(yaml.safe_dump({"contexts": contexts[:1], "current-context": "prod-eu"}))
+    screen = launched(me, prompt=False)
+    screen.sees("this pane belongs to the context dev-eu", "no context is selected")
+    wait_until(lambda: "no context" in screen.status_bar, "the status bar shows it")
+    assert me.gpuctl("tmux", "save").returncode == 0
+    assert "context: dev-eu" in saves(me)[-1].read_text()
+
+
 def contexts_of(me: User) -> dict[str, str]:
     """Title of a pane -> context and namespace of its own kubeconfig."""
     told = me.tmux("list-panes", "-s", "-t", "tmux-main", "-F", "#{@gpuctl_title}\t#{@gpuctl_kubeconfig}")

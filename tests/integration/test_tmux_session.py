@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.rig.tmux.screen import Terminal, User, user, wait_until
-from tests.rig.tmux.session import launched, saves
+from tests.rig.tmux.session import kubeconfig, launched, saves
 
 pytest_plugins = ["tests.rig.tmux.fixtures"]
 
@@ -122,6 +123,25 @@ def test_from_another_session_of_that_server_it_switches_there(me: User) -> None
     assert me.tmux("list-clients", "-F", "#{session_name}") == "tmux-main"
 
 
+def test_other_sessions_of_the_server_are_told_and_get_their_keys_and_options_back(me: User) -> None:
+    own = me.home / "own.conf"
+    own.write_text("set -g status-style bg=red\nset -g base-index 1\nbind-key F9 display-message 'mine; #{pane_id}'\n")
+    screen = me.terminal("tmux", "-f", str(own), "new-session", "-s", "mine")
+    screen.sees("[mine]")
+
+    def state() -> list[str]:
+        asked = (("list-keys",), ("show-options", "-g"), ("show-options", "-gw"), ("show-hooks", "-g"))
+        return [me.tmux(*words) for words in asked]
+
+    before = state()
+    said = me.gpuctl("tmux", "launch")
+    assert "another session of this tmux server has the keys and looks of tmux-main until it ends" in said.stdout
+    screen.sees("keys and looks of this server change until tmux-main ends")
+    assert me.tmux("show-options", "-gv", "status-style") != "bg=red"
+    me.tmux("kill-session", "-t", "tmux-main")
+    wait_until(lambda: state() == before, "the server is as it was")
+
+
 @pytest.mark.parametrize(("command", "doing"), [("fit", "fit the panes"), ("settings", "apply the settings")])
 def test_what_tmux_runs_itself_says_so_outside_tmux(me: User, command: str, doing: str) -> None:
     said = me.gpuctl("tmux", command)
@@ -181,3 +201,27 @@ def test_panes_keep_their_shares_when_a_terminal_of_another_size_comes(me: User)
     small.prefix("0")
     small.resize(160, 50)
     wait_until(lambda: width("0.2") in range(62, 66), "also while it is attached")
+
+
+def test_k9s_has_a_kubeconfig_of_its_own_in_the_declared_context_and_guarded_programs(me: User) -> None:
+    contexts = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in ("prod-eu", "dev-eu")]
+    config = kubeconfig(me.home / ".kube/config", "prod-eu")
+    config.write_text(yaml.safe_dump({"contexts": contexts, "current-context": "prod-eu"}))
+    before = config.read_text()
+    me.program("kubectl", "#!/bin/sh\n")
+    does = 'cat "$KUBECONFIG" >~/first; sed -i s/dev-eu/new-eu/ "$KUBECONFIG"; command -v kubectl >~/which; read -r x'
+    me.program("k9s", f"#!/bin/bash\nexec -a k9s bash -c '{does}'\n")
+    file = me.config / "tmux/current/session.yml"
+    declared = "run: [k9s]\n        context: dev-eu\n        namespace: team"
+    file.write_text(file.read_text().replace("run: [k9s]", declared))
+    launched(me, prompt=False)
+    wait_until(lambda: (me.home / "which").is_file() and (me.home / "which").read_text(), "k9s runs")
+    assert "current-context: dev-eu" in (me.home / "first").read_text()
+    assert "namespace: team" in (me.home / "first").read_text()
+    assert (me.home / "which").read_text() == f"{me.home}/.local/state/gpuctl/kube-wrappers/kubectl\n"
+    assert config.read_text() == before
+    own = me.tmux("show-options", "-pqv", "-t", "tmux-main:0.0", "@gpuctl_kubeconfig")
+    assert "new-eu" in Path(own).read_text()
+    me.becomes("pane_current_command", "k9s", "tmux-main:0.0")
+    me.tmux("send-keys", "-t", "tmux-main:0.0", "Enter")
+    wait_until(lambda: not Path(own).exists(), "the copy ends with k9s")

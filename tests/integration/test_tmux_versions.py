@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.rig.tmux.screen import Terminal, User, user, wait_until
 
@@ -230,6 +232,16 @@ def test_where_the_reload_reports_an_error_everything_is_put_back(me: User) -> N
     assert "promoted (before" not in (me.config / "tmux/CHANGELOG.md").read_text()
 
 
+def test_a_check_starts_no_gpuctl(me: User, tmp_path: Path) -> None:
+    """It would outlive the private server, ask the user's own server, and write where the check cleans up."""
+    log = tmp_path / "programs"
+    append(me, "tmux.conf", f"run-shell 'echo $GPUCTL_PROGRAM >> {log}'\n")
+    ok(me.gpuctl("tmux", "validate", "v2"))
+    programs = set(log.read_text().split())
+    assert programs
+    assert not any(shutil.which(program) for program in programs)
+
+
 def test_a_promoted_version_that_was_edited_is_refused(me: User) -> None:
     ok(me.gpuctl("tmux", "promote"))
     ok(me.gpuctl("tmux", "rollback"))
@@ -383,15 +395,76 @@ def test_the_whole_loop(me: User) -> None:
     screen.sees("promoted v2 (before: v1); tmux-main uses it now")
     assert linked(me) == "versions/v2"
     assert " F6 " in me.tmux("list-keys", "-T", "root")
-    # Roll back, and close.
+    assert "riding" in windows(me)
+    # Roll back in the popup, and close.
+    screen.prefix("f")
+    screen.sees("feedback on v2 (Enter for none)")
     screen.type("rollback")
-    screen.sees("rolled back to v1 (before: v2)")
+    screen.sees("rolled back to v1 (before: v2)", "press any key to close")
+    screen.press("q")
+    screen.sees_no_more("(Enter for none)")
     assert linked(me) == "versions/v1"
     assert keys_and_options(me) == main
+    assert "driving" in windows(me)
     screen.type("quit")
     wait_until(lambda: screen.ended, "the preview ends")
-    assert me.gpuctl("tmux", "feedback", "check").returncode == 1
-    assert len(me.tmux("list-windows", "-t", "tmux-main").splitlines()) == 4
+    lines = [json.loads(line) for line in ok(me.gpuctl("tmux", "feedback", "check", "--json")).splitlines()]
+    assert [each["text"] for each in lines] == ["lgtm", "rollback", "quit"]
+    nothing = me.gpuctl("tmux", "feedback", "check")
+    assert (nothing.returncode, nothing.stdout) == (1, "no new feedback since the last check\n")
+    assert windows(me) == ["kubernetes", "driving", "k8s-deploy", "k8s"]
+
+
+def windows(me: User) -> list[str]:
+    return me.tmux("list-windows", "-t", "tmux-main", "-F", "#{window_name}").splitlines()
+
+
+def panes(me: User, window: str) -> dict[str, str]:
+    """Title -> process id of the panes of a window of the main session."""
+    listed = me.tmux("list-panes", "-t", f"tmux-main:{window}", "-F", "#{@gpuctl_title}|#{pane_pid}").splitlines()
+    return dict(line.split("|") for line in listed)
+
+
+def test_promoting_changes_the_windows_of_the_running_session_and_ends_no_program(me: User) -> None:
+    main_session(me)
+    before, places = panes(me, "kubernetes"), windows(me)
+    session = version(me, "v2") / "session.yml"
+    described = yaml.safe_load(session.read_text())
+    kubernetes = described["windows"][0]
+    kubernetes["panes"] = [pane for pane in kubernetes["panes"] if pane["title"] != "claude"]
+    kubernetes["panes"].insert(1, {"title": "more", "side": "right", "run": ["sleep", "600"]})
+    described["windows"].append({"name": "notes", "panes": [{"title": "notes"}]})
+    session.write_text(yaml.safe_dump(described, sort_keys=False))
+    ok(me.gpuctl("tmux", "validate"))
+    said = ok(me.gpuctl("tmux", "promote"))
+    assert "window kubernetes is rebuilt; window kubernetes-old has the panes that session.yml no longer has" in said
+    assert "window notes is new" in said
+    after = panes(me, "kubernetes")
+    assert set(after) == {"k9s", "more", "kubectl"}
+    assert (after["k9s"], after["kubectl"]) == (before["k9s"], before["kubectl"])
+    assert panes(me, "kubernetes-old") == {"claude": before["claude"]}
+    assert windows(me)[:4] == places
+    # And back: nothing ends either.
+    ok(me.gpuctl("tmux", "rollback"))
+    again = panes(me, "kubernetes")
+    assert (again["k9s"], again["kubectl"]) == (before["k9s"], before["kubectl"])
+
+
+def test_a_decision_that_fails_is_logged_with_its_reason(me: User) -> None:
+    screen = shown(me)
+    append(me, "theme.conf", "set-option -g no-such-option 1\n")
+    screen.type("approve")
+    screen.sees("cannot promote v2", "no-such-option")
+    (line,) = ok(me.gpuctl("tmux", "feedback", "check", "--json")).splitlines()
+    assert json.loads(line)["text"].startswith("approve (not carried out: it has mistakes")
+    assert linked(me) == "versions/v1"
+
+
+def test_outside_a_preview_a_decision_is_feedback_and_the_answer_says_so(me: User) -> None:
+    done = me.gpuctl("tmux", "feedback", "add", "approve")
+    assert "noted for v1" in done.stdout
+    assert "`approve` is a command only in the preview" in done.stderr
+    assert linked(me) == "versions/v1"
 
 
 def reloaded(me: User, screen: Terminal) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import completion, options, output
 from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.output import Output
 
@@ -23,16 +23,19 @@ def group() -> None:
     metavar="NAME",
     default="",
     help="Build the session from this template (see `gpuctl tmux template list`).",
+    shell_complete=completion.templates,
 )
 @click.option("--detached", is_flag=True, help="Start the session without attaching to it.")
 def launch(fresh: bool, template: str, detached: bool) -> None:
     """Attach to the session tmux-main; start or restore it first if it is not running."""
     from gpuctl.tmux import launch as session
 
-    message = session.launch(fresh=fresh, template=template)
+    launched = session.launch(fresh=fresh, template=template)
     if detached or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        click.echo(f"tmux-main {message}; `gpuctl tmux launch` on a terminal attaches to it")
+        click.echo(f"tmux-main {launched.text}; `gpuctl tmux launch` on a terminal attaches to it")
         return
+    if launched.for_others:  # to be read again after detaching
+        click.echo(f"tmux-main {launched.text}", err=True)
     session.attach()
 
 
@@ -68,7 +71,7 @@ def save() -> None:
 
 
 @group.command()
-@click.argument("when", default="")
+@click.argument("when", default="", shell_complete=completion.saves)
 @click.option("--list", "list_only", is_flag=True, help="List the saves, newest first, and restore nothing.")
 @options.output
 def restore(when: str, list_only: bool, form: Output) -> None:
@@ -81,8 +84,7 @@ def restore(when: str, list_only: bool, form: Output) -> None:
 
     if not list_only:
         saved = saving.named(when)
-        session.restore(saved)
-        click.echo(f"tmux-main restored from the save of {saved.when}")
+        click.echo(f"tmux-main {session.restore(saved).text}")
         return
     saves = saving.saves()
     rows = [(s.when, len(s.session.windows), sum(len(w.panes) for w in s.session.windows), str(s.path)) for s in saves]
@@ -107,6 +109,15 @@ def settings() -> None:
     from gpuctl.tmux.resize import current_server
 
     launch.apply_settings(current_server("apply the settings", "tmux runs it when it reads its configuration"))
+
+
+@group.command("leave-server", hidden=True)
+def leave_server() -> None:
+    """Restore this server's keys and options; tmux calls it when a session ends."""
+    from gpuctl.tmux.resize import current_server
+    from gpuctl.tmux.versions import neighbours
+
+    neighbours.leave(current_server("restore the server", "tmux runs it when a session ends"))
 
 
 @group.group(cls=Group)

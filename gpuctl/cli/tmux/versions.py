@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import completion, options, output
 from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.output import Output
 from gpuctl.cli.tmux.group import group
@@ -21,7 +21,14 @@ __all__ = ["group"]  # importing this file adds the commands
 
 @group.command()
 @click.option("--note", metavar="TEXT", default="", help="Purpose of the version, recorded in CHANGELOG.md.")
-@click.option("--from", "source", metavar="VERSION", default="", help="Copy this version instead of the current one.")
+@click.option(
+    "--from",
+    "source",
+    metavar="VERSION",
+    default="",
+    help="Copy this version instead of the current one.",
+    shell_complete=completion.versions,
+)
 @click.option("--fresh", is_flag=True, help="Start from gpuctl's own files and your settings.")
 def new(note: str, source: str, fresh: bool) -> None:
     """Create the next version, a copy of the current one, for you to edit."""
@@ -49,7 +56,7 @@ def versions(form: Output) -> None:
 
 
 @group.command()
-@click.argument("version", metavar="[VERSION|PATH]", default="")
+@click.argument("version", metavar="[VERSION|PATH]", default="", shell_complete=completion.versions)
 def validate(version: str) -> None:
     """Check a version (default: newest), a version folder or a configuration file on a private tmux server.
 
@@ -80,7 +87,7 @@ def _report(report: Report, name: str) -> None:
 
 
 @group.command()
-@click.argument("version", default="")
+@click.argument("version", default="", shell_complete=completion.versions)
 @click.option("--detached", is_flag=True, help="Start it without showing it.")
 @click.option("--attach", is_flag=True, help="Attach this terminal instead of opening a window.")
 def preview(version: str, detached: bool, attach: bool) -> None:
@@ -112,8 +119,12 @@ def feedback() -> None:
 @feedback.command()
 @click.argument("text", nargs=-1)
 def add(text: tuple[str, ...]) -> None:
-    """Record TEXT, or ask for it, as feedback on the current version or, inside a preview, the previewed one."""
+    """Record TEXT, or ask for it, as feedback on the current version or, inside a preview, the previewed one.
+
+    Inside a preview, `approve`, `lgtm`, `rollback` and `quit` are also carried out, as in its feedback pane.
+    """
     from gpuctl.tmux.versions import feedback as log
+    from gpuctl.tmux.versions import pane as panes
     from gpuctl.tmux.versions import preview as previews
     from gpuctl.tmux.versions import preview_target
 
@@ -121,9 +132,25 @@ def add(text: tuple[str, ...]) -> None:
     message = " ".join(text) or click.prompt(
         f"feedback on {version or 'tmux'} (Enter for none)", default="", prompt_suffix=": ", show_default=False
     )
-    if log.one_line(message):
-        log.add(previews.log(), version, message)
-        click.echo(f"noted for {version or 'no version'}")
+    command = panes.meaning(log.one_line(message))
+    if not command:
+        return
+    if command in panes.DECISIONS and preview_target.previewed():
+        click.echo(panes.decide(command, message, version))
+        _pause_unless(text)
+        return
+    log.add(previews.log(), version, message)
+    click.echo(f"noted for {version or 'no version'}")
+    if command != "feedback":
+        where = "feedback pane of a preview" if command in ("show", "reload") else "preview"
+        click.echo(f"nothing else was done: `{log.one_line(message)}` is a command only in the {where}", err=True)
+        _pause_unless(text)
+
+
+def _pause_unless(text: tuple[str, ...]) -> None:
+    """Wait for a key if the text was asked for: the popup of prefix f would take the answer away."""
+    if not text:
+        click.pause("press any key to close")
 
 
 @feedback.command()
@@ -142,6 +169,8 @@ def check(follow: bool, as_json: bool) -> None:
                 click.echo(
                     _as_json(entry) if as_json else f"{entry.version or '?'} {entry.date} [{entry.time}] {entry.text}"
                 )
+        if not follow and not feedback_entries:
+            click.echo("no new feedback since the last check", err=as_json)
         if not follow:
             raise click.exceptions.Exit(0 if feedback_entries else 1)
         time.sleep(0.5)
@@ -168,7 +197,7 @@ def pane() -> None:
 
 
 @group.command()
-@click.argument("version", default="")
+@click.argument("version", default="", shell_complete=completion.versions)
 def promote(version: str) -> None:
     """Check a version (default: newest) and make it current, in the running session too.
 
@@ -181,7 +210,12 @@ def promote(version: str) -> None:
 
 @group.command()
 @click.option(
-    "--to", "target", metavar="VERSION", default="", help="The version to make current.  [default: the previous one]"
+    "--to",
+    "target",
+    metavar="VERSION",
+    default="",
+    help="The version to make current.  [default: the previous one]",
+    shell_complete=completion.versions,
 )
 def rollback(target: str) -> None:
     """Make an earlier version current again, even if the files of the current one are broken or gone."""
@@ -191,8 +225,8 @@ def rollback(target: str) -> None:
 
 
 @group.command()
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", shell_complete=completion.versions_and_words)
+@click.argument("b", shell_complete=completion.versions_and_words)
 def diff(a: str, b: str) -> None:
     """Show the differences between versions A and B; `current` and `newest` are accepted as names."""
     from gpuctl.tmux.versions import listing, store

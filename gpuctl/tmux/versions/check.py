@@ -23,6 +23,7 @@ from gpuctl.tmux.versions.key_check import bound, undocumented
 
 NEEDED = ("tmux.conf", "keybindings.conf", "theme.conf", "cheatsheet.txt", "session.yml")
 NAME, SIZE, PATIENCE = "gpuctl-check", (240, 60), 10.0
+NO_PROGRAM = "/gpuctl-does-not-run-in-a-check"  # scripts find no gpuctl there, and do without
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,9 @@ class _Fed:
 @contextmanager
 def _private() -> Iterator[tuple[Server, Path]]:
     """Provide a private server and a temporary folder; both are removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="gpuctl-tmux-") as folder:
-        server = Server("check", environment={"TMUX_TMPDIR": folder, "GPUCTL_PROGRAM": ":"}, limit=PATIENCE)
+    # A script of the version may outlive the server and write there while the folder is removed.
+    with tempfile.TemporaryDirectory(prefix="gpuctl-tmux-", ignore_cleanup_errors=True) as folder:
+        server = Server("check", environment={"TMUX_TMPDIR": folder, "GPUCTL_PROGRAM": NO_PROGRAM}, limit=PATIENCE)
         server.do("new-session", "-d", "-s", f"{NAME}-empty", "-x", str(SIZE[0]), "-y", str(SIZE[1]), "sleep 3600")
         try:
             yield server, Path(folder)

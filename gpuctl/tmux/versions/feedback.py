@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -81,10 +82,23 @@ def _append(log: Path, lines: Callable[[str], str]) -> None:
             before = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
             # An unfinished last line will not be continued.
             line_end = "" if not before or before.endswith("\n") else "\n"
-            os.write(descriptor, (line_end + lines(before)).encode())
+            _write(descriptor, (line_end + lines(before)).encode(), log)
             return
         finally:
             os.close(descriptor)
+
+
+def _write(descriptor: int, data: bytes, log: Path) -> None:
+    """Append all of the data or, on a full disk, nothing."""
+    before = os.fstat(descriptor).st_size
+    try:
+        complete = os.write(descriptor, data) == len(data)
+    except OSError as error:
+        error.filename = str(log)
+        raise
+    if not complete:
+        os.ftruncate(descriptor, before)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(log))
 
 
 def _is(descriptor: int, path: Path) -> bool:

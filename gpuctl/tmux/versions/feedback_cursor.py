@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.core.paths import private, write_atomically
+from gpuctl.core.paths import write_atomically
 from gpuctl.tmux.versions.feedback import Feedback, entries
 
 CURSOR_FILE = ".last-read-line"
@@ -60,7 +60,9 @@ def _after(data: bytes, line: int) -> list[Feedback]:
 @contextmanager
 def taken(log: Path) -> Iterator[list[Feedback]]:
     """Provide the new feedback; it counts as read if the block ends without error. One reader at a time."""
-    private(log.parent)
+    if not log.parent.is_dir():
+        yield []
+        return
     cursor_path = log.with_name(CURSOR_FILE)
     with log.with_name(f"{CURSOR_FILE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

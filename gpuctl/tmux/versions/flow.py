@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuctl.core import settings
 from gpuctl.core.errors import GpuctlError, InvalidInput
+from gpuctl.tmux import session_file
 from gpuctl.tmux.paths import SESSION, ending, main_server
 from gpuctl.tmux.paths import current as link
-from gpuctl.tmux.versions import check, reload, store
+from gpuctl.tmux.session import Session
+from gpuctl.tmux.versions import check, reload, store, windows
 from gpuctl.tmux.versions.model import Version
 from gpuctl.tmux.versions.state import Changed, State, read
 
 
 @dataclass(frozen=True)
 class Promotion:
-    """The version that became current; `before`: the previous one, or ""; `session`: session.yml differs."""
+    """The version that became current.
+
+    `before`: the previous one, or ""; `windows`: what changed in the running session's windows, one line each;
+    `problem`: why not all of them changed.
+    """
 
     version: Version
     before: str
     reloaded: bool = False
-    session: bool = False
+    windows: tuple[str, ...] = ()
+    problem: str = ""
 
 
 def describe(done: Promotion, verb: str) -> str:
@@ -30,9 +37,11 @@ def describe(done: Promotion, verb: str) -> str:
         return f"{done.version.name} is already current"
     before = f" (before: {done.before})" if done.before else ""
     where = f"{SESSION} uses it now" if done.reloaded else f"{SESSION} will use it when it starts"
-    rebuild = f"; new windows: after `{ending(main_server())}` and `gpuctl tmux launch --fresh`"
-    windows = rebuild if done.session and done.reloaded else ""
-    return f"{verb} {done.version.name}{before}; {where}{windows}"
+    lines = [f"{verb} {done.version.name}{before}; {where}", *(f"  {line}" for line in done.windows)]
+    if done.problem:
+        rebuild = f"`{ending(main_server())}` and `gpuctl tmux launch --fresh` rebuild all windows"
+        lines.append(f"  its windows could not be changed: {done.problem}; {rebuild}")
+    return "\n".join(lines)
 
 
 def ensure_first() -> Path:
@@ -154,7 +163,6 @@ def _switch(version: Version, changes: Changed, defaults: State, order: list[str
     """Link a version and load it in the running session; restore everything if that reports an error."""
     before, old = store.pointed_to(), _last()
     gone = _set_by(old) - changes
-    session_differs = _session(old) != (version.folder / "session.yml").read_bytes()
     server = main_server()
     running = read(server) if server.has(SESSION) else None
     store.point_to(f"versions/{version.name}")
@@ -167,7 +175,19 @@ def _switch(version: Version, changes: Changed, defaults: State, order: list[str
         if running:
             reload.put_back(server, running)
         raise
-    return Promotion(version, old, running is not None, session_differs)
+    return _with_windows(Promotion(version, old, running is not None))
+
+
+def _with_windows(done: Promotion) -> Promotion:
+    """Change the running session's windows if session.yml differs; the promotion stands even if that fails."""
+    if not done.reloaded:
+        return done
+    try:
+        before, after = _session(done.before), _session(done.version.name)
+        changed = windows.change(main_server(), link(), before, after) if before and after else []
+        return replace(done, windows=tuple(changed))
+    except GpuctlError as error:
+        return replace(done, problem=str(error))
 
 
 def _set_by(name: str) -> Changed:
@@ -180,9 +200,12 @@ def _set_by(name: str) -> Changed:
     return changes
 
 
-def _session(name: str) -> bytes:
-    path = store.root() / "versions" / name / "session.yml"
-    return path.read_bytes() if name and path.is_file() else b""
+def _session(name: str) -> Session | None:
+    """Return a version's session; None if it is gone or has mistakes, so that nothing can be compared with it."""
+    try:
+        return session_file.read(store.root() / "versions" / name / "session.yml") if name else None
+    except InvalidInput:
+        return None
 
 
 def _mistakes_of(report: check.Report) -> str:

@@ -21,6 +21,7 @@ WORDS = {
     "reload": "reload",
     "quit": "quit",
 }
+DECISIONS = ("approve", "rollback", "quit")
 HELP = "Type feedback, one line at a time. approve (lgtm) | rollback | show config | reload | quit"
 
 
@@ -28,6 +29,25 @@ def meaning(line: str) -> str:
     """Return the command of a line (a value of `WORDS`), "" for an empty line, else "feedback"."""
     command = " ".join(line.split())
     return WORDS.get(command.lower(), "feedback") if command else ""
+
+
+def decide(command: str, line: str, version: str) -> str:
+    """Carry out one of `DECISIONS` on a previewed version, and log the line; returns what was done.
+
+    The log gets the line as typed, or with the reason if it could not be carried out.
+    """
+    log, text = preview.log(), feedback.one_line(line)
+    if command == "quit":
+        feedback.add(log, version, text)  # first: closing the preview may end this process
+        preview.close()
+        return f"the preview of {version} is closed"
+    try:
+        done = flow.promote(version) if command == "approve" else flow.rollback()
+    except GpuctlError as error:
+        feedback.add(log, version, f"{text} (not carried out: {error.wrong})")
+        raise
+    feedback.add(log, version, text)
+    return flow.describe(done, "promoted" if command == "approve" else "rolled back to")
 
 
 def inside() -> Pane:
@@ -57,19 +77,17 @@ class Pane:
             except EOFError:
                 return
             command = meaning(line)
-            if command == "quit":
-                preview.close()
-                return
             try:
                 write(self._answer(command, line))
             except GpuctlError as error:
                 write(f"{error}\n{error.hint}".rstrip())
+            if command == "quit":
+                return
 
     def _answer(self, command: str, line: str) -> str:
-        if command == "approve":
-            return self._approve()
-        if command == "rollback":
-            return self._rollback()
+        if command in DECISIONS:
+            done = decide(command, line, self.version.name)
+            return f"{done}; quit closes this preview" if command == "approve" else done
         if command == "show":
             return self._show()
         if command == "reload":
@@ -78,12 +96,6 @@ class Pane:
             feedback.add(preview.log(), self.version.name, line)
             return "noted"
         return HELP
-
-    def _approve(self) -> str:
-        return flow.describe(flow.promote(self.version.name), "promoted") + "; quit closes this preview"
-
-    def _rollback(self) -> str:
-        return flow.describe(flow.rollback(), "rolled back to")
 
     def _show(self) -> str:
         preview_server = preview.server()

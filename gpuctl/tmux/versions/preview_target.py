@@ -41,6 +41,12 @@ def attach_command() -> str:
     return shlex.join(preview.attaching())
 
 
+def previewed() -> str:
+    """Return the name of the previewed version if this process runs inside its preview, else ""."""
+    name = os.environ.get(preview.VERSION, "")
+    return name if name and preview.running() == name else ""
+
+
 def version_in_use() -> str:
     """Return the version in use here: the previewed one inside a preview, else the current; "" if none."""
     now = store.current()

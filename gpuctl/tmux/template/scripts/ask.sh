@@ -3,6 +3,11 @@
 # after an error, and with GPUCTL_STAY=yes also after success.
 GPUCTL_PANE=${GPUCTL_PANE:-$(tmux display-message -p '#{pane_id}')}
 export GPUCTL_PANE
+# Windows set GPUCTL_STAY, popups do not. In a popup, which blocks tmux, gpuctl starts nothing that lasts.
+if [ -z "${GPUCTL_STAY:-}" ]; then
+  GPUCTL_POPUP=yes
+  export GPUCTL_POPUP
+fi
 config=$(tmux show-options -pqv -t "$GPUCTL_PANE" @gpuctl_kubeconfig 2>/dev/null)
 if [ -n "$config" ]; then
   KUBECONFIG=$config

@@ -5,9 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from gpuctl.tmux.versions import feedback
 from gpuctl.tmux.versions.feedback_cursor import CURSOR_FILE, Cursor, parse_cursor, taken, unread
 from gpuctl.tmux.versions.pane import meaning
+from tests.rig.full_disk import file_size_limit
 
 HEAD = b"=== New Preview Session: v2 2026-11-21 10:00:00 ===\n"
 
@@ -95,3 +98,12 @@ def test_commands_of_the_pane_are_run_and_other_lines_are_feedback() -> None:
         "",
     ]
     assert meaning("approve of the colours") == "feedback"
+
+
+def test_on_a_full_disk_a_line_is_not_cut_but_refused(tmp_path: Path) -> None:
+    log = tmp_path / "feedback.log"
+    feedback.add(log, "v1", "first")
+    before = log.read_bytes()
+    with file_size_limit(len(before) + 20), pytest.raises(OSError, match=r"feedback\.log"):
+        feedback.add(log, "v1", "second, which is too long for the disk")
+    assert log.read_bytes() == before
