@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import click
 
-from gpuctl.cli.shared import options, output
+from gpuctl.cli.shared import completion, options, output
 from gpuctl.cli.shared.click_groups import Group
 from gpuctl.cli.shared.output import Output
 
@@ -25,17 +25,32 @@ def group() -> None:
 @click.option(
     "--force", is_flag=True, help="With --undo or --remove: also replace files that you changed since (a copy is kept)."
 )
-@click.option("--strict", is_flag=True, help="Exit with 1 if any tool is missing.")
+@click.option("--strict", is_flag=True, help="Exit with 1 even if only an optional tool is missing.")
 @click.option(
     "--tool",
     "tools",
     metavar="NAME",
     multiple=True,
-    help="Install only this tool; exit with 1 if it is missing; repeatable.",
+    help="Install only this tool; repeatable.",
+    shell_complete=completion.tools,
 )
-@click.option("--remove", metavar="NAME", multiple=True, help="Remove this tool instead of installing; repeatable.")
-@click.option("--start-tmux", is_flag=True, help="Start the session tmux-main whenever a terminal opens.")
-@click.option("--no-packages", is_flag=True, help="Install no distribution packages.")
+@click.option(
+    "--remove",
+    metavar="NAME",
+    multiple=True,
+    help="Remove this tool instead of installing; repeatable.",
+    shell_complete=completion.tools,
+)
+@click.option(
+    "--start-tmux/--no-start-tmux",
+    default=None,
+    help="Start the session tmux-main whenever a terminal opens.  [default: as in the last run, else no]",
+)
+@click.option(
+    "--packages/--no-packages",
+    default=None,
+    help="Install distribution packages.  [default: as in the last run, else yes]",
+)
 @options.yes
 @options.output
 @click.pass_context
@@ -48,16 +63,16 @@ def laptop(
     strict: bool,
     tools: tuple[str, ...],
     remove: tuple[str, ...],
-    start_tmux: bool,
-    no_packages: bool,
+    start_tmux: bool | None,
+    packages: bool | None,
     yes: bool,
     form: Output,
 ) -> None:
-    """Install tools, and add them and shell completion to ~/.bashrc and ~/.zshrc. Safe to run again.
+    """Install tools, and add them and shell completion to the files of bash, zsh and fish. Safe to run again.
 
     A tool that is new enough stays. Otherwise it comes from the distribution's package if that is new enough, else from
     a release archive with a pinned sha256 (downloaded from $GPUCTL_MIRROR if set). --undo restores every file that was
-    replaced. If sudo needs a password, it asks on the terminal.
+    replaced. If sudo needs a password, it asks on the terminal. Exit code 1 if a tool is missing that is not optional.
     """
     from gpuctl.workstation.flow import bootstrap
     from gpuctl.workstation.model import BootstrapRequest
@@ -68,13 +83,13 @@ def laptop(
         raise click.UsageError(
             "--undo is for everything and cannot be combined with --tool; --remove NAME removes one tool"
         )
-    if undo and (strict or start_tmux or no_packages):
+    if undo and (strict or start_tmux is not None or packages is not None):
         raise click.UsageError(
-            "--undo installs nothing: it cannot be combined with --strict, --start-tmux or --no-packages"
+            "--undo installs nothing: it cannot be combined with --strict, --[no-]start-tmux or --[no-]packages"
         )
     if undo and not check and not yes and output.on_terminal():
         click.confirm("Restore everything as it was before gpuctl?", abort=True, err=True)
-    request = BootstrapRequest(check, undo, force, strict, tools, remove, start_tmux, not no_packages)
+    request = BootstrapRequest(check, undo, force, strict, tools, remove, start_tmux, packages)
     result = bootstrap(request, lambda line: click.echo(line, err=True))
     if form == "table":
         _show(result.answer, diff, check)
@@ -84,6 +99,8 @@ def laptop(
 
 
 def _show(answer: Mapping[str, Any], diff: bool, check: bool) -> None:
+    from gpuctl.workstation.judge import summary
+
     if "undone" in answer:
         output.table(("PATH", "STATE", "DETAILS"), [(r["path"], _undone(r, check), r["why"]) for r in answer["undone"]])
     else:
@@ -92,8 +109,8 @@ def _show(answer: Mapping[str, Any], diff: bool, check: bool) -> None:
         output.table(("TOOL", "VERSION", "STATE", "SOURCE", "WHY"), rows)
     for file in answer.get("files", []):
         _show_file(file, diff, check)
-    if not answer["changed"]:
-        click.echo("nothing to change")
+    if line := summary(answer):
+        click.echo(line)
 
 
 def _state(tool: Mapping[str, Any], check: bool) -> str:
@@ -116,7 +133,7 @@ def _show_file(file: Mapping[str, Any], diff: bool, check: bool) -> None:
 
 
 @group.command()
-@click.argument("tool")
+@click.argument("tool", shell_complete=completion.tools)
 @click.argument("version")
 @click.argument("checksums", type=click.File(errors="replace"))
 @click.option(

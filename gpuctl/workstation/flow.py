@@ -7,7 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from gpuctl.core import run_history
@@ -17,6 +17,7 @@ from gpuctl.core.signals import ctrl_c
 from gpuctl.core.strict_yaml import did_you_mean
 from gpuctl.edges import ansible
 from gpuctl.edges.ansible_progress import progress_listener
+from gpuctl.workstation import choices
 from gpuctl.workstation.judge import exit_code
 from gpuctl.workstation.model import BootstrapRequest, BootstrapResult
 from gpuctl.workstation.sudo_password import asking_for_sudo
@@ -32,9 +33,15 @@ def bootstrap(request: BootstrapRequest, on_progress: Callable[[str], None] = la
     """
     doing = "undo the workstation" if request.undo else "set up the workstation"
     _require_known_tools(request, doing)
-    play = _play(request)
+    installs = not request.undo and not request.remove
+    remembered, given = choices.read(), _given(request)
+    settled = {**DEFAULTS, **remembered, **given}
+    play = _play(request, settled)
+    earlier = {name: value for name, value in remembered.items() if name not in given}
+    if earlier and installs:
+        on_progress(f"as chosen earlier: {choices.described(earlier)}")
     results: list[ansible.HostResult] = []
-    may_need_sudo = request.packages and not request.undo and not request.remove
+    may_need_sudo = installs and settled["packages"]
     with (
         ansible.no_new_folder(),
         progress_listener(on_progress),
@@ -50,13 +57,26 @@ def bootstrap(request: BootstrapRequest, on_progress: Callable[[str], None] = la
             doing, (end.wrong if end else "") or error or "Ansible returned no result", end.hint if end else ""
         )
     answer = {name: end.result[name] for name in KEPT if name in end.result}
-    result = BootstrapResult(answer, exit_code(answer, request.tools))
+    result = BootstrapResult(answer, exit_code(answer, request.tools, request.strict))
     if not request.check:
-        run_history.save(["gpuctl", *sys.argv[1:]], result.exit_code, {"localhost": _without_text(result)})
+        hosts = {"localhost": _without_text(result)}
+        run = run_history.new(["gpuctl", *sys.argv[1:]])
+        try:
+            choices.remember({} if request.undo else {**remembered, **given})
+            run_history.save(replace(run, exit_code=result.exit_code, hosts=hosts))
+        except OSError as error:  # the result is worth more than its record
+            on_progress(f"this run could not be recorded: {error}")
     return result
 
 
 KEPT = ("changed", "tools", "files", "undone", "failed_tools", "conflicts")
+DEFAULTS: dict[str, choices.Choice] = {"start_tmux": False, "packages": True, "bin": "", "folder": ""}
+
+
+def _given(request: BootstrapRequest) -> dict[str, choices.Choice]:
+    """Return the choices of this run: options and variables that were given."""
+    options = {"start_tmux": request.start_tmux, "packages": request.packages}
+    return {name: value for name, value in {**options, **_folders()}.items() if value not in (None, "")}
 
 
 def _require_known_tools(request: BootstrapRequest, doing: str) -> None:
@@ -67,10 +87,9 @@ def _require_known_tools(request: BootstrapRequest, doing: str) -> None:
             raise InvalidInput(doing, f"there is no tool {tool}", did_you_mean(tool, known_tools))
 
 
-def _play(request: BootstrapRequest) -> ansible.Play:
+def _play(request: BootstrapRequest, settled: dict[str, choices.Choice]) -> ansible.Play:
     options = {name: value for name, value in asdict(request).items() if name != "check"}
-    variables = {f"workstation_{name}": value for name, value in options.items()}
-    variables |= _folders()
+    variables = {f"workstation_{name}": value for name, value in {**options, **settled}.items()}
     variables["workstation_gpuctl"] = _command()
     variables["workstation_extra_tools"] = user_rows()
     variables["workstation_state"] = str(state_dir())
@@ -91,7 +110,7 @@ def _folders() -> dict[str, str]:
             raise InvalidInput(
                 f"use {variable}={value}", f"{existing} is not a folder", "use another folder, or unset the variable"
             )
-        variables[f"workstation_{name}"] = value
+        variables[name] = value
     return variables
 
 

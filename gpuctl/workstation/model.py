@@ -9,7 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class BootstrapRequest:
-    """The user's request: `tools` empty means all tools; `remove` names the tools to remove instead."""
+    """The user's request: `tools` empty means all tools; `remove` names the tools to remove instead.
+
+    `start_tmux`, `packages`: None keeps what was chosen in an earlier run.
+    """
 
     check: bool = False
     undo: bool = False
@@ -17,8 +20,8 @@ class BootstrapRequest:
     strict: bool = False
     tools: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
-    start_tmux: bool = False
-    packages: bool = True
+    start_tmux: bool | None = None
+    packages: bool | None = None
 
 
 @dataclass(frozen=True)

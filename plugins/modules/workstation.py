@@ -30,7 +30,9 @@ options:
     type: bool
     default: true
   shell:
-    description: Whether to write the marked block to C(~/.bashrc) and C(~/.zshrc) (in zsh's C(ZDOTDIR), if set).
+    description:
+      - Whether to write the marked block to C(~/.bashrc), C(~/.zshrc) (in zsh's C(ZDOTDIR), if set) and fish's
+        C(config.fish), where these shells are used.
     type: bool
     default: true
   start_tmux:
@@ -108,6 +110,7 @@ undone:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.interruption import clean_up_on_signals
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import WorkstationError
 from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.run import run
 
@@ -131,6 +134,7 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    clean_up_on_signals()
     try:
         result = run(module.params, module.check_mode)
     except WorkstationError as wrong:

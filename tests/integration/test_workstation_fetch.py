@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -137,10 +138,42 @@ def test_ctrl_c_half_way_leaves_nothing_half_made_and_the_next_run_completes(gpu
         assert said.code == 130, said.err
         assert not (gpuctl.home / "bin/goodtool").is_symlink()
         until(lambda: not gpuctl.processes())
+        assert not (gpuctl.home / "tools").exists()
         server.manners["goodtool"] = "whole"
         again = bring(gpuctl, server)
         assert [tool["state"] for tool in again.json["tools"]] == ["INSTALLED"]
         assert not half.exists()
+
+
+def test_ctrl_c_ends_the_installers_and_removes_what_they_left(gpuctl: Gpuctl) -> None:
+    """A stand-in for npm, which starts another program, as npm does."""
+    npm = gpuctl.home / "programs/npm"
+    npm.parent.mkdir()
+    pids = gpuctl.home / "pids"
+    npm.write_text(f"#!/bin/sh\nsleep 600 &\necho $$ $! > {pids}.new\nmv {pids}.new {pids}\nwait\n")
+    npm.chmod(0o755)
+    npm_row = {"package": "slowtool", "version": "1.0", "program": "x.js", "integrity": f"sha512-{'A' * 86}=="}
+    row = {"name": "slowtool", "why": "it is slow", "source": "a test", "npm": npm_row}
+    rows = gpuctl.home / ".config/gpuctl/tools.yml"
+    rows.parent.mkdir(parents=True, exist_ok=True)
+    rows.write_text(yaml.safe_dump([row]))
+    words = ("bootstrap", "laptop", "--no-packages", "--tool", "slowtool")
+    path = f"{npm.parent}:{os.environ['PATH']}"
+    running = gpuctl.start(*words, stderr=subprocess.PIPE, PATH=path, **places(gpuctl))
+    until(pids.exists)
+    running.send_signal(signal.SIGINT)
+    assert gpuctl.said(running).code == 130
+    until(lambda: not any(alive(int(pid)) for pid in pids.read_text().split()))
+    until(lambda: not gpuctl.processes())
+    assert not (gpuctl.home / "tools").exists()
+
+
+def alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def until(true: Callable[[], bool], seconds: float = 30) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .fetch import address
+from .interruption import unfinished
 from .machine import Machine
 from .model import Folders, WorkstationError, program_of
 from .record import Record, remove_tree
@@ -87,12 +88,14 @@ class Installer:
 
     def _fill(self, tool: Mapping[str, Any], folder: str, aside: bool = False) -> None:
         kind = _kind(tool)
-        if kind == "release":
-            by_release(self.machine, tool, self.origin(tool), self._pin(tool), folder)
-        elif kind == "pip":
-            by_pip(self.machine, tool, folder)
-        else:
-            by_npm(self.machine, tool, folder, may_run=not aside)
+        around = () if aside else (os.path.dirname(folder), self.folders.tools)
+        with unfinished(folder, *around):
+            if kind == "release":
+                by_release(self.machine, tool, self.origin(tool), self._pin(tool), folder)
+            elif kind == "pip":
+                by_pip(self.machine, tool, folder)
+            else:
+                by_npm(self.machine, tool, folder, may_run=not aside)
 
     def _trial_error(self, tool: Mapping[str, Any]) -> str:
         """Install into a temporary folder and discard it, to prove in a check that the real run would succeed."""

@@ -85,10 +85,14 @@ class Machine:
         except KeyError:
             return ""
 
-    def startup_folder(self, shell: str) -> str:
-        """Return the folder of a shell's start-up files; only zsh knows its ZDOTDIR, as .zshenv may set it."""
-        if shell != "zsh":
-            return self.home
+    def startup_file(self, shell: str) -> str:
+        """Return the path of a shell's start-up file; only zsh knows its ZDOTDIR, as .zshenv may set it."""
+        if shell == "fish":
+            config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(self.home, ".config")
+            return os.path.join(config, "fish/config.fish")
+        return os.path.join(self._zsh_folder() if shell == "zsh" else self.home, f".{shell}rc")
+
+    def _zsh_folder(self) -> str:
         result = self.run("zsh", "-c", 'printf "\\n%s" "${ZDOTDIR-}"', limit=10)
         reported = result.out.splitlines()[-1:] if result.ok and not result.out.endswith("\n") else []
         return reported[0] if reported else os.environ.get("ZDOTDIR") or self.home

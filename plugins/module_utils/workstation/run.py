@@ -82,15 +82,14 @@ def _shell_files(
 ) -> list[dict[str, Any]]:
     login = machine.shell()
     rows = []
-    for shell in ("bash", "zsh"):
-        path = os.path.join(machine.startup_folder(shell), f".{shell}rc")
-        if login == shell or os.path.lexists(path):
+    for shell in ("bash", "zsh", "fish"):
+        path = machine.startup_file(shell)
+        # fish creates its folder when it is used for the first time.
+        used = os.path.lexists(os.path.dirname(path) if shell == "fish" else path)
+        if login == shell or used:
             # A link into a dotfiles repository stays; its target is written.
-            rows.append(
-                _shell_file(
-                    os.path.realpath(path), block(shell, _from_home(folders), request["start_tmux"]), record, check
-                )
-            )
+            text = block(shell, _from_home(folders), request["start_tmux"])
+            rows.append(_shell_file(os.path.realpath(path), text, record, check))
     return rows
 
 
@@ -102,7 +101,9 @@ def _from_home(folders: Folders) -> str:
 
 def _shell_file(path: str, block_text: str, record: Record, check: bool) -> dict[str, Any]:
     now = path_state(path)
-    if now["kind"] == "other" or not os.path.isdir(os.path.dirname(path)):
+    folder = os.path.dirname(path)
+    creatable = path.endswith("/fish/config.fish") and not os.path.lexists(folder)
+    if now["kind"] == "other" or not (os.path.isdir(folder) or creatable):
         return {
             "path": path,
             "changed": False,
@@ -119,6 +120,7 @@ def _shell_file(path: str, block_text: str, record: Record, check: bool) -> dict
         written = record.blocks(path)
         after = with_block(text, block_text, written)
         if after != text and not check:
+            record.make_folders(folder)
             users = without_block(text, written).encode("utf-8", "surrogateescape")
             record.write(path, after.encode("utf-8", "surrogateescape"), now.get("mode", 0o644), users, block_text)
     except (WorkstationError, OSError) as error:

@@ -22,6 +22,19 @@ _ZSH = """if (( $+functions[compdef] )); then
   _gpuctl_load() { eval "$(_GPUCTL_COMPLETE=zsh_source gpuctl 2>/dev/null)"; _gpuctl_completion "$@"; }
   compdef _gpuctl_load gpuctl
 fi"""
+_FISH_PATH = 'contains -- "{bin}" $PATH; or set --export PATH "{bin}" $PATH'
+# Its own completion replaces this one on first use.
+_FISH = """  function __gpuctl_load
+    complete --erase --command gpuctl
+    env _GPUCTL_COMPLETE=fish_source gpuctl 2>/dev/null | source
+    functions --query _gpuctl_completion; and _gpuctl_completion
+  end
+  complete --no-files --command gpuctl --arguments '(__gpuctl_load)'"""
+_FISH_TMUX = """  if isatty stdin; and test "$TERM_PROGRAM" != vscode; and type --query gpuctl
+    if test -z "$TMUX$CURSOR_TRACE_ID$INSIDE_EMACS$GPUCTL_KUBECONFIG"
+      gpuctl tmux launch
+    end
+  end"""
 # Not in an editor's terminal, and not in a `gpuctl kube shell`, which reads the file again.
 _TMUX = """if [ -t 0 ] && [ "${TERM_PROGRAM-}" != vscode ] &&
   [ -z "${TMUX-}${CURSOR_TRACE_ID-}${INSIDE_EMACS-}${GPUCTL_KUBECONFIG-}" ] && command -v gpuctl >/dev/null; then
@@ -39,7 +52,10 @@ class _Mark(NamedTuple):
 
 
 def block(shell: str, folder: str, start_tmux: bool) -> str:
-    """Return the block for ~/.bashrc or ~/.zshrc; a non-interactive bash needs no completion."""
+    """Return the block for the start-up file of bash, zsh or fish; a non-interactive shell needs no completion."""
+    if shell == "fish":
+        interactive = ["if status is-interactive", _FISH, *([_FISH_TMUX] if start_tmux else []), "end"]
+        return "\n".join([BEGIN, _FISH_PATH.format(bin=folder), *interactive, END]) + "\n"
     lines = [BEGIN, _PATH.format(bin=folder)]
     if shell == "bash":
         lines += ["if [[ $- == *i* ]]; then", _BASH, *([_TMUX] if start_tmux else []), "fi"]

@@ -31,6 +31,16 @@ def run_laptop(home: Path, *, check: bool = False, **request: Any) -> dict[str, 
     return run({**empty, **flags, **places, **request}, check)
 
 
+def test_the_files_of_fish_are_written_where_it_is_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    assert not any(row["path"].endswith("config.fish") for row in run_laptop(home)["files"])
+    (home / ".config/fish").mkdir(parents=True)
+    run_laptop(home)
+    assert (home / ".config/fish/config.fish").read_text().startswith(BEGIN)
+    run_laptop(home, undo=True)
+    assert not (home / ".config/fish/config.fish").exists()
+
+
 def test_undo_restores_the_users_lines_after_both_wrote_twice(home: Path) -> None:
     bashrc = home / ".bashrc"
     bashrc.write_text("mine\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.shell imp
     without_block,
 )
 
+from tests.rig.command import GPUCTL
 from tests.rig.needs import HOSTS, need
 
 
@@ -86,7 +88,8 @@ def started(tmp_path: Path, shell: str, **environment: str) -> bool:
     stand_in.chmod(0o755)
     rc = tmp_path / f".{shell}rc"
     rc.write_text(block(shell, str(tmp_path), True))
-    argv = {"bash": ["bash", "--rcfile", str(rc), "-ic", "exit"], "zsh": ["zsh", "-ic", "exit"]}[shell]
+    fish = ["fish", "--no-config", "--interactive", "--init-command", f"source {rc}", "--command", "exit"]
+    argv = {"bash": ["bash", "--rcfile", str(rc), "-ic", "exit"], "zsh": ["zsh", "-ic", "exit"], "fish": fish}[shell]
     ours, terminal = pty.openpty()
     variables = {"PATH": os.defpath, "HOME": str(tmp_path), "TERM": "dumb", **environment}
     try:
@@ -99,15 +102,37 @@ def started(tmp_path: Path, shell: str, **environment: str) -> bool:
     return "called: tmux launch" in done.stdout
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_a_new_terminal_starts_tmux(tmp_path: Path, shell: str) -> None:
-    if subprocess.run(["sh", "-c", f"command -v {shell}"], capture_output=True, check=False).returncode:
+def require(shell: str) -> None:
+    if not shutil.which(shell):
         need(f"the package {shell}", HOSTS)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_new_terminal_starts_tmux(tmp_path: Path, shell: str) -> None:
+    require(shell)
     assert started(tmp_path, shell)
 
 
+@pytest.mark.parametrize("shell", ["bash", "fish"])
 @pytest.mark.parametrize(
     "name", ["TERM_PROGRAM=vscode", "CURSOR_TRACE_ID=1f", "INSIDE_EMACS=29", "TMUX=/x,1,0", "GPUCTL_KUBECONFIG=/x"]
 )
-def test_editors_panes_and_smart_shells_do_not_start_tmux(tmp_path: Path, name: str) -> None:
-    assert not started(tmp_path, "bash", **dict([name.split("=")]))
+def test_editors_panes_and_smart_shells_do_not_start_tmux(tmp_path: Path, name: str, shell: str) -> None:
+    require(shell)
+    assert not started(tmp_path, shell, **dict([name.split("=")]))
+
+
+def test_fish_completes_gpuctl_and_adds_the_folder_to_path_once(tmp_path: Path) -> None:
+    require("fish")
+    config = tmp_path / "config.fish"
+    config.write_text(block("fish", str(GPUCTL.parent), False) * 2)
+    ask = f"source {config}; complete --do-complete 'gpuctl tmux rollb'; echo $PATH"
+    done = subprocess.run(
+        ["fish", "--no-config", "--interactive", "--command", ask],
+        env={"HOME": str(tmp_path), "PATH": os.defpath, "TERM": "dumb"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("rollback\t"), done.stdout + done.stderr
+    assert done.stdout.count(str(GPUCTL.parent)) == 1
