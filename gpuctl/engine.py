@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost, launch
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import INCOMPLETE_HINT, INCOMPLETE_RECORD
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import cpus_of
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import failures, needs_reboot
     from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command
@@ -22,15 +23,21 @@ if TYPE_CHECKING:
     )
     from ansible_collections.gpuctl.fleet.plugins.module_utils.progress import PIPE, report_progress
     from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import MISSING
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers, profiles
+    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers, profiles, visit_failures
+    from ansible_collections.gpuctl.fleet.plugins.plugin_utils.memory_guard import TooMuchMemoryError, bounded_memory
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python, script
+    from ansible_collections.gpuctl.fleet.plugins.plugin_utils.printable import printable
 
 __all__ = [
+    "INCOMPLETE_HINT",
+    "INCOMPLETE_RECORD",
     "MISSING",
     "PIPE",
     "MpirunRequest",
+    "TooMuchMemoryError",
     "answers",
     "any_python",
+    "bounded_memory",
     "cpus_of",
     "failures",
     "full_command",
@@ -40,9 +47,11 @@ __all__ = [
     "launch",
     "mpirun_command",
     "needs_reboot",
+    "printable",
     "profiles",
     "report_progress",
     "script",
+    "visit_failures",
 ]
 
 PLUGINS = "ansible_collections.gpuctl.fleet.plugins"
@@ -53,12 +62,16 @@ MODULES = {
     "mpirun_command": "module_utils.launch.mpirun_command",
     "answers": "plugin_utils.answers",
     "profiles": "plugin_utils.profiles",
+    "visit_failures": "plugin_utils.visit_failures",
 }
 HOMES = {
     **dict.fromkeys(("MpirunRequest", "full_command", "gpus_per_process"), "module_utils.launch.mpirun_command"),
     **dict.fromkeys(("PIPE", "report_progress"), "module_utils.progress"),
     **dict.fromkeys(("any_python", "script"), "plugin_utils.payload"),
+    **dict.fromkeys(("TooMuchMemoryError", "bounded_memory"), "plugin_utils.memory_guard"),
+    "printable": "plugin_utils.printable",
     **dict.fromkeys(("failures", "needs_reboot"), "module_utils.gpuhost.verdict"),
+    **dict.fromkeys(("INCOMPLETE_HINT", "INCOMPLETE_RECORD"), "module_utils.gpuhost.module"),
     "MISSING": "module_utils.workstation.model",
     "cpus_of": "module_utils.gpuhost.topology",
 }

@@ -38,3 +38,26 @@ class Group(click.Group):
         ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+class GroupWithDefault(Group):
+    """A group that runs its command `default`, unless the first argument names another of its commands.
+
+    Its help shows the arguments and options of the default command, which is hidden.
+    """
+
+    def __init__(self, *args: Any, default: str, **options: Any) -> None:
+        self.default = default
+        super().__init__(*args, **options)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = args[:1] and (args[0] in self.list_commands(ctx) or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named else [self.default, *args])
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        pieces = self.commands[self.default].collect_usage_pieces(ctx)
+        formatter.write_usage(ctx.command_path, " ".join(pieces))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        click.Command.format_options(self.commands[self.default], ctx, formatter)
+        self.format_commands(ctx, formatter)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl.cli.shared import output
+from gpuctl.engine import printable
 
 if TYPE_CHECKING:
     from gpuctl.domain.findings import Finding
@@ -19,7 +20,7 @@ VERDICT_WIDTH, CHECK_WIDTH = 8, 15  # at least: a longer name widens the column 
 def show(findings: Sequence[Finding], *, err: bool = False, indent: str = "", most: int | None = MOST_ALIKE) -> None:
     """Print to standard output, or with `err` to standard error. `most`: see MOST_ALIKE; None prints all messages."""
     for line in lines(findings, most):
-        click.echo(indent + line, err=err)
+        click.echo(indent + printable(line), err=err)
 
 
 def lines(findings: Sequence[Finding], most: int | None = MOST_ALIKE) -> Iterator[str]:

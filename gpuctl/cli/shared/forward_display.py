@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import click
 
-from gpuctl.core.exit_codes import INTERRUPTED
-from gpuctl.kube.forward import flow
+from gpuctl.core.exit_codes import INTERRUPTED, OK
+from gpuctl.kube.forward import flow, service
 from gpuctl.kube.forward.model import Request
 from gpuctl.kube.forward.state_machine import Line
 from gpuctl.kube.forward.table import as_line, drawn
+from gpuctl.kube.notify import to_tmux
 
 
 class Table:
@@ -55,3 +56,20 @@ def go(request: Request, probe_every: float = 5.0) -> int:
     flow.run(request, view.show, probe_every)
     click.echo("all forwards stopped", err=True)
     return INTERRUPTED
+
+
+def go_background(request: Request, probe_every: float = 5.0, announce: bool = False) -> int:
+    """Start the forwards in the background and show them; returns the exit code.
+
+    `announce`: also show them as a tmux message, for a tmux window that closes at once.
+    """
+    started = service.start(request, probe_every)
+    if isinstance(started, service.Failure):
+        click.echo(started.stderr, nl=False, err=True)
+        return started.code
+    ports = [f"127.0.0.1:{port.local} -> {port.pod}:{port.remote}: {port.state}" for port in started.ports]
+    click.echo("\n".join(ports))
+    click.echo(f"in the background; `gpuctl kube forward stop {started.number}` stops it", err=True)
+    if announce:
+        to_tmux(", ".join(ports))
+    return OK

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import click
 from click.core import ParameterSource
 
+from gpuctl.cli.shared import completion
 from gpuctl.cli.shared.output import Output
 
 Command = Callable[..., Any]
@@ -131,7 +132,13 @@ check = click.option("--check", is_flag=True, help="Change nothing; report what 
 diff = click.option("--diff", is_flag=True, help="Show each setting before and after, and the reason for it.")
 strict = click.option("--strict", is_flag=True, help="Count settings that a host does not support as problems.")
 allow_busy = click.option("--allow-busy", is_flag=True, help="Also change settings that disturb running jobs.")
-context = click.option("--context", metavar="NAME", default="", help="Kubernetes context.  [default: the current one]")
+context = click.option(
+    "--context",
+    metavar="NAME",
+    default="",
+    help="Kubernetes context.  [default: the current one]",
+    shell_complete=completion.contexts,
+)
 yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation before this machine is changed.")
 probe_every = click.option(
     "--probe-every", type=Finite(0.5), default=5.0, show_default=True, help="Seconds between two probes."

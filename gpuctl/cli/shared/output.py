@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import click
 
 from gpuctl.core import text
+from gpuctl.engine import printable
 
 names = text.named
 plural = text.plural
@@ -28,7 +31,7 @@ def data(value: object, form: Output) -> None:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print columns as wide as they need to be; the last one may be any length."""
-    cells = [[str(cell).strip().replace("\n", "⏎") for cell in row] for row in [head, *rows]]
+    cells = [[printable(str(cell).strip()).replace("\n", "⏎") for cell in row] for row in [head, *rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     for row in cells:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False))
@@ -38,3 +41,20 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 def on_terminal() -> bool:
     """True if standard error is a terminal, so that somebody watches the progress."""
     return sys.stderr.isatty()
+
+
+@contextlib.contextmanager
+def slow_notice(doing: str, after_s: float = 5) -> Iterator[None]:
+    """Print "still `doing`" on standard error if the block takes longer than `after_s`."""
+
+    def notice() -> None:
+        with contextlib.suppress(OSError):  # standard error is not read any more
+            click.echo(f"gpuctl: still {doing}; Ctrl-C ends it", err=True)
+
+    timer = threading.Timer(after_s, notice)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

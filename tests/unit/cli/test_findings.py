@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gpuctl.cli.errors import guarded
 from gpuctl.cli.shared.findings import lines, show
+from gpuctl.cli.shared.output import table
+from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.findings import fail, ok, unknown, warn
 
 
@@ -54,3 +57,18 @@ def test_more_messages_than_fit_are_counted_by_subject() -> None:
 def test_findings_are_printed_to_the_stream_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     show([ok("names", "gpu-1", "resolve")], err=True, indent="  ")
     assert capsys.readouterr() == ("", "  OK       names           gpu-1: resolve\n")
+
+
+def test_escape_sequences_of_others_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """OSC 52 would write to the clipboard, OSC 0 set the title."""
+    show([fail("log", "gpu-1", "\x1b]52;c;aGk=\x07\x9d0;title\x9c", "\x1b[2J")])
+    table(("HOST",), [["\x1b]0;title\x07"]])
+    with pytest.raises(SystemExit):
+        guarded(_fails)
+    printed = capsys.readouterr()
+    assert [letter for letter in printed.out + printed.err if letter in "\x1b\x07\x9c\x9d"] == []
+    assert (printed.out + printed.err).count("\\x1b]") == 3
+
+
+def _fails(**_: object) -> None:
+    raise GpuctlError("query the host", "\x1b]0;title\x07")
