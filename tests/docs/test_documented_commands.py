@@ -10,9 +10,18 @@ import click
 import pytest
 
 from gpuctl.cli.app import app
+from gpuctl.cli.shared.click_groups import GroupWithDefault
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md"), *ROOT.glob("bench/*.md")])
+GLOBS = (
+    "README.md",
+    "docs/*.md",
+    "roles/*/README.md",
+    "bench/*.md",
+    "examples/training/*.md",
+    "examples/training/*.py",
+)
+PAGES = sorted(page for pattern in GLOBS for page in ROOT.glob(pattern))
 
 
 def shown() -> list[tuple[str, str]]:
@@ -34,8 +43,10 @@ def alternatives(word: str) -> list[str]:
 def test_every_command_and_option_exists(page: str, text: str) -> None:
     command: click.Command = app
     for word in shlex.split(text)[1:]:
-        if word == "--":  # what follows are the words of another program
+        if word == "--" or word.endswith(".py"):  # what follows are the words of another program
             break
+        if isinstance(command, GroupWithDefault) and word not in command.commands:
+            command = command.commands[command.default]
         if word.startswith("-"):
             assert word in {
                 name for parameter in command.get_params(click.Context(command)) for name in parameter.opts
