@@ -233,8 +233,20 @@ class Lab:
     def listed(self, path: str) -> list[str]:
         """What the API has there."""
         listed = self.plane.api("GET", path)
-        kind, metas = listed["kind"].removesuffix("List"), [each["metadata"] for each in listed["items"]]
-        return [f"{kind}/{meta['name']} {meta['uid']} {meta['resourceVersion']}" for meta in metas]
+        kind = listed["kind"].removesuffix("List")
+        return [f"{kind}/{_identity(item)} {_version(item)}" for item in listed["items"]]
+
+
+def _identity(item: Mapping[str, Any]) -> str:
+    return f"{item['metadata']['name']} {item['metadata']['uid']}"
+
+
+def _version(item: Mapping[str, Any]) -> str:
+    """What changes with every write but those of a controller, which may write the status at any time."""
+    meta = item["metadata"]
+    if "status" not in item or "generation" not in meta:
+        return str(meta["resourceVersion"])
+    return json.dumps([meta["generation"], meta.get("labels"), meta.get("annotations")], sort_keys=True)
 
 
 def _is_furnished(lab: Lab) -> bool:
