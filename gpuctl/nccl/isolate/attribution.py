@@ -137,8 +137,15 @@ class Case:
     def odds_of(self, run: Observation) -> dict[Cause, float]:
         return {cause: self.odds[cause] for cause in self.causes[run.number]}
 
+    @cached_property
+    def _runs(self) -> dict[Cause, list[Observation]]:
+        return {}
+
     def runs(self, cause: Cause) -> list[Observation]:
-        return [run for run in runs_of(cause, self.evidence) if run.number not in self.taken]
+        """The runs that would show the cause, without those that an accepted one explains."""
+        if cause not in self._runs:
+            self._runs[cause] = [run for run in runs_of(cause, self.evidence) if run.number not in self.taken]
+        return self._runs[cause]
 
     def without(self, cause: Cause) -> Case:
         """The case that remains once this cause is accepted."""

@@ -43,21 +43,20 @@ def decide(fleet: Fleet, history: Sequence[LaunchResult], policy: Policy | None 
     """The next round for a fleet with this history, or the conclusion. Deterministic."""
     rules = policy or Policy()
     evidence = observe(fleet, history)
-    step = _next(fleet, evidence, history, rules)
-    if isinstance(step, Conclusion):
-        return step
-    return with_controls(step, evidence, attribute(evidence, rules), rules)
+    attribution = attribute(evidence, rules)
+    step = _next(evidence, attribution, rules)
+    return step if isinstance(step, Conclusion) else with_controls(step, evidence, attribution, rules)
 
 
-def _next(fleet: Fleet, evidence: Evidence, history: Sequence[LaunchResult], rules: Policy) -> Round | Conclusion:
+def _next(evidence: Evidence, attribution: Attribution, rules: Policy) -> Round | Conclusion:
     if evidence.contact_lost:
-        why = Unresolved(tuple(sorted(evidence.contact_lost)), (), _contact(evidence, history))
+        why = Unresolved(tuple(sorted(evidence.contact_lost)), (), _contact(evidence, evidence.history))
         # Faults that were proved before remain proved.
-        return verdict.conclusion(evidence, attribute(evidence, rules), (why,), rules)
-    if step := _unpaired(evidence, rules, rules.pairs_per_node) or _only_across(evidence, rules):
+        return verdict.conclusion(evidence, attribution, (why,), rules)
+    if step := _unpaired(evidence, rules, rules.pairs_per_node) or _only_across(evidence, attribution, rules):
         return step
     unexplained = bool(confirmation.unexplained(evidence, rules))
-    state = State(evidence, attribute(evidence, _stricter(rules) if unexplained else rules), rules)
+    state = State(evidence, attribute(evidence, _stricter(rules)) if unexplained else attribution, rules)
     if small_fleets.undecided(evidence):
         return small_fleets.undecided_conclusion(evidence, state.attribution, rules)
     if shared := _shared(state):
@@ -108,7 +107,7 @@ def _unpaired(evidence: Evidence, policy: Policy, pairs_per_node: int) -> Round 
     return None
 
 
-def _only_across(evidence: Evidence, policy: Policy) -> Round | None:
+def _only_across(evidence: Evidence, attribution: Attribution, policy: Policy) -> Round | None:
     """The nodes of the only pair across racks, each with a partner from its own rack.
 
     The pair may be slow because of the path between the racks or because of a node, and a node can only be compared
@@ -120,8 +119,9 @@ def _only_across(evidence: Evidence, policy: Policy) -> Round | None:
     if run is None or "within" not in evidence.references:
         return None
     racks, good = evidence.fleet.racks, ran_well(evidence) - set(run.nodes)
-    noise = attribute(evidence, policy).noise
-    in_bad_runs = {node for other in evidence.pairs if looks_bad(other, noise, policy) for node in other.nodes}
+    in_bad_runs = {
+        node for other in evidence.pairs if looks_bad(other, attribution.noise, policy) for node in other.nodes
+    }
     order = sorted((node for node in evidence.alive if node in good), key=lambda node: node not in in_bad_runs)
     pairs = []
     for node in run.nodes:
