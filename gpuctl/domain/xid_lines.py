@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
@@ -103,9 +103,14 @@ class KernelLog:
 
 def parse(text: str) -> KernelLog:
     """All events of a log; text that is no kernel log has neither events nor `kernel_lines`."""
+    return parse_lines(text.splitlines())
+
+
+def parse_lines(lines: Iterable[str]) -> KernelLog:
+    """All events of the lines of one log."""
     reader = _Reader()
-    for line in _ESCAPE.sub("", text).splitlines():
-        reader.read(_unwrapped(line))
+    for line in lines:
+        reader.read(_unwrapped(_ESCAPE.sub("", line.rstrip("\r\n"))))
     return reader.log()
 
 

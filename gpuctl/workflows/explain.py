@@ -82,9 +82,9 @@ def _kind(name: str) -> tuple[str, str]:
 
 
 def _xids(name: str) -> list[Explanation]:
-    wanted_code = _number(name)
+    number = _number(name)
     rows = knowledge.xids().values()
-    return [_xid(row) for row in rows if row.code == wanted_code or name.upper() in row.name.split(" / ")]
+    return [_xid(row) for row in rows if row.code == number or name.upper() in row.name.split(" / ")]
 
 
 def _xid(row: Xid) -> Explanation:
