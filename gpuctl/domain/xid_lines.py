@@ -13,7 +13,11 @@ from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 
 OFF_THE_BUS = 79
+CLEAN_UP = 45
+CONTAINMENT = (94, 95)
 RECOVERY_CHANGED = 154
+NVLINK = (74, *range(144, 151))
+LONGEST = 4096  # characters of a message that are read: the kernel cuts them at 1024
 SAME_FAULT_S = 1.0  # the driver repeats Xid 13 and 31 for every multiprocessor
 GAP = 6  # lines between the first and the last line of the message about a lost GPU
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
@@ -144,7 +148,7 @@ _WHERE = re.compile(r"(\S+)(?: GPU-I:([0-9]+))?(?: GPU-CI:([0-9]+))?")
 _PROCESS = re.compile(r"pid='?([0-9]{1,10}|<unknown>)'?(?:, name=(.*?))?(?:, (.*))?$")
 _CAUSE = re.compile(r"caused by previous Xid ([0-9]{1,5})\b")
 _RESET = re.compile(r"\bRST: (Yes|No)(?:, D-RST: (Yes|No))?")
-_RECOVERY = re.compile(r"recovery action changed from .* to (0x[0-9a-f]{1,8})\b", re.IGNORECASE)
+_RECOVERY = re.compile(r"recovery action changed from .{0,200} to (0x[0-9a-f]{1,8})\b", re.IGNORECASE)
 _NVLINK = re.compile(
     r"(?P<unit>[A-Z][A-Z0-9_]*) +(?P<severity>Link Fatal|Fatal|Non-?fatal) +XC[0-9]+ +i[0-9]+ +"
     r"Link +(?P<link>-?[0-9]{1,3})(?: \((?P<registers>[0-9a-fx ]*)\))?",
@@ -194,7 +198,7 @@ class _Reader:
         before, prefix = 0, ""
         for start, end in pairwise([*starts, len(line)]):
             prefix, before = line[before:start], start
-            self._message(line[start:end].strip(), prefix)
+            self._message(line[start : min(end, start + LONGEST)].strip(), prefix[-LONGEST:])
 
     def _booted(self, host: str) -> None:
         """Count a boot once, although several lines mark it."""
@@ -288,17 +292,20 @@ def _known(name: str | None) -> str | None:
 
 def _detailed(event: XidEvent) -> XidEvent:
     """The event with what the text of some codes adds."""
-    cause, reset = _CAUSE.search(event.text), _RESET.search(event.text)
-    recovery, nvlink, link = _RECOVERY.search(event.text), _NVLINK.match(event.text), _LINK.search(event.text)
-    return replace(
-        event,
-        caused_by=int(cause[1]) if cause and event.code == 45 else None,
-        reset_needed=reset[1] == "Yes" if reset else None,
-        drain_reset_needed=reset[2] == "Yes" if reset and reset[2] else None,
-        recovery=int(recovery[1], 16) if recovery and event.code == RECOVERY_CHANGED else None,
-        nvlink=_nvlink(nvlink) if nvlink and 144 <= event.code <= 150 else None,
-        link=int(link[1]) if link else None,
-    )
+    if event.code == CLEAN_UP:
+        cause = _CAUSE.search(event.text)
+        return replace(event, caused_by=int(cause[1])) if cause else event
+    if event.code in CONTAINMENT:
+        reset = _RESET.search(event.text)
+        flags = (reset[1] == "Yes", reset[2] == "Yes" if reset[2] else None) if reset else (None, None)
+        return replace(event, reset_needed=flags[0], drain_reset_needed=flags[1])
+    if event.code == RECOVERY_CHANGED:
+        recovery = _RECOVERY.search(event.text)
+        return replace(event, recovery=int(recovery[1], 16)) if recovery else event
+    if event.code in NVLINK:
+        link, nvlink = _LINK.search(event.text), _NVLINK.match(event.text)
+        return replace(event, link=int(link[1]) if link else None, nvlink=_nvlink(nvlink) if nvlink else None)
+    return event
 
 
 def _nvlink(match: re.Match[str]) -> NvlinkError:
@@ -408,6 +415,7 @@ def _lost_once(events: Sequence[XidEvent]) -> Iterator[XidEvent]:
 def _faults(events: Iterator[XidEvent]) -> list[XidEvent]:
     """Join events with the same Xid, GPU, process and details, of which each follows within a second."""
     faults: list[XidEvent] = []
+    lines: list[int] = []
     latest: dict[tuple[object, ...], tuple[int, Moment | None, int]] = {}
     for number, event in enumerate(events):
         text = event.text if event.code == RECOVERY_CHANGED or event.nvlink else ""
@@ -416,27 +424,30 @@ def _faults(events: Iterator[XidEvent]) -> list[XidEvent]:
         key = (event.host, event.boot, event.gpu, event.code, process, details)
         index, moment, at = latest.get(key, (-1, None, -1))
         if index >= 0 and _within(moment, event.moment, number - at):
-            faults[index] = replace(faults[index], lines=faults[index].lines + 1)
+            lines[index] += 1
         else:
             index = len(faults)
             faults.append(event)
+            lines.append(1)
         latest[key] = (index, event.moment, number)
-    return faults
+    return [replace(fault, lines=count) for fault, count in zip(faults, lines, strict=True)]
 
 
 def _switch_faults(events: Sequence[SxidEvent]) -> list[SxidEvent]:
     faults: list[SxidEvent] = []
+    lines: list[int] = []
     latest: dict[tuple[object, ...], tuple[int, Moment | None, int]] = {}
     for number, event in enumerate(events):
         key = (event.host, event.boot, event.switch, event.address, event.code, event.link, event.fatal)
         index, moment, at = latest.get(key, (-1, None, -1))
         if index >= 0 and _within(moment, event.moment, number - at):
-            faults[index] = replace(faults[index], lines=faults[index].lines + 1)
+            lines[index] += 1
         else:
             index = len(faults)
             faults.append(event)
+            lines.append(1)
         latest[key] = (index, event.moment, number)
-    return faults
+    return [replace(fault, lines=count) for fault, count in zip(faults, lines, strict=True)]
 
 
 def _within(earlier: Moment | None, later: Moment | None, distance: int) -> bool:
