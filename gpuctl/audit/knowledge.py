@@ -104,7 +104,8 @@ def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
 def _sourced(values: dict[str, Any], family: Family, node: Node, at: At) -> list[dict[str, Any]]:
     """Rows, each with its source; refuses rows without one, and a number that two rows have."""
     sourced, known = [], set()
-    items = node.value[family.rows].value if isinstance(node.value, dict) else []
+    listed = node.value[family.rows].value if isinstance(node.value, dict) else []
+    items = listed if isinstance(listed, list) else []
     for row, item in zip(values[family.rows], items, strict=True):
         source, number = row.get("source") or values.get("source"), row.get(family.number)
         if not source:
