@@ -7,7 +7,7 @@ from types import FrameType
 
 import click
 
-from gpuctl.cli import bootstrap, schema
+from gpuctl.cli import audit, bootstrap, explain, schema
 from gpuctl.cli.cluster import group as cluster
 from gpuctl.cli.errors import guarded
 from gpuctl.cli.hosts import profile, runs, tune
@@ -34,6 +34,8 @@ COMMANDS = (
     kube.group,
     nccl.nccl,
     cluster.group,
+    audit.audit,
+    explain.explain,
     schema.schema,
 )
 for command in COMMANDS:

@@ -17,3 +17,18 @@ _WORST_FIRST = (OWN_FAULT, INVALID_INPUT, NOT_DONE, PROBLEMS, OK)
 def worst(codes: Iterable[int]) -> int:
     """Return the code of a run over many: the worst decides; 0 for none."""
     return min(codes, key=_WORST_FIRST.index, default=OK)
+
+
+# Code -> meaning, what to do.
+MEANINGS = {
+    OK: ("Everything is well.", ""),
+    PROBLEMS: ("Problems were found: a finding is FAIL or UNKNOWN, or a host differs.", "read the findings"),
+    INVALID_INPUT: ("An argument or file cannot be used; nothing was changed.", "correct what the message names"),
+    NOT_DONE: (
+        "A host or cluster was not reached, or could not do it.",
+        "check that the named hosts can be reached, then run the command again",
+    ),
+    OWN_FAULT: ("gpuctl itself failed; the message names a log file.", "report it with the log file"),
+    INTERRUPTED: ("Ctrl-C or SIGTERM ended the command.", ""),
+    READER_GONE: ("The reader of the output ended first, as with `| head`.", ""),
+}

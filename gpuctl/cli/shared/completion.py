@@ -1,4 +1,4 @@
-"""Shell completion of names: tools, tmux versions, templates and saves, Kubernetes contexts."""
+"""Shell completion of names: tools, tmux versions, templates and saves, Kubernetes contexts, explained names."""
 
 from __future__ import annotations
 
@@ -53,6 +53,14 @@ def _contexts() -> list[str]:
     from gpuctl.kube.contexts import names
 
     return names()
+
+
+def explained(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete a name that can be explained, or a number after its kind ("xid 7")."""
+    from gpuctl.workflows.explain import names
+
+    words = context.params.get(parameter.name or "") or ()
+    return _of(lambda: names(" ".join(words)))(context, parameter, incomplete)
 
 
 tools, contexts = _of(_tools), _of(_contexts)

@@ -1,0 +1,53 @@
+"""explain: what a name means, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuctl.cli.shared import completion, options, output
+from gpuctl.cli.shared.output import Output
+
+if TYPE_CHECKING:
+    from gpuctl.workflows.explain import Explanation
+
+
+@click.command()
+@click.argument("name", nargs=-1, required=True, shell_complete=completion.explained)
+@options.output
+def explain(name: tuple[str, ...], form: Output) -> None:
+    """Explain an error number, a reason for low clocks, an exit code or a setting: meaning, action, source.
+
+    NAME is `xid 79` (or `79`), `sxid 20034`, a clock event reason such as `hw_thermal_slowdown` or `0x40`, `dcgm 118`
+    or the name of a DCGM error, `exit 3`, or a knob of the profiles. A mask such as 0x44 explains each of its bits.
+    """
+    from dataclasses import asdict
+
+    from gpuctl.workflows.explain import explain as explanations_of
+
+    explanations = explanations_of(" ".join(name))
+    if form != "table":
+        output.data([asdict(explanation) for explanation in explanations], form)
+        return
+    for number, explanation in enumerate(explanations):
+        if number:
+            click.echo()
+        _show(explanation)
+
+
+def _show(explanation: Explanation) -> None:
+    from gpuctl.engine import printable
+
+    click.echo(printable(f"{explanation.name}  {explanation.title}"))
+    texts = {
+        "meaning": explanation.meaning,
+        "action": explanation.action,
+        **explanation.details,
+        "read back": explanation.read_back,
+        "source": explanation.source,
+    }
+    width = max(map(len, texts)) + 1
+    for label, text in texts.items():
+        if text:
+            click.echo(printable(f"  {label + ':':<{width}} {text}"))
