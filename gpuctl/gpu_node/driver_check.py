@@ -43,7 +43,7 @@ def _end(host: str, branch: Branch, today: date) -> Iterator[Finding]:
 
 
 def below(driver: DriverVersion | int, least: DriverVersion) -> bool | None:
-    """Whether a driver is older than a minimum; None for a branch alone that has older and newer versions."""
+    """True if a driver is older than a minimum; None for a branch alone that has older and newer versions."""
     if isinstance(driver, DriverVersion):
         return driver < least
     return None if driver == least.branch else driver < least.branch
