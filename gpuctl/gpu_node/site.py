@@ -1,0 +1,91 @@
+"""Read a site's `gpu_stack`, from a file or from group variables: strictly, every mistake with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuctl.core.errors import InvalidInput
+from gpuctl.core.strict_yaml import (
+    At,
+    Choice,
+    EmptyFile,
+    Mistakes,
+    Node,
+    Parsed,
+    Schema,
+    Section,
+    Text,
+    load_file,
+)
+from gpuctl.gpu_node.model import StackRequest
+from gpuctl.gpu_node.version import DriverVersion, driver_version
+
+EXAMPLE = "as in gpu_stack: {driver: 580.178.04, flavour: auto, toolkit: 1.20.0}"
+EMPTY = EmptyFile("GPU stack", EXAMPLE)
+NONE = "none"
+
+
+def _driver(text: str) -> DriverVersion | int | str | None:
+    if text == NONE:
+        return NONE
+    return int(text) if re.fullmatch(r"[1-9]\d\d", text) else driver_version(text)
+
+
+def _request(values: dict[str, Any], node: Node, at: At) -> StackRequest | None:
+    driver = values["driver"]
+    if driver == NONE and values.get("flavour", "auto") != "auto":
+        at.inside("flavour").refuse(node, "is set although the driver is none", "leave it out")
+        return None
+    return StackRequest(**{**values, "driver": None if driver == NONE else driver})
+
+
+_VERSION = r"\d+\.\d+\.\d+"
+FIELDS = Section(
+    {
+        "driver": Parsed(_driver, "a version such as 580.178.04, a branch such as 580, or none"),
+        "flavour": Choice(("auto", "open", "proprietary")),
+        "cuda": Text(r"\d{2}\.\d", "a CUDA version such as 12.8"),
+        "toolkit": Text(_VERSION, "a version such as 1.20.0"),
+        "dcgm": Text(rf"{_VERSION}-\d+", "a version such as 4.6.0-1"),
+        "efa": Text(_VERSION, "a version such as 1.48.0"),
+    },
+    required=("driver",),
+    make=_request,
+)
+FILE = Section({"gpu_stack": FIELDS}, required=("gpu_stack",))
+
+
+def read_file(path: Path) -> StackRequest:
+    """The request of a site's file; `InvalidInput` with every mistake and its line."""
+    request: StackRequest = load_file(path, FILE, f"use {path}", EMPTY, EXAMPLE)["gpu_stack"]
+    return request
+
+
+def read_variables(variables: Mapping[str, object], place: str) -> StackRequest:
+    """The request of a group's variables; `InvalidInput` with every mistake below `place` (the group's name)."""
+    mistakes = Mistakes()
+    value = variables.get("gpu_stack")
+    for name, item in value.items() if isinstance(value, Mapping) else ():
+        # 570.30 is the number 570.3 when it arrives; a CUDA version has one digit after the point.
+        if isinstance(item, float) and name != "cuda":
+            mistakes.add(f"gpu_stack.{name}", f"gpu_stack.{name}", "is a number, which loses zeros", "put it in quotes")
+    request: StackRequest = FIELDS.read(_node(value, "gpu_stack"), At("gpu_stack", mistakes))
+    if mistakes.items:
+        raise InvalidInput(f"use gpu_stack of {place}", "\n  ".join(map(str, mistakes.items)), EXAMPLE)
+    return request
+
+
+def schema() -> Schema:
+    """JSON Schema of a site's file."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **FILE.schema()}
+
+
+def _node(value: object, path: str) -> Node:
+    if isinstance(value, Mapping):
+        return Node({str(key): _node(item, f"{path}.{key}") for key, item in value.items()}, path)
+    if isinstance(value, list):
+        return Node([_node(item, f"{path}[{number}]") for number, item in enumerate(value)], path)
+    return Node("" if value is None else str(value), path)

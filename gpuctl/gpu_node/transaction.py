@@ -1,0 +1,123 @@
+"""Parse resolved transactions: the output of `apt-get -s install` and `dnf install --assumeno`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+# apt: Inst name [old version] (new version origin:release/suite [arch]) [packages that are broken meanwhile]
+_APT = re.compile(r"Inst (?P<name>\S+) (?:\[(?P<old>[^\]]+)\] )?\((?P<new>\S+)[^)]*\)")
+_APT_REMOVE = re.compile(r"(?:Remv|Purg) (?P<name>\S+) \[(?P<old>[^\]]+)\]")
+_APT_END = re.compile(r"\d+ upgraded, \d+ newly installed, (?:\d+ downgraded, )?\d+ to remove and \d+ not upgraded\.")
+_DNF_HEADER = re.compile(r"\s*Package\s+Arch(itecture)?\s+Version\s+Repo(sitory)?\s+Size\s*")
+_DNF_RULE = re.compile(r"=+")
+_DNF_ROW = re.compile(r" (?P<name>\S+)\s+(?P<arch>\S+)\s+(?P<version>\S+)\s+(?P<repository>\S+)\s+[\d.,]+ ?[kMG]?B?\s*")
+REMOVES = ("Removing", "Removing dependent packages", "Removing unused dependencies")
+INSTALLS = (
+    "Installing",
+    "Installing dependencies",
+    "Installing weak dependencies",
+    "Upgrading",
+    "Downgrading",
+    "Reinstalling",
+)
+STREAMS = ("Enabling module streams", "Switching module streams")
+OTHERS = (
+    "Skipping packages with conflicts",
+    "Skipping packages with broken dependencies",
+    "Installing group/module packages",
+)
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """Packages that a package manager would install and remove, with full versions, and module streams to enable."""
+
+    installs: Mapping[str, str]
+    removes: Mapping[str, str]
+    streams: Mapping[str, str]  # module -> stream; of a switch "old -> new"
+
+    def after(self, installed: Mapping[str, str]) -> dict[str, str]:
+        """Packages on the host after the transaction."""
+        kept = {name: version for name, version in installed.items() if name not in self.removes}
+        return {**kept, **self.installs}
+
+
+def apt(text: str) -> Transaction:
+    """Parse the output of `apt-get -s`; ValueError if it is an error or not whole."""
+    for line in text.splitlines():
+        if line.startswith("E: "):
+            raise ValueError(f"apt-get resolves nothing: {line[3:]}")
+    installs, removes = {}, {}
+    for line in text.splitlines():
+        if line.startswith("Inst "):
+            match = _matched(_APT, line)
+            installs[_plain_name(match["name"])] = match["new"]
+        elif line.startswith(("Remv ", "Purg ")):
+            match = _matched(_APT_REMOVE, line)
+            removes[_plain_name(match["name"])] = match["old"]
+    if not _APT_END.search(text):
+        raise ValueError("the output of apt-get has no count of packages, so it is not whole")
+    return Transaction(installs, removes, {})
+
+
+def _plain_name(name: str) -> str:
+    """The name without the architecture that apt adds to foreign packages."""
+    return name.partition(":")[0]
+
+
+def _matched(pattern: re.Pattern[str], line: str) -> re.Match[str]:
+    match = pattern.match(line)
+    if match is None:
+        raise ValueError(f"apt-get printed a line of unknown form: {line}")
+    return match
+
+
+def dnf(text: str) -> Transaction:
+    """Parse the output of `dnf install --assumeno` (dnf 4); ValueError if it is an error or not whole.
+
+    Versions have their epoch where it is not zero, as in 3:580.178.04-1.el9.
+    """
+    lines = text.splitlines()
+    error = next((line for line in lines if line.startswith("Error: ")), "")
+    # The answer to --assumeno is an "error", too: Operation aborted.
+    if error and "Operation aborted" not in error:
+        raise ValueError(f"dnf resolves nothing: {error.removeprefix('Error: ')}")
+    if "Nothing to do." in lines:
+        return Transaction({}, {}, {})
+    if "Transaction Summary" not in lines:
+        raise ValueError("the output of dnf has no summary, so it is not whole")
+    tables: dict[str, dict[str, str]] = {"installs": {}, "removes": {}, "streams": {}}
+    for section, row in _dnf_rows(lines[: lines.index("Transaction Summary")]):
+        if section in STREAMS:
+            module, _, stream = row.strip().partition(" ")
+            tables["streams"][module] = " ".join(stream.split())
+        elif section in INSTALLS + REMOVES:
+            match = _DNF_ROW.fullmatch(row)
+            if match is None:
+                raise ValueError(f"dnf printed a row of unknown form: {row.strip()}")
+            tables["installs" if section in INSTALLS else "removes"][match["name"]] = match["version"]
+    return Transaction(**tables)
+
+
+def _dnf_rows(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Rows of the table with the name of their section; a row that dnf wraps after the name is joined."""
+    start = next((number for number, line in enumerate(lines) if _DNF_HEADER.fullmatch(line)), None)
+    if start is None:
+        raise ValueError("the output of dnf has no table of packages")
+    section, pending = "", ""
+    for line in lines[start + 1 :]:
+        if line.endswith(":") and not line.startswith(" "):
+            section = line[:-1]
+            if section not in INSTALLS + REMOVES + STREAMS + OTHERS:
+                raise ValueError(f"dnf printed an unknown section: {section}")
+        elif line.startswith("     replacing ") or not line.strip() or _DNF_RULE.fullmatch(line):
+            continue
+        elif section not in STREAMS and not pending and len(line.split()) == 1:
+            pending = line.rstrip()
+        else:
+            yield section, f"{pending} {line.strip()}" if pending else line
+            pending = ""
+    if pending:
+        raise ValueError(f"dnf printed a row of unknown form: {pending.strip()}")

@@ -1,0 +1,276 @@
+"""Facts that decide a GPU host's software stack: GPUs, fabric, kernel, Secure Boot, packages and modules."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..host import Host
+from . import busy as jobs
+
+PCI = "/sys/bus/pci/devices"
+NVIDIA, MELLANOX, AMAZON = "0x10de", "0x15b3", "0x1d0f"
+SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+MOK_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
+FOREIGN = ("nouveau", "nova_core", "nova_drm")
+KEY_FOLDERS = ("/usr/share/keyrings", "/etc/apt/keyrings", "/etc/apt/trusted.gpg.d", "/etc/pki/rpm-gpg")
+VERSION_LOCKS = "/etc/dnf/plugins/versionlock.list"
+MODULE = "/proc/driver/nvidia/version"
+LIMIT_S = 60.0  # eight GPUs without persistence mode take ten seconds and more
+# Without these options, and a home that nothing can be written to, gpg creates ~/.gnupg even to show a file.
+GPG = ("gpg", "--batch", "--no-keyring", "--no-options", "--trust-model", "always", "--lock-never", "--with-colons")
+# Rebuilds of RHEL, for which NVIDIA's packages are the same.
+REBUILDS = {"rocky": "rhel", "almalinux": "rhel", "centos": "rhel", "ol": "rhel"}
+_CONCERNS = re.compile(
+    r"nvidia|cuda|^nvlsm$|nvsdm|nvidia-imex|^datacenter-gpu|^efa|^libfabric|^infiniband-diags$|^linux-(image|headers)-|^kernel"
+)
+_SMI_GPU = re.compile(r"^GPU \d+: ", re.MULTILINE)
+
+
+class Unreadable(Exception):
+    """A fact that cannot be read; the message is its reason."""
+
+
+def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+    """One key for each of READERS, and `unread`: name -> reason. A value that could not be read is None.
+
+    The keys are the fields of `HostGpuFacts` in `gpuctl/gpu_node/model.py`. `smi_gpus` is None without a loaded
+    module, `mok_enrolled` without Secure Boot; then they have no reason.
+    """
+    facts: dict[str, Any] = {}
+    unread: dict[str, str] = {}
+    for name, reader in READERS.items():
+        try:
+            facts[name] = reader(host, facts)
+        except Unreadable as error:
+            facts[name], unread[name] = None, str(error)
+        except OSError as error:
+            facts[name], unread[name] = None, f"{error.filename}: {error.strerror}"
+    return {**facts, "unread": unread}
+
+
+def _bus(host: Host, vendor: str, of_class: str = "") -> list[str]:
+    """Addresses of a vendor's devices whose class begins so."""
+    if not host.exists(PCI):
+        raise Unreadable(f"{PCI} is missing")
+    devices = [address for address in host.listdir(PCI) if _value(host, f"{PCI}/{address}/vendor") == vendor]
+    return [address for address in devices if _value(host, f"{PCI}/{address}/class").startswith(of_class)]
+
+
+def _value(host: Host, path: str) -> str:
+    text = host.value(path)
+    if text is None:
+        raise Unreadable(f"{path} is missing")
+    return text
+
+
+def _id(host: Host, address: str, name: str) -> str | None:
+    """Four hexadecimal digits of an id of the device; None if the device has no such file."""
+    text = host.value(f"{PCI}/{address}/{name}")
+    return text[2:].lower() if text else None
+
+
+def _gpus(host: Host, facts: Mapping[str, Any]) -> list[dict[str, str | None]]:
+    return [
+        {
+            "address": address,
+            "device": _value(host, f"{PCI}/{address}/device")[2:].lower(),
+            "subvendor": _id(host, address, "subsystem_vendor"),
+            "subdevice": _id(host, address, "subsystem_device"),
+        }
+        for address in _bus(host, NVIDIA, "0x03")
+    ]
+
+
+def _nvswitches(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    return [_value(host, f"{PCI}/{address}/device")[2:].lower() for address in _bus(host, NVIDIA, "0x0680")]
+
+
+def _infiniband_vpd(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    """Printable parts of the adapters' VPD, which the bus has without their driver; virtual functions have none."""
+    texts = (host.read_or_none(f"{PCI}/{address}/vpd") for address in _bus(host, MELLANOX, "0x02"))
+    return [" ".join(re.findall(r"[ -~]{3,}", text)) for text in texts if text is not None]
+
+
+def _efa_devices(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    return [a for a in _bus(host, AMAZON) if (host.value(f"{PCI}/{a}/device") or "").startswith("0xefa")]
+
+
+def _kernel(host: Host, facts: Mapping[str, Any]) -> str:
+    return _value(host, "/proc/sys/kernel/osrelease")
+
+
+def _headers(host: Host, facts: Mapping[str, Any]) -> bool:
+    if facts["kernel"] is None:
+        raise Unreadable("the running kernel is unknown")
+    return host.exists(f"/lib/modules/{facts['kernel']}/build/Makefile")
+
+
+def _secure_boot(host: Host, facts: Mapping[str, Any]) -> bool:
+    if not host.exists("/sys/firmware"):
+        raise Unreadable("/sys/firmware is missing")
+    if not host.exists("/sys/firmware/efi"):
+        return False
+    text = host.read_or_none(SECURE_BOOT)
+    if not text:
+        raise Unreadable(f"{SECURE_BOOT} is missing or empty")
+    return text[-1] == "\x01"
+
+
+def _mok_enrolled(host: Host, facts: Mapping[str, Any]) -> bool | None:
+    if not facts["secure_boot"]:
+        return None
+    for path in (path for path in MOK_KEYS if host.exists(path)):
+        result = host.run("mokutil", "--test-key", host.real(path), limit=10)
+        if "is already enrolled" in result.out:
+            return True
+        if "is not enrolled" not in result.out:
+            raise Unreadable(f"mokutil: {result.last_line}")
+    return False
+
+
+def _distribution(host: Host, facts: Mapping[str, Any]) -> str:
+    text = host.read_or_none("/etc/os-release") or host.read_or_none("/usr/lib/os-release") or ""
+    release = {name: value.strip("\"' \n") for name, _, value in (line.partition("=") for line in text.splitlines())}
+    name, version = release.get("ID", ""), release.get("VERSION_ID", "")
+    if not name or not version:
+        raise Unreadable("os-release has no ID or VERSION_ID")
+    name = REBUILDS.get(name, name)
+    return name + (version if name == "ubuntu" else version.partition(".")[0])
+
+
+def _packages(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
+    """Installed packages that concern the stack; several versions of one, such as kernels of RHEL, are the last."""
+    if host.which("dpkg-query"):
+        result = host.run("dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Status}\n")
+    else:
+        result = host.run("rpm", "-qa", "--qf", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE} installed\n")
+    if not result.ok:
+        raise Unreadable(result.last_line)
+    rows = (line.split() for line in result.out.splitlines())
+    installed = (row for row in rows if len(row) == 3 and row[2] == "installed" and _CONCERNS.search(row[0]))
+    return {name: re.sub(r"^0:", "", version) for name, version, _ in installed}
+
+
+def _holds(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    if host.which("apt-mark"):
+        result = host.run("apt-mark", "showhold")
+        if not result.ok:
+            raise Unreadable(result.last_line)
+        return result.out.split()
+    if not host.which("dnf"):
+        raise Unreadable("neither apt-mark nor dnf is on this host")
+    lines = (host.read_or_none(VERSION_LOCKS) or "").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _pins(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    """Files of apt's preferences that name NVIDIA's packages or repositories."""
+    paths = ["/etc/apt/preferences", *host.glob("/etc/apt/preferences.d/*")]
+    return [path for path in paths if re.search("nvidia|cuda", host.read_or_none(path) or "", re.IGNORECASE)]
+
+
+def _running_module(host: Host, facts: Mapping[str, Any]) -> str:
+    if not host.exists("/sys/module"):
+        raise Unreadable("/sys/module is missing")
+    if not host.exists("/sys/module/nvidia") and not host.exists(MODULE):
+        return ""
+    match = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", host.read_or_none(MODULE) or "")
+    return match.group(1) if match else _value(host, "/sys/module/nvidia/version")
+
+
+def _running_open(host: Host, facts: Mapping[str, Any]) -> bool | None:
+    text = host.read_or_none(MODULE)
+    if not facts["running_module"]:
+        return None
+    if not text:
+        raise Unreadable(f"{MODULE} is missing")
+    return "Open Kernel Module" in text
+
+
+def _modinfo(host: Host, facts: Mapping[str, Any], field: str) -> str:
+    """A field of the module for the running kernel; "" if no module is installed."""
+    if facts["kernel"] is None:
+        raise Unreadable("the running kernel is unknown")
+    result = host.run("modinfo", "-k", facts["kernel"], "-F", field, "nvidia", limit=10)
+    if not result.ok and "not found" in result.err:
+        return ""
+    if not result.ok or not result.out.strip():
+        raise Unreadable(f"modinfo: {result.last_line}")
+    return result.out.split("\n", 1)[0].strip()
+
+
+def _installed_module(host: Host, facts: Mapping[str, Any]) -> str:
+    return _modinfo(host, facts, "version")
+
+
+def _installed_open(host: Host, facts: Mapping[str, Any]) -> bool | None:
+    """The open module has a licence that names MIT or GPL, the proprietary one "NVIDIA"."""
+    text = _modinfo(host, facts, "license")
+    return None if not text else "GPL" in text or "MIT" in text
+
+
+def _foreign_modules(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    if not host.exists("/sys/module"):
+        raise Unreadable("/sys/module is missing")
+    return [name for name in FOREIGN if host.exists(f"/sys/module/{name}")]
+
+
+def _smi_gpus(host: Host, facts: Mapping[str, Any]) -> int | None:
+    if not facts["running_module"]:
+        return None
+    result = host.run("nvidia-smi", "-L", limit=LIMIT_S)
+    if not result.ok:
+        raise Unreadable(f"nvidia-smi: {result.last_line}")
+    return len(_SMI_GPU.findall(result.out))
+
+
+def _busy(host: Host, facts: Mapping[str, Any]) -> list[str]:
+    return jobs.busy(host)
+
+
+def _keys(host: Host, facts: Mapping[str, Any]) -> dict[str, str]:
+    """Fingerprints of the keys in files whose name has nvidia or cuda; the second key of a file is "FILE 2"."""
+    keys = {}
+    for path in (path for folder in KEY_FOLDERS for path in host.glob(f"{folder}/*")):
+        if not re.search("nvidia|cuda", os.path.basename(path), re.IGNORECASE):
+            continue
+        result = host.run(*GPG, "--show-keys", host.real(path), limit=20, environment={"GNUPGHOME": "/proc"})
+        # The first fpr line after a pub line is of that key, the others of its subkeys.
+        fingerprints = re.findall(r"^pub:.*\n(?:(?!pub:|fpr:).*\n)*fpr:+([0-9A-F]{40}):", result.out, re.MULTILINE)
+        if not result.ok or not fingerprints:
+            raise Unreadable(f"{path}: {result.last_line}")
+        keys.update({path if not number else f"{path} {number + 1}": key for number, key in enumerate(fingerprints)})
+    return keys
+
+
+def _architecture(host: Host, facts: Mapping[str, Any]) -> str:
+    return os.uname().machine
+
+
+# In this order: some need what others have read.
+READERS: dict[str, Callable[[Host, Mapping[str, Any]], Any]] = {
+    "gpus": _gpus,
+    "nvswitches": _nvswitches,
+    "infiniband_vpd": _infiniband_vpd,
+    "efa_devices": _efa_devices,
+    "kernel": _kernel,
+    "headers": _headers,
+    "secure_boot": _secure_boot,
+    "mok_enrolled": _mok_enrolled,
+    "distribution": _distribution,
+    "architecture": _architecture,
+    "packages": _packages,
+    "holds": _holds,
+    "pins": _pins,
+    "running_module": _running_module,
+    "running_open": _running_open,
+    "installed_module": _installed_module,
+    "installed_open": _installed_open,
+    "foreign_modules": _foreign_modules,
+    "smi_gpus": _smi_gpus,
+    "busy": _busy,
+    "keys": _keys,
+}

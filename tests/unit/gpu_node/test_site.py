@@ -1,0 +1,60 @@
+"""A site's `gpu_stack`, from a file and from group variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from gpuctl.core.errors import InvalidInput
+from gpuctl.gpu_node.model import StackRequest
+from gpuctl.gpu_node.site import read_file, read_variables, schema
+from gpuctl.gpu_node.version import driver_version
+
+WHOLE = {"driver": "580.178.04", "flavour": "open", "cuda": "13.0", "toolkit": "1.20.0", "dcgm": "4.6.0-1"}
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "stack.yml"
+    path.write_text("gpu_stack:\n" + "".join(f"  {name}: {value}\n" for name, value in WHOLE.items()))
+    assert read_file(path) == StackRequest(driver_version("580.178.04"), "open", "13.0", "1.20.0", "4.6.0-1")
+
+
+@pytest.mark.parametrize(("text", "driver"), [(580, 580), ("580", 580), ("none", None)])
+def test_the_driver_may_be_a_branch_or_none(text: object, driver: int | None) -> None:
+    assert read_variables({"gpu_stack": {"driver": text}}, "h100") == StackRequest(driver)
+
+
+def test_every_mistake_has_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "stack.yml"
+    path.write_text("gpu_stack:\n  driver: latest\n  flavor: open\n  toolkit: 1.20\n")
+    with pytest.raises(InvalidInput) as refusal:
+        read_file(path)
+    lines = refusal.value.wrong.splitlines()
+    assert [line.strip().partition(": ")[0].rpartition(":")[2] for line in lines] == ["2", "3", "4"]
+    assert "did you mean flavour?" in refusal.value.wrong
+
+
+def test_mistakes_of_variables_have_their_place() -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        read_variables({"gpu_stack": {"driver": 570.3, "efa": "new"}}, "h100")
+    assert "gpu_stack.driver: is a number, which loses zeros" in refusal.value.wrong
+    assert "gpu_stack.efa" in refusal.value.wrong
+
+
+@pytest.mark.parametrize("variables", [{}, {"gpu_stack": None}, {"gpu_stack": []}, {"gpu_stack": {}}])
+def test_missing_variables_are_refused(variables: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        read_variables(variables, "h100")
+
+
+def test_a_flavour_without_driver_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="although the driver is none"):
+        read_variables({"gpu_stack": {"driver": "none", "flavour": "open"}}, "h100")
+
+
+def test_the_json_schema_accepts_what_the_reader_accepts() -> None:
+    jsonschema.validate({"gpu_stack": WHOLE}, schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"gpu_stack": {"flavour": "closed"}}, schema())

@@ -1,0 +1,197 @@
+"""Facts of the GPU stack: read from a host's files and programs, None with a reason where that fails."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import stack
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
+
+from gpuctl.gpu_node.facts import host_gpu_facts
+from gpuctl.gpu_node.knowledge import knowledge
+from gpuctl.gpu_node.model import HostGpuFacts, PciGpu
+from gpuctl.gpu_node.plan import package_set
+from gpuctl.gpu_node.site import read_variables
+from tests.unit.gpuhost.trees import put
+
+KERNEL = "6.8.0-9001-test"
+VERSION = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.990.04  Release Build  (builder@example)
+GCC version:  gcc version 13.3.0
+"""
+
+
+def program(root: Path, name: str, script: str) -> None:
+    put(root, f"/usr/bin/{name}", f"#!/bin/sh\n{script}\n")
+    (root / "usr/bin" / name).chmod(0o755)
+
+
+def device(root: Path, address: str, ids: str, of_class: str, subsystem: str = "") -> None:
+    base = f"{stack.PCI}/{address}"
+    vendor, _, model = ids.partition(":")
+    files = {"vendor": vendor, "device": model, "class": of_class}
+    if subsystem:
+        files |= {"subsystem_vendor": "0x10de", "subsystem_device": subsystem}
+    for name, text in files.items():
+        put(root, f"{base}/{name}", f"{text}\n")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An invented B200 host of Ubuntu with a driver, one GPU of two lost, and a pinned key."""
+    device(tmp_path, "0000:00:1f.0", "0x8086:0x7a0c", "0x060100")
+    device(tmp_path, "0000:10:00.0", "0x10de:0x2901", "0x030200", "0x1999")
+    device(tmp_path, "0000:11:00.0", "0x10de:0x2901", "0x030200", "0x1999")
+    device(tmp_path, "0000:12:00.0", "0x10de:0x22a3", "0x068000")
+    device(tmp_path, "0000:20:00.0", "0x15b3:0x1021", "0x020700")
+    device(tmp_path, "0000:21:00.0", "0x15b3:0x101e", "0x020700")
+    device(tmp_path, "0000:30:00.0", "0x1d0f:0xefa2", "0x020000")
+    (tmp_path / "sys/bus/pci/devices/0000:20:00.0/vpd").write_bytes(b"\x82\x05\x00Board\x90\xff SW_MNG \x00\xfe")
+    put(tmp_path, "/proc/sys/kernel/osrelease", f"{KERNEL}\n")
+    put(tmp_path, f"/lib/modules/{KERNEL}/build/Makefile", "")
+    put(tmp_path, "/sys/firmware/efi/runtime", "")
+    put(tmp_path, stack.SECURE_BOOT, "\x06\x00\x00\x00\x01")
+    put(tmp_path, stack.MOK_KEYS[0], "der")
+    put(tmp_path, "/etc/os-release", 'ID=ubuntu\nVERSION_ID="24.04"\n')
+    put(tmp_path, "/etc/apt/preferences.d/nvidia-driver-pin", "Package: *nvidia*\nPin: version 580*\n")
+    put(tmp_path, "/etc/apt/preferences.d/other", "Package: bash\n")
+    put(tmp_path, "/usr/share/keyrings/cuda-archive-keyring.gpg", "key")
+    put(tmp_path, "/usr/share/keyrings/ubuntu.gpg", "key")
+    put(tmp_path, "/sys/module/nvidia/version", "580.990.04\n")
+    put(tmp_path, "/sys/module/nouveau/refcnt", "0\n")
+    put(tmp_path, stack.MODULE, VERSION)
+    program(tmp_path, "mokutil", 'echo "$2 is already enrolled"; exit 1')
+    program(tmp_path, "nvidia-smi", 'echo "GPU 0: NVIDIA B200 (UUID: GPU-1)"; echo "  MIG 1g.23gb Device 0: (UUID: M)"')
+    program(tmp_path, "modinfo", 'case $4 in version) echo 580.990.04;; license) echo "Dual MIT/GPL";; esac')
+    rows = "nvidia-dkms-580-open 580.990.04-1 installed\\nbash 5.2 installed\\nnvidia-imex 580.1.1-1 config-files\\n"
+    program(tmp_path, "dpkg-query", f"printf '{rows}'")
+    program(tmp_path, "apt-mark", "echo nvidia-dkms-580-open")
+    lines = f"pub:-:4096:1:A:1:::-:::scSC:\\nfpr:::::::::{'A' * 40}:\\nsub:-:1:\\nfpr:::::::::{'B' * 40}:\\n"
+    program(tmp_path, "gpg", f"printf '{lines}'")
+    return tmp_path
+
+
+def read(root: Path) -> dict[str, Any]:
+    facts = stack.read(Host(root), {})
+    json.dumps(facts)
+    return facts
+
+
+def test_a_whole_host_is_read(root: Path) -> None:
+    facts = read(root)
+    gpu = {"device": "2901", "subvendor": "10de", "subdevice": "1999"}
+    busy = facts.pop("busy")
+    assert facts.pop("architecture")
+    assert facts == {
+        "gpus": [{"address": "0000:10:00.0", **gpu}, {"address": "0000:11:00.0", **gpu}],
+        "nvswitches": ["22a3"],
+        "infiniband_vpd": ["Board  SW_MNG "],
+        "efa_devices": ["0000:30:00.0"],
+        "kernel": KERNEL,
+        "headers": True,
+        "secure_boot": True,
+        "mok_enrolled": True,
+        "distribution": "ubuntu24.04",
+        "packages": {"nvidia-dkms-580-open": "580.990.04-1"},
+        "holds": ["nvidia-dkms-580-open"],
+        "pins": ["/etc/apt/preferences.d/nvidia-driver-pin"],
+        "running_module": "580.990.04",
+        "running_open": True,
+        "installed_module": "580.990.04",
+        "installed_open": True,
+        "foreign_modules": ["nouveau"],
+        "smi_gpus": 1,
+        "keys": {"/usr/share/keyrings/cuda-archive-keyring.gpg": "A" * 40},
+        "unread": {},
+    }
+    assert busy == []
+
+
+def test_the_facts_are_those_that_decisions_read(root: Path) -> None:
+    plain = json.loads(json.dumps(read(root)))
+    facts = host_gpu_facts(plain)
+    assert plain.keys() == {field.name for field in fields(HostGpuFacts)}
+    assert (facts.gpus or ())[0] == PciGpu("0000:10:00.0", "2901", "10de", "1999")
+    assert package_set(facts, read_variables({"gpu_stack": {"driver": 580}}, "all"), knowledge())
+    assert hash(facts)
+
+
+def test_an_empty_folder_has_no_facts_but_reasons(tmp_path: Path) -> None:
+    facts = read(tmp_path)
+    known = {name: value for name, value in facts.items() if value is not None}
+    assert known.keys() == {"architecture", "pins", "busy", "keys", "unread"}
+    expected = stack.READERS.keys() - known.keys() - {"smi_gpus", "mok_enrolled", "running_open"}
+    assert facts["unread"].keys() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "fact"),
+    [
+        ("nvidia-smi", "echo Failed to initialize NVML >&2; exit 9", "smi_gpus"),
+        ("mokutil", "echo cannot read MokListRT >&2; exit 255", "mok_enrolled"),
+        ("modinfo", "echo broken >&2; exit 2", "installed_module"),
+        ("dpkg-query", "exit 2", "packages"),
+        ("apt-mark", "exit 100", "holds"),
+        ("gpg", "echo no valid OpenPGP data >&2; exit 2", "keys"),
+    ],
+)
+def test_a_program_that_fails_leaves_a_reason(root: Path, name: str, script: str, fact: str) -> None:
+    program(root, name, script)
+    facts = read(root)
+    assert facts[fact] is None
+    assert facts["unread"][fact]
+
+
+def test_a_host_without_driver_has_none_loaded_and_none_installed(root: Path) -> None:
+    (root / "sys/module/nvidia/version").unlink()
+    (root / "sys/module/nvidia").rmdir()
+    (root / stack.MODULE[1:]).unlink()
+    program(root, "modinfo", "echo 'modinfo: ERROR: Module nvidia not found.' >&2; exit 1")
+    facts = read(root)
+    assert (facts["running_module"], facts["installed_module"]) == ("", "")
+    assert (facts["smi_gpus"], facts["running_open"], facts["installed_open"]) == (None, None, None)
+    assert facts["unread"] == {}
+
+
+def test_a_proprietary_module_is_told_by_its_licence(root: Path) -> None:
+    put(root, stack.MODULE, VERSION.replace("Open Kernel Module for", "x86_64 Kernel Module"))
+    program(root, "modinfo", 'case $4 in version) echo 580.990.04;; license) echo "NVIDIA";; esac')
+    facts = read(root)
+    assert (facts["running_open"], facts["installed_open"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("release", "name"),
+    [
+        ('ID="rocky"\nVERSION_ID="9.6"\n', "rhel9"),
+        ('ID="rhel"\nVERSION_ID="10.1"\n', "rhel10"),
+        ('ID="amzn"\nVERSION_ID="2023"\n', "amzn2023"),
+        ('ID=debian\nVERSION_ID="12"\n', "debian12"),
+    ],
+)
+def test_distributions_have_the_names_of_the_package_table(root: Path, release: str, name: str) -> None:
+    put(root, "/etc/os-release", release)
+    assert read(root)["distribution"] == name
+
+
+def test_a_machine_with_bios_has_no_secure_boot(root: Path) -> None:
+    (root / stack.SECURE_BOOT[1:]).unlink()
+    assert "SecureBoot" in read(root)["unread"]["secure_boot"]
+    (root / "sys/firmware/efi/efivars").rmdir()
+    (root / "sys/firmware/efi/runtime").unlink()
+    (root / "sys/firmware/efi").rmdir()
+    assert read(root)["secure_boot"] is False
+
+
+def test_a_host_of_rpm_has_epochs_and_version_locks(root: Path) -> None:
+    for name in ("dpkg-query", "apt-mark"):
+        (root / "usr/bin" / name).unlink()
+    program(root, "rpm", "printf 'nvidia-driver-cuda 3:580.990.04-1.el9 installed\\nnvlsm 0:2025.1-1 installed\\n'")
+    program(root, "dnf", "exit 1")
+    put(root, stack.VERSION_LOCKS, "# added\nnvidia-driver-cuda-3:580.990.04-1.el9.*\n")
+    facts = read(root)
+    assert facts["packages"] == {"nvidia-driver-cuda": "3:580.990.04-1.el9", "nvlsm": "2025.1-1"}
+    assert facts["holds"] == ["nvidia-driver-cuda-3:580.990.04-1.el9.*"]
