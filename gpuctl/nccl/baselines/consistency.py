@@ -28,7 +28,9 @@ def contradicted(run: Run, stated: RunContext, book: Book) -> list[str]:
 def other_gpus(run: Run, system: str | None, book: Book) -> Iterator[str]:
     """The GPUs in the device list must be those of the machine type, or those that its baselines were measured on."""
     expected = book.gpus(system or "")
-    listed = {model for rank in run.ranks for model in gpu_models(rank.gpu or "")}
+    texts = {rank.gpu for rank in run.ranks if rank.gpu}
+    # A name that no known model has is that of another one.
+    listed = {model for text in texts for model in gpu_models(text) or [text]}
     if expected and listed - expected:
         yield f"--instance {system}: it has {names(expected)} GPUs, the log lists {names(listed)}"
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gpuctl.nccl.isolate.noise import Reference, reference
+from gpuctl.nccl.isolate.noise import Reference, reference, scatter
 
 LEAST = 0.01  # a smaller change (natural logarithm) is not corrected
 SURE = 3.0  # a change is corrected from so many standard errors on
-MANY = 8  # runs of good nodes in a round from which the usual pair is a control, too
+MANY = 16  # runs of good nodes in a round from which the usual pair is a control, too
 SLOW, SPREADS = 0.03, 4.0  # a run that is slower than the reference by both is not fine
 
 
@@ -36,11 +36,13 @@ class Drift:
     """The change of the fabric in the rounds of a history.
 
     `changes`: run number -> natural logarithm of (first speed of the fabric / its speed in that round), 0 is left out.
-    `controls`: the numbers of the runs that measured it: good pairs that had run before.
+    `controls`: the numbers of the runs that measured it: good pairs that had run before. `suspects`: nodes of runs that
+    were slow or failed, which are in no control.
     """
 
     changes: Mapping[int, float]
     controls: frozenset[int]
+    suspects: frozenset[str] = frozenset()
 
 
 def drift(rounds: Sequence[Sequence[PairRun]]) -> Drift:
@@ -56,7 +58,7 @@ def drift(rounds: Sequence[Sequence[PairRun]]) -> Drift:
             known.add(run, change)
             if change and run.gbs is not None:
                 changes[run.number] = change
-    return Drift(changes, frozenset(controls))
+    return Drift(changes, frozenset(controls), known.suspects)
 
 
 class _Known:
@@ -64,8 +66,14 @@ class _Known:
 
     def __init__(self) -> None:
         self._references: dict[str, Reference] = {}
+        self._scatter: dict[str, float] = {}  # as it was seen; a reference assumes more where runs are few
         self._speeds: dict[frozenset[str], list[float]] = defaultdict(list)  # logarithms
         self._suspects: set[str] = set()
+        self._last = 0.0
+
+    @property
+    def suspects(self) -> frozenset[str]:
+        return frozenset(self._suspects)
 
     def is_control(self, run: PairRun) -> bool:
         return run.gbs is not None and run.nodes in self._speeds and self._suspects.isdisjoint(run.nodes)
@@ -77,11 +85,24 @@ class _Known:
             ref = reference([run.gbs for run in runs if run.place == place and run.gbs is not None])
             if ref is not None:
                 self._references[place] = ref
+                self._scatter[place] = scatter([run.gbs for run in runs if run.place == place and run.gbs is not None])
         measured: dict[str, list[float]] = defaultdict(list)
         for place in {run.place for run in runs} - new:
             measured[place] = self._measured([run for run in runs if run.place == place])
-        every = self._change([change for changes in measured.values() for change in changes])
-        return {place: self._change(changes) if changes else every for place, changes in measured.items()}
+        controls = [change for changes in measured.values() for change in changes]
+        # Without a control the fabric is taken to be as slow as at last, not as fast: that could accuse healthy nodes.
+        every = self._last = self._change(controls) if controls else max(0.0, self._last)
+        changes = {place: self._change(found) if found else every for place, found in measured.items()}
+        return {place: min(change, self._most(place, runs)) for place, change in changes.items()}
+
+    def _most(self, place: str, runs: Sequence[PairRun]) -> float:
+        """The largest change that leaves every run of a place no faster than healthy ones; never negative.
+
+        A control that a disturbance slowed down would otherwise make all others of its round look faster than they are.
+        """
+        ref = self._references[place]
+        best = max((run.gbs for run in runs if run.place == place and run.gbs is not None), default=ref.gbs)
+        return max(0.0, math.log(ref.gbs / best) + SURE * self._scatter[place])
 
     def _measured(self, runs: Sequence[PairRun]) -> list[float]:
         """What each control of one place measured: pairs that ran before, else all pairs of good nodes if many."""
@@ -95,9 +116,9 @@ class _Known:
     def _change(self, measured: Sequence[float]) -> float:
         if not measured:
             return 0.0
-        scale = max(ref.scale for ref in self._references.values())
         change = median(measured)
-        return change if abs(change) > max(LEAST, SURE * scale / math.sqrt(len(measured))) else 0.0
+        error = max(self._scatter.values()) * math.sqrt(2 / len(measured))  # each is the difference of two runs
+        return change if abs(change) > max(LEAST, SURE * error) else 0.0
 
     def add(self, run: PairRun, change: float) -> None:
         ref = self._references.get(run.place)

@@ -17,6 +17,7 @@ NEAR = math.log(100)  # causes whose odds are this close to the best are still p
 WEAK = math.log(20)  # below these odds chance is so likely that the same pair is repeated first
 # Runs of a pair that printed wrong values, and of each of its nodes with others, before it stays open.
 WRONG_REPEATS = 3
+FEWEST_NODES = 8  # up to so many nodes, partners of suspects leave a control whole; above, controls are left anyway
 MOST_ACROSS = 2  # simultaneous pairs over one uplink
 Pair = tuple[str, ...]
 
@@ -37,6 +38,8 @@ class KnownGoodPool:
         self._cut_off = {g.cause.names[0] for g in attribution.faults if g.cause.kind is Kind.UPLINK}
         self._evidence = evidence
         good = known_good(evidence, attribution)
+        steady = [run.nodes for run in evidence.pairs if evidence.is_steady(run) and good.issuperset(run.nodes)]
+        self._controls = [pair for pair in dict.fromkeys(steady) if len(evidence.alive) <= FEWEST_NODES]
         self._free = [node for node in evidence.alive if node in good]
         self._order = {node: number for number, node in enumerate(evidence.fleet.nodes)}
 
@@ -55,9 +58,14 @@ class KnownGoodPool:
             self._free.remove(best)
         return best
 
-    def _cost(self, node: str, partner_of: str) -> tuple[bool, int, int]:
+    def _cost(self, node: str, partner_of: str) -> tuple[bool, bool, int, int]:
         runs = len(self._evidence.launches_by_node.get(node, ()))
-        return node in self._doubtful, runs, abs(self._order[node] - self._order[partner_of])
+        near = abs(self._order[node] - self._order[partner_of])
+        return node in self._doubtful, self._is_in_control(node), runs, near
+
+    def _is_in_control(self, node: str) -> bool:
+        """True if, in a small fleet, the node's pair could still be a control of this round."""
+        return any(node in pair and set(pair) <= set(self._free) for pair in self._controls)
 
     def _is_cut_off(self, node: str, other: str) -> bool:
         """True if a run of both would go over an uplink that is known to be bad."""

@@ -92,11 +92,20 @@ def _of_one_speed(speeds: Sequence[float]) -> Sequence[float]:
 
 
 def _without_slow(speeds: Sequence[float], faster: Sequence[float]) -> Sequence[float]:
-    """All speeds, without those far below the usual one of the faster half if these are more than a few."""
+    """All speeds, without those of a lower speed, or far below the usual one of the faster half if more than a few."""
+    one = _of_one_speed(speeds)
+    if len(speeds) - len(one) > A_FEW * len(speeds):
+        return one
     usual = median(faster)
     least = usual * math.exp(-max(LEAST, FAR_SPREADS * OF_HALF * _spread(faster, usual)))
     near = [gbs for gbs in speeds if gbs >= least]
     return speeds if len(speeds) - len(near) <= A_FEW * len(speeds) else near
+
+
+def scatter(speeds: Sequence[float]) -> float:
+    """The spread of these speeds (at least one) as far as they show it, without those of a lower speed."""
+    healthy = _of_one_speed(sorted(speeds))
+    return _spread(healthy, median(healthy))
 
 
 def _spread(speeds: Sequence[float], middle: float) -> float:

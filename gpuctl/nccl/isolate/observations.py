@@ -118,6 +118,10 @@ class Evidence:
         """True if launches no longer start on any node: then only the confirmation is worth a try."""
         return stalled(self.history)
 
+    def is_steady(self, run: Observation) -> bool:
+        """True if another run of the pair shows the speed of the fabric: neither of its nodes was ever slow."""
+        return run.shortfall is not None and self.drift.suspects.isdisjoint(run.nodes)
+
     def place(self, nodes: Sequence[str]) -> str:
         """The place of a run over these nodes, see Observation."""
         return _place(self.fleet, nodes)
@@ -224,7 +228,9 @@ def observe(fleet: Fleet, history: Sequence[LaunchResult]) -> Evidence:
     waiting = {n: end.waiting for n, end in enumerate(history) if end.waiting}
     every = tuple(_observation(fleet, run, references, drift.changes.get(run[0], 0.0)) for run in runs)
     every = tuple(
-        replace(run, start_failure=CUT_OFF, failed="") if run.number in contact_lost and run.gbs is None else run
+        replace(run, start_failure=CUT_OFF, failed="")
+        if run.number in contact_lost and run.gbs is None and not run.wrong
+        else run
         for run in every
     )
     return Evidence(fleet, every, references, lost, waiting, contact_lost, history, clusters, excluded, drift)

@@ -19,6 +19,8 @@ from gpuctl.nccl.model import Launch
 ALL_ALIKE = 8  # largest fleet of which every pair is run if none stands out: each pair may have had a bad node
 MANY = 1 / 3  # share of slow nodes from which every pair has to confirm them
 PARTNERS = 4  # good nodes that a slow one must have met if racks are not known
+NODES_PER_CONTROL = 8  # a round of all nodes repeats one pair for so many of them
+MOST_TRIED = 8  # pairs that are tried as the control of a round
 MOST_NAMES = 8
 
 
@@ -110,8 +112,11 @@ def next_round(evidence: Evidence, attribution: Attribution, policy: Policy) -> 
         return None
     out = {name for fault in attribution.faults if fault.failing for name in fault.cause.names}
     out |= {*evidence.untested, *evidence.excluded}
-    if pairs := not_run(evidence, [node for node in evidence.alive if node not in out]):
-        return _round(pairs, "pairs not run so far, as several nodes may be bad", policy)
+    nodes = [node for node in evidence.alive if node not in out]
+    if pairs := not_run(evidence, nodes):
+        return _round(
+            _beside_controls(evidence, nodes, pairs), "pairs not run so far, as several nodes may be bad", policy
+        )
     once = [pair for pair in (*evidence.faster_pairs, *_only_good(evidence)) if _due_again(evidence, pair)]
     pairs = _disjoint(once, evidence)
     return _round(pairs, "pairs that are faster than all others, again", policy) if pairs else None
@@ -121,6 +126,31 @@ def not_run(evidence: Evidence, nodes: Sequence[str]) -> list[Pair]:
     """Disjoint pairs of these nodes that never ran."""
     done = {frozenset(run.nodes) for run in (*evidence.pairs, *evidence.failed_starts)}
     return _disjoint([pair for pair in combinations(nodes, 2) if frozenset(pair) not in done], evidence)
+
+
+def _beside_controls(evidence: Evidence, nodes: Sequence[str], pairs: Sequence[Pair]) -> list[Pair]:
+    """The next pairs with some that ran before in their place, so that rounds of all nodes can be compared.
+
+    Such a pair is steady, be it fast or slow: its nodes were in no run that was slower than the others of its time.
+    """
+    steady = dict.fromkeys(_two(run.nodes) for run in evidence.pairs if evidence.is_steady(run))
+    controls: list[Pair] = []
+    left, chosen = list(nodes), list(pairs)
+    while len(controls) < max(1, len(nodes) // NODES_PER_CONTROL):
+        candidates = [pair for pair in steady if set(pair) <= set(left)][:MOST_TRIED]
+        rests = [[node for node in left if node not in pair] for pair in candidates]
+        after = [not_run(evidence, rest) for rest in rests]
+        best = max(range(len(after)), key=lambda number: len(after[number]), default=None)
+        if best is None or not after[best]:
+            break
+        controls.append(candidates[best])
+        left, chosen = rests[best], after[best]
+    return [*chosen, *controls]
+
+
+def _two(nodes: Sequence[str]) -> Pair:
+    one, other = sorted(nodes)
+    return one, other
 
 
 def _disjoint(pairs: Iterable[Sequence[str]], evidence: Evidence) -> list[Pair]:

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from gpuctl.domain.findings import Verdict
 from gpuctl.nccl.isolate.drift import PairRun, drift
 from gpuctl.nccl.isolate.model import Fleet
 from tests.rig.nccl_fleet.faults import Fault
@@ -39,6 +40,36 @@ def test_controls_are_reported_beside_the_budget() -> None:
     end = changing(slow(7, 0.1), 0.92, 2).end
     assert (end.controls, end.used <= end.budget) == (3, True)
     assert "3 more of good pairs beside them, as controls" in end.findings[-1].message
+
+
+def few(count: int, bad: int, factor: float, seed: int, share: float = 0.1) -> Played:
+    """A small fleet, of which every pair is run, and whose fabric has another speed from the second round on."""
+    nodes = seeded(seed).sample(range(count), bad)
+    faults = [slow(node, share) for node in nodes]
+    simulated = SimulatedFleet(net(count), CALM, seeded(seed), faults, drift=[1.0, factor])
+    return play_fleet(Fleet(simulated.network.nodes, {}, ()), simulated)
+
+
+@pytest.mark.parametrize("factor", [0.93, 1.07])
+@pytest.mark.parametrize("count", [6, 8])
+def test_a_small_healthy_fleet_stays_healthy_while_the_fabric_changes(count: int, factor: float) -> None:
+    for seed in range(3):
+        played = few(count, 0, factor, seed)
+        assert played.named == []
+        assert {finding.verdict for finding in played.end.findings} == {Verdict.OK}
+
+
+@pytest.mark.parametrize(("count", "bad", "factor"), [(6, 1, 0.93), (8, 1, 1.08), (8, 3, 0.93), (16, 3, 1.07)])
+def test_the_bad_nodes_of_a_small_fleet_are_named_while_the_fabric_changes(count: int, bad: int, factor: float) -> None:
+    for seed in range(3):
+        played = few(count, bad, factor, seed)
+        assert sorted(played.named) == sorted(f"node-{node}" for node in seeded(seed).sample(range(count), bad))
+
+
+def test_one_disturbed_control_makes_no_other_run_look_faster() -> None:
+    first = runs(0, ("ab", 370.0), ("cd", 371.0), ("ef", 369.0))
+    changes = drift([first, runs(3, ("ab", 290.0), ("ce", 370.0))]).changes
+    assert all(change < 0.02 for change in changes.values())
 
 
 def runs(first: int, *speeds: tuple[str, float | None]) -> list[PairRun]:

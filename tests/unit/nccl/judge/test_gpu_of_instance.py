@@ -39,6 +39,13 @@ def test_a_run_of_ours_on_other_gpus_is_no_proof_either() -> None:
     assert "it has H200 GPUs, the log lists A100" in finding.message
 
 
+@pytest.mark.parametrize("gpu", ["Tesla T4", "AMD Instinct MI300X"])
+def test_gpus_of_a_name_that_is_no_known_model_are_others(gpu: str) -> None:
+    others = replace(HEALTHY, ranks=tuple(replace(rank, gpu=gpu) for rank in HEALTHY.ranks))
+    (finding,) = found(others, "machine")
+    assert f"the log lists {gpu}" in finding.message
+
+
 def test_a_site_of_its_own_is_held_to_the_gpus_that_it_was_measured_on() -> None:
     measured = replace(SHIPPED.rows[0], systems=("ours",), measured={"gpu": "NVIDIA H200"}, site=True)
     book = replace(SHIPPED, rows=(measured, *SHIPPED.rows))
