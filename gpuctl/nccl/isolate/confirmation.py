@@ -22,7 +22,7 @@ class Confirmation:
     expected_gbs: float | None
 
     def bad(self, run: Observation) -> bool:
-        return bool(run.failed or run.start_failure) or _is_below(run, self.expected_gbs)
+        return bool(run.start_failure) or _is_bad(run, self.expected_gbs)
 
     @property
     def fine(self) -> bool:
@@ -60,26 +60,31 @@ def expected_gbs(evidence: Evidence, policy: Policy) -> float | None:
 def unexplained(evidence: Evidence, policy: Policy) -> list[Observation]:
     """Runs of groups that were tried TRIES times and never ran well: they contain a fault that is not found yet."""
     least = expected_gbs(evidence, policy)
-    groups: dict[frozenset[str], list[Observation]] = {}
-    for run in evidence.runs:
-        if len(run.nodes) > 2 and not run.rail and not run.start_failure:
-            groups.setdefault(frozenset(run.nodes), []).append(run)
-    suspicious = (runs for runs in groups.values() if _never_well(runs, least) or any(run.wrong for run in runs))
+    suspicious = (runs for runs in _groups(evidence) if _never_well(runs, least) or any(run.wrong for run in runs))
     return [run for runs in suspicious for run in runs]
 
 
 def came_back_fine(evidence: Evidence, policy: Policy) -> bool:
     """True if a group was bad once and fine another time: a fault that comes and goes, or chance."""
     least = expected_gbs(evidence, policy)
-    groups: dict[frozenset[str], set[bool]] = {}
+    return any(len({_is_bad(run, least) for run in runs}) > 1 for runs in _groups(evidence))
+
+
+def _groups(evidence: Evidence) -> list[list[Observation]]:
+    """The runs of more than two nodes that started, by their nodes."""
+    groups: dict[frozenset[str], list[Observation]] = {}
     for run in evidence.runs:
         if len(run.nodes) > 2 and not run.rail and not run.start_failure:
-            groups.setdefault(frozenset(run.nodes), set()).add(bool(run.failed) or _is_below(run, least))
-    return any(len(outcomes) > 1 for outcomes in groups.values())
+            groups.setdefault(frozenset(run.nodes), []).append(run)
+    return list(groups.values())
+
+
+def _is_bad(run: Observation, least: float | None) -> bool:
+    return bool(run.failed) or _is_below(run, least)
 
 
 def _never_well(runs: Sequence[Observation], least: float | None) -> bool:
-    return len(runs) >= TRIES and all(run.failed or _is_below(run, least) for run in runs)
+    return len(runs) >= TRIES and all(_is_bad(run, least) for run in runs)
 
 
 def _is_below(run: Observation, least: float | None) -> bool:

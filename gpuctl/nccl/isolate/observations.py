@@ -143,7 +143,7 @@ class Evidence:
         shortfalls: dict[Pair, list[float]] = defaultdict(list)
         for run in self.pairs:
             if run.shortfall is not None:
-                shortfalls[_two(run.nodes)].append(run.shortfall)
+                shortfalls[ordered(run.nodes)].append(run.shortfall)
         return {pair: median(values) for pair, values in shortfalls.items()}
 
     @cached_property
@@ -263,12 +263,14 @@ def _speeds(fleet: Fleet, runs: Iterable[tuple[int, LaunchResult, float | None]]
 def _clusters(fleet: Fleet, speeds: Speeds, gone: Set[str]) -> SpeedClusters:
     """The clusters of the pairs' median speeds, without nodes whose other pairs can no longer be run."""
     usual = [
-        {_two(pair): median(runs) for pair, runs in pairs.items() if gone.isdisjoint(pair)} for pairs in speeds.values()
+        {ordered(pair): median(runs) for pair, runs in pairs.items() if gone.isdisjoint(pair)}
+        for pairs in speeds.values()
     ]
     return cluster_speeds(usual, None if fleet.expected_gbs is None else REACHES * fleet.expected_gbs)
 
 
-def _two(pair: Iterable[str]) -> Pair:
+def ordered(pair: Iterable[str]) -> Pair:
+    """The two nodes of a pair in alphabetical order."""
     one, other = sorted(pair)
     return one, other
 

@@ -11,7 +11,7 @@ from gpuctl.core import text
 from gpuctl.nccl.isolate.attribution import Attribution
 from gpuctl.nccl.isolate.follow_up import crowded
 from gpuctl.nccl.isolate.model import Conclusion, Fault, Kind, Policy, Round, Unresolved
-from gpuctl.nccl.isolate.observations import FEW_NODES, REACHES, Evidence
+from gpuctl.nccl.isolate.observations import FEW_NODES, REACHES, Evidence, ordered
 from gpuctl.nccl.isolate.speed_clusters import Pair, SpeedClusters, whole
 from gpuctl.nccl.isolate.verdict import conclusion
 from gpuctl.nccl.model import Launch
@@ -133,7 +133,7 @@ def _beside_controls(evidence: Evidence, nodes: Sequence[str], pairs: Sequence[P
 
     Such a pair is steady, be it fast or slow: its nodes were in no run that was slower than the others of its time.
     """
-    steady = dict.fromkeys(_two(run.nodes) for run in evidence.pairs if evidence.is_steady(run))
+    steady = dict.fromkeys(ordered(run.nodes) for run in evidence.pairs if evidence.is_steady(run))
     controls: list[Pair] = []
     left, chosen = list(nodes), list(pairs)
     while len(controls) < max(1, len(nodes) // NODES_PER_CONTROL):
@@ -146,11 +146,6 @@ def _beside_controls(evidence: Evidence, nodes: Sequence[str], pairs: Sequence[P
         controls.append(candidates[best])
         left, chosen = rests[best], after[best]
     return [*chosen, *controls]
-
-
-def _two(nodes: Sequence[str]) -> Pair:
-    one, other = sorted(nodes)
-    return one, other
 
 
 def _disjoint(pairs: Iterable[Sequence[str]], evidence: Evidence) -> list[Pair]:
