@@ -87,11 +87,11 @@ def test_a_short_value_does_not_remove_ordinary_words() -> None:
     assert removed("one on top", ["on"])[0] == "one on top"
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "piece",
     ["a", " ", "\t", "\n", "-", '"', "pass", "aws", "a://", "https://", "a+", "a+https://", "token: ", "--password "],
 )
 def test_time_grows_with_the_length_of_the_text_not_with_its_square(piece: str) -> None:
-    text, _ = removed(f"{piece * (1_000_000 // len(piece))}\nDB_PASSWORD: hunter2\n")
+    text, _ = removed(f"{piece * (200_000 // len(piece))}\nDB_PASSWORD: hunter2\n")
     assert "hunter2" not in text
