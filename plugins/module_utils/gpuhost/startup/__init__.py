@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from .host import Host
-from .resources.unit import FOLDERS
+from ..host import Host
+from ..resources.unit import FOLDERS
 
 TMPFILES_FOLDERS = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/lib/tmpfiles.d")
 # These run at the end of a boot or later, after anything of ours.
