@@ -300,7 +300,7 @@ def test_owners_of_the_same_value_are_no_conflict(tmp_path: Path) -> None:
 
 def test_cloud_init_has_the_last_word_after_a_reboot(tmp_path: Path) -> None:
     root = metal(tmp_path)
-    put(root, "/etc/cloud/cloud.cfg.d/99-x.cfg", "runcmd:\n  - cpupower frequency-set -g ondemand\n")
+    put(root, "/etc/cloud/cloud.cfg.d/99-x.cfg", "bootcmd:\n  - cpupower frequency-set -g ondemand\n")
     assert states(tune(root, {"cpu.governor": "performance"}))["cpu.governor"] == "contested"
 
 
