@@ -83,10 +83,12 @@ class Host:
             descriptor = os.open(self.real(path), os.O_RDONLY | os.O_NONBLOCK)  # a pipe would block
         except (FileNotFoundError, NotADirectoryError):
             return None
-        with open(descriptor, "rb", buffering=0) as stream:
+        try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None
-            content = stream.read(limit + 1)
+            content = os.read(descriptor, limit + 1)
+        finally:
+            os.close(descriptor)
         if len(content) > limit:
             raise OverflowError(path)
         return content.decode("utf-8", "surrogateescape")
@@ -95,10 +97,12 @@ class Host:
         """True for a readable regular file that begins with "#!"."""
         try:
             descriptor = os.open(self.real(path), os.O_RDONLY | os.O_NONBLOCK)
-            with open(descriptor, "rb", buffering=0) as stream:
-                return stat.S_ISREG(os.fstat(descriptor).st_mode) and stream.read(2) == b"#!"
         except OSError:
             return False
+        try:
+            return stat.S_ISREG(os.fstat(descriptor).st_mode) and os.read(descriptor, 2) == b"#!"
+        finally:
+            os.close(descriptor)
 
     def is_executable(self, path: str) -> bool:
         """True for a regular file with an executable bit."""

@@ -18,7 +18,7 @@ READERS = re.compile(
     r"(?:(?:sudo|command|timeout \S+)\s+)*(?:\S*/)?"
     r"(?:cat|head|tail|e?grep|awk|cut|test|\[\[?|stat|ls|read|wc|sort)(?:\s|$)"
 )
-SYSCTL = re.compile(r"(?:(?:sudo|command)\s+)*(?:\S*/)?sysctl\s")
+SYSCTL = re.compile(r"(?:(?:sudo|command)\s+)*(?:\S*/)?sysctl(?:\s|$)")
 # Variables that hold the name of an interface, which is never "all" or "default".
 INTERFACES = re.compile(r"\$\{?(?:\w*IFACE|INTERFACE|DEV|DEVICE|name|interface|iface|dev|1)\}?")
 
