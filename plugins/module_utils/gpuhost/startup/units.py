@@ -81,7 +81,7 @@ def sysv_lines(search: Search) -> list[StartupLine]:
     """Lines of the SysV scripts that are started at boot; a unit of the same name takes precedence over a script."""
     rows: list[StartupLine] = []
     paths = [path for pattern in SYSV for path in search.host.glob(pattern)]
-    names = {re.sub(r"^S\d*", "", path.rpartition("/")[2]): path for path in paths}
+    names = {re.sub(r"^S\d*|\.sh$", "", path.rpartition("/")[2]): path for path in paths}
     for name, path in sorted(names.items()):
         if not any(search.host.exists(f"{folder}/{name}.service") for folder in FOLDERS):
             # systemd orders them by their headers, and not by what they do: any may run after gpuctl-boot.
