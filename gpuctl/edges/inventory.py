@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,9 @@ Variables = dict[str, Any]
 
 LIMIT_S = 120.0  # an inventory plugin may query a cloud with thousands of machines
 MOST_MEMORY = 2**30  # bytes; enough for the variables of some 10,000 hosts
+
+_DENIED, _MAKE_READABLE = ": permission denied", "make it readable for you, or move it out of the inventory"
+_SOURCE = re.compile(r"inventory source (/.+)$")
 
 # Connection settings of ansible.cfg, each with the variables that override it for a host.
 _CONFIGURED = {
@@ -54,7 +58,7 @@ def read(source: Path, limit: str, *, limit_s: float = LIMIT_S, most_memory: int
     done = _run_ansible(source, limit, limit_s, most_memory)
     wrong = _failure(done, limit_s, most_memory)
     if wrong:
-        raise InvalidInput(doing, wrong, hint)
+        raise InvalidInput(doing, wrong, _MAKE_READABLE if wrong.endswith(_DENIED) else hint)
     listed, _, configured = done.out.rstrip().rpartition(b"\n")
     try:
         hosts, defaults = _hosts(json.loads(listed)), json.loads(configured)
@@ -107,9 +111,22 @@ def _failure(listed: Done, limit_s: float, most_memory: int) -> str:
     # For a YAML file, the messages of the other plugins mislead.
     yaml_failures = [line for line in failures if "'yaml' plugin" in line]
     if failures or listed.code:
+        denied = _denied(lines)
+        if denied:
+            return denied
         failures = yaml_failures or failures
         return " ".join((failures or lines or ["ansible-inventory failed"])[-2:]).replace("[WARNING]: ", "")
     return ""
+
+
+def _denied(lines: list[str]) -> str:
+    """The file among Ansible's failed sources that this user may not read, as Ansible does not say why; else ""."""
+    sources = [match[1] for line in lines if (match := _SOURCE.search(line))]
+    return next((f"{path}{_DENIED}" for path in sources if _may_not_read(path)), "")
+
+
+def _may_not_read(path: str) -> bool:
+    return Path(path).exists() and not os.access(path, os.R_OK)
 
 
 def _hosts(listed: Mapping[str, Any]) -> dict[str, Variables]:
