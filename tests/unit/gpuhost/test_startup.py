@@ -342,3 +342,25 @@ def test_a_file_that_cannot_be_read_makes_knobs_unknown(tmp_path: Path) -> None:
     tune(root, SWAPPINESS)
     row = knob(root)
     assert (row["state"], "/etc/cron.d/loop: Too many levels" in row["reason"]) == ("unknown", True)
+
+
+@pytest.mark.parametrize(("switch", "state"), [("no", "ok"), ("yes", "contested")])
+def test_the_network_drivers_tune_sysctls_only_where_it_is_switched_on(tmp_path: Path, switch: str, state: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/usr/lib/systemd/system/openibd.service", "[Service]\nExecStart=/etc/init.d/openibd start bootid=%b\n")
+    link(root, f"{WANTS}/openibd.service", "/usr/lib/systemd/system/openibd.service")
+    start = 'if [ "X$RUN_SYSCTL" == Xyes ]; then\n  /sbin/sysctl_perf_tuning load\nfi'
+    put(root, "/etc/init.d/openibd", f"#!/bin/bash\n{start}\n")
+    put(root, "/sbin/sysctl_perf_tuning", SCRIPT, 0o755)
+    put(root, "/etc/infiniband/openib.conf", f"# Run sysctl performance tuning script\nRUN_SYSCTL={switch}\n")
+    assert knob(root)["state"] == state
+
+
+def test_prologs_of_slurm_win_where_slurmd_starts(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/slurm/slurm.conf", "SlurmctldHost=a\nProlog=/etc/slurm/prolog.d/*\nTaskProlog=/etc/slurm/task\n")
+    put(root, "/etc/slurm/prolog.d/50-site", SCRIPT, 0o755)
+    put(root, "/etc/slurm/task", SCRIPT, 0o755)
+    assert knob(root)["state"] == "ok"
+    link(root, f"{WANTS}/slurmd.service", "/usr/lib/systemd/system/slurmd.service")
+    assert places(knob(root)) == [("Slurm", "/etc/slurm/prolog.d/50-site:2", True)]

@@ -16,6 +16,7 @@ TMPFILES_FOLDERS = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/lib/tmpfiles.d")
 MODPROBE_FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d")
 RC_LOCAL = ("/etc/rc.local", "/etc/rc.d/rc.local")
 SYSFSUTILS = ("/etc/sysfs.conf", "/etc/sysfs.d/*.conf")
+SLURM = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 UFW, UFW_SYSCTL = "/etc/ufw/ufw.conf", "/etc/ufw/sysctl.conf"
 
 
@@ -32,6 +33,7 @@ def startup_lines(search: Search) -> list[StartupLine]:
         *network_lines(search),
         *cloud_lines(search),
         *_rc_local(search),
+        *_slurm(search),
         *cron_lines(search),
     ]
 
@@ -82,3 +84,12 @@ def _rc_local(search: Search) -> list[StartupLine]:
         runs = search.host.is_executable(path)
         rows += search.script_lines("rc.local", path, runs=runs, late=runs)
     return rows
+
+
+def _slurm(search: Search) -> list[StartupLine]:
+    """Lines of the scripts that slurmd runs as root before and after jobs."""
+    runs = "slurmd.service" in search.linked
+    texts = [search.text(path) for path in SLURM]
+    names = [name for text in texts for name in re.findall(r"(?im)^\s*(?:Prolog|Epilog)\s*=\s*(/\S+)", text)]
+    paths = dict.fromkeys(path for name in names for path in search.host.glob(name))
+    return [row for path in paths for row in search.script_lines("Slurm", path, runs=runs, late=runs)]

@@ -46,6 +46,15 @@ WORDS = (
 )
 COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 
+# Scripts that start NVIDIA's network drivers, their configuration, and what they run only where it is switched on.
+OFED_SCRIPTS = ("openibd", "mlnx-en.d")
+OFED_CONFIGS = ("/etc/infiniband/openib.conf", "/etc/infiniband/mlnx-en.conf", "/etc/mlnx-en.conf")
+OFED_SWITCHES = {
+    "sysctl_perf_tuning": "RUN_SYSCTL",
+    "mlnx_tune": "RUN_MLNX_TUNE",
+    "mlnx_affinity": "RUN_AFFINITY_TUNER",
+}
+
 
 class Named(NamedTuple):
     """A file that a command line names: a script, or a sysctl file that it applies."""
@@ -113,8 +122,16 @@ class Search:
     def _named_in(self, path: str) -> list[Named]:
         """The scripts and sysctl files that a script names outside of comments."""
         if path not in self._named:
-            self._named[path] = self._named_by(COMMENT.sub("", self.text(path)))
+            named = self._named_by(COMMENT.sub("", self.text(path)))
+            off = self._switched_off() if path.rpartition("/")[2] in OFED_SCRIPTS else set()
+            self._named[path] = [more for more in named if more.path.rpartition("/")[2] not in off]
         return self._named[path]
+
+    def _switched_off(self) -> set[str]:
+        """Programs that the start script of NVIDIA's network drivers names and does not run."""
+        text = "\n".join(self.text(path) for path in OFED_CONFIGS)
+        on = set(re.findall(r"^\s*(\w+)=[\"']?yes", text, re.MULTILINE))
+        return {program for program, switch in OFED_SWITCHES.items() if switch not in on}
 
     def _named_by(self, text: str) -> list[Named]:
         if "/" not in text:
