@@ -84,14 +84,14 @@ class Host:
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            facts = os.fstat(descriptor)
+            if not stat.S_ISREG(facts.st_mode):
                 return None
-            content = os.read(descriptor, limit + 1)
+            if facts.st_size > limit:
+                raise OverflowError(path)
+            return os.read(descriptor, facts.st_size).decode("utf-8", "surrogateescape")
         finally:
             os.close(descriptor)
-        if len(content) > limit:
-            raise OverflowError(path)
-        return content.decode("utf-8", "surrogateescape")
 
     def is_script(self, path: str) -> bool:
         """True for a readable regular file that begins with "#!"."""

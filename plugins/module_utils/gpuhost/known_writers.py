@@ -112,10 +112,14 @@ class KnownWriters:
             f"{KUBELET_SETS[key]}"
         )
 
+    def _starts(self, unit: str) -> bool:
+        """True if a unit is started by a link, or runs now: other programs start some at every boot."""
+        return unit in self._search.linked or bool(self.host.glob(f"/run/systemd/units/invocation:{unit}"))
+
     @cached_property
     def kubelet(self) -> str:
         """The file of the unit that starts a kubelet at boot; empty if there is none."""
-        name = next((name for name in KUBELETS if name in self._search.linked), "")
+        name = next((name for name in KUBELETS if self._starts(name)), "")
         paths = (path for folder in FOLDERS if self.host.exists(path := f"{folder}/{name}"))
         return next(paths, name) if name else ""
 
@@ -180,10 +184,10 @@ class KnownWriters:
         for path in manifests:
             return path, _conntrack_of(self._search.text(path))
         name = "kube-proxy.service"
-        return (name, _conntrack_of(unit_text(self._search, name))) if name in self._search.linked else None
+        return (name, _conntrack_of(unit_text(self._search, name))) if self._starts(name) else None
 
     def _forwarding(self) -> Iterator[Conflict]:
-        if any(unit in self._search.linked for unit in DOCKER_UNITS) and not self._docker_leaves_forwarding():
+        if any(map(self._starts, DOCKER_UNITS)) and not self._docker_leaves_forwarding():
             where = DOCKER if self.host.exists(DOCKER) else DOCKER_UNITS[0]
             yield Conflict("Docker", where, "1", wins=True)
         if self.kubelet:
@@ -191,7 +195,7 @@ class KnownWriters:
         for path in self.host.glob("/etc/libvirt/qemu/networks/autostart/*.xml"):
             if "<forward" in self._search.text(path):
                 yield Conflict("libvirt", path, "1", wins=True)
-        if "systemd-networkd.service" in self._search.linked:
+        if self._starts("systemd-networkd.service"):
             paths = [*in_order(self.host, NETWORKD, ".network"), *self.host.glob("/etc/systemd/networkd.conf*")]
             for where, text in self._lines(paths):
                 if FORWARD.match(text):

@@ -85,6 +85,13 @@ def test_a_kubelet_that_does_not_start_at_boot_sets_nothing(tmp_path: Path) -> N
     assert knob(root, OVERCOMMIT)["state"] == "ok"
 
 
+def test_a_kubelet_that_another_program_has_started_counts(tmp_path: Path) -> None:
+    root = node(tmp_path)
+    (root / f"{WANTS}/kubelet.service".lstrip("/")).unlink()
+    link(root, "/run/systemd/units/invocation:kubelet.service", "0123456789abcdef")
+    assert knob(root, OVERCOMMIT)["state"] == "contested"
+
+
 @pytest.mark.parametrize(
     ("unit", "path", "text", "state"),
     [

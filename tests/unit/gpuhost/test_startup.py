@@ -260,6 +260,24 @@ def test_a_script_that_a_script_runs_is_searched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "line"),
+    [("/usr/local/sbin/tune", "@reboot root tune --all"), ("/opt/site/values", "@reboot root . /opt/site/values; run")],
+)
+def test_a_script_without_a_path_and_a_sourced_file_are_searched(tmp_path: Path, path: str, line: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cron.d/site", f"{line}\n")
+    put(root, path, SCRIPT if path.endswith("tune") else SET, 0o755)
+    assert (knob(root)["state"], knob(root)["boot"]) == ("contested", "60")
+
+
+def test_a_library_of_tuned_is_not_taken_for_what_a_profile_does(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cron.d/site", "@reboot root . /usr/lib/tuned/functions; start\n")
+    put(root, "/usr/lib/tuned/functions", SET)
+    assert knob(root)["state"] == "ok"
+
+
+@pytest.mark.parametrize(
     ("rule", "state"),
     [
         ('SUBSYSTEM=="block", ACTION=="add", ATTR{queue/read_ahead_kb}="128"\n', "ok"),

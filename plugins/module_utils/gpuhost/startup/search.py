@@ -19,6 +19,11 @@ DEPTH = 3
 # `sysctl -p FILE` applies that file again, whatever its name.
 SYSCTL_FILE = re.compile(r"\bsysctl\b[^|;&]*?\s(?:-\w*[pf]|--load)[= ]?\s*(/[^\s;&|\"']+)")
 ABSOLUTE = re.compile(r"(?:^|[\s=\"'@+!:-])(/[\w./@+-]+)")
+# Scripts read other files with `. FILE` or `source FILE`.
+SOURCED = re.compile(r"(?:^|[;&|{]\s*|\s)(?:\.|source)\s+[\"']?(/[\w./@+-]+)", re.MULTILINE)
+LIBRARIES = frozenset({"/usr/lib/tuned/functions"})  # functions that most of its users do not call
+LOCAL_PROGRAMS = ("/usr/local/bin", "/usr/local/sbin")
+WORD = re.compile(r"(?<![\w./-])[\w.-]+")
 # A line without one of these sets nothing that gpuctl sets.
 MARK = re.compile(
     r"/proc/|/sys/|sysctl|(?<![\w./-])(?:abi|crypto|debug|dev|fs|kernel|net|sunrpc|vm)[./][a-z]"
@@ -134,11 +139,18 @@ class Search:
         return {program for program, switch in OFED_SWITCHES.items() if switch not in on}
 
     def _named_by(self, text: str) -> list[Named]:
-        if "/" not in text:
-            return []
-        files = [Named(path, is_sysctl_file=True) for path in SYSCTL_FILE.findall(text)]
-        paths = dict.fromkeys(ABSOLUTE.findall(text))
-        return files + [Named(path, is_sysctl_file=False) for path in paths if self._is_script(path)]
+        files = [Named(path, is_sysctl_file=True) for path in SYSCTL_FILE.findall(text)] if "sysctl" in text else []
+        paths = ABSOLUTE.findall(text) if "/" in text else []
+        if self._local_scripts:
+            names = self._local_scripts.keys() & WORD.findall(text)
+            paths += [self._local_scripts[name] for name in sorted(names)]
+        scripts = [path for path in paths if self._is_script(path)] + SOURCED.findall(text)
+        return files + [Named(path, is_sysctl_file=False) for path in dict.fromkeys(scripts) if path not in LIBRARIES]
+
+    @cached_property
+    def _local_scripts(self) -> dict[str, str]:
+        """Name -> path of the programs that an administrator installed, which are often run without a path."""
+        return {name: f"{folder}/{name}" for folder in LOCAL_PROGRAMS for name in self.host.listdir(folder)}
 
     def _is_script(self, path: str) -> bool:
         if path not in self._scripts:
