@@ -150,6 +150,16 @@ def test_a_file_of_the_inventory_that_the_user_may_not_read_is_named(
     assert "hint: make it readable for you" in done.stderr
 
 
+def test_a_link_to_a_missing_file_in_the_inventory_is_named(gpuctl: Gpuctl, tmp_path: Path) -> None:
+    folder = tmp_path / "inventory"
+    folder.mkdir()
+    (folder / "hosts.yml").write_text("all: {hosts: {a: {}}}")
+    (folder / "#hosts.yml").symlink_to("user@laptop.4711:1")
+    said = gpuctl("drift", "--inventory", folder)
+    assert said.code == 2
+    assert f"{folder}/#hosts.yml: a link to a missing file" in said.err
+
+
 def test_a_pattern_that_names_no_host_is_refused(gpuctl: Gpuctl) -> None:
     inventory = gpuctl.inventory({"gpu-1": {}})
     said = gpuctl("tune-nodes", "--inventory", inventory, "--limit", "gpu-2*")

@@ -61,7 +61,8 @@ PROTECT = re.compile(
     r"--protect-kernel-defaults(?:[= ](?P<flag>true|false))?|"
     r"[\"']?protect(?:KernelDefaults|-kernel-defaults)[\"']?\s*[:=]\s*[\"']?(?P<value>true|false)"
 )
-# Configuration of kube-proxy: a volume of its pod, the manifest of a static pod, or a unit.
+# kube-proxy raises values and never lowers them: cmd/kube-proxy/app/conntrack.go, setIntSysCtl.
+# Its configuration is a volume of its pod, the manifest of a static pod, or a unit.
 KUBE_PROXY_CONFIGS = (
     "/var/lib/kubelet/pods/*/volumes/kubernetes.io~configmap/kube-proxy/config.conf",
     "/var/lib/kubelet/pods/*/volumes/kubernetes.io~configmap/*/config",

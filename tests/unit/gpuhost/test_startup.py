@@ -134,6 +134,8 @@ def test_a_timer_starts_the_service_that_it_names(tmp_path: Path) -> None:
         ("[Service]\nExecStart=/bin/sh -c 'echo never > {}'\n", False),
         ("[Unit]\nAfter=network.target multi-user.target\n[Service]\nExecStart=/bin/sh -c 'echo never > {}'\n", True),
         ("[Service]\nExecStart=/bin/sh -c 'sleep 90; echo never > {}'\n", True),
+        ("[Service]\nExecStart=/bin/sh -c 'sleep 2; echo never > {}'\n", False),
+        ("[Service]\nExecStart=/bin/sh -c 'sleep $DELAY; echo never > {}'\n", True),
         ("[Service]\nType=idle\nExecStart=/bin/sh -c 'echo never > {}'\n", True),
     ],
 )

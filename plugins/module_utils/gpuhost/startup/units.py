@@ -12,10 +12,10 @@ from .search import Search
 # Folders of units that an administrator wrote; of packages' units only those that start at boot are read.
 OWN_FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
 STARTED_BY = (".timer", ".path", ".socket")
-# A unit after one of these, or one that sleeps, may end after gpuctl-boot.
+# A unit after one of these, or one that sleeps for 10 s or more, may end after the second run of gpuctl-boot.
 LATE_UNIT = re.compile(
     r"^After=.*\b(?:multi-user\.target|graphical\.target|default\.target|cloud-final\.service|cloud-init\.target"
-    r"|rc-local\.service|gpuctl-boot\.service)|^Type=idle|^Exec\w+=.*\bsleep\s+\d",
+    r"|rc-local\.service|gpuctl-boot\.service)|^Type=idle|^Exec\w+=.*\bsleep\s+[\"']?(?:\d\d|\d+[mh]|\$)",
     re.MULTILINE,
 )
 SYSV = ("/etc/rc[S2345].d/S*", "/etc/rc.d/rc[2345].d/S*")
