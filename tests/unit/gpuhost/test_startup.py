@@ -214,12 +214,31 @@ def test_debians_cron_skips_names_with_a_dot(tmp_path: Path, family: str, state:
         "#!/usr/bin/python3\nprint(open('/proc/sys/vm/swappiness').read())\n",
         "#!/bin/sh\nsysctl vm.swappiness | mail root\n",
         "#!/bin/sh\n# sysctl -w vm.swappiness=60\n",
+        "#!/bin/sh\ntrue  # not: sysctl -w vm.swappiness=60\n",
+        "#!/bin/sh\nsysctl -a | grep vm.swappiness\n",
     ],
 )
 def test_a_script_that_only_reads_a_value_is_no_rival(tmp_path: Path, text: str) -> None:
     root = small_server(tmp_path)
     put(root, "/etc/cron.daily/site", text, 0o755)
     assert (knob(root)["state"], knob(root)["conflicts"]) == ("ok", [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sysctl -qw vm.swappiness=60 >/dev/null || true",
+        "echo 60 | sudo tee /proc/sys/vm/swappiness >/dev/null",
+        'echo "vm.swappiness=60" | sysctl -p -',
+        "grep -q 1 /proc/sys/vm/swappiness || echo 60 >/proc/sys/vm/swappiness",
+        "sysctl -n vm.swappiness; sysctl vm.swappiness=60",
+        "echo 60 > /proc/sys/vm/swappiness; cat /proc/sys/vm/swappiness",
+    ],
+)
+def test_the_ways_of_scripts_to_set_a_value_are_understood(tmp_path: Path, text: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cron.daily/site", f"#!/bin/sh\n{text}\n", 0o755)
+    assert (knob(root)["state"], knob(root)["boot"]) == ("contested", "60")
 
 
 def test_a_write_after_a_test_and_one_whose_form_is_not_understood_are_rivals(tmp_path: Path) -> None:

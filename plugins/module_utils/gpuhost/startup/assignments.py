@@ -19,6 +19,7 @@ READERS = re.compile(
     r"(?:cat|head|tail|e?grep|awk|cut|test|\[\[?|stat|ls|read|wc|sort)(?:\s|$)"
 )
 SYSCTL = re.compile(r"(?:(?:sudo|command)\s+)*(?:\S*/)?sysctl(?:\s|$)")
+TRAILING_COMMENT = re.compile(r"\s#\s")
 # Variables that hold the name of an interface, which is never "all" or "default".
 INTERFACES = re.compile(r"\$\{?(?:\w*IFACE|INTERFACE|DEV|DEVICE|name|interface|iface|dev|1)\}?")
 
@@ -31,7 +32,7 @@ def rest_after(text: str, needle: str) -> str | None:
     mentions = [(text[: match.start()], text[match.end() :]) for match in re.finditer(re.escape(needle), text)]
     for before, rest in reversed(mentions):
         command = re.sub(r"[^\s\"'<>=]*$", "", before)
-        if not _reads(command, rest):
+        if not TRAILING_COMMENT.search(before) and not _reads(command, rest):
             echo = ECHO.search(command)
             return echo["value"] if echo else rest
     return None
@@ -46,9 +47,9 @@ def assigned(line: ConfigLine, key: str) -> str | None:
     if key.rpartition(".")[2] not in line.text:
         return None
     for match in reversed(list(re.finditer(_pattern(key), line.text))):
-        if not _names(match.group(1), key):
-            continue
         before, after = line.text[: match.start()], line.text[match.end() :].lstrip()
+        if not _names(match.group(1), key) or TRAILING_COMMENT.search(before):
+            continue
         echo = ECHO.search(before)
         if echo:
             return _folded(echo["value"])
