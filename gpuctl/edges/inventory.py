@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,10 @@ Variables = dict[str, Any]
 
 LIMIT_S = 120.0  # an inventory plugin may query a cloud with thousands of machines
 MOST_MEMORY = 2**30  # bytes; enough for the variables of some 10,000 hosts
+
+_DENIED, _DANGLING = ": permission denied", ": a link to a missing file"
+_MAKE_READABLE = "make it readable for you, or move it out of the inventory"
+_SOURCE = re.compile(r"inventory source (/.+)$")
 
 # Connection settings of ansible.cfg, each with the variables that override it for a host.
 _CONFIGURED = {
@@ -54,7 +59,7 @@ def read(source: Path, limit: str, *, limit_s: float = LIMIT_S, most_memory: int
     done = _run_ansible(source, limit, limit_s, most_memory)
     wrong = _failure(done, limit_s, most_memory)
     if wrong:
-        raise InvalidInput(doing, wrong, hint)
+        raise InvalidInput(doing, wrong, _MAKE_READABLE if wrong.endswith((_DENIED, _DANGLING)) else hint)
     listed, _, configured = done.out.rstrip().rpartition(b"\n")
     try:
         hosts, defaults = _hosts(json.loads(listed)), json.loads(configured)
@@ -107,9 +112,25 @@ def _failure(listed: Done, limit_s: float, most_memory: int) -> str:
     # For a YAML file, the messages of the other plugins mislead.
     yaml_failures = [line for line in failures if "'yaml' plugin" in line]
     if failures or listed.code:
+        unreadable = _unreadable(lines)
+        if unreadable:
+            return unreadable
         failures = yaml_failures or failures
         return " ".join((failures or lines or ["ansible-inventory failed"])[-2:]).replace("[WARNING]: ", "")
     return ""
+
+
+def _unreadable(lines: list[str]) -> str:
+    """The file among Ansible's failed sources that cannot be read, with the reason that Ansible leaves out; or ""."""
+    sources = [Path(match[1]) for line in lines if (match := _SOURCE.search(line))]
+    reasons = (f"{path}{reason}" for path in sources if (reason := _why_unreadable(path)))
+    return next(reasons, "")
+
+
+def _why_unreadable(path: Path) -> str:
+    if path.is_symlink() and not path.exists():
+        return _DANGLING
+    return _DENIED if path.exists() and not os.access(path, os.R_OK) else ""
 
 
 def _hosts(listed: Mapping[str, Any]) -> dict[str, Variables]:

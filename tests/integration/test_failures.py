@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import resource
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.integration.conftest import Hosts
 from tests.rig import Rig, TestHost
-from tests.rig.command import Gpuctl, reach
+from tests.rig.command import GPUCTL, Gpuctl, reach
 from tests.rig.ground import sh
+from tests.rig.needs import ordinary_rights
 from tests.rig.reports import valid_json, valid_metrics
 
 FEW = {"sysctl.vm.swappiness": 1, "thp.enabled": "never"}
@@ -131,6 +133,31 @@ def test_a_bad_or_empty_inventory_is_refused(gpuctl: Gpuctl, tmp_path: Path, tex
     assert said.err.startswith(f"gpuctl: cannot read the inventory {inventory}: ")
     assert wrong in said.err
     assert "hint: " in said.err
+
+
+@pytest.mark.parametrize("source", ["hosts.yml", "."])
+def test_a_file_of_the_inventory_that_the_user_may_not_read_is_named(
+    gpuctl: Gpuctl, tmp_path: Path, source: str
+) -> None:
+    folder = tmp_path / "inventory"
+    folder.mkdir()
+    (folder / "hosts.yml").write_text("all: {hosts: {a: {}}}")
+    (folder / "hosts.yml").chmod(0)
+    argv = [*ordinary_rights(), str(GPUCTL), "drift", "--inventory", str(folder / source)]
+    done = subprocess.run(argv, env=gpuctl.environment(), cwd=gpuctl.home, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"{folder}/hosts.yml: permission denied" in done.stderr
+    assert "hint: make it readable for you" in done.stderr
+
+
+def test_a_link_to_a_missing_file_in_the_inventory_is_named(gpuctl: Gpuctl, tmp_path: Path) -> None:
+    folder = tmp_path / "inventory"
+    folder.mkdir()
+    (folder / "hosts.yml").write_text("all: {hosts: {a: {}}}")
+    (folder / "#hosts.yml").symlink_to("user@laptop.4711:1")
+    said = gpuctl("drift", "--inventory", folder)
+    assert said.code == 2
+    assert f"{folder}/#hosts.yml: a link to a missing file" in said.err
 
 
 def test_a_pattern_that_names_no_host_is_refused(gpuctl: Gpuctl) -> None:

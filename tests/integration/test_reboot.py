@@ -77,6 +77,52 @@ def test_a_unit_wins_after_a_reboot_as_predicted_and_sysctl_conf_does_not(
     assert host.read("/etc/sysctl.conf") == "net.ipv4.tcp_keepalive_time = 7200\n"
 
 
+SYSV = """#!/bin/sh
+### BEGIN INIT INFO
+# Provides: site
+# Default-Start: 2 3 4 5
+# Default-Stop:
+### END INIT INFO
+exec /opt/site/tune "$1"
+"""
+TIMER = "[Timer]\nOnBootSec=1\nUnit=other-name.service\n[Install]\nWantedBy=timers.target\n"
+
+
+def test_sysv_scripts_and_timers_win_after_a_reboot_as_predicted_and_idle_files_do_not(
+    gpuctl: Gpuctl, rig: Rig, host: TestHost
+) -> None:
+    host.write("/opt/site/tune", "#!/bin/sh\nsysctl -w vm.swappiness=44\n", 0o755)
+    host.write("/etc/init.d/site", SYSV, 0o755)
+    host.run("update-rc.d", "site", "defaults")
+    host.write(
+        "/etc/systemd/system/other-name.service", "[Service]\nExecStart=/sbin/sysctl -w vm.max_map_count=77777\n"
+    )
+    host.write("/etc/systemd/system/site.timer", TIMER)
+    host.run("systemctl", "enable", "site.timer")
+    host.write("/etc/rc.local", "#!/bin/sh\nsysctl -w net.ipv4.tcp_keepalive_time=55\n", 0o644)
+    host.write("/etc/cron.daily/site", "#!/bin/sh\ncat /proc/sys/vm/vfs_cache_pressure >> /var/log/site\n", 0o755)
+    knobs = {
+        "sysctl.vm.swappiness": 1,
+        "sysctl.vm.max_map_count": 1048576,
+        "sysctl.net.ipv4.tcp_keepalive_time": 300,
+        "sysctl.vm.vfs_cache_pressure": 50,
+    }
+    words = ("--inventory", rig.inventory(), "--via", "ssh", "--output", "json")
+    rows = gpuctl("tune-nodes", *words, "--profile", gpuctl.profile(knobs)).hosts[host.name]["knobs"]
+    assert {row["knob"]: (row["state"], row["boot"]) for row in rows} == {
+        "sysctl.vm.swappiness": ("contested", "44"),
+        "sysctl.vm.max_map_count": ("contested", "77777"),
+        "sysctl.net.ipv4.tcp_keepalive_time": ("ok", "300"),
+        "sysctl.vm.vfs_cache_pressure": ("ok", "50"),
+    }
+    host.reboot()
+    _wait_until_booted(host)
+    wait_until(lambda: host.read("/proc/sys/vm/max_map_count") == "77777\n", 30, "the timer does not elapse")
+    assert host.read("/proc/sys/vm/swappiness") == "44\n"
+    assert host.read("/proc/sys/net/ipv4/tcp_keepalive_time") == "300\n"
+    assert host.read("/proc/sys/vm/vfs_cache_pressure") == "50\n"
+
+
 def test_hosts_are_rebooted_one_after_the_other_and_busy_ones_not_at_all(
     gpuctl: Gpuctl, rig: Rig, hosts: Hosts
 ) -> None:

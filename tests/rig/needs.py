@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 
 import pytest
 
@@ -15,3 +17,11 @@ def need(why: str, required_by: str = PLANE) -> None:
         pytest.fail(why)
     if why:
         pytest.skip(why)
+
+
+def ordinary_rights() -> list[str]:
+    """Words in front of a command that bind root to the modes of files as they bind every other user."""
+    words = [] if os.geteuid() else ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    if words and (not shutil.which("setpriv") or subprocess.run([*words, "true"], check=False).returncode):
+        need("root cannot give up its right to read and write everywhere here (setpriv)", HOSTS)
+    return words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from glob import escape, glob
 from typing import NamedTuple
@@ -73,13 +74,43 @@ class Host:
     def exists(self, path: str) -> bool:
         return os.path.exists(self.real(path))
 
-    def is_script(self, path: str) -> bool:
-        """True for a readable file of at most 64 KiB that begins with "#!"."""
+    def read_regular(self, path: str, limit: int) -> str | None:
+        """The content of a regular file; None if the path is missing, or a folder, device or pipe.
+
+        OverflowError if the file is larger than `limit` bytes.
+        """
         try:
-            with open(self.real(path), "rb", buffering=0) as stream:
-                return os.fstat(stream.fileno()).st_size <= 1 << 16 and stream.read(2) == b"#!"
+            descriptor = os.open(self.real(path), os.O_RDONLY | os.O_NONBLOCK)  # a pipe would block
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            facts = os.fstat(descriptor)
+            if not stat.S_ISREG(facts.st_mode):
+                return None
+            if facts.st_size > limit:
+                raise OverflowError(path)
+            return os.read(descriptor, facts.st_size).decode("utf-8", "surrogateescape")
+        finally:
+            os.close(descriptor)
+
+    def is_script(self, path: str) -> bool:
+        """True for a readable regular file that begins with "#!"."""
+        try:
+            descriptor = os.open(self.real(path), os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
             return False
+        try:
+            return stat.S_ISREG(os.fstat(descriptor).st_mode) and os.read(descriptor, 2) == b"#!"
+        finally:
+            os.close(descriptor)
+
+    def is_executable(self, path: str) -> bool:
+        """True for a regular file with an executable bit."""
+        try:
+            mode = os.stat(self.real(path)).st_mode
+        except OSError:
+            return False
+        return stat.S_ISREG(mode) and bool(mode & 0o111)
 
     def listdir(self, path: str) -> list[str]:
         """Names in a folder, sorted; empty if the folder is missing."""

@@ -7,9 +7,13 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from .host import Host
+from .known_writers import KnownWriters
 from .model import Conflict
 from .resources.line import SYSCTL
-from .startup import ConfigLine, StartupLine, assigned, config_lines, in_order, rest_after, startup_lines
+from .startup import startup_lines
+from .startup.assignments import assigned, rest_after
+from .startup.lines import ConfigLine, StartupLine, config_lines, in_order
+from .startup.search import Search
 
 SYSCTL_FOLDERS = (
     "/etc/sysctl.d",
@@ -20,6 +24,12 @@ SYSCTL_FOLDERS = (
 )
 TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 MAIN = "/etc/sysctl.conf"
+# Other names of the same value.
+ALIASES = {
+    "vm.nr_hugepages": ("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",),
+    "net.ipv4.ip_forward": ("net.ipv4.conf.all.forwarding",),
+    "net.netfilter.nf_conntrack_max": ("net.nf_conntrack_max",),
+}
 
 
 class Owners:
@@ -27,6 +37,8 @@ class Owners:
 
     def __init__(self, host: Host) -> None:
         self.host = host
+        self.search = Search(host)
+        self.programs = KnownWriters(self.search)
 
     @cached_property
     def sysctl_lines(self) -> list[tuple[str, str, ConfigLine]]:
@@ -79,11 +91,28 @@ class Owners:
 
     @cached_property
     def _startup(self) -> list[StartupLine]:
-        return startup_lines(self.host)
+        """Lines at startup, with those of the scripts of the active tuned profile."""
+        rows = startup_lines(self.search)
+        for line in self.tuned:
+            path = _script_of(line)
+            if path:
+                rows += self.search.script_lines(line.owner, path, runs=True, late=False)
+        return rows
+
+    @cached_property
+    def _startup_text(self) -> str:
+        return "\n".join(row.line.text for row in self._startup)
+
+    @cached_property
+    def _tmpfiles(self) -> list[StartupLine]:
+        """The lines that may name a sysctl by a pattern alone."""
+        return [row for row in self._startup if row.line.owner == "tmpfiles.d"]
 
     def mentions(self, desired: str, *needles: str) -> list[Conflict]:
         """Owners whose line contains one of `needles` and not the desired value; `wins` for those after gpuctl-boot."""
-        conflicts = []
+        conflicts: list[Conflict] = []
+        if not any(needle in self._startup_text for needle in needles):
+            return conflicts
         for line, _, late in self._startup:
             values = (rest_after(line.text, needle) for needle in needles)
             rest = next((value for value in values if value is not None), None)
@@ -118,16 +147,30 @@ class Owners:
             rival._replace(value=f"{twin}={rival.value}") for rival in self.tuned_option("0", twin) if twin
         ]
         conflicts += [rival._replace(wins=not self.tuned_gives_way) for rival in tuned]
-        return conflicts + self._sysctl_at_startup(key, desired) + self._sysctl_at_startup(twin, "0", f"{twin}=")
+        conflicts += self._sysctl_at_startup(key, desired) + self._sysctl_at_startup(twin, "0", f"{twin}=")
+        for alias in ALIASES.get(key, ()):
+            if alias.startswith("/"):
+                conflicts += self._file_at_startup(alias, desired)
+            else:
+                conflicts += self._sysctl_at_startup(alias, desired)
+        return conflicts + self.programs.rivals(key, desired)
 
     def _sysctl_at_startup(self, key: str, fine: str, prefix: str = "") -> list[Conflict]:
         """Lines that set a key after, or at the same time as, systemd-sysctl does."""
-        values = [(row, assigned(row.line, key)) for row in self._startup] if key else []
+        if not key:
+            return []
+        rows = self._startup if key.rpartition(".")[2] in self._startup_text else self._tmpfiles
+        values = [(row, assigned(row.line, key)) for row in rows]
         return [
             Conflict(line.owner, line.where, f"{prefix}{value}" if value else line.text, wins=runs)
             for (line, runs, _), value in values
             if value is not None and value != fine
         ]
+
+    def _file_at_startup(self, path: str, desired: str) -> list[Conflict]:
+        """Lines that write a kernel file; nothing of ours runs after them where a sysctl is the same value."""
+        runs = {row.line.where for row in self._startup if row.runs}
+        return [rival._replace(wins=rival.where in runs) for rival in self.mentions(desired, path)]
 
     def main_file_lines(self, key: str, desired: str, twin: str = "") -> list[str]:
         """Lines of /etc/sysctl.conf, as written, that give a key another value, or its twin any.
@@ -141,6 +184,15 @@ class Owners:
             if equals and _sets(k, v, key, twin) and (k, v) != (key, desired):
                 lines.append(line)
         return lines
+
+
+def _script_of(line: ConfigLine) -> str:
+    """The script that a line of a tuned profile names; empty for other lines."""
+    key, _, value = line.text.partition("=")
+    path = value.strip().replace("${i:PROFILE_DIR}", line.path.rpartition("/")[0])
+    if key.strip() != "script" or not path:
+        return ""
+    return path if path.startswith("/") else f"{line.path.rpartition('/')[0]}/{path}"
 
 
 def _sets(k: str, value: str, key: str, twin: str) -> bool:

@@ -7,8 +7,8 @@ from posixpath import dirname
 
 from . import undo
 from .facts.busy import busy
-from .kinds import KINDS
-from .model import DIFFERS, PENDING, REFUSED, UNSUPPORTED, Knob, Reading
+from .kinds import HAVE_OWNERS, KINDS
+from .model import DIFFERS, OK, PENDING, REFUSED, UNKNOWN, UNSUPPORTED, Knob, Reading
 from .resources import file_of
 from .snapshot import HostSnapshot
 
@@ -36,7 +36,18 @@ def read(snapshot: HostSnapshot, knobs: Sequence[Knob]) -> list[Reading]:
     for kind in dict.fromkeys(knob.kind for knob in knobs):
         of_kind = [knob for knob in knobs if knob.kind == kind]
         readings.update({reading.knob: reading for reading in KINDS[kind].read(snapshot, of_kind)})
-    return [_without_refused_steps(snapshot, readings[knob.name]) for knob in knobs]
+    complete = [_without_refused_steps(snapshot, readings[knob.name]) for knob in knobs]
+    return [_unknown_if_unsearched(snapshot, reading) for reading in complete]
+
+
+def _unknown_if_unsearched(snapshot: HostSnapshot, reading: Reading) -> Reading:
+    """A knob is not OK while another owner may be in a file that was not searched."""
+    unsearched = snapshot.owners.search.unsearched
+    if not unsearched or reading.state != OK or reading.knob.partition(".")[0] not in HAVE_OWNERS:
+        return reading
+    more = f" and {len(unsearched) - 1} more" if len(unsearched) > 1 else ""
+    reason = f"another owner may set it at boot: not searched: {unsearched[0]}{more}"
+    return reading.but(state=UNKNOWN, reason=reason)
 
 
 def _without_refused_steps(snapshot: HostSnapshot, reading: Reading) -> Reading:

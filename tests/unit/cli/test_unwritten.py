@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.cli.errors import guarded
-from tests.rig.needs import HOSTS, need
+from tests.rig.needs import ordinary_rights
 
 LOG = Path(__file__).parents[2] / "data" / "nccl" / "h100_2n16g_allreduce.log"
 COMMANDS = (["baselines", "list"], ["parse", str(LOG)], ["parse", "-o", "csv", str(LOG)], ["judge", str(LOG)])
@@ -130,9 +129,7 @@ def test_the_log_of_a_fault_goes_to_the_temporary_folder_if_ours_cannot_be_writt
 @pytest.fixture
 def read_only_home(tmp_path: Path) -> Iterator[tuple[list[str], dict[str, str]]]:
     """A home folder without the permission to write, and the words in front of a command that bind root to it."""
-    words = [] if os.geteuid() else ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
-    if words and (not shutil.which("setpriv") or subprocess.run([*words, "true"], check=False).returncode):
-        need("root cannot give up its right to write everywhere here (setpriv)", HOSTS)
+    words = ordinary_rights()
     home = tmp_path / "home"
     home.mkdir(mode=0o555)
     theirs = {name: value for name, value in os.environ.items() if not name.startswith(("GPUCTL_", "XDG_"))}

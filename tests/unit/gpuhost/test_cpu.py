@@ -12,7 +12,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.kinds import 
 
 from tests.rig.machines import write_tree
 from tests.unit.gpuhost.hardware_trees import CPU, Pstate, Refusing, metal, of_cpus
-from tests.unit.gpuhost.trees import changed, content, put, small_server, states, tune, undo, units
+from tests.unit.gpuhost.trees import changed, content, link, put, small_server, states, tune, undo, units
 
 GOVERNOR = "cpufreq/scaling_governor"
 PREFERENCE = "cpufreq/energy_performance_preference"
@@ -300,8 +300,17 @@ def test_owners_of_the_same_value_are_no_conflict(tmp_path: Path) -> None:
 
 def test_cloud_init_has_the_last_word_after_a_reboot(tmp_path: Path) -> None:
     root = metal(tmp_path)
-    put(root, "/etc/cloud/cloud.cfg.d/99-x.cfg", "runcmd:\n  - cpupower frequency-set -g ondemand\n")
+    put(root, "/etc/cloud/cloud.cfg.d/99-x.cfg", "bootcmd:\n  - cpupower frequency-set -g ondemand\n")
     assert states(tune(root, {"cpu.governor": "performance"}))["cpu.governor"] == "contested"
+
+
+def test_power_profiles_daemon_sets_its_own_values_whenever_it_starts(tmp_path: Path) -> None:
+    root = metal(tmp_path)
+    knobs = {"cpu.governor": "performance"}
+    assert states(tune(root, knobs))["cpu.governor"] == "ok"
+    unit = "power-profiles-daemon.service"
+    link(root, f"/etc/systemd/system/graphical.target.wants/{unit}", f"/usr/lib/systemd/system/{unit}")
+    assert states(tune(root, knobs))["cpu.governor"] == "contested"
 
 
 @pytest.mark.parametrize(

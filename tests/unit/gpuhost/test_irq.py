@@ -203,7 +203,7 @@ def test_stopping_irqbalance_queries_systemd_once(tmp_path: Path) -> None:
 
 def test_owners_that_start_irqbalance_again_are_named(tmp_path: Path) -> None:
     root = balancer(metal(tmp_path))
-    put(root, "/etc/rc.local", "systemctl disable irqbalance\nsystemctl start irqbalance\n")
+    put(root, "/etc/rc.local", "systemctl disable irqbalance\nsystemctl start irqbalance\n", 0o755)
     reading = knob(tune(root, {"irq.balance": "off"}), "irq.balance")
     assert [c["where"] for c in reading["conflicts"]] == ["/etc/rc.local:2"]
     assert reading["state"] == "contested"

@@ -111,10 +111,10 @@ def test_services_of_a_timer_a_package_or_a_drop_in_win(tmp_path: Path) -> None:
 )
 def test_tmpfiles_cron_and_rc_local_win(tmp_path: Path, path: str, text: str) -> None:
     root = small_server(tmp_path)
-    put(root, path, text)
+    put(root, path, text, 0o755)
     knob = only(tune(root, SWAPPINESS))
     assert (knob["state"], knob["boot"]) == ("contested", "60")
-    put(root, path, text.replace("60", "1"))
+    put(root, path, text.replace("60", "1"), 0o755)
     assert only(tune(root, SWAPPINESS))["state"] == "ok"
 
 
@@ -193,6 +193,6 @@ def test_a_line_behind_ours_in_our_file_wins_and_one_that_sorts_before_it_loses(
 @pytest.mark.parametrize("value", ["always", "never"])
 def test_an_echo_of_the_desired_value_is_no_rival(tmp_path: Path, value: str) -> None:
     root = small_server(tmp_path)
-    put(root, "/etc/rc.local", f"#!/bin/sh\necho {value} > {THP}\n")
+    put(root, "/etc/rc.local", f"#!/bin/sh\necho {value} > {THP}\n", 0o755)
     knob = only(tune(root, ALWAYS))
     assert knob["state"] == {"always": "ok", "never": "contested"}[value]

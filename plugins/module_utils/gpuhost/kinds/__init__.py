@@ -30,4 +30,6 @@ KINDS: dict[str, ModuleType] = {
 
 # No file keeps these values over a reboot; our boot unit sets them again.
 NEEDS_BOOT_UNIT = frozenset({"thp", "cpu", "disk", "irq"})
+# Kinds whose values other programs may set while the host starts.
+HAVE_OWNERS = frozenset({"sysctl", "thp", "cpu", "disk", "irq", "swap"})
 BOOT_KNOB = Knob("program.gpuctl-boot", "installed", "sets kernel values at every boot that no file can keep", "gpuctl")

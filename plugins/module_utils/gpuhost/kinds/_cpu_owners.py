@@ -32,6 +32,9 @@ SERVICES = {
     "cpupower": ("/etc/sysconfig/cpupower", "/etc/default/cpupower", "/etc/cpupower-service.conf"),
     "cpufrequtils": ("/etc/default/cpufrequtils",),
 }
+# It sets these when it starts and whenever the profile changes; a desktop session may start it after gpuctl-boot.
+PROFILES_DAEMON = "power-profiles-daemon.service"
+ITS_KNOBS = ("governor", "energy_perf_bias", "energy_performance_preference")
 GOVERNOR = re.compile(r"""(?:governor\s*=|--governor[\s=]|\s-g\s*)\s*["']?([a-z]+)""", re.IGNORECASE)
 
 
@@ -45,6 +48,9 @@ def rivals(snapshot: HostSnapshot, knob: Knob, *same: str) -> list[Conflict]:
         r._replace(value=sign.synonyms.get(r.value, r.value)) for r in snapshot.owners.tuned_option("", sign.tuned)
     ]
     conflicts += [rival for rival in tuned if str(knob.value) not in rival.value.split("|")]
+    started = snapshot.host.glob(f"/etc/systemd/system/*.wants/{PROFILES_DAEMON}")
+    if started and knob.key in ITS_KNOBS:
+        conflicts.append(Conflict(PROFILES_DAEMON, started[0], "as its power profile says", wins=True))
     if knob.key == "governor":
         conflicts += [rival for rival in _services(snapshot) if rival.value != knob.value]
     return conflicts

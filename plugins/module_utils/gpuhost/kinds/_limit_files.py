@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..host import Host
-from ..startup import in_order
+from ..startup.lines import in_order
 from ._lines import KeyedLine
 
 UNLIMITED = "unlimited"

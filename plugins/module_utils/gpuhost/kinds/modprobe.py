@@ -12,7 +12,7 @@ from ..kernel_line import split, values
 from ..model import Conflict, Knob, Reading, Step, Unsupported
 from ..resources.line import MODPROBE
 from ..snapshot import HostSnapshot
-from ..startup import in_order
+from ..startup.lines import in_order
 from . import _lines
 from ._common import all_failed, guarded, settled
 from ._lines import KeyedLine

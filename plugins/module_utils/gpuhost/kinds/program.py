@@ -41,7 +41,7 @@ UNIT = """[Unit]
 Description=Put kernel settings back that gpuctl set
 Documentation=file:///etc/gpuctl/boot.conf
 After=systemd-modules-load.service systemd-udev-settle.service network-online.target nvidia-persistenced.service
-After=tuned.service irqbalance.service cpupower.service cpufrequtils.service ondemand.service
+After=tuned.service irqbalance.service cpupower.service cpufrequtils.service ondemand.service sysfsutils.service
 Wants=gpuctl-boot.timer
 
 [Service]

@@ -77,8 +77,9 @@ def _refuse_if_harmful(host: Host, used: list[Area]) -> None:
 
 def _rivals(snapshot: HostSnapshot, at_boot: set[str]) -> list[Conflict]:
     """Owners that enable swap late in the boot, after anything of ours."""
-    conflicts = [rival._replace(wins=True) for rival in snapshot.owners.mentions("\0", "swapon")]
-    conflicts = [rival for rival in conflicts if rival.owner != "unit" or _unit(rival) in at_boot]
+    rivals = snapshot.owners.mentions("\0", "swapon")
+    conflicts = [rival for rival in rivals if rival.owner != "unit"]
+    conflicts += [rival._replace(wins=True) for rival in rivals if rival.owner == "unit" and _unit(rival) in at_boot]
     for number, line in enumerate((snapshot.host.read_or_none(AZURE) or "").splitlines(), 1):
         if re.match(r"ResourceDisk\.EnableSwap\s*=\s*y", line, re.IGNORECASE):
             conflicts.append(Conflict("Azure agent", f"{AZURE}:{number}", line.strip(), wins=True))

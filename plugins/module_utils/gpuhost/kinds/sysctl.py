@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model import Conflict, Knob, Reading, Step, Unsupported
+from ..model import Conflict, Knob, Reading, Refused, Step, Unsupported
 from ..owners import MAIN
 from ..resources.line import SYSCTL
 from ..snapshot import HostSnapshot
@@ -133,6 +133,9 @@ def _read(snapshot: HostSnapshot, knob: Knob) -> Reading:
         raise Unsupported(f"this kernel or container has no {path_of(knob.key)}")
     twin = PAIRS.get(knob.key, "")
     owners = snapshot.owners
+    required = owners.programs.required(knob.key, knob.value)
+    if required:
+        raise Refused(required)
     steps: tuple[Step, ...] = ()
     if now != knob.value:
         name = knob.key.rpartition(".")[2]

@@ -1,0 +1,405 @@
+"""Every place from which others set kernel values at boot or later, and whose value is in force then."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.startup import search
+
+from tests.unit.gpuhost.trees import link, program, put, small_server, tune
+
+SWAPPINESS = {"sysctl.vm.swappiness": "1"}
+WANTS = "/etc/systemd/system/multi-user.target.wants"
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+SET = "sysctl -w vm.swappiness=60"
+SCRIPT = f"#!/bin/sh\n{SET}\n"
+NM, NETWORKD = "NetworkManager.service", "networkd-dispatcher.service"
+
+
+def knob(root: Path, knobs: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The single knob of a run."""
+    (row,) = [k for k in tune(root, knobs or SWAPPINESS)["knobs"] if not k["knob"].startswith("program.")]
+    return dict(row)
+
+
+def places(row: dict[str, Any]) -> list[tuple[str, str, bool]]:
+    return [(c["owner"], c["where"], c["wins"]) for c in row["conflicts"]]
+
+
+@pytest.mark.parametrize(
+    ("owner", "path", "text", "line"),
+    [
+        ("udev", "/etc/udev/rules.d/60-site.rules", 'KERNEL=="sda", SYSCTL{vm/swappiness}="60"\n', 1),
+        ("udev", "/usr/lib/udev/rules.d/60-x.rules", 'SUBSYSTEM=="net", \\\n  SYSCTL{vm.swappiness}:="60"\n', 1),
+        ("udev", "/etc/udev/rules.d/60-site.rules", f'ACTION=="add", RUN+="/sbin/{SET}"\n', 1),
+        (
+            "udev",
+            "/run/udev/rules.d/60-x.rules",
+            "RUN{program}+=\"/bin/sh -c 'echo 60 > /proc/sys/vm/swappiness'\"\n",
+            1,
+        ),
+        ("cron", "/etc/cron.daily/site", SCRIPT, 2),
+        ("cron", "/etc/cron.hourly/site", SCRIPT, 2),
+        ("cron", "/etc/anacrontab", f"1 5 site {SET}\n", 1),
+        ("cron", "/var/spool/cron/root", f"@reboot {SET}\n", 1),
+        ("cron", "/var/spool/cron/crontabs/root", f"* * * * * {SET}\n", 1),
+        ("cron", "/var/spool/cron/crontabs/ada", f"@reboot sudo {SET}\n", 1),
+        ("cloud-init", "/etc/cloud/cloud.cfg.d/99.cfg", f"bootcmd:\n  - {SET}\n", 2),
+        ("cloud-init", "/var/lib/cloud/instance/cloud-config.txt", "bootcmd:\n- - sysctl\n  - vm.swappiness=60\n", 3),
+        ("cloud-init", "/var/lib/cloud/scripts/per-boot/site.sh", SCRIPT, 2),
+        ("cloud-init", "/var/lib/cloud/instance/boothooks/part-001", SCRIPT, 2),
+        ("modprobe.d", "/etc/modprobe.d/x.conf", f"install x /sbin/modprobe -i x; {SET}\n", 1),
+        ("network hook", "/etc/dhcp/dhclient-exit-hooks.d/site", f"{SET}\n", 1),
+    ],
+)
+def test_an_owner_that_sets_it_after_us_wins(tmp_path: Path, owner: str, path: str, text: str, line: int) -> None:
+    root = small_server(tmp_path)
+    put(root, path, text, 0o755)
+    row = knob(root)
+    assert (row["state"], row["boot"]) == ("contested", "60")
+    assert places(row) == [(owner, f"{path}:{line}", True)]
+
+
+@pytest.mark.parametrize(
+    ("path", "unit"),
+    [
+        ("/etc/NetworkManager/dispatcher.d/50-site", NM),
+        ("/usr/lib/NetworkManager/dispatcher.d/pre-up.d/50-site", NM),
+        ("/etc/networkd-dispatcher/routable.d/50-site", NETWORKD),
+    ],
+)
+def test_a_hook_of_a_network_service_wins_where_the_service_starts(tmp_path: Path, path: str, unit: str) -> None:
+    root = small_server(tmp_path)
+    put(root, path, SCRIPT, 0o755)
+    assert (knob(root)["state"], [wins for *_, wins in places(knob(root))]) == ("ok", [False])
+    link(root, f"{WANTS}/{unit}", f"/usr/lib/systemd/system/{unit}")
+    assert knob(root)["state"] == "contested"
+    (root / path.lstrip("/")).chmod(0o644)
+    assert knob(root)["state"] == "ok"
+
+
+def test_a_hook_in_etc_hides_that_of_a_package(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    link(root, f"{WANTS}/{NM}", f"/usr/lib/systemd/system/{NM}")
+    put(root, "/usr/lib/NetworkManager/dispatcher.d/50-site", SCRIPT, 0o755)
+    link(root, "/etc/NetworkManager/dispatcher.d/50-site", "/dev/null")
+    assert (knob(root)["state"], knob(root)["conflicts"]) == ("ok", [])
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/etc/network/interfaces", f"auto eth0\niface eth0 inet dhcp\n  post-up {SET} || true\n"),
+        ("/etc/network/interfaces.d/eth0", f"iface eth0 inet dhcp\n  up {SET}\n"),
+        ("/etc/network/interfaces.d/eth0", "iface eth0 inet dhcp\n  pre-up /opt/site/tune.sh eth0\n"),
+        ("/etc/network/if-up.d/site", SCRIPT),
+    ],
+)
+def test_commands_of_ifupdown_win_where_it_is_installed(tmp_path: Path, path: str, text: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/network/interfaces", "source interfaces.d/*\n")
+    put(root, "/opt/site/tune.sh", SCRIPT, 0o755)
+    put(root, path, text, 0o755)
+    assert knob(root)["state"] == "ok"
+    program(root, "ifup")
+    assert (knob(root)["state"], knob(root)["boot"]) == ("contested", "60")
+
+
+def test_a_sysv_script_wins_unless_a_unit_of_its_name_replaces_it(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/init.d/site", f"#!/bin/sh\ncase $1 in start) {SET};; esac\n", 0o755)
+    assert knob(root)["state"] == "ok"
+    link(root, "/etc/rc3.d/S05site", "../init.d/site")
+    assert places(knob(root)) == [("init.d", "/etc/rc3.d/S05site:2", True)]
+    put(root, "/usr/lib/systemd/system/site.service", "[Service]\nExecStart=/bin/true\n")
+    assert knob(root)["state"] == "ok"
+
+
+def test_a_timer_starts_the_service_that_it_names(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/usr/lib/systemd/system/tune.service", f"[Service]\nExecStart=/sbin/{SET}\n")
+    put(root, "/etc/systemd/system/site.timer", "[Timer]\nOnBootSec=60\nUnit=tune.service\n")
+    assert knob(root)["conflicts"] == []
+    link(root, "/etc/systemd/system/timers.target.wants/site.timer", "/etc/systemd/system/site.timer")
+    assert (knob(root)["state"], knob(root)["boot"]) == ("contested", "60")
+
+
+@pytest.mark.parametrize(
+    ("unit", "wins"),
+    [
+        ("[Service]\nExecStart=/bin/sh -c 'echo never > {}'\n", False),
+        ("[Unit]\nAfter=network.target multi-user.target\n[Service]\nExecStart=/bin/sh -c 'echo never > {}'\n", True),
+        ("[Service]\nExecStart=/bin/sh -c 'sleep 90; echo never > {}'\n", True),
+        ("[Service]\nExecStart=/bin/sh -c 'sleep 2; echo never > {}'\n", False),
+        ("[Service]\nExecStart=/bin/sh -c 'sleep $DELAY; echo never > {}'\n", True),
+        ("[Service]\nType=idle\nExecStart=/bin/sh -c 'echo never > {}'\n", True),
+    ],
+)
+def test_a_unit_that_waits_ends_after_gpuctl_boot(tmp_path: Path, unit: str, wins: bool) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/systemd/system/site.service", unit.format(THP) + "[Install]\nWantedBy=multi-user.target\n")
+    link(root, f"{WANTS}/site.service", "/etc/systemd/system/site.service")
+    row = knob(root, {"thp.enabled": "always"})
+    assert (row["state"], [c["wins"] for c in row["conflicts"]]) == ("contested" if wins else "ok", [wins])
+
+
+def test_a_script_of_the_active_tuned_profile_wins_over_sysctl_files(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, f"{WANTS}/tuned.service", "")
+    put(root, "/etc/tuned/active_profile", "site\n")
+    put(root, "/etc/tuned/site/tuned.conf", "[script]\nscript=${i:PROFILE_DIR}/start.sh\n")
+    put(root, "/etc/tuned/site/start.sh", SCRIPT, 0o755)
+    assert places(knob(root)) == [("tuned profile site", "/etc/tuned/site/start.sh:2", True)]
+    put(root, "/etc/tuned/site/tuned.conf", "[script]\nscript=start.sh\n")
+    assert knob(root)["state"] == "contested"
+
+
+def test_ufw_applies_its_sysctl_file_where_it_is_on(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/proc/sys/net/ipv4/conf/all/rp_filter", "2\n")
+    put(root, "/etc/ufw/sysctl.conf", "net/ipv4/conf/all/rp_filter=1\n")
+    put(root, "/etc/ufw/ufw.conf", "ENABLED=no\n")
+    knobs = {"sysctl.net.ipv4.conf.all.rp_filter": "2"}
+    assert knob(root, knobs)["state"] == "ok"
+    put(root, "/etc/ufw/ufw.conf", "ENABLED=yes\n")
+    assert (knob(root, knobs)["state"], knob(root, knobs)["boot"]) == ("contested", "1")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "mode"),
+    [
+        ("/etc/rc.local", SCRIPT, 0o644),
+        ("/etc/cron.daily/site", SCRIPT, 0o644),
+        ("/etc/cloud/cloud.cfg.d/99.cfg", f"runcmd:\n  - {SET}\n", 0o644),
+        ("/var/lib/cloud/instance/cloud-config.txt", f"write_files:\n- content: |\n    {SET}\n", 0o644),
+    ],
+)
+def test_what_does_not_run_at_the_next_boot_is_named_and_loses(tmp_path: Path, path: str, text: str, mode: int) -> None:
+    root = small_server(tmp_path)
+    put(root, path, text, mode)
+    row = knob(root)
+    assert (row["state"], [c["wins"] for c in row["conflicts"]]) == ("ok", [False])
+
+
+def test_cloud_init_runs_once_only_modules_again_where_it_is_told_to_and_nothing_where_it_is_off(
+    tmp_path: Path,
+) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cloud/cloud.cfg.d/99.cfg", f"cloud_final_modules:\n - [runcmd, always]\nruncmd:\n  - {SET}\n")
+    assert knob(root)["state"] == "contested"
+    put(root, "/etc/cloud/cloud-init.disabled", "")
+    assert knob(root)["state"] == "ok"
+
+
+@pytest.mark.parametrize(("family", "state"), [("debian", "ok"), ("rhel", "contested")])
+def test_debians_cron_skips_names_with_a_dot(tmp_path: Path, family: str, state: str) -> None:
+    root = small_server(tmp_path)
+    if family == "debian":
+        put(root, "/etc/debian_version", "12.5\n")
+    put(root, "/etc/cron.daily/site.sh", SCRIPT, 0o755)
+    assert knob(root)["state"] == state
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '#!/bin/sh\n[ "$(sysctl -n vm.swappiness)" = 1 ] || logger "swappiness is not 1"\n',
+        "#!/bin/sh\ncat /proc/sys/vm/swappiness >> /var/log/site.log\n",
+        "#!/bin/sh\nif [ -w /proc/sys/vm/swappiness ]; then true; fi\n",
+        "#!/bin/sh\nread now < /proc/sys/vm/swappiness\n",
+        "#!/usr/bin/python3\nprint(open('/proc/sys/vm/swappiness').read())\n",
+        "#!/bin/sh\nsysctl vm.swappiness | mail root\n",
+        "#!/bin/sh\n# sysctl -w vm.swappiness=60\n",
+        "#!/bin/sh\ntrue  # not: sysctl -w vm.swappiness=60\n",
+        "#!/bin/sh\nsysctl -a | grep vm.swappiness\n",
+    ],
+)
+def test_a_script_that_only_reads_a_value_is_no_rival(tmp_path: Path, text: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cron.daily/site", text, 0o755)
+    assert (knob(root)["state"], knob(root)["conflicts"]) == ("ok", [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sysctl -qw vm.swappiness=60 >/dev/null || true",
+        "echo 60 | sudo tee /proc/sys/vm/swappiness >/dev/null",
+        'echo "vm.swappiness=60" | sysctl -p -',
+        "grep -q 1 /proc/sys/vm/swappiness || echo 60 >/proc/sys/vm/swappiness",
+        "sysctl -n vm.swappiness; sysctl vm.swappiness=60",
+        "echo 60 > /proc/sys/vm/swappiness; cat /proc/sys/vm/swappiness",
+    ],
+)
+def test_the_ways_of_scripts_to_set_a_value_are_understood(tmp_path: Path, text: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cron.daily/site", f"#!/bin/sh\n{text}\n", 0o755)
+    assert (knob(root)["state"], knob(root)["boot"]) == ("contested", "60")
+
+
+def test_a_write_after_a_test_and_one_whose_form_is_not_understood_are_rivals(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(
+        root,
+        "/etc/cron.daily/site",
+        "#!/bin/sh\n[ -w /proc/sys/vm/swappiness ] && echo 60 > /proc/sys/vm/swappiness\n",
+        0o755,
+    )
+    assert (knob(root)["state"], knob(root)["boot"]) == ("contested", "60")
+    put(root, "/etc/cron.daily/site", "#!/bin/sh\nfile=/proc/sys/vm/swappiness\necho 60 > $file\n", 0o755)
+    assert (knob(root)["state"], knob(root)["boot"]) == ("contested", "file=/proc/sys/vm/swappiness")
+
+
+@pytest.mark.parametrize(
+    ("text", "rival"),
+    [
+        ("for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done", True),
+        ("for i in all eth0; do echo 0 > /proc/sys/net/ipv4/conf/$i/rp_filter; done", True),
+        ("sysctl -w net.ipv4.conf.{all,default}.rp_filter=0", True),
+        ("echo 0 > /proc/sys/net/ipv4/conf/$IFACE/rp_filter", False),
+        ("echo 0 > /proc/sys/net/ipv4/conf/eth0/rp_filter", False),
+    ],
+)
+def test_names_with_wildcards_are_compared(tmp_path: Path, text: str, rival: bool) -> None:
+    root = small_server(tmp_path)
+    put(root, "/proc/sys/net/ipv4/conf/all/rp_filter", "2\n")
+    put(root, "/etc/cron.daily/site", f"#!/bin/bash\n{text}\n", 0o755)
+    assert knob(root, {"sysctl.net.ipv4.conf.all.rp_filter": "2"})["state"] == ("contested" if rival else "ok")
+
+
+def test_a_script_that_a_script_runs_is_searched(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cron.d/site", "@reboot root /opt/site/start\n")
+    put(root, "/opt/site/start", "#!/bin/sh\nexec /opt/site/tune all\n", 0o755)
+    put(root, "/opt/site/tune", "#!/bin/sh\n/opt/site/start\nsysctl -p /opt/site/values\n", 0o755)
+    put(root, "/opt/site/values", "vm.swappiness = 60\n")
+    assert places(knob(root)) == [("cron", "/opt/site/values:1", True)]
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [("/usr/local/sbin/tune", "@reboot root tune --all"), ("/opt/site/values", "@reboot root . /opt/site/values; run")],
+)
+def test_a_script_without_a_path_and_a_sourced_file_are_searched(tmp_path: Path, path: str, line: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cron.d/site", f"{line}\n")
+    put(root, path, SCRIPT if path.endswith("tune") else SET, 0o755)
+    assert (knob(root)["state"], knob(root)["boot"]) == ("contested", "60")
+
+
+def test_a_library_of_tuned_is_not_taken_for_what_a_profile_does(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cron.d/site", "@reboot root . /usr/lib/tuned/functions; start\n")
+    put(root, "/usr/lib/tuned/functions", SET)
+    assert knob(root)["state"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("rule", "state"),
+    [
+        ('SUBSYSTEM=="block", ACTION=="add", ATTR{queue/read_ahead_kb}="128"\n', "ok"),
+        ('SUBSYSTEM=="block", ACTION=="add|change", ATTR{queue/read_ahead_kb}="128"\n', "contested"),
+        ('SUBSYSTEM=="block", ATTR{queue/read_ahead_kb}="128"\n', "contested"),
+        ('SUBSYSTEM=="block", ATTR{queue/read_ahead_kb}=="128"\n', "ok"),
+        ('SUBSYSTEM=="block", ATTR{queue/read_ahead_kb}="8192"\n', "ok"),
+    ],
+)
+def test_a_rule_of_udev_wins_over_gpuctl_boot_where_it_is_applied_again(tmp_path: Path, rule: str, state: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/sys/block/sda/queue/read_ahead_kb", "4096\n")
+    put(root, "/etc/udev/rules.d/60-site.rules", rule)
+    assert knob(root, {"disk.read_ahead_kb": "4096"})["state"] == state
+
+
+@pytest.mark.parametrize(("name", "state"), [("99-nfs.rules", "ok"), ("99-zzz.rules", "contested")])
+def test_the_last_rule_for_nfs_wins(tmp_path: Path, name: str, state: str) -> None:
+    root = small_server(tmp_path)
+    put(root, f"/usr/lib/udev/rules.d/{name}", 'SUBSYSTEM=="bdi", ACTION=="add", ATTR{read_ahead_kb}="%c"\n')
+    assert knob(root, {"disk.nfs_read_ahead_kb": "15380"})["state"] == state
+
+
+def test_sysfsutils_is_named_and_loses_as_gpuctl_boot_runs_after_it(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    program(root, "systool")
+    put(root, "/etc/sysfs.conf", "mode kernel/mm = 0644\nkernel/mm/transparent_hugepage/enabled = never\n")
+    row = knob(root, {"thp.enabled": "always"})
+    assert (row["state"], places(row)) == ("ok", [("sysfsutils", "/etc/sysfs.conf:2", False)])
+
+
+def test_the_file_of_huge_pages_is_the_same_value_as_their_sysctl(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/proc/sys/vm/nr_hugepages", "128\n")
+    path = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    put(root, "/etc/cron.d/site", f"@reboot root echo 0 > {path}\n")
+    assert knob(root, {"sysctl.vm.nr_hugepages": "128"})["state"] == "contested"
+
+
+def test_a_knob_is_unknown_while_a_file_is_too_large_to_be_searched(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cron.daily/large", "#!/bin/sh\n" + ": \n" * (search.FILE_BYTES // 3), 0o755)
+    assert knob(root)["changed"] is True  # it is set all the same
+    row = knob(root)
+    assert (row["state"], row["now"]) == ("unknown", "1")
+    assert row["reason"] == "another owner may set it at boot: not searched: /etc/cron.daily/large is larger than 1 MiB"
+
+
+def test_a_known_winner_stays_contested_though_files_were_not_searched(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/cron.daily/large", "#!/bin/sh\n" + ": \n" * (search.FILE_BYTES // 3), 0o755)
+    put(root, "/etc/cron.daily/site", SCRIPT, 0o755)
+    tune(root, SWAPPINESS)
+    assert knob(root)["state"] == "contested"
+
+
+@pytest.mark.parametrize(("limit", "most"), [("FILES", 1), ("BYTES", 8), ("SECONDS", -1.0)])
+def test_a_search_ends_at_its_limits_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: float
+) -> None:
+    monkeypatch.setattr(search, limit, most)
+    put(tmp_path, "/a", "first\nline\n")
+    put(tmp_path, "/b", "second\n")
+    bounded = search.Search(Host(tmp_path))
+    assert [line.text for path in ("/a", "/b") for line in bounded.lines("x", path)] != ["first", "line", "second"]
+    assert bounded.unsearched == ["more files than are searched for other owners"]
+
+
+def test_folders_and_pipes_among_the_files_are_passed_over(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    (root / "etc/cron.d/folder").mkdir(parents=True)
+    os.mkfifo(root / "etc/cron.d/pipe")
+    link(root, "/etc/cron.daily/dangling", "/missing")
+    assert knob(root)["state"] == "ok"
+
+
+def test_a_file_that_cannot_be_read_makes_knobs_unknown(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    link(root, "/etc/cron.d/loop", "loop")
+    tune(root, SWAPPINESS)
+    row = knob(root)
+    assert (row["state"], "/etc/cron.d/loop: Too many levels" in row["reason"]) == ("unknown", True)
+
+
+@pytest.mark.parametrize(("switch", "state"), [("no", "ok"), ("yes", "contested")])
+def test_the_network_drivers_tune_sysctls_only_where_it_is_switched_on(tmp_path: Path, switch: str, state: str) -> None:
+    root = small_server(tmp_path)
+    put(root, "/usr/lib/systemd/system/openibd.service", "[Service]\nExecStart=/etc/init.d/openibd start bootid=%b\n")
+    link(root, f"{WANTS}/openibd.service", "/usr/lib/systemd/system/openibd.service")
+    start = 'if [ "X$RUN_SYSCTL" == Xyes ]; then\n  /sbin/sysctl_perf_tuning load\nfi'
+    put(root, "/etc/init.d/openibd", f"#!/bin/bash\n{start}\n")
+    put(root, "/sbin/sysctl_perf_tuning", SCRIPT, 0o755)
+    put(root, "/etc/infiniband/openib.conf", f"# Run sysctl performance tuning script\nRUN_SYSCTL={switch}\n")
+    assert knob(root)["state"] == state
+
+
+def test_prologs_of_slurm_win_where_slurmd_starts(tmp_path: Path) -> None:
+    root = small_server(tmp_path)
+    put(root, "/etc/slurm/slurm.conf", "SlurmctldHost=a\nProlog=/etc/slurm/prolog.d/*\nTaskProlog=/etc/slurm/task\n")
+    put(root, "/etc/slurm/prolog.d/50-site", SCRIPT, 0o755)
+    put(root, "/etc/slurm/task", SCRIPT, 0o755)
+    assert knob(root)["state"] == "ok"
+    link(root, f"{WANTS}/slurmd.service", "/usr/lib/systemd/system/slurmd.service")
+    assert places(knob(root)) == [("Slurm", "/etc/slurm/prolog.d/50-site:2", True)]
