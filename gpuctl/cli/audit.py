@@ -1,45 +1,152 @@
-"""audit: judge recorded kernel logs."""
+"""audit: judge the health of GPU nodes, asked now or recorded."""
 
 from __future__ import annotations
 
+import re
 import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.shared import findings
+from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
+from gpuctl.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuctl.domain.findings import Finding
+    from gpuctl.hosts.model import HostResult
+    from gpuctl.nccl.preflight.facts_file import Fleet
 
 LOG = click.Path(path_type=Path, allow_dash=True)
+File = click.Path(dir_okay=False, path_type=Path)
+HOURS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
+
+
+class Hours(click.ParamType[float]):
+    """A time such as 30m, 24h or 7d, in hours."""
+
+    name = "TIME"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)([mhd])", str(value))
+        if match is None or not float(match[1]):
+            self.fail(f"{value!r} is no time such as 30m, 24h or 7d", param, ctx)
+        return float(match[1]) * HOURS[match[2]]
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """Nodes to ask, or files to judge (`logs`, `files`). `since` in hours, `window` and `timeout` in seconds."""
+
+    inventory: str | None
+    limit: str
+    logs: tuple[Path, ...]
+    files: tuple[Path, ...]
+    save: Path | None
+    since: float | None
+    window: float
+    forks: int
+    timeout: float
+    strict: bool
 
 
 @click.command()
-@click.option(
-    "--from", "logs", type=LOG, metavar="FILE", multiple=True, required=True,
-    help="Kernel log to judge, plain or gzipped; - is standard input. More files may follow.",
+@options.as_request(
+    AuditRequest,
+    options.inventory,
+    options.limit,
+    click.option(
+        "--from", "logs", type=LOG, metavar="FILE", multiple=True,
+        help="Judge a file and ask no node: a kernel log, plain or gzipped, what nvidia-smi -q -x printed, or facts of "
+        "--save; - is standard input. More files may follow.",
+    ),
+    click.argument("files", nargs=-1, metavar="[FILE]...", type=LOG),
+    click.option("--save", metavar="FILE", type=File, help="Save the facts to this file."),
+    click.option("--since", type=Hours(), help="Only kernel messages of this time, such as 24h.  "
+                 "[default: this boot and the one before]"),
+    click.option("--window", type=options.Finite(0.1, 600), default=2, show_default=True,
+                 help="Seconds between two readings of the adapters' counters."),
+    click.option("--forks", type=click.IntRange(1), default=64, show_default=True, help="Number of nodes at a time."),
+    click.option("--timeout", type=options.Finite(1), default=120, show_default=True, help="Seconds for one node."),
+    click.option("--strict", is_flag=True, help="Exit with 1 also for WARN."),
 )  # fmt: skip
-@click.argument("files", nargs=-1, metavar="[FILE]...", type=LOG)
 @report_options
-def audit(logs: tuple[Path, ...], files: tuple[Path, ...], form: Form, metrics: Path | None) -> None:
-    """Judge the GPU errors in kernel logs: Xids, SXids and lost GPUs, with the action that NVIDIA gives for each.
+def audit(request: AuditRequest, form: Form, metrics: Path | None) -> None:
+    """Check the health of GPU nodes within seconds, and name what is ill and what to do, the worst first.
 
-    Any output of dmesg, journalctl or a log collector will do. A file without kernel messages is UNKNOWN. Exit status
-    1 for FAIL and UNKNOWN, 2 for files that cannot be read.
+    GPUs, their memory, clocks and links, the fabric, Xids and other kernel messages, network adapters and the machine
+    around them; nodes are compared with those that have the same GPUs. With --from, recorded files are judged.
+    Exit status 1 for FAIL and UNKNOWN, 2 for files that cannot be read, 3 if a node was not reached.
     """
-    from gpuctl.audit import judge, knowledge, read
-    from gpuctl.domain.report import Report
-
     check_folder(metrics)
-    paths = dict.fromkeys([*logs, *files])
+    if request.files and not request.logs:
+        wrong, hint = f"unexpected argument: {request.files[0]}", f"--from {request.files[0]} judges a file"
+        raise InvalidInput("audit nodes", wrong, hint)
+    if request.logs:
+        _audit_files(request, form, metrics)
+    _audit_nodes(request, form, metrics)
+
+
+def _audit_nodes(request: AuditRequest, form: Form, metrics: Path | None) -> None:
+    from gpuctl.audit import knowledge
+    from gpuctl.core.exit_codes import worst
+    from gpuctl.domain.findings import exit_code
+    from gpuctl.domain.report import Report, summary
+    from gpuctl.nccl.preflight import facts_file
+    from gpuctl.workflows import audit as flow
+
+    started = time.monotonic()
+    fleet = _ask(request)
+    if request.save is not None:
+        facts_file.save(request.save, fleet)
+    results = flow.judge(fleet, knowledge.catalogue())
+    code = worst([exit_code(results, request.strict), 3 if fleet.unasked else 0])
+    nodes = [*fleet.nodes, *fleet.unasked]
+    seconds = round(time.monotonic() - started, 3)
+    report = Report("audit", {request.inventory or "localhost": results}, {"nodes": nodes}, seconds=seconds, code=code)
+
+    def table() -> None:
+        findings.show(results)
+        click.echo(f"\n{output.plural(len(nodes), 'node')}: {summary(report)}")
+
+    publish(report, form, metrics, table)
+    sys.exit(code)
+
+
+def _ask(request: AuditRequest) -> Fleet:
+    from gpuctl.workflows import audit as flow
+    from gpuctl.workflows.nccl_targets import hosts as nccl_hosts
+
+    def on_result(result: HostResult) -> None:
+        if result.answer is None:
+            click.echo(f"{result.host}: {result.wrong}" + (f"; {result.hint}" if result.hint else ""), err=True)
+
+    hosts = nccl_hosts.hosts_of(request.inventory, request.limit, "", "rack")
+    started = time.monotonic()
+    fleet = flow.ask(
+        hosts.targets, flow.AuditOptions(request.forks, request.timeout, request.window, request.since), on_result
+    )
+    click.echo(f"queried {output.plural(len(hosts.targets), 'node')} in {time.monotonic() - started:.1f} s", err=True)
+    return fleet
+
+
+def _audit_files(request: AuditRequest, form: Form, metrics: Path | None) -> None:
+    from gpuctl.audit import knowledge
+    from gpuctl.domain.report import Report
+    from gpuctl.workflows import audit as flow
+
+    if request.inventory is not None or request.limit or request.save is not None:
+        wrong = "--from cannot be combined with --inventory, --limit or --save"
+        raise InvalidInput("judge files and ask nodes", wrong, "leave one out")
     catalogue = knowledge.catalogue()
-    targets = {str(path): judge.judge(str(path), read.read(path), catalogue) for path in paths}
-    report = Report("audit", targets)
+    paths = dict.fromkeys([*request.logs, *request.files])
+    targets = {str(path): flow.judge_file(path, catalogue) for path in paths}
+    report = Report("audit", targets, strict=request.strict)
     publish(report, form, metrics, lambda: _show(targets))
     sys.exit(report.exit_code)
 

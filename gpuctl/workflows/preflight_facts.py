@@ -60,7 +60,7 @@ def ask(hosts: Sequence[Target], options: FactsOptions, on_result: Callable[[Hos
             on_result=on_result,
         )
     ]
-    return _fleet(hosts, {result.host: result for result in results})
+    return fleet_of(hosts, {result.host: result for result in results})
 
 
 def requests(addresses: Mapping[str, str], options: FactsOptions) -> dict[str, dict[str, Any]]:
@@ -80,7 +80,7 @@ def requests(addresses: Mapping[str, str], options: FactsOptions) -> dict[str, d
     }
 
 
-def _fleet(hosts: Sequence[Target], results: Mapping[str, HostResult]) -> Fleet:
+def fleet_of(hosts: Sequence[Target], results: Mapping[str, HostResult]) -> Fleet:
     """Facts and failures in the order of the hosts."""
     nodes: dict[str, Mapping[str, Any]] = {}
     unasked: dict[str, str] = {}

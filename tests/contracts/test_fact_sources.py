@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import busy, gather, machine
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import busy, gather, health, machine
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
-from tests.rig import h100_node
+from tests.rig import h100_node, health_files
 
 PEERS = [{"name": "b", "address": "10.0.0.2"}]
-REQUEST = {"peers": PEERS, "look_up": PEERS}
+REQUEST = {"peers": PEERS, "look_up": PEERS, "window_s": 0.01}
 GARBAGE = b"\xff\xfe{ ]\x00 garbage <\n= :\n-1\n"
 PRINT_GARBAGE = "printf '" + "".join(f"\\{byte:03o}" for byte in GARBAGE) + "'"
 Source = Callable[[Host], Mapping[str, Any]]
@@ -27,8 +27,21 @@ def _subject(name: str) -> Source:
     return lambda host: gather.gather(host, {**REQUEST, "only": [name]})[name]
 
 
+def _health(name: str) -> Source:
+    """A subject of a node's audit; the clock is this machine's, whatever the root."""
+    read = health.SUBJECTS[name]
+
+    def source(host: Host) -> Mapping[str, Any]:
+        facts = gather.gather(host, REQUEST, {name: read})[name]
+        reasons = {key: reason for key, reason in facts["unread"].items() if key != "clock"}
+        return {**{key: value for key, value in facts.items() if key != "clock"}, "unread": reasons}
+
+    return source
+
+
 SOURCES: dict[str, Source] = {
     **{name: _subject(name) for name in gather.SUBJECTS},
+    **{name: _health(name) for name in health.SUBJECTS if name not in gather.SUBJECTS},
     "machine": lambda host: machine.read(host).as_dict(),
     "busy": lambda host: {"busy": busy.busy(host)},
 }
@@ -63,6 +76,7 @@ def node(root: Path) -> Path:
     program(root, "sinfo", "echo allocated")
     row = {"ifname": "ens1", "addr_info": [{"local": "10.1.0.7", "prefixlen": 16, "scope": "global"}]}
     program(root, "ip", f"echo '{json.dumps([row | {'dst': 'default', 'dev': 'ens1'}])}'")
+    health_files.build(root)
     return root
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.node_facts import get, some, unread, why
 from gpuctl.nccl.advise import efa, fabric, gpu, sockets
 from gpuctl.nccl.advise.model import Advice, Setting
-from gpuctl.nccl.preflight.checks import get, some, unread, why
 from gpuctl.nccl.topology.adapters import ACTIVE, Facts, adapters, in_order, name
 
 # What advice hangs on: (subject, value) -> what it is called, and what cannot be said without it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from gpuctl.domain.findings import Finding, Verdict
+from gpuctl.domain.node_facts import Fleet
 from gpuctl.nccl.preflight import fabric, gpus, idle, network, software
-from gpuctl.nccl.preflight.checks import Fleet
 
 Rule = Callable[[Fleet], list[Finding]]
 # If one of these fails, a run cannot start or would disturb somebody else's.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpuctl.domain.findings import Finding, Verdict, fail, ok, or_ok, warn
+from gpuctl.domain.node_facts import Facts, Fleet, equal, get, unread, usual, why
 from gpuctl.nccl.preflight import unknown_ports
-from gpuctl.nccl.preflight.checks import Facts, Fleet, equal, get, unread, usual, why
 from gpuctl.nccl.topology.adapters import ACTIVE, Adapters, adapters, name, peer_memory
 
 EFA_NAMES = ("rdmap", "efa_")  # the kernel's, of newer and of older instances

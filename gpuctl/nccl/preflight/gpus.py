@@ -8,7 +8,7 @@ from typing import Any
 from gpuctl.domain.findings import Finding, Verdict, fail, or_ok
 from gpuctl.domain.gpu_health import CAPPED, SLOWED
 from gpuctl.domain.gpu_health import issues as health_issues
-from gpuctl.nccl.preflight.checks import Facts, Fleet, equal, get, unread, usual, why
+from gpuctl.domain.node_facts import Facts, Fleet, equal, get, unread, usual, why
 
 
 def count(fleet: Fleet) -> list[Finding]:

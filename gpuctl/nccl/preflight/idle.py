@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuctl.domain.findings import Finding, fail, or_ok, warn
-from gpuctl.nccl.preflight.checks import Facts, Fleet, get, unread, why
+from gpuctl.domain.node_facts import Facts, Fleet, get, unread, why
 
 # Drivers before 510 count their own reserved memory (half a GiB on an H100) as used.
 HELD_MIB = 1024

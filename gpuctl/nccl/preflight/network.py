@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuctl.domain.findings import Finding, fail, or_ok, warn
-from gpuctl.nccl.preflight.checks import Facts, Fleet, get, some, unread, why
+from gpuctl.domain.node_facts import Facts, Fleet, get, some, unread, why
 
 OWN_NAME = (
     "give each a name of its own: hostnamectl set-hostname NAME; "

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuctl.domain.findings import Finding, fail, ok
+from gpuctl.domain.node_facts import unread
 from gpuctl.nccl.preflight import network
-from gpuctl.nccl.preflight.checks import unread
 from gpuctl.nccl.preflight.idle import DRAIN, idle
 
 # Pod -> what the answer of module_utils/launch/gpu_processes.py; None: no answer.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpuctl.domain.findings import Finding, Verdict, fail, or_ok, warn
-from gpuctl.nccl.preflight.checks import Facts, Fleet, equal, get, unread, usual, why
+from gpuctl.domain.node_facts import Facts, Fleet, equal, get, unread, usual, why
 
 GET_TESTS = "build github.com/NVIDIA/nccl-tests with `make MPI=1`, and put it into /opt/nccl-tests/build on every node"
 GET_MPI = "install Open MPI in one version on all nodes (openmpi-bin, openmpi; on AWS it comes with EFA)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpuctl.domain.findings import Finding
-from gpuctl.nccl.preflight.checks import Facts, Fleet, get, unread, usual, why
+from gpuctl.domain.node_facts import Facts, Fleet, get, unread, usual, why
 from gpuctl.nccl.topology.adapters import ACTIVE, name
 
 

@@ -248,6 +248,10 @@ def _facts(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
         from .facts.gather import gather  # slow to load, and no other action needs it
 
         answer["facts"] = gather(host, request)
+    elif request.get("subjects") == "audit":
+        from .facts import health
+
+        answer["facts"] = health.read(host, request)
     return answer
 
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuctl.cli.audit import audit
+from gpuctl.cli.audit import Hours, audit
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.report import JSON_SCHEMA
 from tests.rig.recordings import recording
@@ -84,8 +84,15 @@ def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
         assert str(path) in error.doing
 
 
-def test_no_file_is_refused() -> None:
-    assert run().exit_code == 2
+def test_files_and_nodes_are_not_mixed(log: Path) -> None:
+    for words in ((log,), ("--from", log, "--inventory", "lab"), ("--from", log, "--save", "x"), ("--since", "soon")):
+        result = run(*words)
+        assert result.exit_code == 2 or isinstance(result.exception, InvalidInput), words
+
+
+@pytest.mark.parametrize(("text", "hours"), [("30m", 0.5), ("24h", 24.0), ("7d", 168.0)])
+def test_times_are_in_minutes_hours_or_days(text: str, hours: float) -> None:
+    assert Hours().convert(text, None, None) == hours
 
 
 def test_junit_and_metrics(log: Path, tmp_path: Path) -> None:

@@ -28,16 +28,17 @@ SUBJECTS: dict[str, Subject] = {
 }
 
 
-def gather(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+def gather(host: Host, request: Mapping[str, Any], all_subjects: Mapping[str, Subject] = SUBJECTS) -> dict[str, Any]:
     """Read all subjects in parallel, as nvidia-smi alone may take seconds.
 
     Optional keys of the request: `peers` ([{name, address}] to log in to from this host), `look_up` ([{name, address}]
-    to resolve), `folders` (to search for the tests and mpirun besides the usual ones), `only` (names of SUBJECTS).
+    to resolve), `folders` (to search for the tests and mpirun besides the usual ones), `only` (names of
+    subjects), and those of a subject's own.
     """
     request_with_user = {**request, "user": login.login_user(host)}
-    subjects = {name: read for name, read in SUBJECTS.items() if name in request.get("only", SUBJECTS)}
+    subjects = {name: read for name, read in all_subjects.items() if name in request.get("only", all_subjects)}
     started = time.monotonic()
-    with ThreadPoolExecutor(len(SUBJECTS)) as pool:
+    with ThreadPoolExecutor(len(all_subjects)) as pool:
         futures = {name: pool.submit(_read, read, host, request_with_user) for name, read in subjects.items()}
         facts = {name: job.result() for name, job in futures.items()}
     return {**facts, "seconds": round(time.monotonic() - started, 3)}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..host import Host
-from ..topology import devices
+from ..topology import devices, unclassified
 from . import gpu_xml, processes
 
 MODULE = "/proc/driver/nvidia/version"
@@ -27,7 +27,11 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
         unread.setdefault("driver", unread.get("gpus", "nvidia-smi names no driver version"))
     facts.update(_module(host, unread), **_fabric_manager(host, unread))
     # The bus still shows a GPU that the driver has lost.
-    facts["on_bus"] = sum(d.kind == "gpu" for d in devices(host)) if host.exists("/sys/bus/pci/devices") else None
+    unknown = unclassified(host)
+    if unknown:
+        unread["on_bus"] = f"the class of PCI device {unknown[0]} cannot be read"
+    on_bus = sum(d.kind == "gpu" for d in devices(host)) if host.exists("/sys/bus/pci/devices") else None
+    facts["on_bus"] = None if unknown else on_bus
     return {**facts, "unread": unread}
 
 

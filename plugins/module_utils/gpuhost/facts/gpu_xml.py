@@ -28,6 +28,12 @@ ERRORS = frozenset(
         "uninitialized",
     }
 )
+# Renamed with drivers 535 and 610.
+POWER_LIMITS = (
+    ("gpu_power_readings", "current_power_limit"),
+    ("gpu_power_readings", "gpu_ceiling_power_limit"),
+    ("power_readings", "power_limit"),
+)
 YES_NO = {"Yes": True, "No": False}
 ACTIVE = {"Active": True, "Not Active": False}
 
@@ -77,8 +83,19 @@ def _gpu(gpu: Tree.Element) -> dict[str, Any]:
         "retire_pending": cells.choice(
             "retire_pending", YES_NO, "retired_pages/pending_retirement", "retired_pages/pending_blacklist"
         ),
+        "sram_threshold": cells.choice("sram_threshold", YES_NO, "ecc_errors/aggregate/sram_threshold_exceeded"),
         "recovery": cells.text("recovery", "gpu_recovery_action"),
         "slowed_by": _reasons(cells),
+        "persistence": cells.text("persistence", "persistence_mode"),
+        "compute_mode": cells.text("compute_mode", "compute_mode"),
+        "temperature_c": cells.number("temperature_c", "temperature/gpu_temp"),
+        # Degrees left before it slows down, or, of GPUs before Hopper, the temperature at which it does.
+        "margin_c": cells.number("margin_c", "temperature/gpu_temp_tlimit"),
+        "slow_at_c": cells.number("slow_at_c", "temperature/gpu_temp_slow_threshold"),
+        "power_limit_w": cells.number("power_limit_w", *(f"{part}/{name}" for part, name in POWER_LIMITS)),
+        "default_power_limit_w": cells.number(
+            "default_power_limit_w", *(f"{part}/default_power_limit" for part, _ in POWER_LIMITS)
+        ),
         "max_sm_mhz": cells.number("max_sm_mhz", "max_clocks/sm_clock"),
         "fabric_state": cells.text("fabric_state", "fabric/state"),
         "fabric_status": cells.text("fabric_status", "fabric/status"),
@@ -108,9 +125,9 @@ class _Cells:
                 return text
         return None
 
-    def number(self, name: str, path: str) -> int | None:
-        """An integer, whatever unit follows it."""
-        text = self.text(name, path)
+    def number(self, name: str, *paths: str) -> int | None:
+        """An integer, whatever unit follows it, of the first of the paths that has a value."""
+        text = self.text(name, *paths)
         match = re.match(r"-?\d+", text or "")
         if text is not None and match is None:
             self.unread[name] = text

@@ -1,4 +1,4 @@
-"""Helpers of the preflight rules: read facts with their reasons, and compare nodes with each other."""
+"""Helpers of rules on nodes: read facts with their reasons, and compare nodes with each other."""
 
 from __future__ import annotations
 

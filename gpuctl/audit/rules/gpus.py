@@ -1,0 +1,145 @@
+"""Rules on settings of GPUs that jobs leave behind, and on heat, power and memory beyond what a test run needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuctl.core.text import named
+from gpuctl.domain.findings import Finding, Number, Verdict, ok, or_ok
+from gpuctl.domain.node_facts import Facts, Fleet, equal, get, unread, why
+
+CLOSE_C = 5  # degrees below the temperature at which a GPU slows down
+DCGM = "DCGM, dcgm_errors.h"
+Gpu = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Issue:
+    """A fault or a doubtful setting of a GPU. GPUs of a node with the same issue share one finding, without its numbers."""
+
+    verdict: Verdict
+    message: str
+    hint: str
+    numbers: Mapping[str, Number] = field(default_factory=dict, hash=False, compare=False)
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule on one value of a GPU. `always`: every GPU on Linux has the value; one that is missing is UNKNOWN."""
+
+    check: str
+    value: str
+    what: str
+    fine: str
+    judge: Callable[[Gpu], Issue | None]
+    always: bool = False
+
+    def __call__(self, fleet: Fleet) -> list[Finding]:
+        findings = [finding for node, facts in fleet.items() for finding in self._node(node, facts)]
+        known = any(gpu[self.value] is not None for facts in fleet.values() for gpu in _gpus(facts))
+        if not findings and not known:
+            return [ok(self.check, "", f"not judged: no GPU reports its {self.what}")]
+        return or_ok(self.check, "", findings, self.fine)
+
+    def _node(self, node: str, facts: Facts) -> Iterator[Finding]:
+        if get(facts, "gpu", "gpus") is None:
+            yield unread(self.check, node, f"the {self.what} of its GPUs is", why(facts, "gpu", "gpus"))
+        reasons: dict[str, list[int]] = {}
+        issues: dict[Issue, list[int]] = {}
+        for index, gpu in enumerate(_gpus(facts)):
+            reason = gpu["unread"].get(self.value)
+            if reason is None and self.always and gpu[self.value] is None:
+                reason = "nvidia-smi does not report it"
+            if reason is not None:
+                reasons.setdefault(reason, []).append(index)
+            elif issue := self.judge(gpu):
+                issues.setdefault(issue, []).append(index)
+        for reason, unknown in reasons.items():
+            yield unread(self.check, node, f"{_names(unknown)}: {self.what} is", reason)
+        for issue, alike in issues.items():
+            numbers = issue.numbers if len(alike) == 1 else {}
+            message = f"{_names(alike)}: {issue.message}"
+            yield Finding(self.check, node, issue.verdict, message, numbers, issue.hint, issue.source)
+
+
+def _gpus(facts: Facts) -> Sequence[Gpu]:
+    return get(facts, "gpu", "gpus") or ()
+
+
+def _names(indices: Sequence[int]) -> str:
+    """GPUs by their numbers: nvidia-smi counts them by their place on the bus."""
+    return f"GPU {named(map(str, indices), 16)}"
+
+
+def _persistence(gpu: Gpu) -> Issue | None:
+    if gpu["persistence"] != "Disabled":
+        return None
+    hint = "systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1"
+    return Issue(Verdict.WARN, "persistence mode is off: the driver unloads between jobs", hint)
+
+
+def _compute_mode(gpu: Gpu) -> Issue | None:
+    hint = "nvidia-smi -c DEFAULT, once nobody uses it"
+    if gpu["compute_mode"] == "Prohibited":
+        return Issue(Verdict.FAIL, "compute mode is Prohibited: nothing can run on it", hint)
+    if gpu["compute_mode"] == "Exclusive_Process":
+        message = "compute mode is Exclusive_Process: only one process, or MPS, can use it"
+        return Issue(Verdict.WARN, message, f"if no MPS server needs it: {hint}")
+    return None
+
+
+def _sram(gpu: Gpu) -> Issue | None:
+    if not gpu["sram_threshold"]:
+        return None
+    message, hint = "uncorrectable SRAM errors exceed the threshold", "drain it; run the field diagnostic"
+    return Issue(Verdict.FAIL, message, hint, source=f"{DCGM}, id 118")
+
+
+def _temperature(gpu: Gpu) -> Issue | None:
+    now, margin = gpu["temperature_c"], gpu["margin_c"]
+    if margin is None and None not in (now, gpu["slow_at_c"]):
+        margin = gpu["slow_at_c"] - now
+    if margin is None or margin > CLOSE_C:
+        return None
+    message = f"{now} C, {max(margin, 0)} C below where it slows down"
+    verdict = Verdict.FAIL if margin <= 0 else Verdict.WARN
+    return Issue(verdict, message, "check fans, airflow and coolant", {"temperature_c": now, "margin_c": margin})
+
+
+def _power_limit(gpu: Gpu) -> Issue | None:
+    limit, default = gpu["power_limit_w"], gpu["default_power_limit_w"]
+    if None in (limit, default) or limit >= default:
+        return None
+    message, hint = f"power limit {limit} W, by default {default} W", f"if nobody wants it: nvidia-smi -pl {default}"
+    return Issue(Verdict.WARN, message, hint, {"power_limit_w": limit, "default_power_limit_w": default})
+
+
+def power_limit(fleet: Fleet) -> list[Finding]:
+    """No power limit below the default, or other than that of most nodes, is left behind."""
+    findings = _power(fleet)
+    if any(finding.verdict is not Verdict.OK for finding in findings):
+        return findings
+    limits = {node: _limits(facts) for node, facts in fleet.items()}
+    return equal("power-limit", "power limit {} W", limits, "set it alike on all nodes", Verdict.WARN) or findings
+
+
+def _limits(facts: Facts) -> str | None:
+    limits = {gpu["power_limit_w"] for gpu in _gpus(facts)}
+    return None if not limits or None in limits else ", ".join(map(str, sorted(limits)))
+
+
+persistence = Rule(
+    "persistence", "persistence", "persistence mode", "persistence mode is on", _persistence, always=True
+)
+compute_mode = Rule(
+    "compute-mode", "compute_mode", "compute mode", "no compute mode keeps jobs out", _compute_mode, always=True
+)
+sram = Rule("sram", "sram_threshold", "threshold of SRAM errors", "no GPU exceeds the threshold of SRAM errors", _sram)
+temperature = Rule(
+    "temperature", "temperature_c", "temperature", f"every GPU is more than {CLOSE_C} C below its limit", _temperature,
+    always=True,
+)  # fmt: skip
+_power = Rule("power-limit", "power_limit_w", "power limit", "no GPU has less than its default", _power_limit)
