@@ -33,10 +33,19 @@ def by_file(files: Sequence[Path]) -> Iterator[tuple[str, list[Run]]]:
 
 
 def runs(files: Sequence[Path]) -> Iterator[tuple[str, Run]]:
-    """Return every run with its file name, numbered if the file has several."""
+    """Return every run with its file name, and its number and origin if the file has several."""
     for name, file_runs in by_file(files):
-        for number, run in enumerate(file_runs, 1):
-            yield (f"{name} run {number}" if len(file_runs) > 1 else name), run
+        for run, run_name in zip(file_runs, names(name, file_runs), strict=True):
+            yield run_name, run
+
+
+def names(file: str, file_runs: Sequence[Run]) -> list[str]:
+    """Names of the runs of a file: "nccl.log run 2 (pod-b worker)"; that of the file if there is only one."""
+    if len(file_runs) == 1:
+        return [file]
+    several = len({run.origin for run in file_runs}) > 1
+    origins = [f" ({run.origin})" if several and run.origin else "" for run in file_runs]
+    return [f"{file} run {number}{origin}" for number, origin in enumerate(origins, 1)]
 
 
 def _usable(path: Path) -> None:
