@@ -126,6 +126,7 @@ class Run:
     `sizes_announced`: the number of message sizes in the heading. `left_out`: the text has "..." in place of lines,
     before the summary. `not_numbers`: cells that are not numbers; a half without its time and bandwidths is None,
     an unreadable count of wrong values is None. `warning`: NCCL's first warning, if no failure was printed.
+    `origin`: the pod, log stream or host that printed the table, if a collector wrote it beside each line.
     """
 
     outcome: Outcome
@@ -143,6 +144,7 @@ class Run:
     not_numbers: tuple[NoNumber, ...] = ()
     left_out: bool = False
     warning: str | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@
     not_numbers            list of size_bytes, half, column, printed: "nan" and the like where a number belongs; the
                            half without a time or bandwidth, and a count of wrong values, is null then
     warning                NCCL's first warning, or null; null, too, where a failure was printed
+    origin                 pod, log stream or host that printed the table, or null
 
 Sizes are bytes, times microseconds, bandwidths GB/s (10**9 bytes a second).
 """
@@ -69,6 +70,7 @@ def run_as_dict(run: Run) -> dict[str, Any]:
         "left_out": run.left_out,
         "not_numbers": [asdict(one) for one in run.not_numbers],
         "warning": run.warning,
+        "origin": run.origin,
     }
 
 
@@ -100,6 +102,7 @@ def run_from_dict(value: Mapping[str, Any]) -> Run:
         tuple(NoNumber(**one) for one in value.get("not_numbers", ())),
         value.get("left_out", False),
         value.get("warning"),
+        value.get("origin"),
     )
 
 

@@ -201,7 +201,8 @@ def _until_now(row: Baseline, book: Book) -> str:
     before = book.of(RunContext(*shape, algorithm=row.algorithms[0], collective=row.collective), row.from_bytes)
     if before is None:
         return "no row"
-    return f"{'your own' if before.site else before.kind}, fail below {before.fail:g}"
+    limit = "warn" if before.fail is None else "fail"
+    return f"{'your own' if before.site else before.kind}, {limit} below {before.least:g}"
 
 
 def _not_reached(rows: Sequence[Baseline]) -> None:

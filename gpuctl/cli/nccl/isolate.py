@@ -37,7 +37,7 @@ class IsolateRequest:
     """Isolation to perform. `rails`: adapters separated by commas, "none" for none, "" for NCCL's choice.
 
     `expect`: GB/s of a healthy pair, None to take it from the baseline of `instance`. `record`: file that keeps the
-    runs; `replay`: such a file to be judged without any run.
+    runs; `replay`: such a file to be judged without any run. `strict`: WARN is a problem, too.
     """
 
     rails: str
@@ -48,6 +48,7 @@ class IsolateRequest:
     false_alarm: float
     record: Path | None
     replay: Path | None
+    strict: bool
     sweep: SweepRequest
     target: TargetRequest
 
@@ -90,6 +91,7 @@ class IsolateRequest:
     ),
     click.option("--record", metavar="FILE", type=File, help="Save all runs in FILE, and continue from those it has."),
     click.option("--replay", metavar="FILE", type=File, help="Run nothing: judge the runs of a recorded file."),
+    baselines.strict,
     sweep_options.sizes("512M", "4G"),
     sweep_options.ranks(180),
     target_options.target_options,
@@ -126,7 +128,7 @@ def command(request: IsolateRequest, form: Form, metrics: Path | None) -> None:
     target_options.preflight(access, request.target)
     history, end = run(fleet, access, policy, request.record, before)
     record_history.keep("isolate", access.where, history, end.findings, IN_HISTORY)
-    proof.show_and_exit(fleet, history, end, Destination(access.where, form, metrics))
+    proof.show_and_exit(fleet, history, end, Destination(access.where, form, metrics, request.strict))
 
 
 def _replay(request: IsolateRequest, path: Path, policy: Policy, form: Form, metrics: Path | None) -> None:
@@ -137,7 +139,7 @@ def _replay(request: IsolateRequest, path: Path, policy: Policy, form: Form, met
     recorded = record.read(path)
     fleet = _with_expectation(recorded.fleet, policy.sweep, request)
     end = decide(fleet, recorded.history, policy)
-    proof.show_and_exit(fleet, recorded.history, end, Destination(str(path), form, metrics))
+    proof.show_and_exit(fleet, recorded.history, end, Destination(str(path), form, metrics, request.strict))
 
 
 def _refuse_run_options(request: IsolateRequest) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -77,10 +78,17 @@ def _flat(row: Row) -> list[object]:
 
 def _tables(named_runs: list[Named]) -> None:
     many = len(named_runs) > 1 or len(named_runs[0][1]) > 1
-    for at, (name, run) in enumerate((name, run) for name, runs in named_runs for run in runs):
+    named = [(name, run) for file, runs in named_runs for name, run in zip(_titles(file, runs), runs, strict=True)]
+    for at, (name, run) in enumerate(named):
         if many:
             click.echo(("\n" if at else "") + f"{name}:")
         _table(run)
+
+
+def _titles(file: str, runs: Sequence[Run]) -> list[str]:
+    """The file's name before each run, with the origin where the file has runs of several pods."""
+    several = len({run.origin for run in runs}) > 1
+    return [f"{file} ({run.origin})" if several and run.origin else file for run in runs]
 
 
 def _table(run: Run) -> None:

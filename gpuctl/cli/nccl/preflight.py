@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.nccl import target_options
+from gpuctl.cli.nccl import baselines, target_options
 from gpuctl.cli.shared import findings, options, output
 from gpuctl.cli.shared.output import Output
 from gpuctl.cli.shared.report import Form, check_folder, publish, report_options
@@ -57,6 +57,14 @@ class FleetRequest:
 
 
 @dataclass(frozen=True)
+class PreflightRequest:
+    """Fleet to check. `strict`: WARN is a problem, too."""
+
+    strict: bool
+    fleet: FleetRequest
+
+
+@dataclass(frozen=True)
 class AdviseRequest:
     """Fleet to advise on. `topology`: file with the racks of its nodes."""
 
@@ -87,9 +95,9 @@ fleet_options = options.together(
 
 
 @click.command()
-@options.as_request(FleetRequest, fleet_options)
+@options.as_request(PreflightRequest, baselines.strict, fleet_options)
 @report_options
-def preflight(request: FleetRequest, form: Form, metrics: Path | None) -> None:
+def preflight(request: PreflightRequest, form: Form, metrics: Path | None) -> None:
     """Check every node before a run, within seconds, and name the nodes that would make it fail.
 
     Nodes are compared with each other. The first node tries to log in to every other, and each to the next in a ring.
@@ -98,18 +106,18 @@ def preflight(request: FleetRequest, form: Form, metrics: Path | None) -> None:
     from gpuctl.nccl import preflight as rules
 
     check_folder(metrics)
-    fleet = _fleet(request)
-    with _understood(request.source):
+    fleet = _fleet(request.fleet)
+    with _understood(request.fleet.source):
         results = rules.judge(fleet.nodes, fleet.unasked)
     nodes = [*fleet.nodes, *fleet.unasked]
-    code = _exit_code(results, fleet)
+    code = _exit_code(results, fleet, request.strict)
 
     def table() -> None:
         findings.show(results)
         click.echo(f"\n{output.plural(len(nodes), 'node')}: {summary(report)}")
 
-    target = str(request.source or request.inventory or "localhost")
-    report = Report("nccl preflight", {target: results}, {"nodes": nodes}, code=code)
+    target = str(request.fleet.source or request.fleet.inventory or "localhost")
+    report = Report("nccl preflight", {target: results}, {"nodes": nodes}, request.strict, code=code)
     publish(report, form, metrics, table)
     raise click.exceptions.Exit(code)
 
@@ -226,12 +234,11 @@ def _places(fleet: Fleet, topology: Path | None) -> tuple[Mapping[str, tuple[str
     return (racks, "as in the inventory") if racks else placement.of_facts(fleet.nodes)
 
 
-def _exit_code(findings: Iterable[Finding], fleet: Fleet) -> int:
-    """Return 1 if something is wrong or unknown, 3 if a node was not reached."""
-    from gpuctl.domain.findings import Verdict
+def _exit_code(findings: Iterable[Finding], fleet: Fleet, strict: bool = False) -> int:
+    """Return 1 if something is wrong or unknown (if `strict`, also for WARN), 3 if a node was not reached."""
+    from gpuctl.domain.findings import exit_code
 
-    problems = any(one.verdict in (Verdict.FAIL, Verdict.UNKNOWN) for one in findings)
-    return worst([int(problems), 3 if fleet.unasked else 0])
+    return worst([exit_code(findings, strict), 3 if fleet.unasked else 0])
 
 
 def _as_dict(advice: Advice, order: Order, racks: str, fleet: Fleet) -> dict[str, Any]:

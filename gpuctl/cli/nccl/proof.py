@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Destination:
-    """Output of a verdict. `target`: the nodes as named in the history, or a file of recorded runs."""
+    """Output of a verdict. `target`: the nodes as named in the history, or a file of recorded runs.
+
+    `strict`: WARN is a problem, too.
+    """
 
     target: str
     form: Form
     metrics: Path | None
+    strict: bool = False
 
 
 def show_and_exit(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion | Round, to: Destination) -> NoReturn:
@@ -38,7 +42,8 @@ def show_and_exit(fleet: Fleet, history: Sequence[LaunchResult], end: Conclusion
     from gpuctl.domain.report import Report
     from gpuctl.nccl.isolate import serialize
 
-    report = Report("nccl isolate", {to.target: end.findings}, serialize.conclusion_as_dict(fleet, history, end))
+    details = serialize.conclusion_as_dict(fleet, history, end)
+    report = Report("nccl isolate", {to.target: end.findings}, details, to.strict)
     publish(report, to.form, to.metrics, lambda: _show(fleet, history, conclusion))
     raise click.exceptions.Exit(report.exit_code)
 

@@ -38,7 +38,14 @@ def nvls(facts: Facts) -> list[Setting]:
     states = {gpu["fabric_state"] for gpu in gpus if gpu["fabric_state"]}
     source = guide("NCCL_NVLS_ENABLE") + "; nccl-tests#212: H100 about 480 GB/s with it, 370 without"
     if not states:
-        return [Setting("NCCL_NVLS_ENABLE", None, "The GPUs are in no NVLink fabric that has it.", source)]
+        return [
+            Setting(
+                "NCCL_NVLS_ENABLE",
+                None,
+                "The GPUs report no NVLink fabric; NCCL uses it by itself where the switches have it.",
+                source,
+            )
+        ]
     if states == {"Completed"}:
         return [
             Setting("NCCL_NVLS_ENABLE", None, "NCCL uses it by itself; 0 costs about a quarter on one node.", source)

@@ -34,7 +34,7 @@ from gpuctl.nccl.parsing.algorithms import ALGORITHMS
 
 SHIPPED = Path(gpuctl.__file__).parent / "data" / "nccl_baselines.yml"
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-OPTIONAL = ("expect", "warn", "below_published", "measured")
+OPTIONAL = ("expect", "warn", "fail", "below_published", "measured")
 KINDS = ("measured", "published", "derived")
 EMPTY = EmptyFile("file of baselines", "give it `baselines:`, or remove it")
 
@@ -85,7 +85,6 @@ def plain(row: Baseline) -> dict[str, Any]:
         "algorithms": list(row.algorithms),
         "from": _written(row.from_bytes),
         "to": _written(row.to_bytes),
-        "fail": row.fail,
         "kind": row.kind,
         "source": row.source,
         "why": row.why,
@@ -121,13 +120,15 @@ def _processes(text: str) -> str | int | None:
 def _baseline(values: dict[str, Any], node: Node, at: At) -> Baseline | None:
     """A row whose limits and sizes are in ascending order."""
     limits = [values[name] for name in ("fail", "warn", "expect") if name in values]
+    if "warn" not in values and "fail" not in values:
+        at.refuse(node, "has no limit: it needs fail, or warn where no run is to fail by it")
     if limits != sorted(limits):
         at.refuse(node, "needs fail, warn and expect to rise in this order")
     if values["from"] > values["to"]:
         at.refuse(node, "has its from above its to")
     if values["processes_per_node"] == "any":
         values = {**values, "processes_per_node": None}
-    optional = {"expect": None, "warn": None, "from_bytes": values["from"], "to_bytes": values["to"]}
+    optional = {"expect": None, "warn": None, "fail": None, "from_bytes": values["from"], "to_bytes": values["to"]}
     known = {field.name for field in fields(Baseline)}
     return Baseline(**{**optional, **{key: item for key, item in values.items() if key in known}, "where": node.where})
 

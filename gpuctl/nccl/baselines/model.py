@@ -35,6 +35,7 @@ class System:
 class Baseline:
     """One row: sizes in bytes, inclusive; limits are out-of-place busbw in GB/s, None if the row has none.
 
+    A row without `fail` was inferred for this collective: it finds what is worth a look, and fails no run.
     `site`: measured here by calibrate. `below_published`: the published fail limit that this row was forced below.
     """
 
@@ -48,7 +49,7 @@ class Baseline:
     to_bytes: int
     expect: float | None
     warn: float | None
-    fail: float
+    fail: float | None
     kind: str
     source: str
     why: str
@@ -76,6 +77,11 @@ class Baseline:
 
     def covers(self, size_bytes: int) -> bool:
         return self.from_bytes <= size_bytes <= self.to_bytes
+
+    @property
+    def least(self) -> float:
+        """The lowest limit: a row has `fail` or `warn`."""
+        return self.fail if self.fail is not None else self.warn or 0.0
 
     @property
     def origin(self) -> str:

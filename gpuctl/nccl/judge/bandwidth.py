@@ -2,12 +2,13 @@
 
 Without a row nothing is judged: the finding is then a WARN, neither a pass nor a failure, and says that nobody has
 told what this fabric should reach. It is UNKNOWN where the row is there and the run, or whoever gave it, could have
-told what it needs: so many nodes, such sizes.
+told what it needs: so many nodes, such sizes; and where such runs are judged, but those of other collectives alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 
 from gpuctl.domain.findings import Finding, Verdict
@@ -21,6 +22,7 @@ RULE = "baseline"
 MOST_NEAR = 4  # of the rows that come near, where none fits
 SLOW = "`gpuctl nccl isolate` finds whether one node is slow or all are; the versions and NCCL's tuner decide, too"
 SLOW_ALONE = "look on this node at NVLink, the fabric manager and throttled clocks, and whether NVLS is used"
+INFERRED = "its limit follows from other runs, and `gpuctl nccl calibrate` makes one of your own"
 CALIBRATE = "`gpuctl nccl calibrate` records what this fabric reaches, once you trust it"
 
 
@@ -50,7 +52,7 @@ def _speed(row: Row) -> float:
 
 
 def _verdict(row: Row, base: Baseline) -> Verdict:
-    if _speed(row) < base.fail:
+    if base.fail is not None and _speed(row) < base.fail:
         return Verdict.FAIL
     return Verdict.WARN if base.warn is not None and _speed(row) < base.warn else Verdict.OK
 
@@ -59,13 +61,15 @@ def _slow(row: Row, base: Baseline, about: RunContext, book: Book) -> Finding:
     verdict = _verdict(row, base)
     advice = SLOW_ALONE if about.nodes == 1 else SLOW
     name, least = ("fail", base.fail) if verdict is Verdict.FAIL else ("warn", base.warn)
+    if base.fail is None:
+        advice = f"no run is published for it: {INFERRED}; {advice}"
     message = f"{_speed(row):g} GB/s at {size(row.size_bytes)} is below the {name} limit {least:g} ({base.origin})"
     return Finding(RULE, size(row.size_bytes), verdict, message, _numbers(row, base, about, book), advice)
 
 
 def _good(pairs: Sequence[tuple[Row, Baseline]], counts: Numbers, about: RunContext, book: Book) -> Finding:
     """One OK finding: the size nearest to its limit; a size that passed only by a forced row comes first."""
-    row, base = min(pairs, key=lambda pair: (pair[1].below_published is None, _speed(pair[0]) / pair[1].fail))
+    row, base = min(pairs, key=lambda pair: (pair[1].below_published is None, _speed(pair[0]) / pair[1].least))
     where = sizes(row.size_bytes for row, _ in pairs)
     least, name = (base.warn, "warn") if base.warn is not None else (base.fail, "fail")
     nearest = f"{where} hold, the nearest with " if len(pairs) > 1 else ""
@@ -136,7 +140,17 @@ def _why_not(about: RunContext, book: Book) -> tuple[Verdict, str, str]:
     if near and (about.nodes is None or about.gpus_per_node is None):
         why = f": {about.system} has baselines, but not how many nodes and GPUs there were is known"
         return Verdict.UNKNOWN, why, "give --nodes and --gpus-per-node, or a log with the whole list of devices"
-    return Verdict.WARN, f": {_nobody(about, book, near)}", CALIBRATE
+    why = f": {_nobody(about, book, near)}"
+    if others := _other_collectives(about, book):
+        advice = f"`gpuctl nccl calibrate --collective {about.collective}` records what this fabric reaches"
+        return Verdict.UNKNOWN, f"{why}; such runs are judged for {', '.join(others)} alone", advice
+    return Verdict.WARN, why, CALIBRATE
+
+
+def _other_collectives(about: RunContext, book: Book) -> list[str]:
+    """Collectives that have rows for a run like this one, but for those that were inferred."""
+    rows = [row for row in book.rows if row.fail is not None]
+    return sorted({row.collective for row in rows if row.fits(replace(about, collective=row.collective))})
 
 
 def _other_sizes(fitting: Sequence[Baseline], rows: Sequence[Row]) -> tuple[Verdict, str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 
 from gpuctl.domain.findings import Finding, Verdict
@@ -11,6 +11,7 @@ from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.messages import Numbers, by_size, halves, plural, size, sizes, sizes_measured
 from gpuctl.nccl.model import NoNumber, Outcome, Run
+from gpuctl.nccl.parsing.outcome import kind
 
 RULE = "outcome"
 BROKEN_OFF = "broken off"  # the cause of a run that whoever began it ended again, by Ctrl-C
@@ -48,6 +49,12 @@ NO_SUMMARY = "judge the whole log; with -d all or -o all these would be the size
 NO_NUMBER = (
     "run it again with more iterations (-n 20); where it stays, look at this nccl-tests build and the GPU's clock"
 )
+MIXED = "the text has lines of several runs, or its newest line first"
+APART = (
+    "judge the output of one launcher alone, oldest line first; lines that name their pod (stern, JSON, `kubectl logs "
+    "--prefix`) are told apart"
+)
+ROUNDED = 1 << 20  # bytes: sizes below it may be rounded
 OFF = 0.01  # of the average line: rows are rounded; every whole log at hand is within 0.0001 of it
 MOST_TOLD = 4  # of cells that are no numbers
 
@@ -64,6 +71,8 @@ def outcome(run: Run, about: RunContext, book: Book) -> Iterator[Finding]:
         yield Finding(RULE, "", Verdict.UNKNOWN, message, {"rows": 0}, ADVICE[Outcome.EMPTY])
     elif run.outcome is Outcome.COMPLETE:
         yield from _holes(run)
+    if (disorder := _disorder(run)) is not None:
+        yield disorder
 
 
 def broken_off(run: Run) -> bool:
@@ -92,7 +101,7 @@ def _gap(every: Sequence[int]) -> tuple[int, int] | None:
     if len({high - low for low, high in pairs}) < 2:
         return None
     least = min(high / low for low, high in pairs)
-    return next(((low, high) for low, high in pairs if high >= 1 << 20 and high / low > 1.5 * least), None)
+    return next(((low, high) for low, high in pairs if high >= ROUNDED and high / low > 1.5 * least), None)
 
 
 def _holes(run: Run) -> Iterator[Finding]:
@@ -109,6 +118,22 @@ def _holes(run: Run) -> Iterator[Finding]:
         yield Finding(RULE, "", Verdict.UNKNOWN, message, numbers, NO_SUMMARY)
     for one in run.not_numbers[:MOST_TOLD]:
         yield _no_number(one, len(run.not_numbers))
+
+
+def _disorder(run: Run) -> Finding | None:
+    """A size after a larger one, or twice: the rows are of several runs. The first size may come again (-N)."""
+    latest: dict[Hashable, int] = {}
+    first: dict[Hashable, int] = {}
+    for row in run.rows:
+        of, now = kind(row), row.size_bytes
+        before = latest.get(of, -1)
+        # Small sizes are rounded to the number of ranks, so that the same may follow.
+        if now != first.setdefault(of, now) and (now < before or now == before >= ROUNDED):
+            message = f"the rows are not in order of size: {size(now)} comes after {size(before)}"
+            numbers: Numbers = {"rows": len(run.rows), "size_bytes": now, "before_bytes": before}
+            return Finding(RULE, "", Verdict.UNKNOWN, f"{message}; {MIXED}", numbers, APART)
+        latest[of] = now
+    return None
 
 
 def _missing(run: Run) -> Finding | None:

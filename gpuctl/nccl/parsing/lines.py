@@ -12,7 +12,7 @@ DECIMAL = rf"{COUNT}(?:\.\d*)?(?:[eE](?:-\d{{1,3}}|\+?\d{{1,2}})(?!\d))?"
 TAG = re.compile(rf"\[(?:[\w.@-]+,)?({COUNT})\]<std\w+>:? ?")
 # kubectl logs --prefix, srun --label
 _LABEL = re.compile(rf"^(?:\[pod/[^\]]+\] | *({COUNT}): (?=\S*:\d+:\d+ \[|#|  ))")
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 # What NCCL and UCX put before a message: host:pid:thread [device], and a time since 2.24.
 _SPEAKER = re.compile(
     rf"(?:\[\d[\d :.T-]*\] )?(?<![\w.-])(?P<host>[\w.-]+):(?P<pid>{COUNT}):(?P<thread>\d+) \[(?P<device>-?{COUNT})\] "
@@ -49,7 +49,7 @@ def clean(line: str) -> str:
     line = line.rstrip("\r\n")
     if line.isprintable():
         return line
-    return "".join(letter for letter in _ESCAPES.sub("", line) if letter.isprintable() or letter == "\t")
+    return "".join(letter for letter in ESCAPES.sub("", line) if letter.isprintable() or letter == "\t")
 
 
 def untag(line: str) -> tuple[str, int | None]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from gpuctl.nccl.model import Outcome, Run
 from gpuctl.nccl.parsing import header, log_prefixes, report
@@ -14,6 +16,12 @@ from gpuctl.nccl.parsing.session import Session
 _INFO = " NCCL INFO "
 _SKIP = len(_INFO)
 _LONGEST = 1 << 16  # of a line of text; more is no line of nccl-tests, and JSON is read elsewhere
+# What only the rank prints that prints the table.
+_OF_TABLE = re.compile(
+    r"\s*(?:# *(?:nccl-tests version|nThread|Collective test|Using devices|Rank +\d|size +count|Out of bounds|Avg bus)"
+    r"|\d+ +\d+ +[a-z])"
+)
+_MOST_ORIGINS = 1024  # with a table
 _MOST_JSON = 256 << 20  # characters of one JSON document, however many lines it has
 
 
@@ -23,20 +31,57 @@ def runs(lines: Iterable[str], stopped: Stopped | None = None) -> Iterator[Run]:
     `lines` come with or without line ends. `stopped` is what is known of the end of the program; it applies to the
     last run. Never raises for anything in the text, and keeps no more of it than the table.
     """
-    reader = _Reader(stopped)
-    for line in log_prefixes.strip(lines):
+    origins = _Origins(stopped)
+    for origin, line in log_prefixes.strip(lines):
+        reader = origins.first if origin == origins.owner else origins.reader(origin, line)
         at = line.find(_INFO)
         # Nearly all of a large log are debug lines of no interest: they are passed over here, as cheaply as can be.
         if at > 0 and reader.calm and line[at + _SKIP : at + _SKIP + 4] not in HEADS and line[0].isalpha():
             continue
         if at < 0 or not reader.done_with(line, at + _SKIP):
             yield from reader.read(line)
-    yield from reader.end()
+    for reader in origins.readers:
+        yield from reader.end()
+
+
+class _Origins:
+    """Readers by origin: tables that several pods or hosts print at a time are as many runs.
+
+    One table is read together with what all others print: NCCL's messages come from every rank.
+    """
+
+    def __init__(self, stopped: Stopped | None) -> None:
+        self._stopped = stopped
+        self.first = _Reader(stopped)
+        self.owner: str | object | None = self  # origin of the first table: none yet
+        self._others: dict[str | None, _Reader] = {}
+        self._unknown = _Reader(None)  # of lines that may belong to any of several runs; nobody reads its end
+
+    @property
+    def readers(self) -> list[_Reader]:
+        return [self.first, *self._others.values()]
+
+    def reader(self, origin: str | None, line: str) -> _Reader:
+        """Reader of a line from another origin than the first table's."""
+        if own := self._others.get(origin):
+            return own
+        if _OF_TABLE.match(line):
+            if self.owner is self:
+                self.owner, self.first.origin = origin, origin
+                return self.first
+            if len(self._others) < _MOST_ORIGINS:
+                self._others[origin] = _Reader(self._stopped, origin)
+                return self._others[origin]
+        if not self._others:
+            return self.first
+        named = (reader for reader in self.readers if any(f"{host}:" in line for host in reader.hosts))
+        return next(named, self._unknown)
 
 
 class _Reader:
-    def __init__(self, stopped: Stopped | None) -> None:
+    def __init__(self, stopped: Stopped | None, origin: str | None = None) -> None:
         self.stopped = stopped
+        self.origin = origin
         self.session = Session()
         self.hosts: set[str] = set()
         self.yielded = False
@@ -95,12 +140,17 @@ class _Reader:
         session, self.session = self.session, Session(self.session.next_program)
         if not session.blank:
             self.yielded = True
-            yield session.run(stopped, whole)
+            yield self._named(session.run(stopped, whole))
 
     # -- JSON ----------------------------------------------------------------------------------------------------------
 
     def _json(self, line: str) -> Iterator[Run]:
         """Read a document in one line (-J, the inspector), or in many (RAS, or reformatted)."""
+        if self.document is not None and line[:1] == "#":  # no line of JSON begins so: the document was none
+            text, self.document = [*self.document, line], None
+            for one in text:
+                yield from self._plain(clean(one[:_LONGEST]), None)
+            return
         if self.document is None:
             stripped = line.strip()
             if stripped != "{" and not stripped.startswith('{"'):
@@ -128,7 +178,10 @@ class _Reader:
             return
         yield from self._finish()
         self.yielded = True
-        yield runs
+        yield self._named(runs)
+
+    def _named(self, run: Run) -> Run:
+        return replace(run, origin=self.origin) if self.origin else run
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -83,6 +83,9 @@ class Session:
             return True
         if pieces[0].lstrip()[:1] == "#":
             self.table.pieces = ()
+            if line.lstrip()[:1] == "#":  # only the line end was missing: that of a rank, with a message behind it
+                self._part(pieces[0])
+                return False
             return self._part(pieces[0] + line)
         self.table.settle()
         return False

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpuctl.domain.findings import Finding, Verdict, fail, or_ok
 from gpuctl.domain.gpu_health import CAPPED, SLOWED
 from gpuctl.domain.gpu_health import issues as health_issues
-from gpuctl.domain.node_facts import Facts, Fleet, equal, get, unread, usual, why
+from gpuctl.domain.node_facts import Facts, Fleet, equal, get, some, unread, usual, why
+
+# NVML, nvmlDeviceGetGpuFabricInfo: "for Hopper or newer". What came with NVSwitches before has no fabric state.
+_STATELESS = re.compile(r"\b(?:V100|A100|A800)\b")
 
 
 def count(fleet: Fleet) -> list[Finding]:
@@ -99,8 +103,18 @@ def fabric_manager(fleet: Fleet) -> list[Finding]:
         for node, facts in fleet.items()
         if node not in needs and get(facts, "gpu", "switches") is None and get(facts, "gpu", "gpus") is None
     ]
-    message = "runs in the driver's version, all GPUs have joined" if needs else "no node has NVSwitches"
-    return or_ok("fabric-manager", "", findings, message)
+    return or_ok("fabric-manager", "", findings, _all_well(needs))
+
+
+def _all_well(needs: Fleet) -> str:
+    """What was read of the nodes with NVSwitches, all of whom are well."""
+    if not needs:
+        return "no node has NVSwitches"
+    silent = [node for node, facts in needs.items() if not _states(facts)]
+    if len(silent) == len(needs):
+        return "runs in the driver's version; these GPUs report no fabric state"
+    joined = "runs in the driver's version, all GPUs have joined"
+    return f"{joined}; those of {some(silent)} report no fabric state" if silent else joined
 
 
 def _manager(node: str, facts: Facts) -> list[Finding]:
@@ -140,15 +154,18 @@ def _has_not_joined(state: str, status: str | None) -> bool:
 
 
 def _unknown_states(node: str, facts: Facts) -> list[Finding]:
-    """UNKNOWN for GPUs with a missing status, or without a state if others of their node report one."""
+    """UNKNOWN for GPUs with a missing status, or without a state although their model has one."""
     gpus = get(facts, "gpu", "gpus") or ()
     states = bool(_states(facts))
     unknown = _which(
-        gpu["fabric_status"] is None if gpu["fabric_state"] == "Completed" else states and gpu["fabric_state"] is None
+        gpu["fabric_status"] is None
+        if gpu["fabric_state"] == "Completed"
+        else gpu["fabric_state"] is None and (states or not _STATELESS.search(gpu["model"] or ""))
         for gpu in gpus
     )
     question = f"whether {unknown} joined the NVLink fabric is"
-    return [unread("fabric-manager", node, question, "nvidia-smi does not report it")] if unknown else []
+    hint = "" if states else "drivers from 525 on report it: nvidia-smi -q"
+    return [unread("fabric-manager", node, question, "nvidia-smi does not report it", hint)] if unknown else []
 
 
 def memory(fleet: Fleet) -> list[Finding]:

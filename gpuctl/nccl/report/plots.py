@@ -30,7 +30,7 @@ class Bar:
     size_bytes: int
     expect: float | None
     warn: float | None
-    fail: float
+    fail: float | None
 
 
 def bandwidth(results: Sequence[LaunchResult], bars: Sequence[Bar]) -> go.Figure | None:

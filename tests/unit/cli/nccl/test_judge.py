@@ -211,3 +211,14 @@ def test_a_strict_judgement_fails_its_warnings_in_the_report_too() -> None:
     assert (usual.exit_code, strict.exit_code) == (0, 1)
     assert "failure" not in valid_junit(usual.output).values()
     assert "failure" in valid_junit(strict.output).values()
+
+
+def test_the_runs_of_two_pods_in_one_log_are_judged_apart_and_named_by_their_pods(tmp_path: Path) -> None:
+    lines = Path(H100).read_text().splitlines()
+    log = tmp_path / "both.json"
+    records = [{"message": line, "podName": pod} for line in lines for pod in ("pod-a", "pod-b")]
+    log.write_text("".join(json.dumps(record) + "\n" for record in records))
+    said = CliRunner().invoke(judge, [str(log), "--instance", AZURE])
+    assert said.exit_code == 0
+    assert f"OK  {log} run 1 (pod-a): all_reduce on 1 node" in said.output
+    assert f"OK  {log} run 2 (pod-b): all_reduce on 1 node" in said.output

@@ -130,3 +130,12 @@ def test_sizes_are_counted_by_operation() -> None:
     cut = asked("-", stdin="".join([*lines[:at], *prod[:3]]))
     assert "3 of the 32 sizes in the heading were measured" in cut.stdout
     assert cut.exit_code == 1
+
+
+def test_standard_input_may_be_packed_by_gzip_and_is_refused_if_it_is_binary() -> None:
+    plain = CliRunner().invoke(parse, ["-", "-o", "json"], input=(DATA / GOOD).read_bytes())
+    packed = CliRunner().invoke(parse, ["-", "-o", "json"], input=gzip.compress((DATA / GOOD).read_bytes()))
+    assert (packed.exit_code, packed.output) == (0, plain.output)
+    refused = CliRunner().invoke(parse, ["-"], input=b"\x7fELF\0\0\0").exception
+    assert isinstance(refused, InvalidInput)
+    assert "it is binary, not text" in str(refused)

@@ -53,6 +53,16 @@ def test_a_healthy_fleet_is_exit_0(tmp_path: Path) -> None:
     assert replayed(tmp_path / "runs.json")[0] == 0
 
 
+def test_a_warning_exits_1_only_with_strict(tmp_path: Path) -> None:
+    network = net(8)
+    hang = Fault("hang", "node", ("node-5",), times=1)
+    played = play_fleet(known(network), SimulatedFleet(network, CALM, seeded(1), [hang]))
+    record.write(tmp_path / "runs.json", played.fleet, played.history)
+    assert replayed(tmp_path / "runs.json")[0] == 0
+    code, text = replayed(tmp_path / "runs.json", "--strict", "--output", "json")
+    assert (code, json.loads(text)["verdict"], json.loads(text)["exit_code"]) == (1, "WARN", 1)
+
+
 def test_runs_that_are_not_at_their_end_are_no_verdict(tmp_path: Path) -> None:
     played = play(net(64, rack=8))
     record.write(tmp_path / "runs.json", played.fleet, played.history[:10])

@@ -10,6 +10,7 @@ from gpuctl.domain.findings import Verdict, overall
 from gpuctl.nccl.baselines.model import Book
 from gpuctl.nccl.context import RunContext
 from gpuctl.nccl.judge.run import judge
+from gpuctl.nccl.model import Timing
 from tests.unit.nccl.judge.made import GIB, HEALTHY, P5EN, SHIPPED, found, recorded, run, verdicts
 
 
@@ -61,7 +62,40 @@ def test_a_fabric_that_nobody_measured_is_not_judged() -> None:
     assert verdicts(run({4 * GIB: 200.0}, nodes=3), "baseline") == {Verdict.WARN}
     assert verdicts(run({4 * GIB: 200.0}, gpus=7), "baseline") == {Verdict.WARN}
     assert verdicts(HEALTHY, "baseline", replace(P5EN, algorithm="NVLSTree")) == {Verdict.WARN}
-    assert verdicts(HEALTHY, "baseline", replace(P5EN, collective="alltoall")) == {Verdict.WARN}
+
+
+def test_a_collective_that_nobody_measured_where_others_are_judged_is_unknown_and_wants_a_calibration() -> None:
+    (finding,) = found(HEALTHY, "baseline", replace(P5EN, collective="alltoall"))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "none is known for alltoall on 4 nodes of p5en.48xlarge" in finding.message
+    assert finding.message.endswith("such runs are judged for all_reduce alone")
+    assert "gpuctl nccl calibrate --collective alltoall" in finding.hint
+    assert verdicts(run({4 * GIB: 200.0}, nodes=100), "baseline", replace(P5EN, collective="alltoall")) == {
+        Verdict.WARN
+    }
+
+
+@pytest.mark.parametrize("busbw", [239.0, 40.0, 0.5])
+def test_an_inferred_limit_warns_and_never_fails(busbw: float) -> None:
+    about = replace(P5EN, collective="reduce_scatter")
+    (finding,) = found(run({4 * GIB: busbw}), "baseline", about)
+    assert finding.verdict is Verdict.WARN
+    assert f"{busbw:g} GB/s at 4 GiB is below the warn limit 240 (derived: derived from all_reduce" in finding.message
+    assert "gpuctl nccl calibrate" in finding.hint
+    assert verdicts(run({4 * GIB: 345.0}), "baseline", about) == {Verdict.OK}
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "alltoall", "broadcast", "reduce", "reduce_scatter"])
+def test_eight_healthy_a100_hold_in_every_collective(collective: str) -> None:
+    log = recorded(f"a100_8g_{collective.replace('_', '')}_old_unchecked.log")
+    about = RunContext("Standard_ND96asr_v4", 1, 8, collective=collective)
+    assert verdicts(log, "baseline", about) == {Verdict.OK}
+    rows = tuple(replace(row, out_of_place=slower(row.out_of_place)) for row in log.rows if row.out_of_place)
+    assert verdicts(replace(log, rows=rows), "baseline", about) == {Verdict.WARN}
+
+
+def slower(half: Timing) -> Timing:
+    return replace(half, busbw_gbs=half.busbw_gbs / 2)
 
 
 def test_where_no_row_is_known_those_that_are_near_are_told() -> None:

@@ -36,7 +36,7 @@ def test_every_row_says_where_it_comes_from_and_why() -> None:
 def test_no_row_asks_for_more_than_a_ring_can_carry_on_several_nodes() -> None:
     for row in SHIPPED.rows:
         if row.nodes[0] > 2 and "Ring" in row.algorithms:
-            assert row.fail < (row.expect or 0) < min(SHIPPED.systems[name].line_rate_gbs for name in row.systems)
+            assert row.least < (row.expect or 0) < min(SHIPPED.systems[name].line_rate_gbs for name in row.systems)
 
 
 def test_no_row_is_for_any_number_of_nodes_and_more_nodes_are_not_expected_to_be_faster() -> None:
@@ -47,7 +47,7 @@ def test_no_row_is_for_any_number_of_nodes_and_more_nodes_are_not_expected_to_be
             for size in (4 * GIB, 8 * GIB, 16 * GIB):
                 if row.covers(size) and row.nodes[0] > 2:
                     key = (name, row.collective, row.algorithms, row.kind, size)
-                    limits.setdefault(key, []).append((row.nodes[0], row.fail))
+                    limits.setdefault(key, []).append((row.nodes[0], row.least))
     assert len(limits) > 5
     for by_nodes in limits.values():
         rising = [limit for _, limit in sorted(by_nodes)]
@@ -88,7 +88,7 @@ def test_no_two_rows_are_about_the_same() -> None:
     assert len(keys) == len(set(keys))
 
 
-@pytest.mark.parametrize("name", ["source", "why", "kind", "fail", "from", "to", "nodes", "systems", "algorithms"])
+@pytest.mark.parametrize("name", ["source", "why", "kind", "from", "to", "nodes", "systems", "algorithms"])
 def test_a_row_that_lacks_what_it_needs_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=rf"rows.yml:2: baselines\[0\].{name} is missing"):
         load.load(written(tmp_path, **{name: None}))
@@ -116,6 +116,21 @@ def test_a_row_that_lacks_what_it_needs_is_refused_with_its_line(name: str, tmp_
 def test_a_row_that_says_what_cannot_be_is_refused(changed: dict[str, object], wrong: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=wrong):
         load.load(written(tmp_path, **changed))
+
+
+def test_a_row_without_fail_only_warns_and_one_without_any_limit_is_refused(tmp_path: Path) -> None:
+    (row,) = load.load(written(tmp_path, fail=None)).rows
+    assert (row.fail, row.least) == (None, ROW["warn"])
+    assert "fail" not in load.plain(row)
+    with pytest.raises(InvalidInput, match=r"rows.yml:2: baselines\[0\] has no limit"):
+        load.load(written(tmp_path, fail=None, warn=None))
+
+
+def test_no_run_fails_by_what_was_inferred_from_another_collective_or_machine() -> None:
+    inferred = [row for row in SHIPPED.rows if row.kind == "derived" and row.collective != "all_reduce"]
+    assert {row.collective for row in inferred} >= {"all_gather", "reduce_scatter", "broadcast", "reduce", "sendrecv"}
+    assert {row.fail for row in inferred} == {None}
+    assert all(row.warn and row.warn <= 0.9 * row.expect for row in inferred if row.expect)
 
 
 def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:

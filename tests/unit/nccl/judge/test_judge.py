@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 
 from gpuctl.domain.findings import Verdict, overall
 from gpuctl.nccl.context import RunContext
+from gpuctl.nccl.judge.outcome import MIXED
 from gpuctl.nccl.judge.run import judge
 from gpuctl.nccl.model import Run, Timing
 from gpuctl.nccl.parsing import parse
@@ -66,7 +67,7 @@ def test_a_slower_run_is_never_judged_better(
 
 @SHORT
 @given(SPEEDS, ABOUTS, some.randoms())
-def test_the_order_of_rows_ranks_and_what_they_said_is_of_no_matter(
+def test_the_order_of_rows_ranks_and_what_they_said_is_told_and_else_of_no_matter(
     speeds: dict[int, tuple[float, float]], about: RunContext, chance: object
 ) -> None:
     one = of(speeds)
@@ -76,7 +77,9 @@ def test_the_order_of_rows_ranks_and_what_they_said_is_of_no_matter(
         ranks=tuple(reversed(one.ranks)),
         transports=tuple(reversed(one.transports)),
     )
-    assert judge(one, about, SHIPPED) == judge(other, about, SHIPPED)
+    judged = (judge(run, about, SHIPPED) for run in (one, other))
+    first, second = ([finding for finding in findings if MIXED not in finding.message] for findings in judged)
+    assert first == second
 
 
 @SHORT

@@ -9,6 +9,7 @@ import pytest
 
 from gpuctl.domain.findings import Verdict
 from gpuctl.nccl import preflight
+from gpuctl.nccl.preflight import gpus
 from tests.unit.nccl.preflight.fleets import Facts, efa, fleet, node, problems, said
 
 FAIL, WARN, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN
@@ -99,6 +100,12 @@ CASES = {
     "a model not told": ("gpu-model", UNKNOWN, gpu("model", None), "the model of GPU 2 is unknown"),
     "ECC not told": ("gpu-memory", UNKNOWN, gpu("ecc_pending", None), "GPU 2: ECC is unknown"),
     "a state of NVLink not told": ("fabric-manager", UNKNOWN, gpu("fabric_status", None), "whether GPU 2 joined"),
+    "no state of NVLink told": (
+        "fabric-manager",
+        UNKNOWN,
+        lambda f: [g.update(fabric_state=None, fabric_status=None) for g in f["gpu"]["gpus"]],
+        "whether GPU 0, 1, 2, 3, 4, 5, 6, 7 joined the NVLink fabric is unknown",
+    ),
     "a port's state not told": ("adapters", UNKNOWN, port_lacks("state"), "state of mlx5_0:1 is unknown"),
     "a port's rate not told": ("adapters", UNKNOWN, port_lacks("rate_gbps"), "rate of mlx5_0:1 is unknown"),
     "a port's link not told": ("adapters", UNKNOWN, port_lacks("link"), "link_layer of mlx5_0:1 is unknown"),
@@ -311,3 +318,16 @@ def test_many_nodes_with_one_hostname_are_one_finding() -> None:
     for facts in nodes.values():
         facts["names"]["hostname"] = "localhost"
     assert problems(preflight.judge(nodes), "names") == [("node-1, node-2, node-3, node-4 and 5 more", FAIL)]
+
+
+def test_a_fabric_manager_of_gpus_that_have_no_fabric_state_is_ok_and_claims_no_more() -> None:
+    def a100(facts: Facts) -> None:
+        for one in facts["gpu"]["gpus"]:
+            one.update(model="NVIDIA A100-SXM4-80GB", fabric_state=None, fabric_status=None)
+
+    found = preflight.judge(fleet(2, node_1=a100, node_2=a100), rules=(gpus.fabric_manager,))
+    assert [(f.verdict, f.message) for f in found] == [
+        (Verdict.OK, "runs in the driver's version; these GPUs report no fabric state")
+    ]
+    found = preflight.judge(fleet(2, node_1=a100), rules=(gpus.fabric_manager,))
+    assert found[0].message.endswith("all GPUs have joined; those of node-1 report no fabric state")
