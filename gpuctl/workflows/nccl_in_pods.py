@@ -79,7 +79,7 @@ def _ask(carrier: PodTransport, nodes: Sequence[str], options: preflight_facts.F
         if isinstance(output, Failure):
             return output.wrong
         try:
-            answer = answers.find(output, token, "facts")
+            answer = answers.find(output, token, requests[host])
         except answers.BadAnswer as error:
             return str(error)
         if "error" in answer:

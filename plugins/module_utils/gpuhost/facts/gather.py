@@ -14,7 +14,7 @@ from typing import Any
 from ..host import Host
 from . import gpu, jobs, limits, login, names, peer_memory, programs, rdma, reach
 
-Subject = Callable[[Host, Mapping[str, Any]], dict[str, Any]]
+Subject = Callable[[Host, Mapping[str, Any]], Mapping[str, Any]]
 
 SUBJECTS: dict[str, Subject] = {
     "gpu": gpu.read,
@@ -43,7 +43,7 @@ def gather(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     return {**facts, "seconds": round(time.monotonic() - started, 3)}
 
 
-def _read(read: Subject, host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+def _read(read: Subject, host: Host, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """One subject; an error of the whole subject becomes its reason under "*"."""
     try:
         return read(host, request)

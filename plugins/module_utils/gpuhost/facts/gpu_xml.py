@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as Tree
-from typing import Any
+from typing import TYPE_CHECKING
 
-FIELDS = ("driver", "cuda", "attached", "gpus")
+if TYPE_CHECKING:
+    from .answer_types import Gpu, GpuProcess, Smi
+
 # The element was renamed with driver 535; the content is equal.
 REASONS = ("clocks_event_reasons", "clocks_throttle_reasons")
 # The GPU or its driver does not have such a value; nothing is wrong.
@@ -32,7 +34,7 @@ YES_NO = {"Yes": True, "No": False}
 ACTIVE = {"Active": True, "Not Active": False}
 
 
-def parse(text: str) -> dict[str, Any]:
+def parse(text: str) -> Smi:
     """{driver, cuda, attached, gpus}; ValueError if the text is not a complete answer. `_gpu` lists a GPU's values.
 
     `attached` counts the GPUs that the driver has; `gpus` may be fewer, if one does not answer.
@@ -52,7 +54,7 @@ def parse(text: str) -> dict[str, Any]:
     }
 
 
-def _gpu(gpu: Tree.Element) -> dict[str, Any]:
+def _gpu(gpu: Tree.Element) -> Gpu:
     """Memory in MiB. None: the GPU has no such value, or it could not be read; then `errors` or `unread` has the text.
 
     `errors`: path of any element -> the error that stands in place of its value ("GPU requires reset").
@@ -109,9 +111,9 @@ class _Cells:
         return None
 
     def number(self, name: str, path: str) -> int | None:
-        """An integer, whatever unit follows it."""
+        """A count, whatever unit follows it."""
         text = self.text(name, path)
-        match = re.match(r"-?\d+", text or "")
+        match = re.match(r"\d+", text or "")
         if text is not None and match is None:
             self.unread[name] = text
         return int(match.group()) if match else None
@@ -183,7 +185,7 @@ def _domain(cells: _Cells) -> str | None:
     return f"{cluster}.{clique}" if cluster and clique and set(cluster) - {"0", "-"} else None
 
 
-def _processes(cells: _Cells) -> list[dict[str, Any]] | None:
+def _processes(cells: _Cells) -> list[GpuProcess] | None:
     """Compute processes; type "G" alone is a display's. None if the GPU does not list them."""
     processes = cells.element.find("processes")
     text = "" if processes is None else (processes.text or "").strip()
