@@ -10,6 +10,7 @@ from typing import Any
 Path = tuple[str | int, ...]
 MISSING = object()
 DEEP = "[" * 500 + "]" * 500
+NO_NUMBERS = ("NaN", "-Infinity", "1e999", str(10**400))
 # As text, as Python's own encoder refuses or changes some of them.
 HOSTILE = (
     "null",
@@ -24,11 +25,8 @@ HOSTILE = (
     "{}",
     "[null]",
     '{"x": 1}',
-    "NaN",
-    "-Infinity",
-    "1e999",
     str(2**64 - 1),
-    str(10**400),
+    *NO_NUMBERS,
     DEEP,
 )
 _MARK = "a part that is replaced"
@@ -65,12 +63,3 @@ def without(value: Any, path: Path) -> str:
     damaged = copy.deepcopy(value)
     del part(damaged, path[:-1])[path[-1]]
     return json.dumps(damaged)
-
-
-def all_damages(value: Any) -> Iterator[tuple[Path, str, str]]:
-    """Yield (place, damage, the damaged JSON text) for every damage of every part."""
-    for path in paths(value):
-        for text in HOSTILE:
-            yield path, text[:20], replaced(value, path, text)
-        if path:
-            yield path, "missing", without(value, path)
