@@ -1,8 +1,8 @@
 """JSON from other machines: parsed without surprises, and held against declared types before anything uses it.
 
 A new field is checked by being declared. A shape is what annotations say: `int`, `str | None`, `list[X]`,
-`tuple[X, ...]`, `Mapping[str, X]`, `Literal[...]`, a TypedDict, a dataclass, or `Annotated[X, limit]` with a
-limit of bounds.py.
+`tuple[X, ...]`, `Mapping[str, X]`, `Literal[...]`, a TypedDict, a dataclass, `Annotated[X, limit]` with a limit of
+bounds.py, or `object` for anything that is read later.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import (
     get_origin,
     get_type_hints,
     is_typeddict,
+    overload,
 )
 
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.bounds import INT64, Between, Parsed
@@ -63,7 +64,11 @@ def parse(text: bytes | str) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
-def read(value: object, shape: type[T], place: str = "", *, extra: bool = False) -> T:
+@overload
+def read(value: object, shape: type[T], place: str = "", *, extra: bool = False) -> T: ...
+@overload
+def read(value: object, shape: object, place: str = "", *, extra: bool = False) -> Any: ...
+def read(value: object, shape: Any, place: str = "", *, extra: bool = False) -> Any:
     """Return the value as its type: dataclasses are built, everything else stays as JSON has it.
 
     `Misfit` for a value of another type at any depth, a missing or unknown name, and a number that is not finite or
@@ -72,8 +77,7 @@ def read(value: object, shape: type[T], place: str = "", *, extra: bool = False)
     if extra and isinstance(value, dict):
         known = set(fields_of(shape))
         value = {name: inner for name, inner in value.items() if name in known}
-    result: T = _read(value, shape, place)
-    return result
+    return _read(value, shape, place)
 
 
 def fields_of(shape: type) -> list[str]:
@@ -201,6 +205,10 @@ def _number(value: object, place: str) -> object:
     return value
 
 
+def _anything(value: object, place: str) -> object:
+    return value
+
+
 def _truth(value: object, place: str) -> object:
     return _of_type(value, bool, NAMES[bool], place)
 
@@ -215,6 +223,7 @@ SCALARS: Mapping[Any, Callable[[object, str], object]] = {
     float: _number,
     bool: _truth,
     NoneType: _null,
+    object: _anything,
 }
 
 

@@ -100,9 +100,8 @@ def must_be_refused(before: object, text: str) -> bool:
         return True
     if text in damaged_json.NO_NUMBERS or text == damaged_json.DEEP:
         return True
-    numbers = {int: float}
-    kinds = [numbers.get(type(value), type(value)) for value in (before, after)]
-    return before is not None and after is not None and kinds[0] is not kinds[1]
+    kinds = {float if type(value) is int else type(value) for value in (before, after)}
+    return before is not None and after is not None and len(kinds) == 2
 
 
 def check(fabric: str, place: damaged_json.Path, text: str) -> None:
