@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost, launch
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import bounds
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import answer_types as fact_types
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import INCOMPLETE_HINT, INCOMPLETE_RECORD
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import cpus_of
@@ -39,7 +41,9 @@ __all__ = [
     "answers",
     "any_python",
     "bounded_memory",
+    "bounds",
     "cpus_of",
+    "fact_types",
     "failures",
     "full_command",
     "gpu_xml",
@@ -59,6 +63,8 @@ __all__ = [
 
 PLUGINS = "ansible_collections.gpuctl.fleet.plugins"
 MODULES = {
+    "bounds": "module_utils.gpuhost.bounds",
+    "fact_types": "module_utils.gpuhost.facts.answer_types",
     "gpu_xml": "module_utils.gpuhost.facts.gpu_xml",
     "gpuhost": "module_utils.gpuhost",
     "launch": "module_utils.launch",

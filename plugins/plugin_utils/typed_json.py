@@ -115,7 +115,10 @@ def _container(value: object, shape: Any, place: str) -> Any:
         return tuple(read_items) if origin is tuple else read_items
     pairs = _of_type(value, dict, "an object", place)
     if origin in MAPPINGS:
-        return {name: _read(item, arguments[1], _path(place, name)) for name, item in pairs.items()}
+        return {
+            _read(n, arguments[0], f"a name in {place}"): _read(v, arguments[1], _path(place, n))
+            for n, v in pairs.items()
+        }
     return _object(pairs, shape, place)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 
 class Between(NamedTuple):
@@ -34,5 +35,18 @@ class Parsed(NamedTuple):
         return True
 
 
+def _cpus(text: str) -> None:
+    if not re.fullmatch(r"(\d{1,5}(-\d{1,5})?(,(?!$)|$))*", text):
+        raise ValueError(text)
+
+
 INT64 = Between(-(2**63), 2**64 - 1)  # signed and unsigned: the kernel counts in either
-TIME_S = Between(0, 2**33)  # seconds since 1970, until 2242: what a calendar can show
+
+Count = Annotated[int, Between(0, 2**64 - 1)]
+Amount = Annotated[float, Between(0, 2**64)]
+Moment = Annotated[float, Between(0, 2**33)]  # seconds since 1970, until 2242: what a calendar can show
+ExitStatus = Annotated[int, Between(0, 2**31 - 1)]
+Signal = Annotated[int, Between(0, 2**31 - 1)]
+Unlimited = Literal["unlimited"]
+CpuList = Annotated[str, Parsed(_cpus, "a list of CPUs")]
+Digits = Annotated[str, Parsed(int, "a number")]

@@ -5,12 +5,9 @@ A node imports none of this.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypedDict, Union
+from typing import Literal, TypedDict, Union
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.bounds import Between
-
-Count = Annotated[int, Between(0, 2**64 - 1)]
-Number = Annotated[int, Between(0, 2**31 - 1)]  # an exit status or a signal
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.bounds import Count, ExitStatus, Signal
 
 
 class Remaining(TypedDict):
@@ -63,13 +60,13 @@ class GpuProcesses(TypedDict):
 class Exited(TypedDict):
     """The program ended by itself."""
 
-    code: Number
+    code: ExitStatus
 
 
 class Signalled(TypedDict):
     """A signal ended the program."""
 
-    signal: Number
+    signal: Signal
 
 
 class Missing(TypedDict):
@@ -89,8 +86,8 @@ class TestRun(_Run, total=False):
     """Result of the module nccl_test with `do=run`; in check mode nothing was run."""
 
     text: str
-    code: Number
-    signal: Number
+    code: ExitStatus
+    signal: Signal
     late: Literal[True]
     missing: str
 

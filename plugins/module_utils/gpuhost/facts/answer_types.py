@@ -6,13 +6,10 @@ None: could not be read, and then `unread` has the reason under the name of the 
 from __future__ import annotations
 
 from ipaddress import ip_interface
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, TypedDict
 
-from ..bounds import Between, Parsed
+from ..bounds import Amount, Count, Parsed, Unlimited
 
-Count = Annotated[int, Between(0, 2**64 - 1)]
-Amount = Annotated[float, Between(0, 2**64)]
-Unlimited = Literal["unlimited"]
 WithPrefix = Annotated[str, Parsed(ip_interface, "an address with its prefix")]
 Reasons = dict[str, str]
 Unread = TypedDict("Unread", {"*": str})  # the reason for a whole subject

@@ -9,7 +9,8 @@ from ..host import Host
 from .login import User
 
 if TYPE_CHECKING:
-    from .answer_types import LimitsFacts, Unlimited
+    from ..bounds import Unlimited
+    from .answer_types import LimitsFacts
 
 UNLIMITED: Literal["unlimited"] = "unlimited"
 
