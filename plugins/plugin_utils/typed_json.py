@@ -2,7 +2,7 @@
 
 A new field is checked by being declared. A shape is what annotations say: `int`, `str | None`, `list[X]`,
 `tuple[X, ...]`, `Mapping[str, X]`, `Literal[...]`, a TypedDict, a dataclass, `Annotated[X, limit]` with a limit of
-bounds.py, or `object` for anything that is read later.
+bounds.py, or `object` or `Any` for anything that is read later.
 """
 
 from __future__ import annotations
@@ -227,6 +227,7 @@ SCALARS: Mapping[Any, Callable[[object, str], object]] = {
     bool: _truth,
     NoneType: _null,
     object: _anything,
+    Any: _anything,
 }
 
 

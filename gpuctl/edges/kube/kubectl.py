@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube import config
 from gpuctl.edges.programs import gist, installed, need
 from gpuctl.edges.terminal import as_it_was
+from gpuctl.engine import typed_json
 
 ANSWERS = "`kubectl cluster-info` shows whether the cluster answers"
 CHOSE_NOTHING = (1, 130)  # fzf: no match, Escape or Ctrl-C
@@ -61,10 +61,11 @@ class Kubectl:
 
     def json(self, doing: str, *arguments: str, limit: float = 30) -> dict[str, Any]:
         """Return the document that kubectl prints with `-o json`."""
-        document = json.loads(self.ask(doing, *arguments, "-o", "json", limit=limit))
-        if not isinstance(document, dict):
-            raise GpuctlError(doing, "kubectl did not print a JSON object")
-        return document
+        text = self.ask(doing, *arguments, "-o", "json", limit=limit)
+        try:
+            return typed_json.read(typed_json.parse(text), dict[str, Any])
+        except ValueError as error:
+            raise GpuctlError(doing, "kubectl did not print a JSON object") from error
 
 
 def show(argv: Sequence[str], folder: str | None = None, stdin: str | None = None) -> int:

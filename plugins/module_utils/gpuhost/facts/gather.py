@@ -49,5 +49,5 @@ def _read(read: Subject, host: Host, request: Mapping[str, Any]) -> Mapping[str,
         return read(host, request)
     except OSError as error:
         return {"unread": {"*": f"{error.filename}: {error.strerror}" if error.filename else str(error)}}
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return {"unread": {"*": f"not understood: {type(error).__name__}: {error}"}}
