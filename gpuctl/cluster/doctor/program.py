@@ -17,7 +17,7 @@ HOST = "ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost"
 FACTS = ("login", "limits", "peer_memory", "rdma")
 # In import order: a module imports only those before it.
 MODULES = (
-    *(f"{HOST}.{name}" for name in ("host", "topology", *(f"facts.{fact}" for fact in FACTS))),
+    *(f"{HOST}.{name}" for name in ("bounded_output", "host", "topology", *(f"facts.{fact}" for fact in FACTS))),
     *(f"{PROBE}.{name}" for name in ("variables", "gpus", "jobs", "nccl_logs", "network", "disk", "machine", "main")),
 )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict, Union
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.bounds import Count, ExitStatus, Signal
+from ..gpuhost.bounds import Count, ExitStatus, Signal
 
 
 class Remaining(TypedDict):
