@@ -12,7 +12,8 @@ PYTEST_UNIT ?= pytest --numprocesses $(shell expr 2 \* $$(nproc)) --dist workste
 INSTALLED := build/installed
 # Runs in pods, by their Python.
 IN_PODS := gpuctl/remote/supervisor $(wildcard gpuctl/cluster/*/pod) plugins/module_utils/launch/process_tree.py \
-           $(addprefix plugins/module_utils/gpuhost/,host.py topology.py facts)
+           $(addprefix plugins/module_utils/gpuhost/,bounded_output.py host.py topology.py \
+             $(addprefix facts/,limits.py login.py peer_memory.py rdma.py))
 SCENARIOS := $(patsubst %/molecule.yml,%,$(wildcard roles/*/molecule/*/molecule.yml))
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # If it is set, every worker and every program that a test starts compiles all modules again.

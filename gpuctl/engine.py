@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ansible_collections.gpuctl.fleet.plugins.module_utils import gpuhost, launch
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import bounds
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import answer_types as fact_types
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts import gpu_xml
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.module import INCOMPLETE_HINT, INCOMPLETE_RECORD
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.topology import cpus_of
     from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.verdict import failures, needs_reboot
+    from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import answer_types as launch_answers
     from ansible_collections.gpuctl.fleet.plugins.module_utils.launch import mpirun_command
     from ansible_collections.gpuctl.fleet.plugins.module_utils.launch.mpirun_command import (
         MpirunRequest,
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     )
     from ansible_collections.gpuctl.fleet.plugins.module_utils.progress import PIPE, report_progress
     from ansible_collections.gpuctl.fleet.plugins.module_utils.workstation.model import MISSING
-    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers, profiles, visit_failures
+    from ansible_collections.gpuctl.fleet.plugins.plugin_utils import answers, profiles, typed_json, visit_failures
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils.memory_guard import TooMuchMemoryError, bounded_memory
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils.payload import any_python, script
     from ansible_collections.gpuctl.fleet.plugins.plugin_utils.printable import printable
@@ -38,30 +41,38 @@ __all__ = [
     "answers",
     "any_python",
     "bounded_memory",
+    "bounds",
     "cpus_of",
+    "fact_types",
     "failures",
     "full_command",
     "gpu_xml",
     "gpuhost",
     "gpus_per_process",
     "launch",
+    "launch_answers",
     "mpirun_command",
     "needs_reboot",
     "printable",
     "profiles",
     "report_progress",
     "script",
+    "typed_json",
     "visit_failures",
 ]
 
 PLUGINS = "ansible_collections.gpuctl.fleet.plugins"
 MODULES = {
+    "bounds": "module_utils.gpuhost.bounds",
+    "fact_types": "module_utils.gpuhost.facts.answer_types",
     "gpu_xml": "module_utils.gpuhost.facts.gpu_xml",
     "gpuhost": "module_utils.gpuhost",
     "launch": "module_utils.launch",
+    "launch_answers": "module_utils.launch.answer_types",
     "mpirun_command": "module_utils.launch.mpirun_command",
     "answers": "plugin_utils.answers",
     "profiles": "plugin_utils.profiles",
+    "typed_json": "plugin_utils.typed_json",
     "visit_failures": "plugin_utils.visit_failures",
 }
 HOMES = {

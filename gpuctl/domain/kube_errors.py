@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.core.errors import GpuctlError, Unreachable
+from gpuctl.engine import typed_json
 
 
 class NotLoggedIn(Unreachable):
@@ -75,7 +75,7 @@ def error_of(doing: str, code: int, text: str) -> GpuctlError:
 
 def _status(text: str) -> Mapping[str, Any]:
     try:
-        status = json.loads(text)
+        status = typed_json.parse(text)
     except ValueError:
         return {}
     return status if isinstance(status, dict) else {}

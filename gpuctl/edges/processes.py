@@ -34,15 +34,17 @@ class Processes:
     """Concurrent programs that can be stopped together, such as on Ctrl-C.
 
     `most_output`: bytes that a program may print on either stream. `descendants`: programs that they started are
-    stopped with them, unless those left their process group.
+    stopped with them, unless those left their process group. Without a session of their own, they can ask questions on
+    the terminal, and Ctrl-C reaches them, too.
     """
 
-    def __init__(self, most_output: int = MOST_OUTPUT, *, descendants: bool = False) -> None:
+    def __init__(self, most_output: int = MOST_OUTPUT, *, descendants: bool = False, own_session: bool = True) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopped = False
         self._most = most_output
         self._descendants = descendants
+        self._own_session = own_session
 
     def run(
         self,
@@ -50,24 +52,27 @@ class Processes:
         stdin: bytes | Callable[[], bytes],
         limit: float,
         environment: Mapping[str, str] | None = None,
+        folder: str | None = None,
     ) -> Done:
         """Run a program to its end; OSError if it cannot be started.
 
         `stdin`: its input, or a function that returns the input and is called once the program runs. `limit`: seconds.
-        `environment`: all its variables; None for those of this process. A program that prints more than the size limit
+        `environment`: all its variables, `folder`: where it
+        works; None for those of this process. A program that prints more than the size limit
         on either stream is killed.
         """
         with self._lock:
             if self._stopped:
                 return Done(None, b"", "interrupted")
-            # Its own session: Ctrl-C reaches only gpuctl, which then stops its programs.
+            # In its own session, Ctrl-C reaches only gpuctl, which then stops its programs.
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                start_new_session=True,
+                start_new_session=self._own_session,
                 env=environment,
+                cwd=folder,
             )
             self._running.add(process)
         exchange = _Exchange(process, self._most)

@@ -39,9 +39,7 @@ def run_on_all(
     with ThreadPoolExecutor(1) as builder, ThreadPoolExecutor(max_workers=min(forks, len(targets)) or 1) as pool:
         programs = {text: builder.submit(script, text, token) for text in set(texts.values())}
         jobs = [
-            pool.submit(
-                _run, processes, t, programs[texts[t.name]].result, token, requests[t.name]["action"], timeout_s
-            )
+            pool.submit(_run, processes, t, programs[texts[t.name]].result, token, requests[t.name], timeout_s)
             for t in targets
         ]
         try:
@@ -57,7 +55,12 @@ def run_on_all(
 
 
 def _run(  # noqa: PLR0913, PLR0917 - one job of the pool
-    processes: Processes, target: Target, program: Callable[[], bytes], token: str, action: str, timeout_s: float
+    processes: Processes,
+    target: Target,
+    program: Callable[[], bytes],
+    token: str,
+    request: Mapping[str, Any],
+    timeout_s: float,
 ) -> HostResult:
     started = time.monotonic()
     output = run_python(processes, _login(target), program, timeout_s)
@@ -65,7 +68,7 @@ def _run(  # noqa: PLR0913, PLR0917 - one job of the pool
     if isinstance(output, Failure):
         return HostResult(target.name, None, printable(output.wrong), output.hint, output.unreachable, seconds)
     try:
-        answer = answers.find(output, token, action)
+        answer = answers.find(output, token, request)
     except answers.BadAnswer as error:
         return HostResult(target.name, wrong=str(error), hint=LOOK, seconds=seconds)
     if "error" in answer:

@@ -176,9 +176,10 @@ def _through_ansible(
     source: Path, batch: Sequence[Target], job: Job, options: RunOptions, on_result: OnResult
 ) -> list[HostResult]:
     results: dict[str, HostResult] = {}
+    requests = {host.name: job.request_of(host) for host in batch}
 
     def collect(result: ansible.HostResult) -> None:
-        results[result.host] = _result(result, job.request["action"])
+        results[result.host] = _result(result, requests[result.host])
         on_result(results[result.host])
 
     names = [host.name for host in batch]
@@ -196,10 +197,10 @@ def _through_ansible(
     return [results.get(name, HostResult(name, wrong=missing)) for name in names]
 
 
-def _result(result: ansible.HostResult, action: str) -> HostResult:
+def _result(result: ansible.HostResult, request: Mapping[str, Any]) -> HostResult:
     if result.result is not None:
         try:
-            return answered(result.host, answers.checked(dict(result.result), action))
+            return answered(result.host, answers.checked(dict(result.result), request))
         except answers.BadAnswer as error:
             return HostResult(result.host, wrong=str(error), hint=ssh.LOOK)
     if not result.unreachable:

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gpuctl.core.errors import Unreachable
+from gpuctl.remote import answer_types
 from gpuctl.remote.connection import connect
 from gpuctl.remote.model import PodTarget, ProcessExit, Program, process_exit
-from gpuctl.remote.supervisor import frames, protocol
+from gpuctl.remote.supervisor import protocol
 
 CONFIRMS_S = 30.0  # beyond its grace time: how long to wait for the pod to confirm that the program is gone
 
@@ -56,6 +57,6 @@ def run(
                 elif kind == protocol.OUT and payload:
                     out(payload)
                 elif kind == protocol.ENDED:
-                    return process_exit(frames.unpack(payload))
+                    return process_exit(connection.decode(payload, answer_types.Exit))
             if stopped_at and time.monotonic() - stopped_at > program.grace_s + CONFIRMS_S:
                 raise Unreachable(connection.doing, "it did not confirm that the program ended")

@@ -12,7 +12,8 @@ from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.pod_exec import BrokenOff, Command, NotStarted
-from gpuctl.remote import packing
+from gpuctl.engine import typed_json
+from gpuctl.remote import answer_types, packing
 from gpuctl.remote.model import PodTarget
 from gpuctl.remote.supervisor import frames, protocol
 
@@ -92,12 +93,16 @@ class Connection:
         except ValueError as error:
             raise GpuctlError(self.doing, str(error)) from error
 
-    def answer(self) -> Any:
-        """Wait for the single answer to a request."""
+    def answer(self, shape: object, *, extra: bool = False) -> Any:
+        """Wait for the single answer to a request, and return it as a type; see `decode`."""
         while True:
             for kind, payload in self.messages():
                 if kind in (protocol.ANSWER, protocol.STARTED, protocol.ENDED):
-                    return frames.unpack(payload)
+                    return self.decode(payload, shape, extra=extra)
+
+    def decode(self, payload: bytes, shape: object, *, extra: bool = False) -> Any:
+        """Return a message as a type of answer_types.py; `GpuctlError` if it is of another. See `typed_json.read`."""
+        return decoded(self.doing, frames.text_of, payload, shape, extra=extra)
 
     def close(self) -> None:
         """Close the connection; an attached program ends."""
@@ -111,7 +116,7 @@ class Connection:
             while True:
                 kind, payload = self._next()
                 if kind == protocol.REFUSED:
-                    refusal = frames.unpack(payload)
+                    refusal = self.decode(payload, answer_types.Refusal)
                     raise Refused(self.doing, refusal["wrong"], refusal["reason"])
                 if kind != protocol.BEAT:
                     yield kind, payload
@@ -140,6 +145,28 @@ class Connection:
         self._sent_at = time.monotonic()
         with contextlib.suppress(EOFError):  # it has ended: the next read raises the reason
             self._program.send(data)
+
+
+def decoded(
+    doing: str, text_of: Callable[[bytes], bytes], payload: bytes, shape: object, *, extra: bool = False
+) -> Any:
+    """Return a pod's answer as a type; `GpuctlError` if it is of another.
+
+    `text_of` returns the JSON text of the payload, or raises a ValueError if that is damaged.
+    """
+    try:
+        value = typed_json.parse(text_of(payload))
+    except ValueError as error:
+        raise GpuctlError(doing, f"the pod's answer cannot be decoded: {error}") from error
+    return fitting(doing, value, shape, extra=extra)
+
+
+def fitting(doing: str, value: object, shape: object, place: str = "", *, extra: bool = False) -> Any:
+    """Return a part of a pod's answer as a type; `GpuctlError` if it is of another."""
+    try:
+        return typed_json.read(value, shape, place, extra=extra)
+    except typed_json.Misfit as error:
+        raise GpuctlError(doing, f"the pod's answer makes no sense: {error}") from error
 
 
 def run_in_all(pods: Sequence[Reachable], work: Callable[[Reachable], Answer]) -> list[Answer]:

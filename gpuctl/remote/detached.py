@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuctl.remote import answer_types
 from gpuctl.remote.attached import StopSignal
-from gpuctl.remote.connection import connect
+from gpuctl.remote.connection import connect, fitting
 from gpuctl.remote.model import PodTarget, ProcessExit, Program, process_exit
-from gpuctl.remote.supervisor import frames, protocol
+from gpuctl.remote.supervisor import protocol
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def run_folder(target: PodTarget, name: str) -> str:
 def start(target: PodTarget, program: Program, label: Label, files: Mapping[str, str] | None = None) -> None:
     """Start a detached program; `files`: texts for its folder. `Refused`: "busy" if another run is active, "start"."""
     label_fields = {"name": label.name, "actor": label.actor, "about": label.about, "files": dict(files or {})}
-    _request(target, program.order(protocol.START, runs=target.runs, **label_fields))
+    _request(target, program.order(protocol.START, runs=target.runs, **label_fields), answer_types.Started)
 
 
 def token() -> str:
@@ -70,8 +71,13 @@ def token() -> str:
 
 def inspect(target: PodTarget) -> PodRuns:
     """Return a pod's recorded runs and its processes with such a `token`."""
-    answer = _request(target, {"what": protocol.INSPECT, "runs": target.runs})
-    return PodRuns([_run(record) for record in answer["runs"]], answer["processes"])
+    answer = _request(target, {"what": protocol.INSPECT, "runs": target.runs}, answer_types.Inspection)
+    doing = f"read the runs of the pod {target.pod}"
+    records = [
+        fitting(doing, record, answer_types.RunRecord, f"runs[{number}]", extra=True)
+        for number, record in enumerate(answer["runs"])
+    ]
+    return PodRuns([_run(record) for record in records], answer["processes"])
 
 
 def list_runs(target: PodTarget) -> list[Run]:
@@ -81,15 +87,17 @@ def list_runs(target: PodTarget) -> list[Run]:
 
 def stop(target: PodTarget, name: str) -> ProcessExit:
     """End a run with everything it started; return its exit status. `Refused` ("none") if the pod has no such run."""
-    answer = _request(target, {"what": protocol.STOP, "runs": target.runs, "name": name})
+    order = {"what": protocol.STOP, "runs": target.runs, "name": name}
+    answer = _request(target, order, answer_types.RunRecord)
     return process_exit(answer["exit"])
 
 
 def sweep(target: PodTarget, token: str, grace_s: float) -> list[str]:
     """End every process of a program, such as those started by ssh from other pods; return what could not be ended."""
-    return [
-        str(name) for name in _request(target, {"what": protocol.SWEEP, "token": token, "grace_s": grace_s})["left"]
-    ]
+    left: list[str] = _request(
+        target, {"what": protocol.SWEEP, "token": token, "grace_s": grace_s}, answer_types.Swept
+    )["left"]
+    return left
 
 
 @dataclass
@@ -116,26 +124,31 @@ class Follower:
                         self.offset += len(payload)
                         self.out(payload)
                     elif kind == protocol.ANSWER:
-                        count = frames.unpack(payload)["skipped"]
+                        count = connection.decode(payload, answer_types.Skipped)["skipped"]
                         self.offset += count
                         self.skipped(count)
                     elif kind == protocol.ENDED:
-                        return _run(frames.unpack(payload))
+                        return _run(connection.decode(payload, answer_types.RunRecord, extra=True))
                 if connection.answers:
                     self.on_alive()
         return None
 
 
-def _request(target: PodTarget, order: Mapping[str, Any]) -> Any:
+def _request(target: PodTarget, order: Mapping[str, Any], shape: object) -> Any:
     with connect(target, order) as connection:
-        return connection.answer()
+        return connection.answer(shape, extra=True)
 
 
-def _run(record: Mapping[str, Any]) -> Run:
-    named = ("name", "token", "argv", "actor", "about", "began", "running")
+def _run(record: answer_types.RunRecord) -> Run:
     status = record["exit"]
     return Run(
-        **{key: record[key] for key in named},
+        name=record["name"],
+        token=record["token"],
+        argv=record["argv"],
+        actor=record["actor"],
+        about=record["about"],
+        began=record["began"],
+        running=record["running"],
         exit=process_exit(status) if status else None,
         finished_at=status.get("at") if status else None,
     )

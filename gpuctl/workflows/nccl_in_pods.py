@@ -12,7 +12,7 @@ from gpuctl.domain.findings import Finding
 from gpuctl.edges.kube import python
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.ssh import Failure
-from gpuctl.engine import answers, script
+from gpuctl.engine import answers, launch_answers, script
 from gpuctl.nccl import preflight
 from gpuctl.nccl.preflight import pods as rules
 from gpuctl.nccl.preflight.facts_file import Fleet
@@ -61,9 +61,10 @@ def _at_work(carrier: PodTransport, nodes: Sequence[str]) -> rules.Work:
     mark = f"gpuctl-{secrets.token_hex(8)} "
     program = payload.program("gpu_processes", {"mark": mark})
 
-    def ask(at: PodRequest) -> dict[str, Any] | None:
+    def ask(at: PodRequest) -> rules.GpuProcesses | str:
         output = python.run(carrier.at(at.node), program, LIMIT_S, at.stop)
-        return None if isinstance(output, Failure) else payload.answer(output, mark)
+        answer = output if isinstance(output, Failure) else payload.answer(output, mark, launch_answers.GpuProcesses)
+        return answer.wrong if isinstance(answer, Failure) else answer
 
     return dict(zip(nodes, run_in_all([PodRequest(node) for node in nodes], ask), strict=True))
 
@@ -79,7 +80,7 @@ def _ask(carrier: PodTransport, nodes: Sequence[str], options: preflight_facts.F
         if isinstance(output, Failure):
             return output.wrong
         try:
-            answer = answers.find(output, token, "facts")
+            answer = answers.find(output, token, requests[host])
         except answers.BadAnswer as error:
             return str(error)
         if "error" in answer:

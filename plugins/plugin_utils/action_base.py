@@ -59,7 +59,8 @@ class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no 
     def _stream(self, request: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         check = bool(self._task.check_mode)
         token = f"gpuctl-{secrets.token_hex(8)} "
-        program = script(json.dumps({**request, "action": self.action, "check": check}), token)
+        visit = {**request, "action": self.action, "check": check}
+        program = script(json.dumps(visit), token)
         try:
             with bounded_memory(MOST_MEMORY):
                 streams = self._low_level_execute_command(self._start(task_vars), in_data=program)
@@ -78,7 +79,7 @@ class HostVisitAction(ActionBase):  # type: ignore[misc]  # ansible-core has no 
         if streams["rc"] == 128 + signal.SIGKILL:
             return _failed(visit_failures.KILLED, visit_failures.COMPLETES)
         try:
-            answer = answers.find(streams["stdout"].encode(errors="surrogateescape"), token, self.action)
+            answer = answers.find(streams["stdout"].encode(errors="surrogateescape"), token, visit)
         except answers.BadAnswer as error:
             reason = str(error)
             if reason == answers.NO_ANSWER:

@@ -5,71 +5,32 @@ Hosts are not trusted: a host with a bad answer fails alone, with the reason.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import model
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import answer_types
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import FORM
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.facts.machine import Machine
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.overlays import select
+from ansible_collections.gpuctl.fleet.plugins.plugin_utils import typed_json
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.printable import printable
 
 NO_ANSWER = "it ran our program and gave no answer"
-STATES = frozenset(
-    {
-        model.OK,
-        model.DIFFERS,
-        model.REFUSED,
-        model.UNSUPPORTED,
-        model.UNKNOWN,
-        model.FAILED,
-        model.PENDING,
-        model.CONTESTED,
-        model.CONFLICT,
-    }
-)
-# A shape is a type, several types, [shape of each item] or {name: shape}; a name with "?" at its end may be missing.
-TEXT_OR_NONE = (str, type(None))
-KNOB = {
-    "knob": str,
-    "desired": str,
-    "now": TEXT_OR_NONE,
-    "boot": TEXT_OR_NONE,
-    "state": STATES,
-    "reason": str,
-    "changed": bool,
-    "reboot": bool,
-    "restores": bool,
-    "disruptive": str,
-    "conflicts": [{"owner": str, "where": str, "value": str, "wins": bool}],
-    "notes": [str],
-    "steps": [{"setting": str, "before": TEXT_OR_NONE, "after": TEXT_OR_NONE}],
-    "was?": {"now": TEXT_OR_NONE, "boot": TEXT_OR_NONE},
+TYPES: Mapping[str, type] = {
+    "tune": answer_types.Visit,
+    "undo": answer_types.Visit,
+    "records": answer_types.Records,
+    "facts": answer_types.MachineFacts,
 }
-MACHINE = {"machine": str, "distribution": str, "family": str, "version": str, "gpus": [str], "nics": [str]}
-VISIT = {
-    "profile?": str,
-    "machine": MACHINE,
-    "busy": [str],
-    "record": TEXT_OR_NONE,
-    "unrecorded?": str,
-    "read_only?": bool,
-    "notes?": [str],
-    "knobs": [KNOB],
-}
-SHAPES: Mapping[str, Any] = {
-    "tune": VISIT,
-    "undo": VISIT,
-    "records": {"records": [dict]},
-    "facts": {"machine": MACHINE, "facts?": dict},
-}
-ERROR = {"error": {"wrong": str, "hint": str}}
+# Tests of other hosts: subject of the facts, and the key of the request with the hosts to test.
+PEER_TESTS = {"names": "look_up", "reach": "peers"}
 
 
 class BadAnswer(ValueError):
     """The answer is missing or malformed; the message tells how."""
 
 
-def find(output: bytes, token: str, action: str) -> dict[str, Any]:
+def find(output: bytes, token: str, request: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to a request, within other output of the host; BadAnswer if it is missing or malformed.
 
     An answer has `error` (`wrong`, `hint`) or the result of the action (gpuhost/api.py).
@@ -78,51 +39,69 @@ def find(output: bytes, token: str, action: str) -> dict[str, Any]:
     if not marker:
         raise BadAnswer(NO_ANSWER)
     try:
-        answer = json.loads(rest.partition(b"\n")[0])
-    except (ValueError, RecursionError) as error:
+        answer = typed_json.parse(rest.partition(b"\n")[0])
+    except ValueError as error:
         raise BadAnswer("its answer is not valid JSON") from error
-    return checked(answer, action)
+    return checked(answer, request)
 
 
-def checked(answer: object, action: str) -> dict[str, Any]:
-    """The answer with printable texts; BadAnswer unless it has the shape of the action."""
+def checked(answer: object, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The declared part of an answer with printable texts; BadAnswer unless it has the type of the request's action.
+
+    A subject of the facts that could not be read at all has None for each of its values.
+    """
     if not isinstance(answer, dict):
         raise BadAnswer("its answer is not a JSON object")
-    if answer.get("form") != FORM:
+    if type(answer.get("form")) is not int or answer["form"] != FORM:
         raise BadAnswer(f"its answer has form {printable(repr(answer.get('form'))[:40])}, this gpuctl reads {FORM}")
-    misfit = _misfit(answer, ERROR if "error" in answer else SHAPES[action], "") or _unread_facts(answer)
-    if misfit:
-        raise BadAnswer(f"its answer makes no sense: {printable(misfit)}")
-    cleaned: dict[str, Any] = _cleaned(answer)
+    declared = answer_types.Failure if "error" in answer else TYPES[request["action"]]
+    try:
+        cleaned: dict[str, Any] = _cleaned(typed_json.read(answer, declared, extra=True))
+        if "error" in cleaned:
+            return cleaned
+        if request.get("subjects"):
+            cleaned["facts"] = _facts(cleaned.get("facts", {}), request)
+        if isinstance(request.get("profile"), Mapping):
+            _check_knobs(cleaned, request["profile"])
+    except typed_json.Misfit as error:
+        raise BadAnswer(f"its answer makes no sense: {error}") from error
     return cleaned
 
 
-def _misfit(value: object, shape: Any, place: str) -> str:
-    """Path of the first value of another shape, with the reason; empty if there is none."""
-    if isinstance(shape, list):
-        if not isinstance(value, list):
-            return f"{place} is not a list"
-        return next(filter(None, (_misfit(item, shape[0], f"{place}[{i}]") for i, item in enumerate(value))), "")
-    if isinstance(shape, frozenset):
-        return "" if isinstance(value, str) and value in shape else f"{place} is {str(value)[:40]!r}"
-    if isinstance(shape, dict):
-        if not isinstance(value, dict):
-            return f"{place or 'it'} is not an object"
-        return next(filter(None, (_missing_or_misfit(value, n, inner, place) for n, inner in shape.items())), "")
-    return "" if isinstance(value, shape) else f"{place} is {str(value)[:40]!r}"
+def _facts(answer: object, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a request; Misfit without one of its subjects or peers: no check would miss what is left out."""
+    declared = answer_types.FACTS[request["subjects"]]
+    facts: dict[str, Any] = typed_json.read(answer, declared, "facts")
+    _require("facts", facts, request.get("only") or [n for n in typed_json.fields_of(declared) if n != "seconds"])
+    for subject, tests in PEER_TESTS.items():
+        peers = facts.get(subject, {}).get("peers")
+        if peers is not None:  # else nothing of the subject could be read
+            _require(f"facts.{subject}.peers", peers, [peer["name"] for peer in request.get(tests, ())])
+    return _whole_subjects(facts, declared)
 
 
-def _unread_facts(answer: Mapping[str, Any]) -> str:
-    """Path of the first subject of the facts without `unread`; empty if there is none."""
-    subjects = {name: facts for name, facts in answer.get("facts", {}).items() if name != "seconds"}
-    return next(filter(None, (_misfit(facts, {"unread": dict}, f"facts.{n}") for n, facts in subjects.items())), "")
+def _check_knobs(answer: Mapping[str, Any], profile: Mapping[str, Any]) -> None:
+    """Refuse an answer without a knob that the profile has for such a machine."""
+    facts = answer["machine"]
+    try:
+        knobs, _ = select(profile, Machine(**{**facts, "gpus": tuple(facts["gpus"]), "nics": tuple(facts["nics"])}))
+    except ValueError as error:
+        raise typed_json.Misfit(f"machine.memory is {facts['memory']!r}, not a size") from error
+    _require("knobs", {row["knob"] for row in answer["knobs"]}, [knob.name for knob in knobs])
 
 
-def _missing_or_misfit(value: Mapping[str, Any], name: str, shape: Any, place: str) -> str:
-    key, path = name.rstrip("?"), f"{place}.{name.rstrip('?')}" if place else name.rstrip("?")
-    if key not in value:
-        return "" if name.endswith("?") else f"{path} is missing"
-    return _misfit(value[key], shape, path)
+def _require(place: str, names: Container[str], required: Sequence[str]) -> None:
+    missing = next((name for name in required if printable(name) not in names), None)
+    if missing is not None:
+        raise typed_json.Misfit(f"{place}.{missing} is missing")
+
+
+def _whole_subjects(facts: Mapping[str, Any], declared: type) -> dict[str, Any]:
+    whole = {}
+    for name, subject in facts.items():
+        names = typed_json.object_fields(declared, name)
+        whole[name] = {**dict.fromkeys(names), **subject} if names else subject
+    return whole
 
 
 def _cleaned(value: Any) -> Any:

@@ -23,6 +23,7 @@ from gpuctl.cluster.sync.local import Local
 from gpuctl.cluster.sync.push import PodSync, SyncRequest
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.pod_exec import Command, Program
+from gpuctl.engine import launch_answers
 from gpuctl.remote import attached, connection, packing, payload
 from gpuctl.remote.model import PodTarget
 from gpuctl.remote.model import Program as PodProgram
@@ -38,6 +39,7 @@ PAYLOADS = {
     "sync": stream.RECEIVER,
 }
 MARK = "marked "
+CHECKING = "TYPE_CHECKING"
 
 
 def file_of(module: str) -> Path:
@@ -46,8 +48,12 @@ def file_of(module: str) -> Path:
 
 
 def imported(module: str) -> Iterator[str]:
-    """Modules that a module imports; `from package import name` counts as `package.name` if that is a file of ours."""
-    for node in ast.walk(ast.parse(file_of(module).read_text(), feature_version=packing.OLDEST)):
+    """Modules that a module imports when it runs; `from package import name` counts as `package.name` if that is a file
+    of ours.
+    """
+    whole = ast.parse(file_of(module).read_text(), feature_version=packing.OLDEST)
+    whole.body = [node for node in whole.body if not (isinstance(node, ast.If) and ast.unparse(node.test) == CHECKING)]
+    for node in ast.walk(whole):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -141,7 +147,7 @@ def test_an_old_python_starts_a_launch_on_a_node() -> None:
     text = payload.program("start", request)
     done = subprocess.run([old_python(9), "-IS", "-"], input=text, capture_output=True, check=True, timeout=60)
     assert done.stdout.startswith(b"out\n")
-    assert payload.answer(done.stdout, MARK) is not None
+    assert payload.answer(done.stdout, MARK, launch_answers.Start) == {"code": 0}
 
 
 def test_an_old_python_gathers_the_facts_of_a_host() -> None:

@@ -10,7 +10,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,8 +63,9 @@ class Reading:
         return self.program.wait(LIMIT_S)
 
     @property
-    def answer(self) -> dict[str, Any] | None:
-        return payload.answer("\n".join(self.lines).encode(), MARK)
+    def answer(self) -> Mapping[str, Any] | None:
+        answer = payload.answer("\n".join(self.lines).encode(), MARK, Mapping[str, object])
+        return None if isinstance(answer, Failure) else answer
 
 
 def script(body: str, **request: object) -> bytes:

@@ -17,7 +17,7 @@ Gpu = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Issue:
-    """A fault or a doubtful setting of a GPU. GPUs of a node with the same issue share one finding, without its numbers."""
+    """A fault or a doubtful setting of a GPU. GPUs of a node with the same one share a finding, without its numbers."""
 
     verdict: Verdict
     message: str

@@ -140,7 +140,8 @@ def _rising(node: str, facts: Facts) -> Iterator[Finding]:
         if adapters is None:
             yield unread("counters", node, f"the counters of its {kind} are", why(facts, "counters", kind, "ports"))
         for adapter, values in (adapters or {}).items():
-            rose = {name: late - early for name, (early, late) in values.items() if late > early}
+            rises = {name: value["after"] - value["before"] for name, value in values.items()}
+            rose = {name: rise for name, rise in rises.items() if rise > 0}
             yield from _risen(node, adapter, rose, window)
     for name, reason in facts.get("counters", {}).get("unread", {}).items():
         if get(facts, "counters", "ports") is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ from gpuctl.cluster.discover.draft_yaml import UNKNOWN, Line, known, unknown
 from gpuctl.cluster.discover.facts import Facts
 from gpuctl.cluster.discover.fleet import GPU, MIG, Fleet, allocatable, least
 from gpuctl.cluster.environment import Object
+from gpuctl.engine import typed_json
 
 RDMA = "network.rdma"
 EFA = "vpc.amazonaws.com/efa"  # aws/eks-charts, aws-efa-k8s-device-plugin
@@ -175,7 +175,7 @@ def _network(definition: Object) -> Network:
 def _plugin(config: object) -> str:
     """Return the type of a CNI configuration, or of the first plugin in a list."""
     try:
-        parsed = json.loads(str(config))
+        parsed = typed_json.parse(str(config))
         first = parsed["plugins"][0] if parsed.get("plugins") else parsed
         return str(first.get("type") or "")
     except (ValueError, AttributeError, KeyError, IndexError, TypeError):

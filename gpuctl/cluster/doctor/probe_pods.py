@@ -18,6 +18,7 @@ from gpuctl.edges.kube import pod_exec
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.pod_exec import Command, NotStarted
+from gpuctl.engine import typed_json, visit_failures
 from gpuctl.remote import connection, packing
 from gpuctl.remote.model import RUNS
 
@@ -76,7 +77,7 @@ def _probe(options: ProbeOptions, pod: Object, request: Mapping[str, Any]) -> Po
         return PodFacts(why="its container is not running")
     token = f"gpuctl-{secrets.token_hex(8)} "
     text = program.encode({**request, "token": token, "limit_s": options.limit_s})
-    output: list[bytes] = []
+    output = bytearray()
     try:
         argv = packing.command(options.python)
         started = pod_exec.start(options.cluster, name, Command(argv, CONTAINER, options.limit_s + 10, options.stop))
@@ -84,7 +85,9 @@ def _probe(options: ProbeOptions, pod: Object, request: Mapping[str, Any]) -> Po
             with contextlib.suppress(EOFError):  # the program ended before it read everything
                 running.send(text)
             while part := running.read():
-                output.append(part)
+                output += part
+                if len(output) > visit_failures.MOST_OUTPUT:
+                    return PodFacts(why=visit_failures.TOO_MUCH_OUTPUT, hint=visit_failures.PRINTS_ENDLESSLY)
             done = running.done()
     except NotStarted as error:
         missing = connection.no_python(PROBING, options.python, error.wrong)
@@ -93,15 +96,22 @@ def _probe(options: ProbeOptions, pod: Object, request: Mapping[str, Any]) -> Po
         raise
     except GpuctlError as error:
         return PodFacts(why=f"it cannot be probed: {error.wrong}", hint=error.hint)
-    return _parse(b"".join(output), token, done, options.python)
+    answer = _parse(bytes(output), token, request)
+    if answer is not None:
+        return answer
+    failure = connection.explain_exit(done, PROBING, options.python)
+    return PodFacts(why=failure.wrong, hint=failure.hint)
 
 
-def _parse(printed: bytes, token: str, done: pod_exec.Done, python: str) -> PodFacts:
+def _parse(printed: bytes, token: str, request: Mapping[str, Any]) -> PodFacts | None:
+    """Facts in a pod's output; None if it has no answer."""
     try:
         answer = program.decode(printed, token)
+        missing = program.left_out(request, answer) if answer else ""
+    except typed_json.Misfit as error:
+        return PodFacts(why=f"its answer makes no sense: {error}")
     except ValueError as error:
         return PodFacts(why=f"its answer cannot be decoded: {error}")
-    if answer is not None:
-        return PodFacts(answer)
-    failure = connection.explain_exit(done, PROBING, python)
-    return PodFacts(why=failure.wrong, hint=failure.hint)
+    if missing:
+        return PodFacts(why=f"its answer makes no sense: {missing} is missing")
+    return None if answer is None else PodFacts(answer)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
+from gpuctl.cluster.doctor import answer_types
+from gpuctl.engine import typed_json
 from gpuctl.remote import packing
+from gpuctl.remote.supervisor import frames
 
 PROBE = "gpuctl.cluster.doctor.pod"
 HOST = "ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost"
 FACTS = ("login", "limits", "peer_memory", "rdma")
 # In import order: a module imports only those before it.
 MODULES = (
-    *(f"{HOST}.{name}" for name in ("host", "topology", *(f"facts.{fact}" for fact in FACTS))),
+    *(f"{HOST}.{name}" for name in ("bounded_output", "host", "topology", *(f"facts.{fact}" for fact in FACTS))),
     *(f"{PROBE}.{name}" for name in ("variables", "gpus", "jobs", "nccl_logs", "network", "disk", "machine", "main")),
 )
 
@@ -27,13 +29,31 @@ def encode(request: Mapping[str, Any]) -> bytes:
 
 
 def decode(printed: bytes, token: str) -> dict[str, Any] | None:
-    """Find the answer in a pod's output; None if it is missing or incomplete. `ValueError` if it is garbled."""
+    """Find the answer in a pod's output, as an answer_types.PodAnswer; None if it is missing or incomplete.
+
+    `ValueError` if it is garbled, `typed_json.Misfit` if it is of another type.
+    """
     _, marker, rest = printed.rpartition(b"\n" + token.encode())
     line, newline, _ = rest.partition(b"\n")
     if not (marker and newline):
         return None
-    try:
-        parsed: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(line)))
-    except zlib.error as error:
-        raise ValueError(str(error)) from error
-    return parsed
+    shape: object = answer_types.PodAnswer
+    answer: dict[str, Any] = typed_json.read(typed_json.parse(frames.inflated(base64.b64decode(line))), shape)
+    return answer
+
+
+def left_out(request: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+    """First part of a request that the answer leaves out; empty if there is none."""
+    network = answer["network"]
+    required = {
+        "network.names": (request["names"], network.get("names")),
+        "network.ssh": ([peer["pod"] for peer in request["ssh"]], network.get("ssh")),
+        "disk": (request["folders"], answer["disk"] if "unread" not in answer["disk"] else None),
+    }
+    missing = (
+        f"{place}.{name}"
+        for place, (names, values) in required.items()
+        for name in (names if values is not None else ())
+        if name not in values
+    )
+    return next(missing, "")

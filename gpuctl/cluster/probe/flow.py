@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from gpuctl.cluster.probe import answer_types
 from gpuctl.cluster.probe.model import Facts, ProbeRequest
 from gpuctl.core.errors import GpuctlError
 from gpuctl.remote.connection import MODULES as CARRIED
@@ -31,10 +33,23 @@ def probe(pods: Sequence[PodTarget], request: ProbeRequest) -> tuple[list[Facts]
 
 def _one(target: PodTarget, request: ProbeRequest, first: str) -> Facts:
     try:
-        with connect(target, request.order(target.pod, first, target.runs), MODULES) as connection:
-            return Facts(target.pod, connection.answer())
+        order = request.order(target.pod, first, target.runs)
+        with connect(target, order, MODULES) as connection:
+            answer = connection.answer(answer_types.PodAnswer)
+            return Facts(target.pod, answer, unread=_incomplete(order, answer))
     except GpuctlError as error:
         return Facts(target.pod, unread=error.wrong, hint=error.hint)
+
+
+def _incomplete(order: Mapping[str, Any], answer: answer_types.PodAnswer) -> str:
+    """First part of an order that the answer leaves out, as a reason; empty if there is none."""
+    programs = ["gpus", *(["details"] if order["whole"] else ()), *(f"ssh {host}" for host in order["ssh"])]
+    missing = [f"answers.{name}" for name in programs if name not in answer["answers"]]
+    missing += [f"names.{name}" for name in order["hosts"] if name not in answer["names"]]
+    missing += [f"programs.{name}" for name in order["programs"] if name not in answer["programs"]]
+    missing += ["script"] if order["script"] and answer["script"] is None else []
+    missing += ["reached"] if order["reach"] and answer["reached"] is None else []
+    return f"the pod's answer makes no sense: {missing[0]} is missing" if missing else ""
 
 
 @contextlib.contextmanager
@@ -45,7 +60,7 @@ def _listening(target: PodTarget, port: int) -> Iterator[PortCheck | None]:
     with contextlib.ExitStack() as stack:
         try:
             connection = stack.enter_context(connect(target, {"what": "hold", "port": port}, MODULES))
-            port_check = PortCheck(str(connection.answer()["wrong"]))
+            port_check = PortCheck(connection.answer(answer_types.Hold)["wrong"])
         except GpuctlError as error:
             port_check = PortCheck(error.wrong)
         yield port_check

@@ -22,7 +22,6 @@ from gpuctl.domain.findings import Verdict
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.pod_exec import BrokenOff
-from gpuctl.remote.supervisor import frames
 
 TRIES = 3  # a broken connection is reopened, and everything is compared again
 PAUSE_S = 1.0
@@ -155,7 +154,7 @@ def check_shared(
     try:
         with connector.stream(target) as stream:
             while True:
-                answer = stream.ask(frames.CHECK, {"target": request.target, "paths": paths})
+                answer = stream.check(request.target, paths)
                 if answer["generation"] == generation and not answer["differs"]:
                     seconds = time.monotonic() - begun
                     return Outcome(target.pod, Verdict.OK, "sees", files=len(paths), seconds=seconds)

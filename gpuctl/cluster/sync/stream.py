@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, TypedDict
 
 from gpuctl.cluster.sync.model import Entry, Kept, PodEntry, PodState
 from gpuctl.core.errors import GpuctlError
@@ -14,7 +13,7 @@ from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.pod_exec import Command, Program
 from gpuctl.remote import packing
-from gpuctl.remote.connection import why_ended
+from gpuctl.remote.connection import decoded, why_ended
 from gpuctl.remote.supervisor import frames
 
 # Each imports only those before it; the `main` of the last one is run.
@@ -24,6 +23,32 @@ RECEIVER = (
 )
 AT_ONCE = 1 << 17  # bytes buffered before they are sent
 SILENT_S = 60.0  # a pod at work says so every 10 s
+
+
+class _Hello(TypedDict):
+    sources: list[str]
+    generation: str
+    entries: dict[str, object]
+    deviations: dict[str, object]
+
+
+class _Synced(TypedDict):
+    generation: str
+    files: int
+    bytes: int
+
+
+class _Trouble(TypedDict):
+    path: str
+    word: str
+    wrong: str
+
+
+class CheckAnswer(TypedDict):
+    """See `check` of pod/serve.py."""
+
+    generation: str
+    differs: list[str]
 
 
 class Refused(GpuctlError):
@@ -55,39 +80,44 @@ class PodStream:
         `how`: force, check, session; a broken connection of the same session must release the folder.
         """
         request = {"target": target, "source": source, "who": who, "force": False, "check": False, "session": "", **how}
-        answer = self.ask(frames.HELLO, request)
-        entries = {path: _entry(row, answer["sources"]) for path, row in answer["entries"].items()}
-        deviations = {
-            path: None if row is None else PodEntry(row[0], row[1], row[3])
-            for path, row in answer["deviations"].items()
-        }
+        answer = self.ask(frames.HELLO, request, _Hello)
+        with _making_sense(self.doing):
+            entries = {path: _entry(row, answer["sources"]) for path, row in answer["entries"].items()}
+            deviations = {path: None if row is None else _deviation(row) for path, row in answer["deviations"].items()}
         return PodState(entries, deviations, {}, answer["generation"])
 
     def look(self, paths: list[str]) -> Mapping[str, PodEntry]:
         """Read the pod's entries at these paths."""
-        return {path: PodEntry(row[0], row[1]) for path, row in self.ask(frames.LOOK, paths).items()}
+        answer = self.ask(frames.LOOK, paths, dict[str, object])
+        with _making_sense(self.doing):
+            return {path: PodEntry(*_of_types(row, str, str, int)[:2]) for path, row in answer.items()}
 
     def sync(self) -> Mapping[str, Any]:
         """Wait until everything sent is done; return the number of files and bytes written."""
-        answer: Mapping[str, Any] = self.ask(frames.SYNC, {})
+        answer: Mapping[str, Any] = self.ask(frames.SYNC, {}, _Synced)
         return answer
 
     def alive(self) -> None:
         """Wait for a sign of life; `Unreachable` if the pod is gone."""
-        self.ask(frames.ALIVE, {})
+        self.ask(frames.ALIVE, {}, dict[str, Any])
 
     def has_news(self) -> bool:
         """Return whether it sent something unrequested, or ended: `alive` then raises the reason."""
         return self._program.waiting()
 
-    def ask(self, kind: int, value: Any) -> Any:
-        """Send a request after everything queued, and wait for the answer."""
+    def check(self, target: str, paths: Mapping[str, Any]) -> CheckAnswer:
+        """Return the pod's generation, and those of the paths whose content differs there."""
+        answer: CheckAnswer = self.ask(frames.CHECK, {"target": target, "paths": paths}, CheckAnswer)
+        return answer
+
+    def ask(self, kind: int, value: Any, shape: object) -> Any:
+        """Send a request after everything queued, and wait for the answer, which is of this type."""
         self._waiting += frames.pack(kind, value)
         self._flush()
         while True:
             kind, payload = self._next()
             if kind == frames.ANSWER:
-                return frames.unpack(payload)
+                return decoded(self.doing, frames.text_of, payload, shape)
             self._receive(kind, payload)
 
     # ---- work -----------------------------------------------------------------------------------------------------
@@ -109,7 +139,7 @@ class PodStream:
         """Process an unrequested message: a heartbeat, or an error."""
         if kind != frames.TROUBLE:
             return
-        trouble = frames.unpack(payload)
+        trouble = decoded(self.doing, frames.text_of, payload, _Trouble)
         if trouble["word"] == "refused":
             raise Refused(self.doing, trouble["wrong"], _HINTS.get(trouble["wrong"].partition(":")[0], ""))
         self.troubles.append((trouble["word"], Kept(trouble["path"], trouble["wrong"])))
@@ -127,7 +157,7 @@ class PodStream:
             return self._messages.next()
         except EOFError:
             raise why_ended(self._program, self.doing, self._python) from None
-        except (ValueError, json.JSONDecodeError) as error:
+        except ValueError as error:
             raise GpuctlError(self.doing, str(error)) from error
 
     def _more(self) -> bytes:
@@ -137,9 +167,30 @@ class PodStream:
 _HINTS = {"another sync writes there": "wait until it ends, or end it: a --watch keeps the folder locked"}
 
 
-def _entry(row: Any, sources: list[str]) -> Entry:
-    kind, value, mode, source, by, put = row
-    return Entry(kind, value, mode, (source[0], source[1], source[2]), sources[by], put)
+def _entry(row: object, sources: list[str]) -> Entry:
+    kind, value, mode, source, by, put = _of_types(row, str, str, int, list, int, bool)
+    first, second, third = _of_types(source, int, int, int)
+    return Entry(kind, value, mode, (first, second, third), sources[by], put)
+
+
+def _deviation(row: object) -> PodEntry:
+    kind, value, _, ours = _of_types(row, str, str, int, bool)
+    return PodEntry(kind, value, ours)
+
+
+def _of_types(row: object, *types: type) -> list[Any]:
+    """Return the row if its values are of these types; ValueError if not. A folder has thousands of rows."""
+    if not isinstance(row, list) or tuple(map(type, row)) != types:
+        raise ValueError(f"an entry is {str(row)[:80]}")
+    return row
+
+
+@contextlib.contextmanager
+def _making_sense(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, IndexError) as error:
+        raise GpuctlError(doing, f"the pod's answer makes no sense: {error}") from error
 
 
 def open_to(cluster: Cluster, pod: str, container: str, python: str, stop: Stop) -> PodStream:

@@ -24,6 +24,7 @@ from gpuctl.core.errors import GpuctlError, InvalidInput, Unreachable
 from gpuctl.domain.kube_errors import NotACluster, NotLoggedIn, error_of, unreachable
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.login import Credentials
+from gpuctl.engine import typed_json
 
 CONNECT_S, ANSWER_S = 5.0, 30.0
 JSON = "application/json"
@@ -98,11 +99,11 @@ class Api:
         """Return the answer to a request that must not be repeated; after `Unreachable` it may have been executed."""
         with self._sent(request, silent_s) as response:
             try:
-                answer: Object = json.loads(response.data)
+                answer = typed_json.read(typed_json.parse(response.data), Object)
             except ValueError as error:
                 hint = "check the URL in the kubeconfig: a proxy or login page may answer instead of the cluster"
                 raise NotACluster(request.doing, f"{self.server} does not answer like a cluster", hint) from error
-            return answer
+            return dict(answer)
 
     def refusal(self, doing: str, status: int, text: str) -> GpuctlError:
         """The error for an answer with this HTTP status and body."""

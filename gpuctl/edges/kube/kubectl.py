@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -13,10 +12,13 @@ from typing import Any, NoReturn
 
 from gpuctl.core.errors import GpuctlError, InvalidInput
 from gpuctl.edges.kube import config
+from gpuctl.edges.processes import Processes
 from gpuctl.edges.programs import gist, installed, need
 from gpuctl.edges.terminal import as_it_was
+from gpuctl.engine import typed_json
 
 ANSWERS = "`kubectl cluster-info` shows whether the cluster answers"
+MOST_OF_A_LIST = 2**28  # bytes; ten thousand pods as JSON have about a third of that
 CHOSE_NOTHING = (1, 130)  # fzf: no match, Escape or Ctrl-C
 
 
@@ -49,22 +51,26 @@ class Kubectl:
         return out
 
     def try_to(self, *arguments: str, limit: float = 30) -> tuple[int, str, str]:
-        """Return exit status, output and error output; status 124 if it did not end within `limit` seconds."""
+        """Return exit status, output and error output.
+
+        Status 124 if it did not end within `limit` seconds, 125 if it printed too much; the output is then empty.
+        """
         need("kubectl")
-        try:
-            done = subprocess.run(
-                self.argv(*arguments), stdin=subprocess.DEVNULL, capture_output=True, timeout=limit, check=False
-            )
-        except subprocess.TimeoutExpired:
+        # A credential plugin may ask on the terminal.
+        done = Processes(MOST_OF_A_LIST, own_session=False).run(self.argv(*arguments), b"", limit)
+        if done.excess:
+            return 125, "", f"kubectl printed more than {MOST_OF_A_LIST >> 20} MiB and was stopped"
+        if done.code is None:
             return 124, "", f"kubectl did not end within {limit:g} s"
-        return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+        return done.code, done.out.decode(errors="replace"), done.err
 
     def json(self, doing: str, *arguments: str, limit: float = 30) -> dict[str, Any]:
         """Return the document that kubectl prints with `-o json`."""
-        document = json.loads(self.ask(doing, *arguments, "-o", "json", limit=limit))
-        if not isinstance(document, dict):
-            raise GpuctlError(doing, "kubectl did not print a JSON object")
-        return document
+        text = self.ask(doing, *arguments, "-o", "json", limit=limit)
+        try:
+            return typed_json.read(typed_json.parse(text), dict[str, Any])
+        except ValueError as error:
+            raise GpuctlError(doing, "kubectl did not print a JSON object") from error
 
 
 def show(argv: Sequence[str], folder: str | None = None, stdin: str | None = None) -> int:
@@ -91,16 +97,16 @@ def show(argv: Sequence[str], folder: str | None = None, stdin: str | None = Non
 
 
 def output_of(argv: Sequence[str], folder: str | None = None, limit: float = 30) -> str | None:
-    """Return a program's output; None if it is missing, fails, or does not end within `limit` seconds."""
+    """Return a program's whole output; None if it is missing, fails, prints too much or takes more than `limit`
+    seconds.
+    """
     if not installed(argv[0]):
         return None
     try:
-        done = subprocess.run(
-            list(argv), cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        done = Processes(own_session=False).run(argv, b"", limit, folder=folder)
+    except OSError:
         return None
-    return done.stdout if done.returncode == 0 else None
+    return done.out.decode(errors="replace") if done.code == 0 else None
 
 
 def fzf(lines: Sequence[str], *options: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,8 +9,13 @@ from typing import Any
 
 from gpuctl.core.errors import GpuctlError
 from gpuctl.edges.background import end, tied
-from gpuctl.edges.kube.kubectl import Kubectl
+from gpuctl.edges.kube.kubectl import MOST_OF_A_LIST, Kubectl
+from gpuctl.edges.processes import Done, Processes
 from gpuctl.edges.programs import gist, need
+from gpuctl.engine import typed_json
+
+LIST_S = 60.0
+MOST_OF_AN_OBJECT = 2**24  # characters; a server takes objects of some MiB
 
 
 class Events:
@@ -31,6 +35,7 @@ class Events:
     ) -> None:
         self._kubectl, self._what, self._on_event, self._on_loss = kubectl, list(what), on_event, on_loss
         self._stopped = threading.Event()
+        self._listing = Processes(MOST_OF_A_LIST)
         self._running: list[subprocess.Popen[str]] = []
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -42,6 +47,7 @@ class Events:
     def stop(self) -> None:
         """End the stream and its kubectl processes."""
         self._stopped.set()
+        self._listing.stop()
         self._end_all()
         self._thread.join(5)
 
@@ -62,13 +68,13 @@ class Events:
         """Watch until it breaks; return whether the cluster answered."""
         answered = False
         try:
-            watch = self._kubectl_of("--watch", "--output-watch-events")
+            watch = self._start_watch()
             # The list is requested while the watch already runs, so that no deletion in between is missed.
-            listing = self._kubectl_of("--request-timeout=20s")
-            out, err = listing.communicate()
-            self._on_event("LIST", listed(listing.returncode, out, err))
+            argv = self._kubectl.argv("get", *self._what, "--request-timeout=20s", "-o", "json")
+            done = self._listing.run(tied(argv), b"", LIST_S)
+            self._on_event("LIST", listed(done))
             answered = True
-            for event in events(watch.stdout or ()):
+            for event in events(_lines(watch)):
                 self._on_event(str(event.get("type", "")), event.get("object") or {})
             raise GpuctlError("continue the watch", "kubectl ended the watch")
         except (GpuctlError, ValueError) as error:
@@ -78,16 +84,17 @@ class Events:
             self._end_all()
         return answered
 
-    def _kubectl_of(self, *more: str) -> subprocess.Popen[str]:
+    def _start_watch(self) -> subprocess.Popen[str]:
+        argv = self._kubectl.argv("get", *self._what, "--watch", "--output-watch-events", "-o", "json")
         with self._lock:
             if self._stopped.is_set():
                 raise GpuctlError("watch", "it was ended")
             process = subprocess.Popen(
-                tied(self._kubectl.argv("get", *self._what, *more, "-o", "json")),
+                tied(argv),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 # The list reports the same errors as the watch; a pipe without a reader would fill up.
-                stderr=subprocess.DEVNULL if "--watch" in more else subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
                 text=True,
                 errors="replace",
                 start_new_session=True,
@@ -96,21 +103,34 @@ class Events:
             return process
 
 
-def listed(code: int, out: str, err: str) -> dict[str, Any]:
+def listed(done: Done) -> dict[str, Any]:
     """Parse the list of `kubectl get -o json`; `GpuctlError` if kubectl failed."""
-    document = json.loads(out) if out.strip() and not code else None
-    if not isinstance(document, dict):
-        raise GpuctlError("list what to watch", gist(err))
-    return document
+    if done.excess or done.code is None:
+        wrong = f"printed more than {MOST_OF_A_LIST >> 20} MiB" if done.excess else f"did not end within {LIST_S:g} s"
+        raise GpuctlError("list what to watch", f"kubectl {wrong}")
+    if done.code or not done.out.strip():
+        raise GpuctlError("list what to watch", gist(done.err))
+    return typed_json.read(typed_json.parse(done.out), dict[str, Any])
+
+
+def _lines(watch: subprocess.Popen[str]) -> Iterator[str]:
+    """Yield lines; one that is too long for any object comes in parts."""
+    stdout = watch.stdout
+    assert stdout is not None  # noqa: S101 - for mypy: a pipe was requested
+    yield from iter(lambda: stdout.readline(MOST_OF_AN_OBJECT), "")
 
 
 def events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of a stream in which each ends with a line that starts with its closing brace."""
     kept: list[str] = []
+    size = 0
     for line in lines:
+        size = len(line) + (size if kept else 0)
         kept.append(line)
+        if size > MOST_OF_AN_OBJECT:
+            raise GpuctlError("watch", f"kubectl printed an object of more than {MOST_OF_AN_OBJECT >> 20} MiB")
         if line.startswith("}") or (len(kept) == 1 and line.startswith("{") and line.rstrip().endswith("}")):
-            yield json.loads("".join(kept))
+            yield typed_json.read(typed_json.parse("".join(kept)), dict[str, Any])
             kept = []
         elif not kept[0].startswith("{"):  # a warning or an error of kubectl's own
             kept = []

@@ -11,7 +11,7 @@ their input ends.
 from __future__ import annotations
 
 import contextlib
-import json
+import re
 import select
 import socket
 import ssl
@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketException
 
@@ -28,7 +28,7 @@ from gpuctl.domain.kube_errors import Forbidden
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster
 from gpuctl.edges.kube.tls import proxy, tls
-from gpuctl.engine import visit_failures
+from gpuctl.engine import typed_json, visit_failures
 
 CONNECT_S = 15.0
 CLOSE_S = 1  # for a peer that neither sends nor receives
@@ -36,6 +36,7 @@ SLICE_S = 0.2  # maximum delay until a stop is noticed
 AT_ONCE = 64  # messages received in one turn
 PART, KEPT_OF_ERR = 1 << 16, 1 << 14  # bytes of input per message; bytes kept of the end of standard error
 KEPT_OF_STATUS = 1 << 16
+PRINTS_ENDLESSLY = "does something in the image print endlessly?"
 STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 NO_PROGRAM = ("executable file not found", "no such file or directory", "command not found", "permission denied")
@@ -104,8 +105,7 @@ def read(cluster: Cluster, pod: str, command: Command, stdin: Iterable[bytes] = 
     def collect(part: bytes) -> None:
         output.extend(part)
         if len(output) > visit_failures.MOST_OUTPUT:
-            hint = "does something in the image print endlessly?"
-            raise GpuctlError(_doing(pod, command), visit_failures.TOO_MUCH_OUTPUT, hint)
+            raise GpuctlError(_doing(pod, command), visit_failures.TOO_MUCH_OUTPUT, PRINTS_ENDLESSLY)
 
     done = run(cluster, pod, command, stdin, collect)
     return done, bytes(output)
@@ -150,6 +150,21 @@ def _refused(error: GpuctlError) -> GpuctlError:
     return error
 
 
+class _Status(TypedDict, total=False):
+    """The part of a Status object that tells how a program ended."""
+
+    status: str | None
+    message: str | None
+    details: dict[str, Any] | None
+
+
+def _exit_code(status: _Status) -> int | None:
+    causes = (status.get("details") or {}).get("causes")
+    known = [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
+    texts = (str(cause.get("message")) for cause in known if cause.get("reason") == "ExitCode")
+    return next((int(text) for text in texts if re.fullmatch(r"\d{1,3}", text)), None)
+
+
 class Program:
     """A program that runs. One thread at a time may use it."""
 
@@ -162,6 +177,7 @@ class Program:
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._out: deque[bytes] = deque()
+        self._unread_bytes = 0
         self._to_send: deque[memoryview] = deque()
         self._channel = -1  # of the message that is being read
         self._status = b""
@@ -179,6 +195,8 @@ class Program:
                 raise EOFError(self.doing)
             last = time.monotonic() if self._turn(SLICE_S) else last
             self._check(last, "takes no more input")
+            if self._unread_bytes > visit_failures.MOST_OUTPUT:
+                raise GpuctlError(self.doing, visit_failures.TOO_MUCH_OUTPUT, PRINTS_ENDLESSLY)
 
     def read(self) -> bytes:
         """Return the next output; empty once the program has ended and everything was read."""
@@ -187,7 +205,9 @@ class Program:
         while not self._out and not self._has_ended:
             self._turn(SLICE_S)
             self._check(last, "has not answered")
-        return self._out.popleft() if self._out else b""
+        part = self._out.popleft() if self._out else b""
+        self._unread_bytes -= len(part)
+        return part
 
     def waiting(self, wait_s: float = 0) -> bool:
         """Return whether output is available, or the program has ended."""
@@ -211,16 +231,17 @@ class Program:
     def done(self) -> Done:
         """Return the exit of the program, after `read` returned nothing; `Unreachable` if no status arrived."""
         try:
-            status = json.loads(self._status)
+            status = typed_json.read(typed_json.parse(self._status), _Status, extra=True)
+        except typed_json.Misfit as error:
+            raise Unreachable(self.doing, f"how it ended makes no sense: {error}") from None
         except ValueError:
             raise Unreachable(self.doing, "the connection broke before it ended") from None
         err = self.err.decode(errors="replace").strip()
         if status.get("status") == "Success":
             return Done(0, err)
-        causes = (status.get("details") or {}).get("causes") or []
-        for cause in causes:
-            if cause.get("reason") == "ExitCode":
-                return Done(int(cause["message"]), err)
+        code = _exit_code(status)
+        if code is not None:
+            return Done(code, err)
         message = str(status.get("message") or "no reason given")
         if any(text in message.lower() for text in NO_PROGRAM):
             raise NotStarted(self.doing, message)
@@ -310,6 +331,7 @@ class Program:
     def _keep(self, data: bytes) -> None:
         if self._channel == STDOUT and data:
             self._out.append(data)
+            self._unread_bytes += len(data)
         elif self._channel == STDERR:
             self.err = (self.err + data)[-KEPT_OF_ERR:]
         elif self._channel == STATUS:

@@ -12,12 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from gpuctl.core.errors import GpuctlError, Unreachable
 from gpuctl.domain.kube_errors import Forbidden, NotThere, error_of
 from gpuctl.edges.kube.cancel import Stop
 from gpuctl.edges.kube.cluster import Cluster, Kind, Object, Request, selector
+from gpuctl.engine import typed_json
 
 # The server ends a watch after this time; a connection that died silently is noticed a little later.
 WATCH_S = 240
@@ -78,12 +79,26 @@ def watch(cluster: Cluster, kind: Kind, labels: Mapping[str, str], stop: Stop) -
             stop.wait(PAUSE_S)
 
 
+class _Metadata(TypedDict):
+    resourceVersion: str
+
+
+class _Event(TypedDict):
+    """A change of an object, or an error."""
+
+    type: str
+    object: dict[str, Any]
+
+
 def _events(cluster: Cluster, request: Request, stop: Stop, opened: Callable[[], None]) -> Iterator[Mapping[str, Any]]:
     """Yield the events of one watch; pause after an empty one, because a proxy may end every watch at once."""
     received = False
     for line in cluster.lines(request, stop, WATCH_S + 30.0, opened):
         received = True
-        yield json.loads(line)
+        event = typed_json.read(typed_json.parse(line), _Event, extra=True)
+        if event["type"] != "ERROR":
+            typed_json.read(event["object"].get("metadata"), _Metadata, "object.metadata", extra=True)
+        yield event
     if not received:
         stop.wait(PAUSE_S)
 

@@ -10,8 +10,8 @@ from gpuctl.domain.node_facts import unread
 from gpuctl.nccl.preflight import network
 from gpuctl.nccl.preflight.idle import DRAIN, idle
 
-# Pod -> what the answer of module_utils/launch/gpu_processes.py; None: no answer.
-Work = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]] | None]
+GpuProcesses = Mapping[str, Any]  # answer of module_utils/launch/gpu_processes.py
+Work = Mapping[str, GpuProcesses | str]  # by pod; a text if there is no answer
 # Missing programs show when the run starts; a container's PATH locates them.
 RULES = (idle, network.ssh, network.names)
 RULES_ALONE = (idle,)
@@ -26,8 +26,8 @@ def at_work(work: Work) -> list[Finding]:
     """Check that no process in the pods holds a GPU or is a rank of a job."""
     findings = []
     for pod, answer in work.items():
-        if answer is None:
-            findings.append(unread("idle", pod, "its use is", "it gave no answer"))
+        if isinstance(answer, str):
+            findings.append(unread("idle", pod, "its use is", answer))
         elif answer["processes"]:
             message = f"a job runs there: {_named(answer['processes'])}"
             findings.append(fail("idle", pod, message, ADVICE, processes=len(answer["processes"])))

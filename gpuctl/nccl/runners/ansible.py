@@ -12,6 +12,7 @@ from typing import Any
 from gpuctl.domain import ranks as hang
 from gpuctl.edges import ansible
 from gpuctl.edges.ssh import Failure
+from gpuctl.engine import launch_answers, typed_json
 from gpuctl.nccl import plan
 from gpuctl.nccl.launch import outcome
 from gpuctl.nccl.launch.output import KEPT_LINES, file_name
@@ -126,7 +127,11 @@ class _Answers:
         if host.result is None:
             self.wrong[host.host] = host.wrong
             return
-        answer = host.result["nccl"]
+        try:
+            answer: Mapping[str, Any] = typed_json.read(host.result["nccl"], launch_answers.Test, "nccl")
+        except typed_json.Misfit as error:
+            self.wrong[host.host] = f"its answer makes no sense: {error}"
+            return
         self.answers[answer["do"], host.host] = answer
         if answer["do"] == "run" and host.host in self._launches:
             self._ended[host.host] = time.monotonic()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import threading
 import time
@@ -15,7 +14,7 @@ from typing import Any
 from gpuctl.core.errors import InvalidInput
 from gpuctl.domain.ranks import Process
 from gpuctl.edges.ssh import Failure
-from gpuctl.engine import mpirun_command
+from gpuctl.engine import launch_answers, mpirun_command
 from gpuctl.nccl import plan
 from gpuctl.nccl.judge.outcome import BROKEN_OFF
 from gpuctl.nccl.launch import outcome
@@ -24,6 +23,8 @@ from gpuctl.nccl.model import Launch, LaunchResult
 from gpuctl.nccl.runner import ProgressListener
 from gpuctl.remote import payload
 from gpuctl.remote.transport import LOOK_LIMIT_S, Transport
+
+Answer = Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ class _Running(WatchedLaunch):
         super().__init__(launch, secrets.token_hex(8), runner.options.save_output, listener)
         self.runner = runner
         self.mark = f"gpuctl-{secrets.token_hex(8)} "
-        self.answer: dict[str, Any] | None = None
+        self.answer: Mapping[str, Any] | None = None
+        self.bad_answer: Failure | None = None
         self.stream = runner.transport.start(launch.nodes[0], self._start_program())
 
     def _start_program(self) -> bytes:
@@ -161,7 +163,9 @@ class _Running(WatchedLaunch):
         end = outcome.ProgramEnd(
             stop=self.stop,
             answer=self.answer,
-            ssh=transport.why(nodes[0], exit_and_error, self.launch.sweep.limit_s) if none else None,
+            ssh=(self.bad_answer or transport.why(nodes[0], exit_and_error, self.launch.sweep.limit_s))
+            if none
+            else None,
             last=self.printed.last,
             looks=self.looks,
             lost=lost,
@@ -179,18 +183,25 @@ class _Running(WatchedLaunch):
         with self.printed:
             for line in self.stream.lines():
                 if line.startswith(self.mark):
-                    self.answer = json.loads(line[len(self.mark) :])
+                    self._take_answer(line[len(self.mark) :])
                     continue
                 self.printed.take(line)
                 yield line
 
+    def _take_answer(self, text: str) -> None:
+        answer = payload.read_answer(text, launch_answers.Start)
+        if isinstance(answer, Failure):
+            self.bad_answer = answer
+        else:
+            self.answer = answer
+
     def look(self) -> dict[str, list[Process] | None]:
         """Current state of every node's ranks."""
-        answers = self._ask_all(end=False, nodes=self.launch.nodes)
+        looks = self._query_all(self.launch.nodes, launch_answers.Look)
         name = plan.name_in_kernel(self.launch.sweep)
         return {
-            node: None if answer is None else [Process(**one) for one in answer["processes"] if one["name"] == name]
-            for node, answer in answers.items()
+            node: None if look is None else [Process(**one) for one in look["processes"] if one["name"] == name]
+            for node, look in looks.items()
         }
 
     def _sweep(self) -> tuple[str, ...]:
@@ -200,24 +211,26 @@ class _Running(WatchedLaunch):
         """
         silent = {node for node, look in self.looks.items() if look is None}
         nodes = self.launch.nodes
-        answers = self._ask_all(end=True, nodes=nodes, fresh=silent)
-        again = [node for node in nodes if answers[node] is None and node not in silent]
-        answers |= self._ask_all(end=True, nodes=again, fresh=set(again))
-        return tuple(node for node in nodes if (answers[node] or {}).get("left") != [])
+        ends = self._query_all(nodes, launch_answers.End, fresh=silent)
+        again = [node for node in nodes if ends[node] is None and node not in silent]
+        ends |= self._query_all(again, launch_answers.End, fresh=set(again))
+        return tuple(node for node in nodes if (end := ends[node]) is None or end["left"])
 
-    def _ask_all(
-        self, end: bool, nodes: Sequence[str], fresh: Collection[str] = ()
-    ) -> dict[str, dict[str, Any] | None]:
+    def _query_all(self, nodes: Sequence[str], shape: type, fresh: Collection[str] = ()) -> dict[str, Answer]:
         """Answer of each node, None without one; nodes in `fresh` are queried over a new connection."""
-        request = {"mark": self.mark, "variable": f"{mpirun_command.VARIABLE}={self.token}", "end": end}
+        variable = f"{mpirun_command.VARIABLE}={self.token}"
+        request = {"mark": self.mark, "variable": variable, "end": shape is launch_answers.End}
         program = payload.program("process_tree", request)
 
-        def ask(node: str) -> dict[str, Any] | None:
+        def query(node: str) -> Answer:
             reply = self.runner.transport.query(node, program, node in fresh)
-            return None if isinstance(reply, Failure) else self._answer(reply)
+            if isinstance(reply, Failure):
+                return None
+            answer = payload.answer(reply, self.mark, shape)
+            if isinstance(answer, Failure):
+                self.report(f"{node}: its processes are unknown: {answer.wrong}")
+                return None
+            return answer
 
         with ThreadPoolExecutor(min(64, len(nodes)) or 1) as pool:
-            return dict(zip(nodes, pool.map(ask, nodes), strict=True))
-
-    def _answer(self, output: bytes) -> dict[str, Any] | None:
-        return payload.answer(output, self.mark)
+            return dict(zip(nodes, pool.map(query, nodes), strict=True))

@@ -39,7 +39,24 @@ def whole(head: Any, content: bytes) -> bytes:
 
 def unpack(payload: bytes) -> Any:
     """Decode a JSON payload."""
-    return json.loads(payload if payload[:1] in b"{[" else zlib.decompress(payload))
+    return json.loads(text_of(payload))
+
+
+def text_of(payload: bytes) -> bytes:
+    """Return the JSON text of a payload; ValueError if it is damaged, or larger than any of ours."""
+    return payload if payload[:1] in b"{[" else inflated(payload)
+
+
+def inflated(data: bytes) -> bytes:
+    """Decompress at most MOST bytes; ValueError for anything else: a few kilobytes may stand for gigabytes."""
+    stream = zlib.decompressobj()
+    try:
+        text = stream.decompress(data, MOST)
+    except zlib.error as error:
+        raise ValueError(f"it cannot be decompressed: {error}") from error
+    if not stream.eof:
+        raise ValueError(f"it is incomplete, or larger than {MOST} bytes")
+    return text
 
 
 class Reader:

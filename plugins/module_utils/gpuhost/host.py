@@ -8,14 +8,21 @@ import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from glob import escape, glob
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import subprocess
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CHOSEN = re.compile(r"\[([^\]]+)\]")
 
 
 class Result(NamedTuple):
-    """Exit code and output of a program; `code` is 127 if the host does not have it, 124 after a timeout."""
+    """Exit code and output of a program.
+
+    `code` is 127 if the host does not have it, 124 after a timeout, 125 if it was stopped because it printed too much.
+    `out` is whole, or empty.
+    """
 
     code: int
     out: str
@@ -230,9 +237,13 @@ class Host:
         """
         around = self.changing("run " + " ".join(argv)) if changes else contextlib.nullcontext()
         with around:
-            return self._run(argv, stdin, limit, environment or {})
+            return self._run(argv, stdin, limit, environment or {}, changes)
 
-    def _run(self, argv: Sequence[str], stdin: str, limit: float, added: Mapping[str, str]) -> Result:
+    def _run(self, argv: Sequence[str], stdin: str, limit: float, added: Mapping[str, str], changes: bool) -> Result:
+        process = self._start(argv, added)
+        return process if isinstance(process, Result) else _result(process, argv[0], stdin, limit, changes)
+
+    def _start(self, argv: Sequence[str], added: Mapping[str, str]) -> subprocess.Popen[bytes] | Result:
         import subprocess  # slow to load; most visits that change nothing start no program
 
         path = ":".join(self.root + p for p in PATH.split(":"))
@@ -255,33 +266,48 @@ class Host:
             environment["GPUCTL_ROOT"] = self.root
         pipe = subprocess.PIPE
         try:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [program, *argv[1:]],
                 env=environment,
                 stdin=pipe,
                 stdout=pipe,
                 stderr=pipe,
-                encoding="utf-8",
-                errors="replace",
                 start_new_session=True,  # signals to us do not reach it: it finishes
             )
         except OSError as error:
             return Result(126, "", f"{argv[0]}: {error.strerror}")
-        try:
-            out, err = process.communicate(stdin, timeout=limit)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            # A process that hangs inside a driver survives even SIGKILL: leave it behind.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=2)
-            return Result(124, "", f"{argv[0]} gave no answer within {limit:g} s")
-        return Result(process.returncode, out, err)
 
     def which(self, program: str) -> str | None:
         """Path on this machine of a program below the root; None if the host does not have it."""
         folders = [""] if program.startswith("/") else [p + "/" for p in PATH.split(":")]
         candidates = [self.root + folder + program for folder in folders]
         return next((c for c in candidates if os.access(c, os.X_OK) and os.path.isfile(c)), None)
+
+
+def _result(process: subprocess.Popen[bytes], name: str, stdin: str, limit: float, changes: bool) -> Result:
+    import subprocess
+
+    from .bounded_output import MOST_BYTES, Exchange, TooMuchOutput
+
+    most = f"{MOST_BYTES >> 20} MiB"
+    try:
+        out, err = Exchange(process, to_its_end=changes).run(stdin.encode("utf-8", "replace"), limit)
+        return Result(process.returncode, _text(out), _text(err))
+    except subprocess.TimeoutExpired:
+        code, message = 124, f"{name} gave no answer within {limit:g} s"
+    except TooMuchOutput:
+        if changes:  # it has ended; how is more than what it printed
+            return Result(process.returncode, "", f"{name} printed more than {most}, which was dropped")
+        code, message = 125, f"{name} printed more than {most} and was stopped"
+    process.kill()
+    # A process that hangs inside a driver survives even SIGKILL: leave it behind.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=2)
+    return Result(code, "", message)
+
+
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def sync_folder(folder: str) -> None:

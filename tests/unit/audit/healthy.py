@@ -9,6 +9,13 @@ from tests.unit.nccl.preflight import fleets
 
 Facts = dict[str, Any]
 LINE = "2026-11-27T03:00:01.000001+0000 n1 kernel: {}"
+
+
+def rise(before: int, after: int) -> dict[str, int]:
+    """A counter at both ends of the window."""
+    return {"before": before, "after": after}
+
+
 _LINK = {
     "address": "0000:18:00.0", "kind": "gpu", "width": 16.0, "speed": 2.5, "most_width": 16.0, "most_speed": 32.0,
     "port_width": 16.0, "port_speed": 32.0, "errors": {"fatal": 0, "nonfatal": 0, "correctable": 3},
@@ -43,8 +50,14 @@ _HEALTH = {
     },
     "counters": {
         "window_s": 2.0,
-        "ports": {"mlx5_0:1": {"symbol_error": [3, 3], "link_downed": [1, 1], "port_rcv_data": [5, 900]}},
-        "links": {"ens5": {"rx_errors": [0, 0], "bw_in_allowance_exceeded": [7, 7]}},
+        "ports": {
+            "mlx5_0:1": {
+                "symbol_error": rise(3, 3),
+                "link_downed": rise(1, 1),
+                "port_rcv_data": rise(5, 900),
+            }
+        },
+        "links": {"ens5": {"rx_errors": rise(0, 0), "bw_in_allowance_exceeded": rise(7, 7)}},
         "unread": {},
     },
     "system": _SYSTEM,

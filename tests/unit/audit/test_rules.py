@@ -10,7 +10,7 @@ import pytest
 from gpuctl.audit import rules
 from gpuctl.audit.rules import links
 from gpuctl.domain.findings import Finding, Verdict
-from tests.unit.audit.healthy import Facts, fleet
+from tests.unit.audit.healthy import Facts, fleet, rise
 
 SICK = "n2"
 Change = Callable[[Facts], Any]
@@ -65,10 +65,10 @@ FAULTS: dict[str, tuple[Change, str, Verdict, str]] = {
         put(*LINK, 1, "speed")(16.0), "pcie", Verdict.FAIL, "adapter 0000:1a:00.0 runs its PCIe link at 16 GT/s of 32",
     ),
     "aer": (put(*LINK, 0, "errors", "nonfatal")(2), "pcie", Verdict.WARN, "2 nonfatal PCIe errors since boot"),
-    "symbols": (put(*PORT, "symbol_error")([3, 8]), "counters", Verdict.WARN, "mlx5_0:1: symbol_error +5 within 2 s"),
-    "flap": (put(*PORT, "link_downed")([1, 2]), "counters", Verdict.FAIL, "its link went down within 2 s"),
+    "symbols": (put(*PORT, "symbol_error")(rise(3, 8)), "counters", Verdict.WARN, "mlx5_0:1: symbol_error +5 within"),
+    "flap": (put(*PORT, "link_downed")(rise(1, 2)), "counters", Verdict.FAIL, "its link went down within 2 s"),
     "allowance": (
-        put("counters", "links", "ens5", "bw_in_allowance_exceeded")([7, 9]), "counters", Verdict.WARN,
+        put("counters", "links", "ens5", "bw_in_allowance_exceeded")(rise(7, 9)), "counters", Verdict.WARN,
         "ens5: beyond the instance's allowance of bw_in within 2 s",
     ),
     "full": (put("system", "disks", 0, "free_percent")(0.4), "disks", Verdict.FAIL, "/: 0.4 % of its space is free"),
@@ -182,7 +182,7 @@ def test_a_link_is_not_wider_than_the_port_at_its_other_end() -> None:
 
 def test_counters_of_traffic_may_rise() -> None:
     def change(facts: Facts) -> None:
-        facts["counters"]["ports"]["mlx5_0:1"]["port_rcv_data"] = [1, 10**12]
+        facts["counters"]["ports"]["mlx5_0:1"]["port_rcv_data"] = rise(1, 10**12)
 
     assert bad(change) == []
 

@@ -19,8 +19,7 @@ def gpu(*changes: tuple[str, str]) -> dict[str, Any]:
     for before, after in changes:
         assert before in text
         text = text.replace(before, after, 1)
-    first: dict[str, Any] = gpu_xml.parse(text)["gpus"][0]
-    return first
+    return dict(gpu_xml.parse(text)["gpus"][0])
 
 
 def test_a_healthy_gpu_has_no_issues() -> None:

@@ -6,6 +6,7 @@ import errno
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import bounded_output
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import Host
 
 from tests.unit.gpuhost.test_crash import Killed
@@ -135,6 +136,39 @@ def test_a_program_without_utf_8_output_or_without_end_does_no_harm(tmp_path: Pa
     assert host.run("noisy").out == "caf\ufffd 1\n"
     program(tmp_path, "deaf", "#!/bin/sh\ntrap '' TERM\nwhile :; do :; done\n")
     assert host.run("deaf", limit=0.2).code == 124
+
+
+def test_a_program_that_prints_for_ever_is_stopped_and_none_of_its_output_is_taken_for_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_output, "MOST_BYTES", 1 << 20)
+    host = Host(small_server(tmp_path))
+    program(tmp_path, "yes", "#!/bin/sh\nexec /usr/bin/yes\n")
+    assert host.run("yes", limit=30) == (125, "", "yes printed more than 1 MiB and was stopped")
+    program(tmp_path, "errors", "#!/bin/sh\nexec /usr/bin/yes >&2\n")
+    assert host.run("errors", limit=30).code == 125
+    program(tmp_path, "much", "#!/bin/sh\n/usr/bin/yes | /usr/bin/head -c 1100000\n")
+    assert host.run("much", limit=30).code == 125
+    program(tmp_path, "enough", "#!/bin/sh\n/usr/bin/yes | /usr/bin/head -c 1000000\n")
+    assert len(host.run("enough", limit=30).out) == 1000000
+
+
+def test_a_program_that_changes_the_host_is_not_stopped_for_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_output, "MOST_BYTES", 1 << 16)
+    host = Host(small_server(tmp_path))
+    program(tmp_path, "install", "#!/bin/sh\n/usr/bin/yes | /usr/bin/head -c 300000\nexit 3\n")
+    assert host.run("install", changes=True) == (3, "", "install printed more than 0 MiB, which was dropped")
+
+
+def test_a_program_gets_all_of_its_input_while_it_prints(tmp_path: Path) -> None:
+    host = Host(small_server(tmp_path))
+    program(tmp_path, "cat", "#!/bin/sh\nexec /bin/cat\n")
+    text = "line\r\n" * 200_000
+    assert host.run("cat", stdin=text).out == text.replace("\r\n", "\n")
+    program(tmp_path, "deaf", "#!/bin/sh\nexit 0\n")
+    assert host.run("deaf", stdin=text).ok
 
 
 def test_a_process_that_ends_while_it_is_read_is_missing_and_errors_name_their_file(tmp_path: Path) -> None:

@@ -27,11 +27,11 @@ class TreeHost(Host):
     Stand-ins written in Python run in this process: hundreds of interpreters would take most of the tests' time.
     """
 
-    def _run(self, argv: Sequence[str], stdin: str, limit: float, added: Mapping[str, str]) -> Result:
+    def _run(self, argv: Sequence[str], stdin: str, limit: float, added: Mapping[str, str], changes: bool) -> Result:
         program = self.which(argv[0])
         code = None if program is None else _python(program)
         if program is None or code is None:
-            return super()._run(argv, stdin, limit, added)
+            return super()._run(argv, stdin, limit, added, changes)
         return _in_this_process(code, [program, *argv[1:]], {"GPUCTL_ROOT": self.root, **added}, stdin)
 
     def write(self, path: str, text: str) -> None:

@@ -18,7 +18,7 @@ TOKEN = "gpuctl-0123456789abcdef "  # noqa: S105
 def test_the_program_runs_from_standard_input_in_an_empty_python() -> None:
     program = script(json.dumps({"action": "facts"}), TOKEN)
     done = subprocess.run([sys.executable, "-I", "-S", "-"], input=program, capture_output=True, check=True)
-    answer = find(done.stdout, TOKEN, "facts")
+    answer = find(done.stdout, TOKEN, {"action": "facts"})
     assert answer["machine"]["machine"] in ("metal", "virtual", "container", "unknown")
 
 

@@ -74,7 +74,7 @@ def _result(job: Future[Any], limit_s: float, left_s: float) -> Any:
         return {"unread": {"*": f"no answer within {limit_s:g} s"}}
     except OSError as error:
         return {"unread": {"*": f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")}}
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return {"unread": {"*": f"not understood: {type(error).__name__}: {error}"}}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_OUTPUT = 4 << 20  # bytes of one program's output; the rest is dropped
+MAX_OUTPUT = 4 << 20  # bytes of one program's output
 SLICE_S = 1.0
 UNKILLABLE_S = 2.0  # a process blocked in the kernel (nvidia-smi with a broken GPU) survives even SIGKILL
 
@@ -21,9 +21,10 @@ UNKILLABLE_S = 2.0  # a process blocked in the kernel (nvidia-smi with a broken 
 def run_programs(
     commands: dict[str, list[str]], limit_s: float, meanwhile: Callable[[], object] = lambda: None
 ) -> dict[str, dict[str, Any]]:
-    """Return {code, text} by name; late programs are killed. `meanwhile` is called at least once a second.
+    """Return {code, text} by name. `meanwhile` is called at least once a second.
 
-    If `code` is None, `why` is the reason: "none" (no such program) or "late".
+    Programs that are late or print more than MAX_OUTPUT are killed. If `code` is None, `why` is the reason: "none" (no
+    such program), "late" or "excess"; the text is then not the whole output.
     """
     results: dict[str, dict[str, Any]] = {}
     running = {}
@@ -39,21 +40,24 @@ def run_programs(
         while running and time.monotonic() < end:
             meanwhile()
             for out in select.select(list(running), [], [], max(0.0, min(SLICE_S, end - time.monotonic())))[0]:
+                name, pid, text = running[out]
                 part = os.read(out, 1 << 16)
-                running[out][2].extend(part[: MAX_OUTPUT - len(running[out][2])])
-                if not part:
-                    name, pid, text = running.pop(out)
+                excess = len(text) + len(part) > MAX_OUTPUT
+                text.extend(b"" if excess else part)
+                if excess or not part:
+                    del running[out]
                     os.close(out)
-                    results[name] = _result(_wait(pid, end), text)
+                    code = _wait(pid, 0 if excess else end)
+                    results[name] = _result(None if excess else code, text, "excess" if excess else "late")
     finally:
         for name, pid, text in running.values():
-            results[name] = _result(_wait(pid, 0), text)
+            results[name] = _result(_wait(pid, 0), text, "late")
     return results
 
 
-def _result(code: int | None, text: bytearray) -> dict[str, Any]:
+def _result(code: int | None, text: bytearray, why: str) -> dict[str, Any]:
     result = {"code": code, "text": text.decode(errors="replace")}
-    return result if code is not None else dict(result, why="late")
+    return result if code is not None else dict(result, why=why)
 
 
 def _start(path: str, argv: list[str]) -> tuple[int, int]:

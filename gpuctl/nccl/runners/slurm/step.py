@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from gpuctl.core.errors import GpuctlError
 from gpuctl.domain.ranks import Process
 from gpuctl.edges import slurm
+from gpuctl.edges.ssh import Failure
+from gpuctl.engine import launch_answers
 from gpuctl.engine import mpirun_command as carried_command
 from gpuctl.nccl import plan
 from gpuctl.nccl.launch import outcome as settle
@@ -122,8 +124,11 @@ class Running(WatchedLaunch):
         request = {"mark": mark, "variable": f"{carried_command.VARIABLE}={self.token}", "end": False}
         argv = command.look(self.job.number, node, LOOK_LIMIT_S)
         done = slurm.try_to(*argv, stdin=payload.program("process_tree", request), limit=LOOK_LIMIT_S)
-        answer, name = payload.answer(done.out, mark), plan.name_in_kernel(self.launch.sweep)
-        return None if answer is None else [Process(**one) for one in answer["processes"] if one["name"] == name]
+        answer, name = payload.answer(done.out, mark, launch_answers.Look), plan.name_in_kernel(self.launch.sweep)
+        if isinstance(answer, Failure):
+            self.report(f"{node}: which of its ranks wait is unknown: {answer.wrong}")
+            return None
+        return [Process(**one) for one in answer["processes"] if one["name"] == name]
 
 
 def _is_silent(node: slurm.Node | None) -> bool:

@@ -21,7 +21,7 @@ NO_COUNTS = frozenset({"lifespan"})
 def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     """{window_s, ports, links, unread}: counters at the beginning and the end of the window.
 
-    `ports`: "mlx5_0:1" -> {counter: [before, after]}; `links`: interface -> the same of its Ethernet driver.
+    `ports`: "mlx5_0:1" -> {counter: {before, after}}; `links`: interface -> the same of its Ethernet driver.
     `window_s` in the request: seconds to wait between the readings.
     """
     unread: dict[str, str] = {}
@@ -41,7 +41,11 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
 def _paired(before: Mapping[str, dict[str, int]], after: Mapping[str, dict[str, int]]) -> dict[str, Any]:
     """Only what was read both times."""
     return {
-        name: {counter: [value, after[name][counter]] for counter, value in values.items() if counter in after[name]}
+        name: {
+            counter: {"before": value, "after": after[name][counter]}
+            for counter, value in values.items()
+            if counter in after[name]
+        }
         for name, values in before.items()
         if name in after
     }

@@ -14,7 +14,7 @@ from typing import Any
 from ..host import Host
 from . import gpu, jobs, limits, login, names, peer_memory, programs, rdma, reach
 
-Subject = Callable[[Host, Mapping[str, Any]], dict[str, Any]]
+Subject = Callable[[Host, Mapping[str, Any]], Mapping[str, Any]]
 
 SUBJECTS: dict[str, Subject] = {
     "gpu": gpu.read,
@@ -44,11 +44,11 @@ def gather(host: Host, request: Mapping[str, Any], all_subjects: Mapping[str, Su
     return {**facts, "seconds": round(time.monotonic() - started, 3)}
 
 
-def _read(read: Subject, host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+def _read(read: Subject, host: Host, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """One subject; an error of the whole subject becomes its reason under "*"."""
     try:
         return read(host, request)
     except OSError as error:
         return {"unread": {"*": f"{error.filename}: {error.strerror}" if error.filename else str(error)}}
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return {"unread": {"*": f"not understood: {type(error).__name__}: {error}"}}

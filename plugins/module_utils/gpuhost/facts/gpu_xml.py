@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as Tree
-from typing import Any
+from typing import TYPE_CHECKING
 
-FIELDS = ("driver", "cuda", "attached", "gpus")
+if TYPE_CHECKING:
+    from .answer_types import Gpu, GpuProcess, Smi
+
 # The element was renamed with driver 535; the content is equal.
 REASONS = ("clocks_event_reasons", "clocks_throttle_reasons")
 # The GPU or its driver does not have such a value; nothing is wrong.
@@ -38,7 +40,7 @@ YES_NO = {"Yes": True, "No": False}
 ACTIVE = {"Active": True, "Not Active": False}
 
 
-def parse(text: str) -> dict[str, Any]:
+def parse(text: str) -> Smi:
     """{driver, cuda, attached, gpus}; ValueError if the text is not a complete answer. `_gpu` lists a GPU's values.
 
     `attached` counts the GPUs that the driver has; `gpus` may be fewer, if one does not answer.
@@ -53,12 +55,12 @@ def parse(text: str) -> dict[str, Any]:
     return {
         "driver": cells.text("driver", "driver_version"),
         "cuda": cells.text("cuda", "cuda_version"),
-        "attached": cells.number("attached", "attached_gpus"),
+        "attached": cells.count("attached", "attached_gpus"),
         "gpus": [_gpu(gpu) for gpu in root.findall("gpu")],
     }
 
 
-def _gpu(gpu: Tree.Element) -> dict[str, Any]:
+def _gpu(gpu: Tree.Element) -> Gpu:
     """Memory in MiB. None: the GPU has no such value, or it could not be read; then `errors` or `unread` has the text.
 
     `errors`: path of any element -> the error that stands in place of its value ("GPU requires reset").
@@ -70,15 +72,15 @@ def _gpu(gpu: Tree.Element) -> dict[str, Any]:
         "uuid": cells.text("uuid", "uuid"),
         "model": cells.text("model", "product_name"),
         "mig": cells.text("mig", "mig_mode/current_mig"),
-        "memory_mib": cells.number("memory_mib", "fb_memory_usage/total"),
-        "used_mib": cells.number("used_mib", "fb_memory_usage/used"),
-        "busy_percent": cells.number("busy_percent", "utilization/gpu_util"),
+        "memory_mib": cells.count("memory_mib", "fb_memory_usage/total"),
+        "used_mib": cells.count("used_mib", "fb_memory_usage/used"),
+        "busy_percent": cells.count("busy_percent", "utilization/gpu_util"),
         "ecc": cells.text("ecc", "ecc_mode/current_ecc"),
         "ecc_pending": cells.text("ecc_pending", "ecc_mode/pending_ecc"),
         "uncorrectable": _uncorrectable(cells),
         "remap_pending": cells.choice("remap_pending", YES_NO, "remapped_rows/remapped_row_pending"),
         "remap_failure": cells.choice("remap_failure", YES_NO, "remapped_rows/remapped_row_failure"),
-        "remapped": cells.number("remapped", "remapped_rows/remapped_row_unc"),
+        "remapped": cells.count("remapped", "remapped_rows/remapped_row_unc"),
         # GPUs before the A100 retire pages instead of remapping rows.
         "retire_pending": cells.choice(
             "retire_pending", YES_NO, "retired_pages/pending_retirement", "retired_pages/pending_blacklist"
@@ -88,15 +90,15 @@ def _gpu(gpu: Tree.Element) -> dict[str, Any]:
         "slowed_by": _reasons(cells),
         "persistence": cells.text("persistence", "persistence_mode"),
         "compute_mode": cells.text("compute_mode", "compute_mode"),
-        "temperature_c": cells.number("temperature_c", "temperature/gpu_temp"),
+        "temperature_c": cells.degrees("temperature_c", "temperature/gpu_temp"),
         # Degrees left before it slows down, or, of GPUs before Hopper, the temperature at which it does.
-        "margin_c": cells.number("margin_c", "temperature/gpu_temp_tlimit"),
-        "slow_at_c": cells.number("slow_at_c", "temperature/gpu_temp_slow_threshold"),
-        "power_limit_w": cells.number("power_limit_w", *(f"{part}/{name}" for part, name in POWER_LIMITS)),
-        "default_power_limit_w": cells.number(
+        "margin_c": cells.degrees("margin_c", "temperature/gpu_temp_tlimit"),
+        "slow_at_c": cells.degrees("slow_at_c", "temperature/gpu_temp_slow_threshold"),
+        "power_limit_w": cells.count("power_limit_w", *(f"{part}/{name}" for part, name in POWER_LIMITS)),
+        "default_power_limit_w": cells.count(
             "default_power_limit_w", *(f"{part}/default_power_limit" for part, _ in POWER_LIMITS)
         ),
-        "max_sm_mhz": cells.number("max_sm_mhz", "max_clocks/sm_clock"),
+        "max_sm_mhz": cells.count("max_sm_mhz", "max_clocks/sm_clock"),
         "fabric_state": cells.text("fabric_state", "fabric/state"),
         "fabric_status": cells.text("fabric_status", "fabric/status"),
         "nvlink_domain": _domain(cells),
@@ -125,10 +127,17 @@ class _Cells:
                 return text
         return None
 
-    def number(self, name: str, *paths: str) -> int | None:
-        """An integer, whatever unit follows it, of the first of the paths that has a value."""
+    def count(self, name: str, *paths: str) -> int | None:
+        """A count, whatever unit follows it, of the first of the paths that has a value."""
+        return self._number(name, r"\d+", *paths)
+
+    def degrees(self, name: str, *paths: str) -> int | None:
+        """A temperature or a difference, which may be below zero."""
+        return self._number(name, r"-?\d+", *paths)
+
+    def _number(self, name: str, pattern: str, *paths: str) -> int | None:
         text = self.text(name, *paths)
-        match = re.match(r"-?\d+", text or "")
+        match = re.match(pattern, text or "")
         if text is not None and match is None:
             self.unread[name] = text
         return int(match.group()) if match else None
@@ -200,7 +209,7 @@ def _domain(cells: _Cells) -> str | None:
     return f"{cluster}.{clique}" if cluster and clique and set(cluster) - {"0", "-"} else None
 
 
-def _processes(cells: _Cells) -> list[dict[str, Any]] | None:
+def _processes(cells: _Cells) -> list[GpuProcess] | None:
     """Compute processes; type "G" alone is a display's. None if the GPU does not list them."""
     processes = cells.element.find("processes")
     text = "" if processes is None else (processes.text or "").strip()
@@ -211,9 +220,9 @@ def _processes(cells: _Cells) -> list[dict[str, Any]] | None:
     rows = [_Cells(e) for e in processes.findall("process_info") if (e.findtext("type") or "C").strip() != "G"]
     return [
         {
-            "pid": row.number("pid", "pid"),
+            "pid": row.count("pid", "pid"),
             "name": row.text("name", "process_name"),
-            "used_mib": row.number("used_mib", "used_memory"),
+            "used_mib": row.count("used_mib", "used_memory"),
         }
         for row in rows
     ]

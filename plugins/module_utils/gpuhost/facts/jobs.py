@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..host import Host
 from . import processes
 from .busy import KUBELET, pods_with_gpus, slurm_steps
+
+if TYPE_CHECKING:
+    from .answer_types import JobsFacts
 
 TESTS = [
     f"{name}_perf"
@@ -28,7 +31,7 @@ TESTS = [
 LIMIT_S = 15.0  # clients of a controller that is down wait
 
 
-def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+def read(host: Host, request: Mapping[str, Any]) -> JobsFacts:
     """{slurm_state, slurm_steps, kubernetes_pods, nccl_tests}.
 
     `slurm_state`: from sinfo, with its suffix ("idle", "allocated*", "reserved"); "" if this host is not a Slurm node.
@@ -47,9 +50,16 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         unread["kubernetes_pods"] = f"{KUBELET} cannot be parsed"
     state, steps = _slurm_state(host, unread), slurm_steps(host)
-    counts = {"slurm_steps": steps, "nccl_tests": processes.count(host, *TESTS)}
-    unread |= {name: processes.HIDDEN for name, count in counts.items() if count is None}
-    return {"slurm_state": state, **counts, "kubernetes_pods": pods, "unread": unread}
+    tests = processes.count(host, *TESTS)
+    hidden = [name for name, count in (("slurm_steps", steps), ("nccl_tests", tests)) if count is None]
+    unread |= dict.fromkeys(hidden, processes.HIDDEN)
+    return {
+        "slurm_state": state,
+        "slurm_steps": steps,
+        "nccl_tests": tests,
+        "kubernetes_pods": pods,
+        "unread": unread,
+    }
 
 
 def _slurm_state(host: Host, unread: dict[str, str]) -> str | None:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..host import Host
 from .login import User
 
-UNLIMITED = "unlimited"
+if TYPE_CHECKING:
+    from ..bounds import Unlimited
+    from .answer_types import LimitsFacts
+
+UNLIMITED: Literal["unlimited"] = "unlimited"
 
 
-def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+def read(host: Host, request: Mapping[str, Any]) -> LimitsFacts:
     """{user, memlock, nofile}: soft limits, in bytes or as a number, or "unlimited"."""
     user: User = request["user"]
-    empty = {"user": user.name, "memlock": None, "nofile": None}
     if not user.process:
-        return {**empty, "unread": {"memlock": f"no parent process of user {user.uid} shows its limits"}}
+        reason = f"no parent process of user {user.uid} shows its limits"
+        return {"user": user.name, "memlock": None, "nofile": None, "unread": {"memlock": reason}}
     text = host.read(f"/proc/{user.process}/limits")
-    soft_limits = {"memlock": soft_limit(text, "Max locked memory"), "nofile": soft_limit(text, "Max open files")}
-    unread = {name: "not in the kernel's list of limits" for name, value in soft_limits.items() if value is None}
-    return {"user": user.name, **soft_limits, "unread": unread}
+    memlock, nofile = soft_limit(text, "Max locked memory"), soft_limit(text, "Max open files")
+    missing = [name for name, value in (("memlock", memlock), ("nofile", nofile)) if value is None]
+    unread = dict.fromkeys(missing, "not in the kernel's list of limits")
+    return {"user": user.name, "memlock": memlock, "nofile": nofile, "unread": unread}
 
 
-def soft_limit(text: str, name: str) -> int | str | None:
+def soft_limit(text: str, name: str) -> int | Unlimited | None:
     """A soft limit from /proc/<pid>/limits: bytes, a number, or "unlimited"."""
     row = next((line[len(name) :].split() for line in text.splitlines() if line.startswith(name + " ")), None)
     if not row:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..host import Host
 from ..topology import AMAZON, Device, devices
+
+if TYPE_CHECKING:
+    from . import answer_types
 
 UNKNOWN = "unknown"
 MELLANOX = "0x15b3"
@@ -26,8 +29,18 @@ class Machine(NamedTuple):
     nics: tuple[str, ...]  # efa, infiniband, roce, ethernet
     memory: str = UNKNOWN  # of which the kernel knows, in whole GiB: "503GiB" where 512 GiB are installed
 
-    def as_dict(self) -> dict[str, Any]:
-        return {**self._asdict(), "gpus": list(self.gpus), "nics": list(self.nics)}
+    def as_dict(self) -> answer_types.Machine:
+        return {
+            "machine": self.machine,
+            "distribution": self.distribution,
+            "family": self.family,
+            "version": self.version,
+            "arch": self.arch,
+            "vendor": self.vendor,
+            "gpus": list(self.gpus),
+            "nics": list(self.nics),
+            "memory": self.memory,
+        }
 
 
 def read(host: Host) -> Machine:

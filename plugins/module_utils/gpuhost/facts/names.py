@@ -6,17 +6,20 @@ import json
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..host import Host, Result
 from . import neighbours
+
+if TYPE_CHECKING:
+    from .answer_types import Lookup, NamesFacts, Route
 
 MAIN = "main"
 AT_ONCE = 32
 LIMIT_S = 10.0  # a resolver tries two servers twice, five seconds each
 
 
-def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+def read(host: Host, request: Mapping[str, Any]) -> NamesFacts:
     """{hostname, instance, reached_at, interfaces, routes, switches, peers}.
 
     `reached_at`: the address of this host that the login used. `switches`: see facts/neighbours.py.
@@ -42,7 +45,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _look_up(host: Host, peer: Mapping[str, str]) -> dict[str, Any]:
+def _look_up(host: Host, peer: Mapping[str, str]) -> Lookup:
     """Resolve by getent, as programs of the host do by nsswitch.conf."""
     forward = host.run("getent", "ahosts", peer["name"], limit=LIMIT_S)
     reverse = host.run("getent", "hosts", peer["address"], limit=LIMIT_S)
@@ -83,7 +86,7 @@ def _interfaces(host: Host, unread: dict[str, str]) -> dict[str, list[str]] | No
     }
 
 
-def _routes(host: Host, unread: dict[str, str]) -> list[dict[str, Any]] | None:
+def _routes(host: Host, unread: dict[str, str]) -> list[Route] | None:
     """Routes of all tables, as hosts with several adapters have one each. iproute2 omits the name of "main"."""
     rows = _json(host, unread, "routes", "ip", "-j", "-4", "route", "show", "table", "all")
     if rows is None:

@@ -25,7 +25,7 @@ def read(host: Host, unread: dict[str, str]) -> dict[str, str] | None:
         return None
     try:
         return switches(json.loads(result.out))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         unread["switches"] = f"{LLDPCLI} printed output that cannot be parsed: {error!r}"
         return None
 

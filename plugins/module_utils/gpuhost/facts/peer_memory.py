@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..host import Host
+
+if TYPE_CHECKING:
+    from .answer_types import PeerMemoryFacts
 
 MODULES = ("nvidia_peermem", "nv_peer_mem", "efa_nv_peermem", "gdrdrv", "nvidia_drm")
 
 
-def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+def read(host: Host, request: Mapping[str, Any]) -> PeerMemoryFacts:
     """{kernel, modules}: release of the running kernel, and the loaded ones of MODULES; None if unknown."""
     unread: dict[str, str] = {}
     kernel = host.value("/proc/sys/kernel/osrelease") or (None if host.root else os.uname().release)

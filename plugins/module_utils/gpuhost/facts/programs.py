@@ -6,11 +6,14 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..host import PATH, Host
 from .folders import FOLDERS
 from .login import User
+
+if TYPE_CHECKING:
+    from .answer_types import ProgramsFacts
 
 TEST = "all_reduce_perf"
 LIBRARIES = (
@@ -38,7 +41,7 @@ CONF = "/etc/nccl.conf"
 LARGEST = 256 * 2**20  # bytes; a statically linked test with kernels for every GPU is large
 
 
-def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+def read(host: Host, request: Mapping[str, Any]) -> ProgramsFacts:
     """{test, test_sha256, test_mpi, nccl, plugin, net_plugins, mpirun, mpi, conf}.
 
     `test_sha256` identifies builds, as old ones print no version; `test_mpi`: built with MPI; `nccl`: version in
@@ -52,12 +55,17 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     places = (*request.get("folders", ()), *PATH.split(":"), *FOLDERS)
     folders = [re.sub("^~/", home, folder) for folder in places]
     test, mpirun = _find(host, TEST, folders), _find(host, "mpirun", folders)
-    facts = {"test": test, "mpirun": mpirun, **_build(host, test, unread), "mpi": _mpi(host, mpirun, unread)}
+    sha256, with_mpi = _build(host, test, unread)
+    mpi = _mpi(host, mpirun, unread)
     for name, path in ((TEST, test), ("mpirun", mpirun)):
         if path is None:
             unread["test" if name == TEST else "mpirun"] = f"{name}: not found on the PATH nor in the usual folders"
     return {
-        **facts,
+        "test": test,
+        "mpirun": mpirun,
+        "test_sha256": sha256,
+        "test_mpi": with_mpi,
+        "mpi": mpi,
         "nccl": _nccl(host, unread),
         "plugin": _first(host, OFI),
         "net_plugins": _net_plugins(host),
@@ -74,23 +82,20 @@ def _find(host: Host, program: str, folders: Sequence[str]) -> str | None:
     return None
 
 
-def _build(host: Host, test: str | None, unread: dict[str, str]) -> dict[str, Any]:
-    nothing = {"test_sha256": None, "test_mpi": None}
+def _build(host: Host, test: str | None, unread: dict[str, str]) -> tuple[str | None, bool | None]:
+    """Hash of the test, and True if it was built with MPI."""
     if test is None:
-        return nothing
+        return None, None
     try:
         with open(host.real(test), "rb") as stream:
             content = stream.read(LARGEST + 1)
     except OSError as error:
         unread["test_sha256"] = f"{test}: {error.strerror}"
-        return nothing
+        return None, None
     if len(content) > LARGEST:
         unread["test_sha256"] = f"{test} is larger than {LARGEST} bytes"
-        return nothing
-    return {
-        "test_sha256": hashlib.sha256(content).hexdigest(),
-        "test_mpi": b"libmpi" in content or b"MPI_Init" in content,
-    }
+        return None, None
+    return hashlib.sha256(content).hexdigest(), b"libmpi" in content or b"MPI_Init" in content
 
 
 def _mpi(host: Host, mpirun: str | None, unread: dict[str, str]) -> str | None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..host import Host
 from ..topology import AMAZON, devices
+
+if TYPE_CHECKING:
+    from .answer_types import Efa, Gid, Port, RdmaFacts
 
 VERBS = "/sys/class/infiniband"
 FI_INFO = ("fi_info", "/opt/amazon/efa/bin/fi_info")
@@ -15,10 +18,10 @@ INSTALLED = "/opt/amazon/efa_installed_packages"
 NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 
-def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+def read(host: Host, request: Mapping[str, Any]) -> RdmaFacts:
     """{ports, efa}: ports of all verbs devices, and facts of EFA (None if the bus has no EFA device)."""
     unread: dict[str, str] = {}
-    ports: list[dict[str, Any]] | None = None
+    ports: list[Port] | None = None
     if host.exists("/sys/class"):  # without any adapter's driver its subfolder is missing: no ports
         ports = [_port(host, path, unread) for path in host.glob(f"{VERBS}/*/ports/*")]
     else:
@@ -28,7 +31,7 @@ def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
     return {"ports": ports, "efa": efa, "unread": unread}
 
 
-def _port(host: Host, path: str, unread: dict[str, str]) -> dict[str, Any]:
+def _port(host: Host, path: str, unread: dict[str, str]) -> Port:
     """One port. `rate_gbps` in Gb/s; `state` such as "ACTIVE"; `gids` in use: {index, gid, type, net}."""
     device, number = path.split("/")[4], path.rpartition("/")[2]
     base = f"{VERBS}/{device}/device"
@@ -71,7 +74,7 @@ def _net(host: Host, device: str, port: str) -> str | None:
     return by_port.get(str(int(port) - 1))
 
 
-def _gids(host: Host, path: str) -> list[dict[str, Any]]:
+def _gids(host: Host, path: str) -> list[Gid]:
     """GIDs in use, with None for attributes that the kernel refuses to show."""
 
     def value(name: str) -> str | None:
@@ -94,7 +97,7 @@ def _gids(host: Host, path: str) -> list[dict[str, Any]]:
     ]
 
 
-def _efa(host: Host, on_bus: int, unread: dict[str, str]) -> dict[str, Any]:
+def _efa(host: Host, on_bus: int, unread: dict[str, str]) -> Efa:
     """{on_bus, domains, libfabric, plugin, installer, driver, peer_memory}: counts and versions."""
     listing = next(
         (s for s in (host.run(p, "-p", "efa", "-t", "FI_EP_RDM", limit=30) for p in FI_INFO) if s.code != 127), None

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..host import Host
 from .login import User
+
+if TYPE_CHECKING:
+    from .answer_types import LoginTry, ReachFacts
 
 AT_ONCE = 32
 CONNECT_S = 10
@@ -17,7 +20,7 @@ LIMIT_S = 25.0
 OPTIONS = ("-n", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "-o", "UpdateHostKeys=no")
 
 
-def read(host: Host, request: Mapping[str, Any]) -> dict[str, Any]:
+def read(host: Host, request: Mapping[str, Any]) -> ReachFacts:
     """{user, peers}: name -> {ok, hostname, error, seconds}. `hostname`: the peer's own."""
     user: User = request["user"]
     peers = list(request.get("peers", ()))
@@ -38,7 +41,7 @@ def _as(host: Host, user: User) -> list[str]:
     return [*become, *agent]
 
 
-def _try(host: Host, argv: list[str]) -> dict[str, Any]:
+def _try(host: Host, argv: list[str]) -> LoginTry:
     started = time.monotonic()
     result = host.run(*argv, limit=LIMIT_S)
     return {

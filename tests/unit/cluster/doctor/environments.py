@@ -140,7 +140,8 @@ def ranks(first: int, count: int, variables: Mapping[str, str] | None = None, **
 
 def port(device: str, **changed: Any) -> dict[str, Any]:
     usual = {"device": device, "port": 1, "efa": False, "state": "ACTIVE", "link": "Ethernet", "gids": [V1, V2]}
-    return {**usual, **changed}
+    rest = {"physical": "LinkUp", "rate_gbps": 400.0, "net": "net1", "firmware": "28.39.1002", "numa": "0"}
+    return {**usual, **rest, **changed}
 
 
 def machine(**changed: Any) -> dict[str, Any]:

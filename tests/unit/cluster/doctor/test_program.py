@@ -17,7 +17,7 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.host import H
 from gpuctl.cluster.doctor import probe_pods, program
 from gpuctl.cluster.doctor.pod import main
 from gpuctl.edges.kube.pod_exec import Done
-from gpuctl.remote import packing
+from gpuctl.remote import connection, packing
 from tests.unit.cluster.deploy.snapshots import env_of
 
 
@@ -99,7 +99,8 @@ def test_an_answer_that_is_garbled_is_a_value_error() -> None:
     ],
 )
 def test_where_it_gave_no_answer_how_it_ended_is_reported_with_the_python_that_was_named(done: Done, why: str) -> None:
-    assert probe_pods._parse(b"", "tok ", done, "python9").why == why
+    assert probe_pods._parse(b"", "tok ", {}) is None
+    assert connection.explain_exit(done, probe_pods.PROBING, "python9").wrong == why
 
 
 def test_an_answer_that_is_cut_off_is_none() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,11 @@ def started(*argv: str, **more: Any) -> dict[str, Any]:
     return {"argv": list(argv), "env": {}, "program": "sh", "folders": [], "usual": [], "stop_on_input": True, **more}
 
 
-def said(running: subprocess.Popen[bytes]) -> tuple[str, dict[str, Any] | None]:
+def said(running: subprocess.Popen[bytes]) -> tuple[str, Mapping[str, Any] | Failure]:
     assert running.stdout is not None
     text = running.stdout.read()
     running.wait(60)
-    return text.decode().partition("\n" + MARK)[0], payload.answer(text, MARK)
+    return text.decode().partition("\n" + MARK)[0], payload.answer(text, MARK, Mapping[str, object])
 
 
 def test_a_program_ends_by_itself_while_its_input_is_open() -> None:
@@ -75,7 +75,7 @@ def test_ranks_get_what_the_container_says_of_the_network_and_what_was_asked_for
 
 def test_who_is_at_work_is_told_with_what_cannot_be_seen() -> None:
     told = said(in_a_container("gpu_processes", {}))[1]
-    assert told is not None
+    assert not isinstance(told, Failure)
     assert set(told) == {"processes", "hidden"}
 
 

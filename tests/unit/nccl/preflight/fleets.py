@@ -18,7 +18,7 @@ Facts = dict[str, Any]
 
 @cache
 def _h100() -> dict[str, Any]:
-    return gpu_xml.parse((DATA / "nvidia-smi/570-h100-8gpu.xml").read_text())
+    return dict(gpu_xml.parse((DATA / "nvidia-smi/570-h100-8gpu.xml").read_text()))
 
 
 def port(device: str, rate: float = 400.0, link: str = "InfiniBand", **more: Any) -> Facts:

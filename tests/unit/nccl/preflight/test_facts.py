@@ -70,10 +70,11 @@ def test_what_mig_does_not_tell_is_none(name: str) -> None:
     [("nvidia-smi/516-rtx3070-desktop.xml", 9120), ("recorded/nvidia-smi/x_rtx-2080-win.xml", 7724)],
 )
 def test_reads_processes_of_both_types(name: str, pid: int) -> None:
-    gpus = gpu_xml.parse(read(name))["gpus"]
-    assert len(gpus[0]["processes"]) > 1
-    assert gpus[0]["processes"][0]["pid"] == pid
-    assert gpus[0]["processes"][0]["used_mib"] is None
+    processes = gpu_xml.parse(read(name))["gpus"][0]["processes"]
+    assert processes is not None
+    assert len(processes) > 1
+    assert processes[0]["pid"] == pid
+    assert processes[0]["used_mib"] is None
 
 
 @pytest.mark.parametrize("cut", [0, 1, 60, 5000, 30_000, 40_000])

@@ -42,7 +42,9 @@ def told(*found: dict[str, Any], hidden: Sequence[dict[str, Any]] = ()) -> dict[
 
 
 def test_a_job_forbids_the_run_and_a_pod_that_gives_no_answer_is_unknown() -> None:
-    found = at_work({"a on n1": told({"pid": 20, "name": "python", "rank": 3}), "b on n2": None, "c on n3": told()})
+    found = at_work(
+        {"a on n1": told({"pid": 20, "name": "python", "rank": 3}), "b on n2": "it gave no answer", "c on n3": told()}
+    )
     assert [(one.subject, one.verdict, one.message) for one in found] == [
         ("a on n1", Verdict.FAIL, "a job runs there: rank 3: python (20)"),
         ("b on n2", Verdict.UNKNOWN, "its use is unknown: it gave no answer"),

@@ -1,0 +1,416 @@
+"""Types of the facts that a host answers; the controller holds every answer against them.
+
+None: could not be read, and then `unread` has the reason under the name of the value. A host imports none of this.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_interface
+from typing import Annotated, Literal, TypedDict
+
+from ..bounds import Amount, Count, Parsed, Unlimited
+
+WithPrefix = Annotated[str, Parsed(ip_interface, "an address with its prefix")]
+Reasons = dict[str, str]
+Unread = TypedDict("Unread", {"*": str})  # the reason for a whole subject
+
+
+class UnreadSubject(TypedDict):
+    """A subject of which nothing could be read."""
+
+    unread: Unread
+
+
+class Machine(TypedDict):
+    """See `machine.Machine`."""
+
+    machine: str
+    distribution: str
+    family: str
+    version: str
+    arch: str
+    vendor: str
+    gpus: list[str]
+    nics: list[str]
+    memory: str
+
+
+class GpuProcess(TypedDict):
+    """A compute process of a GPU."""
+
+    pid: Count | None
+    name: str | None
+    used_mib: Count | None
+
+
+class Gpu(TypedDict):
+    """See `gpu_xml._gpu`."""
+
+    address: str | None
+    uuid: str | None
+    model: str | None
+    mig: str | None
+    memory_mib: Count | None
+    used_mib: Count | None
+    busy_percent: Count | None
+    ecc: str | None
+    ecc_pending: str | None
+    uncorrectable: Count | None
+    remap_pending: bool | None
+    remap_failure: bool | None
+    remapped: Count | None
+    retire_pending: bool | None
+    sram_threshold: bool | None
+    recovery: str | None
+    slowed_by: list[str] | None
+    persistence: str | None
+    compute_mode: str | None
+    temperature_c: int | None
+    margin_c: int | None
+    slow_at_c: int | None
+    power_limit_w: Count | None
+    default_power_limit_w: Count | None
+    max_sm_mhz: Count | None
+    fabric_state: str | None
+    fabric_status: str | None
+    nvlink_domain: str | None
+    processes: list[GpuProcess] | None
+    errors: Reasons
+    unread: Reasons
+
+
+class _Driver(TypedDict):
+    driver: str | None
+    cuda: str | None
+    attached: Count | None
+
+
+class Smi(_Driver):
+    """See `gpu_xml.parse`."""
+
+    gpus: list[Gpu]
+
+
+class GpuFacts(_Driver):
+    """See `gpu.read`."""
+
+    gpus: list[Gpu] | None
+    module: str | None
+    open_module: bool | None
+    switches: Count | None
+    fabric_manager: str | None
+    fabric_manager_runs: bool | None
+    on_bus: Count | None
+    unread: Reasons
+
+
+class Gid(TypedDict):
+    """A GID in use."""
+
+    index: Count
+    gid: str
+    type: str | None
+    net: str | None
+
+
+class Port(TypedDict):
+    """See `rdma._port`."""
+
+    device: str
+    port: Count
+    efa: bool | None
+    state: str | None
+    physical: str | None
+    rate_gbps: Amount | None
+    link: str | None
+    net: str | None
+    firmware: str | None
+    numa: str | None
+    gids: list[Gid]
+
+
+class Efa(TypedDict):
+    """See `rdma._efa`."""
+
+    on_bus: Count
+    domains: Count | None
+    libfabric: str | None
+    plugin: str | None
+    installer: str | None
+    driver: str | None
+    peer_memory: str | None
+
+
+class RdmaFacts(TypedDict):
+    """See `rdma.read`."""
+
+    ports: list[Port] | None
+    efa: Efa | None
+    unread: Reasons
+
+
+class PeerMemoryFacts(TypedDict):
+    """See `peer_memory.read`."""
+
+    kernel: str | None
+    modules: list[str] | None
+    unread: Reasons
+
+
+class LimitsFacts(TypedDict):
+    """See `limits.read`."""
+
+    user: str | None
+    memlock: Count | Unlimited | None
+    nofile: Count | Unlimited | None
+    unread: Reasons
+
+
+class ProgramsFacts(TypedDict):
+    """See `programs.read`."""
+
+    test: str | None
+    test_sha256: str | None
+    test_mpi: bool | None
+    nccl: str | None
+    plugin: str | None
+    net_plugins: list[str]
+    mpirun: str | None
+    mpi: str | None
+    conf: dict[str, str]
+    unread: Reasons
+
+
+class Route(TypedDict):
+    """One next hop of a route."""
+
+    dst: str | None
+    dev: str
+    gateway: str | None
+    table: str
+    metric: Count
+
+
+class Lookup(TypedDict):
+    """See `names.read`."""
+
+    forward: list[str] | None
+    reverse: list[str] | None
+    back: list[str] | None
+    error: str | None
+
+
+class NamesFacts(TypedDict):
+    """See `names.read`."""
+
+    hostname: str | None
+    instance: str | None
+    reached_at: str | None
+    interfaces: dict[str, list[WithPrefix]] | None
+    routes: list[Route] | None
+    switches: dict[str, str] | None
+    peers: dict[str, Lookup]
+    unread: Reasons
+
+
+class JobsFacts(TypedDict):
+    """See `jobs.read`."""
+
+    slurm_state: str | None
+    slurm_steps: Count | None
+    kubernetes_pods: Count | None
+    nccl_tests: Count | None
+    unread: Reasons
+
+
+class LoginTry(TypedDict):
+    """A login to a peer."""
+
+    ok: bool
+    hostname: str | None
+    error: str | None
+    seconds: Amount
+
+
+class ReachFacts(TypedDict):
+    """See `reach.read`."""
+
+    user: str | None
+    peers: dict[str, LoginTry]
+    unread: Reasons
+
+
+class Facts(TypedDict, total=False):
+    """See `gather.gather`; only the subjects that were asked for."""
+
+    gpu: GpuFacts | UnreadSubject
+    rdma: RdmaFacts | UnreadSubject
+    peer_memory: PeerMemoryFacts | UnreadSubject
+    limits: LimitsFacts | UnreadSubject
+    programs: ProgramsFacts | UnreadSubject
+    names: NamesFacts | UnreadSubject
+    jobs: JobsFacts | UnreadSubject
+    reach: ReachFacts | UnreadSubject
+    seconds: Amount
+
+
+class Boot(TypedDict):
+    """See `kernel_log.read`."""
+
+    boot: Literal[0, -1]
+    lines: list[str]
+    kernel_lines: Count
+    dropped: Count
+
+
+class KernelLogFacts(TypedDict):
+    """See `kernel_log.read`."""
+
+    boots: list[Boot] | None
+    unread: Reasons
+
+
+class NvlinkGpu(TypedDict):
+    """See `nvlink.parse` and `nvlink.parse_errors`."""
+
+    gpu: Count
+    links: dict[str, Amount] | None
+    errors: dict[str, Count] | None
+
+
+class NvlinkFacts(TypedDict):
+    """See `nvlink.read`."""
+
+    gpus: list[NvlinkGpu] | None
+    unread: Reasons
+
+
+class LinkErrors(TypedDict):
+    """Errors of a PCIe link since boot."""
+
+    fatal: Count | None
+    nonfatal: Count | None
+    correctable: Count | None
+
+
+class PcieLink(TypedDict):
+    """See `pcie._link`."""
+
+    address: str
+    kind: Literal["gpu", "nic"]
+    width: Amount | None
+    speed: Amount | None
+    most_width: Amount | None
+    most_speed: Amount | None
+    port_width: Amount | None
+    port_speed: Amount | None
+    errors: LinkErrors
+
+
+class PcieFacts(TypedDict):
+    """See `pcie.read`."""
+
+    links: list[PcieLink] | None
+    unread: Reasons
+
+
+class Rise(TypedDict):
+    """A counter at the beginning and the end of the window."""
+
+    before: Count
+    after: Count
+
+
+class CountersFacts(TypedDict):
+    """See `counters.read`."""
+
+    window_s: Amount | None
+    ports: dict[str, dict[str, Rise]] | None
+    links: dict[str, dict[str, Rise]] | None
+    unread: Reasons
+
+
+class Disk(TypedDict):
+    """See `system._disks`."""
+
+    path: str
+    type: str
+    read_only: bool
+    free_percent: Amount | None
+    free_inodes_percent: Amount | None
+
+
+class Memory(TypedDict):
+    """See `system._memory`."""
+
+    total_mib: Count
+    available_mib: Count
+    swap_used_mib: Count | None
+    corrupted_mib: Count | None
+
+
+class Edac(TypedDict):
+    """See `system._edac`."""
+
+    controllers: Count
+    corrected: Count
+    uncorrected: Count
+
+
+class Clock(TypedDict):
+    """See `system._clock`."""
+
+    synchronised: bool
+    most_wrong_ms: Amount
+
+
+class Process(TypedDict):
+    """A process by its number and name."""
+
+    pid: Count
+    name: str
+
+
+class Stuck(TypedDict):
+    """See `system._stuck`."""
+
+    count: Count
+    processes: list[Process]
+
+
+class Kubelet(TypedDict):
+    """See `system._kubelet`."""
+
+    runs: bool
+    healthy: bool | None
+    gpu_plugin: bool | None
+
+
+class SystemFacts(TypedDict):
+    """See `system.read`."""
+
+    disks: list[Disk] | None
+    memory: Memory | None
+    edac: Edac | None
+    clock: Clock | None
+    uptime_s: Amount | None
+    stuck: Stuck | None
+    zombies: Count | None
+    failed_units: list[str] | None
+    kubelet: Kubelet | None
+    unread: Reasons
+
+
+class HealthFacts(TypedDict, total=False):
+    """See `health.read`; only the subjects that were asked for."""
+
+    gpu: GpuFacts | UnreadSubject
+    rdma: RdmaFacts | UnreadSubject
+    names: NamesFacts | UnreadSubject
+    jobs: JobsFacts | UnreadSubject
+    kernel_log: KernelLogFacts | UnreadSubject
+    nvlink: NvlinkFacts | UnreadSubject
+    pcie: PcieFacts | UnreadSubject
+    counters: CountersFacts | UnreadSubject
+    system: SystemFacts | UnreadSubject
+    seconds: Amount
