@@ -157,6 +157,8 @@ def assigned(line: ConfigLine, key: str) -> str | None:
         fields = line.text.split(None, 6)
         named = len(fields) > 1 and fnmatchcase(f"/proc/sys/{slashed}", fields[1].strip("\"'"))
         return _folded(fields[6] if len(fields) > 6 else "") if named else None
+    if key not in line.text and slashed not in line.text:  # nearly all lines; a pattern for each takes long
+        return None
     names = rf"(?<![\w./-])(?:/proc/sys/{re.escape(slashed)}|{re.escape(key)}|{re.escape(slashed)})(?![\w./])"
     named_at = list(re.finditer(names, line.text))
     if not named_at:

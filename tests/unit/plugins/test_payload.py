@@ -22,6 +22,19 @@ def test_the_program_runs_from_standard_input_in_an_empty_python() -> None:
     assert answer["machine"]["machine"] in ("metal", "virtual", "container", "unknown")
 
 
+# Modules that take a host as long to load as many of the engine's own, and that few visits need.
+SLOW_MODULES = {"dataclasses", "inspect", "subprocess", "hashlib", "difflib", "gpuhost.facts.gather"}
+
+
+def test_no_slow_module_is_loaded_before_it_is_needed() -> None:
+    program = script(json.dumps({"action": "facts"}), TOKEN)
+    argv = [sys.executable, "-X", "importtime", "-I", "-S", "-"]
+    done = subprocess.run(argv, input=program, capture_output=True, check=True)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+    assert "gpuhost.kinds.cpu" in loaded
+    assert loaded & SLOW_MODULES == set()
+
+
 PYTHONS = {
     "RHEL 8": ({"python3.6": "", "python3": "python3.6", "python3.11": ""}, "python3.11"),
     "Ubuntu 20.04": ({"python3.8": "", "python3": "python3.8", "python3.9": ""}, "python3.9"),
