@@ -15,7 +15,7 @@ from .kinds import KINDS
 from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
 from .record import Entry, Record
 from .refresh import refresh
-from .resources import file_of, line, make, phase, refresh_after
+from .resources import file_of, line, make, phase, refresh_after, unit
 from .resources.folder import PRESENT
 from .undo import UNREADABLE, undo_error
 
@@ -23,6 +23,7 @@ from .undo import UNREADABLE, undo_error
 HOLDING = "value:/sys/devices/system/cpu/"
 BUSY = os.strerror(errno.EBUSY)
 PACKAGE, RESTART, FOLDER = "package:", "restart:", "folder:"
+BOOT_STATES = "boot states of units"
 RELOADING = ("enabled", "disabled", "masked")
 UNITS = phase("unit:")  # phases before units are files, and systemd must have read those before a unit changes
 
@@ -157,14 +158,19 @@ def _was_held(host: Host, step: Step, errors: dict[str, str]) -> bool:
 
 
 def _do_once(host: Host, steps: Sequence[Step]) -> dict[str, str]:
-    """Apply the steps in order, all lines of one file together; a failure does not stop the others."""
+    """Apply the steps in order; a failure does not stop the others.
+
+    All lines of one file, and the boot states of units, are changed together.
+    """
     errors = {}
-    for path, group in groupby(steps, key=_own_file):
+    for place, group in groupby(steps, key=_changed_together):
         together = list(group)
-        for some in [together] if path else [[step] for step in together]:
+        for some in [together] if place else [[step] for step in together]:
             try:
-                if path:
-                    line.write_lines(host, path, {s.setting.partition(f"{path}:")[2]: s.after for s in some})
+                if place == BOOT_STATES:
+                    errors.update(_write_boot_states(host, some))
+                elif place:
+                    line.write_lines(host, place, {s.setting.partition(f"{place}:")[2]: s.after for s in some})
                 else:
                     make(some[0].setting).write(host, some[0].after)
             except Unsupported as reason:
@@ -174,6 +180,17 @@ def _do_once(host: Host, steps: Sequence[Step]) -> dict[str, str]:
             except (RuntimeError, ValueError, Unreadable) as error:
                 errors.update({step.setting: str(error) for step in some})
     return errors
+
+
+def _changed_together(step: Step) -> str:
+    """A name for the place that steps change in one go; empty for a step of its own."""
+    return BOOT_STATES if _reloads(step) else _own_file(step)
+
+
+def _write_boot_states(host: Host, steps: Sequence[Step]) -> dict[str, str]:
+    by_unit = {step.setting.partition(":")[2].rpartition(":")[0]: step for step in steps}
+    wrong = unit.write_boot_states(host, {name: step.after for name, step in by_unit.items()})
+    return {by_unit[name].setting: text for name, text in wrong.items()}
 
 
 def _own_file(step: Step) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from ..host import Host
 from ..model import Unreadable, Unsupported
 
@@ -51,24 +53,57 @@ class Unit:
         self.name, _, self.side = place.rpartition(":")
 
     def read(self, host: Host) -> str | None:
-        properties = show(host, self.name)[self.name]
-        if properties["LoadState"] == "not-found":
-            # A unit without a file neither runs nor starts, as a second undo expects.
-            return "inactive" if self.side == "now" else "disabled"
-        return runs(properties["ActiveState"]) if self.side == "now" else properties["UnitFileState"]
+        return _state(show(host, self.name)[self.name], self.side)
 
     def write(self, host: Host, text: str | None) -> None:
-        for verb in self._verbs(host, text):
-            done = host.run("systemctl", verb, "--", self.name, changes=True)
-            if not done.ok:
-                raise RuntimeError(f"systemctl {verb} {self.name}: {done.last_line}")
+        if self.side == "boot":
+            wrong = write_boot_states(host, {self.name: text}).get(self.name)
+            if wrong:
+                raise RuntimeError(wrong)
+            return
+        verb = "start" if text == "active" else "stop"
+        done = host.run("systemctl", verb, "--", self.name, changes=True)
+        if not done.ok:
+            raise RuntimeError(f"systemctl {verb} {self.name}: {done.last_line}")
 
-    def _verbs(self, host: Host, text: str | None) -> list[str]:
-        if self.side == "now":
-            return ["start" if text == "active" else "stop"]
-        if text == "masked":
-            return ["mask"]
-        first = ["unmask"] if (self.read(host) or "").startswith("masked") else []
-        if text == "enabled":
-            return [*first, "enable"]
-        return [*first, "disable"] if text == "disabled" else first
+
+def read_all(host: Host, places: Iterable[str]) -> dict[str, str]:
+    """The texts of several sides of units, by one query."""
+    sides = {place: place.rpartition(":") for place in places}
+    properties = show(host, *dict.fromkeys(name for name, _, _ in sides.values()))
+    return {place: _state(properties[name], side) for place, (name, _, side) in sides.items()}
+
+
+def _state(properties: Mapping[str, str], side: str) -> str:
+    if properties["LoadState"] == "not-found":
+        # A unit without a file neither runs nor starts, as a second undo expects.
+        return "inactive" if side == "now" else "disabled"
+    return runs(properties["ActiveState"]) if side == "now" else properties["UnitFileState"]
+
+
+def write_boot_states(host: Host, desired: Mapping[str, str | None]) -> dict[str, str]:
+    """Enable, disable or mask units; systemd reads all unit files again, which is slow, once. Errors by unit."""
+    properties = show(host, *desired)
+    errors: dict[str, str] = {}
+    changed = []
+    for name, text in desired.items():
+        for verb in _boot_verbs(_state(properties[name], "boot"), text):
+            done = host.run("systemctl", verb, "--no-reload", "--", name, changes=True)
+            if not done.ok:
+                errors[name] = f"systemctl {verb} {name}: {done.last_line}"
+                break
+            changed.append(name)
+    if changed:
+        done = host.run("systemctl", "daemon-reload", changes=True, limit=300)
+        if not done.ok:
+            errors.update(dict.fromkeys(changed, f"systemctl daemon-reload: {done.last_line}"))
+    return errors
+
+
+def _boot_verbs(current: str, text: str | None) -> list[str]:
+    if text == "masked":
+        return ["mask"]
+    first = ["unmask"] if current.startswith("masked") else []
+    if text == "enabled":
+        return [*first, "enable"]
+    return [*first, "disable"] if text == "disabled" else first
