@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from .kinds import KINDS
 from .model import DIFFERS, Reading, Step, Unreadable, Unsupported
 from .record import Entry, Record
 from .refresh import refresh
+from .remembered import Remembered
 from .resources import file_of, line, make, phase, refresh_after, unit
 from .resources.folder import PRESENT
 from .undo import UNREADABLE, undo_error
@@ -41,11 +42,15 @@ class Run(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Name of the record, errors by setting, and why the record could not be completed ("" if it was)."""
+    """Name of the record, errors by setting, and why the record could not be completed ("" if it was).
+
+    `changed`: the host as the record has it, with the files that were read back.
+    """
 
     record: str
     errors: dict[str, str]
-    unrecorded: str = ""
+    unrecorded: str
+    changed: Host
 
 
 def converge(host: Host, run: Run, readings: Sequence[Reading]) -> Outcome:
@@ -68,16 +73,15 @@ def converge(host: Host, run: Run, readings: Sequence[Reading]) -> Outcome:
     if run.action != "undo":
         errors.update(_prove(host, steps, errors))
         errors.update(_revive(host, steps, errors))
+    changed = Remembered(host)
     back = [step for reading in due if reading.restores for step in reading.steps if step.setting not in errors]
-    errors.update({step.setting: wrong for step in back if (wrong := undo_error(host, step))})
+    errors.update({step.setting: wrong for step in back if (wrong := undo_error(changed, step))})
     try:
-        records.save(
-            host, record._replace(done=True, entries=tuple(_finished(host, e, errors) for e in record.entries))
-        )
+        records.save(host, record._replace(done=True, entries=_finished(changed, record.entries, errors)))
         records.prune(host)
     except OSError as error:  # the disk has become full: undo can work with the incomplete record
-        return Outcome(record.name, errors, error.strerror or str(error))
-    return Outcome(record.name, errors)
+        return Outcome(record.name, errors, error.strerror or str(error), changed)
+    return Outcome(record.name, errors, "", changed)
 
 
 def _with_folders(host: Host, steps: Sequence[Named]) -> list[Named]:
@@ -234,10 +238,24 @@ def _take_back(host: Host, steps: Sequence[Named], wrong: str) -> dict[str, str]
     return {step.setting: f"reverted: {wrong}; {still.get(step.setting, '')}".rstrip("; ") for _, step in steps}
 
 
-def _finished(host: Host, entry: Entry, errors: dict[str, str]) -> Entry:
-    """The entry with the value that the host has now, which may be less than requested."""
+def _finished(host: Host, entries: Sequence[Entry], errors: dict[str, str]) -> tuple[Entry, ...]:
+    """The entries with the values that the host has now, which may be less than requested."""
+    units = _units(host, [entry.setting for entry in entries])
+    return tuple(entry._replace(got=_got(host, entry, units), error=errors.get(entry.setting, "")) for entry in entries)
+
+
+def _units(host: Host, settings: Sequence[str]) -> dict[str, str]:
+    """The states of units, by one query; empty if they cannot be read together."""
+    places = [setting.partition(":")[2] for setting in settings if setting.startswith("unit:")]
     try:
-        got = records.digest(make(entry.setting).read(host))
+        return {f"unit:{place}": text for place, text in unit.read_all(host, places).items()} if places else {}
     except UNREADABLE:
-        got = entry.after
-    return entry._replace(got=got, error=errors.get(entry.setting, ""))
+        return {}
+
+
+def _got(host: Host, entry: Entry, known: Mapping[str, str]) -> str | None:
+    try:
+        text = known[entry.setting] if entry.setting in known else make(entry.setting).read(host)
+    except UNREADABLE:
+        return entry.after
+    return records.digest(text)
