@@ -18,6 +18,8 @@ from gpuctl.hosts.model import HostResult, RunOptions, Target
 
 # A change may take longer than a question: packages, swap read back from disk, a new boot configuration.
 CHANGE_FACTOR = 10
+# The role's check of its variables, which are gpuctl's own here ("always"), and its reboot.
+REBOOT_TAGS = ("always", "host_profile_reboot")
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Job:
     """Work to do on each host: the engine's request for ssh, and the playbook that does the same through Ansible.
 
     `profiles`: host -> its compiled profile, for jobs about profiles. `reboot`: reboot hosts whose settings need it.
+    `skip_tags`: of tasks of the playbook that changes without a reboot do not need.
     """
 
     request: Mapping[str, Any]
@@ -34,6 +37,7 @@ class Job:
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reboot: bool = False
     strict: bool = False
+    skip_tags: Sequence[str] = ()
 
     def request_of(self, host: Target) -> dict[str, Any]:
         profile = {"profile": self.profiles[host.name]} if self.profiles else {}
@@ -58,7 +62,7 @@ def tune(
         "host_profile_reboot": False,  # overrides the inventory: reboots are a separate job, host by host
         "host_profile_hosts": "all",
     }
-    return Job(request, "gpuctl.fleet.tune_nodes", variables, check, profiles, reboot, strict)
+    return Job(request, "gpuctl.fleet.tune_nodes", variables, check, profiles, reboot, strict, REBOOT_TAGS)
 
 
 def rollback(
@@ -154,7 +158,7 @@ def _reboot_in_turn(
 ) -> Iterator[HostResult]:
     """Reboot host by host; stop at one that does not come back, as the others may fail for the same reason."""
     lost = ""
-    with_reboot = replace(job, variables={**job.variables, "host_profile_reboot": True})
+    with_reboot = replace(job, skip_tags=(), variables={**job.variables, "host_profile_reboot": True})
     for host in waiting:
         if lost:
             wrong = f"not rebooted, because {lost} did not come back"
@@ -187,7 +191,18 @@ def _through_ansible(
     file_of = {text: f"{number}.compiled.json" for number, text in enumerate(dict.fromkeys(texts.values()))}
     files, by_host = {file: text for text, file in file_of.items()}, {name: file_of[t] for name, t in texts.items()}
     timeout_s = int(options.timeout * CHANGE_FACTOR)
-    play = ansible.Play(job.playbook, source, names, job.variables, files, by_host, options.forks, timeout_s, job.check)
+    play = ansible.Play(
+        job.playbook,
+        source,
+        names,
+        job.variables,
+        files,
+        by_host,
+        options.forks,
+        timeout_s,
+        job.check,
+        job.skip_tags,
+    )
     with ctrl_c() as interrupted:
         error = ansible.run(play, collect, interrupted)
     if interrupted():

@@ -13,6 +13,11 @@ from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost import model
 from ansible_collections.gpuctl.fleet.plugins.module_utils.gpuhost.api import FORM
 from ansible_collections.gpuctl.fleet.plugins.plugin_utils.printable import printable
 
+# Environment variable of gpuctl's own runs, which get a result as one text: Ansible copies each value of a result
+# several times, and that takes longer than all else it does.
+AS_TEXT = "GPUCTL_RESULTS_AS_TEXT"
+TEXT = "gpuctl_result"
+USED_BY_PLAYBOOKS = ("changed", "failed", "msg", "reboot_required", "busy")
 NO_ANSWER = "it ran our program and gave no answer"
 STATES = frozenset(
     {
@@ -95,6 +100,23 @@ def checked(answer: object, action: str) -> dict[str, Any]:
         raise BadAnswer(f"its answer makes no sense: {printable(misfit)}")
     cleaned: dict[str, Any] = _cleaned(answer)
     return cleaned
+
+
+def packed(result: dict[str, Any]) -> dict[str, Any]:
+    """A task's result of the engine with its values as one text, besides those that playbooks of ours use."""
+    if "knobs" not in result:
+        return result
+    kept = {name: result[name] for name in USED_BY_PLAYBOOKS if name in result}
+    return {**kept, TEXT: json.dumps({name: value for name, value in result.items() if name != "diff"})}
+
+
+def unpacked(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The result whose values `packed` has made a text; any other result as it is."""
+    try:
+        values = json.loads(result[TEXT])
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return result
+    return values if isinstance(values, dict) else result
 
 
 def _misfit(value: object, shape: Any, place: str) -> str:
