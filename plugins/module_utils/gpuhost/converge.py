@@ -193,7 +193,7 @@ def _changed_together(step: Step) -> str:
 
 def _write_boot_states(host: Host, steps: Sequence[Step]) -> dict[str, str]:
     by_unit = {step.setting.partition(":")[2].rpartition(":")[0]: step for step in steps}
-    wrong = unit.write_boot_states(host, {name: step.after for name, step in by_unit.items()})
+    wrong = unit.write_boot_states(host, {name: (step.before, step.after) for name, step in by_unit.items()})
     return {by_unit[name].setting: text for name, text in wrong.items()}
 
 

@@ -1,4 +1,4 @@
-"""A host whose files are read once, for the time between the last change of a run and its report."""
+"""A host whose files and units are read once, for the time between the last change of a run and its report."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from .host import Host, Result
 
 
 class Remembered(Host):
-    """Reads of a host, each file once; only valid while nothing changes. Programs are run each time."""
+    """Reads of a host, each file and unit once; only valid while nothing changes. Programs are run each time.
+
+    `units`: unit -> its properties, as `resources.unit.show` has read them.
+    """
 
     def __init__(self, host: Host) -> None:
         super().__init__(host.root)
         self._host = host
         self._texts: dict[str, str] = {}
+        self.units: dict[str, dict[str, str]] = {}
 
     def read(self, path: str) -> str:
         if path not in self._texts:

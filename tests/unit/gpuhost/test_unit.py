@@ -148,6 +148,7 @@ def test_systemd_reads_its_unit_files_once_for_several_boot_states(tmp_path: Pat
         "systemctl mask --no-reload -- yearly.timer",
         "systemctl daemon-reload",
     ]
+    assert len(host.started) - len(changes) == 2, "states are read once before the changes and once after them"
 
 
 @pytest.mark.parametrize(("verb", "failed"), [("disable", {KNOB}), ("daemon-reload", {KNOB, "unit.weekly.timer"})])

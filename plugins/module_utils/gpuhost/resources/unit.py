@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ..host import Host
 from ..model import Unreadable, Unsupported
+from ..remembered import Remembered
 
 PROPERTIES = ("Id", "LoadState", "ActiveState", "UnitFileState", "MainPID")
 # Folders of unit files and their links, in order of precedence; without those of generators.
@@ -34,11 +35,15 @@ def ask_systemd(host: Host, *argv: str) -> str:
 
 def show(host: Host, *units: str) -> dict[str, dict[str, str]]:
     """Properties of several units, by one query; keys are the names of the request."""
-    output = ask_systemd(host, "show", "--property=" + ",".join(PROPERTIES), "--", *units)
-    blocks = [dict(line.partition("=")[::2] for line in b.splitlines()) for b in output.strip().split("\n\n")]
-    if len(blocks) != len(units):
-        raise Unreadable(f"systemctl show answered for {len(blocks)} of {len(units)} units")
-    return dict(zip(units, blocks))
+    known = host.units if isinstance(host, Remembered) else {}
+    missing = [name for name in units if name not in known]
+    if missing:
+        output = ask_systemd(host, "show", "--property=" + ",".join(PROPERTIES), "--", *missing)
+        blocks = [dict(line.partition("=")[::2] for line in b.splitlines()) for b in output.strip().split("\n\n")]
+        if len(blocks) != len(missing):
+            raise Unreadable(f"systemctl show answered for {len(blocks)} of {len(missing)} units")
+        known.update(zip(missing, blocks))
+    return {name: known[name] for name in units}
 
 
 def runs(active_state: str) -> str:
@@ -57,7 +62,7 @@ class Unit:
 
     def write(self, host: Host, text: str | None) -> None:
         if self.side == "boot":
-            wrong = write_boot_states(host, {self.name: text}).get(self.name)
+            wrong = write_boot_states(host, {self.name: (self.read(host), text)}).get(self.name)
             if wrong:
                 raise RuntimeError(wrong)
             return
@@ -81,13 +86,15 @@ def _state(properties: Mapping[str, str], side: str) -> str:
     return runs(properties["ActiveState"]) if side == "now" else properties["UnitFileState"]
 
 
-def write_boot_states(host: Host, desired: Mapping[str, str | None]) -> dict[str, str]:
-    """Enable, disable or mask units; systemd reads all unit files again, which is slow, once. Errors by unit."""
-    properties = show(host, *desired)
+def write_boot_states(host: Host, changes: Mapping[str, tuple[str | None, str | None]]) -> dict[str, str]:
+    """Enable, disable or mask units; systemd reads all unit files again, which is slow, once.
+
+    `changes`: unit -> its states before and after. Returns errors by unit.
+    """
     errors: dict[str, str] = {}
     changed = []
-    for name, text in desired.items():
-        for verb in _boot_verbs(_state(properties[name], "boot"), text):
+    for name, (before, after) in changes.items():
+        for verb in _boot_verbs(before or "", after):
             done = host.run("systemctl", verb, "--no-reload", "--", name, changes=True)
             if not done.ok:
                 errors[name] = f"systemctl {verb} {name}: {done.last_line}"
