@@ -24,7 +24,7 @@ POLL_S = 0.02  # for systems that cannot report the end of a process (macOS)
 class Done:
     """Output and exit status of a program. `code`: None if it exceeded its time, or printed too much (`excess`).
 
-    `first`: bytes of `out` before the second turn; 0 if it had none.
+    `first`: bytes of `out` before the second turn; 0 if it had none. `limit`: seconds of the last turn.
     """
 
     code: int | None
@@ -32,6 +32,7 @@ class Done:
     err: str
     excess: bool = False
     first: int = 0
+    limit: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Processes:
                 self._running.discard(process)
         err = bytes(exchange.err).decode(errors="replace")
         code = process.returncode if exchange.finished else None
-        return Done(code, bytes(exchange.out), err, exchange.excess, exchange.first)
+        return Done(code, bytes(exchange.out), err, exchange.excess, exchange.first, exchange.limit)
 
     def stop(self) -> None:
         """Stop all programs, and refuse to start more."""
@@ -131,7 +132,7 @@ class _Exchange:
         assert stderr is not None  # noqa: S101
         self.out, self.err = bytearray(), bytearray()
         self.finished = self.excess = False
-        self.first = 0
+        self.first, self.limit = 0, 0.0
         self._second: SecondTurn | None = None
         self._process, self._most, self._unsent = process, most, memoryview(b"")
         self._stdin, self._stdout, self._stderr = stdin, stdout, stderr
@@ -157,7 +158,7 @@ class _Exchange:
 
     def run(self, feed: bytes, limit: float, second: SecondTurn | None = None) -> None:
         """Exchange data until the process ends, exceeds its time or prints too much."""
-        self._unsent, self._second = memoryview(feed), second
+        self._unsent, self._second, self.limit = memoryview(feed), second, limit
         deadline = time.monotonic() + limit
         while not self.excess and not self.finished:
             left = deadline - time.monotonic()
@@ -180,7 +181,7 @@ class _Exchange:
             if not self._is_open(self._stdin):
                 self._selector.register(self._stdin, selectors.EVENT_WRITE, self._send)
             if more:
-                self.first = len(self.out)
+                self.first, self.limit = len(self.out), more[1]
         return time.monotonic() + more[1] if more else None
 
     def _is_open(self, stream: IO[bytes]) -> bool:

@@ -64,7 +64,7 @@ def run_in_turns(
         done = processes.run(command(login, stays=second is not None), program, limit, second=second)
     except OSError as error:
         return False, Failure(f"cannot start {error.filename}: {error.strerror}", "install the OpenSSH client")
-    return bool(done.first), done.out[done.first :] if done.code == 0 else explain(login, done, limit)
+    return bool(done.first), done.out[done.first :] if done.code == 0 else explain(login, done, done.limit)
 
 
 def command(login: Login, *, stays: bool = False) -> Sequence[str]:

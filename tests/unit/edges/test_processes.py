@@ -65,7 +65,7 @@ def test_a_program_that_has_ended_gets_no_second_turn() -> None:
 def test_the_second_turn_has_a_time_limit_of_its_own() -> None:
     turn = after_its_first_line((b"two\n", 0.1), [])
     done = Processes().run(sh("read a; echo heard $a; exec sleep 600"), b"one\n", FOR_EVER, second=turn)
-    assert (done.code, done.excess) == (None, False)
+    assert (done.code, done.excess, done.limit) == (None, False, 0.1)
 
 
 def test_input_that_is_not_read_is_no_error() -> None:
