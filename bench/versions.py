@@ -1,13 +1,14 @@
 """python -m bench.versions CHECKOUT: time two versions of gpuctl and the floor, interleaved in one run.
 
 CHECKOUT is another working tree with its build/collections; it runs in its own .venv, or else in this one. Each version
-tunes its own hosts, as they install their programs there. The floor is measured beside every first run. The machine may
-be busy, so the ratios count, of processor seconds above all.
+tunes its own hosts, as they install their programs there. Both are compiled first, as an installed package is. The
+floor is measured beside every first run. The machine may be busy, so the ratios count, of processor seconds above all.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import statistics
 import subprocess
@@ -35,6 +36,8 @@ class Version:
     """One version of gpuctl, with the hosts that it tunes."""
 
     def __init__(self, checkout: Path, hosts: Fleet) -> None:
+        for folder in ("gpuctl", "plugins"):
+            compileall.compile_dir(checkout / folder, quiet=1)
         own = checkout / ".venv/bin/gpuctl"
         self.program, self.hosts = str(own if own.exists() else GPUCTL), hosts
         self.environment = {"PYTHONPATH": f"{checkout}:{checkout / 'build/collections'}"}
